@@ -1,0 +1,170 @@
+"""The public calls. They only read their arguments; `experiment.driver` does the work."""
+
+from __future__ import annotations
+
+import random
+import secrets
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from experiment.result import Result
+from experiment.settings import Settings, takes_settings
+from experiment.specification import Search
+from search.direction import Direction
+from search.errors import InvalidArgument, shown
+from search.evolution import DifferentialEvolution
+from search.grid import GridSearch, PointSearch
+from search.sampling import RandomSearch
+from search.space import Space, read_points
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@takes_settings
+def launch(
+    spark: SparkSession,
+    train: Callable[..., Any],
+    args_dict: Mapping[str, Iterable[Any]] | Iterable[Mapping[str, Any]],
+    **settings: Any,
+) -> Result:
+    """Run a train function on every point of a grid, one trial per point, on Spark executors.
+
+    Args:
+        spark: A running SparkSession.
+        train: Called with a hyperparameter per argument; returns a number, a dict of names to
+            numbers (see `optimization_key`), or a Keras History, of which the best epoch counts.
+        args_dict: Argument name to the list of its values: the Cartesian product is run, in the
+            order of itertools.product. Or a list of dicts: exactly these points.
+        **settings: See `experiment.Settings`.
+
+    Returns:
+        All trials, failed ones too; `.best` is the best.
+
+    Raises:
+        InvalidArgument: Bad input, found before any Spark job.
+        SearchFailed: More failures than allowed, or every trial failed; has `.result`.
+    """
+    checked = Settings(**settings)
+    if isinstance(args_dict, Mapping):
+        space = Space.of_grid(args_dict)
+        search = Search("launch", GridSearch(space), space, algorithm={"type": "grid"})
+    else:
+        points = read_points(args_dict)
+        search = Search("launch", PointSearch(points), None, points, {"type": "points"})
+    return _run(spark, train, search, checked, _seed(checked))
+
+
+@takes_settings
+def evolutionary_search(
+    spark: SparkSession,
+    train: Callable[..., Any],
+    bounds: Mapping[str, Any],
+    direction: str = "max",
+    popsize: int = 10,
+    generations: int = 3,
+    crossover: float = 0.7,
+    mutation: float = 0.5,
+    *,
+    generational: bool = True,
+    **settings: Any,
+) -> Result:
+    """Search by differential evolution (rand/1/bin), one generation after the other.
+
+    `popsize * (generations + 1)` trials: generation 0 is the initial population, a Latin hypercube.
+
+    Args:
+        spark: A running SparkSession.
+        train: Called with a hyperparameter per argument; returns a number, a dict of names to
+            numbers (see `optimization_key`), or a Keras History, of which the best epoch counts.
+        bounds: Argument name to `[low, high]` in either order, or to a list of choices. Two ints
+            stay ints; positive floats written high first, or 1,000 times apart, are searched on a
+            log scale. `experiment.Float`, `Integer` and `Choice` say it explicitly.
+        direction: 'max' or 'min' of the objective.
+        popsize: Individuals, at least 4.
+        generations: After the initial population, at least 1.
+        crossover: Crossover rate CR of [0, 1].
+        mutation: Differential weight F of (0, 2].
+        generational: True, the only value so far: the next generation starts when the last trial of
+            one has ended.
+        **settings: See `experiment.Settings`.
+
+    Returns:
+        All trials, failed ones too; `.best` is the best.
+
+    Raises:
+        InvalidArgument: Bad input, found before any Spark job.
+        SearchFailed: More failures than allowed, or every trial failed; has `.result`.
+    """
+    checked = Settings(direction=direction, **settings)
+    if generational is not True:
+        raise InvalidArgument("generational", "True", shown(generational))
+    space, seed = Space.of_bounds(bounds), _seed(checked)
+    searcher = DifferentialEvolution(
+        space,
+        rng=random.Random(seed),
+        direction=Direction(direction),
+        popsize=popsize,
+        generations=generations,
+        crossover=crossover,
+        mutation=mutation,
+    )
+    algorithm = {
+        "type": "differential evolution",
+        "strategy": "rand1bin",
+        "popsize": popsize,
+        "generations": generations,
+        "crossover": crossover,
+        "mutation": mutation,
+        "generational": generational,
+    }
+    search = Search("evolutionary_search", searcher, space, algorithm=algorithm)
+    return _run(spark, train, search, checked, seed)
+
+
+@takes_settings
+def random_search(
+    spark: SparkSession,
+    train: Callable[..., Any],
+    bounds: Mapping[str, Any],
+    *,
+    samples: int = 10,
+    **settings: Any,
+) -> Result:
+    """Run a train function on independent random points.
+
+    Args:
+        spark: A running SparkSession.
+        train: Called with a hyperparameter per argument; returns a number, a dict of names to
+            numbers (see `optimization_key`), or a Keras History, of which the best epoch counts.
+        bounds: As for `evolutionary_search`.
+        samples: How many points.
+        **settings: See `experiment.Settings`.
+
+    Returns:
+        All trials, failed ones too; `.best` is the best.
+
+    Raises:
+        InvalidArgument: Bad input, found before any Spark job.
+        SearchFailed: More failures than allowed, or every trial failed; has `.result`.
+    """
+    checked = Settings(**settings)
+    space, seed = Space.of_bounds(bounds), _seed(checked)
+    searcher = RandomSearch(space, samples=samples, rng=random.Random(seed))
+    algorithm = {"type": "random", "samples": samples}
+    search = Search("random_search", searcher, space, algorithm=algorithm)
+    return _run(spark, train, search, checked, seed)
+
+
+def _run(
+    spark: SparkSession, train: Callable[..., Any], search: Search, settings: Settings, seed: int
+) -> Result:
+    # Late: it loads grpc and tensorboard, which neither `import experiment` nor a trial needs.
+    from experiment.driver import run_search
+
+    return run_search(spark, train, search, settings, seed)
+
+
+def _seed(settings: Settings) -> int:
+    """Return the user's seed, or one drawn now; the manifest keeps it."""
+    return secrets.randbits(32) if settings.seed is None else settings.seed

@@ -1,0 +1,130 @@
+"""Checks of the train function, before Spark is touched."""
+
+from __future__ import annotations
+
+import inspect
+import io
+import pickle
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import cloudpickle
+
+from search.errors import InvalidArgument, shown
+
+LARGEST_FUNCTION = 64 << 20
+"""Bytes. Every slot gets a copy of the train function with all that it refers to."""
+
+
+def check_arguments(train: Callable[..., Any], names: Iterable[str]) -> None:
+    """Check that `train` can be called with exactly these keyword arguments.
+
+    Raises:
+        InvalidArgument: It is not callable, does not accept a name, or needs one that is missing.
+    """
+    if not callable(train):
+        raise InvalidArgument("train", "a function", shown(train))
+    try:
+        parameters = inspect.signature(train).parameters
+    except (TypeError, ValueError):  # a builtin without a signature: the call will tell
+        return
+    kinds = inspect.Parameter
+    named = {
+        name: p
+        for name, p in parameters.items()
+        if p.kind in (kinds.POSITIONAL_OR_KEYWORD, kinds.KEYWORD_ONLY)
+    }
+    accepts_any = any(p.kind is kinds.VAR_KEYWORD for p in parameters.values())
+    given = set(names)
+    for name in sorted(given):
+        if name not in named and not accepts_any:
+            accepted = ", ".join(named) or "no arguments"
+            raise InvalidArgument(
+                "train", f"a function that accepts {name!r}", f"one that accepts {accepted}"
+            )
+    for name, p in parameters.items():
+        if p.default is not kinds.empty or p.kind in (kinds.VAR_KEYWORD, kinds.VAR_POSITIONAL):
+            continue
+        if p.kind is kinds.POSITIONAL_ONLY:
+            raise InvalidArgument(
+                "train", "arguments that can be passed by name", f"{name!r}, by position only"
+            )
+        if name not in given:
+            raise InvalidArgument(
+                "train",
+                f"a hyperparameter for its argument {name!r}",
+                ", ".join(sorted(given)),
+                f"add {name!r} or give the argument a default",
+            )
+
+
+def pickle_function(train: Callable[..., Any]) -> bytes:
+    """Return the train function as what travels to the executors.
+
+    Raises:
+        InvalidArgument: It cannot be pickled, drags the SparkContext along, or is too large; the
+            message names the variable.
+    """
+    try:
+        return _dump(train)
+    except Exception as error:
+        culprit = next(_culprits(train), None)
+        if culprit is None:
+            reason = _reason(error)
+            raise InvalidArgument("train", "a function that can be pickled", reason) from None
+        name, value, cause = culprit
+        got = f"one that refers to {name!r} ({type(value).__name__}): {_reason(cause)}"
+        hint = f"make {name!r} inside the train function"
+        raise InvalidArgument("train", "a function that can be pickled", got, hint) from None
+
+
+class _TooLarge(Exception):
+    def __str__(self) -> str:
+        return f"more than {LARGEST_FUNCTION >> 20} MiB; every slot would get a copy of it"
+
+
+class _LimitedBuffer(io.BytesIO):
+    """Refuses data beyond the limit while it is pickled, rather than after gigabytes of it."""
+
+    def write(self, data: Any) -> int:
+        if self.tell() + memoryview(data).nbytes > LARGEST_FUNCTION:
+            raise _TooLarge
+        return super().write(data)
+
+
+def _dump(value: Any) -> bytes:
+    buffer = _LimitedBuffer()
+    cloudpickle.dump(value, buffer, protocol=pickle.HIGHEST_PROTOCOL)
+    return buffer.getvalue()
+
+
+def _culprits(train: Callable[..., Any]) -> Iterator[tuple[str, Any, Exception]]:
+    for name, value in _referred(train):
+        try:
+            _dump(value)
+        except Exception as error:
+            yield name, value, error
+
+
+def _referred(train: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
+    """Yield what a function refers to, by name: closure, globals, defaults, and its object."""
+    function = inspect.unwrap(getattr(train, "__func__", train))
+    if getattr(train, "__self__", None) is not None:
+        yield "self", train.__self__  # type: ignore[attr-defined]  # a bound method
+    if not inspect.isfunction(function):
+        for name, value in getattr(train, "__dict__", {}).items():
+            yield name, value
+        return
+    variables = inspect.getclosurevars(function)
+    yield from variables.nonlocals.items()
+    yield from variables.globals.items()
+    for name, parameter in inspect.signature(function).parameters.items():
+        if parameter.default is not inspect.Parameter.empty:
+            yield name, parameter.default
+
+
+def _reason(error: Exception) -> str:
+    if "CONTEXT_ONLY_VALID_ON_DRIVER" in str(error):
+        return "the SparkContext exists on the driver only"
+    lines = str(error).strip().splitlines()
+    return shown(lines[0], 200).strip("'\"") if lines else type(error).__name__

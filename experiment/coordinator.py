@@ -1,0 +1,199 @@
+"""The driver's side of a search: hands out trials, takes in outcomes, keeps the journal.
+
+No thread, no Spark, no network in here: the channel's server calls `hello` and `next` from its one
+thread, and everybody else goes through `ChannelServer.call`.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from experiment.journal import Journal
+from experiment.result import TrialResult
+from search.searcher import Searcher
+from search.trial import Outcome
+from spark_jobs.paths import RunPaths
+from spark_jobs.protocol import (
+    Answer,
+    Attempt,
+    Hello,
+    Next,
+    Stop,
+    Wait,
+    outcome_of_json,
+    outcome_to_json,
+    work_of,
+)
+from spark_jobs.storage import hide_events
+
+
+class Observer(Protocol):
+    """Hears of each trial that came to an end, after the journal has it."""
+
+    def ended(self, result: TrialResult, objective: str | None) -> None:
+        """Take in a result; `objective` is what the search's objective is called, once known."""
+
+
+class Coordinator:
+    """Drives a searcher with what slots ask and tell.
+
+    Args:
+        searcher: Owned by the coordinator from now on.
+        paths: Of the run.
+        journal: Gets every decision before anyone hears of it.
+        observers: Told of each result, in this order.
+        max_failures: More failed trials than that are a `problem`.
+
+    Attributes:
+        results: Of the trials that came to an end, in that order.
+        problem: Why the search cannot go on, in one sentence; None while it can.
+    """
+
+    def __init__(
+        self,
+        searcher: Searcher,
+        paths: RunPaths,
+        journal: Journal,
+        observers: Sequence[Observer] = (),
+        max_failures: int | None = None,
+        warn: Callable[[str], None] = warnings.warn,
+    ) -> None:
+        self._searcher, self._paths, self._journal = searcher, paths, journal
+        self._observers, self._max_failures, self._warn = observers, max_failures, warn
+        self.results: list[TrialResult] = []
+        self.problem: str | None = None
+        self._objective: str | None = None
+        self._failures = 0
+        self._running: dict[str, Attempt] = {}  # by slot
+        self._again: deque[Attempt] = deque()
+        self._slots: dict[tuple[str, str], str] = {}  # the slot of each job and partition
+        self._warned: set[str] = set()
+        self._free_gpus: dict[str, int] = {}  # by host
+
+    @property
+    def done(self) -> bool:
+        """Has every trial of the search come to an end?"""
+        return self._searcher.finished and not self._running and not self._again
+
+    @property
+    def running(self) -> int:
+        """How many trials are out."""
+        return len(self._running)
+
+    def hello(self, message: Hello) -> None:
+        """See `spark_jobs.channel.Handler`."""
+        job, partition, _ = message.slot.split(".")
+        before = self._slots.get((job, partition), message.slot)
+        if before != message.slot:  # Spark runs the task again: its executor is gone
+            self._lose(before)
+        self._slots[job, partition] = message.slot
+        if message.problem and self.problem is None:
+            self.problem = message.problem
+        for warning in message.warnings:
+            self._warn_once(warning)
+        if message.free_gpus:
+            self._free_gpus[message.host] = message.free_gpus
+            self._warn_of_gpus()
+
+    def next(self, message: Next) -> Answer:
+        """See `spark_jobs.channel.Handler`."""
+        slot = message.slot
+        if message.outcome is not None:
+            self._take(slot, message.attempt, outcome_of_json(message.outcome))
+        if self.problem is not None:
+            return Stop()
+        if slot in self._running:  # the answer to its last call got lost
+            return work_of(self._running[slot])
+        attempt = self._again.popleft() if self._again else self._ask()
+        if attempt is None:
+            return Stop() if self._searcher.finished else Wait()
+        work = work_of(attempt)
+        self._journal.append({"event": "planned", "slot": slot, **_planned(attempt)})
+        self._running[slot] = attempt
+        return work
+
+    def job_ended(self, job: int) -> None:
+        """Run the trials again that were out on the slots of a job that is over."""
+        for slot in [slot for slot in self._running if slot.startswith(f"{job}.")]:
+            self._lose(slot)
+
+    def _ask(self) -> Attempt | None:
+        trial = self._searcher.ask()
+        return None if trial is None else Attempt(trial)
+
+    def _take(self, slot: str, number: int, outcome: Outcome) -> None:
+        attempt = self._running.get(slot)
+        if attempt is None or (attempt.trial.id, attempt.number) != (outcome.trial, number):
+            return  # told before, or of an attempt that was given up
+        outcome = self._with_one_objective(outcome)
+        self._journal.append(
+            {"event": "finished", "attempt": number, "outcome": outcome_to_json(outcome)}
+        )
+        del self._running[slot]
+        self._searcher.tell(outcome)
+        folder = str(self._paths.attempt(attempt.trial.id, number).folder)
+        result = TrialResult.of(attempt.trial, outcome, folder)
+        self.results.append(result)
+        for observer in self._observers:
+            observer.ended(result, self._objective)
+        if outcome.error is not None:
+            self._count_failure(outcome.error.kind, outcome.error.message)
+
+    def _with_one_objective(self, outcome: Outcome) -> Outcome:
+        """Let the first outcome say what the objective is called, and hold the others to it."""
+        if outcome.objective is None:
+            return outcome
+        if self._objective is None:
+            self._objective = outcome.objective
+        if outcome.objective == self._objective:
+            return outcome
+        message = f"the objective is {outcome.objective!r}, it was {self._objective!r} before"
+        return Outcome.failed(outcome.trial, "invalid value", message, seconds=outcome.seconds)
+
+    def _count_failure(self, kind: str, message: str) -> None:
+        self._failures += 1
+        if self.problem is not None:
+            return
+        if kind == "ambiguous objective":
+            self.problem = message
+        elif self._max_failures is not None and self._failures > self._max_failures:
+            self.problem = (
+                f"{self._failures} trials failed, more than max_failures={self._max_failures}"
+            )
+
+    def _lose(self, slot: str) -> None:
+        """Give an attempt up: its slot is gone. It is not a failure of the trial."""
+        attempt = self._running.pop(slot, None)
+        if attempt is None:
+            return
+        self._journal.append({"event": "lost", "slot": slot, **_planned(attempt)})
+        hide_events(self._paths.attempt(attempt.trial.id, attempt.number))
+        self._again.append(Attempt(attempt.trial, attempt.number + 1))
+
+    def _warn_once(self, warning: str) -> None:
+        if warning not in self._warned:
+            self._warned.add(warning)
+            self._warn(warning)
+
+    def _warn_of_gpus(self) -> None:
+        if "gpus" not in self._warned:
+            self._warned.add("gpus")
+            host, gpus = next(iter(self._free_gpus.items()))
+            self._warn(
+                f"{len(self._slots)} slots or more share the {gpus} GPUs of host {host}: Spark does "
+                "not know of GPUs here, so each trial sees all of them; set "
+                "spark.task.resource.gpu.amount to give each its own"
+            )
+
+
+def _planned(attempt: Attempt) -> dict[str, object]:
+    work = work_of(attempt)
+    return {
+        "trial": work.trial,
+        "attempt": work.attempt,
+        "generation": work.generation,
+        "params": work.params,
+    }

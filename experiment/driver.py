@@ -1,0 +1,276 @@
+"""One search from its first check to its `Result`: the order in which the parts are put to work."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import re
+import secrets
+import signal
+import threading
+import traceback
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import psutil
+
+from experiment.board import Board
+from experiment.checks import check_arguments, pickle_function
+from experiment.coordinator import Coordinator
+from experiment.journal import Journal
+from experiment.progress import Progress
+from experiment.record import make_run_folder, write_manifest, write_result
+from experiment.result import Result, SearchFailed
+from experiment.settings import Settings, choose_logdir
+from experiment.specification import Search
+from search.direction import Direction
+from search.space import Float, Space
+from search.trial import Failure
+from spark_jobs.channel import ChannelServer
+from spark_jobs.paths import RunPaths
+from spark_jobs.session import ClassicSession, SlotJob
+from spark_jobs.slots import PROBLEM, SlotConfig, slot_function
+from spark_jobs.trial_process import Program
+
+_LOGGER = logging.getLogger("experiment")
+_SLOT_MEMORY = 0.8e9  # bytes: TensorFlow imported, and a small model
+_FRUITLESS_JOBS = 3
+_POLL = 0.1  # seconds between two looks at a running job
+
+
+def run_search(
+    spark: Any,
+    train: Callable[..., Any],
+    search: Search,
+    settings: Settings,
+    seed: int,
+) -> Result:
+    """Run a search to its end.
+
+    Args:
+        spark: The user's SparkSession.
+        train: The train function.
+        search: What to run; its searcher is used up.
+        settings: What all searches share.
+        seed: That the searcher was made with.
+
+    Raises:
+        InvalidArgument: Before any Spark job.
+        SearchFailed: The search ended early, or every trial failed.
+    """
+    for names in [search.columns] if search.space is not None else search.points:
+        check_arguments(train, names)
+    function = pickle_function(train)
+    session = ClassicSession(spark)
+    logdir = choose_logdir(settings.logdir, session.setting("spark.experiment.logdir"))
+    name: str = settings.name or getattr(train, "__name__", "search")
+    direction = Direction(settings.direction)
+    _log_scales(search.space)
+
+    paths = make_run_folder(logdir, name)
+    facts = _facts(search, settings, name, seed, session)
+    write_manifest(paths, function, facts)
+    slots = _slot_count(search.searcher.total, settings, session)
+    board = Board(paths, search.searcher, direction, search.columns, search.as_text)
+    progress = Progress(name, search.searcher.total, direction)
+    with Journal(paths.journal) as journal:
+        coordinator = Coordinator(
+            search.searcher, paths, journal, (board, progress), settings.max_failures, _warn
+        )
+        program = Program(
+            function,
+            settings.optimization_key,
+            direction.value,
+            _preloads(settings.preload),
+            "spawn" if settings.isolation == "spawn" else "fork",
+            settings.seed,
+        )
+        problem = None
+        try:
+            problem = _run_slots(session, coordinator, paths, program, settings, search, slots)
+        except BaseException as error:
+            problem = f"{type(error).__name__}: {error}"
+            raise
+        finally:
+            result = Result(coordinator.results, direction, str(paths.root))
+            progress.close()
+            board.close(settings.optimization_key)
+            write_result(paths, result, problem)
+    _raise_if_failed(result, problem)
+    return result
+
+
+def _run_slots(
+    session: ClassicSession,
+    coordinator: Coordinator,
+    paths: RunPaths,
+    program: Program,
+    settings: Settings,
+    search: Search,
+    slots: int,
+) -> str | None:
+    """Keep slot jobs running until the search is done; return why it ended early, or None."""
+    nonce = secrets.token_hex(8)
+    paths.probe(nonce).touch(mode=0o600)
+    job_number = fruitless = 0
+    with (
+        _interruptible(),
+        ChannelServer(session.bind_host, coordinator, advertised=session.driver_host) as server,
+    ):
+        try:
+            while not server.call(lambda: coordinator.done):
+                job_number += 1
+                config = SlotConfig(
+                    job_number,
+                    server.address,
+                    str(paths.root),
+                    nonce,
+                    program,
+                    settings.isolation,
+                    settings.timeout,
+                    session.assigns_gpus,
+                    search.as_text,
+                )
+                before = len(coordinator.results)
+                function = slot_function(config, session.search_path())
+                job = session.start(function, slots, f"{paths.root.name}-{job_number}")
+                problem = _wait(job, server, coordinator)
+                if problem is not None:
+                    return problem
+                number = job_number
+                server.call(lambda number=number: coordinator.job_ended(number))  # type: ignore[misc]  # mypy has no type for it
+                fruitless = 0 if len(coordinator.results) > before else fruitless + 1
+                sentence = _own_sentence(job.error)
+                if sentence or (job.error is not None and fruitless == _FRUITLESS_JOBS):
+                    return sentence or _spark_problem(job.error)
+            return coordinator.problem
+        finally:
+            paths.probe(nonce).unlink(missing_ok=True)
+
+
+def _wait(job: SlotJob, server: ChannelServer, coordinator: Coordinator) -> str | None:
+    """Wait for the end of a slot job; return why the search cannot go on, or None."""
+    try:
+        while not job.wait(_POLL):
+            if server.error is not None:
+                raise server.error
+            if coordinator.problem is not None:
+                return coordinator.problem
+        if server.error is not None:
+            raise server.error
+        return coordinator.problem
+    finally:
+        job.cancel()
+
+
+@contextlib.contextmanager
+def _interruptible() -> Iterator[None]:
+    """Let Ctrl-C end this search only: PySpark's own handler cancels every job of the driver."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _slot_count(trials: int, settings: Settings, session: ClassicSession) -> int:
+    if settings.parallelism is not None:
+        return min(settings.parallelism, trials)
+    slots = min(trials, session.task_slots())
+    if session.on_this_host and settings.isolation != "none" and settings.preload:
+        fit = max(1, int(psutil.virtual_memory().available / _SLOT_MEMORY))
+        if fit < slots:
+            _warn(
+                f"{fit} trials at once instead of {slots}: the memory that is free allows no more "
+                f"at {_SLOT_MEMORY / 1e9:.1f} GB each; parallelism= overrides this"
+            )
+            return fit
+    return slots
+
+
+def _preloads(modules: Sequence[str]) -> tuple[str, ...]:
+    # `experiment` too: train functions call it, and in the zygote it is imported only once
+    return (*modules, "experiment", "spark_jobs.events")
+
+
+def _facts(
+    search: Search, settings: Settings, name: str, seed: int, session: ClassicSession
+) -> dict[str, Any]:
+    return {
+        "name": name,
+        "description": settings.description,
+        "call": search.call,
+        "algorithm": search.algorithm or {},
+        "space": None if search.space is None else search.space.to_json(),
+        "trials": search.searcher.total,
+        "direction": settings.direction,
+        "optimization_key": settings.optimization_key,
+        "seed": seed,
+        "isolation": settings.isolation,
+        "timeout": settings.timeout,
+        "application": session.application_id,
+        "master": session.master,
+    }
+
+
+def _log_scales(space: Space | None) -> None:
+    for name, domain in (space or {}).items():
+        if isinstance(domain, Float) and domain.log:
+            _LOGGER.info("%s: searched on a log scale from %g to %g", name, domain.low, domain.high)
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, UserWarning, stacklevel=2)
+
+
+def _raise_if_failed(result: Result, problem: str | None) -> None:
+    if problem is None and (not result.trials or len(result.failed) < len(result.trials)):
+        return
+    message = problem or f"all {len(result.trials)} trials failed"
+    first = next((trial for trial in result.failed), None)
+    if first is not None and first.error is not None:
+        message += f"; trial {first.id} was the first: {_details(first.error)}"
+    raise SearchFailed(message, result)
+
+
+def _details(failure: Failure) -> str:
+    return f"{failure.message}\n{failure.traceback}" if failure.traceback else failure.message
+
+
+def _own_sentence(error: BaseException | None) -> str | None:
+    """Return what a slot that could not start said inside Spark's error, or what Spark meant."""
+    if error is None:
+        return None
+    text = str(error)
+    host = _host(text)
+    if match := re.search(rf"RuntimeError: {PROBLEM}(.+)", text):
+        return f"{match[1]}; install this package and its dependencies on every executor"
+    if match := re.search(r"ModuleNotFoundError: No module named '([^']+)'", text):
+        return (
+            f"{host}: Python on the executor has no module named {match[1]!r}; set PYSPARK_PYTHON "
+            "to a Python that has this package and its dependencies on every executor"
+        )
+    if match := re.search(
+        r"PYTHON_VERSION_MISMATCH\][^:]*: (\S+) than that in driver: (\S+?),", text
+    ):
+        return (
+            f"{host}: the executor has Python {match[1]}, the driver {match[2]}; set PYSPARK_PYTHON "
+            "to the driver's version on every executor"
+        )
+    if match := re.search(r'Cannot run program "([^"]+)"', text):
+        return f"{host}: the executor has no Python at {match[1]!r}; set PYSPARK_PYTHON to one"
+    return None
+
+
+def _host(text: str) -> str:
+    match = re.search(r"Lost task \S+ in stage \S+ \(TID \d+\) \((\S+) executor", text)
+    return f"host {match[1]}" if match else "an executor"
+
+
+def _spark_problem(error: BaseException | None) -> str:
+    text = "".join(traceback.format_exception_only(error)).strip() if error else "no error"
+    return f"the slots' Spark job failed {_FRUITLESS_JOBS} times without a result: {text[:4_000]}"

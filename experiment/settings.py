@@ -1,0 +1,159 @@
+"""The keyword arguments that all searches share, checked."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from search.direction import Direction
+from search.errors import InvalidArgument, shown
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+Isolation = Literal["process", "spawn", "none"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What every search takes beside its own arguments, all of it keyword-only.
+
+    Args:
+        name: A label of the run; left out, the name of the train function.
+        description: A longer text, kept with the run.
+        direction: 'max' or 'min' of the objective.
+        optimization_key: Which key of a returned dict is the objective. Not needed for a lone
+            number (called 'metric' then) or a dict with one key.
+        logdir: The folder that gets a folder per run; all executors have to see it. Left out: the
+            Spark setting `spark.experiment.logdir`, else `./experiments`.
+        parallelism: Trials at once at the most. Left out: as many as the cluster can run tasks.
+        timeout: Seconds after which a trial is ended, with all processes that it started.
+        max_failures: More failed trials than that end the search.
+        seed: Makes a search repeatable; also the state of `random` and numpy in each trial.
+        isolation: 'process' forks a process per trial, 'spawn' starts a fresh interpreter per
+            trial, 'none' runs trials in the slot's own process.
+        preload: Modules to import once per slot before the first trial; missing ones are skipped.
+            `()` for train functions without TensorFlow.
+
+    Raises:
+        InvalidArgument: Naming the argument, what was expected and what came.
+    """
+
+    name: str | None = None
+    description: str = ""
+    direction: str = "max"
+    optimization_key: str | None = None
+    logdir: str | os.PathLike[str] | None = None
+    parallelism: int | None = None
+    timeout: float | None = None
+    max_failures: int | None = None
+    seed: int | None = None
+    isolation: Isolation = "process"
+    preload: Sequence[str] = ("tensorflow", "keras")
+
+    def __post_init__(self) -> None:
+        Direction.parse(self.direction)
+        _check_text("name", self.name, optional=True)
+        _check_text("description", self.description)
+        _check_text("optimization_key", self.optimization_key, optional=True)
+        _check_logdir(self.logdir)
+        _check_integer("parallelism", self.parallelism, 1)
+        _check_integer("max_failures", self.max_failures, 0)
+        _check_integer("seed", self.seed, 0)
+        if self.timeout is not None and not _positive(self.timeout):
+            raise InvalidArgument("timeout", "seconds above zero, or None", shown(self.timeout))
+        if self.isolation not in ("process", "spawn", "none"):
+            expected = "'process', 'spawn' or 'none'"
+            raise InvalidArgument("isolation", expected, shown(self.isolation))
+        if self.timeout is not None and self.isolation == "none":
+            hint = "a trial in the slot's own process cannot be ended"
+            raise InvalidArgument(
+                "timeout", "None with isolation='none'", shown(self.timeout), hint
+            )
+        preload = self.preload
+        if isinstance(preload, str) or not all(isinstance(module, str) for module in preload):
+            raise InvalidArgument("preload", "a list of module names", shown(preload))
+
+
+def takes_settings(function: F) -> F:
+    """Show the fields of `Settings` in the signature of a function that takes `**settings`.
+
+    So `help` and completion name them, and they are written down once.
+    """
+    signature = inspect.signature(function)
+    own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    shared = [
+        inspect.Parameter(
+            f.name, inspect.Parameter.KEYWORD_ONLY, default=f.default, annotation=f.type
+        )
+        for f in fields(Settings)
+        if f.name not in signature.parameters
+    ]
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    call.__signature__ = signature.replace(parameters=[*own, *shared])  # type: ignore[attr-defined]  # what inspect.signature reads
+    return call  # type: ignore[return-value]  # the same function, shown in full
+
+
+def choose_logdir(given: str | os.PathLike[str] | None, setting: str | None) -> Path:
+    """Return the folder for runs as an absolute path, and make sure that it can be written to.
+
+    Args:
+        given: What the user passed, or None.
+        setting: The Spark setting `spark.experiment.logdir`, or None.
+
+    Raises:
+        InvalidArgument: It is not a folder, cannot be made or cannot be written to.
+    """
+    if given is None and setting is not None:
+        _check_logdir(setting)
+        given = setting
+    path = Path(os.path.abspath(os.path.expanduser(given or "experiments")))
+    expected = "a folder that can be written to"
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        probe = path / f".probe-{os.getpid()}"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise InvalidArgument("logdir", expected, f"{str(path)!r}: {error.strerror}") from None
+    return path
+
+
+def _check_logdir(logdir: object) -> None:
+    if logdir is None:
+        return
+    if not isinstance(logdir, str | os.PathLike) or not os.fspath(logdir):
+        raise InvalidArgument("logdir", "the path of a folder, or None", shown(logdir))
+    text = os.fspath(logdir)
+    if isinstance(text, str) and "://" in text:
+        hint = "this version keeps runs in folders; give one that the driver and all executors see"
+        raise InvalidArgument("logdir", "the path of a folder", shown(text), hint)
+
+
+def _check_text(name: str, value: object, *, optional: bool = False) -> None:
+    if not isinstance(value, str) and not (optional and value is None):
+        raise InvalidArgument(name, "a string", shown(value))
+    if optional and value == "":
+        raise InvalidArgument(name, "a non-empty string, or None", shown(value))
+
+
+def _check_integer(name: str, value: object, least: int) -> None:
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise InvalidArgument(name, f"an integer of at least {least}, or None", shown(value))
+
+
+def _positive(value: object) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return value > 0 and math.isfinite(value)

@@ -1,0 +1,57 @@
+"""What one search is, before it meets Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from search.searcher import Searcher
+from search.space import Choice, Space
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """What distinguishes one search from another.
+
+    Attributes:
+        call: The name of the public function.
+        searcher: Makes the trials.
+        space: None for explicit points.
+        points: The explicit points; empty otherwise.
+        algorithm: What the manifest says of the searcher.
+    """
+
+    call: str
+    searcher: Searcher
+    space: Space | None
+    points: Sequence[Mapping[str, Any]] = ()
+    algorithm: Mapping[str, Any] | None = None
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """Each hyperparameter with its domain, or None for explicit points."""
+        if self.space is not None:
+            return dict(self.space)
+        return dict.fromkeys(name for point in self.points for name in point)
+
+    @property
+    def as_text(self) -> tuple[str, ...]:
+        """Hyperparameters whose values are of several types, which a table column cannot hold."""
+        if self.space is None:
+            values = {name: [p[name] for p in self.points if name in p] for name in self.columns}
+        else:
+            values = {
+                name: [] if isinstance(domain.values, range) else list(domain.values)
+                for name, domain in self.space.items()
+                if isinstance(domain, Choice)
+            }
+        return tuple(name for name, some in values.items() if len({_kind(v) for v in some}) > 1)
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, int | float):
+        return "number"
+    return "text"

@@ -1,0 +1,35 @@
+"""Search spaces and search algorithms, as pure values and functions.
+
+Nothing here knows Spark, TensorFlow, files, the clock or a global random number: an algorithm is an
+object with `ask` and `tell` (see `search.searcher`), and `search.searcher.drive` runs one against a
+plain function.
+"""
+
+from search.direction import Direction
+from search.errors import ExperimentError, InvalidArgument
+from search.evolution import DifferentialEvolution
+from search.grid import GridSearch, PointSearch
+from search.sampling import RandomSearch
+from search.searcher import Searcher, drive
+from search.space import Choice, Domain, Float, Integer, Space
+from search.trial import Failure, Outcome, Trial
+
+__all__ = [
+    "Choice",
+    "DifferentialEvolution",
+    "Direction",
+    "Domain",
+    "ExperimentError",
+    "Failure",
+    "Float",
+    "GridSearch",
+    "Integer",
+    "InvalidArgument",
+    "Outcome",
+    "PointSearch",
+    "RandomSearch",
+    "Searcher",
+    "Space",
+    "Trial",
+    "drive",
+]

@@ -1,0 +1,38 @@
+"""The tree of exceptions. Users see it as `experiment.ExperimentError` and so on.
+
+ExperimentError
+ +-- InvalidArgument     bad input, found before any work starts (also a ValueError)
+ +-- SearchFailed        in experiment.result: a search that ended without being done
+"""
+
+
+class ExperimentError(Exception):
+    """Every error that this project raises on purpose is one of these."""
+
+
+class InvalidArgument(ExperimentError, ValueError):
+    """An argument that cannot be used.
+
+    Args:
+        name: What was passed, in the user's words: "popsize", "bounds['dropout']".
+        expected: What would have been right.
+        got: What came instead.
+        hint: What to do about it, where that is not obvious.
+    """
+
+    def __init__(self, name: str, expected: str, got: str, hint: str = "") -> None:
+        self.name, self.expected, self.got, self.hint = name, expected, got, hint
+        super().__init__(name, expected, got, hint)
+
+    def __str__(self) -> str:
+        message = f"{self.name}: expected {self.expected}, got {self.got}"
+        return f"{message}; {self.hint}" if self.hint else message
+
+
+def shown(value: object, limit: int = 120) -> str:
+    """Return what an error message says about a value: its repr, cut to `limit` characters."""
+    try:
+        text = repr(value)
+    except Exception:
+        text = f"<{type(value).__name__}>"
+    return text if len(text) <= limit else text[: limit - 3] + "..."

@@ -1,0 +1,84 @@
+"""Searches whose points are known from the start."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from search.errors import InvalidArgument
+from search.space import Choice, Space
+from search.trial import Outcome, Trial
+
+
+class GridSearch:
+    """Every combination of the values of a space of choices, in the order of itertools.product.
+
+    The product is never built: point i has the digits of i, read in a number system whose bases are
+    the lengths of the lists, as indices. So a grid of 10^9 points costs nothing until it is run.
+
+    Args:
+        space: All domains are `Choice`.
+    """
+
+    def __init__(self, space: Space) -> None:
+        for name, domain in space.items():
+            if not isinstance(domain, Choice):
+                raise InvalidArgument(f"args_dict[{name!r}]", "a list of values", repr(domain))
+        self._names = list(space)
+        self._values = [d.values for d in space.values() if isinstance(d, Choice)]
+        self._next = 0
+        self.total = math.prod(len(values) for values in self._values)
+
+    @property
+    def finished(self) -> bool:
+        """See `Searcher`."""
+        return self._next >= self.total
+
+    def point(self, number: int) -> dict[str, Any]:
+        """Return grid point `number`, from 0 to total - 1."""
+        params = {}
+        for name, values in zip(reversed(self._names), reversed(self._values), strict=True):
+            number, digit = divmod(number, len(values))
+            params[name] = values[digit]
+        return {name: params[name] for name in self._names}
+
+    def ask(self) -> Trial | None:
+        """See `Searcher`."""
+        if self.finished:
+            return None
+        trial = Trial(self._next, self.point(self._next))
+        self._next += 1
+        return trial
+
+    def tell(self, outcome: Outcome) -> None:
+        """See `Searcher`; a grid learns nothing."""
+
+
+class PointSearch:
+    """The points of a list, one after the other.
+
+    Args:
+        points: Hyperparameter names to values, one mapping per trial.
+    """
+
+    def __init__(self, points: Sequence[Mapping[str, Any]]) -> None:
+        self._points = points
+        self._next = 0
+        self.total = len(points)
+
+    @property
+    def finished(self) -> bool:
+        """See `Searcher`."""
+        return self._next >= self.total
+
+    def ask(self) -> Trial | None:
+        """See `Searcher`."""
+        if self.finished:
+            return None
+        trial = Trial(self._next, dict(self._points[self._next]))
+        self._next += 1
+        return trial
+
+    def tell(self, outcome: Outcome) -> None:
+        """See `Searcher`; a list learns nothing."""

@@ -1,0 +1,81 @@
+"""What goes to a trial and what comes back: values that cross every border of the project."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Status = Literal["finished", "failed", "stopped", "cancelled"]
+FailureKind = Literal[
+    "user error", "exit", "time", "memory", "invalid value", "ambiguous objective", "machine"
+]
+
+UNNAMED_OBJECTIVE = "metric"
+"""What the objective is called when a train function returns a lone number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One point of the space, to be evaluated once.
+
+    Attributes:
+        id: 0, 1, 2, ... in the order in which the searcher handed them out.
+        params: Hyperparameter name to value, the keyword arguments of the train function.
+        generation: The generation it belongs to, for algorithms that have generations.
+    """
+
+    id: int
+    params: Mapping[str, Any]
+    generation: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a trial has no value.
+
+    Attributes:
+        kind: 'user error' (the train function raised), 'exit' (its process ended by itself or by a
+            signal), 'time' (the time limit), 'memory', 'invalid value' (what it returned cannot be
+            a score), 'ambiguous objective' (several numbers and no `optimization_key`), 'machine'
+            (what runs the trial failed, not the trial).
+        message: One line.
+        traceback: The traceback in the trial's process, or ''.
+    """
+
+    kind: FailureKind
+    message: str
+    traceback: str = ""
+
+    def __str__(self) -> str:
+        return self.message
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a trial. A failure is a value of this type, never an exception.
+
+    Attributes:
+        trial: The id of the trial.
+        status: 'finished', 'failed', 'stopped' or 'cancelled'.
+        value: The objective; a finite number when finished, None when failed.
+        objective: What the train function calls its objective, where it has said so.
+        metrics: Every number that the train function returned, the objective included.
+        error: Why it failed; None otherwise.
+        seconds: Wall time of the train function.
+    """
+
+    trial: int
+    status: Status
+    value: float | None = None
+    objective: str | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    error: Failure | None = None
+    seconds: float = 0.0
+
+    @classmethod
+    def failed(
+        cls, trial: int, kind: FailureKind, message: str, traceback: str = "", seconds: float = 0.0
+    ) -> Outcome:
+        """Return the outcome of a trial that failed."""
+        return cls(trial, "failed", error=Failure(kind, message, traceback), seconds=seconds)

@@ -1,0 +1,84 @@
+"""The values that a hyperparameter may have, and their form in JSON.
+
+A train function gets its values in another process, perhaps on another host, so they travel as
+JSON. JSON has no tuples and no infinities; both are common in grids (layer sizes, `max_norm=inf`)
+and arrive as what they were: a tuple as `{"tuple": [...]}`, a float that JSON lacks as
+`{"float": "inf"}`, a dict as `{"dict": [[key, value], ...]}`. Everything else is itself.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from search.errors import InvalidArgument, shown
+
+_DEEPEST = 32
+
+
+def plain_value(name: str, value: Any, depth: int = 0) -> Any:
+    """Return `value` with numpy scalars and arrays as plain Python.
+
+    Raises:
+        InvalidArgument: The value cannot travel as JSON; the message names `name`.
+    """
+    if isinstance(value, np.generic | np.ndarray):
+        value = value.tolist()
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, str):
+        if any("\ud800" <= character <= "\udfff" for character in value):
+            raise InvalidArgument(name, "text that UTF-8 can hold", shown(value))
+        return value
+    if depth < _DEEPEST:
+        if type(value) is list or type(value) is tuple:
+            return type(value)(plain_value(name, item, depth + 1) for item in value)
+        if type(value) is dict and all(isinstance(key, str) for key in value):
+            return {key: plain_value(name, item, depth + 1) for key, item in value.items()}
+    raise InvalidArgument(
+        name,
+        "None, a bool, a number, a string, or lists, tuples and dicts of those",
+        f"{shown(value)} of type {type(value).__name__}",
+        "pass a name and build the object inside the train function",
+    )
+
+
+def to_json(value: Any) -> Any:
+    """Return a value as what `json.dumps` takes without loss."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"float": repr(value)}
+    if isinstance(value, list):
+        return [to_json(item) for item in value]
+    if isinstance(value, tuple):
+        return {"tuple": [to_json(item) for item in value]}
+    if isinstance(value, dict):
+        return {"dict": [[key, to_json(item)] for key, item in value.items()]}
+    return value
+
+
+def from_json(value: Any) -> Any:
+    """Return what `to_json` was given.
+
+    Raises:
+        ValueError: The structure is none of those that `to_json` makes.
+    """
+    if isinstance(value, list):
+        return [from_json(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    match value:
+        case {"float": "inf" | "-inf" | "nan" as text}:
+            return float(text)
+        case {"tuple": list(items)}:
+            return tuple(from_json(item) for item in items)
+        case {"dict": list(pairs)}:
+            return {_key(pair): from_json(pair[1]) for pair in pairs}
+    raise ValueError(f"not a value: {shown(value)}")
+
+
+def _key(pair: Any) -> str:
+    if isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str):
+        return pair[0]
+    raise ValueError(f"not a key and a value: {shown(pair)}")

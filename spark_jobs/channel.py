@@ -1,0 +1,304 @@
+"""The channel between slots and driver: gRPC with TLS and a token, JSON inside.
+
+The server has an event loop in a thread of its own; the handler is called only there, so it needs
+no locks, and a slot that waits for work costs a future rather than a thread. The certificate is
+made for the run and the only one that its slots accept. ARCHITECTURE.md describes the messages.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import hmac
+import secrets
+import threading
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+from typing import Any, Protocol, Self, TypeVar
+
+import grpc
+import msgspec
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from search.errors import ExperimentError
+from search.trial import Outcome
+from spark_jobs.protocol import (
+    LARGEST_MESSAGE,
+    Answer,
+    Attempt,
+    Hello,
+    Next,
+    ProtocolError,
+    Wait,
+    Work,
+    attempt_of,
+    decode,
+    decode_answer,
+    encode,
+    outcome_to_json,
+)
+
+_SERVICE = "experiment.Channel"
+_NAME = "experiment-run"  # in the certificate; the address is not, it may be any
+_PATIENCE = 10.0  # seconds that the driver keeps a slot waiting before it says "nothing yet"
+_DEADLINE = 60.0  # seconds that a slot gives one call
+
+T = TypeVar("T")
+_Call = Callable[[bytes, Any], Awaitable[bytes]]
+
+
+class ChannelLost(ExperimentError):
+    """The driver does not answer."""
+
+
+class Address(msgspec.Struct, frozen=True):
+    """How a slot reaches the driver. Secret: it travels in the closure of the slots only.
+
+    Attributes:
+        target: "host:port".
+        token: Sent with each call.
+        certificate: The driver's, PEM.
+    """
+
+    target: str
+    token: str
+    certificate: str
+
+    def __repr__(self) -> str:
+        return f"Address({self.target!r})"
+
+
+class Handler(Protocol):
+    """What the driver does with what slots say. Called in the server's thread only."""
+
+    def hello(self, message: Hello) -> None:
+        """Take in a slot's first words."""
+
+    def next(self, message: Next) -> Answer:
+        """Take in a slot's last outcome and return its next work, at once."""
+
+
+class ChannelServer:
+    """The driver's side. A context manager; leaving it stops the server.
+
+    Args:
+        host: The one address to listen on.
+        handler: Gets what the slots say.
+        advertised: The host by which executors reach that address.
+
+    Attributes:
+        error: What the handler raised, if it did; the search cannot go on then.
+    """
+
+    def __init__(self, host: str, handler: Handler, *, advertised: str | None = None) -> None:
+        self._host, self._advertised = host, advertised or host
+        self._handler = handler
+        self._token = secrets.token_hex(32)
+        self._changed = asyncio.Event()
+        self._started = threading.Event()
+        self._loop: asyncio.AbstractEventLoop
+        self._thread = threading.Thread(target=self._main, name="experiment-channel", daemon=True)
+        self.address: Address
+        self.error: BaseException | None = None
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self._started.wait()
+        if self.error is not None:
+            raise self.error
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._loop.call_soon_threadsafe(self._stopped.set)
+        self._thread.join()
+
+    def call(self, function: Callable[[], T]) -> T:
+        """Run a function in the server's thread, then let waiting slots ask again."""
+
+        async def run() -> T:
+            try:
+                return function()
+            finally:
+                self._wake()
+
+        return asyncio.run_coroutine_threadsafe(run(), self._loop).result()
+
+    def _main(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        except BaseException as error:
+            self.error = error
+            self._started.set()
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stopped = asyncio.Event()
+        key, certificate = make_certificate()
+        server = grpc.aio.server(
+            interceptors=[_TokenCheck(self._token)],
+            options=[
+                ("grpc.so_reuseport", 0),
+                ("grpc.max_receive_message_length", LARGEST_MESSAGE),
+            ],
+        )
+        methods: dict[str, _Call] = {"Hello": self._hello, "Next": self._next}
+        handlers = {
+            name: grpc.unary_unary_rpc_method_handler(method) for name, method in methods.items()
+        }
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE, handlers),))
+        credentials = grpc.ssl_server_credentials([(key, certificate)])
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        port = server.add_secure_port(f"{host}:0", credentials)
+        advertised = f"[{self._advertised}]" if ":" in self._advertised else self._advertised
+        self.address = Address(f"{advertised}:{port}", self._token, certificate.decode())
+        await server.start()
+        self._started.set()
+        await self._stopped.wait()
+        await server.stop(grace=0.5)
+
+    async def _hello(self, request: bytes, context: Any) -> bytes:
+        message = await _read(request, Hello, context)
+        await self._guarded(lambda: self._handler.hello(message), context)
+        return b"{}"
+
+    async def _next(self, request: bytes, context: Any) -> bytes:
+        message = await _read(request, Next, context)
+        patience = self._loop.time() + _PATIENCE
+        answer = await self._guarded(lambda: self._handler.next(message), context)
+        if message.outcome is not None:
+            self._wake()  # what was told may free work for others
+        waiting = Next(message.slot)
+        while isinstance(answer, Wait) and (left := patience - self._loop.time()) > 0:
+            try:
+                await asyncio.wait_for(self._changed.wait(), left)
+            except TimeoutError:
+                break
+            answer = await self._guarded(lambda: self._handler.next(waiting), context)
+        return encode(answer)
+
+    async def _guarded(self, function: Callable[[], T], context: Any) -> T:
+        try:
+            return function()
+        except ProtocolError as error:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error)[:200])
+        except Exception as error:
+            self.error = error
+            await context.abort(grpc.StatusCode.ABORTED, "the search has ended")
+        raise AssertionError("abort raises")
+
+    def _wake(self) -> None:
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+
+async def _read(request: bytes, kind: type[T], context: Any) -> T:
+    try:
+        return decode(request, kind)
+    except ProtocolError as error:
+        await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error)[:200])
+        raise
+
+
+class _TokenCheck(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no types
+    """Refuses calls without the run's token, before their message is read."""
+
+    def __init__(self, token: str) -> None:
+        self._expected = f"Bearer {token}".encode()
+        self._refusal = grpc.unary_unary_rpc_method_handler(_refuse)
+
+    async def intercept_service(self, continuation: Any, details: Any) -> Any:
+        given = dict(details.invocation_metadata).get("authorization", "")
+        data = given if isinstance(given, bytes) else given.encode("utf-8", "replace")
+        if hmac.compare_digest(data, self._expected):
+            return await continuation(details)
+        return self._refusal
+
+
+async def _refuse(request: bytes, context: Any) -> bytes:
+    await context.abort(grpc.StatusCode.UNAUTHENTICATED, "wrong token")
+    return b""
+
+
+class ChannelClient:
+    """A slot's side. A context manager; leaving it closes the connection.
+
+    Raises:
+        ChannelLost: From every method, where the driver does not answer.
+    """
+
+    def __init__(self, address: Address, slot: str) -> None:
+        credentials = grpc.ssl_channel_credentials(address.certificate.encode())
+        options = [
+            ("grpc.ssl_target_name_override", _NAME),
+            ("grpc.enable_http_proxy", 0),
+            ("grpc.max_receive_message_length", LARGEST_MESSAGE),
+        ]
+        self._slot = slot
+        self._metadata = (("authorization", f"Bearer {address.token}"),)
+        self._channel = grpc.secure_channel(address.target, credentials, options)
+        self._hello = self._channel.unary_unary(f"/{_SERVICE}/Hello")
+        self._next = self._channel.unary_unary(f"/{_SERVICE}/Next")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._channel.close()
+
+    def hello(self, message: Hello) -> None:
+        """Say the first words."""
+        self._call(self._hello, message)
+
+    def next(self, attempt: int = 0, outcome: Outcome | None = None) -> Attempt | None:
+        """Hand in the last outcome and wait for the next trial; None where no work is left."""
+        data = None if outcome is None else outcome_to_json(outcome)
+        message = Next(self._slot, attempt, data)
+        while True:
+            match decode_answer(self._call(self._next, message)):
+                case Work() as work:
+                    return attempt_of(work)
+                case Wait():
+                    message = Next(self._slot)
+                case _:
+                    return None
+
+    def _call(self, method: Any, message: Any) -> bytes:
+        try:
+            answer: bytes = method(
+                encode(message), timeout=_DEADLINE, metadata=self._metadata, wait_for_ready=True
+            )
+        except grpc.RpcError as error:
+            raise ChannelLost(f"the driver does not answer: {error.code().name}") from None
+        return answer
+
+
+def make_certificate() -> tuple[bytes, bytes]:
+    """Return a new private key and a certificate signed by itself, PEM, valid for a year."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, _NAME)])
+    now = datetime.datetime.now(datetime.UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))  # clocks of executors differ
+        .not_valid_after(now + datetime.timedelta(days=365))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(_NAME)]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    key_pem = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    return key_pem, certificate.public_bytes(serialization.Encoding.PEM)

@@ -1,0 +1,100 @@
+"""TensorBoard event files, written without TensorFlow.
+
+Importing `tensorboard.summary.Writer`, `plugins.hparams.api` or `plugins.custom_scalar.summary.pb`
+would import TensorFlow (seconds, and 700 MB); the messages and the record writer used here do not.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from tensorboard.compat.proto import event_pb2, summary_pb2
+from tensorboard.plugins.hparams import api_pb2, plugin_data_pb2
+from tensorboard.plugins.hparams import metadata as hparams_metadata
+from tensorboard.plugins.hparams import summary_v2 as hparams
+from tensorboard.plugins.scalar import metadata as scalar_metadata
+from tensorboard.plugins.text import summary_v2 as text_summary
+from tensorboard.summary.writer.record_writer import RecordWriter
+from tensorboard.util import tensor_util
+
+from spark_jobs.storage import open_appending
+
+_SCALAR = scalar_metadata.create_summary_metadata(display_name="", description="")
+
+
+class EventFile:
+    """Appends to one event file; several processes may, since each record is a single write.
+
+    Args:
+        folder: The run's folder, which is there. The file is made with the first record.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "events.out.tfevents.trial"
+        self._file: Any = None
+
+    def __enter__(self) -> EventFile:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file; a later record opens it again."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def scalars(self, values: Mapping[str, float], step: int) -> None:
+        """Append a point of each curve, in one write."""
+        summary = summary_pb2.Summary()
+        for tag, value in values.items():
+            tensor = tensor_util.make_tensor_proto(np.float32(value))
+            summary.value.add(tag=tag, tensor=tensor, metadata=_SCALAR)
+        self._append(summary, step)
+
+    def text(self, tag: str, markdown: str) -> None:
+        """Append a text."""
+        self._append(text_summary.text_pb(tag, markdown))
+
+    def hparams_config(self, columns: list[hparams.HParam], metrics: list[hparams.Metric]) -> None:
+        """Append what columns the HParams table has; once for a search."""
+        self._append(hparams.hparams_config_pb(columns, metrics, time_created_secs=time.time()))
+
+    def hparams_start(self, values: Mapping[str, bool | float | str], trial: str) -> None:
+        """Append the row of a trial."""
+        self._append(hparams.hparams_pb(dict(values), trial_id=trial))
+
+    def hparams_end(self, status: Literal["finished", "failed", "stopped", "cancelled"]) -> None:
+        """Append how the trial ended, which the HParams table shows as its status."""
+        success = status in ("finished", "stopped")
+        end = plugin_data_pb2.SessionEndInfo(
+            status=api_pb2.STATUS_SUCCESS if success else api_pb2.STATUS_FAILURE,
+            end_time_secs=time.time(),
+        )
+        data = plugin_data_pb2.HParamsPluginData(session_end_info=end)
+        summary = summary_pb2.Summary()
+        summary.value.add(
+            tag=hparams_metadata.SESSION_END_INFO_TAG,
+            metadata=hparams_metadata.create_summary_metadata(data),
+            tensor=hparams_metadata.NULL_TENSOR,
+        )
+        self._append(summary)
+
+    def _append(self, summary: Any, step: int = 0) -> None:
+        event = event_pb2.Event(wall_time=time.time(), step=step, summary=summary)
+        self._writer().write(event.SerializeToString())
+
+    def _writer(self) -> RecordWriter:
+        if self._file is None:
+            descriptor = open_appending(self.path)
+            self._file = os.fdopen(descriptor, "ab", buffering=0)
+            if os.fstat(descriptor).st_size == 0:
+                first = event_pb2.Event(wall_time=time.time(), file_version="brain.Event:2")
+                RecordWriter(self._file).write(first.SerializeToString())
+        return RecordWriter(self._file)

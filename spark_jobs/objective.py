@@ -1,0 +1,139 @@
+"""What a train function returned, read as a score and metrics."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from search.direction import Direction
+from search.errors import shown
+from search.trial import UNNAMED_OBJECTIVE
+
+_MOST_METRICS = 1_000
+
+
+class UnusableReturn(Exception):
+    """What the train function returned is not a score; the message says why."""
+
+
+class AmbiguousObjective(UnusableReturn):
+    """Several numbers were returned and none is named as the objective."""
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """Which returned number is the objective.
+
+    Attributes:
+        key: The user's `optimization_key`, or None.
+        direction: For a Keras History, whose best epoch counts.
+    """
+
+    key: str | None
+    direction: Direction
+
+    def read(self, returned: Any) -> tuple[str, float, dict[str, float]]:
+        """Return the objective's name, its value, and all metrics by name.
+
+        Args:
+            returned: A number (int, float, numpy scalar, tensor without dimensions), a dict of
+                names to such numbers, or a Keras History, of which the best epoch counts.
+
+        Raises:
+            AmbiguousObjective: Several keys, and no `optimization_key`.
+            UnusableReturn: Anything that is not a finite number under the objective's name.
+        """
+        if _is_history(returned):
+            return self._read_history(returned.history)
+        if isinstance(returned, Mapping):
+            return self._read_mapping(returned)
+        name = self.key or UNNAMED_OBJECTIVE
+        return name, *_with_value(name, {name: number(returned)})
+
+    def _read_mapping(self, returned: Mapping[Any, Any]) -> tuple[str, float, dict[str, float]]:
+        name = self._name(returned)
+        if len(returned) > _MOST_METRICS:
+            raise UnusableReturn(f"returned {len(returned)} metrics, more than {_MOST_METRICS}")
+        metrics = {}
+        for key, value in returned.items():
+            if not isinstance(key, str):
+                raise UnusableReturn(f"returned a dict with the key {shown(key)}, want strings")
+            try:
+                metrics[key] = number(value)
+            except UnusableReturn as error:
+                raise UnusableReturn(f"under the key {shown(key)}: {error}") from None
+        return name, *_with_value(name, metrics)
+
+    def _read_history(self, history: Mapping[str, Any]) -> tuple[str, float, dict[str, float]]:
+        name = self._name(history)
+        epochs = range(len(history[name]))
+        best = self.direction.best(epochs, lambda epoch: number(history[name][epoch]))
+        if best is None:
+            raise UnusableReturn(
+                f"the History has no number under {name!r}: {shown(history[name])}"
+            )
+        at_best = {key: values[best] for key, values in history.items() if len(values) > best}
+        return (
+            self._read_mapping(at_best)
+            if self.key
+            else Objective(name, self.direction).read(at_best)
+        )
+
+    def _name(self, keys: Mapping[Any, Any]) -> str:
+        got = ", ".join(shown(key, 40) for key in list(keys)[:20]) or "none"
+        if self.key is not None:
+            if self.key not in keys:
+                raise UnusableReturn(f"want the key {self.key!r}, got the keys {got}")
+            return self.key
+        if len(keys) == 1:
+            return str(next(iter(keys)))
+        if not keys:
+            raise UnusableReturn("got an empty dict, want a number")
+        raise AmbiguousObjective(
+            f"the train function returned several keys ({got}); say which is the objective: "
+            f"optimization_key={next(iter(keys))!r}"
+        )
+
+
+def number(value: Any) -> float:
+    """Return a numeric scalar as a float; it may be NaN or infinite.
+
+    Raises:
+        UnusableReturn: Not a number, or not a single one. Booleans are refused too.
+    """
+    plain = value
+    if getattr(value, "shape", None) is not None and tuple(value.shape) == ():
+        plain = _item(value)
+    if not isinstance(plain, bool | str | bytes | complex) and (
+        isinstance(plain, numbers.Real) or (plain is not value and hasattr(plain, "__float__"))
+    ):
+        try:
+            return float(plain)
+        except (OverflowError, TypeError, ValueError):
+            pass
+    raise UnusableReturn(f"got {type(value).__name__} ({shown(value, 80)}), want float")
+
+
+def _item(scalar: Any) -> Any:
+    """Take the Python number out of a numpy scalar or of a tensor without dimensions."""
+    try:
+        return scalar.item() if hasattr(scalar, "item") else np.asarray(scalar).item()
+    except Exception:  # a tensor inside a graph, say: whatever the framework raises
+        return None
+
+
+def _with_value(name: str, metrics: dict[str, float]) -> tuple[float, dict[str, float]]:
+    value = metrics[name]
+    if not math.isfinite(value):
+        raise UnusableReturn(f"the objective {name!r} is {value!r}")
+    return value, metrics
+
+
+def _is_history(returned: Any) -> bool:
+    """Recognise keras.callbacks.History without importing Keras."""
+    return isinstance(getattr(returned, "history", None), dict) and hasattr(returned, "epoch")

@@ -1,0 +1,199 @@
+"""The messages of slots, driver and trial processes: JSON, checked on arrival.
+
+Nothing that a process sent is unpickled by its receiver. Each message is one JSON object; msgspec
+checks names and types while it decodes. ARCHITECTURE.md describes the messages for other clients.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import msgspec
+
+from search.errors import ExperimentError
+from search.trial import Failure, FailureKind, Outcome, Status, Trial
+from search.values import from_json, to_json
+
+LARGEST_MESSAGE = 1 << 20
+"""Bytes. Outcomes hold numbers and a cut traceback; a message beyond this is not one of ours."""
+
+M = TypeVar("M")
+
+
+class ProtocolError(ExperimentError):
+    """Bytes that are not the message that they should be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One try at a trial; a trial whose executor was lost is tried again."""
+
+    trial: Trial
+    number: int = 1
+
+
+class Hello(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A slot's first words.
+
+    Attributes:
+        slot: "<job>.<partition>.<task attempt>", unique in a run.
+        host: Where it runs.
+        problem: Why it cannot work, in one sentence; ''.
+        warnings: What the user should know, each once.
+        free_gpus: GPUs of the host, where Spark does not assign any; 0 where it does.
+    """
+
+    slot: str
+    host: str
+    problem: str = ""
+    warnings: tuple[str, ...] = ()
+    free_gpus: int = 0
+
+
+class Next(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A slot hands in its last outcome, if it has one, and asks for the next trial."""
+
+    slot: str
+    attempt: int = 0
+    outcome: dict[str, Any] | None = None
+
+
+class Work(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="work"):
+    """A trial to run."""
+
+    trial: int
+    attempt: int
+    params: dict[str, Any]
+    generation: int | None = None
+
+
+class Wait(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="wait"):
+    """Nothing yet: ask again."""
+
+
+class Stop(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="stop"):
+    """No work is left for this slot."""
+
+
+Answer = Work | Wait | Stop
+
+
+class _Failure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    kind: FailureKind
+    message: str
+    traceback: str
+
+
+class _Outcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    trial: int
+    status: Status
+    value: float | None
+    objective: str | None
+    metrics: dict[str, float | str]
+    error: _Failure | None
+    seconds: float
+
+
+def encode(message: Any) -> bytes:
+    """Return a message as JSON."""
+    return msgspec.json.encode(message)
+
+
+def decode(data: bytes, kind: type[M]) -> M:
+    """Return the message in `data`.
+
+    Raises:
+        ProtocolError: Too long, not JSON, nested too deeply, or not of this kind.
+    """
+    if len(data) > LARGEST_MESSAGE:
+        raise ProtocolError(f"{len(data)} bytes, more than {LARGEST_MESSAGE}")
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise ProtocolError(str(error)) from None
+
+
+def decode_answer(data: bytes) -> Answer:
+    """Return the driver's answer to `Next`; ProtocolError as `decode`."""
+    return decode(data, Answer)  # type: ignore[arg-type]  # a union is not a type to mypy
+
+
+def work_of(attempt: Attempt) -> Work:
+    """Return an attempt as a message."""
+    trial = attempt.trial
+    params = {name: to_json(value) for name, value in trial.params.items()}
+    return Work(trial.id, attempt.number, params, trial.generation)
+
+
+def attempt_of(work: Work) -> Attempt:
+    """Return the attempt in a message; ProtocolError where a value is none of ours."""
+    try:
+        params = {name: from_json(value) for name, value in work.params.items()}
+    except ValueError as error:
+        raise ProtocolError(str(error)) from None
+    return Attempt(Trial(work.trial, params, work.generation), work.attempt)
+
+
+def outcome_to_json(outcome: Outcome) -> dict[str, Any]:
+    """Return an outcome as JSON; metrics that JSON has no number for become text."""
+    error = outcome.error
+    return {
+        "trial": outcome.trial,
+        "status": outcome.status,
+        "value": outcome.value,
+        "objective": outcome.objective,
+        "metrics": _finite_or_text(outcome.metrics),
+        "error": error
+        and {"kind": error.kind, "message": error.message, "traceback": error.traceback},
+        "seconds": outcome.seconds,
+    }
+
+
+def outcome_of_json(data: Any) -> Outcome:
+    """Return the outcome that `outcome_to_json` was given.
+
+    Raises:
+        ProtocolError: Not an outcome, or one that contradicts itself.
+    """
+    try:
+        checked = msgspec.convert(data, _Outcome)
+        metrics = {name: float(value) for name, value in checked.metrics.items()}
+    except (msgspec.ValidationError, ValueError) as error:
+        raise ProtocolError(str(error)) from None
+    if (checked.status == "finished") != (checked.error is None and checked.value is not None):
+        raise ProtocolError(f"status {checked.status!r} contradicts the rest of the outcome")
+    failure = checked.error and Failure(
+        checked.error.kind, checked.error.message, checked.error.traceback
+    )
+    return Outcome(
+        checked.trial,
+        checked.status,
+        checked.value,
+        checked.objective,
+        metrics,
+        failure,
+        checked.seconds,
+    )
+
+
+def fit(outcome: Outcome) -> Outcome:
+    """Return an outcome that fits into a message: a long traceback keeps its two ends."""
+    error = outcome.error
+    if error is None:
+        return outcome
+    short = Failure(error.kind, _ends(error.message, 2_000), _ends(error.traceback, 40_000))
+    return replace(outcome, error=short)
+
+
+def _ends(text: str, limit: int) -> str:
+    text = text.encode("utf-8", "backslashreplace").decode()  # a lone surrogate is not JSON
+    if len(text) <= limit:
+        return text
+    return f"{text[: limit // 2]}\n... {len(text) - limit} characters ...\n{text[-limit // 2 :]}"
+
+
+def _finite_or_text(metrics: Mapping[str, float]) -> dict[str, float | str]:
+    return {name: v if math.isfinite(v) else repr(v) for name, v in metrics.items()}

@@ -1,0 +1,162 @@
+"""The user's SparkSession: the only module that touches SparkContext or the JVM."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from search.errors import InvalidArgument, shown
+
+_LOCAL = re.compile(r"local\[(\d+|\*)(?:\s*,\s*\d+)?\]")
+_LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,")
+
+
+class SlotJob:
+    """A running Spark job of slots.
+
+    Attributes:
+        error: What Spark raised, once the job is over and has failed.
+    """
+
+    def __init__(self, run: Callable[[], Any], cancel: Callable[[], None]) -> None:
+        self.error: BaseException | None = None
+        self._cancel = cancel
+        self._run = run
+        self._thread = threading.Thread(target=self._main, name="experiment-slots", daemon=True)
+        self._thread.start()
+
+    def _main(self) -> None:
+        try:
+            self._run()
+        except BaseException as error:
+            self.error = error
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Wait for the end of the job; return whether it is over."""
+        self._thread.join(seconds)
+        return not self._thread.is_alive()
+
+    def cancel(self) -> None:
+        """Cancel this job and no other, and wait for its end."""
+        while not self.wait(0):
+            self._cancel()  # again: a job that is just being submitted is not found
+            self.wait(0.5)
+
+
+class ClassicSession:
+    """A SparkSession in the driver's own process.
+
+    Raises:
+        InvalidArgument: Not a SparkSession, a stopped one, or one of Spark Connect.
+    """
+
+    def __init__(self, spark: Any) -> None:
+        if not (hasattr(spark, "range") and hasattr(spark, "conf")):
+            raise InvalidArgument(
+                "spark", "a SparkSession", f"{shown(spark)} of type {type(spark).__name__}"
+            )
+        if not hasattr(spark, "_jsparkSession"):
+            raise InvalidArgument(
+                "spark", "a SparkSession in this process", "a Spark Connect session"
+            )
+        if spark.sparkContext._jsc is None:
+            raise InvalidArgument("spark", "a running SparkSession", "a stopped one")
+        self._spark = spark
+        self._context = spark.sparkContext
+        self.master = str(self._context.master)
+
+    @property
+    def on_this_host(self) -> bool:
+        """Do all executors run on the driver's host, as its children?"""
+        return self.master.startswith("local")
+
+    @property
+    def application_id(self) -> str:
+        """Spark's name of the application."""
+        return str(self._context.applicationId)
+
+    def setting(self, name: str) -> str | None:
+        """Return a Spark setting, or None where it is not set."""
+        value = self._spark.conf.get(name, None)
+        return None if value is None else str(value)
+
+    @property
+    def driver_host(self) -> str:
+        """The name by which executors reach the driver."""
+        return "127.0.0.1" if self.on_this_host else (self.setting("spark.driver.host") or "")
+
+    @property
+    def bind_host(self) -> str:
+        """The driver's address to listen on."""
+        return self.setting("spark.driver.bindAddress") or self.driver_host
+
+    @property
+    def assigns_gpus(self) -> bool:
+        """Does Spark hand out GPUs to the tasks of this application?"""
+        return float(self.setting("spark.task.resource.gpu.amount") or 0) > 0
+
+    def task_slots(self) -> int:
+        """Return how many tasks the cluster can run at once, dynamic allocation at its most."""
+        return max(1, self._slots_now(), self._slots_configured())
+
+    def _slots_now(self) -> int:
+        """Return how many tasks fit on the executors that are there, GPUs considered."""
+        if _LOCAL.fullmatch(self.master) or self.master == "local":
+            return 0  # all is known from the name
+        jvm_context = self._context._jsc.sc()
+        profile = jvm_context.resourceProfileManager().defaultResourceProfile()
+        return int(jvm_context.maxNumConcurrentTasks(profile))
+
+    def _slots_configured(self) -> int:
+        cpus = int(self.setting("spark.task.cpus") or 1)
+        if self.master == "local":
+            return 1
+        if match := _LOCAL.fullmatch(self.master):
+            cores = (os.cpu_count() or 1) if match[1] == "*" else int(match[1])
+            return cores // cpus
+        if match := _LOCAL_CLUSTER.match(self.master):
+            return int(match[1]) * (int(match[2]) // cpus)
+        executor_cores = int(self.setting("spark.executor.cores") or 1)
+        if (self.setting("spark.dynamicAllocation.enabled") or "false").lower() == "true":
+            executors = int(self.setting("spark.dynamicAllocation.maxExecutors") or 2**31 - 1)
+        else:
+            executors = int(self.setting("spark.executor.instances") or 0)
+        return executors * (executor_cores // cpus)
+
+    def start(
+        self, slot: Callable[[Iterable[Any]], Iterator[Any]], count: int, tag: str
+    ) -> SlotJob:
+        """Start a job of `count` slots; `tag` names it for cancelling, unique among all jobs."""
+
+        def run() -> None:
+            self._context.addJobTag(tag)  # belongs to the thread, so set in the one that runs it
+            self._context.setJobDescription(f"experiment: {count} slots")
+            with self._driver_python():
+                slots = self._spark.range(0, count, 1, count).mapInArrow(slot, "trials long")
+            slots.toArrow()
+
+        return SlotJob(run, lambda: self._context.cancelJobsWithTag(tag))
+
+    @contextlib.contextmanager
+    def _driver_python(self) -> Iterator[None]:
+        """Let executors on this host use this interpreter, where the user chose none.
+
+        Otherwise they take `python3` from PATH, which lacks the packages of a virtual environment.
+        """
+        chosen = "PYSPARK_PYTHON" in os.environ or self.setting("spark.pyspark.python")
+        before = self._context.pythonExec
+        if self.on_this_host and not chosen:
+            self._context.pythonExec = sys.executable
+        try:
+            yield
+        finally:
+            self._context.pythonExec = before
+
+    def search_path(self) -> list[str]:
+        """Return the folders from which executors may import what the driver imports."""
+        return [os.path.abspath(path) for path in sys.path] if self.on_this_host else []

@@ -1,0 +1,208 @@
+"""A slot: one long Spark task that pulls trials from the driver and runs one after the other."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from search.trial import Outcome
+from spark_jobs.channel import Address, ChannelClient
+from spark_jobs.devices import host_gpus, trial_environment
+from spark_jobs.events import EventFile
+from spark_jobs.paths import RunPaths
+from spark_jobs.protocol import (
+    Attempt,
+    Hello,
+    encode,
+    fit,
+    outcome_to_json,
+    work_of,
+)
+from spark_jobs.runners import InProcessRunner, ProcessRunner, RunnerBroken, TrialRunner
+from spark_jobs.storage import make_folder, write_whole
+from spark_jobs.trial_process import Program
+
+PROBLEM = "experiment: "
+"""Starts the one line by which a slot that could not start says why, inside Spark's error."""
+
+
+class SlotConfig(msgspec.Struct, frozen=True):
+    """What a slot has to know; it travels in the closure, as JSON.
+
+    Attributes:
+        job: Number of the slot job, from 1.
+        address: Of the channel.
+        root: The run's folder.
+        nonce: Of the file by which the run's folder is recognised.
+        program: What all trials have in common.
+        isolation: 'process', 'spawn' or 'none'.
+        timeout: Seconds per trial, or None.
+        spark_assigns_gpus: Does Spark hand out GPUs in this application?
+        as_text: Hyperparameters that TensorBoard shows as text.
+    """
+
+    job: int
+    address: Address
+    root: str
+    nonce: str
+    program: Program
+    isolation: str
+    timeout: float | None
+    spark_assigns_gpus: bool
+    as_text: tuple[str, ...]
+
+
+def slot_function(config: SlotConfig, search_path: list[str]) -> Callable[[Iterable[Any]], Any]:
+    """Return the function for `mapInArrow`: runs a slot, yields how many trials it ran.
+
+    It is pickled by value and imports our packages itself, so that an executor that lacks one
+    answers with a sentence of ours rather than fail to unpickle it.
+
+    Args:
+        config: Of the slots.
+        search_path: Folders to import from beside the executor's own.
+    """
+    data, marker = encode(config), PROBLEM
+
+    def slot(batches: Iterable[Any]) -> Iterator[Any]:
+        import socket
+        import sys
+
+        sys.path.extend(folder for folder in search_path if folder not in sys.path)
+        try:
+            import pyarrow
+
+            from spark_jobs.slots import run_slot
+        except ModuleNotFoundError as error:
+            where = f"host {socket.gethostname()}, Python {sys.executable}"
+            raise RuntimeError(f"{marker}{where}: no module named {error.name!r}") from None
+        for _ in batches:
+            pass
+        yield pyarrow.RecordBatch.from_pydict({"trials": [run_slot(data)]})
+
+    return slot
+
+
+def run_slot(data: bytes) -> int:
+    """Run trials until the driver has none left; return how many.
+
+    Args:
+        data: The `SlotConfig` as JSON.
+    """
+    from pyspark import TaskContext
+
+    config = msgspec.json.decode(data, type=SlotConfig)
+    task = TaskContext.get()
+    if task is None:
+        raise RuntimeError("a slot runs inside a Spark task")
+    slot = f"{config.job}.{task.partitionId()}.{task.attemptNumber()}"
+    gpu = task.resources().get("gpu")
+    gpus = list(gpu.addresses) if gpu else []
+    environment = trial_environment(
+        gpus, spark_assigns_gpus=config.spark_assigns_gpus, cpus=task.cpus()
+    )
+    assigned = bool(gpus) or config.spark_assigns_gpus
+    with ChannelClient(config.address, slot) as channel:
+        hello = Hello(slot, socket.gethostname(), free_gpus=0 if assigned else host_gpus())
+        problem = folder_problem(config)
+        channel.hello(msgspec.structs.replace(hello, problem=problem))
+        if problem:
+            return 0
+        try:
+            with make_runner(config, environment) as runner:
+                if runner.warnings:
+                    channel.hello(msgspec.structs.replace(hello, warnings=runner.warnings))
+                return pull_trials(config, channel, runner)
+        except RunnerBroken as error:
+            problem = f"host {hello.host}, Python {sys.executable}: {error}"
+            channel.hello(msgspec.structs.replace(hello, problem=problem))
+            return 0
+
+
+def folder_problem(config: SlotConfig) -> str:
+    """Return why this host cannot write to the driver's folder, or ''."""
+    root = Path(config.root)
+    where = f"host {socket.gethostname()} does not see the folder {root} of the driver"
+    advice = "give logdir a shared folder or hdfs://..."
+    if not RunPaths(root).probe(config.nonce).is_file():
+        return f"{where}; {advice}"
+    if not os.access(root, os.W_OK | os.X_OK):
+        return f"host {socket.gethostname()} cannot write to the folder {root}; {advice}"
+    return ""
+
+
+def make_runner(config: SlotConfig, environment: dict[str, str | None]) -> TrialRunner:
+    """Return the runner for the isolation that the user chose."""
+    if config.isolation == "none":
+        return InProcessRunner(config.program)
+    return ProcessRunner(config.program, environment, config.timeout)
+
+
+def pull_trials(config: SlotConfig, channel: ChannelClient, runner: TrialRunner) -> int:
+    """Ask, run, hand in, until no work is left; return how many trials were run."""
+    attempt = channel.next()
+    count = 0
+    while attempt is not None:
+        outcome = run_attempt(config, attempt, runner)
+        count += 1
+        attempt = channel.next(attempt.number, outcome)
+    return count
+
+
+def run_attempt(config: SlotConfig, attempt: Attempt, runner: TrialRunner) -> Outcome:
+    """Run a trial and keep what belongs to it in its folder, TensorBoard's view included."""
+    trial = attempt.trial
+    paths = RunPaths(Path(config.root)).attempt(trial.id, attempt.number)
+    try:
+        make_folder(paths.folder)
+        write_whole(paths.trial, encode(work_of(attempt)))
+        with EventFile(paths.folder) as events:
+            events.hparams_start(_columns(config, attempt), paths.folder.name)
+            outcome = fit(runner.run(attempt, paths))
+            _close_events(events, outcome)
+        write_whole(paths.outcome, encode(outcome_to_json(outcome)))
+    except OSError as error:
+        message = f"host {socket.gethostname()}: {error}"
+        return Outcome.failed(trial.id, "machine", message, traceback.format_exc())
+    return replace(outcome, trial=trial.id)
+
+
+def _columns(config: SlotConfig, attempt: Attempt) -> dict[str, bool | float | str]:
+    trial = attempt.trial
+    columns = {
+        name: hparam(value, as_text=name in config.as_text) for name, value in trial.params.items()
+    }
+    if trial.generation is not None and "generation" not in columns:
+        columns["generation"] = trial.generation
+    return columns
+
+
+def hparam(value: Any, *, as_text: bool = False) -> bool | float | str:
+    """Return a hyperparameter as what TensorBoard's table takes: anything else as text."""
+    if isinstance(value, bool | int | float | str) and not as_text:
+        return value
+    return value if isinstance(value, str) else repr(value)
+
+
+def _close_events(events: EventFile, outcome: Outcome) -> None:
+    if outcome.objective is not None:
+        events.scalars(
+            {objective_tag(name): value for name, value in outcome.metrics.items()}, step=0
+        )
+    if outcome.error is not None:
+        text = outcome.error.traceback or outcome.error.message
+        events.text("error", "\n".join("    " + line for line in text.splitlines()))
+    events.hparams_end(outcome.status)
+
+
+def objective_tag(name: str) -> str:
+    """Return TensorBoard's tag of a returned metric: apart from the curve of the same name."""
+    return f"objective/{name}"

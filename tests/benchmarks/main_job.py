@@ -1,0 +1,186 @@
+"""How fast the main job is, against Spark's own way of running one function per trial.
+
+Prints a table of ratios. Both sides of a ratio are measured in this run, one after the other, since
+absolute times mean little on a machine that is shared. Journal and TensorBoard are on throughout.
+"""
+
+from __future__ import annotations
+
+import gc
+import heapq
+import math
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import tracemalloc
+from collections.abc import Callable
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+import experiment
+
+
+def session(slots: int) -> SparkSession:
+    """Return a local session with `slots` task slots."""
+    spark = (
+        SparkSession.builder.master(f"local[{slots}]")
+        .appName("bench")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("ERROR")
+    spark.sparkContext.pythonExec = sys.executable
+    return spark
+
+
+def start_time(trial: int) -> float:
+    """A trial that returns at once: when it was."""
+    return time.time()
+
+
+def sleep(seconds: float) -> float:
+    """A trial that takes its time; returns when it started."""
+    started = time.time()
+    time.sleep(seconds)
+    return started
+
+
+def spark_task_rate(spark: SparkSession, trials: int) -> float:
+    """Return trials per second with one Spark task per trial, once warm."""
+    context = spark.sparkContext
+    context.parallelize(range(50), 50).map(start_time).collect()
+    starts = context.parallelize(range(trials), trials).map(start_time).collect()
+    return (trials - 1) / (max(starts) - min(starts))
+
+
+def trial_rate(spark: SparkSession, trials: int, **settings: Any) -> float:
+    """Return trials per second from the first trial's start to the last's."""
+    with tempfile.TemporaryDirectory() as folder:
+        result = experiment.launch(
+            spark, start_time, {"trial": range(trials)}, logdir=folder, **settings
+        )
+    starts = [trial.value for trial in result.trials]
+    return (trials - 1) / (max(starts) - min(starts))
+
+
+def import_seconds() -> float:
+    """Return how long a warm import of TensorFlow takes, the median of three."""
+    program = "import time; t = time.perf_counter(); import tensorflow, keras; print(time.perf_counter() - t)"
+    times = []
+    for _ in range(4):
+        output = subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, check=True
+        )
+        times.append(float(output.stdout.split()[-1]))
+    return statistics.median(times[1:])
+
+
+def driver_bytes_per_trial(spark: SparkSession, trials: int) -> float:
+    """Return by how much the driver's Python memory grows per trial that it has run and keeps."""
+    with tempfile.TemporaryDirectory() as folder:
+        settings: dict[str, Any] = {"logdir": folder, "isolation": "none"}
+        experiment.launch(spark, start_time, {"trial": range(100)}, **settings)
+        tracemalloc.start()
+        gc.collect()
+        before, _ = tracemalloc.get_traced_memory()
+        result = experiment.launch(spark, start_time, {"trial": range(trials)}, **settings)
+        gc.collect()
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert len(result) == trials
+    return (peak - before) / trials
+
+
+def log_normal_seconds(trials: int = 60) -> list[float]:
+    """Return sleeps of mean 0.5 s and sigma 1.0, always the same."""
+    lengths = random.Random(1)
+    return [lengths.lognormvariate(math.log(0.5) - 0.5, 1.0) for _ in range(trials)]
+
+
+def best_use(seconds: list[float], slots: int) -> float:
+    """Return the use of slots that take the next sleep of the list the moment they are free."""
+    free = [0.0] * slots
+    for length in seconds:
+        heapq.heapreplace(free, free[0] + length)
+    return sum(seconds) / (slots * max(free))
+
+
+def use_of_slots(spark: SparkSession, slots: int) -> float:
+    """Return busy time / (slots x wall) for sleeps of log-normal length."""
+    with tempfile.TemporaryDirectory() as folder:
+        result = experiment.launch(
+            spark,
+            sleep,
+            {"seconds": log_normal_seconds()},
+            logdir=folder,
+            isolation="none",
+            parallelism=slots,
+        )
+    first = min(trial.value for trial in result.trials)
+    last = max(trial.value + trial.seconds for trial in result.trials)
+    return sum(trial.seconds for trial in result.trials) / (slots * (last - first))
+
+
+def with_session(slots: int, measure: Callable[[SparkSession], Any]) -> Any:
+    """Measure something in a session of its own."""
+    spark = session(slots)
+    try:
+        return measure(spark)
+    finally:
+        spark.stop()
+
+
+def main() -> None:
+    """Measure everything and print the table."""
+
+    def rates(spark: SparkSession) -> tuple[float, float, float]:
+        task = spark_task_rate(spark, 400)
+        none = trial_rate(spark, 4_000, isolation="none")
+        process = trial_rate(spark, 400)
+        task = statistics.mean([task, spark_task_rate(spark, 400)])
+        return task, none, process
+
+    task, none, process = with_session(2, rates)
+    alone = with_session(1, lambda spark: trial_rate(spark, 200))
+    imported = import_seconds()
+    grown = with_session(2, lambda spark: driver_bytes_per_trial(spark, 10_000))
+    used = with_session(4, lambda spark: use_of_slots(spark, 4))
+    bound = best_use(log_normal_seconds(), 4)
+    rows = [
+        (
+            "trials a second, `isolation='none'` / one Spark task per trial, 2 slots",
+            f"{none / task:.1f}",
+            "20",
+        ),
+        (
+            "trials a second, `isolation='process'` / one Spark task per trial, 2 slots",
+            f"{process / task:.1f}",
+            "2",
+        ),
+        (
+            "a null trial in a process of its own / importing TensorFlow",
+            f"{1 / alone / imported:.3f}",
+            "< 0.1",
+        ),
+        ("driver memory per trial, 10,000 trials", f"{grown / 1000:.2f} kB", "< 2 kB"),
+        (
+            f"use of 4 slots, 60 log-normal sleeps (exact bound of this list {bound:.2f})",
+            f"{used:.2f}",
+            "0.90",
+        ),
+    ]
+    print("\n| measure | value | bar |\n| --- | --- | --- |")
+    for row in rows:
+        print("| " + " | ".join(row) + " |")
+    print(
+        f"\nOne Spark task per trial: {1000 / task:.0f} ms; none: {1000 / none:.2f} ms; process: {1000 / process:.1f} ms; import of TensorFlow: {imported:.1f} s."
+    )
+
+
+if __name__ == "__main__":
+    main()
