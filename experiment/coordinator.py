@@ -46,6 +46,8 @@ class Coordinator:
         journal: Gets every decision before anyone hears of it.
         observers: Told of each result, in this order.
         max_failures: More failed trials than that are a `problem`.
+        slots: How many slots the search asked for.
+        warn: Shows the user a sentence.
 
     Attributes:
         results: Of the trials that came to an end, in that order.
@@ -57,8 +59,10 @@ class Coordinator:
         searcher: Searcher,
         paths: RunPaths,
         journal: Journal,
+        *,
         observers: Sequence[Observer] = (),
         max_failures: int | None = None,
+        slots: int = 1,
         warn: Callable[[str], None] = warnings.warn,
     ) -> None:
         self._searcher, self._paths, self._journal = searcher, paths, journal
@@ -71,7 +75,8 @@ class Coordinator:
         self._again: deque[Attempt] = deque()
         self._slots: dict[tuple[str, str], str] = {}  # the slot of each job and partition
         self._warned: set[str] = set()
-        self._free_gpus: dict[str, int] = {}  # by host
+        self._slot_count = slots
+        self._gpus_warned = False
 
     @property
     def done(self) -> bool:
@@ -95,8 +100,7 @@ class Coordinator:
         for warning in message.warnings:
             self._warn_once(warning)
         if message.free_gpus:
-            self._free_gpus[message.host] = message.free_gpus
-            self._warn_of_gpus()
+            self._warn_of_gpus(message)
 
     def next(self, message: Next) -> Answer:
         """See `spark_jobs.channel.Handler`."""
@@ -178,13 +182,12 @@ class Coordinator:
             self._warned.add(warning)
             self._warn(warning)
 
-    def _warn_of_gpus(self) -> None:
-        if "gpus" not in self._warned:
-            self._warned.add("gpus")
-            host, gpus = next(iter(self._free_gpus.items()))
+    def _warn_of_gpus(self, message: Hello) -> None:
+        if not self._gpus_warned:
+            self._gpus_warned = True
             self._warn(
-                f"{len(self._slots)} slots or more share the {gpus} GPUs of host {host}: Spark does "
-                "not know of GPUs here, so each trial sees all of them; set "
+                f"{self._slot_count} slots, {message.free_gpus} GPUs on host {message.host}: Spark "
+                "does not know of GPUs here, so each trial sees all of them; set "
                 "spark.task.resource.gpu.amount to give each its own"
             )
 

@@ -64,7 +64,7 @@ def run_search(
     function = pickle_function(train)
     session = ClassicSession(spark)
     logdir = choose_logdir(settings.logdir, session.setting("spark.experiment.logdir"))
-    name: str = settings.name or getattr(train, "__name__", "search")
+    name: str = settings.name or str(getattr(train, "__name__", "search"))
     direction = Direction(settings.direction)
     _log_scales(search.space)
 
@@ -76,7 +76,13 @@ def run_search(
     progress = Progress(name, search.searcher.total, direction)
     with Journal(paths.journal) as journal:
         coordinator = Coordinator(
-            search.searcher, paths, journal, (board, progress), settings.max_failures, _warn
+            search.searcher,
+            paths,
+            journal,
+            observers=(board, progress),
+            max_failures=settings.max_failures,
+            slots=slots,
+            warn=_warn,
         )
         program = Program(
             function,
@@ -254,12 +260,11 @@ def _own_sentence(error: BaseException | None) -> str | None:
             f"{host}: Python on the executor has no module named {match[1]!r}; set PYSPARK_PYTHON "
             "to a Python that has this package and its dependencies on every executor"
         )
-    if match := re.search(
-        r"PYTHON_VERSION_MISMATCH\][^:]*: (\S+) than that in driver: (\S+?),", text
-    ):
+    mismatch = r"PYTHON_VERSION_MISMATCH\][^:]*: (\S+) than that in driver: (\S+?),"
+    if match := re.search(mismatch, text):
         return (
-            f"{host}: the executor has Python {match[1]}, the driver {match[2]}; set PYSPARK_PYTHON "
-            "to the driver's version on every executor"
+            f"{host}: the executor has Python {match[1]}, the driver {match[2]}; set "
+            "PYSPARK_PYTHON to the driver's version on every executor"
         )
     if match := re.search(r'Cannot run program "([^"]+)"', text):
         return f"{host}: the executor has no Python at {match[1]!r}; set PYSPARK_PYTHON to one"

@@ -31,6 +31,8 @@ class InvalidArgument(ExperimentError, ValueError):
 
 def shown(value: object, limit: int = 120) -> str:
     """Return what an error message says about a value: its repr, cut to `limit` characters."""
+    if isinstance(value, str | bytes):  # which may have gigabytes
+        value = value[: limit + 1]
     try:
         text = repr(value)
     except Exception:

@@ -8,6 +8,7 @@ usual names.
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -169,7 +170,11 @@ class DifferentialEvolution:
 def _over_scores(function: Callable[[Any], Any]) -> Callable[[list[Individual]], float | None]:
     def apply(population: list[Individual]) -> float | None:
         scores = [member.score for member in population if member.score is not None]
-        return float(function(scores)) if scores else None
+        if not scores:
+            return None
+        with np.errstate(all="ignore"):  # the mean of huge scores overflows
+            value = float(function(scores))
+        return value if math.isfinite(value) else None
 
     return apply
 

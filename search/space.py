@@ -14,13 +14,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-import numpy as np
-
 from search.errors import InvalidArgument, shown
 from search.values import plain_value, to_json
 
 LARGEST_INTEGER = 2**53
-"""Beyond it a float of the unit cube cannot tell neighbouring integers apart."""
+"""Beyond it a float cannot tell neighbouring integers apart."""
 
 LOG_RATIO = 1000.0
 """Positive float bounds this far apart are searched on a log scale."""
@@ -53,7 +51,7 @@ class Float:
         """Return the value at `unit`, a number of [0, 1]."""
         if self.log:
             span = math.log(self.high) - math.log(self.low)
-            value = math.exp(math.log(self.low) + unit * span)
+            value = math.exp(min(math.log(self.low) + unit * span, math.log(self.high)))
         else:  # not low + unit * (high - low), which overflows between two huge bounds
             value = self.low * (1.0 - unit) + self.high * unit
         return min(max(value, self.low), self.high)
@@ -62,10 +60,13 @@ class Float:
         """Return where in [0, 1] a value lies; the middle for a constant."""
         if self.low == self.high:
             return 0.5
-        if self.log:
-            unit = math.log(value / self.low) / math.log(self.high / self.low)
-        else:  # halved, because the distance of two huge bounds overflows
+        if self.log:  # not the logarithm of a quotient, which overflows
+            span = math.log(self.high) - math.log(self.low)
+            unit = (math.log(value) - math.log(self.low)) / span if span else 0.5
+        elif math.isinf(self.high - self.low):
             unit = (value / 2 - self.low / 2) / (self.high / 2 - self.low / 2)
+        else:
+            unit = (value - self.low) / (self.high - self.low)
         return min(max(unit, 0.0), 1.0)
 
     def to_json(self) -> dict[str, Any]:
@@ -83,7 +84,8 @@ class Integer:
     Args:
         low: One bound.
         high: The other bound; equal bounds make a constant.
-        log: Search the logarithm.
+        log: Search the logarithm. Between bounds beyond about 2^46 some integers are never drawn
+            then, nor on the linear scale between bounds more than 2^52 apart.
 
     Raises:
         InvalidArgument: A bound is not an integer or beyond 2^53, or `log` with a bound below 1.
@@ -110,6 +112,8 @@ class Integer:
 
     def encode(self, value: int) -> float:
         """Return the middle of the integer's bin."""
+        if self.low == self.high:
+            return 0.5
         if self.log:
             span = math.log(self.high + 1) - math.log(self.low)
             return (math.log(value + 0.5) - math.log(self.low)) / span
@@ -143,7 +147,8 @@ class Choice:
     def encode(self, value: Any) -> float:
         """Return the middle of the value's bin; ValueError where the value is none of them."""
         for index, candidate in enumerate(self.values):
-            if type(candidate) is type(value) and candidate == value:
+            same = candidate is value or candidate == value  # NaN is not equal to itself
+            if type(candidate) is type(value) and same:
                 return (index + 0.5) / len(self.values)
         raise ValueError(f"{shown(value)} is none of {shown(self.values)}")
 
@@ -278,6 +283,10 @@ def _check_names(where: str, names: Mapping[str, Any]) -> None:
 def _choices(name: str, values: Any) -> Sequence[Any]:
     """Read a list of values; ranges stay ranges, they may be long."""
     if isinstance(values, range):
+        try:
+            len(values)
+        except OverflowError:
+            raise InvalidArgument(name, "fewer than 2^63 values", shown(values)) from None
         sequence: Sequence[Any] = values
     elif isinstance(values, str | bytes | Mapping | set | frozenset) or not _iterable(values):
         raise InvalidArgument(
@@ -328,7 +337,7 @@ def _bound(name: str, value: Any) -> Domain:
 
 
 def _number(value: Any) -> bool:
-    return isinstance(value, numbers.Real | np.number) and not isinstance(value, bool | np.bool_)
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
 def _finite(name: str, value: Any) -> float:
@@ -344,7 +353,7 @@ def _finite(name: str, value: Any) -> float:
 
 
 def _integer(name: str, value: Any) -> int:
-    if not _number(value) or not isinstance(value, numbers.Integral | np.integer):
+    if not _number(value) or not isinstance(value, numbers.Integral):
         raise InvalidArgument(name, "an integer as bound", shown(value))
     if abs(int(value)) > LARGEST_INTEGER:
         raise InvalidArgument(name, "an integer between -2^53 and 2^53", shown(value))

@@ -16,6 +16,7 @@ import numpy as np
 from search.errors import InvalidArgument, shown
 
 _DEEPEST = 32
+_MOST_BITS = 4096  # Python refuses to read integers of 4,300 digits and more
 
 
 def plain_value(name: str, value: Any, depth: int = 0) -> Any:
@@ -26,23 +27,40 @@ def plain_value(name: str, value: Any, depth: int = 0) -> Any:
     """
     if isinstance(value, np.generic | np.ndarray):
         value = value.tolist()
-    if value is None or isinstance(value, bool | int | float):
+    if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
-        if any("\ud800" <= character <= "\udfff" for character in value):
-            raise InvalidArgument(name, "text that UTF-8 can hold", shown(value))
-        return value
+        return _plain_text(name, value)
+    if isinstance(value, int):
+        return _plain_integer(name, value)
+    if isinstance(value, float):
+        return float(value)  # plain, also where it is of a subclass
     if depth < _DEEPEST:
         if type(value) is list or type(value) is tuple:
             return type(value)(plain_value(name, item, depth + 1) for item in value)
         if type(value) is dict and all(isinstance(key, str) for key in value):
-            return {key: plain_value(name, item, depth + 1) for key, item in value.items()}
+            return {
+                _plain_text(name, key): plain_value(name, item, depth + 1)
+                for key, item in value.items()
+            }
     raise InvalidArgument(
         name,
         "None, a bool, a number, a string, or lists, tuples and dicts of those",
         f"{shown(value)} of type {type(value).__name__}",
         "pass a name and build the object inside the train function",
     )
+
+
+def _plain_text(name: str, text: str) -> str:
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        raise InvalidArgument(name, "text that UTF-8 can hold", shown(text))
+    return str.__str__(text)
+
+
+def _plain_integer(name: str, value: int) -> int:
+    if value.bit_length() > _MOST_BITS:
+        raise InvalidArgument(name, f"an integer of at most {_MOST_BITS} bits", "a larger one")
+    return int(value)
 
 
 def to_json(value: Any) -> Any:
@@ -58,23 +76,25 @@ def to_json(value: Any) -> Any:
     return value
 
 
-def from_json(value: Any) -> Any:
+def from_json(value: Any, depth: int = 0) -> Any:
     """Return what `to_json` was given.
 
     Raises:
         ValueError: The structure is none of those that `to_json` makes.
     """
+    if depth > 3 * _DEEPEST:  # a dict inside a dict is three levels of JSON
+        raise ValueError("nested too deeply")
     if isinstance(value, list):
-        return [from_json(item) for item in value]
+        return [from_json(item, depth + 1) for item in value]
     if not isinstance(value, dict):
         return value
     match value:
         case {"float": "inf" | "-inf" | "nan" as text}:
             return float(text)
         case {"tuple": list(items)}:
-            return tuple(from_json(item) for item in items)
+            return tuple(from_json(item, depth + 1) for item in items)
         case {"dict": list(pairs)}:
-            return {_key(pair): from_json(pair[1]) for pair in pairs}
+            return {_key(pair): from_json(pair[1], depth + 1) for pair in pairs}
     raise ValueError(f"not a value: {shown(value)}")
 
 

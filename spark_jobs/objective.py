@@ -122,7 +122,9 @@ def number(value: Any) -> float:
 def _item(scalar: Any) -> Any:
     """Take the Python number out of a numpy scalar or of a tensor without dimensions."""
     try:
-        return scalar.item() if hasattr(scalar, "item") else np.asarray(scalar).item()
+        if not hasattr(scalar, "item"):  # TensorFlow; np.asarray fails for its bfloat16
+            scalar = scalar.numpy() if hasattr(scalar, "numpy") else np.asarray(scalar)
+        return scalar.item() if hasattr(scalar, "item") else scalar
     except Exception:  # a tensor inside a graph, say: whatever the framework raises
         return None
 

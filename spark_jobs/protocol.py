@@ -161,13 +161,12 @@ def outcome_of_json(data: Any) -> Outcome:
     try:
         checked = msgspec.convert(data, _Outcome)
         metrics = {name: float(value) for name, value in checked.metrics.items()}
-    except (msgspec.ValidationError, ValueError) as error:
-        raise ProtocolError(str(error)) from None
+    except (msgspec.ValidationError, ValueError) as problem:
+        raise ProtocolError(str(problem)) from None
     if (checked.status == "finished") != (checked.error is None and checked.value is not None):
         raise ProtocolError(f"status {checked.status!r} contradicts the rest of the outcome")
-    failure = checked.error and Failure(
-        checked.error.kind, checked.error.message, checked.error.traceback
-    )
+    error = checked.error
+    failure = None if error is None else Failure(error.kind, error.message, error.traceback)
     return Outcome(
         checked.trial,
         checked.status,

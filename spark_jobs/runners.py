@@ -89,12 +89,23 @@ def _output_in(paths: AttemptPaths) -> Iterator[None]:
     saved = os.dup(1), os.dup(2)
     try:
         redirect_output(paths)
-        yield
+        with (
+            _lines_to(1) as out,
+            _lines_to(2) as err,
+            contextlib.redirect_stdout(out),  # which may be a notebook's or a test's
+            contextlib.redirect_stderr(err),
+        ):
+            yield
     finally:
-        _flush_output()
         for descriptor, copy in zip((1, 2), saved, strict=True):
             os.dup2(copy, descriptor)
             os.close(copy)
+
+
+def _lines_to(descriptor: int) -> IO[str]:
+    return open(
+        descriptor, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False
+    )
 
 
 def _flush_output() -> None:

@@ -56,13 +56,15 @@ class ClassicSession:
     """
 
     def __init__(self, spark: Any) -> None:
-        if not (hasattr(spark, "range") and hasattr(spark, "conf")):
-            raise InvalidArgument(
-                "spark", "a SparkSession", f"{shown(spark)} of type {type(spark).__name__}"
-            )
-        if not hasattr(spark, "_jsparkSession"):
+        from pyspark.sql import SparkSession
+
+        if type(spark).__module__.startswith("pyspark.sql.connect"):
             raise InvalidArgument(
                 "spark", "a SparkSession in this process", "a Spark Connect session"
+            )
+        if not isinstance(spark, SparkSession):
+            raise InvalidArgument(
+                "spark", "a SparkSession", f"{shown(spark)} of type {type(spark).__name__}"
             )
         if spark.sparkContext._jsc is None:
             raise InvalidArgument("spark", "a running SparkSession", "a stopped one")

@@ -90,12 +90,18 @@ class _Child:
     output: bytearray
     started: float
 
-    def read(self) -> None:
-        """Take what the child wrote; more than a message may hold is not kept."""
-        with contextlib.suppress(BlockingIOError):
+    def read(self) -> bool:
+        """Take what the child wrote; return whether it may write more.
+
+        More than a message may hold is not kept, but taken, so that the child is not held up.
+        """
+        try:
             while data := os.read(self.results, 1 << 16):
                 if len(self.output) <= LARGEST_MESSAGE:
                     self.output += data
+        except BlockingIOError:
+            return True
+        return False
 
     def signal(self, number: int) -> None:
         try:
@@ -206,11 +212,8 @@ class Zygote:
                 child.signal(signal.SIGKILL)  # a slot says nothing while a trial runs: it is gone
                 end_descendants()
                 sys.exit(0)
-            if child.results in ready:
-                before = len(child.output)
-                child.read()
-                if len(child.output) == before:  # closed by the child
-                    poll.unregister(child.results)
+            if child.results in ready and not child.read():
+                poll.unregister(child.results)
             if child.pidfd in ready:
                 return timed_out
             if deadline is not None and time.monotonic() >= deadline:

@@ -70,7 +70,10 @@ def trial_rate(spark: SparkSession, trials: int, **settings: Any) -> float:
 
 def import_seconds() -> float:
     """Return how long a warm import of TensorFlow takes, the median of three."""
-    program = "import time; t = time.perf_counter(); import tensorflow, keras; print(time.perf_counter() - t)"
+    program = (
+        "import time; t = time.perf_counter(); import tensorflow, keras; "
+        "print(time.perf_counter() - t)"
+    )
     times = []
     for _ in range(4):
         output = subprocess.run(
@@ -178,7 +181,8 @@ def main() -> None:
     for row in rows:
         print("| " + " | ".join(row) + " |")
     print(
-        f"\nOne Spark task per trial: {1000 / task:.0f} ms; none: {1000 / none:.2f} ms; process: {1000 / process:.1f} ms; import of TensorFlow: {imported:.1f} s."
+        f"\nIn milliseconds per trial: {1000 / task:.0f} as Spark tasks, {1000 / none:.2f} without "
+        f"and {1000 / process:.1f} with a process each. Import of TensorFlow: {imported:.1f} s."
     )
 
 

@@ -1,0 +1,119 @@
+"""Real Spark sessions, one at a time, and a last check that no process outlives the suite."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+_MARK = "EXPERIMENT_TEST_SUITE"
+os.environ[_MARK] = uuid.uuid4().hex
+# What the trials print is no news, and a fresh import of TensorFlow needs its compiled files.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+os.environ.pop("PYSPARK_PYTHON", None)
+os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+
+
+class Sparks:
+    """Keeps one session; a test that wants another master or other settings gets a new one."""
+
+    def __init__(self) -> None:
+        self._session: Any = None
+        self._wanted: dict[str, str] = {}
+
+    def get(self, master: str, **settings: str) -> Any:
+        from pyspark.sql import SparkSession
+
+        wanted = {"master": master, **settings}
+        if self._session is not None and wanted == self._wanted and self._alive():
+            return self._session
+        self.stop()
+        builder = SparkSession.builder.master(master).appName("tests")
+        builder = builder.config("spark.ui.enabled", "false")
+        builder = builder.config("spark.sql.warehouse.dir", "/nonexistent")
+        for name, value in settings.items():
+            builder = builder.config(name, value)
+        self._session, self._wanted = builder.getOrCreate(), wanted
+        self._session.sparkContext.setLogLevel("OFF")
+        return self._session
+
+    def stop(self) -> None:
+        if self._session is not None:
+            self._session.stop()
+            self._session = None
+
+    def _alive(self) -> bool:
+        return self._session.sparkContext._jsc is not None
+
+
+@pytest.fixture(scope="session")
+def sparks() -> Iterator[Sparks]:
+    keeper = Sparks()
+    yield keeper
+    keeper.stop()
+    _end_jvm()
+
+
+@pytest.fixture
+def spark(sparks: Sparks) -> Any:
+    """A local session with two slots."""
+    return sparks.get("local[2]")
+
+
+@pytest.fixture
+def cluster(sparks: Sparks, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Two executors in JVMs of their own."""
+    return sparks.get(
+        "local-cluster[2,1,1024]",
+        **{"spark.executor.memory": "512m", "spark.executor.memoryOverhead": "384m"},
+    )
+
+
+@pytest.fixture
+def logdir(tmp_path: Path) -> str:
+    """A folder for runs, with a name that has to be quoted."""
+    return str(tmp_path / "runs of ü 'quoted'")
+
+
+def _end_jvm() -> None:
+    from pyspark import SparkContext
+
+    gateway = SparkContext._gateway
+    if gateway is not None:
+        gateway.shutdown()
+        gateway.proc.stdin.close()
+        gateway.proc.wait(timeout=30)
+        SparkContext._gateway = SparkContext._jvm = None
+
+
+def marked_processes() -> list[psutil.Process]:
+    """Return the processes that this suite started and that still run."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            ours = process.environ().get(_MARK) == os.environ[_MARK]
+            if ours and process.pid != os.getpid() and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+        except (psutil.AccessDenied, psutil.NoSuchProcess):
+            continue
+    return found
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    until = time.monotonic() + 15
+    while (left := marked_processes()) and time.monotonic() < until:
+        time.sleep(0.1)
+    for process in left:
+        with psutil.Process(process.pid).oneshot():
+            print(f"\nstill running after the suite: {process}", file=sys.stderr)
+    print(f"\n{len(left)} processes outlived the suite")
+    if left:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED

@@ -1,0 +1,43 @@
+"""Objective functions and ways to run a searcher, shared by the tests of this folder."""
+
+from search import Outcome
+
+
+def outcome(trial, value):
+    if value is None:
+        return Outcome.failed(trial.id, "user error", "boom")
+    return Outcome(trial.id, "finished", value)
+
+
+def evaluated_by(function):
+    return lambda trial: outcome(trial, function(trial.params))
+
+
+def all_fail(trial):
+    return outcome(trial, None)
+
+
+def recorded(evaluate, trials, outcomes=None):
+    """Evaluate, and note down each trial and outcome."""
+
+    def evaluate_and_note(trial):
+        result = evaluate(trial)
+        trials.append(trial)
+        if outcomes is not None:
+            outcomes.append(result)
+        return result
+
+    return evaluate_and_note
+
+
+def run_in_any_order(searcher, evaluate, rng):
+    """Ask and tell by the toss of a coin, and tell whichever trial is drawn."""
+    asked, out = [], []
+    while out or not searcher.finished:
+        trial = searcher.ask() if not out or rng.random() < 0.6 else None
+        if trial is not None:
+            asked.append(trial)
+            out.append(trial)
+        else:
+            searcher.tell(evaluate(out.pop(rng.randrange(len(out)))))
+    return asked

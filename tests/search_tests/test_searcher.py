@@ -1,0 +1,218 @@
+import json
+import math
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import search
+from search import (
+    DifferentialEvolution,
+    Direction,
+    ExperimentError,
+    GridSearch,
+    PointSearch,
+    RandomSearch,
+    Space,
+    drive,
+)
+from tests.search_tests.fakes import all_fail, evaluated_by, outcome, recorded, run_in_any_order
+
+MIXED = Space.of_bounds(
+    {
+        "lr": [0.1, 0.0001],
+        "dropout": [0.0, 0.5],
+        "units": [4, 12],
+        "optimizer": ["adam", "sgd", "rmsprop"],
+        "bias": [True, False],
+    }
+)
+LISTS = Space.of_grid({"units": [4, 8, 16], "layers": [(8,), (8, 4)], "bias": [True, False]})
+POINTS = [
+    {"units": 4, "layers": (8, 4), "bias": True},
+    {"units": 16, "layers": (8,), "bias": False},
+    {"units": 8, "layers": (8,), "bias": True},
+]
+
+
+def units(params):
+    return float(params["units"])
+
+
+def sometimes_without_value(trial):
+    """Fail a third of the trials, and give NaN to another third, beginning with the first."""
+    return outcome(trial, (math.nan, None, trial.params["units"])[trial.id % 3])
+
+
+def asked_by(searcher, evaluate):
+    trials = []
+    drive(searcher, recorded(evaluate, trials))
+    return trials
+
+
+class SearcherContract:
+    """What every searcher keeps; a test class of its own for each of them inherits this."""
+
+    space = MIXED
+    total = 0
+
+    def make(self, seed=0):
+        raise NotImplementedError
+
+    def test_total_is_the_number_of_trials(self):
+        searcher = self.make()
+        assert searcher.total == self.total
+        assert len(drive(searcher, evaluated_by(units))) == self.total
+        assert searcher.total == self.total
+
+    def test_ids_count_from_zero(self):
+        trials = asked_by(self.make(), evaluated_by(units))
+        assert [trial.id for trial in trials] == list(range(self.total))
+
+    def test_every_point_lies_in_the_space(self):
+        for trial in asked_by(self.make(), evaluated_by(units)):
+            point = self.space.encode(trial.params)
+            assert all(0 <= coordinate <= 1 for coordinate in point)
+            again = self.space.decode(point)
+            assert list(again) == list(trial.params) == list(self.space)
+            for name, value in trial.params.items():
+                assert type(again[name]) is type(value)
+                assert again[name] == (pytest.approx(value) if type(value) is float else value)
+
+    def test_finished_with_the_last_ask_and_not_before(self):
+        searcher = self.make()
+        last = None
+        for _ in range(self.total):
+            assert not searcher.finished
+            if last is not None:
+                searcher.tell(outcome(last, 1.0))
+            assert not searcher.finished
+            last = searcher.ask()
+        assert searcher.finished
+        searcher.tell(outcome(last, 1.0))
+        assert searcher.finished
+
+    def test_ask_gives_none_once_finished(self):
+        searcher = self.make()
+        trials = asked_by(searcher, evaluated_by(units))
+        assert len(trials) == self.total
+        assert [searcher.ask() for _ in range(3)] == [None] * 3
+        assert searcher.finished
+
+    def test_ask_gives_none_while_the_last_trials_are_out(self):
+        searcher = self.make()
+        for number in range(self.total):
+            trial = searcher.ask()
+            if number < self.total - 1:
+                searcher.tell(outcome(trial, 1.0))
+        assert searcher.ask() is None
+        searcher.tell(outcome(trial, 1.0))
+        assert searcher.ask() is None
+
+    def test_same_seed_gives_the_same_trials(self):
+        one, same = (asked_by(self.make(seed=5), evaluated_by(units)) for _ in range(2))
+        assert one == same
+
+    @pytest.mark.parametrize("seed", range(5))
+    def test_outcomes_may_be_told_in_any_order(self, seed):
+        rng = random.Random(seed)
+        in_order = asked_by(self.make(), evaluated_by(units))
+        assert run_in_any_order(self.make(), evaluated_by(units), rng) == in_order
+
+    def test_failed_and_nan_outcomes_are_accepted_and_never_the_best(self):
+        for direction in Direction:
+            outcomes = drive(self.make(), sometimes_without_value)
+            assert len(outcomes) == self.total
+            best = direction.best(outcomes, lambda item: item.value)
+            numbers = [item.value for item in outcomes if item.trial % 3 == 2]
+            assert best.value == (max if direction is Direction.MAX else min)(numbers)
+
+    @pytest.mark.parametrize("value", [None, math.nan])
+    def test_a_search_whose_trials_all_fail_ends(self, value):
+        outcomes = drive(self.make(), lambda trial: outcome(trial, value))
+        assert len(outcomes) == self.total
+        assert Direction.MAX.best(outcomes, lambda item: item.value) is None
+
+    def test_drive_gives_one_outcome_per_trial_in_order(self):
+        outcomes = drive(self.make(), lambda trial: outcome(trial, trial.id * 0.5))
+        assert [item.trial for item in outcomes] == list(range(self.total))
+        assert [item.value for item in outcomes] == [number * 0.5 for number in range(self.total)]
+
+
+class RandomSearcherContract(SearcherContract):
+    def test_another_seed_gives_other_trials(self):
+        one, other = (asked_by(self.make(seed), evaluated_by(units)) for seed in (1, 2))
+        assert one != other
+
+    def test_global_random_numbers_are_neither_drawn_nor_used(self):
+        random.seed(1)
+        before = random.getstate()
+        one = asked_by(self.make(), sometimes_without_value)
+        assert random.getstate() == before
+        random.seed(2)
+        assert asked_by(self.make(), sometimes_without_value) == one
+
+
+class TestGridSearch(SearcherContract):
+    space = LISTS
+    total = 12
+
+    def make(self, seed=0):
+        return GridSearch(LISTS)
+
+
+class TestPointSearch(SearcherContract):
+    space = LISTS
+    total = 3
+
+    def make(self, seed=0):
+        return PointSearch(POINTS)
+
+
+class TestRandomSearch(RandomSearcherContract):
+    total = 13
+
+    def make(self, seed=0):
+        return RandomSearch(MIXED, samples=13, rng=random.Random(seed))
+
+
+class TestDifferentialEvolution(RandomSearcherContract):
+    total = 20
+
+    def make(self, seed=0):
+        return DifferentialEvolution(MIXED, rng=random.Random(seed), popsize=5, generations=3)
+
+
+def test_drive_ends_where_the_searcher_waits_for_an_outcome_of_someone_else():
+    searcher = DifferentialEvolution(MIXED, rng=random.Random(0), popsize=4)
+    for _ in range(4):
+        searcher.ask()
+    with pytest.raises(ExperimentError, match="DifferentialEvolution waits for an outcome"):
+        drive(searcher, all_fail)
+
+
+def test_drive_continues_a_search_that_was_begun():
+    searcher = GridSearch(LISTS)
+    searcher.tell(outcome(searcher.ask(), 1.0))
+    assert [item.trial for item in drive(searcher, all_fail)] == list(range(1, 12))
+
+
+def test_drive_of_a_finished_searcher_gives_nothing():
+    assert drive(PointSearch([]), all_fail) == []
+
+
+def test_import_of_search_loads_no_heavy_package():
+    heavy = ["pyspark", "tensorflow", "tensorboard", "hdfs", "grpc", "pandas"]
+    code = "import json, search, sys; print(json.dumps([search.__file__, *sys.modules]))"
+    finished = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=Path(search.__file__).parents[1],
+    )
+    path, *modules = json.loads(finished.stdout)
+    assert path == search.__file__
+    assert [name for name in modules if name.split(".")[0] in heavy] == []

@@ -1,0 +1,131 @@
+import fractions
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from search.direction import Direction
+from spark_jobs.objective import AmbiguousObjective, Objective, UnusableReturn, number
+
+UNNAMED = Objective(None, Direction.MAX)
+ACCURACY = Objective("accuracy", Direction.MAX)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [3, 3.0, np.float32(3), np.int8(3), np.uint64(3), np.array(3.0), fractions.Fraction(3)],
+    ids=lambda value: type(value).__name__,
+)
+def test_numeric_scalars_are_accepted(value):
+    assert UNNAMED.read(value) == ("metric", 3.0, {"metric": 3.0})
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        "0.5",
+        b"0.5",
+        [0.5],
+        (0.5,),
+        True,
+        np.bool_(True),
+        1j,
+        np.array([1.0]),
+        object(),
+        "x" * 9,
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_everything_else_is_refused_with_its_type(value):
+    with pytest.raises(UnusableReturn, match=f"got {type(value).__name__}.*want float"):
+        UNNAMED.read(value)
+
+
+def test_tensors_without_dimensions_are_numbers():
+    tensorflow = pytest.importorskip("tensorflow")
+    assert number(tensorflow.constant(2.5)) == 2.5
+    assert number(tensorflow.constant(2.5, dtype=tensorflow.bfloat16)) == 2.5
+    assert number(tensorflow.Variable(3)) == 3.0
+    for refused in (
+        tensorflow.constant([1.0]),
+        tensorflow.constant("x"),
+        tensorflow.constant(True),
+    ):
+        with pytest.raises(UnusableReturn):
+            number(refused)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), np.float32("nan")])
+def test_an_objective_that_is_not_finite_is_refused_with_its_text(value):
+    with pytest.raises(UnusableReturn, match=str(float(value))):
+        UNNAMED.read(value)
+
+
+def test_an_integer_beyond_floats_is_refused():
+    with pytest.raises(UnusableReturn, match="want float"):
+        UNNAMED.read(10**400)
+
+
+def test_a_lone_number_bears_the_users_name():
+    assert ACCURACY.read(0.5)[0] == "accuracy"
+
+
+def test_a_single_key_needs_no_name():
+    assert UNNAMED.read({"loss": 0.5}) == ("loss", 0.5, {"loss": 0.5})
+
+
+def test_extra_metrics_are_kept_even_when_not_finite():
+    name, value, metrics = ACCURACY.read({"loss": float("inf"), "accuracy": np.float64(0.5)})
+    assert (name, value, metrics) == ("accuracy", 0.5, {"loss": float("inf"), "accuracy": 0.5})
+
+
+def test_several_keys_without_a_name_are_ambiguous():
+    with pytest.raises(AmbiguousObjective, match="optimization_key='loss'"):
+        UNNAMED.read({"loss": 1.0, "accuracy": 0.5})
+
+
+def test_a_missing_key_names_what_was_wanted_and_what_came():
+    with pytest.raises(
+        UnusableReturn, match=r"want the key 'accuracy', got the keys 'acc', 'loss'"
+    ):
+        ACCURACY.read({"acc": 1.0, "loss": 0.5})
+
+
+@pytest.mark.parametrize("returned", [{}, {"accuracy": {"value": 1}}, {1: 0.5}])
+def test_empty_nested_and_unnamed_dicts_are_refused(returned):
+    with pytest.raises(UnusableReturn):
+        UNNAMED.read(returned)
+
+
+def test_a_value_that_is_no_number_names_its_key():
+    with pytest.raises(UnusableReturn, match="'path'.*got str"):
+        ACCURACY.read({"accuracy": 1.0, "path": "/tmp/model"})
+
+
+def history(**logs):
+    return SimpleNamespace(history=logs, epoch=list(range(3)))
+
+
+def test_the_best_epoch_of_a_history_counts():
+    curves = history(accuracy=[0.1, 0.9, float("nan")], loss=[3.0, 2.0, 1.0])
+    assert ACCURACY.read(curves) == ("accuracy", 0.9, {"accuracy": 0.9, "loss": 2.0})
+    assert Objective("loss", Direction.MIN).read(curves)[1] == 1.0
+
+
+def test_a_history_with_one_curve_needs_no_name():
+    assert Objective(None, Direction.MIN).read(history(loss=[3.0, 1.0, 2.0]))[1] == 1.0
+
+
+def test_a_history_without_a_number_is_refused():
+    with pytest.raises(UnusableReturn, match="no number"):
+        Objective("loss", Direction.MIN).read(history(loss=[float("nan")], other=[1.0]))
+    with pytest.raises(AmbiguousObjective):
+        UNNAMED.read(history(loss=[1.0], accuracy=[1.0]))
+
+
+def test_a_keras_history_is_recognised():
+    keras = pytest.importorskip("keras")
+    real = keras.callbacks.History()
+    real.history, real.epoch = {"loss": [0.5]}, [0]
+    assert UNNAMED.read(real) == ("loss", 0.5, {"loss": 0.5})

@@ -1,0 +1,158 @@
+import json
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from search.trial import Failure, Outcome, Trial
+from spark_jobs.protocol import (
+    LARGEST_MESSAGE,
+    Attempt,
+    Hello,
+    Next,
+    ProtocolError,
+    Stop,
+    Wait,
+    Work,
+    attempt_of,
+    decode,
+    decode_answer,
+    encode,
+    fit,
+    outcome_of_json,
+    outcome_to_json,
+    work_of,
+)
+
+text = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | text,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.lists(inner, max_size=3).map(tuple)
+        | st.dictionaries(text, inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+attempts = st.builds(
+    Attempt,
+    st.builds(
+        Trial,
+        st.integers(0, 2**40),
+        st.dictionaries(text, values, max_size=4),
+        st.none() | st.integers(0, 99),
+    ),
+    st.integers(1, 9),
+)
+failures = st.builds(
+    Failure, st.sampled_from(["user error", "exit", "time", "machine"]), text, text
+)
+metrics = st.dictionaries(text, st.floats(), max_size=4)
+outcomes = st.builds(
+    lambda trial, value, metrics, seconds: Outcome(
+        trial, "finished", value, "metric", metrics, None, seconds
+    ),
+    st.integers(0, 2**40),
+    st.floats(allow_nan=False, allow_infinity=False),
+    metrics,
+    st.floats(0, 1e6),
+) | st.builds(
+    lambda trial, failure: Outcome(trial, "failed", error=failure), st.integers(0, 9), failures
+)
+
+
+@given(attempts)
+def test_work_survives_the_wire(attempt):
+    assert attempt_of(decode_answer(encode(work_of(attempt)))) == attempt
+
+
+@given(outcomes)
+def test_outcomes_survive_the_wire(outcome):
+    message = decode(encode(Next("1.0.0", 1, outcome_to_json(outcome))), Next)
+    back = outcome_of_json(message.outcome)
+    assert outcome_to_json(back) == outcome_to_json(outcome)
+    assert list(back.metrics) == list(outcome.metrics)
+    for name, value in outcome.metrics.items():
+        assert back.metrics[name] == value or math.isnan(value)
+
+
+@given(outcomes)
+def test_outcomes_are_standard_json(outcome):
+    json.dumps(outcome_to_json(outcome), allow_nan=False)
+
+
+@pytest.mark.parametrize("answer", [Wait(), Stop(), Work(0, 1, {})])
+def test_answers_tell_each_other_apart(answer):
+    assert decode_answer(encode(answer)) == answer
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"null",
+        b"[]",
+        b'{"slot": 1}',
+        b'{"slot": "a", "other": 1}',
+        b"\xff\xfe",
+        b"[" * 100_000,
+        b'{"slot": "' + b"a" * LARGEST_MESSAGE + b'"}',
+    ],
+    ids=["empty", "null", "list", "type", "unknown", "bytes", "deep", "long"],
+)
+def test_what_is_no_message_is_refused(data):
+    with pytest.raises(ProtocolError):
+        decode(data, Next)
+
+
+@given(st.binary(max_size=200))
+def test_random_bytes_are_refused_and_nothing_else(data):
+    for kind in (Next, Hello):
+        try:
+            decode(data, kind)
+        except ProtocolError:
+            continue
+
+
+@given(values)
+def test_random_json_is_an_outcome_or_refused(data):
+    try:
+        outcome_of_json(data)
+    except ProtocolError:
+        return
+
+
+GOOD = outcome_to_json(Outcome(1, "finished", 0.5, "metric", {"metric": 0.5}))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"value": None},
+        {"status": "failed"},
+        {"status": "done"},
+        {"value": "0.5"},
+        {"value": True},
+        {"trial": "1"},
+        {"metrics": {"a": "abc"}},
+        {"metrics": [1]},
+        {"error": {"kind": "user error"}},
+        {"error": {"kind": "other", "message": "", "traceback": ""}},
+        {"extra": 1},
+    ],
+    ids=str,
+)
+def test_outcomes_that_contradict_themselves_are_refused(change):
+    with pytest.raises(ProtocolError):
+        outcome_of_json(GOOD | change)
+    assert outcome_of_json(GOOD).value == 0.5
+
+
+def test_a_long_traceback_keeps_its_ends_and_fits():
+    long = Outcome.failed(0, "user error", "m" * 10**6, "first" + "x" * 10**6 + "last\ud800")
+    short = fit(long)
+    data = encode(Next("1.0.0", 1, outcome_to_json(short)))
+    assert len(data) < LARGEST_MESSAGE
+    assert short.error.traceback.startswith("first")
+    assert "last" in short.error.traceback

@@ -1,0 +1,392 @@
+"""The contract of a trial runner, inherited by the test of each implementation."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import signal
+import threading
+import time
+import uuid
+
+import cloudpickle
+import psutil
+import pytest
+
+from search.trial import Trial
+from spark_jobs import zygote
+from spark_jobs.paths import RunPaths
+from spark_jobs.protocol import Attempt
+from spark_jobs.runners import InProcessRunner, ProcessRunner, RunnerBroken
+from spark_jobs.trial_process import Program
+from tests.spark_jobs_tests import train_functions as functions
+
+LIGHT = ("experiment", "spark_jobs.events")
+
+
+def program(function, key=None, **settings):
+    return Program(cloudpickle.dumps(function), key, "max", **settings)
+
+
+def wait_until(condition, seconds=30.0):
+    """Wait for a condition; the limit only keeps a failing test from hanging."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "the condition was not met"
+        time.sleep(0.01)
+
+
+class Runner:
+    """Runs trials of one function, each in a new folder."""
+
+    def __init__(self, runner, root):
+        self.runner, self.paths, self.count = runner, RunPaths(root), 0
+
+    def __call__(self, **params):
+        attempt = Attempt(Trial(self.count, params))
+        self.files = self.paths.attempt(self.count)
+        self.files.folder.mkdir(parents=True)
+        self.count += 1
+        outcome = self.runner.run(attempt, self.files)
+        assert outcome.trial == attempt.trial.id
+        return outcome
+
+
+class RunnerContract:
+    def make(self, function, **settings):
+        raise NotImplementedError
+
+    @pytest.fixture
+    def start(self, tmp_path):
+        with contextlib.ExitStack() as stack:
+            yield lambda function, **settings: Runner(
+                stack.enter_context(self.make(function, **settings)), tmp_path / "run"
+            )
+
+    def test_a_result_is_a_finished_outcome(self, start):
+        run = start(functions.double)
+        outcomes = [run(x=1.5), run(x=2)]
+        assert [(o.status, o.value, o.objective, o.error) for o in outcomes] == [
+            ("finished", 3.0, "metric", None),
+            ("finished", 4.0, "metric", None),
+        ]
+        assert all(o.seconds >= 0 for o in outcomes)
+
+    def test_an_exception_is_a_failed_outcome_with_its_traceback(self, start):
+        run = start(functions.fail)
+        outcome = run(x=3)
+        assert (outcome.status, outcome.value) == ("failed", None)
+        assert outcome.error.kind == "user error"
+        assert outcome.error.message == "ValueError: user bug 3"
+        assert "train_functions.py" in outcome.error.traceback
+        assert "trial_process.py" not in outcome.error.traceback
+
+    def test_an_exception_without_a_text_is_one_too(self, start):
+        outcome = start(functions.fail_badly)(x=3)
+        assert outcome.error.kind == "user error"
+        assert "HostileError" in outcome.error.message
+
+    @pytest.mark.parametrize(
+        ("code", "text"), [(17, "exit 17"), (None, "exit 0"), ("sorry", "exit 'sorry'")]
+    )
+    def test_leaving_the_interpreter_is_a_failure(self, start, code, text):
+        outcome = start(functions.leave)(code=code)
+        assert outcome.error.kind == "exit"
+        assert outcome.error.message == f"{text} before it returned"
+
+    @pytest.mark.parametrize(
+        ("what", "kind", "text"),
+        [
+            ("hostile", "invalid value", "got Hostile"),
+            ("generator", "invalid value", "got generator"),
+            ("large", "invalid value", "got str"),
+            ("nan", "invalid value", "nan"),
+            ("none", "invalid value", "got NoneType"),
+        ],
+    )
+    def test_what_is_no_score_fails_with_its_type(self, start, what, kind, text):
+        outcome = start(functions.give_back)(what=what)
+        assert (outcome.status, outcome.error.kind) == ("failed", kind)
+        assert text in outcome.error.message
+        assert len(outcome.error.message) < 500
+
+    def test_output_goes_to_files_of_the_trial_native_output_too(self, start):
+        run = start(functions.say)
+        for x in (1, 2):
+            assert run(x=x).status == "finished"
+            assert sorted(run.files.stdout.read_text().split("\n")) == [
+                "",
+                "native",
+                f"printed é {x}",
+            ]
+            assert run.files.stderr.read_text() == "complained\n"
+
+    def test_the_trial_knows_its_folder_and_parameters_and_reports_curves(self, start):
+        run = start(functions.look_around, key="x")
+        outcome = run(x=5)
+        assert (outcome.value, outcome.error) == (5.0, None)
+        assert [path.name for path in run.files.folder.glob("*tfevents*")]
+
+    def test_parameters_arrive_as_what_they_were(self, start):
+        def check(shape, limit, name, options):
+            assert shape == (64, 32)
+            assert limit == math.inf
+            assert name == "ü\n"
+            assert options == {"a": [1, (2,)]}
+            return 1
+
+        outcome = start(check)(shape=(64, 32), limit=math.inf, name="ü\n", options={"a": [1, (2,)]})
+        assert outcome.value == 1.0, outcome.error
+
+
+class TestInProcessRunner(RunnerContract):
+    def make(self, function, **settings):
+        return InProcessRunner(program(function, **settings))
+
+    def test_the_process_gets_its_output_back(self, start, capfd):
+        start(functions.say)(x=1)
+        print("after", flush=True)
+        os.system("echo native after")
+        assert capfd.readouterr().out == "after\nnative after\n"
+
+
+class ProcessContract(RunnerContract):
+    """What every runner with a process per trial promises on top."""
+
+    def test_a_trial_that_ends_its_process_harms_nobody(self, start):
+        run = start(functions.leave_at_once)
+        for _ in range(2):
+            outcome = run(x=1)
+            assert (outcome.error.kind, outcome.error.message) == (
+                "exit",
+                "exit 17 before it returned",
+            )
+            assert run.files.stdout.read_text() == "last words\n"
+
+    @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM])
+    def test_a_signal_is_named(self, start, number):
+        outcome = start(functions.kill_itself)(number=int(number))
+        assert outcome.error.message == f"signal {int(number)} ({number.name}) before it returned"
+
+    def test_a_crash_in_native_code_is_a_failure(self, start):
+        assert "SIGSEGV" in start(functions.segfault)(x=1).error.message
+
+    def test_out_of_memory_is_a_failure_of_its_own_kind(self, start):
+        assert start(functions.exhaust_memory)(x=1).error.kind == "memory"
+
+    @pytest.mark.parametrize("how", ["sleeping", "ignoring SIGTERM", "holding the GIL"])
+    def test_a_trial_that_hangs_is_ended_at_the_time_limit(self, tmp_path, how):
+        with self.make(functions.hang, timeout=1.0) as runner:
+            run = Runner(runner, tmp_path)
+            outcome = run(how=how)
+            assert outcome.error.kind == "time"
+            assert outcome.error.message == "ended at the time limit of 1 s"
+            assert 1.0 <= outcome.seconds < 30  # a hanging test, not a slow machine
+
+    @pytest.mark.parametrize("then", ["return", "die", "hang"])
+    def test_no_descendant_outlives_its_trial(self, tmp_path, then):
+        tag = f"3600.{uuid.uuid4().int % 10**9}"
+        with self.make(functions.leave_children, timeout=3.0 if then == "hang" else None) as runner:
+            outcome = Runner(runner, tmp_path)(tag=tag, then=then)
+            assert (outcome.status == "finished") == (then == "return"), outcome.error
+            assert sleeping(tag) == []
+
+    def test_the_next_trial_sees_nothing_of_what_a_trial_changed(self, start):
+        run = start(functions.state)
+        before = run(change=True)
+        assert before.error is None
+        assert run(change=False).value == before.value
+
+    def test_trials_draw_different_random_numbers(self, start):
+        run = start(functions.draw, key="random")
+        first, second = run(x=1), run(x=1)
+        assert set(first.metrics.values()).isdisjoint(second.metrics.values())
+
+    def test_a_seed_makes_a_trial_repeatable(self, tmp_path):
+        drawn = []
+        for number in range(2):
+            with self.make(functions.draw, key="random", seed=7) as runner:
+                run = Runner(runner, tmp_path / str(number))
+                drawn.append([run(x=1).metrics, run(x=1).metrics])
+        assert drawn[0] == drawn[1]
+        assert drawn[0][0] != drawn[0][1]
+
+    def test_garbage_in_its_pipes_harms_only_the_trial(self, start):
+        run = start(functions.scribble)
+        for _ in range(2):
+            assert run(x=1).status == "failed"
+
+    def test_the_environment_of_the_slot_reaches_the_trial(self, tmp_path):
+        environment = {"CUDA_VISIBLE_DEVICES": "3"}
+        with self.make(functions.visible_devices, environment=environment) as runner:
+            assert Runner(runner, tmp_path)(x=1).value == 3.0
+
+    def test_killing_the_zygote_ends_the_trial_and_the_next_one_runs(self, tmp_path):
+        tag = f"3600.{uuid.uuid4().int % 10**9}"
+        with self.make(functions.leave_children) as runner:
+            before = zygote_of(runner)
+
+            def kill_once_started():
+                wait_until(lambda: len(sleeping(tag)) == 3)
+                os.kill(before, signal.SIGKILL)
+
+            killer = threading.Thread(target=kill_once_started)
+            killer.start()
+            run = Runner(runner, tmp_path)
+            outcome = run(tag=tag, then="hang")
+            killer.join()
+            assert outcome.error.kind == "machine"
+            assert sleeping(tag) == []
+            assert run(tag=tag, then="return").status == "finished"
+            assert zygote_of(runner) != before
+
+    def test_killing_the_slot_ends_the_zygote_and_its_trial(self, tmp_path):
+        tag = f"3600.{uuid.uuid4().int % 10**9}"
+        slot = os.fork()
+        if slot == 0:
+            try:
+                with self.make(functions.leave_children) as runner:
+                    Runner(runner, tmp_path)(tag=tag, then="hang")
+            finally:
+                os._exit(1)
+        wait_until(lambda: len(sleeping(tag)) == 3)
+        below = psutil.Process(slot).children(recursive=True)
+        os.kill(slot, signal.SIGKILL)
+        os.waitpid(slot, 0)
+        wait_until(lambda: sleeping(tag) == [] and not any(alive(process) for process in below))
+
+    def test_nothing_is_left_after_the_runner(self, tmp_path):
+        before = psutil.Process().children(recursive=True)
+        with self.make(functions.double) as runner:
+            Runner(runner, tmp_path)(x=1)
+            assert len(psutil.Process().children(recursive=True)) == len(before) + 1
+        assert psutil.Process().children(recursive=True) == before
+
+
+def alive(process):
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return process.status() != psutil.STATUS_ZOMBIE
+    return False
+
+
+def sleeping(tag):
+    """Return the processes that sleep for this odd number of seconds."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+            command = process.cmdline()
+            if command[:1] == ["sleep"] and command[1:] == [tag]:
+                found.append(process.pid)
+    return found
+
+
+def zygote_of(runner):
+    return runner._zygote._process.pid
+
+
+class TestForked(ProcessContract):
+    def make(self, function, timeout=None, environment=None, **settings):
+        return ProcessRunner(program(function, preload=LIGHT, **settings), environment, timeout)
+
+    def test_missing_preloads_are_skipped(self, tmp_path):
+        runner = ProcessRunner(program(functions.double, preload=("no_such_module", "no.such")))
+        with runner:
+            assert Runner(runner, tmp_path)(x=1).value == 2.0
+            assert runner.warnings == ()
+
+    def test_a_preload_that_breaks_is_said(self, tmp_path, monkeypatch):
+        (tmp_path / "breaks.py").write_text("import no_such_module_inside")
+        monkeypatch.syspath_prepend(str(tmp_path))
+        with pytest.raises(RunnerBroken, match="no_such_module_inside"):
+            ProcessRunner(program(functions.double, preload=("breaks",))).__enter__()
+
+    def test_a_zygote_that_crashes_is_said_with_its_last_words(self, tmp_path, monkeypatch):
+        (tmp_path / "crashes.py").write_text("import os; print('ouch', flush=True); os._exit(3)")
+        monkeypatch.syspath_prepend(str(tmp_path))
+        with pytest.raises(RunnerBroken, match="ended with 3: ouch"):
+            ProcessRunner(program(functions.double, preload=("crashes",))).__enter__()
+
+    def test_the_slots_compile_setting_and_sparks_secret_stay_behind(self, tmp_path, monkeypatch):
+        monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+        monkeypatch.setenv("PYTHON_WORKER_FACTORY_SECRET", "secret")
+
+        def look(x):
+            names = ("PYTHONDONTWRITEBYTECODE", "PYTHON_WORKER_FACTORY_SECRET")
+            return sum(name in os.environ for name in names)
+
+        with self.make(look) as runner:
+            assert Runner(runner, tmp_path)(x=1).value == 0.0
+
+
+class TestSpawned(ProcessContract):
+    def make(self, function, timeout=None, environment=None, **settings):
+        made = program(function, preload=LIGHT, start_method="spawn", **settings)
+        # a fresh interpreter needs a second or so before it calls the function
+        return ProcessRunner(made, environment, timeout and timeout + 4)
+
+    @pytest.mark.parametrize("how", ["ignoring SIGTERM"])
+    def test_a_trial_that_hangs_is_ended_at_the_time_limit(self, tmp_path, how):
+        with self.make(functions.hang, timeout=1.0) as runner:
+            outcome = Runner(runner, tmp_path)(how=how)
+            assert outcome.error.message == "ended at the time limit of 5 s"
+
+
+@pytest.fixture(scope="module")
+def runner():
+    made = program(functions.train_with_tensorflow, preload=("tensorflow", "keras", *LIGHT))
+    with ProcessRunner(made) as runner:
+        yield runner
+
+
+class TestTensorFlow:
+    """With TensorFlow imported in the zygote."""
+
+    def test_forked_trials_run_tensorflow(self, runner, tmp_path):
+        run = Runner(runner, tmp_path)
+        assert [run(x=3.0).value, run(x=2.0).value] == [9.0, 4.0]
+        assert runner.warnings == ()
+
+    def test_tf_summary_writes_to_the_trials_folder(self, runner, tmp_path):
+        from tests.spark_jobs_tests.test_events import scalars
+
+        run = Runner(runner, tmp_path)
+        run(x=3.0)
+        assert scalars(run.files.folder) == {"inside": [(1, 9.0)], "mine": [(2, 9.0)]}
+
+    def test_a_preloaded_module_that_runs_an_op_leads_to_fresh_interpreters(
+        self, tmp_path, monkeypatch
+    ):
+        (tmp_path / "runs_an_op.py").write_text("import tensorflow; tensorflow.constant(1.0)")
+        monkeypatch.syspath_prepend(str(tmp_path))
+        made = program(functions.train_with_tensorflow, preload=("tensorflow", "runs_an_op"))
+        with ProcessRunner(made, timeout=120.0) as runner:
+            assert "spawn" in runner.warnings[0]
+            assert "op at import" in runner.warnings[0]
+            assert Runner(runner, tmp_path)(x=3.0).value == 9.0
+
+
+def test_the_private_field_that_tells_whether_tensorflow_has_run():
+    """Pins `context()._initialized`, on which the choice between fork and spawn depends."""
+    import subprocess
+    import sys
+
+    code = (
+        "import tensorflow; from spark_jobs.zygote import tensorflow_has_run as run; "
+        "before = run(); tensorflow.constant(1); print(before, run())"
+    )
+    output = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert output.stdout.split() == ["False", "True"]
+
+
+def test_a_zygote_imports_no_grpc_and_no_tensorflow_by_itself():
+    import subprocess
+    import sys
+
+    code = f"import {zygote.__name__}, sys; print([m for m in ('grpc', 'tensorflow', 'pyspark') if m in sys.modules])"
+    output = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert output.stdout.strip() == "[]"

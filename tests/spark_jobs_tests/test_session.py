@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+import sys
+
+import pyarrow
+import pytest
+
+from search.errors import InvalidArgument
+from spark_jobs.session import ClassicSession
+
+
+@pytest.mark.parametrize("wrong", [None, "local[2]", object()])
+def test_what_is_no_session_is_refused(wrong):
+    with pytest.raises(InvalidArgument, match="spark: expected a SparkSession"):
+        ClassicSession(wrong)
+
+
+def test_a_spark_context_is_refused(spark):
+    with pytest.raises(InvalidArgument, match="SparkContext"):
+        ClassicSession(spark.sparkContext)
+
+
+def test_a_stopped_session_is_refused(sparks):
+    stopped = sparks.get("local[1]")
+    sparks.stop()
+    with pytest.raises(InvalidArgument, match="a stopped one"):
+        ClassicSession(stopped)
+
+
+@pytest.mark.parametrize(
+    ("master", "settings", "slots"),
+    [("local[3]", {}, 3), ("local[4,2]", {"spark.task.cpus": "2"}, 2), ("local", {}, 1)],
+)
+def test_task_slots_of_local_masters(sparks, master, settings, slots):
+    session = ClassicSession(sparks.get(master, **settings))
+    assert session.task_slots() == slots
+    assert (session.driver_host, session.assigns_gpus) == ("127.0.0.1", False)
+
+
+def test_task_slots_of_a_cluster(cluster):
+    session = ClassicSession(cluster)
+    assert session.task_slots() == 2
+    assert session.on_this_host
+
+
+class Settings:
+    """Stands for a session on a cluster that is not there: only its settings are asked."""
+
+    def __init__(self, master, **settings):
+        self.master, self._settings = master, settings
+
+    def setting(self, name):
+        return self._settings.get(name)
+
+    configured = ClassicSession._slots_configured
+
+
+@pytest.mark.parametrize(
+    ("settings", "slots"),
+    [
+        ({"spark.executor.instances": "3", "spark.executor.cores": "4"}, 12),
+        (
+            {
+                "spark.dynamicAllocation.enabled": "true",
+                "spark.dynamicAllocation.maxExecutors": "5",
+                "spark.executor.cores": "4",
+                "spark.task.cpus": "2",
+            },
+            10,
+        ),
+        ({}, 0),
+    ],
+)
+def test_task_slots_that_a_cluster_can_come_to(settings, slots):
+    assert Settings("yarn", **settings).configured() == slots
+
+
+def test_cancelling_ends_this_job_and_no_other(spark, tmp_path):
+    session = ClassicSession(spark)
+    mark, release = tmp_path / "started", tmp_path / "release"
+
+    def hang(batches):
+        import pathlib
+        import time
+
+        pathlib.Path(str(mark)).touch()
+        time.sleep(600)
+        yield from batches
+
+    def other(batches):
+        import pathlib
+        import time
+
+        while not pathlib.Path(str(release)).exists():
+            time.sleep(0.01)
+        for _ in batches:
+            yield pyarrow.RecordBatch.from_pydict({"trials": [1]})
+
+    job = session.start(hang, 1, "to-be-cancelled")
+    neighbour = session.start(other, 1, "to-be-left")
+    while not mark.exists():
+        assert not job.wait(0.01)
+    job.cancel()
+    assert job.wait(0)
+    assert job.error is not None
+    assert not neighbour.wait(0)
+    release.touch()
+    assert neighbour.wait(60)
+    assert neighbour.error is None
+
+
+def test_executors_use_this_interpreter_and_the_session_is_left_as_it_was(spark):
+    before = spark.sparkContext.pythonExec
+
+    def look(batches):
+        import sys
+
+        for _ in batches:
+            pass
+        assert sys.executable == expected, sys.executable
+        yield pyarrow.RecordBatch.from_pydict({"trials": [1]})
+
+    expected = sys.executable
+    job = ClassicSession(spark).start(look, 2, "interpreter")
+    assert job.wait(120)
+    assert job.error is None
+    assert spark.sparkContext.pythonExec == before
