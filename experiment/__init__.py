@@ -17,7 +17,8 @@ def _check_neighbours() -> None:
     home = pathlib.Path(__file__).resolve().parent.parent
     for name in ("search", "spark_jobs"):
         spec = importlib.util.find_spec(name)
-        found = None if spec is None or spec.origin is None else pathlib.Path(spec.origin).resolve()
+        places = [] if spec is None else [spec.origin, *(spec.submodule_search_locations or [])]
+        found = next((pathlib.Path(place).resolve() for place in places if place), None)
         if found != home / name / "__init__.py":
             raise ImportError(
                 f"package {name!r} of the experiment framework lies in {home / name}, but Python "

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import inspect
 import io
 import pickle
+import types
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -53,7 +56,7 @@ def check_arguments(train: Callable[..., Any], names: Iterable[str]) -> None:
             raise InvalidArgument(
                 "train",
                 f"a hyperparameter for its argument {name!r}",
-                ", ".join(sorted(given)),
+                ", ".join(sorted(given)) or "none",
                 f"add {name!r} or give the argument a default",
             )
 
@@ -108,19 +111,39 @@ def _culprits(train: Callable[..., Any]) -> Iterator[tuple[str, Any, Exception]]
 
 def _referred(train: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
     """Yield what a function refers to, by name: closure, globals, defaults, and its object."""
-    function = inspect.unwrap(getattr(train, "__func__", train))
+    if isinstance(train, functools.partial):
+        with contextlib.suppress(TypeError, ValueError):
+            bound = inspect.signature(train.func).bind_partial(*train.args, **train.keywords)
+            yield from bound.arguments.items()
+        yield from _referred(train.func)
+        return
     if getattr(train, "__self__", None) is not None:
         yield "self", train.__self__  # type: ignore[attr-defined]  # a bound method
+    function = getattr(train, "__func__", train)
     if not inspect.isfunction(function):
-        for name, value in getattr(train, "__dict__", {}).items():
-            yield name, value
+        yield from getattr(train, "__dict__", {}).items()
         return
-    variables = inspect.getclosurevars(function)
-    yield from variables.nonlocals.items()
-    yield from variables.globals.items()
-    for name, parameter in inspect.signature(function).parameters.items():
+    wrapped = getattr(function, "__wrapped__", None)
+    if wrapped is not None:
+        yield from _referred(wrapped)
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        with contextlib.suppress(ValueError):  # an empty cell
+            if not any(cell.cell_contents is own for own in (function, train, wrapped)):
+                yield name, cell.cell_contents
+    for name in _global_names(function.__code__):
+        if name in function.__globals__:
+            yield name, function.__globals__[name]
+    for name, parameter in inspect.signature(function, follow_wrapped=False).parameters.items():
         if parameter.default is not inspect.Parameter.empty:
             yield name, parameter.default
+
+
+def _global_names(code: types.CodeType) -> Iterator[str]:
+    """Yield the names in a function and in the functions and comprehensions inside it."""
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _global_names(constant)
 
 
 def _reason(error: Exception) -> str:

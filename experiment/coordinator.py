@@ -21,6 +21,7 @@ from spark_jobs.protocol import (
     Attempt,
     Hello,
     Next,
+    ProtocolError,
     Stop,
     Wait,
     outcome_of_json,
@@ -73,7 +74,8 @@ class Coordinator:
         self._failures = 0
         self._running: dict[str, Attempt] = {}  # by slot
         self._again: deque[Attempt] = deque()
-        self._slots: dict[tuple[str, str], str] = {}  # the slot of each job and partition
+        self._slots: dict[tuple[int, int], str] = {}  # the slot of each job and partition
+        self._over: set[int] = set()  # jobs
         self._warned: set[str] = set()
         self._slot_count = slots
         self._gpus_warned = False
@@ -90,8 +92,10 @@ class Coordinator:
 
     def hello(self, message: Hello) -> None:
         """See `spark_jobs.channel.Handler`."""
-        job, partition, _ = message.slot.split(".")
+        job, partition, number = _slot(message.slot)
         before = self._slots.get((job, partition), message.slot)
+        if job in self._over or _slot(before)[2] > number:
+            return  # of a slot that was replaced, or of a job that is over
         if before != message.slot:  # Spark runs the task again: its executor is gone
             self._lose(before)
         self._slots[job, partition] = message.slot
@@ -107,8 +111,9 @@ class Coordinator:
         slot = message.slot
         if message.outcome is not None:
             self._take(slot, message.attempt, outcome_of_json(message.outcome))
-        if self.problem is not None:
-            return Stop()
+        job, partition, _ = _slot(slot)
+        if self.problem is not None or self._slots.get((job, partition)) != slot:
+            return Stop()  # nobody would notice the end of a slot that Spark has given up
         if slot in self._running:  # the answer to its last call got lost
             return work_of(self._running[slot])
         attempt = self._again.popleft() if self._again else self._ask()
@@ -121,8 +126,9 @@ class Coordinator:
 
     def job_ended(self, job: int) -> None:
         """Run the trials again that were out on the slots of a job that is over."""
-        for slot in [slot for slot in self._running if slot.startswith(f"{job}.")]:
-            self._lose(slot)
+        self._over.add(job)
+        for task in [task for task in self._slots if task[0] == job]:
+            self._lose(self._slots.pop(task))
 
     def _ask(self) -> Attempt | None:
         trial = self._searcher.ask()
@@ -174,8 +180,11 @@ class Coordinator:
         if attempt is None:
             return
         self._journal.append({"event": "lost", "slot": slot, **_planned(attempt)})
-        hide_events(self._paths.attempt(attempt.trial.id, attempt.number))
         self._again.append(Attempt(attempt.trial, attempt.number + 1))
+        try:
+            hide_events(self._paths.attempt(attempt.trial.id, attempt.number))
+        except OSError as error:  # TensorBoard averages the attempts then; no reason to stop
+            self._warn_once(f"trial {attempt.trial.id} shows twice in TensorBoard: {error}")
 
     def _warn_once(self, warning: str) -> None:
         if warning not in self._warned:
@@ -190,6 +199,15 @@ class Coordinator:
                 "does not know of GPUs here, so each trial sees all of them; set "
                 "spark.task.resource.gpu.amount to give each its own"
             )
+
+
+def _slot(name: str) -> tuple[int, int, int]:
+    """Return job, partition and task attempt of a slot."""
+    try:
+        job, partition, number = map(int, name.split("."))
+    except ValueError:
+        raise ProtocolError(f"{name!r} is no slot") from None
+    return job, partition, number
 
 
 def _planned(attempt: Attempt) -> dict[str, object]:

@@ -147,8 +147,8 @@ def _run_slots(
                 number = job_number
                 server.call(lambda number=number: coordinator.job_ended(number))  # type: ignore[misc]  # mypy has no type for it
                 fruitless = 0 if len(coordinator.results) > before else fruitless + 1
-                sentence = _own_sentence(job.error)
-                if sentence or (job.error is not None and fruitless == _FRUITLESS_JOBS):
+                sentence = problem_of_spark(job.error, job.failed_hosts)
+                if sentence or fruitless == _FRUITLESS_JOBS:
                     return sentence or _spark_problem(job.error)
             return coordinator.problem
         finally:
@@ -247,12 +247,17 @@ def _details(failure: Failure) -> str:
     return f"{failure.message}\n{failure.traceback}" if failure.traceback else failure.message
 
 
-def _own_sentence(error: BaseException | None) -> str | None:
-    """Return what a slot that could not start said inside Spark's error, or what Spark meant."""
+def problem_of_spark(error: BaseException | None, hosts: Sequence[str] = ()) -> str | None:
+    """Return in one sentence why slots could not start at all; None for any other error.
+
+    Args:
+        error: What Spark raised for the slot job, if it did.
+        hosts: On which its tasks failed.
+    """
     if error is None:
         return None
     text = str(error)
-    host = _host(text)
+    host = f"host {hosts[0]}" if hosts else "an executor"
     if match := re.search(rf"RuntimeError: {PROBLEM}(.+)", text):
         return f"{match[1]}; install this package and its dependencies on every executor"
     if match := re.search(r"ModuleNotFoundError: No module named '([^']+)'", text):
@@ -269,11 +274,6 @@ def _own_sentence(error: BaseException | None) -> str | None:
     if match := re.search(r'Cannot run program "([^"]+)"', text):
         return f"{host}: the executor has no Python at {match[1]!r}; set PYSPARK_PYTHON to one"
     return None
-
-
-def _host(text: str) -> str:
-    match = re.search(r"Lost task \S+ in stage \S+ \(TID \d+\) \((\S+) executor", text)
-    return f"host {match[1]}" if match else "an executor"
 
 
 def _spark_problem(error: BaseException | None) -> str:

@@ -66,8 +66,12 @@ class Journal:
         if self._error is not None:
             raise self._error
         data = memoryview(encode_line(record))
-        while data:
-            data = data[os.write(self._descriptor, data) :]
+        try:
+            while data:
+                data = data[os.write(self._descriptor, data) :]
+        except OSError as error:
+            self._error = error  # half a line may be there: nothing may follow it
+            raise
         self._dirty.set()
 
     def close(self) -> None:
@@ -75,9 +79,12 @@ class Journal:
         self._closing.set()
         self._dirty.set()
         self._syncer.join()
-        os.close(self._descriptor)
-        if self._error is not None:
-            raise self._error
+        try:
+            if self._error is not None:
+                raise self._error
+            os.fsync(self._descriptor)  # the thread may have ended before the last line came
+        finally:
+            os.close(self._descriptor)
 
     def _sync_regularly(self) -> None:
         while not self._closing.is_set():
@@ -100,8 +107,7 @@ def encode_line(record: dict[str, Any]) -> bytes:
 def read_journal(folder: Path) -> Iterator[dict[str, Any]]:
     """Yield the records of a journal, in order.
 
-    A last line without its end, as a killed driver leaves it, was never acknowledged and is passed
-    over.
+    A torn last line, as a killed driver leaves it, was never acknowledged and is passed over.
 
     Raises:
         JournalDamaged: A whole line does not match its checksum.

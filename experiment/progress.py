@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from typing import TextIO
@@ -44,7 +45,8 @@ class Progress:
         """Write the last state."""
         self._show()
         if self._terminal:
-            self._stream.write("\n")
+            with contextlib.suppress(OSError, ValueError):
+                self._stream.write("\n")
 
     def _show(self) -> None:
         self._shown = time.monotonic()
@@ -55,5 +57,6 @@ class Progress:
             text += f", best {self._objective} {self._best:.6g}"
         # The name and the objective are the user's text: no control characters to a terminal.
         text = "".join(character if character.isprintable() else "?" for character in text)
-        self._stream.write(f"\r\x1b[K{text}" if self._terminal else text + "\n")
-        self._stream.flush()
+        with contextlib.suppress(OSError, ValueError):  # a stream that is closed stops no search
+            self._stream.write(f"\r\x1b[K{text}" if self._terminal else text + "\n")
+            self._stream.flush()

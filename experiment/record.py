@@ -73,7 +73,7 @@ def write_result(paths: RunPaths, result: Result, problem: str | None) -> None:
         "direction": result.direction,
         "trials": len(result.trials),
         "failed": len(result.failed),
-        "problem": problem,
+        "problem": problem and problem.encode("utf-8", "backslashreplace").decode(),
         "best": None,
     }
     if best is not None:

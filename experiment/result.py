@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from search.direction import Direction
-from search.errors import ExperimentError
+from search.errors import ExperimentError, shown
 from search.trial import Failure, Outcome, Status, Trial
 
 if TYPE_CHECKING:
@@ -94,9 +94,9 @@ class Result:
     def __repr__(self) -> str:
         failed = f", {len(self.failed)} failed" if self.failed else ""
         best = self.best
-        summary = (
-            "" if best is None else f", best {best.value:.6g} in trial {best.id} {best.params}"
-        )
+        summary = ""
+        if best is not None:
+            summary = f", best {best.value:.6g} in trial {best.id} {shown(best.params)}"
         return f"<Result of {len(self.trials)} trials{failed}{summary}, {self.logdir}>"
 
 
@@ -114,7 +114,7 @@ def _row(trial: TrialResult) -> dict[str, Any]:
     }
     metrics = {f"metrics.{key}": value for key, value in trial.metrics.items()}
     for name, value in trial.params.items():
-        clash = name in _FIXED_COLUMNS or name.startswith("metrics.")
+        clash = name in _FIXED_COLUMNS or name.startswith(("metrics.", "params."))
         row[f"params.{name}" if clash else name] = value
     return row | metrics
 

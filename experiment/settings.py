@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import functools
 import inspect
-import math
 import os
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -58,15 +58,16 @@ class Settings:
 
     def __post_init__(self) -> None:
         Direction.parse(self.direction)
-        _check_text("name", self.name, optional=True)
-        _check_text("description", self.description)
-        _check_text("optimization_key", self.optimization_key, optional=True)
+        for name in ("name", "optimization_key"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, _text(name, getattr(self, name), "or None"))
+                if not getattr(self, name):
+                    raise InvalidArgument(name, "a non-empty string, or None", "''")
+        object.__setattr__(self, "description", _text("description", self.description))
         _check_logdir(self.logdir)
         _check_integer("parallelism", self.parallelism, 1)
         _check_integer("max_failures", self.max_failures, 0)
         _check_integer("seed", self.seed, 0)
-        if self.timeout is not None and not _positive(self.timeout):
-            raise InvalidArgument("timeout", "seconds above zero, or None", shown(self.timeout))
         if self.isolation not in ("process", "spawn", "none"):
             expected = "'process', 'spawn' or 'none'"
             raise InvalidArgument("isolation", expected, shown(self.isolation))
@@ -75,9 +76,9 @@ class Settings:
             raise InvalidArgument(
                 "timeout", "None with isolation='none'", shown(self.timeout), hint
             )
-        preload = self.preload
-        if isinstance(preload, str) or not all(isinstance(module, str) for module in preload):
-            raise InvalidArgument("preload", "a list of module names", shown(preload))
+        if self.timeout is not None:
+            object.__setattr__(self, "timeout", _positive("timeout", self.timeout))
+        object.__setattr__(self, "preload", _module_names(self.preload))
 
 
 def takes_settings(function: F) -> F:
@@ -113,9 +114,9 @@ def choose_logdir(given: str | os.PathLike[str] | None, setting: str | None) -> 
     Raises:
         InvalidArgument: It is not a folder, cannot be made or cannot be written to.
     """
-    if given is None and setting is not None:
-        _check_logdir(setting)
+    if given is None:
         given = setting
+    _check_logdir(given)
     path = Path(os.path.abspath(os.path.expanduser(given or "experiments")))
     expected = "a folder that can be written to"
     try:
@@ -133,17 +134,29 @@ def _check_logdir(logdir: object) -> None:
         return
     if not isinstance(logdir, str | os.PathLike) or not os.fspath(logdir):
         raise InvalidArgument("logdir", "the path of a folder, or None", shown(logdir))
-    text = os.fspath(logdir)
-    if isinstance(text, str) and "://" in text:
+    text = os.fsdecode(logdir)
+    if "\0" in text:
+        raise InvalidArgument("logdir", "a path without zero bytes", shown(text))
+    if re.match(r"\w+:/", text):  # pathlib makes one slash of two
         hint = "this version keeps runs in folders; give one that the driver and all executors see"
         raise InvalidArgument("logdir", "the path of a folder", shown(text), hint)
 
 
-def _check_text(name: str, value: object, *, optional: bool = False) -> None:
-    if not isinstance(value, str) and not (optional and value is None):
-        raise InvalidArgument(name, "a string", shown(value))
-    if optional and value == "":
-        raise InvalidArgument(name, "a non-empty string, or None", shown(value))
+def _text(name: str, value: object, alternative: str = "") -> str:
+    expected = f"a string, {alternative}" if alternative else "a string"
+    if not isinstance(value, str):
+        raise InvalidArgument(name, expected, shown(value))
+    if any("\ud800" <= character <= "\udfff" for character in value):
+        raise InvalidArgument(name, "a string that UTF-8 can hold", shown(value))
+    return str.__str__(value)  # plain, also where it is numpy's
+
+
+def _module_names(preload: Any) -> tuple[str, ...]:
+    if isinstance(preload, Iterable) and not isinstance(preload, str):
+        names = tuple(preload)
+        if all(type(name) is str for name in names):
+            return names
+    raise InvalidArgument("preload", "a list of module names", shown(preload))
 
 
 def _check_integer(name: str, value: object, least: int) -> None:
@@ -153,7 +166,7 @@ def _check_integer(name: str, value: object, least: int) -> None:
         raise InvalidArgument(name, f"an integer of at least {least}, or None", shown(value))
 
 
-def _positive(value: object) -> bool:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return False
-    return value > 0 and math.isfinite(value)
+def _positive(name: str, value: object) -> float:
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 1e9:
+        return float(value)
+    raise InvalidArgument(name, "seconds above zero, or None", shown(value))

@@ -236,5 +236,5 @@ def _check_integer(name: str, value: object, least: int) -> None:
 
 
 def _check_number(name: str, value: object, interval: str, inside: Callable[[float], bool]) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not inside(value):
+    if type(value) not in (int, float) or not inside(value):  # type: ignore[arg-type]  # a number by now
         raise InvalidArgument(name, f"a number of {interval}", shown(value))

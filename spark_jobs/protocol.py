@@ -163,7 +163,8 @@ def outcome_of_json(data: Any) -> Outcome:
         metrics = {name: float(value) for name, value in checked.metrics.items()}
     except (msgspec.ValidationError, ValueError) as problem:
         raise ProtocolError(str(problem)) from None
-    if (checked.status == "finished") != (checked.error is None and checked.value is not None):
+    failed, valued = checked.error is not None, checked.value is not None
+    if failed != (checked.status == "failed") or valued != (checked.status == "finished"):
         raise ProtocolError(f"status {checked.status!r} contradicts the rest of the outcome")
     error = checked.error
     failure = None if error is None else Failure(error.kind, error.message, error.traceback)

@@ -21,12 +21,18 @@ class SlotJob:
 
     Attributes:
         error: What Spark raised, once the job is over and has failed.
+        failed_hosts: On which hosts its tasks failed then.
     """
 
-    def __init__(self, run: Callable[[], Any], cancel: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        run: Callable[[], Any],
+        cancel: Callable[[], None],
+        find_failed_hosts: Callable[[], list[str]],
+    ) -> None:
         self.error: BaseException | None = None
-        self._cancel = cancel
-        self._run = run
+        self.failed_hosts: list[str] = []
+        self._run, self._cancel, self._find_failed_hosts = run, cancel, find_failed_hosts
         self._thread = threading.Thread(target=self._main, name="experiment-slots", daemon=True)
         self._thread.start()
 
@@ -35,6 +41,8 @@ class SlotJob:
             self._run()
         except BaseException as error:
             self.error = error
+            with contextlib.suppress(Exception):  # a stopped session has nothing to tell
+                self.failed_hosts = self._find_failed_hosts()
 
     def wait(self, seconds: float | None = None) -> bool:
         """Wait for the end of the job; return whether it is over."""
@@ -142,7 +150,23 @@ class ClassicSession:
                 slots = self._spark.range(0, count, 1, count).mapInArrow(slot, "trials long")
             slots.toArrow()
 
-        return SlotJob(run, lambda: self._context.cancelJobsWithTag(tag))
+        return SlotJob(
+            run, lambda: self._context.cancelJobsWithTag(tag), lambda: self._failed_hosts(tag)
+        )
+
+    def _failed_hosts(self, tag: str) -> list[str]:
+        """Return the hosts on which tasks of the tagged job failed; Spark's error lacks them."""
+        jvm_context = self._context._jsc.sc()
+        tracker, store = jvm_context.statusTracker(), jvm_context.statusStore()
+        hosts: dict[str, None] = {}
+        for job in tracker.getJobIdsForTag(tag):
+            for stage in tracker.getJobInfo(job).get().stageIds():
+                attempt = tracker.getStageInfo(stage).get().currentAttemptId()
+                tasks = store.taskList(stage, attempt, 1_000)
+                for task in (tasks.apply(number) for number in range(tasks.size())):
+                    if task.errorMessage().isDefined():
+                        hosts[str(task.host())] = None
+        return list(hosts)
 
     @contextlib.contextmanager
     def _driver_python(self) -> Iterator[None]:

@@ -131,6 +131,8 @@ GOOD = outcome_to_json(Outcome(1, "finished", 0.5, "metric", {"metric": 0.5}))
     [
         {"value": None},
         {"status": "failed"},
+        {"status": "failed", "value": None},
+        {"status": "failed", "error": {"kind": "exit", "message": "", "traceback": ""}},
         {"status": "done"},
         {"value": "0.5"},
         {"value": True},

@@ -385,7 +385,10 @@ def test_a_zygote_imports_no_grpc_and_no_tensorflow_by_itself():
     import subprocess
     import sys
 
-    code = f"import {zygote.__name__}, sys; print([m for m in ('grpc', 'tensorflow', 'pyspark') if m in sys.modules])"
+    code = (
+        f"import {zygote.__name__}, sys; "
+        "print([m for m in ('grpc', 'tensorflow', 'pyspark') if m in sys.modules])"
+    )
     output = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )

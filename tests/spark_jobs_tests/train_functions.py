@@ -25,7 +25,7 @@ def double(x: float) -> float:
 def say(x: float) -> float:
     print("printed é", x)
     print("complained", file=sys.stderr)
-    os.system("echo native")  # noqa: S605, S607
+    os.system("echo native")
     return x
 
 
@@ -78,13 +78,13 @@ def hang(how: str) -> float:
 
 def leave_children(tag: str, then: str) -> float:
     """Start a child, a child in a session of its own, and a daemon forked twice."""
-    subprocess.Popen(["sleep", tag])  # noqa: S607
-    subprocess.Popen(["setsid", "sleep", tag])  # noqa: S607
+    subprocess.Popen(["sleep", tag])
+    subprocess.Popen(["setsid", "sleep", tag])
     if os.fork() == 0:
         if os.fork() == 0:
             os.setsid()
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
-            os.execlp("sleep", "sleep", tag)  # noqa: S607
+            os.execlp("sleep", "sleep", tag)
         os._exit(0)
     if then == "hang":
         hang("ignoring SIGTERM")

@@ -1,0 +1,729 @@
+import random
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from experiment.coordinator import Coordinator
+from experiment.journal import Journal, read_journal
+from search.direction import Direction
+from search.evolution import DifferentialEvolution
+from search.grid import GridSearch, PointSearch
+from search.searcher import drive
+from search.space import Space
+from search.trial import Outcome
+from spark_jobs.paths import RunPaths
+from spark_jobs.protocol import (
+    Hello,
+    Next,
+    ProtocolError,
+    Stop,
+    Wait,
+    Work,
+    attempt_of,
+    outcome_to_json,
+)
+
+
+class Ears:
+    """An observer that looks into the journal's file when it hears of a result."""
+
+    def __init__(self, folder):
+        self.folder, self.heard = folder, []
+
+    def ended(self, result, objective):
+        in_journal = [
+            record["outcome"]["trial"]
+            for record in read_journal(self.folder)
+            if record["event"] == "finished"
+        ]
+        self.heard.append((result, objective, in_journal))
+
+
+class Search:
+    """A coordinator with a real journal, called as the channel's server would for the slots."""
+
+    def __init__(self, root, searcher, observers=(), **arguments):
+        self.paths, self.searcher = RunPaths(root), searcher
+        self.journal = Journal(self.paths.journal)
+        self.ears, self.warnings = Ears(self.paths.journal), []
+        self.coordinator = Coordinator(
+            searcher,
+            self.paths,
+            self.journal,
+            observers=[self.ears, *observers],
+            warn=self.warnings.append,
+            **arguments,
+        )
+
+    def hello(self, slot, **said):
+        self.coordinator.hello(Hello(slot, "host", **said))
+
+    def ask(self, slot):
+        return self.coordinator.next(Next(slot))
+
+    def hand_in(self, slot, attempt, outcome):
+        return self.coordinator.next(Next(slot, attempt, outcome_to_json(outcome)))
+
+    def finish(self, slot, work, value=1.0, objective="metric"):
+        return self.hand_in(slot, work.attempt, finished(work.trial, value, objective))
+
+    def fail(self, slot, work, kind="user error", message="ValueError: no"):
+        return self.hand_in(slot, work.attempt, Outcome.failed(work.trial, kind, message))
+
+    def run_to_the_end(self, slot):
+        """Finish all work that a slot gets; return the trials and the last answer."""
+        trials = []
+        answer = self.ask(slot)
+        while isinstance(answer, Work):
+            trials.append(answer.trial)
+            answer = self.finish(slot, answer)
+        return trials, answer
+
+    def records(self, event):
+        return [r for r in read_journal(self.paths.journal) if r["event"] == event]
+
+    @property
+    def ended(self):
+        return [result.id for result in self.coordinator.results]
+
+
+def finished(trial, value=1.0, objective="metric"):
+    return Outcome(trial, "finished", value, objective, {objective: value}, None, 0.5)
+
+
+def points(count):
+    return PointSearch([{"x": number} for number in range(count)])
+
+
+def evolution(popsize=4, generations=2, seed=0):
+    return DifferentialEvolution(
+        Space.of_bounds({"x": [-1.0, 1.0], "y": [1, 9]}),
+        rng=random.Random(seed),
+        direction=Direction.MIN,
+        popsize=popsize,
+        generations=generations,
+    )
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Start searches, each in a folder of its own, with slots that have said hello."""
+    journals = []
+
+    def start(searcher, *slots, **arguments):
+        search = Search(tmp_path / str(len(journals)), searcher, **arguments)
+        journals.append(search.journal)
+        for slot in slots:
+            search.hello(slot)
+        return search
+
+    yield start
+    for journal in journals:
+        journal.close()
+
+
+def test_all_trials_of_a_grid_end_once(start):
+    search = start(GridSearch(Space.of_grid({"a": [1, 2, 3], "b": [(4,), (5,)]})), "1.0.0", "1.1.0")
+    works = {slot: search.ask(slot) for slot in ("1.0.0", "1.1.0")}
+    while any(isinstance(work, Work) for work in works.values()):
+        for slot, work in works.items():
+            if isinstance(work, Work):
+                assert not search.coordinator.done
+                works[slot] = search.finish(slot, work, value=float(work.trial))
+    assert set(works.values()) == {Stop()}
+    assert search.coordinator.done
+    assert search.coordinator.problem is None
+    results = search.coordinator.results
+    assert [result.params for result in sorted(results, key=lambda result: result.id)] == [
+        {"a": a, "b": b} for a in (1, 2, 3) for b in ((4,), (5,))
+    ]
+    assert Counter(r["trial"] for r in search.records("planned")) == Counter(range(6))
+    assert Counter(r["outcome"]["trial"] for r in search.records("finished")) == Counter(range(6))
+    assert search.records("lost") == []
+
+
+def test_a_result_says_where_its_attempt_lies_and_what_it_was(start):
+    search = start(points(1), "1.0.0")
+    work = search.ask("1.0.0")
+    assert search.finish("1.0.0", work, 0.5) == Stop()
+    [result] = search.coordinator.results
+    assert (result.id, result.params, result.value) == (0, {"x": 0}, 0.5)
+    assert (result.status, result.error, result.seconds) == ("finished", None, 0.5)
+    assert result.metrics == {"metric": 0.5}
+    assert result.logdir == str(search.paths.attempt(0).folder)
+
+
+def test_a_lost_answer_is_given_again(start):
+    search = start(points(3), "1.0.0", "1.1.0")
+    work = search.ask("1.0.0")
+    other = search.ask("1.1.0")
+    for _ in range(3):
+        assert search.ask("1.0.0") == work
+    assert other.trial != work.trial
+    assert search.coordinator.running == 2
+    assert len(search.records("planned")) == 2
+
+
+def test_an_outcome_told_twice_counts_once(start):
+    search = start(points(3), "1.0.0")
+    work = search.ask("1.0.0")
+    following = search.finish("1.0.0", work, 1.0)
+    assert search.finish("1.0.0", work, 1.0) == following
+    assert search.finish("1.0.0", work, 2.0) == following
+    assert search.ended == [0]
+    assert len(search.ears.heard) == 1
+    assert len(search.records("finished")) == 1
+    assert search.coordinator.results[0].value == 1.0
+
+
+def test_the_last_outcome_told_twice_counts_once(start):
+    search = start(points(1), "1.0.0")
+    work = search.ask("1.0.0")
+    assert search.finish("1.0.0", work) == Stop()
+    assert search.finish("1.0.0", work) == Stop()
+    assert search.ended == [0]
+    assert search.coordinator.done
+
+
+def test_an_outcome_of_work_that_another_slot_has_is_ignored(start):
+    search = start(points(2), "1.0.0", "1.1.0")
+    first, second = search.ask("1.0.0"), search.ask("1.1.0")
+    assert search.finish("1.0.0", second) == first
+    assert search.hand_in("1.0.0", 2, finished(first.trial)) == first
+    assert search.ended == []
+    assert search.records("finished") == []
+
+
+def make_events(search, trial, number=1):
+    folder = search.paths.attempt(trial, number).folder
+    (folder / "train").mkdir(parents=True)
+    for path in (folder / "events.out.tfevents.1.host", folder / "train" / "a.tfevents.2"):
+        path.write_bytes(b"events")
+    (folder / "stdout.log").write_text("kept")
+    return folder
+
+
+def lose_by_hello(search):
+    search.hello("1.0.1")
+    return "1.0.1"
+
+
+def lose_by_the_end_of_the_job(search):
+    search.coordinator.job_ended(1)
+    search.hello("2.0.0")
+    return "2.0.0"
+
+
+@pytest.mark.parametrize("lose", [lose_by_hello, lose_by_the_end_of_the_job])
+def test_a_trial_whose_slot_is_gone_runs_again_as_the_next_attempt(start, lose):
+    search = start(points(2), "1.0.0")
+    work = search.ask("1.0.0")
+    folder = make_events(search, work.trial)
+    slot = lose(search)
+    assert search.coordinator.running == 0
+    assert not search.coordinator.done
+    again = search.ask(slot)
+    assert again == Work(work.trial, 2, work.params)
+    [lost] = search.records("lost")
+    assert (lost["trial"], lost["attempt"], lost["slot"]) == (work.trial, 1, "1.0.0")
+    assert lost["params"] == {"x": 0}
+    names = [path.name for path in folder.rglob("*") if path.is_file()]
+    assert len(names) == 3
+    assert "stdout.log" in names
+    assert not any("tfevents" in name for name in names)
+    assert [path.read_bytes() for path in folder.rglob("*lost-events*")] == [b"events"] * 2
+
+    search.finish(slot, again)
+    [result] = search.coordinator.results
+    assert result.logdir == str(search.paths.attempt(work.trial, 2).folder)
+    assert search.records("finished")[0]["attempt"] == 2
+
+
+@pytest.mark.parametrize("lose", [lose_by_hello, lose_by_the_end_of_the_job])
+def test_a_lost_attempt_is_no_failure_of_its_trial(start, lose):
+    search = start(points(1), "1.0.0", max_failures=0)
+    search.ask("1.0.0")
+    slot = lose(search)
+    assert search.coordinator.problem is None
+    assert search.coordinator.results == []
+    assert search.run_to_the_end(slot) == ([0], Stop())
+    assert search.coordinator.done
+
+
+@pytest.mark.parametrize("lose", [lose_by_hello, lose_by_the_end_of_the_job])
+def test_a_late_outcome_of_an_attempt_that_was_given_up_is_ignored(start, lose):
+    search = start(points(1), "1.0.0")
+    work = search.ask("1.0.0")
+    slot = lose(search)
+    again = search.ask(slot)
+    search.finish("1.0.0", work, 7.0)
+    assert search.hand_in(slot, 1, finished(0, 7.0)) == again
+    assert search.coordinator.results == []
+    search.finish(slot, again, 1.0)
+    assert [result.value for result in search.coordinator.results] == [1.0]
+    assert len(search.records("finished")) == 1
+
+
+def test_an_attempt_can_be_lost_many_times(start):
+    search = start(points(2), "1.0.0")
+    for number in range(1, 6):
+        assert search.ask(f"1.0.{number - 1}") == Work(0, number, {"x": 0})
+        search.hello(f"1.0.{number}")
+    assert search.run_to_the_end("1.0.5") == ([0, 1], Stop())
+    assert [record["attempt"] for record in search.records("lost")] == [1, 2, 3, 4, 5]
+    assert search.coordinator.done
+
+
+def test_a_second_hello_of_the_same_slot_loses_nothing(start):
+    search = start(points(1), "1.0.0")
+    work = search.ask("1.0.0")
+    search.hello("1.0.0", warnings=("slow",))
+    assert search.ask("1.0.0") == work
+    assert search.records("lost") == []
+
+
+@pytest.mark.parametrize("slot", ["1.1.1", "2.0.1", "11.0.1"])
+def test_a_hello_of_another_partition_or_job_loses_nothing(start, slot):
+    search = start(points(1), "1.0.0")
+    work = search.ask("1.0.0")
+    search.hello(slot)
+    assert search.ask("1.0.0") == work
+    assert search.records("lost") == []
+
+
+def test_the_end_of_a_job_loses_what_its_slots_had_and_nothing_else(start):
+    slots = ("1.0.0", "1.10.0", "11.0.0", "2.1.0")
+    search = start(points(4), *slots)
+    works = {slot: search.ask(slot) for slot in slots}
+    search.coordinator.job_ended(1)
+    assert [record["slot"] for record in search.records("lost")] == ["1.0.0", "1.10.0"]
+    assert search.coordinator.running == 2
+    for slot in ("11.0.0", "2.1.0"):
+        assert search.ask(slot) == works[slot]
+    search.coordinator.job_ended(3)
+    assert search.coordinator.running == 2
+
+
+def test_the_end_of_a_job_without_work_changes_nothing(start):
+    search = start(points(1), "1.0.0")
+    search.run_to_the_end("1.0.0")
+    search.coordinator.job_ended(1)
+    assert search.coordinator.done
+    assert search.records("lost") == []
+
+
+def test_lost_work_comes_before_new_work(start):
+    search = start(points(4), "1.0.0", "1.1.0")
+    search.ask("1.0.0")
+    search.ask("1.1.0")
+    search.hello("1.1.1")
+    search.hello("1.0.1")
+    trials, _ = search.run_to_the_end("1.1.1")
+    assert trials == [1, 0, 2, 3]
+
+
+def test_slots_wait_at_the_end_of_a_generation_and_stop_at_the_end_of_all(start):
+    search = start(evolution(4, 1), "1.0.0", "1.1.0")
+    slow = search.ask("1.0.0")
+    work = search.ask("1.1.0")
+    for _ in range(3):
+        work = search.finish("1.1.0", work)
+    assert work == Wait()
+    assert search.ask("1.1.0") == Wait()
+    work = search.finish("1.0.0", slow)
+    assert (work.trial, work.generation) == (4, 1)
+    for _ in range(3):
+        work = search.finish("1.0.0", work)
+    assert work.trial == 7
+    assert search.ask("1.1.0") == Stop()
+    assert not search.coordinator.done
+    assert search.finish("1.0.0", work) == Stop()
+    assert search.coordinator.done
+    assert sorted(search.ended) == list(range(8))
+    assert [record["generation"] for record in search.records("planned")] == [0] * 4 + [1] * 4
+
+
+def test_a_slot_that_waits_gets_the_work_that_another_lost(start):
+    search = start(evolution(4, 1), "1.0.0", "1.1.0")
+    slow = search.ask("1.0.0")
+    work = search.ask("1.1.0")
+    for _ in range(3):
+        work = search.finish("1.1.0", work)
+    assert work == Wait()
+    search.hello("1.0.1")
+    again = search.ask("1.1.0")
+    assert again == Work(slow.trial, 2, slow.params, 0)
+    assert search.ask("1.0.1") == Wait()
+    assert search.finish("1.1.0", again).generation == 1
+
+
+@pytest.mark.parametrize("most", [0, 2])
+def test_more_failures_than_allowed_end_the_search(start, most):
+    search = start(points(9), "1.0.0", "1.1.0", max_failures=most)
+    other = search.ask("1.1.0")
+    answer = search.ask("1.0.0")
+    for _ in range(most):
+        answer = search.fail("1.0.0", answer)
+        assert isinstance(answer, Work)
+    assert search.coordinator.problem is None
+    assert search.fail("1.0.0", answer) == Stop()
+    assert search.coordinator.problem == (
+        f"{most + 1} trials failed, more than max_failures={most}"
+    )
+    assert search.finish("1.1.0", other) == Stop()
+    assert search.ended[-1] == other.trial  # what was out still counts
+    assert not search.coordinator.done
+
+
+def test_failures_without_a_limit_do_not_end_the_search(start):
+    search = start(points(30), "1.0.0")
+    answer = search.ask("1.0.0")
+    while isinstance(answer, Work):
+        answer = search.fail("1.0.0", answer)
+    assert search.coordinator.problem is None
+    assert search.coordinator.done
+    assert {result.status for result in search.coordinator.results} == {"failed"}
+    assert search.records("finished")[0]["outcome"]["error"] == {
+        "kind": "user error",
+        "message": "ValueError: no",
+        "traceback": "",
+    }
+
+
+def test_an_ambiguous_objective_ends_the_search_with_its_own_words(start):
+    search = start(points(5), "1.0.0", max_failures=4)
+    message = "set optimization_key to one of 'a', 'b'"
+    answer = search.fail("1.0.0", search.ask("1.0.0"), "ambiguous objective", message)
+    assert answer == Stop()
+    assert search.coordinator.problem == message
+
+
+def test_what_a_slot_cannot_do_ends_the_search_and_the_first_reason_stays(start):
+    search = start(points(5), "1.0.0", "1.1.0", max_failures=0)
+    work = search.ask("1.0.0")
+    search.hello("1.1.0", problem="host a does not see the folder")
+    search.hello("1.2.0", problem="host b does not see the folder")
+    assert search.ask("1.1.0") == Stop()
+    assert search.ask("1.0.0") == Stop()
+    assert search.fail("1.0.0", work) == Stop()
+    assert search.coordinator.problem == "host a does not see the folder"
+
+
+def test_a_trial_that_calls_its_objective_otherwise_fails(start):
+    search = start(points(3), "1.0.0")
+    answer = search.finish("1.0.0", search.ask("1.0.0"), 1.0, "loss")
+    answer = search.finish("1.0.0", answer, 5.0, "accuracy")
+    assert search.finish("1.0.0", answer, 2.0, "loss") == Stop()
+    assert [result.status for result in search.coordinator.results] == [
+        "finished",
+        "failed",
+        "finished",
+    ]
+    odd = search.coordinator.results[1]
+    assert (odd.value, odd.metrics, odd.seconds) == (None, {}, 0.5)
+    assert odd.error.kind == "invalid value"
+    assert odd.error.message == "the objective is 'accuracy', it was 'loss' before"
+    assert search.records("finished")[1]["outcome"]["status"] == "failed"
+    assert {objective for _, objective, _ in search.ears.heard} == {"loss"}
+
+
+def test_a_trial_that_calls_its_objective_otherwise_counts_as_a_failure(start):
+    search = start(points(3), "1.0.0", max_failures=0)
+    answer = search.finish("1.0.0", search.ask("1.0.0"), 1.0, "loss")
+    assert search.finish("1.0.0", answer, 1.0, "accuracy") == Stop()
+    assert search.coordinator.problem == "1 trials failed, more than max_failures=0"
+
+
+def test_the_objective_is_unknown_until_a_trial_names_it(start):
+    search = start(points(2), "1.0.0")
+    answer = search.fail("1.0.0", search.ask("1.0.0"))
+    search.finish("1.0.0", answer, 1.0, "loss")
+    assert [objective for _, objective, _ in search.ears.heard] == [None, "loss"]
+
+
+def test_observers_hear_after_the_journal_and_in_their_order(start):
+    order = []
+
+    class Named:
+        def __init__(self, name):
+            self.name = name
+
+        def ended(self, result, objective):
+            order.append((self.name, result.id))
+
+    search = start(points(2), "1.0.0", observers=[Named("a"), Named("b")])
+    answer = search.ask("1.0.0")
+    while isinstance(answer, Work):
+        assert search.records("planned")[-1]["trial"] == answer.trial
+        answer = search.finish("1.0.0", answer)
+    assert order == [("a", 0), ("b", 0), ("a", 1), ("b", 1)]
+    assert [in_journal for _, _, in_journal in search.ears.heard] == [[0], [0, 1]]
+    assert [result for result, _, _ in search.ears.heard] == search.coordinator.results
+
+
+class FullDisk:
+    """A journal that refuses one kind of record."""
+
+    def __init__(self, event):
+        self.event = event
+
+    def append(self, record):
+        if record["event"] == self.event:
+            raise OSError("No space left on device")
+
+
+def test_nobody_hears_of_what_the_journal_could_not_take(tmp_path):
+    ears = Ears(None)
+    coordinator = Coordinator(points(2), RunPaths(tmp_path), FullDisk("finished"), observers=[ears])
+    coordinator.hello(Hello("1.0.0", "host"))
+    work = coordinator.next(Next("1.0.0"))
+    with pytest.raises(OSError, match="No space left"):
+        coordinator.next(Next("1.0.0", 1, outcome_to_json(finished(work.trial))))
+    assert ears.heard == []
+    assert coordinator.results == []
+    assert not coordinator.done
+
+
+def test_no_work_is_handed_out_that_the_journal_could_not_take(tmp_path):
+    coordinator = Coordinator(points(2), RunPaths(tmp_path), FullDisk("planned"))
+    coordinator.hello(Hello("1.0.0", "host"))
+    with pytest.raises(OSError, match="No space left"):
+        coordinator.next(Next("1.0.0"))
+    assert coordinator.running == 0
+
+
+def test_each_warning_is_shown_once(start):
+    search = start(points(1))
+    search.hello("1.0.0", warnings=("slow", "old"))
+    search.hello("1.1.0", warnings=("old", "new"))
+    search.hello("1.1.1", warnings=("slow",))
+    assert search.warnings == ["slow", "old", "new"]
+
+
+def test_gpus_that_spark_does_not_know_of_are_warned_of_once(start):
+    search = start(points(8), slots=5)
+    search.hello("1.0.0", free_gpus=0)
+    assert search.warnings == []
+    search.hello("1.1.0", free_gpus=4)
+    search.hello("1.2.0", free_gpus=2)
+    search.hello("1.1.0", free_gpus=4, warnings=("slow",))
+    gpus, slow = search.warnings
+    assert slow == "slow"
+    assert gpus.startswith("5 slots, 4 GPUs on host host: ")
+    assert "spark.task.resource.gpu.amount" in gpus
+
+
+def test_warnings_go_to_the_warnings_module_unless_told_otherwise(tmp_path):
+    coordinator = Coordinator(points(1), RunPaths(tmp_path), FullDisk(None))
+    with pytest.warns(UserWarning, match="^slow$"):
+        coordinator.hello(Hello("1.0.0", "host", warnings=("slow",)))
+
+
+GOOD = outcome_to_json(finished(0))
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        {},
+        {"trial": 0},
+        GOOD | {"value": None},
+        GOOD | {"value": "1.0"},
+        GOOD | {"status": "failed"},
+        GOOD | {"status": "done"},
+        GOOD | {"metrics": {"metric": "much"}},
+        GOOD | {"error": {"kind": "odd", "message": "", "traceback": ""}},
+        {name: value for name, value in GOOD.items() if name != "seconds"},
+        GOOD | {"extra": 1},
+    ],
+    ids=lambda outcome: str({k: v for k, v in outcome.items() if GOOD.get(k) != v}),
+)
+def test_a_malformed_outcome_is_refused_and_changes_nothing(start, outcome):
+    search = start(points(2), "1.0.0", max_failures=0)
+    work = search.ask("1.0.0")
+    before = search.journal.path.read_bytes()
+    with pytest.raises(ProtocolError):
+        search.coordinator.next(Next("1.0.0", 1, outcome))
+    assert search.journal.path.read_bytes() == before
+    assert (search.coordinator.results, search.coordinator.problem, search.ears.heard) == (
+        [],
+        None,
+        [],
+    )
+    assert search.coordinator.running == 1
+    assert search.ask("1.0.0") == work
+    search.finish("1.0.0", work)
+    assert search.ended == [0]
+
+
+def test_a_search_is_not_done_while_work_is_out_or_to_be_done_again(start):
+    search = start(points(1), "1.0.0")
+    assert not search.coordinator.done
+    search.ask("1.0.0")
+    assert not search.coordinator.done
+    search.coordinator.job_ended(1)
+    assert not search.coordinator.done
+    search.hello("2.0.0")
+    assert search.run_to_the_end("2.0.0") == ([0], Stop())
+    assert search.coordinator.done
+
+
+def evaluate(trial):
+    """Return the same outcome for the same trial, whatever the attempt: every fifth fails."""
+    if trial.id % 5 == 3:
+        return Outcome.failed(trial.id, "user error", "ValueError: no")
+    value = sum(number * number for number in trial.params.values())
+    return finished(trial.id, float(value))
+
+
+class Cluster:
+    """Slots that ask, finish, die and say things twice, one per partition of a job."""
+
+    def __init__(self, search, partitions):
+        self.search, self.coordinator = search, search.coordinator
+        self.job, self.partitions = 1, partitions
+        self.ghosts = []  # what slots that are gone may still say
+        self.start_job()
+
+    def start_job(self):
+        self.tries = [0] * self.partitions
+        self.work = [None] * self.partitions
+        self.last = [None] * self.partitions
+        for partition in range(self.partitions):
+            self.search.hello(self.slot(partition))
+
+    def slot(self, partition):
+        return f"{self.job}.{partition}.{self.tries[partition]}"
+
+    def send(self, partition, message, *, answer_arrives=True):
+        answer = self.coordinator.next(message)
+        self.last[partition] = message
+        if answer_arrives:
+            self.work[partition] = answer if isinstance(answer, Work) else None
+
+    def message(self, partition):
+        work = self.work[partition]
+        if work is None:
+            return Next(self.slot(partition))
+        outcome = evaluate(attempt_of(work).trial)
+        return Next(self.slot(partition), work.attempt, outcome_to_json(outcome))
+
+    def go_on(self, partition):
+        """Ask, or hand in the outcome and ask."""
+        self.send(partition, self.message(partition))
+
+    def lose_answer(self, partition):
+        self.send(partition, self.message(partition), answer_arrives=False)
+
+    def repeat(self, partition):
+        if self.last[partition] is not None:
+            self.send(partition, self.last[partition])
+
+    def greet(self, partition):
+        self.search.hello(self.slot(partition), warnings=("slow",))
+
+    def leave_ghost(self, partition):
+        self.ghosts += [Hello(self.slot(partition), "host"), self.message(partition)]
+
+    def haunt(self, partition):
+        for ghost in self.ghosts[-2 * partition - 2 :]:
+            if isinstance(ghost, Hello):
+                self.coordinator.hello(ghost)
+            else:
+                assert self.coordinator.next(ghost) == Stop()
+
+    def die(self, partition):
+        self.leave_ghost(partition)
+        self.tries[partition] += 1
+        self.work[partition] = self.last[partition] = None
+        self.search.hello(self.slot(partition))
+
+    def end_job(self, partition):
+        for number in range(self.partitions):
+            self.leave_ghost(number)
+        self.coordinator.job_ended(self.job)
+        self.job += 1
+        self.start_job()
+
+    def finish(self):
+        for _ in range(5 * self.search.searcher.total):
+            if self.coordinator.done:
+                return
+            for partition in range(self.partitions):
+                self.go_on(partition)
+
+
+steps = st.lists(
+    st.tuples(
+        st.integers(0, 2),
+        st.sampled_from(
+            ["go_on"] * 6
+            + ["lose_answer", "repeat", "greet", "die", "die", "end_job", "haunt", "haunt"]
+        ),
+    ),
+    max_size=60,
+)
+searchers = st.sampled_from(
+    [
+        lambda: points(7),
+        lambda: GridSearch(Space.of_grid({"x": [1, 2, 3], "y": [4, 5]})),
+        lambda: evolution(4, 2),
+    ]
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(steps, searchers)
+def test_whatever_slots_do_every_trial_ends_once_and_as_without_slots(steps, make_searcher):
+    alone = make_searcher()
+    trials = {}
+
+    def remember(trial):
+        trials[trial.id] = trial
+        return evaluate(trial)
+
+    expected = drive(alone, remember)
+    with tempfile.TemporaryDirectory() as folder:
+        search = Search(Path(folder), make_searcher())
+        cluster = Cluster(search, 3)
+        for partition, action in steps:
+            getattr(cluster, action)(partition)
+        cluster.finish()
+        search.journal.close()
+        assert search.coordinator.done
+        assert search.coordinator.problem is None
+        assert_journal_adds_up(search)
+    results = sorted(search.coordinator.results, key=lambda result: result.id)
+    assert [result.id for result in results] == list(range(alone.total))
+    assert [result.params for result in results] == [trials[n].params for n in range(alone.total)]
+    assert [result.value for result in results] == [outcome.value for outcome in expected]
+
+
+def assert_journal_adds_up(search):
+    """Each attempt was planned once and then either lost or finished; attempts count up."""
+    out, ended, attempts = {}, [], Counter()
+    for record in read_journal(search.paths.journal):
+        match record["event"]:
+            case "planned":
+                attempts[record["trial"]] += 1
+                assert record["attempt"] == attempts[record["trial"]]
+                assert record["trial"] not in out
+                out[record["trial"]] = record
+            case "lost":
+                assert out.pop(record["trial"]) == record | {"event": "planned"}
+            case "finished":
+                assert out.pop(record["outcome"]["trial"])["attempt"] == record["attempt"]
+                ended.append(record["outcome"]["trial"])
+    assert out == {}
+    assert ended == search.ended
+    assert Counter(ended) == Counter(range(search.searcher.total))
+
+
+@pytest.mark.parametrize("slot", ["", "1.0", "1.0.0.0"])
+def test_a_name_that_is_no_slot_is_a_fault_of_the_sender(start, slot):
+    with pytest.raises(ProtocolError):
+        start(points(1), slot)

@@ -1,0 +1,360 @@
+import inspect
+import json
+import math
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+import experiment
+from experiment import InvalidArgument, Settings, evolutionary_search, launch, random_search
+
+HOME = str(Path(experiment.__file__).parent.parent)
+HEAVY = ["grpc", "keras", "pandas", "pyspark", "sklearn", "tensorboard", "tensorflow"]
+
+
+def run_python(program, folder, *, fails=False, **environment):
+    """Run a program in a fresh interpreter that looks for modules in `folder` first."""
+    ended = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)],
+        cwd=folder,
+        env={"PATH": os.defpath, "TMPDIR": str(folder), **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (ended.returncode != 0) == fails, ended.stderr
+    return ended.stderr if fails else ended.stdout
+
+
+@pytest.fixture(scope="module")
+def fresh(tmp_path_factory):
+    """What a fresh interpreter finds after `import experiment`, and what works outside a trial."""
+    program = f"""
+        import json, sys, types, warnings
+
+        warnings.simplefilter("error")
+        import experiment
+
+        loaded = [name for name in {HEAVY} if name in sys.modules]
+        public = [
+            name
+            for name, value in vars(experiment).items()
+            if not name.startswith("_") and not isinstance(value, types.ModuleType)
+        ]
+        starred = {{}}
+        exec("from experiment import *", starred)
+        experiment.report(loss=0.5, accuracy=float("nan"))
+        experiment.report(step=3, loss=1)
+        folder = experiment.logdir()
+        print(json.dumps({{
+            "loaded": loaded,
+            "public": public,
+            "starred": [name for name in starred if name != "__builtins__"],
+            "logdir": folder,
+            "same logdir": experiment.logdir() == folder,
+            "params": experiment.params(),
+            "loaded later": [name for name in {HEAVY} if name in sys.modules],
+        }}))
+    """
+    folder = tmp_path_factory.mktemp("fresh")
+    return json.loads(run_python(program, folder)) | {"folder": folder}
+
+
+def test_the_import_loads_nothing_heavy(fresh):
+    assert fresh["loaded"] == []
+
+
+def test_all_names_what_can_be_imported_and_nothing_else(fresh):
+    assert sorted(experiment.__all__) == sorted(set(experiment.__all__))
+    assert sorted(fresh["starred"]) == sorted(experiment.__all__)
+    assert sorted(fresh["public"]) == sorted(experiment.__all__)
+
+
+def test_outside_of_a_trial_its_functions_do_no_harm(fresh):
+    assert fresh["params"] == {}
+    assert fresh["same logdir"]
+    assert fresh["logdir"].startswith(str(fresh["folder"]))
+    assert [str(path) for path in fresh["folder"].iterdir()] == [fresh["logdir"]]
+    assert list(fresh["folder"].glob("*/*")) == []
+    assert fresh["loaded later"] == []
+
+
+def test_outside_of_a_trial_report_still_checks_its_arguments():
+    with pytest.raises(ValueError, match="loss"):
+        experiment.report(loss="0.5")
+    with pytest.raises(ValueError, match="step"):
+        experiment.report(step=0.5, loss=1.0)
+
+
+@pytest.mark.parametrize("hiding", ["search.py", "search/__init__.py", "spark_jobs.py"])
+def test_a_file_that_hides_one_of_our_packages_is_named(tmp_path, hiding):
+    file = tmp_path / hiding
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("raise SystemExit('imported')\n")
+    message = run_python("import experiment", tmp_path, fails=True)
+    last = message.splitlines()[-1]
+    assert last.startswith("ImportError: ")
+    assert str(file) in last
+    assert repr(hiding.removesuffix(".py").split("/")[0]) in last
+    assert "rename" in last
+
+
+def test_a_folder_that_is_no_package_hides_nothing_on_a_path_of_folders(tmp_path):
+    (tmp_path / "search").mkdir()
+    run_python("import experiment", tmp_path, PYTHONPATH=HOME)
+
+
+@pytest.mark.parametrize(
+    ("function", "own"),
+    [
+        (launch, ["spark", "train", "args_dict"]),
+        (
+            evolutionary_search,
+            [
+                "spark",
+                "train",
+                "bounds",
+                "direction",
+                "popsize",
+                "generations",
+                "crossover",
+                "mutation",
+                "generational",
+            ],
+        ),
+        (random_search, ["spark", "train", "bounds", "samples"]),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_the_signature_shows_every_argument_once(function, own):
+    parameters = inspect.signature(function).parameters
+    shared = [field.name for field in fields(Settings) if field.name not in own]
+    assert list(parameters) == own + shared
+    for name in shared:
+        assert parameters[name].kind is inspect.Parameter.KEYWORD_ONLY
+        assert parameters[name].default == getattr(Settings(), name)
+
+
+def test_the_defaults_of_an_evolutionary_search_can_be_seen():
+    parameters = inspect.signature(evolutionary_search).parameters
+    defaults = {name: parameters[name].default for name in list(parameters)[3:9]}
+    assert defaults == {
+        "direction": "max",
+        "popsize": 10,
+        "generations": 3,
+        "crossover": 0.7,
+        "mutation": 0.5,
+        "generational": True,
+    }
+
+
+class Untouchable:
+    """In the place of a SparkSession: nobody may look at it."""
+
+    def __getattribute__(self, name):
+        raise AssertionError(f"spark.{name} was read")
+
+
+SPARK = Untouchable()
+LOCK = threading.Lock()
+
+
+def train(lr):
+    return lr
+
+
+def needs_more(lr, epochs):
+    return lr * epochs
+
+
+def cannot_travel(lr, lock=LOCK):
+    return lr
+
+
+cannot_travel.__module__ = "__main__"  # otherwise it is pickled by its name only
+
+GRID = {"lr": [0.1, 0.2]}
+BOUNDS = {"lr": [0.1, 0.2]}
+
+
+def refused(function, *arguments, **keywords):
+    with pytest.raises(InvalidArgument) as caught:
+        function(SPARK, *arguments, **keywords)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("args_dict", "name", "part"),
+    [
+        ({}, "args_dict", "at least one hyperparameter"),
+        ([], "args_dict", "at least one point"),
+        ({"lr": []}, "args_dict['lr']", "at least one value"),
+        ({"lr": "adam"}, "args_dict['lr']", "write ['adam']"),
+        ({"lr": 5}, "args_dict['lr']", "write [5]"),
+        ({"lr": None}, "args_dict['lr']", "write [None]"),
+        ({"lr": {"a": 1}}, "args_dict['lr']", "a list of values"),
+        ({"lr": {1, 2}}, "args_dict['lr']", "a list of values"),
+        ({"lr": [object]}, "args_dict['lr']", "None, a bool, a number, a string"),
+        ({"": [1]}, "args_dict", "non-empty strings as names"),
+        ({1: [1]}, "args_dict", "non-empty strings as names"),
+        ([{"lr": 0.1}, 5], "args_dict[1]", "a dict"),
+        ([{"lr": len}], "args_dict[0]['lr']", "None, a bool, a number, a string"),
+        ("lr", "args_dict", "a dict of lists, or a list of dicts"),
+        (5, "args_dict", "a dict of lists, or a list of dicts"),
+        (None, "args_dict", "a dict of lists, or a list of dicts"),
+    ],
+    ids=lambda value: str(value)[:30],
+)
+def test_a_grid_that_cannot_be_run_is_refused(args_dict, name, part):
+    error = refused(launch, train, args_dict)
+    assert error.name == name
+    assert part in str(error)
+
+
+@pytest.mark.parametrize("search", [evolutionary_search, random_search])
+@pytest.mark.parametrize(
+    ("bounds", "name", "part"),
+    [
+        ({}, "bounds", "at least one hyperparameter"),
+        ([], "bounds", "a dict of hyperparameter names"),
+        ([0.1, 0.2], "bounds", "a dict of hyperparameter names"),
+        ({"lr": []}, "bounds['lr']", "at least one value"),
+        ({"lr": 5}, "bounds['lr']", "write [low, high]"),
+        ({"lr": "adam"}, "bounds['lr']", "write ['adam']"),
+        ({"lr": [0.1]}, "bounds['lr']", "two bounds"),
+        ({"lr": [math.nan, 1.0]}, "bounds['lr']", "a finite number"),
+        ({"lr": [0.0, math.inf]}, "bounds['lr']", "a finite number"),
+        ({"lr": [-math.inf, 0]}, "bounds['lr']", "a finite number"),
+        ({"lr": [0.1, "a"]}, "bounds['lr']", "two numbers or two strings"),
+        ({"lr": [1, None]}, "bounds['lr']", "two numbers or two strings"),
+        ({"lr": [True, 2]}, "bounds['lr']", "two numbers or two strings"),
+        ({"fine": [1, 2], "lr": [0, 2**54]}, "bounds['lr']", "2^53"),
+        ({"": [1, 2]}, "bounds", "non-empty strings as names"),
+    ],
+    ids=lambda value: str(value)[:30],
+)
+def test_bounds_that_cannot_be_searched_are_refused(search, bounds, name, part):
+    error = refused(search, train, bounds)
+    assert error.name == name
+    assert part in str(error)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ({"popsize": 3}, "an integer of at least 4"),
+        ({"popsize": 4.0}, "an integer of at least 4"),
+        ({"popsize": True}, "an integer of at least 4"),
+        ({"generations": 0}, "an integer of at least 1"),
+        ({"generations": "3"}, "an integer of at least 1"),
+        ({"crossover": 1.5}, "a number of [0, 1]"),
+        ({"crossover": -0.1}, "a number of [0, 1]"),
+        ({"crossover": math.nan}, "a number of [0, 1]"),
+        ({"mutation": 0}, "a number of (0, 2]"),
+        ({"mutation": 2.5}, "a number of (0, 2]"),
+        ({"mutation": "0.5"}, "a number of (0, 2]"),
+        ({"generational": False}, "True"),
+        ({"generational": 1}, "True"),
+        ({"direction": "up"}, "'max' or 'min'"),
+    ],
+    ids=str,
+)
+def test_arguments_of_an_evolutionary_search_are_checked(arguments, expected):
+    [(name, value)] = arguments.items()
+    error = refused(evolutionary_search, train, BOUNDS, **arguments)
+    assert (error.name, error.expected, error.got) == (name, expected, repr(value))
+
+
+@pytest.mark.parametrize("samples", [0, -1, 1.5, True, None])
+def test_samples_are_checked(samples):
+    error = refused(random_search, train, BOUNDS, samples=samples)
+    assert (error.name, error.got) == ("samples", repr(samples))
+
+
+SEARCHES = pytest.mark.parametrize(
+    ("search", "space"),
+    [
+        (launch, GRID),
+        (launch, [{"lr": 0.1}, {"lr": 0.2}]),
+        (evolutionary_search, BOUNDS),
+        (random_search, BOUNDS),
+    ],
+    ids=["grid", "points", "evolution", "random"],
+)
+
+
+@SEARCHES
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"direction": "up"},
+        {"name": ""},
+        {"optimization_key": 1},
+        {"logdir": "hdfs://host/runs"},
+        {"parallelism": 0},
+        {"timeout": math.nan},
+        {"max_failures": -1},
+        {"seed": -1},
+        {"isolation": "thread"},
+        {"preload": "keras"},
+    ],
+    ids=str,
+)
+def test_settings_are_checked_by_every_search(search, space, arguments):
+    assert refused(search, train, space, **arguments).name == next(iter(arguments))
+
+
+@SEARCHES
+def test_an_unknown_argument_is_a_type_error(search, space):
+    with pytest.raises(TypeError, match="paralellism"):
+        search(SPARK, train, space, paralellism=2)
+
+
+@SEARCHES
+@pytest.mark.parametrize(
+    ("function", "part"),
+    [
+        (None, "train: expected a function, got None"),
+        (lambda: 0, "a function that accepts 'lr'"),
+        (lambda rate: 0, "a function that accepts 'lr'"),
+        (lambda lr, /: 0, "a function that accepts 'lr'"),
+        (needs_more, "a hyperparameter for its argument 'epochs'"),
+        (cannot_travel, "one that refers to 'lock'"),
+    ],
+    ids=["none", "nothing", "other", "by position", "more", "unpicklable"],
+)
+def test_a_train_function_that_cannot_be_run_is_refused(search, space, function, part):
+    error = refused(search, function, space)
+    assert error.name == "train"
+    assert part in str(error)
+
+
+def test_each_point_of_a_list_is_checked_against_the_train_function():
+    error = refused(launch, train, [{"lr": 0.1}, {"lr": 0.1, "epochs": 2}])
+    assert error.expected == "a function that accepts 'epochs'"
+    error = refused(launch, needs_more, [{"lr": 0.1, "epochs": 2}, {"lr": 0.1}])
+    assert error.expected == "a hyperparameter for its argument 'epochs'"
+
+
+def test_without_bad_input_the_session_is_looked_at():
+    with pytest.raises(AssertionError, match=r"^spark\.\w+ was read$"):
+        launch(SPARK, train, GRID)
+
+
+@pytest.mark.parametrize("spark", [None, "local[2]", 5])
+def test_what_is_no_session_is_refused(spark):
+    with pytest.raises(InvalidArgument, match=r"^spark: expected a SparkSession, got "):
+        launch(spark, train, GRID)
+
+
+def test_a_folder_that_hides_a_package_is_named(tmp_path):
+    (tmp_path / "search").mkdir()
+    message = run_python("import experiment", tmp_path, fails=True)
+    assert str(tmp_path / "search") in message.splitlines()[-1]

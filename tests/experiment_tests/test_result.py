@@ -1,0 +1,168 @@
+import math
+
+import pytest
+
+from experiment.result import Result, SearchFailed, TrialResult
+from search.direction import Direction
+from search.errors import ExperimentError
+from search.trial import Failure, Outcome, Trial
+
+FIXED = ["trial", "status", "value", "seconds", "error", "logdir"]
+
+
+def finished(number, value, params=None, metrics=None):
+    metrics = {"metric": value} if metrics is None else metrics
+    outcome = Outcome(number, "finished", value, "metric", metrics, None, 1.5)
+    return TrialResult.of(Trial(number, params or {}), outcome, f"/runs/{number}")
+
+
+def failed(number, params=None, message="ValueError: no"):
+    outcome = Outcome.failed(number, "user error", message, "Traceback", 0.5)
+    return TrialResult.of(Trial(number, params or {}), outcome, f"/runs/{number}")
+
+
+def maximum(*trials):
+    return Result(trials, Direction.MAX, "/runs")
+
+
+@pytest.mark.parametrize(("direction", "best"), [(Direction.MAX, 2), (Direction.MIN, 1)])
+def test_best_follows_the_direction(direction, best):
+    trials = [finished(0, 0.5), finished(1, -3.0), finished(2, 4.0), failed(3)]
+    result = Result(trials, direction, "/runs")
+    assert result.best.id == best
+    assert result.direction == direction.value
+
+
+@pytest.mark.parametrize("direction", list(Direction))
+def test_of_equals_the_lowest_id_is_best_whatever_the_order(direction):
+    trials = [finished(7, 1.0), finished(3, 1.0), failed(0), finished(5, 1.0)]
+    assert Result(trials, direction, "/runs").best.id == 3
+
+
+@pytest.mark.parametrize("direction", list(Direction))
+@pytest.mark.parametrize("trials", [[], [failed(0)], [failed(0), failed(1)]], ids=len)
+def test_there_is_no_best_when_none_finished(direction, trials):
+    assert Result(trials, direction, "/runs").best is None
+
+
+def test_trials_are_in_order_of_id_and_counted():
+    result = maximum(finished(2, 1.0), failed(0), finished(1, 2.0))
+    assert [trial.id for trial in result.trials] == [0, 1, 2]
+    assert len(result) == 3
+
+
+def test_the_result_keeps_its_own_list():
+    trials = [finished(0, 1.0)]
+    result = Result(trials, Direction.MAX, "/runs")
+    trials.append(finished(1, 2.0))
+    assert len(result) == 1
+
+
+def test_failed_holds_the_failed_trials_in_order():
+    stopped = TrialResult(4, {}, None, {}, "stopped", None, 0.0, "/runs/4")
+    result = maximum(failed(3), finished(1, 1.0), failed(0), stopped)
+    assert [trial.id for trial in result.failed] == [0, 3]
+
+
+def test_a_trial_takes_over_its_outcome():
+    trial = failed(3, {"lr": 0.1})
+    assert trial.params == {"lr": 0.1}
+    assert (trial.value, trial.metrics, trial.status) == (None, {}, "failed")
+    assert trial.error == Failure("user error", "ValueError: no", "Traceback")
+    assert (trial.seconds, trial.logdir) == (0.5, "/runs/3")
+
+
+def test_a_trial_does_not_share_its_parameters_with_the_searcher():
+    params = {"lr": 0.1}
+    trial = finished(0, 1.0, params)
+    params["lr"] = 0.2
+    assert trial.params == {"lr": 0.1}
+
+
+def test_the_table_has_a_row_per_trial_and_failed_ones_too():
+    table = maximum(
+        failed(1, {"lr": 0.2, "layers": (8, 8)}),
+        finished(0, 0.5, {"lr": 0.1, "layers": (4,)}, {"accuracy": 0.5, "loss": 2.0}),
+    ).to_pandas()
+    assert list(table.columns) == [*FIXED, "lr", "layers", "metrics.accuracy", "metrics.loss"]
+    assert list(table.trial) == [0, 1]
+    assert list(table.status) == ["finished", "failed"]
+    assert table.value[0] == 0.5
+    assert math.isnan(table.value[1])
+    assert list(table.seconds) == [1.5, 0.5]
+    assert list(table.error) == [None, "ValueError: no"]
+    assert list(table.logdir) == ["/runs/0", "/runs/1"]
+    assert list(table.lr) == [0.1, 0.2]
+    assert list(table.layers) == [(4,), (8, 8)]
+    assert table["metrics.loss"][0] == 2.0
+    assert math.isnan(table["metrics.loss"][1])
+
+
+@pytest.mark.parametrize("name", FIXED)
+def test_a_parameter_called_like_a_fixed_column_is_prefixed(name):
+    table = maximum(finished(0, 0.5, {name: "mine", "lr": 0.1})).to_pandas()
+    assert list(table.columns) == [*FIXED, f"params.{name}", "lr", "metrics.metric"]
+    assert table[f"params.{name}"][0] == "mine"
+    assert table[name][0] != "mine"
+
+
+def test_a_parameter_called_like_a_metric_is_prefixed():
+    trial = finished(0, 0.5, {"metrics.loss": "mine"}, {"loss": 2.0})
+    table = maximum(trial).to_pandas()
+    assert list(table.columns) == [*FIXED, "params.metrics.loss", "metrics.loss"]
+    assert table["metrics.loss"][0] == 2.0
+    assert table["params.metrics.loss"][0] == "mine"
+
+
+def test_a_metric_may_be_called_like_a_parameter():
+    table = maximum(finished(0, 0.5, {"lr": 0.1}, {"lr": 9.0})).to_pandas()
+    assert list(table.columns) == [*FIXED, "lr", "metrics.lr"]
+    assert (table.lr[0], table["metrics.lr"][0]) == (0.1, 9.0)
+
+
+def test_parameters_come_before_metrics_where_trials_differ_in_both():
+    table = maximum(
+        finished(0, 1.0, {"a": 1}, {"x": 1.0}), finished(1, 2.0, {"b": 2}, {"y": 2.0})
+    ).to_pandas()
+    assert list(table.columns) == [*FIXED, "a", "b", "metrics.x", "metrics.y"]
+    assert table.isna().loc[:, ["a", "b", "metrics.x", "metrics.y"]].to_numpy().tolist() == [
+        [False, True, False, True],
+        [True, False, True, False],
+    ]
+
+
+def test_an_empty_result_is_an_empty_table_with_the_fixed_columns():
+    table = maximum().to_pandas()
+    assert list(table.columns) == FIXED
+    assert len(table) == 0
+
+
+def test_repr_is_one_short_line_with_what_matters():
+    trials = [finished(n, n / 3, {"lr": 0.1}) for n in range(200)]
+    text = repr(maximum(*trials, failed(200)))
+    assert text == (
+        "<Result of 201 trials, 1 failed, best 66.3333 in trial 199 {'lr': 0.1}, /runs>"
+    )
+
+
+def test_repr_leaves_out_what_is_not_there():
+    assert repr(maximum()) == "<Result of 0 trials, /runs>"
+    assert repr(maximum(finished(0, 1.0))) == "<Result of 1 trials, best 1 in trial 0 {}, /runs>"
+    assert repr(maximum(failed(0))) == "<Result of 1 trials, 1 failed, /runs>"
+
+
+def test_search_failed_brings_the_result():
+    result = maximum(failed(0))
+    error = SearchFailed("all 1 trials failed", result)
+    assert error.result is result
+    assert isinstance(error, ExperimentError)
+    assert str(error) == "all 1 trials failed"
+
+
+def test_parameters_that_look_prefixed_keep_their_columns():
+    table = maximum(finished(0, 0.5, {"value": 1, "params.value": 2})).to_pandas()
+    assert {1, 2} <= set(table.iloc[0][["params.value", "params.params.value"]])
+
+
+def test_the_repr_of_long_parameters_is_short():
+    assert len(repr(maximum(finished(0, 0.5, {"x": "a" * 10**6})))) < 1000

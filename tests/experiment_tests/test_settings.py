@@ -1,0 +1,215 @@
+import dataclasses
+import inspect
+import math
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from experiment.settings import Settings, choose_logdir, takes_settings
+from search.errors import ExperimentError, InvalidArgument
+
+REFUSED = [
+    ({"direction": "up"}, "'max' or 'min'", "'up'"),
+    ({"direction": "MAX"}, "'max' or 'min'", "'MAX'"),
+    ({"direction": None}, "'max' or 'min'", "None"),
+    ({"direction": ["max"]}, "'max' or 'min'", "['max']"),
+    ({"name": ""}, "a non-empty string", "''"),
+    ({"name": 5}, "a string", "5"),
+    ({"name": b"run"}, "a string", "b'run'"),
+    ({"description": None}, "a string", "None"),
+    ({"description": 1.5}, "a string", "1.5"),
+    ({"optimization_key": ""}, "a non-empty string", "''"),
+    ({"optimization_key": ["loss"]}, "a string", "['loss']"),
+    ({"logdir": ""}, "the path of a folder", "''"),
+    ({"logdir": 7}, "the path of a folder", "7"),
+    ({"logdir": b"runs"}, "the path of a folder", "b'runs'"),
+    ({"logdir": "hdfs://host:8020/runs"}, "the path of a folder", "'hdfs://host:8020/runs'"),
+    ({"logdir": "s3://bucket/runs"}, "the path of a folder", "'s3://bucket/runs'"),
+    ({"parallelism": 0}, "an integer of at least 1", "0"),
+    ({"parallelism": -1}, "an integer of at least 1", "-1"),
+    ({"parallelism": 1.5}, "an integer of at least 1", "1.5"),
+    ({"parallelism": True}, "an integer of at least 1", "True"),
+    ({"parallelism": "2"}, "an integer of at least 1", "'2'"),
+    ({"timeout": 0}, "seconds above zero", "0"),
+    ({"timeout": -1}, "seconds above zero", "-1"),
+    ({"timeout": math.nan}, "seconds above zero", "nan"),
+    ({"timeout": math.inf}, "seconds above zero", "inf"),
+    ({"timeout": True}, "seconds above zero", "True"),
+    ({"timeout": "10"}, "seconds above zero", "'10'"),
+    ({"timeout": 5, "isolation": "none"}, "None with isolation='none'", "5"),
+    ({"max_failures": -1}, "an integer of at least 0", "-1"),
+    ({"max_failures": 0.5}, "an integer of at least 0", "0.5"),
+    ({"max_failures": False}, "an integer of at least 0", "False"),
+    ({"seed": -1}, "an integer of at least 0", "-1"),
+    ({"seed": 1.0}, "an integer of at least 0", "1.0"),
+    ({"isolation": "thread"}, "'process', 'spawn' or 'none'", "'thread'"),
+    ({"isolation": None}, "'process', 'spawn' or 'none'", "None"),
+    ({"preload": "tensorflow"}, "a list of module names", "'tensorflow'"),
+    ({"preload": [1]}, "a list of module names", "[1]"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "expected", "got"), REFUSED, ids=lambda case: str(case)[:40])
+def test_what_cannot_be_used_is_refused_by_name(arguments, expected, got):
+    name = next(iter(arguments))
+    with pytest.raises(InvalidArgument) as caught:
+        Settings(**arguments)
+    error = caught.value
+    assert error.name == name
+    assert expected in error.expected
+    assert error.got == got
+    assert str(error).startswith(f"{name}: expected {error.expected}, got {error.got}")
+
+
+def test_a_refusal_is_a_value_error_and_one_of_ours():
+    with pytest.raises(ValueError, match="direction"):
+        Settings(direction="up")
+    assert issubclass(InvalidArgument, ExperimentError)
+
+
+def test_a_timeout_without_a_process_says_why_it_is_refused():
+    with pytest.raises(InvalidArgument, match="cannot be ended"):
+        Settings(timeout=5, isolation="none")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {},
+        {"name": "ü run/1", "description": "", "optimization_key": "val_loss"},
+        {"direction": "min", "logdir": Path("runs")},
+        {"parallelism": 1, "timeout": 0.5, "max_failures": 0, "seed": 0},
+        {"timeout": 1, "isolation": "spawn", "preload": ()},
+        {"isolation": "none", "timeout": None, "preload": ("numpy",)},
+        {"seed": 2**70},
+    ],
+    ids=str,
+)
+def test_what_can_be_used_is_kept(arguments):
+    made = Settings(**arguments)
+    assert {name: getattr(made, name) for name in arguments} == arguments
+
+
+def test_unknown_and_positional_arguments_are_type_errors():
+    with pytest.raises(TypeError, match="paralellism"):
+        Settings(paralellism=2)
+    with pytest.raises(TypeError):
+        Settings("name")
+
+
+def test_settings_cannot_be_changed():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        Settings().seed = 1
+
+
+@takes_settings
+def search(spark, train, direction="max", *, samples=10, **settings):
+    """Search."""
+    return (spark, train, direction, samples, settings)
+
+
+def test_the_signature_shows_all_settings_once_and_keyword_only():
+    parameters = inspect.signature(search).parameters
+    own = ["spark", "train", "direction", "samples"]
+    shared = [f.name for f in dataclasses.fields(Settings) if f.name != "direction"]
+    assert list(parameters) == own + shared
+    for field in dataclasses.fields(Settings):
+        if field.name != "direction":
+            assert parameters[field.name].kind is inspect.Parameter.KEYWORD_ONLY
+            assert parameters[field.name].default == field.default
+    assert parameters["direction"].kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
+
+
+def test_the_decorated_function_is_called_as_before_and_keeps_its_name():
+    assert search(1, 2, "min", samples=3, seed=4) == (1, 2, "min", 3, {"seed": 4})
+    assert (search.__name__, search.__doc__) == ("search", "Search.")
+
+
+def test_the_folder_is_experiments_where_nothing_is_said(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert choose_logdir(None, None) == tmp_path / "experiments"
+    assert (tmp_path / "experiments").is_dir()
+    assert choose_logdir(None, None) == tmp_path / "experiments"
+
+
+def test_the_folder_of_the_spark_setting_is_taken_where_the_user_gave_none(tmp_path):
+    setting, given = tmp_path / "setting" / "runs", tmp_path / "given"
+    assert choose_logdir(None, str(setting)) == setting
+    assert setting.is_dir()
+    assert choose_logdir(given, str(tmp_path / "unused")) == given
+    assert not (tmp_path / "unused").exists()
+
+
+def test_the_folder_is_absolute_and_a_tilde_means_home(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert choose_logdir("a/../b", None) == tmp_path / "b"
+    assert choose_logdir("~/runs", None) == tmp_path / "home" / "runs"
+    assert choose_logdir(None, "~/other") == tmp_path / "home" / "other"
+
+
+def test_nothing_is_left_in_the_folder_by_the_check(tmp_path):
+    (tmp_path / "mine").touch()
+    choose_logdir(str(tmp_path), None)
+    assert os.listdir(tmp_path) == ["mine"]
+
+
+@pytest.mark.parametrize("setting", ["", "hdfs://host/runs"])
+def test_the_spark_setting_is_checked_like_the_argument(setting):
+    with pytest.raises(InvalidArgument, match="logdir: expected the path of a folder"):
+        choose_logdir(None, setting)
+
+
+@pytest.mark.parametrize("below", ["", "runs", "runs/deep"])
+def test_a_file_in_the_way_is_refused_by_name(tmp_path, below):
+    file = tmp_path / "file"
+    file.write_text("mine")
+    path = file / below
+    with pytest.raises(InvalidArgument) as caught:
+        choose_logdir(path, None)
+    assert caught.value.name == "logdir"
+    assert caught.value.expected == "a folder that can be written to"
+    assert str(path) in caught.value.got
+    assert file.read_text() == "mine"
+
+
+@pytest.mark.parametrize("path", ["/proc/nope", "/proc/self/fdinfo"])
+def test_a_folder_that_cannot_be_written_to_is_refused(path):
+    with pytest.raises(InvalidArgument, match="logdir: expected a folder that can be written to"):
+        choose_logdir(path, None)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"preload": 5},
+        {"preload": None},
+        {"timeout": 10**400},
+        {"logdir": Path("hdfs://host/runs")},
+        {"logdir": "a\0b"},
+        {"name": "\udcff"},
+        {"description": "\udcff"},
+        {"optimization_key": "\udcff"},
+    ],
+    ids=ascii,
+)
+def test_other_exceptions_do_not_get_out(arguments):
+    with pytest.raises(InvalidArgument) as caught:
+        Settings(**arguments)
+    assert caught.value.name == next(iter(arguments))
+
+
+def test_a_null_byte_is_refused():
+    with pytest.raises(InvalidArgument, match="logdir"):
+        choose_logdir("a\0b", None)
+
+
+def test_preload_may_be_an_iterator():
+    assert tuple(Settings(preload=iter(["a"])).preload) == ("a",)
+
+
+def test_numpys_numbers_and_strings_become_plain():
+    made = Settings(timeout=np.float64(2.5), name=np.str_("a"))
+    assert (type(made.timeout), type(made.name)) == (float, str)
