@@ -71,7 +71,7 @@ def run_search(
     paths = make_run_folder(logdir, name)
     facts = _facts(search, settings, name, seed, session)
     write_manifest(paths, function, facts)
-    slots = _slot_count(search.searcher.total, settings, session)
+    slots = slot_count(search.searcher.total, settings, session)
     board = Board(paths, search.searcher, direction, search.columns, search.as_text)
     progress = Progress(name, search.searcher.total, direction)
     with Journal(paths.journal) as journal:
@@ -183,7 +183,8 @@ def _interruptible() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _slot_count(trials: int, settings: Settings, session: ClassicSession) -> int:
+def slot_count(trials: int, settings: Settings, session: ClassicSession) -> int:
+    """Return how many slots a search asks for; a warning where memory allows fewer than tasks."""
     if settings.parallelism is not None:
         return min(settings.parallelism, trials)
     slots = min(trials, session.task_slots())

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from search.space import LARGEST_INTEGER
 from search.trial import Outcome
 from spark_jobs.channel import Address, ChannelClient
 from spark_jobs.devices import host_gpus, trial_environment
@@ -114,13 +115,14 @@ def run_slot(data: bytes) -> int:
         hello = Hello(slot, socket.gethostname(), free_gpus=0 if assigned else host_gpus())
         problem = folder_problem(config)
         channel.hello(msgspec.structs.replace(hello, problem=problem))
-        if problem:
+        first = None if problem else channel.next()
+        if first is None:  # nothing to do, so nothing to import either
             return 0
         try:
             with make_runner(config, environment) as runner:
                 if runner.warnings:
                     channel.hello(msgspec.structs.replace(hello, warnings=runner.warnings))
-                return pull_trials(config, channel, runner)
+                return pull_trials(config, channel, runner, first)
         except RunnerBroken as error:
             problem = f"host {hello.host}, Python {sys.executable}: {error}"
             channel.hello(msgspec.structs.replace(hello, problem=problem))
@@ -146,9 +148,11 @@ def make_runner(config: SlotConfig, environment: dict[str, str | None]) -> Trial
     return ProcessRunner(config.program, environment, config.timeout)
 
 
-def pull_trials(config: SlotConfig, channel: ChannelClient, runner: TrialRunner) -> int:
-    """Ask, run, hand in, until no work is left; return how many trials were run."""
-    attempt = channel.next()
+def pull_trials(
+    config: SlotConfig, channel: ChannelClient, runner: TrialRunner, first: Attempt
+) -> int:
+    """Run, hand in, ask, until no work is left; return how many trials were run."""
+    attempt: Attempt | None = first
     count = 0
     while attempt is not None:
         outcome = run_attempt(config, attempt, runner)
@@ -187,7 +191,8 @@ def _columns(config: SlotConfig, attempt: Attempt) -> dict[str, bool | float | s
 
 def hparam(value: Any, *, as_text: bool = False) -> bool | float | str:
     """Return a hyperparameter as what TensorBoard's table takes: anything else as text."""
-    if isinstance(value, bool | int | float | str) and not as_text:
+    fits = not isinstance(value, int) or abs(value) <= LARGEST_INTEGER  # a column holds floats
+    if isinstance(value, bool | int | float | str) and fits and not as_text:
         return value
     return value if isinstance(value, str) else repr(value)
 

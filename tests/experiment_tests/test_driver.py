@@ -1,0 +1,55 @@
+from types import SimpleNamespace
+
+import psutil
+import pytest
+
+from experiment.driver import slot_count
+from experiment.settings import Settings
+
+
+def session(slots, *, on_this_host=True):
+    return SimpleNamespace(task_slots=lambda: slots, on_this_host=on_this_host)
+
+
+@pytest.fixture
+def free(monkeypatch):
+    def set_free(bytes_free):
+        memory = SimpleNamespace(available=bytes_free)
+        monkeypatch.setattr(psutil, "virtual_memory", lambda: memory)
+
+    return set_free
+
+
+def test_as_many_slots_as_tasks_fit_and_no_more_than_trials(free):
+    free(1e12)
+    assert slot_count(100, Settings(), session(8)) == 8
+    assert slot_count(3, Settings(), session(8)) == 3
+
+
+def test_parallelism_is_a_cap(free):
+    free(1e12)
+    assert slot_count(100, Settings(parallelism=2), session(8)) == 2
+    assert slot_count(1, Settings(parallelism=2), session(8)) == 1
+
+
+def test_little_memory_on_this_host_means_fewer_slots_and_is_said(free):
+    free(2e9)
+    with pytest.warns(UserWarning, match="2 trials at once instead of 8"):
+        assert slot_count(100, Settings(), session(8)) == 2
+    free(1e6)
+    with pytest.warns(UserWarning, match="1 trials at once"):
+        assert slot_count(100, Settings(), session(8)) == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "on_this_host"),
+    [
+        (Settings(isolation="none"), True),
+        (Settings(preload=()), True),
+        (Settings(parallelism=8), True),
+        (Settings(), False),
+    ],
+)
+def test_memory_counts_only_where_tensorflow_is_imported_on_this_host(free, settings, on_this_host):
+    free(1e6)
+    assert slot_count(100, settings, session(8, on_this_host=on_this_host)) == 8

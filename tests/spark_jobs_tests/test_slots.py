@@ -1,0 +1,114 @@
+import json
+import math
+from pathlib import Path
+
+import cloudpickle
+import pytest
+
+from search.trial import Outcome, Trial
+from spark_jobs.channel import Address
+from spark_jobs.paths import RunPaths
+from spark_jobs.protocol import Attempt, decode, encode
+from spark_jobs.runners import InProcessRunner, ProcessRunner
+from spark_jobs.slots import SlotConfig, folder_problem, hparam, make_runner, run_attempt
+from spark_jobs.trial_process import Program
+from tests.spark_jobs_tests import train_functions as functions
+from tests.spark_jobs_tests.test_events import hparams_data, metadata, scalars
+
+
+def config_of(root, function=functions.double, **changes):
+    settings = {
+        "job": 1,
+        "address": Address("host:1", "token", "certificate"),
+        "root": str(root),
+        "nonce": "abc",
+        "program": Program(cloudpickle.dumps(function), None, "max"),
+        "isolation": "none",
+        "timeout": None,
+        "spark_assigns_gpus": False,
+        "as_text": (),
+    }
+    return SlotConfig(**settings | changes)
+
+
+def test_the_configuration_travels_as_json(tmp_path):
+    config = config_of(tmp_path, timeout=2.5, as_text=("a",))
+    assert decode(encode(config), SlotConfig) == config
+
+
+def test_the_drivers_folder_is_recognised_by_its_probe(tmp_path):
+    config = config_of(tmp_path)
+    assert f"does not see the folder {tmp_path}" in folder_problem(config)
+    RunPaths(tmp_path).probe("abc").touch()
+    assert folder_problem(config) == ""
+
+
+@pytest.mark.parametrize(
+    ("isolation", "kind"),
+    [("none", InProcessRunner), ("process", ProcessRunner), ("spawn", ProcessRunner)],
+)
+def test_each_isolation_has_its_runner(tmp_path, isolation, kind):
+    assert type(make_runner(config_of(tmp_path, isolation=isolation), {})) is kind
+
+
+def run(config, attempt):
+    return run_attempt(config, attempt, make_runner(config, {}))
+
+
+def test_an_attempt_leaves_its_files_and_its_row_in_tensorboard(tmp_path):
+    attempt = Attempt(Trial(7, {"x": 1.5}, 2), 3)
+    outcome = run(config_of(tmp_path), attempt)
+    assert (outcome.trial, outcome.value) == (7, 3.0)
+    paths = RunPaths(tmp_path).attempt(7, 3)
+    assert paths.folder.name == "000007-3"
+    assert json.loads(paths.trial.read_text())["params"] == {"x": 1.5}
+    assert json.loads(paths.outcome.read_text())["value"] == 3.0
+    assert scalars(paths.folder) == {"objective/metric": [(0, 3.0)]}
+    row = hparams_data(paths.folder, metadata.SESSION_START_INFO_TAG)
+    assert {name: value.number_value for name, value in row.hparams.items()} == {
+        "x": 1.5,
+        "generation": 2,
+    }
+
+
+def test_a_failed_attempt_has_its_traceback_in_tensorboard(tmp_path):
+    outcome = run(config_of(tmp_path, functions.fail), Attempt(Trial(0, {"x": 1})))
+    assert outcome.error.kind == "user error"
+    (events,) = RunPaths(tmp_path).attempt(0).folder.glob("*tfevents*")
+    assert b"user bug 1" in events.read_bytes()
+
+
+def test_a_folder_that_cannot_be_made_fails_the_trial_not_the_slot(tmp_path):
+    (tmp_path / "trials").write_text("in the way")
+    outcome = run(config_of(tmp_path), Attempt(Trial(0, {"x": 1})))
+    assert (outcome.status, outcome.error.kind) == ("failed", "machine")
+    assert str(tmp_path / "trials") in outcome.error.message
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (1, 1),
+        (True, True),
+        (0.5, 0.5),
+        ("a", "a"),
+        (None, "None"),
+        ((1, 2), "(1, 2)"),
+        ([], "[]"),
+        (10**400, str(10**400)),
+        (math.inf, math.inf),
+    ],
+    ids=repr,
+)
+def test_hyperparameters_become_what_the_table_takes(value, shown):
+    assert hparam(value) == shown
+
+
+def test_a_column_of_mixed_values_is_text():
+    assert [hparam(v, as_text=True) for v in (1, "a", None, 0.5)] == ["1", "a", "None", "0.5"]
+
+
+def test_an_attempt_that_is_given_an_odd_integer_runs(tmp_path):
+    outcome = run(config_of(tmp_path, lambda x: 1), Attempt(Trial(0, {"x": 10**400})))
+    assert outcome == Outcome(0, "finished", 1.0, "metric", {"metric": 1.0}, None, outcome.seconds)
+    assert Path(tmp_path, "trials", "000000").is_dir()
