@@ -146,9 +146,8 @@ class ClassicSession:
         def run() -> None:
             self._context.addJobTag(tag)  # belongs to the thread, so set in the one that runs it
             self._context.setJobDescription(f"experiment: {count} slots")
-            with self._driver_python():
-                slots = self._spark.range(0, count, 1, count).mapInArrow(slot, "trials long")
-            slots.toArrow()
+            self._use_driver_python()
+            self._spark.range(0, count, 1, count).mapInArrow(slot, "trials long").toArrow()
 
         return SlotJob(
             run, lambda: self._context.cancelJobsWithTag(tag), lambda: self._failed_hosts(tag)
@@ -168,20 +167,15 @@ class ClassicSession:
                         hosts[str(task.host())] = None
         return list(hosts)
 
-    @contextlib.contextmanager
-    def _driver_python(self) -> Iterator[None]:
+    def _use_driver_python(self) -> None:
         """Let executors on this host use this interpreter, where the user chose none.
 
         Otherwise they take `python3` from PATH, which lacks the packages of a virtual environment.
+        The session stays so: putting it back would race with another search of this driver.
         """
         chosen = "PYSPARK_PYTHON" in os.environ or self.setting("spark.pyspark.python")
-        before = self._context.pythonExec
         if self.on_this_host and not chosen:
             self._context.pythonExec = sys.executable
-        try:
-            yield
-        finally:
-            self._context.pythonExec = before
 
     def search_path(self) -> list[str]:
         """Return the folders from which executors may import what the driver imports."""

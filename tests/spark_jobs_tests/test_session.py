@@ -109,8 +109,10 @@ def test_cancelling_ends_this_job_and_no_other(spark, tmp_path):
     assert neighbour.error is None
 
 
-def test_executors_use_this_interpreter_and_the_session_is_left_as_it_was(spark):
-    before = spark.sparkContext.pythonExec
+def test_executors_use_this_interpreter(sparks):
+    spark = sparks.get("local[2]", **{"spark.a.session": "of its own"})
+    expected = sys.executable
+    assert spark.sparkContext.pythonExec != expected
 
     def look(batches):
         import sys
@@ -120,8 +122,15 @@ def test_executors_use_this_interpreter_and_the_session_is_left_as_it_was(spark)
         assert sys.executable == expected, sys.executable
         yield pyarrow.RecordBatch.from_pydict({"trials": [1]})
 
-    expected = sys.executable
     job = ClassicSession(spark).start(look, 2, "interpreter")
     assert job.wait(120)
     assert job.error is None
-    assert spark.sparkContext.pythonExec == before
+
+
+def test_an_interpreter_that_the_user_chose_stays(sparks, monkeypatch):
+    monkeypatch.setenv("PYSPARK_PYTHON", "/no/such/python")
+    spark = sparks.get("local[2]", **{"spark.a.session": "with a choice"})
+    job = ClassicSession(spark).start(lambda batches: batches, 1, "chosen")
+    assert job.wait(120)
+    assert "/no/such/python" in str(job.error)
+    assert job.failed_hosts
