@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import IO, Protocol, Self
@@ -33,6 +34,9 @@ from spark_jobs.protocol import (
     work_of,
 )
 from spark_jobs.trial_process import Program, Task, evaluate, redirect_output
+
+
+_SWEEP = 5.0  # seconds for killed processes to disappear
 
 
 class RunnerBroken(ExperimentError):
@@ -179,11 +183,17 @@ class ProcessRunner:
         return _outcome(trial, ended, self._timeout)
 
     def _end_orphans(self) -> None:
-        """End what a killed zygote left to this process, and nothing that was here before."""
-        orphans = set(psutil.Process().children()) - self._before
-        for orphan in orphans:
-            zygote.kill_all([*_children(orphan), orphan])
-        psutil.wait_procs(orphans, timeout=5)
+        """End what a killed zygote left to this process, and nothing that was here before.
+
+        Again until nothing is left: the children of an orphan come here only when it has ended.
+        """
+        give_up = time.monotonic() + _SWEEP
+        while orphans := set(psutil.Process().children()) - self._before:
+            for orphan in orphans:
+                zygote.kill_all([*_children(orphan), orphan])
+            psutil.wait_procs(orphans, timeout=1)
+            if time.monotonic() > give_up:
+                return
 
 
 def _children(process: psutil.Process) -> list[psutil.Process]:
