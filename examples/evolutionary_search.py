@@ -13,7 +13,9 @@ from pyspark.sql import SparkSession
 import experiment
 
 
-def train(learning_rate: float, dropout: float, num_layers: int, epochs: int = 5) -> float:
+def train(
+    learning_rate: float, dropout: float, num_layers: int, epochs: int = 5
+) -> dict[str, float]:
     """Train a dense network on the digits; return its accuracy on unseen ones."""
     import keras
     from sklearn.datasets import load_digits
@@ -39,7 +41,7 @@ def train(learning_rate: float, dropout: float, num_layers: int, epochs: int = 5
         callbacks=experiment.keras_callbacks(),
         verbose=2,
     )
-    return float(history.history["val_accuracy"][-1])
+    return {"accuracy": history.history["val_accuracy"][-1]}
 
 
 def main() -> None:

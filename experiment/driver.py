@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import itertools
 import logging
 import re
 import secrets
@@ -11,6 +13,7 @@ import threading
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -37,6 +40,7 @@ _LOGGER = logging.getLogger("experiment")
 _SLOT_MEMORY = 0.8e9  # bytes: TensorFlow imported, and a small model
 _FRUITLESS_JOBS = 3
 _POLL = 0.1  # seconds between two looks at a running job
+_FAREWELL = 10.0  # seconds that slots have to end after the last trial
 
 
 def run_search(
@@ -64,7 +68,7 @@ def run_search(
     function = pickle_function(train)
     session = ClassicSession(spark)
     logdir = choose_logdir(settings.logdir, session.setting("spark.experiment.logdir"))
-    name: str = settings.name or str(getattr(train, "__name__", "search"))
+    name = settings.name or str(getattr(train, "__name__", "search"))
     direction = Direction(settings.direction)
     _log_scales(search.space)
 
@@ -118,56 +122,59 @@ def _run_slots(
 ) -> str | None:
     """Keep slot jobs running until the search is done; return why it ended early, or None."""
     nonce = secrets.token_hex(8)
-    paths.probe(nonce).touch(mode=0o600)
-    job_number = fruitless = 0
+    probe = paths.probe(nonce)
+    fruitless = 0
     with (
         _interruptible(),
+        _file(probe),
         ChannelServer(session.bind_host, coordinator, advertised=session.driver_host) as server,
     ):
-        try:
-            while not server.call(lambda: coordinator.done):
-                job_number += 1
-                config = SlotConfig(
-                    job_number,
-                    server.address,
-                    str(paths.root),
-                    nonce,
-                    program,
-                    settings.isolation,
-                    settings.timeout,
-                    session.assigns_gpus,
-                    search.as_text,
-                )
-                before = len(coordinator.results)
-                function = slot_function(config, session.search_path())
-                job = session.start(function, slots, f"{paths.root.name}-{job_number}")
-                problem = _wait(job, server, coordinator)
-                if problem is not None:
-                    return problem
-                number = job_number
-                server.call(lambda number=number: coordinator.job_ended(number))  # type: ignore[misc]  # mypy has no type for it
-                fruitless = 0 if len(coordinator.results) > before else fruitless + 1
-                sentence = problem_of_spark(job.error, job.failed_hosts)
-                if sentence or fruitless == _FRUITLESS_JOBS:
-                    return sentence or _spark_problem(job.error)
-            return coordinator.problem
-        finally:
-            paths.probe(nonce).unlink(missing_ok=True)
-
-
-def _wait(job: SlotJob, server: ChannelServer, coordinator: Coordinator) -> str | None:
-    """Wait for the end of a slot job; return why the search cannot go on, or None."""
-    try:
-        while not job.wait(_POLL):
+        for number in itertools.count(1):
+            config = SlotConfig(
+                number,
+                server.address,
+                str(paths.root),
+                nonce,
+                program,
+                settings.isolation,
+                settings.timeout,
+                session.assigns_gpus,
+                search.as_text,
+            )
+            before = len(coordinator.results)
+            slot = slot_function(config, session.search_path())
+            with session.job(slot, slots, f"{paths.root.name}-{number}") as job:
+                _wait(job, server, coordinator)
+            server.call(functools.partial(coordinator.job_ended, number))
             if server.error is not None:
                 raise server.error
-            if coordinator.problem is not None:
+            if coordinator.problem is not None or coordinator.done:
                 return coordinator.problem
-        if server.error is not None:
-            raise server.error
-        return coordinator.problem
+            fruitless = 0 if len(coordinator.results) > before else fruitless + 1
+            sentence = problem_of_spark(job.error, job.failed_hosts)
+            if sentence or fruitless == _FRUITLESS_JOBS:
+                return sentence or _spark_problem(job.error)
+    raise AssertionError("itertools.count has no end")
+
+
+def _wait(job: SlotJob, server: ChannelServer, coordinator: Coordinator) -> None:
+    """Wait until the slots have ended, or have nothing to do any more."""
+    job.start()
+    while not job.wait(_POLL):
+        if server.error is not None or coordinator.problem is not None:
+            return
+        if coordinator.done:
+            job.wait(_FAREWELL)  # tasks that Spark has not started would hold the search up
+            return
+
+
+@contextlib.contextmanager
+def _file(path: Path) -> Iterator[None]:
+    path.touch(mode=0o600)
+    try:
+        yield
     finally:
-        job.cancel()
+        path.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

@@ -35,7 +35,6 @@ from spark_jobs.protocol import (
 )
 from spark_jobs.trial_process import Program, Task, evaluate, redirect_output
 
-
 _SWEEP = 5.0  # seconds for killed processes to disappear
 
 

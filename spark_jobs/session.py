@@ -8,7 +8,7 @@ import re
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, Self
 
 from search.errors import InvalidArgument, shown
 
@@ -17,7 +17,10 @@ _LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,")
 
 
 class SlotJob:
-    """A running Spark job of slots.
+    """A Spark job of slots. A context manager: leaving it cancels the job and waits for its end.
+
+    It is entered before the job is started, so that nothing that interrupts the caller leaves a job
+    behind.
 
     Attributes:
         error: What Spark raised, once the job is over and has failed.
@@ -34,7 +37,28 @@ class SlotJob:
         self.failed_hosts: list[str] = []
         self._run, self._cancel, self._find_failed_hosts = run, cancel, find_failed_hosts
         self._thread = threading.Thread(target=self._main, name="experiment-slots", daemon=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.cancel()
+
+    def start(self) -> None:
+        """Start the job; it runs in a thread."""
         self._thread.start()
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Wait for the end of a job that was started; return whether it is over."""
+        self._thread.join(seconds)
+        return not self._thread.is_alive()
+
+    def cancel(self) -> None:
+        """Cancel this job and no other, and wait for its end."""
+        while self._thread.is_alive():
+            with contextlib.suppress(Exception):  # a stopped session: the job ends by itself
+                self._cancel()  # again: a job that is just being submitted is not found
+            self.wait(0.5)
 
     def _main(self) -> None:
         try:
@@ -43,17 +67,6 @@ class SlotJob:
             self.error = error
             with contextlib.suppress(Exception):  # a stopped session has nothing to tell
                 self.failed_hosts = self._find_failed_hosts()
-
-    def wait(self, seconds: float | None = None) -> bool:
-        """Wait for the end of the job; return whether it is over."""
-        self._thread.join(seconds)
-        return not self._thread.is_alive()
-
-    def cancel(self) -> None:
-        """Cancel this job and no other, and wait for its end."""
-        while not self.wait(0):
-            self._cancel()  # again: a job that is just being submitted is not found
-            self.wait(0.5)
 
 
 class ClassicSession:
@@ -138,10 +151,8 @@ class ClassicSession:
             executors = int(self.setting("spark.executor.instances") or 0)
         return executors * (executor_cores // cpus)
 
-    def start(
-        self, slot: Callable[[Iterable[Any]], Iterator[Any]], count: int, tag: str
-    ) -> SlotJob:
-        """Start a job of `count` slots; `tag` names it for cancelling, unique among all jobs."""
+    def job(self, slot: Callable[[Iterable[Any]], Iterator[Any]], count: int, tag: str) -> SlotJob:
+        """Return a job of `count` slots; `tag` names it for cancelling, unique among all jobs."""
 
         def run() -> None:
             self._context.addJobTag(tag)  # belongs to the thread, so set in the one that runs it

@@ -417,3 +417,36 @@ spark.stop()
     output, _ = process.communicate(timeout=60)
     assert (output.strip(), process.returncode) == ("interrupted", 0)
     assert not [p for p in marked_processes() if "spark_jobs.zygote" in " ".join(p.cmdline())]
+
+
+def test_slots_that_spark_does_not_start_hold_nothing_up(spark, tmp_path):
+    """Another job has the second core until the search has returned."""
+    release = tmp_path / "release"
+
+    def occupy(_):
+        import time
+
+        while not release.exists():
+            time.sleep(0.05)
+
+    spark.sparkContext.pythonExec = sys.executable
+    other = threading.Thread(
+        target=lambda: spark.sparkContext.parallelize([0], 1).foreach(occupy), daemon=True
+    )
+    other.start()
+    try:
+        result = experiment.launch(
+            spark, product, {"a": [1, 2, 3], "b": [2]}, logdir=tmp_path, isolation="none"
+        )
+    finally:
+        release.touch()
+        other.join()
+    assert [trial.value for trial in result.trials] == [2.0, 4.0, 6.0]
+
+
+def test_the_session_serves_other_jobs_and_searches_after_a_failed_one(spark, logdir):
+    with pytest.raises(experiment.SearchFailed):
+        experiment.launch(spark, functions.fail, {"x": [1]}, logdir=logdir, isolation="none")
+    assert spark.range(3).count() == 3
+    result = experiment.launch(spark, functions.double, {"x": [1]}, logdir=logdir, isolation="none")
+    assert result.best.value == 2.0

@@ -96,8 +96,10 @@ def test_cancelling_ends_this_job_and_no_other(spark, tmp_path):
         for _ in batches:
             yield pyarrow.RecordBatch.from_pydict({"trials": [1]})
 
-    job = session.start(hang, 1, "to-be-cancelled")
-    neighbour = session.start(other, 1, "to-be-left")
+    job = session.job(hang, 1, "to-be-cancelled")
+    neighbour = session.job(other, 1, "to-be-left")
+    job.start()
+    neighbour.start()
     while not mark.exists():
         assert not job.wait(0.01)
     job.cancel()
@@ -122,7 +124,8 @@ def test_executors_use_this_interpreter(sparks):
         assert sys.executable == expected, sys.executable
         yield pyarrow.RecordBatch.from_pydict({"trials": [1]})
 
-    job = ClassicSession(spark).start(look, 2, "interpreter")
+    job = ClassicSession(spark).job(look, 2, "interpreter")
+    job.start()
     assert job.wait(120)
     assert job.error is None
 
@@ -130,7 +133,33 @@ def test_executors_use_this_interpreter(sparks):
 def test_an_interpreter_that_the_user_chose_stays(sparks, monkeypatch):
     monkeypatch.setenv("PYSPARK_PYTHON", "/no/such/python")
     spark = sparks.get("local[2]", **{"spark.a.session": "with a choice"})
-    job = ClassicSession(spark).start(lambda batches: batches, 1, "chosen")
+    job = ClassicSession(spark).job(lambda batches: batches, 1, "chosen")
+    job.start()
     assert job.wait(120)
     assert "/no/such/python" in str(job.error)
     assert job.failed_hosts
+
+
+def test_a_job_that_was_never_started_can_be_left(spark):
+    with ClassicSession(spark).job(lambda batches: batches, 1, "never") as job:
+        pass
+    assert job.error is None
+
+
+def test_leaving_a_job_ends_it(spark, tmp_path):
+    mark = tmp_path / "started"
+
+    def hang(batches):
+        import pathlib
+        import time
+
+        pathlib.Path(str(mark)).touch()
+        time.sleep(600)
+        yield from batches
+
+    with pytest.raises(KeyboardInterrupt), ClassicSession(spark).job(hang, 1, "left") as job:
+        job.start()
+        while not mark.exists():
+            assert not job.wait(0.01)
+        raise KeyboardInterrupt
+    assert job.wait(0)
