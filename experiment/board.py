@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from tensorboard.plugins.hparams import summary_v2 as hparams
@@ -53,6 +54,8 @@ class Board:
         """See `Observer`."""
         if objective is not None and not self._configured:
             self._configure(objective, list(result.metrics))
+        if result.status == "cancelled":  # its slot is gone, so nobody else says so
+            _end_row(Path(result.logdir))
         if self._direction.better(result.value, self._best):
             self._best = result.value
         if self._best is not None:
@@ -89,6 +92,12 @@ class Board:
             known = {f"generation/{name}": v for name, v in values.items() if v is not None}
             self._events.scalars(known, record["gen"])
             self._generations += 1
+
+
+def _end_row(folder: Path) -> None:
+    if folder.is_dir():
+        with EventFile(folder) as events:
+            events.hparams_end("cancelled")
 
 
 def _tensorboard_domain(domain: Any, *, as_text: bool) -> Any:

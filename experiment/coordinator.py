@@ -130,6 +130,12 @@ class Coordinator:
         for task in [task for task in self._slots if task[0] == job]:
             self._lose(self._slots.pop(task))
 
+    def cancel_rest(self) -> None:
+        """Record the trials that are still out as cancelled; the search has ended without them."""
+        again, self._again = self._again, deque()
+        for attempt in [*self._running.values(), *again]:
+            self._record(attempt, Outcome(attempt.trial.id, "cancelled"))
+
     def _ask(self) -> Attempt | None:
         trial = self._searcher.ask()
         return None if trial is None else Attempt(trial)
@@ -139,18 +145,22 @@ class Coordinator:
         if attempt is None or (attempt.trial.id, attempt.number) != (outcome.trial, number):
             return  # told before, or of an attempt that was given up
         outcome = self._with_one_objective(outcome)
+        self._record(attempt, outcome)
+        if outcome.error is not None:
+            self._count_failure(outcome.error.kind, outcome.error.message)
+
+    def _record(self, attempt: Attempt, outcome: Outcome) -> None:
+        """Write an outcome to the journal, then tell everybody."""
         self._journal.append(
-            {"event": "finished", "attempt": number, "outcome": outcome_to_json(outcome)}
+            {"event": "finished", "attempt": attempt.number, "outcome": outcome_to_json(outcome)}
         )
-        del self._running[slot]
+        self._running = {s: a for s, a in self._running.items() if a is not attempt}
         self._searcher.tell(outcome)
-        folder = str(self._paths.attempt(attempt.trial.id, number).folder)
+        folder = str(self._paths.attempt(attempt.trial.id, attempt.number).folder)
         result = TrialResult.of(attempt.trial, outcome, folder)
         self.results.append(result)
         for observer in self._observers:
             observer.ended(result, self._objective)
-        if outcome.error is not None:
-            self._count_failure(outcome.error.kind, outcome.error.message)
 
     def _with_one_objective(self, outcome: Outcome) -> Outcome:
         """Let the first outcome say what the objective is called, and hold the others to it."""

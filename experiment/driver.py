@@ -96,6 +96,10 @@ def run_search(
             "spawn" if settings.isolation == "spawn" else "fork",
             settings.seed,
         )
+
+        def summary() -> Result:
+            return Result(coordinator.results, direction, str(paths.root))
+
         problem = None
         try:
             problem = _run_slots(session, coordinator, paths, program, settings, search, slots)
@@ -103,10 +107,12 @@ def run_search(
             problem = f"{type(error).__name__}: {error}"
             raise
         finally:
-            result = Result(coordinator.results, direction, str(paths.root))
-            progress.close()
-            board.close(settings.optimization_key)
-            write_result(paths, result, problem)
+            with contextlib.ExitStack() as ending:  # each step, whatever becomes of the others
+                ending.callback(lambda: write_result(paths, summary(), problem))
+                ending.callback(board.close, settings.optimization_key)
+                ending.callback(progress.close)
+                coordinator.cancel_rest()
+    result = summary()
     _raise_if_failed(result, problem)
     return result
 
@@ -124,6 +130,7 @@ def _run_slots(
     nonce = secrets.token_hex(8)
     probe = paths.probe(nonce)
     fruitless = 0
+    assigns_gpus, search_path = session.assigns_gpus, session.search_path()
     with (
         _interruptible(),
         _file(probe),
@@ -138,18 +145,21 @@ def _run_slots(
                 program,
                 settings.isolation,
                 settings.timeout,
-                session.assigns_gpus,
+                assigns_gpus,
                 search.as_text,
             )
             before = len(coordinator.results)
-            slot = slot_function(config, session.search_path())
+            slot = slot_function(config, search_path)
             with session.job(slot, slots, f"{paths.root.name}-{number}") as job:
                 _wait(job, server, coordinator)
             server.call(functools.partial(coordinator.job_ended, number))
             if server.error is not None:
-                raise server.error
+                error = server.error
+                return f"the driver cannot go on: {type(error).__name__}: {error}"
             if coordinator.problem is not None or coordinator.done:
                 return coordinator.problem
+            if session.stopped:
+                return "the SparkSession was stopped during the search"
             fruitless = 0 if len(coordinator.results) > before else fruitless + 1
             sentence = problem_of_spark(job.error, job.failed_hosts)
             if sentence or fruitless == _FRUITLESS_JOBS:

@@ -6,6 +6,7 @@ import functools
 import inspect
 import os
 import re
+import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -121,9 +122,8 @@ def choose_logdir(given: str | os.PathLike[str] | None, setting: str | None) -> 
     expected = "a folder that can be written to"
     try:
         path.mkdir(parents=True, exist_ok=True)
-        probe = path / f".probe-{os.getpid()}"
-        probe.touch()
-        probe.unlink()
+        with tempfile.NamedTemporaryFile(prefix=".probe-", dir=path) as probe:
+            probe.write(b"probe")
     except OSError as error:
         raise InvalidArgument("logdir", expected, f"{str(path)!r}: {error.strerror}") from None
     return path
@@ -135,8 +135,8 @@ def _check_logdir(logdir: object) -> None:
     if not isinstance(logdir, str | os.PathLike) or not os.fspath(logdir):
         raise InvalidArgument("logdir", "the path of a folder, or None", shown(logdir))
     text = os.fsdecode(logdir)
-    if "\0" in text:
-        raise InvalidArgument("logdir", "a path without zero bytes", shown(text))
+    if "\0" in text or any("\ud800" <= character <= "\udfff" for character in text):
+        raise InvalidArgument("logdir", "a path in UTF-8 without zero bytes", shown(text))
     if re.match(r"\w+:/", text):  # pathlib makes one slash of two
         hint = "this version keeps runs in folders; give one that the driver and all executors see"
         raise InvalidArgument("logdir", "the path of a folder", shown(text), hint)

@@ -8,6 +8,7 @@ made for the run and the only one that its slots accept. ARCHITECTURE.md describ
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import datetime
 import hmac
 import secrets
@@ -99,14 +100,19 @@ class ChannelServer:
         self._token = secrets.token_hex(32)
         self._changed = asyncio.Event()
         self._started = threading.Event()
-        self._loop: asyncio.AbstractEventLoop
+        self._ended = threading.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._main, name="experiment-channel", daemon=True)
         self.address: Address
         self.error: BaseException | None = None
 
     def __enter__(self) -> Self:
-        self._thread.start()
-        self._started.wait()
+        try:
+            self._thread.start()
+            self._started.wait()
+        except BaseException:  # an interrupt: nobody would leave what was never entered
+            self._stop()
+            raise
         if self.error is not None:
             raise self.error
         return self
@@ -117,8 +123,14 @@ class ChannelServer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._loop.call_soon_threadsafe(self._stopped.set)
-        self._thread.join()
+        self._stop()
+
+    def _stop(self) -> None:
+        self._started.wait()
+        if self._loop is not None and not self._ended.is_set():
+            with contextlib.suppress(RuntimeError):  # the loop has just ended by itself
+                self._loop.call_soon_threadsafe(self._stopped.set)
+            self._ended.wait()  # see SlotJob for why not the thread
 
     def call(self, function: Callable[[], T]) -> T:
         """Run a function in the server's thread, then let waiting slots ask again."""
@@ -129,6 +141,7 @@ class ChannelServer:
             finally:
                 self._wake()
 
+        assert self._loop is not None, "the server is entered"
         return asyncio.run_coroutine_threadsafe(run(), self._loop).result()
 
     def _main(self) -> None:
@@ -136,6 +149,8 @@ class ChannelServer:
             asyncio.run(self._serve())
         except BaseException as error:
             self.error = error
+        finally:
+            self._ended.set()
             self._started.set()
 
     async def _serve(self) -> None:
@@ -171,12 +186,13 @@ class ChannelServer:
 
     async def _next(self, request: bytes, context: Any) -> bytes:
         message = await _read(request, Next, context)
-        patience = self._loop.time() + _PATIENCE
+        loop = asyncio.get_running_loop()
+        patience = loop.time() + _PATIENCE
         answer = await self._guarded(lambda: self._handler.next(message), context)
         if message.outcome is not None:
             self._wake()  # what was told may free work for others
         waiting = Next(message.slot)
-        while isinstance(answer, Wait) and (left := patience - self._loop.time()) > 0:
+        while isinstance(answer, Wait) and (left := patience - loop.time()) > 0:
             try:
                 await asyncio.wait_for(self._changed.wait(), left)
             except TimeoutError:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterator
 
 _LENGTH = struct.Struct("!I")
 
@@ -17,30 +16,34 @@ def write_frame(descriptor: int, message: bytes) -> None:
 
 
 class FrameReader:
-    """Cuts what arrives on a descriptor into messages.
-
-    Attributes:
-        closed: The other side is gone; no message will come any more.
-    """
+    """Cuts what arrives on a descriptor into messages."""
 
     def __init__(self, descriptor: int) -> None:
-        self.descriptor = descriptor
-        self.closed = False
+        self._descriptor = descriptor
         self._buffer = bytearray()
 
-    def read(self) -> Iterator[bytes]:
-        """Read once, blocking where the descriptor does, and yield the messages that are whole."""
-        try:
-            data = os.read(self.descriptor, 1 << 20)
-        except ConnectionResetError:
-            data = b""
-        self.closed = not data
-        self._buffer += data
-        while len(self._buffer) >= _LENGTH.size:
-            (length,) = _LENGTH.unpack_from(self._buffer)
-            end = _LENGTH.size + length
-            if len(self._buffer) < end:
-                return
-            message = bytes(self._buffer[_LENGTH.size : end])
-            del self._buffer[:end]
-            yield message
+    def receive(self) -> bytes | None:
+        """Wait for a whole message and return it; None when the other side is gone.
+
+        Several messages may arrive in one read: those that are here already come first.
+        """
+        while (message := self._take()) is None:
+            try:
+                data = os.read(self._descriptor, 1 << 20)
+            except ConnectionResetError:
+                data = b""
+            if not data:
+                return None
+            self._buffer += data
+        return message
+
+    def _take(self) -> bytes | None:
+        if len(self._buffer) < _LENGTH.size:
+            return None
+        (length,) = _LENGTH.unpack_from(self._buffer)
+        end = _LENGTH.size + length
+        if len(self._buffer) < end:
+            return None
+        message = bytes(self._buffer[_LENGTH.size : end])
+        del self._buffer[:end]
+        return message

@@ -249,7 +249,8 @@ class _ZygoteProcess:
         )
         theirs.close()
         os.close(lifeline_read)
-        write_frame(ours.fileno(), encode(program))
+        with contextlib.suppress(BrokenPipeError):  # it has ended: its last words tell more
+            write_frame(ours.fileno(), encode(program))
         first = self._receive()
         if not isinstance(first, zygote.Ready):
             reason = first.reason if isinstance(first, zygote.Broken) else self._last_words()
@@ -287,11 +288,11 @@ class _ZygoteProcess:
         self._log.close()
 
     def _receive(self) -> zygote.FromZygote | None:
-        while not self._reader.closed:
-            for message in self._reader.read():
-                decoded: zygote.FromZygote = decode(message, zygote.FromZygote)  # type: ignore[arg-type]  # a union is not a type to mypy
-                return decoded
-        return None
+        message = self._reader.receive()
+        if message is None:
+            return None
+        decoded: zygote.FromZygote = decode(message, zygote.FromZygote)  # type: ignore[arg-type]  # a union is not a type to mypy
+        return decoded
 
     def _last_words(self) -> str:
         code = self._process.wait()

@@ -7,6 +7,7 @@ import os
 import re
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Self
 
@@ -14,6 +15,9 @@ from search.errors import InvalidArgument, shown
 
 _LOCAL = re.compile(r"local\[(\d+|\*)(?:\s*,\s*\d+)?\]")
 _LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,")
+
+
+_REGISTRATION = 30.0  # seconds that executors have to register before slots are counted
 
 
 class SlotJob:
@@ -37,6 +41,9 @@ class SlotJob:
         self.failed_hosts: list[str] = []
         self._run, self._cancel, self._find_failed_hosts = run, cancel, find_failed_hosts
         self._thread = threading.Thread(target=self._main, name="experiment-slots", daemon=True)
+        # Not the thread itself is waited for: an interrupt inside of Thread.join makes Python take
+        # a running thread for one that has ended.
+        self._ended = threading.Event()
 
     def __enter__(self) -> Self:
         return self
@@ -50,12 +57,11 @@ class SlotJob:
 
     def wait(self, seconds: float | None = None) -> bool:
         """Wait for the end of a job that was started; return whether it is over."""
-        self._thread.join(seconds)
-        return not self._thread.is_alive()
+        return self._ended.wait(seconds)
 
     def cancel(self) -> None:
         """Cancel this job and no other, and wait for its end."""
-        while self._thread.is_alive():
+        while self._thread.ident is not None and not self._ended.is_set():
             with contextlib.suppress(Exception):  # a stopped session: the job ends by itself
                 self._cancel()  # again: a job that is just being submitted is not found
             self.wait(0.5)
@@ -67,6 +73,8 @@ class SlotJob:
             self.error = error
             with contextlib.suppress(Exception):  # a stopped session has nothing to tell
                 self.failed_hosts = self._find_failed_hosts()
+        finally:
+            self._ended.set()
 
 
 class ClassicSession:
@@ -87,10 +95,10 @@ class ClassicSession:
             raise InvalidArgument(
                 "spark", "a SparkSession", f"{shown(spark)} of type {type(spark).__name__}"
             )
-        if spark.sparkContext._jsc is None:
-            raise InvalidArgument("spark", "a running SparkSession", "a stopped one")
         self._spark = spark
         self._context = spark.sparkContext
+        if self.stopped:
+            raise InvalidArgument("spark", "a running SparkSession", "a stopped one")
         self.master = str(self._context.master)
 
     @property
@@ -102,6 +110,13 @@ class ClassicSession:
     def application_id(self) -> str:
         """Spark's name of the application."""
         return str(self._context.applicationId)
+
+    @property
+    def stopped(self) -> bool:
+        """Is the session of no use any more: stopped, or its JVM gone?"""
+        process = getattr(self._context._gateway, "proc", None)
+        gone = process is not None and process.poll() is not None
+        return gone or self._context._jsc is None
 
     def setting(self, name: str) -> str | None:
         """Return a Spark setting, or None where it is not set."""
@@ -116,7 +131,11 @@ class ClassicSession:
     @property
     def bind_host(self) -> str:
         """The driver's address to listen on."""
-        return self.setting("spark.driver.bindAddress") or self.driver_host
+        chosen = self.setting("spark.driver.bindAddress")
+        everywhere = chosen in ("0.0.0.0", "::", "[::]")  # noqa: S104  # what is not listened on
+        if self.on_this_host or not chosen or everywhere:
+            return self.driver_host
+        return chosen
 
     @property
     def assigns_gpus(self) -> bool:
@@ -125,7 +144,20 @@ class ClassicSession:
 
     def task_slots(self) -> int:
         """Return how many tasks the cluster can run at once, dynamic allocation at its most."""
-        return max(1, self._slots_now(), self._slots_configured())
+        configured = self._slots_configured()
+        if configured == 0:  # a standalone cluster: its executors register after the session
+            self._wait_for_executors()
+        return max(1, self._slots_now(), configured)
+
+    def _wait_for_executors(self) -> None:
+        """Wait until executors are there and no more have come for a second."""
+        give_up = time.monotonic() + _REGISTRATION
+        before = -1
+        while (now := self._slots_now()) == 0 or now != before:
+            if time.monotonic() > give_up:
+                return
+            before = now
+            time.sleep(1)
 
     def _slots_now(self) -> int:
         """Return how many tasks fit on the executors that are there, GPUs considered."""

@@ -191,10 +191,11 @@ def _columns(config: SlotConfig, attempt: Attempt) -> dict[str, bool | float | s
 
 def hparam(value: Any, *, as_text: bool = False) -> bool | float | str:
     """Return a hyperparameter as what TensorBoard's table takes: anything else as text."""
-    fits = not isinstance(value, int) or abs(value) <= LARGEST_INTEGER  # a column holds floats
-    if isinstance(value, bool | int | float | str) and fits and not as_text:
-        return value
-    return value if isinstance(value, str) else repr(value)
+    if as_text or not isinstance(value, int | float):
+        return value if isinstance(value, str) else repr(value)
+    # A column holds floats, and TensorBoard cannot serve infinite ones.
+    largest = LARGEST_INTEGER if isinstance(value, int) else sys.float_info.max
+    return value if abs(value) <= largest else repr(value)
 
 
 def _close_events(events: EventFile, outcome: Outcome) -> None:

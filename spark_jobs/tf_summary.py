@@ -19,8 +19,7 @@ import wrapt
 @contextlib.contextmanager
 def default_writer(folder: Path) -> Any:
     """Let `tf.summary` write to `folder` inside the block, where TensorFlow may be imported."""
-    with contextlib.ExitStack() as stack:
-        entered = stack.pop_all()
+    with contextlib.ExitStack() as entered:
 
         def enter(tensorflow: ModuleType) -> None:
             entered.enter_context(_late_writer(tensorflow, folder).as_default())
@@ -31,8 +30,7 @@ def default_writer(folder: Path) -> Any:
             hook = _Once(enter)
             wrapt.register_post_import_hook(hook, "tensorflow")
             entered.callback(hook.cancel)
-        with entered:
-            yield
+        yield
 
 
 class _Once:

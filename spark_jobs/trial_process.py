@@ -107,7 +107,9 @@ def _failed(trial: int, error: BaseException, seconds: float) -> Outcome:
 
 
 def _one_line(error: BaseException) -> str:
-    return " ".join(traceback.format_exception_only(error)[-1].split())
+    shown = traceback.TracebackException.from_exception(error)
+    shown.__notes__ = None  # they would come last
+    return " ".join(list(shown.format_exception_only())[-1].split())
 
 
 def _traceback(error: BaseException) -> str:
@@ -148,12 +150,14 @@ def redirect_output(paths: AttemptPaths) -> None:
 
 def run_child(program: Program, task: Task, results: int) -> None:
     """Run the trial, write its outcome to the descriptor `results`, and end the process."""
-    code = 1
+    code, owner = 1, os.getpid()
     try:
         for stream in (sys.stdout, sys.stderr):
             _make_lines(stream)
         seed_random_numbers(program.seed, task.work.trial)
         outcome = evaluate(program, attempt_of(task.work), Path(task.folder))
+        if os.getpid() != owner:
+            os._exit(0)  # user code forked, and its child came back here: it is not the trial
         data = memoryview(encode(outcome_to_json(fit(outcome))))
         while data:
             data = data[os.write(results, data) :]

@@ -20,6 +20,7 @@ import select
 import signal
 import sys
 import time
+import traceback
 import warnings
 from dataclasses import dataclass
 
@@ -151,15 +152,12 @@ class Zygote:
         return reason
 
     def _read(self) -> bytes:
-        """Return the next message of the slot, or end with the slot."""
-        while True:
-            ready, _, _ = select.select([self._control, self._lifeline], [], [])
-            if self._lifeline in ready:
-                sys.exit(0)
-            for message in self._reader.read():
-                return message  # the slot sends one and waits
-            if self._reader.closed:
-                sys.exit(0)
+        """Return the next message of the slot, which sends one and waits; or end with the slot."""
+        ready, _, _ = select.select([self._control, self._lifeline], [], [])
+        message = None if self._lifeline in ready else self._reader.receive()
+        if message is None:
+            sys.exit(0)
+        return message
 
     def _send(self, message: FromZygote) -> None:
         write_frame(self._control, encode(message))
@@ -192,6 +190,8 @@ class Zygote:
                 if self._program.start_method == "spawn":
                     _become_fresh_interpreter(self._program, task, writing)
                 run_child(self._program, task, writing)
+            except BaseException:
+                traceback.print_exc()  # into the trial's stderr.log, if it got that far
             finally:
                 os._exit(1)
         os.close(writing)

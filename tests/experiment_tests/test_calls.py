@@ -252,6 +252,51 @@ def test_too_many_failures_end_the_search(spark, logdir):
     assert "max_failures" in summary["problem"]
 
 
+def test_trials_that_are_out_when_a_search_ends_are_cancelled(spark, tmp_path):
+    def train(x):
+        import time
+
+        if x == 0:
+            time.sleep(600)
+        raise ValueError("no")
+
+    with pytest.raises(experiment.SearchFailed, match="max_failures=0") as caught:
+        experiment.launch(
+            spark, train, {"x": [0, 1, 2]}, logdir=tmp_path, max_failures=0, preload=()
+        )
+    result = caught.value.result
+    assert [(trial.id, trial.status) for trial in result.trials] == [
+        (0, "cancelled"),
+        (1, "failed"),
+    ]
+    assert result.trials[0].error is None
+    records = list(read_journal(RunPaths(Path(result.logdir)).journal))
+    assert records[-1]["outcome"]["status"] == "cancelled"
+
+
+def test_a_session_that_is_stopped_during_a_search_is_said(sparks, tmp_path):
+    spark = sparks.get("local[2]", **{"spark.a.session": "to be stopped"})
+    mark = tmp_path / "started"
+
+    def train(x):
+        import time
+
+        mark.touch()
+        time.sleep(600)
+
+    def stop():
+        while not mark.exists():
+            time.sleep(0.05)
+        spark.stop()
+
+    stopper = threading.Thread(target=stop)
+    stopper.start()
+    with pytest.raises(experiment.SearchFailed, match="SparkSession was stopped") as caught:
+        experiment.launch(spark, train, {"x": [0, 1]}, logdir=tmp_path, preload=())
+    stopper.join()
+    assert {trial.status for trial in caught.value.result.trials} == {"cancelled"}
+
+
 def test_several_keys_and_no_name_end_the_search_at_the_first(spark, logdir):
     def train(x):
         return {"loss": x, "accuracy": x}
@@ -401,7 +446,8 @@ def train(x):
 try:
     experiment.launch(spark, train, {{"x": [1, 2]}}, logdir={str(tmp_path)!r}, preload=())
 except KeyboardInterrupt:
-    print("interrupted", flush=True)
+    time.sleep(1)
+    print("interrupted", list(spark.sparkContext.statusTracker().getActiveJobsIds()), flush=True)
 spark.stop()
 """
     process = subprocess.Popen(
@@ -415,7 +461,7 @@ spark.stop()
         time.sleep(0.05)
     os.kill(process.pid, signal.SIGINT)
     output, _ = process.communicate(timeout=60)
-    assert (output.strip(), process.returncode) == ("interrupted", 0)
+    assert (output.strip(), process.returncode) == ("interrupted []", 0)
     assert not [p for p in marked_processes() if "spark_jobs.zygote" in " ".join(p.cmdline())]
 
 

@@ -7,26 +7,37 @@ from hypothesis import strategies as st
 from spark_jobs.frames import FrameReader, write_frame
 
 
+def received(descriptor):
+    reader = FrameReader(descriptor)
+    return list(iter(reader.receive, None))
+
+
 @given(st.lists(st.binary(max_size=300), max_size=10), st.integers(1, 50))
 def test_messages_arrive_whole_and_in_order_however_they_are_cut(messages, size):
     read, write = os.pipe()
     whole_read, whole_write = os.pipe()
-    try:
-        for message in messages:
-            write_frame(whole_write, message)
-        os.close(whole_write)
-        with os.fdopen(whole_read, "rb") as file:
-            data = file.read()
-        reader, arrived = FrameReader(read), []
-        for start in range(0, len(data), size):
-            os.write(write, data[start : start + size])
-            arrived += reader.read()
-        os.close(write)
-        arrived += reader.read()
-        assert arrived == messages
-        assert reader.closed
-    finally:
-        os.close(read)
+    for message in messages:
+        write_frame(whole_write, message)
+    os.close(whole_write)
+    with os.fdopen(whole_read, "rb") as file:
+        data = file.read()
+    for start in range(0, len(data), size):
+        os.write(write, data[start : start + size])
+    os.close(write)
+    assert received(read) == messages
+    os.close(read)
+
+
+def test_a_second_message_of_one_read_needs_no_other_read():
+    read, write = os.pipe()
+    write_frame(write, b"started")
+    write_frame(write, b"ended")
+    reader = FrameReader(read)
+    assert reader.receive() == b"started"
+    os.set_blocking(read, False)  # a read now would raise
+    assert reader.receive() == b"ended"
+    os.close(read)
+    os.close(write)
 
 
 def test_a_message_larger_than_the_pipe_is_written_whole():
@@ -37,23 +48,16 @@ def test_a_message_larger_than_the_pipe_is_written_whole():
         write_frame(write, b"x" * 3_000_000)
         os._exit(0)
     os.close(write)
-    reader, arrived = FrameReader(read), []
-    while not reader.closed:
-        arrived += reader.read()
+    assert received(read) == [b"x" * 3_000_000]
     os.close(read)
     os.waitpid(pid, 0)
-    assert arrived == [b"x" * 3_000_000]
 
 
 def test_the_end_inside_a_message_yields_nothing():
     read, write = os.pipe()
     os.write(write, b"\x00\x00\x00\x05abc")
     os.close(write)
-    reader = FrameReader(read)
-    assert list(reader.read()) == []
-    assert not reader.closed
-    assert list(reader.read()) == []
-    assert reader.closed
+    assert received(read) == []
     os.close(read)
 
 

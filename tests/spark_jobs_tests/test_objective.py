@@ -92,7 +92,9 @@ def test_a_missing_key_names_what_was_wanted_and_what_came():
         ACCURACY.read({"acc": 1.0, "loss": 0.5})
 
 
-@pytest.mark.parametrize("returned", [{}, {"accuracy": {"value": 1}}, {1: 0.5}])
+@pytest.mark.parametrize(
+    "returned", [{}, {"accuracy": {"value": 1}}, {1: 0.5}, {"a" * 201: 1.0}, {"\udcff": 1.0}]
+)
 def test_empty_nested_and_unnamed_dicts_are_refused(returned):
     with pytest.raises(UnusableReturn):
         UNNAMED.read(returned)

@@ -82,6 +82,16 @@ class RunnerContract:
         assert "train_functions.py" in outcome.error.traceback
         assert "trial_process.py" not in outcome.error.traceback
 
+    def test_the_notes_of_an_exception_do_not_hide_its_message(self, start):
+        def noted(x):
+            error = ValueError("the problem")
+            error.add_note("a note")
+            raise error
+
+        outcome = start(noted)(x=1)
+        assert outcome.error.message == "ValueError: the problem"
+        assert "a note" in outcome.error.traceback
+
     def test_an_exception_without_a_text_is_one_too(self, start):
         outcome = start(functions.fail_badly)(x=3)
         assert outcome.error.kind == "user error"
@@ -216,6 +226,21 @@ class ProcessContract(RunnerContract):
         run = start(functions.scribble)
         for _ in range(2):
             assert run(x=1).status == "failed"
+
+    def test_a_forked_copy_that_comes_back_is_not_the_trial(self, start):
+        def fork(x):
+            return os.getpid() if os.fork() else -1
+
+        run = start(fork)
+        for _ in range(5):
+            outcome = run(x=1)
+            assert outcome.status == "finished", outcome.error
+            assert outcome.value > 0
+
+    def test_many_short_trials_in_a_row(self, start):
+        """The messages of a short trial may arrive together."""
+        run = start(functions.double)
+        assert [run(x=number).value for number in range(30)] == [2.0 * n for n in range(30)]
 
     def test_the_environment_of_the_slot_reaches_the_trial(self, tmp_path):
         environment = {"CUDA_VISIBLE_DEVICES": "3"}

@@ -96,7 +96,8 @@ def test_a_folder_that_cannot_be_made_fails_the_trial_not_the_slot(tmp_path):
         ((1, 2), "(1, 2)"),
         ([], "[]"),
         (10**400, str(10**400)),
-        (math.inf, math.inf),
+        (math.inf, "inf"),
+        (-math.inf, "-inf"),
     ],
     ids=repr,
 )
