@@ -67,6 +67,7 @@ def run_search(
         check_arguments(train, names)
     function = pickle_function(train)
     session = ClassicSession(spark)
+    session.check_worker_timeouts()
     logdir = choose_logdir(settings.logdir, session.setting("spark.experiment.logdir"))
     name = settings.name or str(getattr(train, "__name__", "search"))
     direction = Direction(settings.direction)

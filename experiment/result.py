@@ -133,5 +133,8 @@ class SearchFailed(ExperimentError):
     """
 
     def __init__(self, message: str, result: Result) -> None:
-        super().__init__(message)
+        super().__init__(message, result)
         self.result = result
+
+    def __str__(self) -> str:
+        return str(self.args[0])

@@ -38,8 +38,8 @@ class Settings:
         seed: Makes a search repeatable; also the state of `random` and numpy in each trial.
         isolation: 'process' forks a process per trial, 'spawn' starts a fresh interpreter per
             trial, 'none' runs trials in the slot's own process.
-        preload: Modules to import once per slot before the first trial; missing ones are skipped.
-            `()` for train functions without TensorFlow.
+        preload: Modules that the process which forks trials imports once, fresh interpreters each
+            time; missing ones are skipped. `()` for train functions without TensorFlow.
 
     Raises:
         InvalidArgument: Naming the argument, what was expected and what came.

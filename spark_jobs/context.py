@@ -1,4 +1,9 @@
-"""What a train function may call. All of it also works, harmlessly, outside of a trial."""
+"""What a train function may call. All of it also works, harmlessly, outside of a trial.
+
+The trial is found by a context variable. Threads that a train function starts do not inherit it
+before Python 3.14: what they call happens outside of the trial, unless they run in a copy of the
+context (`contextvars.copy_context().run`).
+"""
 
 from __future__ import annotations
 
@@ -49,7 +54,7 @@ def entered(context: TrialContext) -> Iterator[None]:
 def logdir() -> str:
     """Return the trial's folder, for TensorBoard logs, images, models.
 
-    Outside of a trial it is a temporary folder, the same for all calls.
+    Outside of a trial it is a temporary folder, the same for all calls in a context.
     """
     context = _current.get()
     if context is not None:

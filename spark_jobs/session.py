@@ -111,6 +111,23 @@ class ClassicSession:
         """Spark's name of the application."""
         return str(self._context.applicationId)
 
+    def check_worker_timeouts(self) -> None:
+        """Refuse settings with which Spark ends slots that run long trials.
+
+        Raises:
+            InvalidArgument: Python workers are to be killed when they are idle for a time.
+        """
+        for prefix in ("spark.python.worker", "spark.sql.execution.pyspark.udf"):
+            kills = (self.setting(f"{prefix}.killOnIdleTimeout") or "false").lower() == "true"
+            seconds = self.setting(f"{prefix}.idleTimeoutSeconds")
+            if kills and seconds not in (None, "0", "0s"):
+                raise InvalidArgument(
+                    f"{prefix}.killOnIdleTimeout",
+                    "false",
+                    f"true, after {seconds}",
+                    "Spark takes a slot that runs a long trial for idle",
+                )
+
     @property
     def stopped(self) -> bool:
         """Is the session of no use any more: stopped, or its JVM gone?"""

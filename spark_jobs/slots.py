@@ -134,7 +134,11 @@ def folder_problem(config: SlotConfig) -> str:
     root = Path(config.root)
     where = f"host {socket.gethostname()} does not see the folder {root} of the driver"
     advice = "give logdir a shared folder or hdfs://..."
-    if not RunPaths(root).probe(config.nonce).is_file():
+    try:
+        seen = RunPaths(root).probe(config.nonce).is_file()
+    except OSError as error:  # of another user, say
+        return f"{where}: {error.strerror}; {advice}"
+    if not seen:
         return f"{where}; {advice}"
     if not os.access(root, os.W_OK | os.X_OK):
         return f"host {socket.gethostname()} cannot write to the folder {root}; {advice}"

@@ -166,3 +166,12 @@ def test_parameters_that_look_prefixed_keep_their_columns():
 
 def test_the_repr_of_long_parameters_is_short():
     assert len(repr(maximum(finished(0, 0.5, {"x": "a" * 10**6})))) < 1000
+
+
+def test_search_failed_survives_pickling():
+    import pickle
+
+    error = SearchFailed("why", maximum(finished(0, 0.5)))
+    again = pickle.loads(pickle.dumps(error))
+    assert str(again) == str(error) == "why"
+    assert again.result.trials == error.result.trials

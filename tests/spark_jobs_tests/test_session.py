@@ -53,6 +53,7 @@ class Settings:
         return self._settings.get(name)
 
     configured = ClassicSession._slots_configured
+    check_worker_timeouts = ClassicSession.check_worker_timeouts
 
 
 @pytest.mark.parametrize(
@@ -163,3 +164,12 @@ def test_leaving_a_job_ends_it(spark, tmp_path):
             assert not job.wait(0.01)
         raise KeyboardInterrupt
     assert job.wait(0)
+
+
+@pytest.mark.parametrize("prefix", ["spark.python.worker", "spark.sql.execution.pyspark.udf"])
+def test_settings_that_kill_slots_with_long_trials_are_refused(prefix):
+    kills = {f"{prefix}.killOnIdleTimeout": "true", f"{prefix}.idleTimeoutSeconds": "60s"}
+    with pytest.raises(InvalidArgument, match="killOnIdleTimeout"):
+        Settings("yarn", **kills).check_worker_timeouts()
+    Settings("yarn", **(kills | {f"{prefix}.idleTimeoutSeconds": "0"})).check_worker_timeouts()
+    Settings("yarn").check_worker_timeouts()
