@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeVar
 
 from search.direction import Direction
 from search.errors import InvalidArgument, shown
+from search.values import is_unicode
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -135,7 +136,7 @@ def _check_logdir(logdir: object) -> None:
     if not isinstance(logdir, str | os.PathLike) or not os.fspath(logdir):
         raise InvalidArgument("logdir", "the path of a folder, or None", shown(logdir))
     text = os.fsdecode(logdir)
-    if "\0" in text or any("\ud800" <= character <= "\udfff" for character in text):
+    if "\0" in text or not is_unicode(text):
         raise InvalidArgument("logdir", "a path in UTF-8 without zero bytes", shown(text))
     if re.match(r"\w+:/", text):  # pathlib makes one slash of two
         hint = "this version keeps runs in folders; give one that the driver and all executors see"
@@ -146,7 +147,7 @@ def _text(name: str, value: object, alternative: str = "") -> str:
     expected = f"a string, {alternative}" if alternative else "a string"
     if not isinstance(value, str):
         raise InvalidArgument(name, expected, shown(value))
-    if any("\ud800" <= character <= "\udfff" for character in value):
+    if not is_unicode(value):
         raise InvalidArgument(name, "a string that UTF-8 can hold", shown(value))
     return str.__str__(value)  # plain, also where it is numpy's
 

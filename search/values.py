@@ -51,8 +51,13 @@ def plain_value(name: str, value: Any, depth: int = 0) -> Any:
     )
 
 
+def is_unicode(text: str) -> bool:
+    """Can UTF-8, and so JSON, hold the text? Lone surrogates, as in odd file names, it cannot."""
+    return not any("\ud800" <= character <= "\udfff" for character in text)
+
+
 def _plain_text(name: str, text: str) -> str:
-    if any("\ud800" <= character <= "\udfff" for character in text):
+    if not is_unicode(text):
         raise InvalidArgument(name, "text that UTF-8 can hold", shown(text))
     return str.__str__(text)
 

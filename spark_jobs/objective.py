@@ -13,6 +13,7 @@ import numpy as np
 from search.direction import Direction
 from search.errors import shown
 from search.trial import UNNAMED_OBJECTIVE
+from search.values import is_unicode
 
 _MOST_METRICS = 1_000
 _LONGEST_NAME = 200
@@ -62,7 +63,7 @@ class Objective:
             raise UnusableReturn(f"returned {len(returned)} metrics, more than {_MOST_METRICS}")
         metrics = {}
         for key, value in returned.items():
-            if not isinstance(key, str) or len(key) > _LONGEST_NAME or not _is_unicode(key):
+            if not isinstance(key, str) or len(key) > _LONGEST_NAME or not is_unicode(key):
                 wanted = f"strings of at most {_LONGEST_NAME} characters that UTF-8 can hold"
                 raise UnusableReturn(f"returned a dict with the key {shown(key)}, want {wanted}")
             try:
@@ -119,10 +120,6 @@ def number(value: Any) -> float:
         except (OverflowError, TypeError, ValueError):
             pass
     raise UnusableReturn(f"got {type(value).__name__} ({shown(value, 80)}), want float")
-
-
-def _is_unicode(text: str) -> bool:
-    return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _item(scalar: Any) -> Any:
