@@ -70,7 +70,8 @@ class DifferentialEvolution:
         toolbox: DEAP's, with `population`, `select`, `mutate`, `mate`, `repair` registered; swap
             one by registering another function of the same signature before the first `ask`.
         logbook: DEAP's, one record per generation: gen, evals, best, mean, std, diversity (the mean
-            over the axes of the population's standard deviation in the unit cube).
+            over the axes of the population's standard deviation in the unit cube), acceptance (the
+            share of trial vectors that took their individual's place; None for generation 0).
         hall_of_fame: DEAP's, the best individual so far.
     """
 
@@ -101,7 +102,7 @@ class DifferentialEvolution:
             "diversity", lambda population: float(np.std(population, axis=0).mean())
         )
         self.logbook = tools.Logbook()
-        self.logbook.header = ["gen", "evals", *self._statistics.fields]
+        self.logbook.header = ["gen", "evals", *self._statistics.fields, "acceptance"]
         self.hall_of_fame = tools.HallOfFame(1)
         self._population: list[Individual] = []
         self._candidates: list[Individual] = []  # of the generation that is being evaluated
@@ -112,6 +113,11 @@ class DifferentialEvolution:
     def finished(self) -> bool:
         """See `Searcher`."""
         return self._asked >= self.total
+
+    @property
+    def population(self) -> list[dict[str, Any]]:
+        """The hyperparameters of each individual after the last generation that is done."""
+        return [self._space.decode(member) for member in self._population]
 
     def ask(self) -> Trial | None:
         """See `Searcher`."""
@@ -150,18 +156,21 @@ class DifferentialEvolution:
         return vector
 
     def _select_survivors(self) -> None:
+        acceptance = None
         if not self._population:
             self._population = self._candidates
         else:
-            pairs = zip(self._population, self._candidates, strict=True)
+            pairs = list(zip(self._population, self._candidates, strict=True))
+            accepted = [not self._direction.better(p.score, child.score) for p, child in pairs]
             self._population = [
-                parent if self._direction.better(parent.score, child.score) else child
-                for parent, child in pairs
+                child if taken else parent
+                for (parent, child), taken in zip(pairs, accepted, strict=True)
             ]
+            acceptance = sum(accepted) / self.popsize
         self.hall_of_fame.update([member for member in self._candidates if member.fitness.valid])
         generation = self._asked // self.popsize - 1
         record = self._statistics.compile(self._population)
-        self.logbook.record(gen=generation, evals=self.popsize, **record)
+        self.logbook.record(gen=generation, evals=self.popsize, **record, acceptance=acceptance)
 
     def _best(self, scores: Sequence[float]) -> float | None:
         return self._direction.best(scores, lambda score: score)

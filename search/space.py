@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from search.errors import InvalidArgument, shown
-from search.values import plain_value, to_json
+from search.values import from_json, plain_value, to_json
 
 LARGEST_INTEGER = 2**53
 """Beyond it a float cannot tell neighbouring integers apart."""
@@ -196,6 +196,17 @@ class Space(Mapping[str, Domain]):
         return cls({name: _bound(f"bounds[{name!r}]", v) for name, v in bounds.items()}, "bounds")
 
     @classmethod
+    def from_json(cls, data: Any) -> Space:
+        """Return the space that `to_json` was called on.
+
+        Raises:
+            ValueError: Not a space; `InvalidArgument` where a domain contradicts itself.
+        """
+        if not isinstance(data, dict):
+            raise ValueError(f"not a space: {shown(data)}")
+        return cls({name: _domain_of_json(domain) for name, domain in data.items()})
+
+    @classmethod
     def of_grid(cls, args_dict: Mapping[str, Any]) -> Space:
         """Read the lists of a grid: each list becomes a `Choice`.
 
@@ -237,6 +248,19 @@ class Space(Mapping[str, Domain]):
     def to_json(self) -> dict[str, Any]:
         """Return the space as JSON, in its order."""
         return {name: domain.to_json() for name, domain in self._domains.items()}
+
+
+def _domain_of_json(data: Any) -> Domain:
+    match data:
+        case {"type": "float", "low": low, "high": high, "log": bool(log)}:
+            return Float(low, high, log)
+        case {"type": "integer", "low": low, "high": high, "log": bool(log)}:
+            return Integer(low, high, log)
+        case {"type": "choice", "range": [int(start), int(stop), int(step)]} if step:
+            return Choice(range(start, stop, step))
+        case {"type": "choice", "values": list(values)}:
+            return Choice([from_json(value) for value in values])
+    raise ValueError(f"not a domain: {shown(data)}")
 
 
 def read_points(points: Any) -> list[dict[str, Any]]:

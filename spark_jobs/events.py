@@ -7,13 +7,17 @@ would import TensorFlow (seconds, and 700 MB); the messages and the record write
 from __future__ import annotations
 
 import os
+import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from tensorboard.compat.proto import event_pb2, summary_pb2
+from tensorboard.plugins.custom_scalar import layout_pb2
+from tensorboard.plugins.custom_scalar import metadata as layout_metadata
+from tensorboard.plugins.histogram import summary_v2 as histogram_summary
 from tensorboard.plugins.hparams import api_pb2, plugin_data_pb2
 from tensorboard.plugins.hparams import metadata as hparams_metadata
 from tensorboard.plugins.hparams import summary_v2 as hparams
@@ -24,6 +28,7 @@ from tensorboard.util import tensor_util
 
 from spark_jobs.storage import open_appending
 
+_LARGEST = sys.float_info.max / 4
 _SCALAR = scalar_metadata.create_summary_metadata(display_name="", description="")
 
 
@@ -54,7 +59,8 @@ class EventFile:
         """Append a point of each curve, in one write."""
         summary = summary_pb2.Summary()
         for tag, value in values.items():
-            tensor = tensor_util.make_tensor_proto(np.float32(value))
+            with np.errstate(over="ignore"):  # what a float32 cannot hold is infinite
+                tensor = tensor_util.make_tensor_proto(np.float32(value))
             summary.value.add(tag=tag, tensor=tensor, metadata=_SCALAR)
         self._append(summary, step)
 
@@ -62,9 +68,47 @@ class EventFile:
         """Append a text."""
         self._append(text_summary.text_pb(tag, markdown))
 
-    def hparams_config(self, columns: list[hparams.HParam], metrics: list[hparams.Metric]) -> None:
-        """Append what columns the HParams table has; once for a search."""
-        self._append(hparams.hparams_config_pb(columns, metrics, time_created_secs=time.time()))
+    def histogram(
+        self, tag: str, values: Sequence[float], step: int, *, buckets: int, description: str = ""
+    ) -> None:
+        """Append a histogram; TensorBoard shows it as a distribution too."""
+        # The width of the buckets is a difference, which must not overflow; it may be zero.
+        data = np.clip(np.asarray(values, dtype=np.float64), -_LARGEST, _LARGEST)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            summary = histogram_summary.histogram_pb(tag, data, buckets, description)
+        self._append(summary, step)
+
+    def layout(self, layout: layout_pb2.Layout) -> None:
+        """Append what charts the Custom Scalars page has; once for a run."""
+        summary = summary_pb2.Summary()
+        summary.value.add(
+            tag=layout_metadata.CONFIG_SUMMARY_TAG,
+            metadata=layout_metadata.create_summary_metadata(),
+            tensor=tensor_util.make_tensor_proto(np.array(layout.SerializeToString(), object)),
+        )
+        self._append(summary)
+
+    def hparams_config(
+        self,
+        columns: list[hparams.HParam],
+        metrics: list[hparams.Metric],
+        *,
+        fixed: Collection[str] = (),
+    ) -> None:
+        """Append what columns the HParams table has; once for a search.
+
+        Args:
+            columns: The hyperparameters.
+            metrics: The objective first.
+            fixed: Hyperparameters that are the same in all trials: their columns come last.
+        """
+        summary = hparams.hparams_config_pb(columns, metrics, time_created_secs=time.time())
+        content = summary.value[0].metadata.plugin_data
+        data = plugin_data_pb2.HParamsPluginData.FromString(content.content)
+        for info in data.experiment.hparam_infos:
+            info.differs = info.name not in fixed
+        content.content = data.SerializeToString()
+        self._append(summary)
 
     def hparams_start(self, values: Mapping[str, bool | float | str], trial: str) -> None:
         """Append the row of a trial."""

@@ -159,6 +159,25 @@ class ClassicSession:
         """Does Spark hand out GPUs to the tasks of this application?"""
         return float(self.setting("spark.task.resource.gpu.amount") or 0) > 0
 
+    def hide_console_progress(self) -> None:
+        """Stop the bar that Spark draws on the terminal; it has only slots to show.
+
+        It stays away: Spark offers no way to start it again.
+        """
+        bar = self._context._jsc.sc().progressBar()
+        if bar.isDefined():
+            bar.get().stop()
+
+    @property
+    def task_needs(self) -> str:
+        """What a task asks of an executor: "1 core and 1 GPU"."""
+        cpus = int(self.setting("spark.task.cpus") or 1)
+        needs = f"{cpus} core" if cpus == 1 else f"{cpus} cores"
+        if self.assigns_gpus:
+            amount = float(self.setting("spark.task.resource.gpu.amount") or 0)
+            needs += f" and {amount:g} GPU" if amount <= 1 else f" and {amount:g} GPUs"
+        return needs
+
     def task_slots(self) -> int:
         """Return how many tasks the cluster can run at once, dynamic allocation at its most."""
         configured = self._slots_configured()

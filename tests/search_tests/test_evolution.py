@@ -19,6 +19,8 @@ CORNERS = [[0.0, 0.0], [1.0, 1.0], [0.0, 0.0], [1.0, 1.0]]
 coordinates = st.lists(st.floats(0, 1), min_size=1, max_size=8)
 seeds = st.integers(0, 10**6)
 
+COLUMNS = ["gen", "evals", "best", "mean", "std", "diversity", "acceptance"]
+
 
 def sphere(params):
     return params["x"] ** 2 + params["y"] ** 2
@@ -225,7 +227,7 @@ def test_logbook_has_one_record_per_generation():
     assert searcher.logbook.select("gen") == [0, 1, 2, 3]
     assert searcher.logbook.select("evals") == [5] * 4
     for record in searcher.logbook:
-        assert set(record) == {"gen", "evals", "best", "mean", "std", "diversity"}
+        assert set(record) == {*COLUMNS}
         assert all(type(record[key]) is float for key in ("best", "mean", "std", "diversity"))
     assert searcher.logbook[0]["best"] == max(sphere(trial.params) for trial in trials[:5])
 
@@ -234,8 +236,92 @@ def test_logbook_prints_its_columns():
     searcher = evolution(popsize=4, generations=1)
     drive(searcher, evaluated_by(sphere))
     header, *rows = str(searcher.logbook).splitlines()
-    assert header.split() == ["gen", "evals", "best", "mean", "std", "diversity"]
+    assert header.split() == COLUMNS
     assert len(rows) == 2
+
+
+def test_generation_0_takes_nobodys_place():
+    searcher = evolution(popsize=4, generations=1)
+    drive(searcher, evaluated_by(sphere))
+    assert searcher.logbook[0]["acceptance"] is None
+    assert type(searcher.logbook[1]["acceptance"]) is float
+
+
+@given(seed=seeds, direction=st.sampled_from(Direction), failing=st.booleans())
+@settings(max_examples=20, deadline=None)
+def test_acceptance_is_the_share_of_individuals_that_were_replaced(seed, direction, failing):
+    def evaluate(params):
+        return None if failing and params["x"] > 1 else sphere(params)
+
+    searcher = evolution(seed=seed, popsize=5, generations=4, direction=direction)
+    trials, parents = traced(searcher, evaluated_by(evaluate))
+    shares = []
+    for generation, members in enumerate(parents, start=1):
+        children = [evaluate(trial.params) for trial in trials[5 * generation :][:5]]
+        pairs = zip(members, children, strict=True)
+        kept = sum(direction.better(score, child) for (_, score), child in pairs)
+        shares.append((5 - kept) / 5)
+    assert searcher.logbook.select("acceptance") == [None, *shares]
+
+
+def test_nothing_of_a_generation_that_failed_is_accepted():
+    searcher = evolution(popsize=4, generations=2)
+    drive(searcher, fails_in(1))
+    assert searcher.logbook[1]["acceptance"] == 0.0
+
+
+def test_all_of_a_generation_that_is_as_good_as_its_parents_is_accepted():
+    searcher = evolution(popsize=4, generations=2)
+    drive(searcher, evaluated_by(lambda params: 1.0))
+    assert searcher.logbook.select("acceptance") == [None, 1.0, 1.0]
+
+
+def test_failed_individuals_are_replaced_by_failed_trials_too():
+    searcher = evolution(popsize=4, generations=2)
+    drive(searcher, all_fail)
+    assert searcher.logbook.select("acceptance") == [None, 1.0, 1.0]
+
+
+def test_there_is_no_population_before_generation_0_is_done():
+    searcher = evolution(popsize=4, generations=1)
+    assert searcher.population == []
+    trials = [searcher.ask() for _ in range(4)]
+    for trial in trials[:3]:
+        searcher.tell(outcome(trial, 1.0))
+        assert searcher.population == []
+    searcher.tell(outcome(trials[3], 1.0))
+    assert searcher.population == [trial.params for trial in trials]
+
+
+@given(seed=seeds, direction=st.sampled_from(Direction))
+@settings(max_examples=20, deadline=None)
+def test_the_population_has_each_individuals_best_hyperparameters(seed, direction):
+    searcher = evolution(MIXED, seed, popsize=5, generations=3, direction=direction)
+    trials, before = [], []
+    for _ in range(4):
+        for _ in range(5):
+            trials.append(searcher.ask())
+            assert searcher.population == before
+        for trial in trials[-5:]:
+            searcher.tell(outcome(trial, mixed(trial.params)))
+        # the last of equals: a trial vector that is as good takes its individual's place
+        expected = [
+            direction.best(reversed(trials[index::5]), lambda trial: mixed(trial.params)).params
+            for index in range(5)
+        ]
+        before = searcher.population
+        assert before == expected
+    assert searcher.finished
+
+
+def test_changing_the_population_that_was_given_out_changes_nothing():
+    searcher = evolution(popsize=4, generations=1)
+    for trial in [searcher.ask() for _ in range(4)]:
+        searcher.tell(outcome(trial, 1.0))
+    before = searcher.population
+    searcher.population.clear()
+    searcher.population[0]["x"] = None
+    assert searcher.population == before
 
 
 def test_diversity_is_the_mean_deviation_over_the_axes_of_the_cube():

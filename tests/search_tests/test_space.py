@@ -2,7 +2,9 @@ import collections
 import json
 import math
 import sys
+import unicodedata
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import assume, example, given, settings
@@ -654,6 +656,160 @@ def test_space_has_a_form_in_json():
         "n": {"type": "choice", "range": [0, 10**9, 2]},
     }
     assert list(space.to_json()) == ["z", "a", "m", "n"]
+
+
+values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**80), 2**80)
+    | st.floats()
+    | st.text(st.characters(exclude_categories=["Cs"]), max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.lists(inner, max_size=3).map(tuple)
+        | st.dictionaries(st.sampled_from(["float", "tuple", "dict", "a"]), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+ranges = st.builds(
+    lambda start, length, step: range(start, start + length * step, step),
+    st.integers(),
+    st.integers(1, 2**62),
+    st.integers(-9, 9).filter(lambda step: step != 0),
+)
+any_domains = (
+    st.builds(Float, finite, finite)
+    | float_domains()
+    | st.builds(Integer, exact, exact)
+    | integer_domains()
+    | st.lists(values, min_size=1, max_size=4).map(Choice)
+    | ranges.map(Choice)
+)
+names = st.text(st.characters(exclude_categories=["Cc", "Cs"]), min_size=1, max_size=5)
+
+
+@given(st.dictionaries(names, any_domains, min_size=1, max_size=4))
+@example({"x": Float(5e-324, sys.float_info.max), "y": Integer(-(2**53), 2**53)})
+@example({"x": Choice([-0.0, math.nan, -math.inf, 2**4000]), "y": Choice(range(10**9, 0, -7))})
+@example({"x": Choice([{"float": "inf"}, {"tuple": (1, [2])}, {"dict": {"a": ()}}, True, 1, 1.0])})
+@settings(max_examples=200, deadline=None)
+def test_any_space_comes_back_from_its_json_as_it_was(domains):
+    normal = [unicodedata.normalize("NFKC", name) for name in domains]
+    assume(len(set(normal)) == len(normal))
+    space = Space(domains)
+    text = msgspec.json.encode(space.to_json())
+    for data in (msgspec.json.decode(text), json.loads(text)):
+        again = Space.from_json(data)
+        assert repr(again) == repr(space)  # equality knows neither NaN nor True from 1
+        assert list(again) == list(space)
+
+
+GOOD_DOMAIN = {"type": "float", "low": 0.0, "high": 1.0, "log": False}
+NO_DOMAINS = [
+    None,
+    5,
+    "float",
+    [],
+    [0.0, 1.0],
+    {},
+    {"type": "complex"},
+    {"type": "float"},
+    {"type": ["float"]},
+    GOOD_DOMAIN | {"type": None},
+    GOOD_DOMAIN | {"type": "choice"},
+    GOOD_DOMAIN | {"low": "0.0"},
+    GOOD_DOMAIN | {"low": None},
+    GOOD_DOMAIN | {"low": math.nan},
+    GOOD_DOMAIN | {"high": math.inf},
+    GOOD_DOMAIN | {"high": 10**400},
+    GOOD_DOMAIN | {"high": True},
+    GOOD_DOMAIN | {"high": {"float": "inf"}},
+    GOOD_DOMAIN | {"log": 0},
+    GOOD_DOMAIN | {"log": None},
+    GOOD_DOMAIN | {"log": "true"},
+    GOOD_DOMAIN | {"log": True},
+    GOOD_DOMAIN | {"type": "integer"},
+    GOOD_DOMAIN | {"type": "integer", "low": 0, "high": 2**53 + 1},
+    GOOD_DOMAIN | {"type": "integer", "low": 0, "high": 5, "log": True},
+    {"type": "choice"},
+    {"type": "choice", "values": []},
+    {"type": "choice", "values": None},
+    {"type": "choice", "values": "abc"},
+    {"type": "choice", "values": {"a": 1}},
+    {"type": "choice", "values": [{"a": 1}]},
+    {"type": "choice", "values": [{"tuple": 1}]},
+    {"type": "choice", "values": [{"float": "1.0"}]},
+    {"type": "choice", "values": [{"dict": [["a"]]}]},
+    {"type": "choice", "values": [{"dict": [[1, 2]]}]},
+    {"type": "choice", "range": []},
+    {"type": "choice", "range": [0, 5]},
+    {"type": "choice", "range": [0, 5, 0]},
+    {"type": "choice", "range": [0, 0, 1]},
+    {"type": "choice", "range": [5, 0, 1]},
+    {"type": "choice", "range": [0, 5, 1, 1]},
+    {"type": "choice", "range": [0.0, 5, 1]},
+    {"type": "choice", "range": ["0", 5, 1]},
+    {"type": "choice", "range": [0, 2**63, 1]},
+    {"type": "choice", "range": {"start": 0}},
+]
+
+
+@pytest.mark.parametrize("domain", NO_DOMAINS, ids=repr)
+def test_what_is_no_domain_is_refused(domain):
+    with pytest.raises(ValueError):
+        Space.from_json({"good": GOOD_DOMAIN, "x": domain})
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        None,
+        5,
+        "space",
+        [],
+        [["x", GOOD_DOMAIN]],
+        {},
+        {"": GOOD_DOMAIN},
+        {"a\nb": GOOD_DOMAIN},
+        {5: GOOD_DOMAIN},
+        {"é": GOOD_DOMAIN, "e\u0301": GOOD_DOMAIN},
+    ],
+    ids=repr,
+)
+def test_what_is_no_space_is_refused(data):
+    with pytest.raises(ValueError):
+        Space.from_json(data)
+
+
+def test_values_that_are_nested_without_end_are_refused():
+    deep = []
+    for _ in range(100_000):
+        deep = [deep]
+    with pytest.raises(ValueError):
+        Space.from_json({"x": {"type": "choice", "values": deep}})
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(
+                st.sampled_from(["type", "low", "high", "log", "values", "range", "x"]),
+                inner | st.sampled_from(["float", "integer", "choice"]),
+                max_size=4,
+            )
+        ),
+        max_leaves=12,
+    )
+)
+@settings(max_examples=200, deadline=None)
+def test_any_json_is_a_space_or_refused(data):
+    try:
+        space = Space.from_json(data)
+    except ValueError:
+        return
+    assert repr(Space.from_json(space.to_json())) == repr(space)
 
 
 def test_points_are_read_with_plain_values():
