@@ -6,7 +6,7 @@ SOURCES := search spark_jobs experiment tests examples
 # A fresh import of TensorFlow is several times slower without its compiled files.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test lint format bench constraints clean
+.PHONY: help demo test test-browser lint format bench bench-tensorboard screenshots constraints clean
 
 help:  ## Show this list.
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -17,6 +17,9 @@ demo: .venv/.installed  ## Run a grid and an evolutionary search on handwritten 
 
 test: .venv/.installed  ## Run the whole test suite.
 	$(PYTHON) -m pytest
+
+test-browser: .venv/.browser  ## Look at TensorBoard in a real browser.
+	$(PYTHON) -m pytest -m browser
 
 lint: .venv/.installed  ## Check style, types and layers.
 	$(PYTHON) -m ruff check $(SOURCES)
@@ -31,14 +34,24 @@ format: .venv/.installed  ## Format the code.
 bench: .venv/.installed  ## Print the figures of the main job.
 	$(PYTHON) -m tests.benchmarks.main_job
 
+bench-tensorboard: .venv/.browser  ## Print how soon TensorBoard shows a search of 1,000 trials.
+	$(PYTHON) -m tests.benchmarks.tensorboard_pages
+
+screenshots: .venv/.browser  ## Make the README's pictures again.
+	$(PYTHON) -m tests.browser_tests.screenshots
+
 .venv/.installed: pyproject.toml .ci/constraints.txt .ci/install
 	.ci/install
 	touch $@
 
+.venv/.browser: .venv/.installed
+	.ci/install --browser
+	touch $@
+
 constraints:  ## Pin the newest versions of everything that is installed.
-	.ci/install --upgrade
+	.ci/install --browser --upgrade
 	.venv/bin/pip freeze --exclude-editable | grep -v ' @ ' > .ci/constraints.txt
-	touch .venv/.installed
+	touch .venv/.installed .venv/.browser
 
 clean:  ## Remove what was installed and made.
 	rm -rf .venv experiments build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

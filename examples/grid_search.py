@@ -76,7 +76,7 @@ def main() -> None:
     columns = ["trial", "status", "value", "learning_rate", "dropout", "metrics.loss", "seconds"]
     print(result.to_pandas()[columns].to_string(index=False))
     print(f"Best: {result.best}")
-    print(f"Watch it: .venv/bin/tensorboard --logdir {result.logdir}")
+    print(f"Look at it: python -m experiment tensorboard {result.logdir}")
     spark.stop()
 
 

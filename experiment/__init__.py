@@ -5,6 +5,9 @@
     experiment.launch(spark, train, {"learning_rate": [0.001, 0.01], "dropout": [0.5, 0.6]})
     experiment.evolutionary_search(spark, train, {"learning_rate": [0.005, 0.00005]})
 
+    experiment.load(run)            # the result of a run, finished or not
+    experiment.tensorboard(run)     # TensorBoard on it
+
 Inside a train function: `experiment.logdir()`, `report()`, `params()`, `keras_callbacks()`.
 """
 
@@ -29,8 +32,10 @@ def _check_neighbours() -> None:
 _check_neighbours()
 
 from experiment.calls import evolutionary_search, launch, random_search  # noqa: E402  # after the check
+from experiment.loading import load  # noqa: E402
 from experiment.result import Result, SearchFailed, TrialResult  # noqa: E402
 from experiment.settings import Settings  # noqa: E402
+from experiment.viewer import TensorBoard, tensorboard  # noqa: E402
 from search.errors import ExperimentError, InvalidArgument  # noqa: E402
 from search.space import Choice, Float, Integer  # noqa: E402
 from spark_jobs.context import keras_callbacks, logdir, params, report  # noqa: E402
@@ -44,12 +49,15 @@ __all__ = [
     "Result",
     "SearchFailed",
     "Settings",
+    "TensorBoard",
     "TrialResult",
     "evolutionary_search",
     "keras_callbacks",
     "launch",
+    "load",
     "logdir",
     "params",
     "random_search",
     "report",
+    "tensorboard",
 ]

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import math
+import sys
 from pathlib import Path
 from typing import Any
 
+from tensorboard.plugins.custom_scalar import layout_pb2
 from tensorboard.plugins.hparams import summary_v2 as hparams
 
+from experiment.card import card, escaped, failure_card
+from experiment.record import Manifest
 from experiment.result import TrialResult
+from experiment.specification import Search
+from experiment.status import Status
+from experiment.text import hyperparameter
 from search.direction import Direction
 from search.evolution import DifferentialEvolution
-from search.searcher import Searcher
-from search.space import Choice, Float, Integer
+from search.space import Choice, Domain, Float, Integer
 from search.trial import UNNAMED_OBJECTIVE
 from spark_jobs.events import EventFile
 from spark_jobs.paths import RunPaths
@@ -20,6 +27,8 @@ from spark_jobs.storage import make_folder
 
 _MOST_METRICS = 3  # TensorBoard's table ticks five columns of metrics at first
 _MOST_CHOICES = 100
+_MOST_ERRORS = 100  # each is a card on the text page
+_BUCKETS = 12  # of a histogram over a population, which has few members
 
 
 class Board:
@@ -27,41 +36,40 @@ class Board:
 
     Args:
         paths: Of the run.
-        searcher: What drives the search.
+        search: What is run.
         direction: Of the objective.
-        columns: Each hyperparameter's domain, or None where there is none.
-        as_text: Hyperparameters that are shown as text.
+        manifest: What the run says of itself.
     """
 
     def __init__(
-        self,
-        paths: RunPaths,
-        searcher: Searcher,
-        direction: Direction,
-        columns: dict[str, Any],
-        as_text: tuple[str, ...],
+        self, paths: RunPaths, search: Search, direction: Direction, manifest: Manifest
     ) -> None:
         make_folder(paths.search)
         self._events = EventFile(paths.search)
-        self._searcher, self._direction = searcher, direction
-        self._columns, self._as_text = columns, as_text
+        self._search, self._direction = search, direction
+        searcher = search.searcher
+        self._evolution = searcher if isinstance(searcher, DifferentialEvolution) else None
         self._configured = False
-        self._best: float | None = None
-        self._ended = 0
         self._generations = 0
+        self._events.text("about", card(manifest))
+        self._events.layout(_layout(generations=self._evolution is not None))
 
-    def ended(self, result: TrialResult, objective: str | None) -> None:
+    def ended(self, result: TrialResult, status: Status) -> None:
         """See `Observer`."""
-        if objective is not None and not self._configured:
-            self._configure(objective, list(result.metrics))
+        if status.objective is not None and not self._configured:
+            self._configure(status.objective, list(result.metrics))
+        values: dict[str, float] = {"search/done": status.done, "search/failed": status.failed}
         if result.status == "cancelled":  # its slot is gone, so nobody else says so
             _end_row(Path(result.logdir))
-        if self._direction.better(result.value, self._best):
-            self._best = result.value
-        if self._best is not None:
-            self._events.scalars({"search/best_so_far": self._best}, self._ended)
-        self._ended += 1
-        self._write_generations()
+        else:  # the slot that brought this result is busy until it has its next trial
+            values["search/slots_busy"] = len(status.running) + 1
+        if status.best is not None and status.best.value is not None:
+            values["search/best_so_far"] = status.best.value
+        self._events.scalars(values, status.done)
+        if result.error is not None and status.failed <= _MOST_ERRORS:
+            self._events.text(f"failed/{Path(result.logdir).name}", failure_card(result))
+        if self._evolution is not None:
+            self._write_generations(self._evolution)
 
     def close(self, optimization_key: str | None) -> None:
         """Write what is missing and close the file."""
@@ -75,23 +83,36 @@ class Board:
         shown = [hparams.Metric(objective_tag(objective), display_name=f"{objective} {arrow}")]
         shown += [hparams.Metric(objective_tag(name), display_name=name) for name in others]
         columns = [
-            hparams.HParam(name, _tensorboard_domain(domain, as_text=name in self._as_text))
-            for name, domain in self._columns.items()
+            hparams.HParam(name, _tensorboard_domain(domain, name in self._search.as_text))
+            for name, domain in self._search.columns.items()
         ]
-        if isinstance(self._searcher, DifferentialEvolution) and "generation" not in self._columns:
-            last = self._searcher.generations
+        if self._evolution is not None and "generation" not in self._search.columns:
+            last = self._evolution.generations
             columns.append(hparams.HParam("generation", hparams.IntInterval(0, last)))
-        self._events.hparams_config(columns, shown)
+        self._events.hparams_config(columns, shown, fixed=self._search.fixed)
         self._configured = True
 
-    def _write_generations(self) -> None:
-        if not isinstance(self._searcher, DifferentialEvolution):
-            return
-        for record in self._searcher.logbook[self._generations :]:
-            values = {name: record[name] for name in ("best", "mean", "std", "diversity")}
-            known = {f"generation/{name}": v for name, v in values.items() if v is not None}
-            self._events.scalars(known, record["gen"])
+    def _write_generations(self, evolution: DifferentialEvolution) -> None:
+        for record in evolution.logbook[self._generations :]:
+            generation = record["gen"]
+            values = {
+                f"generation/{name}": record[name]
+                for name in ("best", "mean", "std", "diversity", "acceptance")
+            }
+            if record["std"] is not None:
+                values["spread/low"] = record["mean"] - record["std"]
+                values["spread/high"] = record["mean"] + record["std"]
+            known = {tag: value for tag, value in values.items() if value is not None}
+            self._events.scalars(known, generation)
+            self._write_population(evolution.population, generation)
             self._generations += 1
+
+    def _write_population(self, population: list[dict[str, Any]], generation: int) -> None:
+        for name, domain in (self._search.space or {}).items():
+            values, meaning = _axis(domain, [params[name] for params in population])
+            self._events.histogram(
+                f"population/{name}", values, generation, buckets=_BUCKETS, description=meaning
+            )
 
 
 def _end_row(folder: Path) -> None:
@@ -100,7 +121,28 @@ def _end_row(folder: Path) -> None:
             events.hparams_end("cancelled")
 
 
-def _tensorboard_domain(domain: Any, *, as_text: bool) -> Any:
+def _axis(domain: Domain, values: list[Any]) -> tuple[list[float], str]:
+    """Return values as numbers for a histogram, and what the numbers mean."""
+    if isinstance(domain, Choice):
+        some = domain.values
+        if isinstance(some, range):  # its ends are the furthest from zero, and it may be long
+            some = (some[0], some[-1])
+        if all(_is_number(value) for value in some):
+            return [float(value) for value in values], ""
+        positions = [math.floor(domain.encode(value) * len(domain.values)) for value in values]
+        known = enumerate(domain.values[:_MOST_CHOICES])
+        names = (f"{number}: {escaped(hyperparameter(value))}" for number, value in known)
+        return [float(position) for position in positions], ", ".join(names)
+    if domain.log:
+        return [math.log10(value) for value in values], "log10"
+    return values, ""
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and abs(value) <= sys.float_info.max
+
+
+def _tensorboard_domain(domain: Any, as_text: bool) -> Any:
     match domain:
         case Float():
             return hparams.RealInterval(domain.low, domain.high)
@@ -112,3 +154,34 @@ def _tensorboard_domain(domain: Any, *, as_text: bool) -> Any:
                 return hparams.Discrete(sorted(float(value) for value in values))
             return hparams.Discrete(list(values))
     return None
+
+
+def _layout(*, generations: bool) -> layout_pb2.Layout:
+    """Return the Custom Scalars page: all charts of the search. Its tags are patterns."""
+    charts = [
+        _lines("Best so far", "search/best_so_far"),
+        _lines("Trials done and failed", "search/(done|failed)"),
+        _lines("Slots busy", "search/slots_busy"),
+    ]
+    categories = [layout_pb2.Category(title="Search, by trials done", chart=charts)]
+    if generations:
+        band = layout_pb2.MarginChartContent.Series(
+            value="generation/mean", lower="spread/low", upper="spread/high"
+        )
+        charts = [
+            _lines("Best", "generation/best"),
+            layout_pb2.Chart(
+                title="Mean of the population, ± one standard deviation",
+                margin=layout_pb2.MarginChartContent(series=[band]),
+            ),
+            _lines("Diversity of the population", "generation/diversity"),
+            _lines("Trial vectors accepted, a share", "generation/acceptance"),
+        ]
+        categories.insert(0, layout_pb2.Category(title="Population, by generation", chart=charts))
+    return layout_pb2.Layout(category=categories)
+
+
+def _lines(title: str, tag: str) -> layout_pb2.Chart:
+    return layout_pb2.Chart(
+        title=title, multiline=layout_pb2.MultilineChartContent(tag=[f"^{tag}$"])
+    )

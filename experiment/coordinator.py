@@ -6,6 +6,7 @@ thread, and everybody else goes through `ChannelServer.call`.
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -13,6 +14,8 @@ from typing import Protocol
 
 from experiment.journal import Journal
 from experiment.result import TrialResult
+from experiment.status import Running, Status
+from search.direction import Direction
 from search.searcher import Searcher
 from search.trial import Outcome
 from spark_jobs.paths import RunPaths
@@ -34,8 +37,8 @@ from spark_jobs.storage import hide_events
 class Observer(Protocol):
     """Hears of each trial that came to an end, after the journal has it."""
 
-    def ended(self, result: TrialResult, objective: str | None) -> None:
-        """Take in a result; `objective` is what the search's objective is called, once known."""
+    def ended(self, result: TrialResult, status: Status) -> None:
+        """Take in a result, and how far the search is with it."""
 
 
 class Coordinator:
@@ -45,10 +48,12 @@ class Coordinator:
         searcher: Owned by the coordinator from now on.
         paths: Of the run.
         journal: Gets every decision before anyone hears of it.
+        direction: Of the objective.
         observers: Told of each result, in this order.
         max_failures: More failed trials than that are a `problem`.
         slots: How many slots the search asked for.
         warn: Shows the user a sentence.
+        clock: Seconds that only grow.
 
     Attributes:
         results: Of the trials that came to an end, in that order.
@@ -61,18 +66,22 @@ class Coordinator:
         paths: RunPaths,
         journal: Journal,
         *,
+        direction: Direction = Direction.MAX,
         observers: Sequence[Observer] = (),
         max_failures: int | None = None,
         slots: int = 1,
         warn: Callable[[str], None] = warnings.warn,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._searcher, self._paths, self._journal = searcher, paths, journal
+        self._direction, self._clock = direction, clock
         self._observers, self._max_failures, self._warn = observers, max_failures, warn
         self.results: list[TrialResult] = []
         self.problem: str | None = None
         self._objective: str | None = None
+        self._best: TrialResult | None = None
         self._failures = 0
-        self._running: dict[str, Attempt] = {}  # by slot
+        self._running: dict[str, Running] = {}  # by slot
         self._again: deque[Attempt] = deque()
         self._slots: dict[tuple[int, int], str] = {}  # the slot of each job and partition
         self._over: set[int] = set()  # jobs
@@ -86,9 +95,17 @@ class Coordinator:
         return self._searcher.finished and not self._running and not self._again
 
     @property
-    def running(self) -> int:
-        """How many trials are out."""
-        return len(self._running)
+    def status(self) -> Status:
+        """How far the search is. From another thread, too: each part of it is read at once."""
+        return Status(
+            self._searcher.total,
+            self.results,
+            self._failures,
+            tuple(self._running.values()),
+            len(self._slots),
+            self._best,
+            self._objective,
+        )
 
     def hello(self, message: Hello) -> None:
         """See `spark_jobs.channel.Handler`."""
@@ -115,13 +132,13 @@ class Coordinator:
         if self.problem is not None or self._slots.get((job, partition)) != slot:
             return Stop()  # nobody would notice the end of a slot that Spark has given up
         if slot in self._running:  # the answer to its last call got lost
-            return work_of(self._running[slot])
+            return work_of(self._running[slot].attempt)
         attempt = self._again.popleft() if self._again else self._ask()
         if attempt is None:
             return Stop() if self._searcher.finished else Wait()
         work = work_of(attempt)
         self._journal.append({"event": "planned", "slot": slot, **_planned(attempt)})
-        self._running[slot] = attempt
+        self._running[slot] = Running(attempt, self._clock())
         return work
 
     def job_ended(self, job: int) -> None:
@@ -133,7 +150,7 @@ class Coordinator:
     def cancel_rest(self) -> None:
         """Record the trials that are still out as cancelled; the search has ended without them."""
         again, self._again = self._again, deque()
-        for attempt in [*self._running.values(), *again]:
+        for attempt in [*(out.attempt for out in self._running.values()), *again]:
             self._record(attempt, Outcome(attempt.trial.id, "cancelled"))
 
     def _ask(self) -> Attempt | None:
@@ -141,26 +158,31 @@ class Coordinator:
         return None if trial is None else Attempt(trial)
 
     def _take(self, slot: str, number: int, outcome: Outcome) -> None:
-        attempt = self._running.get(slot)
-        if attempt is None or (attempt.trial.id, attempt.number) != (outcome.trial, number):
+        out = self._running.get(slot)
+        if out is None or out.attempt.trial.id != outcome.trial or out.attempt.number != number:
             return  # told before, or of an attempt that was given up
         outcome = self._with_one_objective(outcome)
-        self._record(attempt, outcome)
+        self._record(out.attempt, outcome)
         if outcome.error is not None:
-            self._count_failure(outcome.error.kind, outcome.error.message)
+            self._judge_failure(outcome.error.kind, outcome.error.message)
 
     def _record(self, attempt: Attempt, outcome: Outcome) -> None:
         """Write an outcome to the journal, then tell everybody."""
         self._journal.append(
             {"event": "finished", "attempt": attempt.number, "outcome": outcome_to_json(outcome)}
         )
-        self._running = {s: a for s, a in self._running.items() if a is not attempt}
+        self._running = {s: o for s, o in self._running.items() if o.attempt is not attempt}
         self._searcher.tell(outcome)
         folder = str(self._paths.attempt(attempt.trial.id, attempt.number).folder)
         result = TrialResult.of(attempt.trial, outcome, folder)
+        self._failures += result.status == "failed"
+        best = None if self._best is None else self._best.value
+        if self._direction.better(result.value, best):
+            self._best = result
         self.results.append(result)
+        status = self.status
         for observer in self._observers:
-            observer.ended(result, self._objective)
+            observer.ended(result, status)
 
     def _with_one_objective(self, outcome: Outcome) -> Outcome:
         """Let the first outcome say what the objective is called, and hold the others to it."""
@@ -173,8 +195,7 @@ class Coordinator:
         message = f"the objective is {outcome.objective!r}, it was {self._objective!r} before"
         return Outcome.failed(outcome.trial, "invalid value", message, seconds=outcome.seconds)
 
-    def _count_failure(self, kind: str, message: str) -> None:
-        self._failures += 1
+    def _judge_failure(self, kind: str, message: str) -> None:
         if self.problem is not None:
             return
         if kind == "ambiguous objective":
@@ -186,9 +207,10 @@ class Coordinator:
 
     def _lose(self, slot: str) -> None:
         """Give an attempt up: its slot is gone. It is not a failure of the trial."""
-        attempt = self._running.pop(slot, None)
-        if attempt is None:
+        out = self._running.pop(slot, None)
+        if out is None:
             return
+        attempt = out.attempt
         self._journal.append({"event": "lost", "slot": slot, **_planned(attempt)})
         self._again.append(Attempt(attempt.trial, attempt.number + 1))
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import hashlib
 import itertools
 import logging
 import re
@@ -23,10 +24,11 @@ from experiment.checks import check_arguments, pickle_function
 from experiment.coordinator import Coordinator
 from experiment.journal import Journal
 from experiment.progress import Progress
-from experiment.record import make_run_folder, write_manifest, write_result
+from experiment.record import Manifest, make_run_folder, now, versions, write_manifest, write_result
 from experiment.result import Result, SearchFailed
 from experiment.settings import Settings, choose_logdir
 from experiment.specification import Search
+from experiment.text import count, printable
 from search.direction import Direction
 from search.space import Float, Space
 from search.trial import Failure
@@ -40,6 +42,7 @@ _LOGGER = logging.getLogger("experiment")
 _SLOT_MEMORY = 0.8e9  # bytes: TensorFlow imported, and a small model
 _FRUITLESS_JOBS = 3
 _POLL = 0.1  # seconds between two looks at a running job
+_INTERRUPTED = "interrupted"
 _FAREWELL = 10.0  # seconds that slots have to end after the last trial
 
 
@@ -69,22 +72,44 @@ def run_search(
     session = ClassicSession(spark)
     session.check_worker_timeouts()
     logdir = choose_logdir(settings.logdir, session.setting("spark.experiment.logdir"))
-    name = settings.name or str(getattr(train, "__name__", "search"))
+    name = settings.name or _name_of(train)
     direction = Direction(settings.direction)
     _log_scales(search.space)
 
     paths = make_run_folder(logdir, name)
-    facts = _facts(search, settings, name, seed, session)
-    write_manifest(paths, function, facts)
+    manifest = Manifest(
+        name=name,
+        description=settings.description,
+        call=search.call,
+        train=_name_of(train),
+        function=hashlib.sha256(function).hexdigest(),
+        algorithm=dict(search.algorithm or {}),
+        space=None if search.space is None else search.space.to_json(),
+        trials=search.searcher.total,
+        direction=direction.value,
+        optimization_key=settings.optimization_key,
+        seed=seed,
+        isolation=settings.isolation,
+        timeout=settings.timeout,
+        application=session.application_id,
+        master=session.master,
+        created=now(),
+        versions=versions(),
+    )
+    write_manifest(paths, manifest)
     slots = slot_count(search.searcher.total, settings, session)
-    board = Board(paths, search.searcher, direction, search.columns, search.as_text)
-    progress = Progress(name, search.searcher.total, direction)
+    board = Board(paths, search, direction, manifest)
+    asked = f"{count(slots, 'slot')} of {session.task_needs}"
+    progress = Progress(name, str(paths.root), asked, verbose=settings.verbose)
+    if settings.verbose:  # two bars would write over each other
+        session.hide_console_progress()
     with Journal(paths.journal) as journal:
         coordinator = Coordinator(
             search.searcher,
             paths,
             journal,
-            observers=(board, progress),
+            direction=direction,
+            observers=(board,),
             max_failures=settings.max_failures,
             slots=slots,
             warn=_warn,
@@ -99,28 +124,44 @@ def run_search(
         )
 
         def summary() -> Result:
-            return Result(coordinator.results, direction, str(paths.root))
+            return Result(
+                coordinator.results,
+                direction,
+                str(paths.root),
+                objective=coordinator.status.objective or settings.optimization_key,
+                total=search.searcher.total,
+                problem=problem,
+                space=search.space,
+            )
 
         problem = None
         try:
-            problem = _run_slots(session, coordinator, paths, program, settings, search, slots)
+            problem = _run_slots(
+                session, coordinator, progress, paths, program, settings, search, slots
+            )
+        except KeyboardInterrupt:
+            problem = _INTERRUPTED
         except BaseException as error:
             problem = f"{type(error).__name__}: {error}"
             raise
         finally:
             with contextlib.ExitStack() as ending:  # each step, whatever becomes of the others
-                ending.callback(lambda: write_result(paths, summary(), problem))
+                ending.callback(lambda: progress.close(coordinator.status, summary()))
+                ending.callback(lambda: write_result(paths, summary()))
                 ending.callback(board.close, settings.optimization_key)
-                ending.callback(progress.close)
                 coordinator.cancel_rest()
     result = summary()
-    _raise_if_failed(result, problem)
+    if problem == _INTERRUPTED:  # the user knows, and wants what there is
+        _warn(f"interrupted: the result has {len(result)} of {count(result.total, 'trial')}")
+        return result
+    _raise_if_failed(result)
     return result
 
 
 def _run_slots(
     session: ClassicSession,
     coordinator: Coordinator,
+    progress: Progress,
     paths: RunPaths,
     program: Program,
     settings: Settings,
@@ -152,7 +193,7 @@ def _run_slots(
             before = len(coordinator.results)
             slot = slot_function(config, search_path)
             with session.job(slot, slots, f"{paths.root.name}-{number}") as job:
-                _wait(job, server, coordinator)
+                _wait(job, server, coordinator, progress)
             server.call(functools.partial(coordinator.job_ended, number))
             if server.error is not None:
                 error = server.error
@@ -168,10 +209,13 @@ def _run_slots(
     raise AssertionError("itertools.count has no end")
 
 
-def _wait(job: SlotJob, server: ChannelServer, coordinator: Coordinator) -> None:
+def _wait(
+    job: SlotJob, server: ChannelServer, coordinator: Coordinator, progress: Progress
+) -> None:
     """Wait until the slots have ended, or have nothing to do any more."""
     job.start()
     while not job.wait(_POLL):
+        progress.refresh(coordinator.status)
         if server.error is not None or coordinator.problem is not None:
             return
         if coordinator.done:
@@ -222,24 +266,10 @@ def _preloads(modules: Sequence[str]) -> tuple[str, ...]:
     return (*modules, "experiment", "spark_jobs.events")
 
 
-def _facts(
-    search: Search, settings: Settings, name: str, seed: int, session: ClassicSession
-) -> dict[str, Any]:
-    return {
-        "name": name,
-        "description": settings.description,
-        "call": search.call,
-        "algorithm": search.algorithm or {},
-        "space": None if search.space is None else search.space.to_json(),
-        "trials": search.searcher.total,
-        "direction": settings.direction,
-        "optimization_key": settings.optimization_key,
-        "seed": seed,
-        "isolation": settings.isolation,
-        "timeout": settings.timeout,
-        "application": session.application_id,
-        "master": session.master,
-    }
+def _name_of(train: Callable[..., Any]) -> str:
+    while isinstance(train, functools.partial):
+        train = train.func
+    return str(getattr(train, "__name__", type(train).__name__))
 
 
 def _log_scales(space: Space | None) -> None:
@@ -252,14 +282,16 @@ def _warn(message: str) -> None:
     warnings.warn(message, UserWarning, stacklevel=2)
 
 
-def _raise_if_failed(result: Result, problem: str | None) -> None:
-    if problem is None and (not result.trials or len(result.failed) < len(result.trials)):
+def _raise_if_failed(result: Result) -> None:
+    all_failed = result.trials and len(result.failed) == len(result.trials)
+    if result.problem is None and not all_failed:
         return
-    message = problem or f"all {len(result.trials)} trials failed"
+    message = result.problem or f"all {len(result.trials)} trials failed"
     first = next((trial for trial in result.failed), None)
     if first is not None and first.error is not None:
         message += f"; trial {first.id} was the first: {_details(first.error)}"
-    raise SearchFailed(message, result)
+    # What a trial printed or raised must not move the terminal's cursor.
+    raise SearchFailed(printable(message, keep="\n\t"), result)
 
 
 def _details(failure: Failure) -> str:

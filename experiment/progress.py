@@ -1,62 +1,317 @@
-"""A line that says how far a search is."""
+"""How far a search is, in a terminal, in a notebook, or line by line in a log."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
 import time
-from typing import TextIO
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, TextIO
 
-from experiment.result import TrialResult
-from search.direction import Direction
+from experiment import markup
+from experiment.result import Result, TrialResult, best_in_words
+from experiment.status import Running, Status
+from experiment.text import (
+    command,
+    count,
+    duration,
+    hyperparameter,
+    hyperparameters,
+    number,
+    printable,
+)
 
-_EVERY = 10.0  # seconds between lines where they cannot be overwritten
-_REFRESH = 0.1  # seconds between two states of the line in a terminal
+_LINE_EVERY = 10.0  # seconds between lines where they cannot be overwritten
+_DRAW_EVERY = 0.2  # seconds between two states in a terminal
+_TABLE_EVERY = 1.0  # seconds between two states of a notebook's table
+_MOST_ROWS = 10  # of that table
+_MOST_FAILURES = 3  # that are named at the end
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What people are shown of a search at one moment.
+
+    Attributes:
+        name: Of the search.
+        status: How far it is.
+        seconds: Since when it runs.
+        waiting: What it waits for; '' where it waits for nothing but its trials.
+        now: The time of `status`, on the clock of its `running`.
+        ended: Has the search ended, early or not?
+    """
+
+    name: str
+    status: Status
+    seconds: float
+    waiting: str
+    now: float
+    ended: bool = False
+
+    @property
+    def counts(self) -> str:
+        """Trials done, running and failed, and the time that is left."""
+        status = self.status
+        parts = [f"{status.done}/{count(status.total, 'trial')}"]
+        if status.running:
+            parts.append(f"{len(status.running)} running")
+        if status.failed:
+            parts.append(f"{status.failed} failed")
+        if status.generation is not None:
+            parts.append(f"generation {status.generation}")
+        if self.ended or status.done == status.total:
+            parts.append(f"took {duration(self.seconds)}")
+        elif status.done:
+            left = self.seconds / status.done * (status.total - status.done)
+            parts.append(f"{duration(left)} left")
+        return ", ".join(parts)
+
+    @property
+    def best(self) -> str:
+        """The best value with its hyperparameters; '' before the first."""
+        return best_in_words(self.status.best, self.status.objective)
+
+    @property
+    def line(self) -> str:
+        """All of it in a line."""
+        return ", ".join(filter(None, [f"{self.name}: {self.counts}", self.waiting, self.best]))
+
+
+class View(Protocol):
+    """One way to show a search."""
+
+    every: float
+    """Seconds between two frames."""
+
+    def show(self, frame: Frame) -> None:
+        """Show a frame in the place of the one before."""
+
+    def write(self, line: str) -> None:
+        """Show a line that stays."""
+
+    def close(self) -> None:
+        """Leave what was shown last."""
 
 
 class Progress:
-    """Writes to a terminal one line that changes, to anything else a line now and then.
+    """Shows a search while it runs. Only called from the thread that called the search.
 
-    An `Observer`; only called from one thread at a time.
+    Args:
+        name: Of the search.
+        folder: Of the run.
+        asked: What the search asked of Spark: "4 slots of 1 core and 1 GPU".
+        verbose: 0 shows nothing, 1 the progress, 2 also a line per trial.
+        view: How to show it; chosen by where this runs when left out.
+        clock: Seconds that only grow; the one of the coordinator.
     """
 
     def __init__(
-        self, name: str, total: int, direction: Direction, stream: TextIO | None = None
+        self,
+        name: str,
+        folder: str,
+        asked: str,
+        *,
+        verbose: int = 1,
+        view: View | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._name, self._total, self._direction = name, total, direction
-        self._stream = sys.stderr if stream is None else stream
-        self._terminal = self._stream.isatty()
-        self._best: float | None = None
-        self._done = self._failed = 0
-        self._objective = ""
-        self._shown = time.monotonic()
+        self._name, self._folder, self._asked = printable(name), printable(folder), asked
+        self._verbose, self._clock = verbose, clock
+        self._view = (view or choose_view()) if verbose else None
+        self._started = self._shown = clock()
+        self._alone_since: float | None = self._started  # since when there is no slot
+        self._reported = 0
+        if self._view is not None:
+            self._view.write(f"{self._name}: writes to {self._folder}")
+            self._view.write(f"watch it: {command('tensorboard', self._folder)}")
 
-    def ended(self, result: TrialResult, objective: str | None) -> None:
-        """See `Observer`."""
-        self._done += 1
-        self._failed += result.status == "failed"
-        self._objective = objective or ""
-        if self._direction.better(result.value, self._best):
-            self._best = result.value
-        if time.monotonic() - self._shown >= (_REFRESH if self._terminal else _EVERY):
-            self._show()
+    def refresh(self, status: Status) -> None:
+        """Show how far the search is, where it is time to."""
+        now = self._clock()
+        if status.slots == 0 and self._alone_since is None:
+            self._alone_since = now
+        elif status.slots:
+            self._alone_since = None
+        if self._verbose > 1:
+            self._report(status)
+        if self._view is not None and now - self._shown >= self._view.every:
+            self._shown = now
+            self._view.show(self._frame(status, now))
+
+    def close(self, status: Status, result: Result) -> None:
+        """Show how the search ended."""
+        if self._view is None:
+            return
+        if self._verbose > 1:
+            self._report(status)
+        self._alone_since = None
+        self._view.show(self._frame(status, self._clock(), ended=True))
+        self._view.close()
+        for trial in result.failed[:_MOST_FAILURES]:
+            self._view.write(_one_line(trial))
+        if len(result.failed) > _MOST_FAILURES:
+            more = count(len(result.failed) - _MOST_FAILURES, "more failed trial")
+            self._view.write(f"and {more}: {command('show', self._folder)}")
+
+    def _frame(self, status: Status, now: float, *, ended: bool = False) -> Frame:
+        waiting = ""
+        if self._alone_since is not None:
+            waited = duration(now - self._alone_since)
+            waiting = f"no executor yet, {waited}: asked for {self._asked}"
+        return Frame(self._name, status, now - self._started, waiting, now, ended)
+
+    def _report(self, status: Status) -> None:
+        """Write a line for each trial that ended since the last time."""
+        for trial in status.results[self._reported :]:
+            self._reported += 1
+            if self._view is not None:
+                self._view.write(_one_line(trial))
+
+
+def _one_line(trial: TrialResult) -> str:
+    where = f" ({hyperparameters(trial.params)})" if trial.params else ""
+    line = f"trial {trial.id}{where} {trial.status} after {duration(trial.seconds)}"
+    if trial.value is not None:
+        line += f" with {number(trial.value)}"
+    return f"{line}: {printable(str(trial.error))}" if trial.error else line
+
+
+def choose_view() -> View:
+    """Return the view for where this runs: a notebook, a terminal, or anything else."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    if hasattr(shell, "kernel"):  # a terminal's IPython has none
+        return NotebookView()
+    if sys.stderr is not None and sys.stderr.isatty():
+        return TerminalView(sys.stderr)
+    return LineView(sys.stderr)
+
+
+@dataclass(slots=True)
+class LineView:
+    """Writes a line now and then: for logs and spark-submit."""
+
+    stream: TextIO | None
+    every: float = _LINE_EVERY
+
+    def show(self, frame: Frame) -> None:
+        """See `View`."""
+        self.write(frame.line)
+
+    def write(self, line: str) -> None:
+        """See `View`."""
+        if self.stream is not None:  # as under pythonw
+            with contextlib.suppress(OSError, ValueError):  # a closed stream stops no search
+                self.stream.write(line + "\n")
+                self.stream.flush()
 
     def close(self) -> None:
-        """Write the last state."""
-        self._show()
-        if self._terminal:
-            with contextlib.suppress(OSError, ValueError):
-                self._stream.write("\n")
+        """See `View`."""
 
-    def _show(self) -> None:
-        self._shown = time.monotonic()
-        text = f"{self._name}: {self._done}/{self._total} trials"
-        if self._failed:
-            text += f", {self._failed} failed"
-        if self._best is not None:
-            text += f", best {self._objective} {self._best:.6g}"
-        # The name and the objective are the user's text: no control characters to a terminal.
-        text = "".join(character if character.isprintable() else "?" for character in text)
-        with contextlib.suppress(OSError, ValueError):  # a stream that is closed stops no search
-            self._stream.write(f"\r\x1b[K{text}" if self._terminal else text + "\n")
-            self._stream.flush()
+
+class TerminalView:
+    """Draws a bar, the best trial and what is waited for at the bottom of a terminal."""
+
+    every = _DRAW_EVERY
+
+    def __init__(self, stream: TextIO) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        self._console = Console(file=stream, highlight=False, markup=False, emoji=False)
+        self._live = Live(
+            console=self._console,
+            auto_refresh=False,  # no thread of its own: it draws when it is told to
+            redirect_stdout=sys.stdout is not None and sys.stdout.isatty(),  # not out of a file
+            vertical_overflow="crop",
+        )
+        self._started = False
+
+    def show(self, frame: Frame) -> None:
+        """See `View`."""
+        from rich.console import Group
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+        from rich.text import Text
+
+        head = Table.grid(padding=(0, 1))
+        bar = ProgressBar(total=max(1, frame.status.total), completed=frame.status.done, width=30)
+        head.add_row(Text(frame.name), bar, Text(frame.counts))
+        rows = [Text(text) for text in (frame.best, frame.waiting) if text]
+        with contextlib.suppress(OSError, ValueError):  # a closed stream stops no search
+            if not self._started:
+                self._live.start()
+                self._started = True
+            self._live.update(Group(head, *rows), refresh=True)
+
+    def write(self, line: str) -> None:
+        """See `View`."""
+        with contextlib.suppress(OSError, ValueError):
+            self._console.print(line, soft_wrap=True)
+
+    def close(self) -> None:
+        """See `View`."""
+        with contextlib.suppress(OSError, ValueError):
+            self._live.stop()
+        self._started = False
+
+
+@dataclass(slots=True)
+class NotebookView:
+    """Shows a table in the cell's output that is updated in place."""
+
+    every: float = _TABLE_EVERY
+    _handle: Any = None
+
+    def show(self, frame: Frame) -> None:
+        """See `View`."""
+        from IPython.display import HTML, display
+
+        shown = HTML(_frame_as_html(frame))  # type: ignore[no-untyped-call]  # IPython is untyped
+        if self._handle is None:
+            self._handle = display(shown, display_id=True)  # type: ignore[no-untyped-call]
+        else:
+            self._handle.update(shown)
+
+    def write(self, line: str) -> None:
+        """See `View`."""
+        print(line)
+
+    def close(self) -> None:
+        """See `View`."""
+
+
+def _frame_as_html(frame: Frame) -> str:
+    """Return a bar, the best trial, and a table of what runs and what ended last."""
+    status = frame.status
+    entries = [_running_entry(out, frame.now) for out in status.running[:_MOST_ROWS]]
+    room = _MOST_ROWS - len(entries)
+    latest = status.results[-room:] if room else ()
+    entries += [_ended_entry(trial) for trial in reversed(latest)]
+    names = list(dict.fromkeys(name for params, _ in entries for name in params))
+    rows = [
+        [*cells, *(hyperparameter(params[n]) if n in params else "" for n in names)]
+        for params, cells in entries
+    ]
+    head = ["trial", "status", status.objective or "value", "time", *names]
+    counts = markup.cell(f" {frame.name}: {frame.counts}")
+    return markup.block(
+        f"<div>{markup.bar(status.done, status.total)}{counts}</div>",
+        *(markup.line(text) for text in (frame.best, frame.waiting) if text),
+        markup.table(head, rows) if rows else "",
+    )
+
+
+_Entry = tuple[Mapping[str, Any], list[Any]]  # hyperparameters, and the cells before them
+
+
+def _running_entry(out: Running, now: float) -> _Entry:
+    trial = out.attempt.trial
+    return trial.params, [trial.id, "running", "", duration(now - out.since)]
+
+
+def _ended_entry(trial: TrialResult) -> _Entry:
+    value = "" if trial.value is None else number(trial.value)
+    status = f"failed: {trial.error}" if trial.error else trial.status
+    return trial.params, [trial.id, status, value, duration(trial.seconds)]

@@ -1,15 +1,17 @@
-"""The folder of a run: made when a search starts, summed up when it ends."""
+"""The folder of a run: made when a search starts, summed up when it ends.
+
+`experiment.loading` reads what is written here.
+"""
 
 from __future__ import annotations
 
 import datetime
-import hashlib
 import importlib.metadata
 import platform
 import re
 import secrets
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -24,6 +26,86 @@ FORMAT = 1
 """Version of the layout and of the journal's records."""
 
 _PACKAGES = ("pyspark", "tensorflow", "tensorflow-cpu", "keras", "tensorboard", "deap", "numpy")
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of Python and of the packages that matter."""
+    found = {"python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def now() -> str:
+    """Return the time as a manifest has it, in UTC."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run is, as `manifest.json`.
+
+    Attributes:
+        name: The label of the run.
+        description: A longer text of the user.
+        call: The public function.
+        train: What the train function is called.
+        function: SHA-256 of the pickled train function.
+        algorithm: What makes the trials: its type and arguments.
+        space: The space as JSON; None for explicit points.
+        trials: How many there are in all.
+        direction: 'max' or 'min'.
+        optimization_key: As the user gave it.
+        seed: That the searcher was made with.
+        isolation: 'process', 'spawn' or 'none'.
+        timeout: Seconds per trial, or None.
+        application: Spark's name of the application.
+        master: Spark's master.
+        created: When, in UTC.
+        versions: Of Python and the packages that matter.
+        format: Version of the layout and of the journal's records.
+    """
+
+    name: str
+    description: str
+    call: str
+    train: str
+    function: str
+    algorithm: dict[str, Any]
+    space: dict[str, Any] | None
+    trials: int
+    direction: Literal["max", "min"]
+    optimization_key: str | None
+    seed: int
+    isolation: str
+    timeout: float | None
+    application: str
+    master: str
+    created: str
+    versions: dict[str, str]
+    format: int = FORMAT
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True):
+    """How a run ended, as `result.json`.
+
+    Attributes:
+        direction: 'max' or 'min'.
+        trials: How many came to an end.
+        failed: How many of them failed.
+        problem: Why the search ended early, or None.
+        best: The best trial's outcome with its hyperparameters, or None.
+        format: As in the manifest.
+    """
+
+    direction: Literal["max", "min"]
+    trials: int
+    failed: int
+    problem: str | None
+    best: dict[str, Any] | None
+    format: int = FORMAT
 
 
 def make_run_folder(logdir: Path, name: str) -> RunPaths:
@@ -41,57 +123,28 @@ def make_run_folder(logdir: Path, name: str) -> RunPaths:
     return paths
 
 
-def write_manifest(paths: RunPaths, function: bytes, facts: dict[str, Any]) -> None:
-    """Write what the run is.
-
-    Args:
-        paths: Of the run.
-        function: The pickled train function; its hash is kept.
-        facts: What the search says of itself, as JSON.
-    """
-    manifest = {
-        "format": FORMAT,
-        "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        **facts,
-        "function": hashlib.sha256(function).hexdigest(),
-        "versions": _versions(),
-    }
+def write_manifest(paths: RunPaths, manifest: Manifest) -> None:
+    """Write what the run is."""
     _write_json(paths.manifest, manifest)
 
 
-def write_result(paths: RunPaths, result: Result, problem: str | None) -> None:
-    """Write the best trial and the summary.
-
-    Args:
-        paths: Of the run.
-        result: Of the search.
-        problem: Why it ended early, or None.
-    """
-    best = result.best
-    summary: dict[str, Any] = {
-        "format": FORMAT,
-        "direction": result.direction,
-        "trials": len(result.trials),
-        "failed": len(result.failed),
-        "problem": problem and problem.encode("utf-8", "backslashreplace").decode(),
-        "best": None,
-    }
+def write_result(paths: RunPaths, result: Result) -> None:
+    """Write the best trial and the summary."""
+    best, problem = result.best, result.problem
+    data = None
     if best is not None:
         outcome = Outcome(best.id, best.status, best.value, None, best.metrics, None, best.seconds)
         params = {name: to_json(value) for name, value in best.params.items()}
-        summary["best"] = outcome_to_json(outcome) | {"params": params}
+        data = outcome_to_json(outcome) | {"params": params}
+    summary = Summary(
+        direction="max" if result.direction == "max" else "min",
+        trials=len(result.trials),
+        failed=len(result.failed),
+        problem=problem and problem.encode("utf-8", "backslashreplace").decode(),
+        best=data,
+    )
     _write_json(paths.result, summary)
 
 
 def _write_json(path: Path, value: Any) -> None:
-    write_whole(path, msgspec.json.format(msgspec.json.encode(value), indent=2))
-
-
-def _versions() -> dict[str, str]:
-    versions = {"python": platform.python_version()}
-    for package in _PACKAGES:
-        try:
-            versions[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return versions
+    write_whole(path, msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
+from experiment import markup
+from experiment.text import count, hyperparameter, hyperparameters, number, printable
 from search.direction import Direction
-from search.errors import ExperimentError, shown
-from search.trial import Failure, Outcome, Status, Trial
+from search.errors import ExperimentError
+from search.space import Space
+from search.trial import UNNAMED_OBJECTIVE, Failure, Outcome, Status, Trial
 
 if TYPE_CHECKING:
+    import matplotlib.axes
     import pandas
+
+PlotKind = Literal["convergence", "parallel", "parameter"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +62,37 @@ class TrialResult:
 class Result:
     """The trials of a search. Immutable.
 
+    A notebook shows it as a table, the best trial first and failed ones last.
+
     Attributes:
         trials: All that came to an end, failed ones too, in the order of their ids.
         direction: 'max' or 'min'.
-        logdir: The run's folder; `tensorboard --logdir` opens it.
+        logdir: The run's folder; `experiment.tensorboard(result)` opens it.
+        objective: What the objective is called; 'metric' where no trial has said so.
+        total: How many trials the search has in all; more than there are here while it runs, and
+            where it ended early.
+        problem: Why it ended early, in one sentence; None otherwise.
+        space: What was searched; None for explicit points.
     """
 
-    def __init__(self, trials: Sequence[TrialResult], direction: Direction, logdir: str) -> None:
+    def __init__(
+        self,
+        trials: Sequence[TrialResult],
+        direction: Direction,
+        logdir: str,
+        *,
+        objective: str | None = None,
+        total: int | None = None,
+        problem: str | None = None,
+        space: Space | None = None,
+    ) -> None:
         self.trials = sorted(trials, key=lambda trial: trial.id)
         self.direction = direction.value
         self.logdir = logdir
+        self.objective = objective or UNNAMED_OBJECTIVE
+        self.total = len(self.trials) if total is None else total
+        self.problem = problem
+        self.space = space
 
     @property
     def best(self) -> TrialResult | None:
@@ -74,8 +101,16 @@ class Result:
 
     @property
     def failed(self) -> list[TrialResult]:
-        """The trials that failed."""
+        """The trials that failed, each with `.error.message` and `.error.traceback`."""
         return [trial for trial in self.trials if trial.status == "failed"]
+
+    @property
+    def ranking(self) -> list[TrialResult]:
+        """The trials from the best to the worst, those without a value last."""
+        weight = Direction(self.direction).weight
+        valued = [trial for trial in self.trials if trial.value is not None]
+        rest = [trial for trial in self.trials if trial.value is None]
+        return sorted(valued, key=lambda trial: -weight * (trial.value or 0.0)) + rest
 
     def to_pandas(self) -> pandas.DataFrame:
         """Return one row per trial, failed ones too, in order of id.
@@ -88,16 +123,102 @@ class Result:
         rows = [_row(trial) for trial in self.trials]
         return pandas.DataFrame(rows, columns=_columns(rows))
 
+    def plot(
+        self,
+        kind: PlotKind = "convergence",
+        *,
+        parameter: str | None = None,
+        ax: matplotlib.axes.Axes | None = None,
+    ) -> matplotlib.axes.Axes:
+        """Draw the search with matplotlib (`pip install 'spark-tf-experiment[plot]'`).
+
+        Args:
+            kind: 'convergence': each trial's value and the best so far, by trial; 'parallel':
+                parallel coordinates, a line per trial over all hyperparameters; 'parameter': one
+                hyperparameter against the objective.
+            parameter: Which one, for 'parameter'; may be left out where there is only one.
+            ax: Where to draw; a new figure when left out.
+
+        Raises:
+            InvalidArgument: An unknown kind or parameter.
+            ImportError: matplotlib is not installed.
+        """
+        from experiment.plots import draw
+
+        return draw(self, kind, parameter, ax)
+
+    def summary(self) -> str:
+        """Return in one line how many trials there are, how many failed, and the best."""
+        counts = count(len(self.trials), "trial")
+        if self.total > len(self.trials):
+            counts = f"{len(self.trials)} of {count(self.total, 'trial')}"
+        if self.failed:
+            counts += f", {len(self.failed)} failed"
+        best = best_in_words(self.best, self.objective)
+        return f"{counts}, {best}" if best else counts
+
     def __len__(self) -> int:
         return len(self.trials)
 
     def __repr__(self) -> str:
-        failed = f", {len(self.failed)} failed" if self.failed else ""
-        best = self.best
-        summary = ""
-        if best is not None:
-            summary = f", best {best.value:.6g} in trial {best.id} {shown(best.params)}"
-        return f"<Result of {len(self.trials)} trials{failed}{summary}, {self.logdir}>"
+        return f"<Result: {self.summary()}; {printable(self.logdir)}>"
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        failures = [
+            markup.folded(f"Trial {trial.id} failed: {trial.error}", trial.error.traceback)
+            for trial in self.failed[:_MOST_FAILURES]
+            if trial.error is not None
+        ]
+        left = len(self.failed) - len(failures)
+        return markup.block(
+            markup.line(self.summary()),
+            markup.line(f"Ended early: {self.problem}") if self.problem else "",
+            markup.table(*table_of_best(self, _MOST_ROWS)),
+            _more(len(self.trials) - _MOST_ROWS, "trial"),
+            *failures,
+            _more(left, "failed trial"),
+        )
+
+
+_MOST_ROWS = 50  # of a table in a notebook, and failures below it
+_MOST_FAILURES = 10
+
+
+def best_in_words(best: TrialResult | None, objective: str | None) -> str:
+    """Return "best accuracy 0.9 in trial 3: learning_rate=0.01"; '' where there is no value."""
+    if best is None or best.value is None:
+        return ""
+    name = printable(objective or UNNAMED_OBJECTIVE)
+    params = f": {hyperparameters(best.params)}" if best.params else ""
+    return f"best {name} {number(best.value)} in trial {best.id}{params}"
+
+
+def table_of_best(result: Result, most: int) -> tuple[list[str], list[list[str]]]:
+    """Return head and rows of a table of the best trials, at most `most` of them, as text."""
+    ranking = result.ranking
+    names = list(dict.fromkeys(name for trial in ranking for name in trial.params))
+    metrics = dict.fromkeys(name for trial in ranking for name in trial.metrics)
+    metrics.pop(result.objective, None)
+    arrow = "↑" if result.direction == Direction.MAX else "↓"
+    head = ["trial", f"{result.objective} {arrow}", *names, *metrics, "seconds", "status"]
+    rows = [
+        [
+            str(trial.id),
+            "" if trial.value is None else number(trial.value),
+            *(hyperparameter(trial.params[name]) if name in trial.params else "" for name in names),
+            *(number(trial.metrics[m]) if m in trial.metrics else "" for m in metrics),
+            f"{trial.seconds:.1f}",
+            trial.status if trial.error is None else f"{trial.status}: {trial.error}",
+        ]
+        for trial in ranking[:most]
+    ]
+    return head, rows
+
+
+def _more(left: int, noun: str) -> str:
+    text = f"and {count(left, f'more {noun}')}; to_pandas() has all of them"
+    return markup.line(text) if left > 0 else ""
 
 
 _FIXED_COLUMNS = ("trial", "status", "value", "seconds", "error", "logdir")

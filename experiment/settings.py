@@ -41,6 +41,7 @@ class Settings:
             trial, 'none' runs trials in the slot's own process.
         preload: Modules that the process which forks trials imports once, fresh interpreters each
             time; missing ones are skipped. `()` for train functions without TensorFlow.
+        verbose: 0 shows nothing, 1 how far the search is, 2 also a line per trial.
 
     Raises:
         InvalidArgument: Naming the argument, what was expected and what came.
@@ -57,6 +58,7 @@ class Settings:
     seed: int | None = None
     isolation: Isolation = "process"
     preload: Sequence[str] = ("tensorflow", "keras")
+    verbose: Literal[0, 1, 2] = 1
 
     def __post_init__(self) -> None:
         Direction.parse(self.direction)
@@ -73,6 +75,7 @@ class Settings:
         if self.isolation not in ("process", "spawn", "none"):
             expected = "'process', 'spawn' or 'none'"
             raise InvalidArgument("isolation", expected, shown(self.isolation))
+        _check_verbose(self.verbose)
         if self.timeout is not None and self.isolation == "none":
             hint = "a trial in the slot's own process cannot be ended"
             raise InvalidArgument(
@@ -165,6 +168,11 @@ def _check_integer(name: str, value: object, least: int) -> None:
         return
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise InvalidArgument(name, f"an integer of at least {least}, or None", shown(value))
+
+
+def _check_verbose(value: object) -> None:
+    if type(value) is not int or value not in (0, 1, 2):
+        raise InvalidArgument("verbose", "0, 1 or 2", shown(value))
 
 
 def _positive(name: str, value: object) -> float:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from search.searcher import Searcher
-from search.space import Choice, Space
+from search.space import LARGEST_INTEGER, Choice, Domain, Space
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,22 +37,43 @@ class Search:
         return dict.fromkeys(name for point in self.points for name in point)
 
     @property
+    def fixed(self) -> tuple[str, ...]:
+        """Hyperparameters that are the same in all trials."""
+        if self.space is None:
+            texts = {
+                name: {repr(p[name]) if name in p else None for p in self.points}
+                for name in self.columns
+            }
+            return tuple(name for name, different in texts.items() if len(different) == 1)
+        return tuple(name for name, domain in self.space.items() if _is_constant(domain))
+
+    @property
     def as_text(self) -> tuple[str, ...]:
         """Hyperparameters whose values are of several types, which a table column cannot hold."""
+        values: dict[str, Sequence[Any]]
         if self.space is None:
             values = {name: [p[name] for p in self.points if name in p] for name in self.columns}
         else:
             values = {
-                name: [] if isinstance(domain.values, range) else list(domain.values)
+                # Of a range, which may be long, its ends say whether some are too large.
+                name: (0, domain.values[0], domain.values[-1])
+                if isinstance(domain.values, range)
+                else domain.values
                 for name, domain in self.space.items()
                 if isinstance(domain, Choice)
             }
         return tuple(name for name, some in values.items() if len({_kind(v) for v in some}) > 1)
 
 
+def _is_constant(domain: Domain) -> bool:
+    return len(domain.values) == 1 if isinstance(domain, Choice) else domain.low == domain.high
+
+
 def _kind(value: Any) -> str:
     if isinstance(value, bool):
         return "bool"
-    if isinstance(value, int | float) and abs(value) <= sys.float_info.max:
+    if isinstance(value, int):
+        return "number" if abs(value) <= LARGEST_INTEGER else "text"
+    if isinstance(value, float) and abs(value) <= sys.float_info.max:
         return "number"
     return "text"

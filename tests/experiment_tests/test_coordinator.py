@@ -34,13 +34,13 @@ class Ears:
     def __init__(self, folder):
         self.folder, self.heard = folder, []
 
-    def ended(self, result, objective):
+    def ended(self, result, status):
         in_journal = [
             record["outcome"]["trial"]
             for record in read_journal(self.folder)
             if record["event"] == "finished"
         ]
-        self.heard.append((result, objective, in_journal))
+        self.heard.append((result, status.objective, in_journal))
 
 
 class Search:
@@ -164,7 +164,7 @@ def test_a_lost_answer_is_given_again(start):
     for _ in range(3):
         assert search.ask("1.0.0") == work
     assert other.trial != work.trial
-    assert search.coordinator.running == 2
+    assert len(search.coordinator.status.running) == 2
     assert len(search.records("planned")) == 2
 
 
@@ -224,7 +224,7 @@ def test_a_trial_whose_slot_is_gone_runs_again_as_the_next_attempt(start, lose):
     work = search.ask("1.0.0")
     folder = make_events(search, work.trial)
     slot = lose(search)
-    assert search.coordinator.running == 0
+    assert len(search.coordinator.status.running) == 0
     assert not search.coordinator.done
     again = search.ask(slot)
     assert again == Work(work.trial, 2, work.params)
@@ -301,11 +301,11 @@ def test_the_end_of_a_job_loses_what_its_slots_had_and_nothing_else(start):
     works = {slot: search.ask(slot) for slot in slots}
     search.coordinator.job_ended(1)
     assert [record["slot"] for record in search.records("lost")] == ["1.0.0", "1.10.0"]
-    assert search.coordinator.running == 2
+    assert len(search.coordinator.status.running) == 2
     for slot in ("11.0.0", "2.1.0"):
         assert search.ask(slot) == works[slot]
     search.coordinator.job_ended(3)
-    assert search.coordinator.running == 2
+    assert len(search.coordinator.status.running) == 2
 
 
 def test_the_end_of_a_job_without_work_changes_nothing(start):
@@ -452,7 +452,7 @@ def test_observers_hear_after_the_journal_and_in_their_order(start):
         def __init__(self, name):
             self.name = name
 
-        def ended(self, result, objective):
+        def ended(self, result, status):
             order.append((self.name, result.id))
 
     search = start(points(2), "1.0.0", observers=[Named("a"), Named("b")])
@@ -493,7 +493,7 @@ def test_no_work_is_handed_out_that_the_journal_could_not_take(tmp_path):
     coordinator.hello(Hello("1.0.0", "host"))
     with pytest.raises(OSError, match="No space left"):
         coordinator.next(Next("1.0.0"))
-    assert coordinator.running == 0
+    assert coordinator.status.running == ()
 
 
 def test_each_warning_is_shown_once(start):
@@ -554,7 +554,7 @@ def test_a_malformed_outcome_is_refused_and_changes_nothing(start, outcome):
         None,
         [],
     )
-    assert search.coordinator.running == 1
+    assert len(search.coordinator.status.running) == 1
     assert search.ask("1.0.0") == work
     search.finish("1.0.0", work)
     assert search.ended == [0]

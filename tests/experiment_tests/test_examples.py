@@ -54,6 +54,6 @@ def test_an_example_prints_its_table_and_how_to_watch(tmp_path, example, command
     assert output.count(" finished ") == trials
     assert "Best: TrialResult(" in output
     watch = output.splitlines()[-1]
-    run_folder = Path(watch.split("--logdir ")[1])
-    assert watch.startswith("Watch it: .venv/bin/tensorboard --logdir ")
+    run_folder = Path(watch.split(" tensorboard ")[1])
+    assert watch.startswith("Look at it: python -m experiment tensorboard ")
     assert len(list((run_folder / "trials").iterdir())) == trials

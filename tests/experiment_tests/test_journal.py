@@ -186,7 +186,10 @@ def test_a_line_that_has_no_newline_any_more_is_damage(tmp_path, missing):
         written(tmp_path)
 
 
-@pytest.mark.parametrize("data", [b"[1]", b"null", b"{", b'"a"'])
+NO_OBJECTS = [b"[1]", b"null", b"{", b'"a"', b'{"a": "\xff"}', b'{"a": ' + b"[" * 100_000]
+
+
+@pytest.mark.parametrize("data", NO_OBJECTS, ids=lambda data: repr(data[:20]))
 def test_a_line_with_the_right_checksum_that_holds_no_object_is_damage(tmp_path, data):
     write_segment(tmp_path, b"%08x %s\n" % (zlib.crc32(data), data) + LINES[0])
     with pytest.raises(JournalDamaged, match="line 1:"):

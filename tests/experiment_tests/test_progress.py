@@ -1,115 +1,700 @@
+import contextlib
+import fcntl
 import io
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+import textwrap
+from types import SimpleNamespace
 
+import nbformat
+import pyte
 import pytest
+from hypothesis import given
+from nbclient import NotebookClient
 
-from experiment.progress import Progress
-from experiment.result import TrialResult
+from experiment.progress import Frame, LineView, NotebookView, Progress, TerminalView, choose_view
+from experiment.result import Result, TrialResult
+from experiment.status import Running, Status
 from search.direction import Direction
-from search.trial import Failure
+from search.trial import Failure, Trial
+from spark_jobs.protocol import Attempt
+from tests.experiment_tests.test_markup import Reader, text
+
+HOSTILE = "a\x1b[2Jb\x1b]0;t\x07c\rd\x9be\u202ef\ng<b>h</b>$x$[red]i[/red]:smile:"
+HARMLESS = "a?[2Jb?]0;t?c?d?e?f?g<b>h</b>$x$[red]i[/red]:smile:"
 
 
-class Terminal(io.StringIO):
-    def isatty(self):
-        return True
+def finished(number, value=0.5, params=None):
+    return TrialResult(number, params or {}, value, {}, "finished", None, 1.0, "")
 
 
-def finished(number, value):
-    return TrialResult(number, {}, value, {}, "finished", None, 1.0, "")
-
-
-def failed(number):
-    error = Failure("user error", "ValueError")
+def failed(number, message="ValueError: no"):
+    error = Failure("user error", message, "Traceback")
     return TrialResult(number, {}, None, {}, "failed", error, 1.0, "")
 
 
-@pytest.mark.parametrize(("direction", "best"), [(Direction.MAX, "0.75"), (Direction.MIN, "-0.5")])
-def test_the_last_line_has_counts_failures_and_the_best(direction, best):
-    stream = io.StringIO()
-    progress = Progress("train", 5, direction, stream)
-    for result in [finished(0, 0.25), failed(1), finished(2, 0.75), failed(3), finished(4, -0.5)]:
-        progress.ended(result, "accuracy")
-    progress.close()
-    assert stream.getvalue().splitlines()[-1] == (
-        f"train: 5/5 trials, 2 failed, best accuracy {best}"
+def running(number, since=0.0, generation=None, params=None):
+    return Running(Attempt(Trial(number, params or {}, generation)), since)
+
+
+def status(total=5, results=(), out=(), slots=1, objective="accuracy"):
+    """Return what a coordinator would say after these results."""
+    results = list(results)
+    best = Direction.MAX.best(results, lambda result: result.value)
+    return Status(
+        total,
+        results,
+        sum(result.status == "failed" for result in results),
+        tuple(out),
+        slots,
+        best,
+        objective,
     )
+
+
+def frame(state, seconds=10.0, waiting="", ended=False):
+    return Frame("train", state, seconds, waiting, seconds, ended)
+
+
+def result_of(state):
+    return Result(state.results, Direction.MAX, "/runs", total=state.total)
+
+
+class Clock:
+    """Seconds that grow when the test says so."""
+
+    def __init__(self):
+        self.now = 1_000.0
+
+    def __call__(self):
+        return self.now
+
+
+class Recording:
+    """A view that keeps what it is told."""
+
+    every = 2.0
+
+    def __init__(self):
+        self.frames, self.lines, self.closed = [], [], 0
+
+    def show(self, frame):
+        assert not self.closed
+        self.frames.append(frame)
+
+    def write(self, line):
+        self.lines.append(line)
+
+    def close(self):
+        self.closed += 1
+
+
+@pytest.fixture
+def start():
+    """Start a progress on a view that records, with a clock that stands still."""
+
+    def start(**arguments):
+        arguments = {"name": "train", "folder": "/runs/a b", "asked": "4 slots"} | arguments
+        view, clock = Recording(), Clock()
+        progress = Progress(**{"view": view, "clock": clock} | arguments)
+        return SimpleNamespace(progress=progress, view=view, clock=clock)
+
+    return start
+
+
+@pytest.mark.parametrize(
+    ("state", "seconds", "wanted"),
+    [
+        (status(5), 3.0, "0/5 trials"),
+        (status(1), 3.0, "0/1 trial"),
+        (status(5, out=[running(0), running(1)]), 3.0, "0/5 trials, 2 running"),
+        (status(6, [finished(0), failed(1)]), 10.0, "2/6 trials, 1 failed, 20 s left"),
+        (status(9, [finished(0)], [running(1)]), 600.0, "1/9 trials, 1 running, 1 h 20 min left"),
+        (status(1, [finished(0)]), 80.0, "1/1 trial, took 1 min 20 s"),
+        (status(1, [failed(0)]), 0.5, "1/1 trial, 1 failed, took 0.5 s"),
+        (status(9, out=[running(0, generation=3)]), 1.0, "0/9 trials, 1 running, generation 3"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_frame_counts_what_there_is(state, seconds, wanted):
+    assert frame(state, seconds).counts == wanted
+
+
+def test_a_search_that_ended_early_has_no_time_left():
+    state = status(9, [failed(0), failed(1)])
+    assert frame(state, 10.0, ended=True).counts == "2/9 trials, 2 failed, took 10 s"
+
+
+def test_a_frame_names_the_best_with_its_hyperparameters():
+    state = status(5, [finished(0, 0.25), finished(1, 2 / 3, {"lr": 0.01, "layers": (8,)})])
+    assert frame(state).best == "best accuracy 0.666667 in trial 1: lr=0.01, layers=(8,)"
+
+
+@pytest.mark.parametrize("results", [[], [failed(0)]], ids=len)
+def test_before_the_first_value_there_is_no_best(results):
+    assert frame(status(5, results)).best == ""
+
+
+def test_a_frame_is_a_line_too():
+    state = status(4, [finished(0, 0.5, {"lr": 0.1})])
+    assert frame(state).line == (
+        "train: 1/4 trials, 30 s left, best accuracy 0.5 in trial 0: lr=0.1"
+    )
+    assert frame(status(4), waiting="no executor").line == "train: 0/4 trials, no executor"
+
+
+@given(text, text, text)
+def test_a_frame_is_one_line_whatever_the_user_calls_things(name, value, objective):
+    state = status(2, [finished(0, 1.0, {name: value})], objective=objective)
+    assert frame(state).line.isprintable()
+
+
+def test_a_search_says_first_where_it_writes_and_how_to_watch_it(start):
+    writes, watch = start().view.lines
+    assert writes == "train: writes to /runs/a b"
+    assert watch.startswith("watch it: ")
+    assert watch.endswith("-m experiment tensorboard '/runs/a b'")
+
+
+def test_frames_come_no_faster_than_the_view_wants(start):
+    search = start()
+    for _ in range(100):
+        search.clock.now += 0.25
+        search.progress.refresh(status(5))
+    assert [frame.seconds for frame in search.view.frames] == [2.0 * n for n in range(1, 13)]
+
+
+def test_the_last_frame_comes_at_once_and_shows_how_it_ended(start):
+    search = start()
+    state = status(5, [finished(0)])
+    search.clock.now += 0.1
+    search.progress.close(state, result_of(state))
+    [last] = search.view.frames
+    assert last.counts == "1/5 trials, took 0.1 s"
+    assert search.view.closed == 1
+
+
+def test_without_a_slot_it_says_since_when_and_what_was_asked_for(start):
+    search = start(asked="4 slots of 1 core and 1 GPU")
+    search.clock.now += 30.0
+    search.progress.refresh(status(5, slots=0))
+    assert search.view.frames[-1].waiting == (
+        "no executor yet, 30 s: asked for 4 slots of 1 core and 1 GPU"
+    )
+    search.clock.now += 45.0
+    search.progress.refresh(status(5, slots=0))
+    assert search.view.frames[-1].waiting.startswith("no executor yet, 1 min 15 s: ")
+
+
+def test_with_a_slot_it_waits_for_nothing_and_when_the_last_is_gone_it_waits_anew(start):
+    search = start()
+    waiting = []
+    for slots in (0, 1, 2, 0, 0, 1):
+        search.clock.now += 10.0
+        search.progress.refresh(status(5, slots=slots))
+        waiting.append(search.view.frames[-1].waiting.partition(":")[0])
+    alone = "no executor yet, "
+    assert waiting == [alone + "10 s", "", "", alone + "0 s", alone + "10 s", ""]
+
+
+def test_a_search_that_is_over_waits_for_nothing(start):
+    search = start()
+    search.progress.refresh(status(5, slots=0))
+    search.progress.close(status(5, slots=0), result_of(status(5)))
+    assert search.view.frames[-1].waiting == ""
+
+
+def test_a_silent_search_shows_nothing_and_touches_no_view(start, capfd):
+    search = start(verbose=0)
+    plain = Progress("train", "/runs", "1 slot", verbose=0, clock=search.clock)
+    state = status(1, [failed(0)])
+    for progress in (search.progress, plain):
+        search.clock.now += 60
+        progress.refresh(state)
+        progress.close(state, result_of(state))
+    assert (search.view.frames, search.view.lines, search.view.closed) == ([], [], 0)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_usually_only_failed_trials_get_a_line_and_only_at_the_end(start):
+    search = start()
+    state = status(5, [finished(0), failed(1, "ValueError: too large"), finished(2)])
+    search.clock.now += 60
+    search.progress.refresh(state)
+    assert len(search.view.lines) == 2
+    search.progress.close(state, result_of(state))
+    assert search.view.lines[2:] == ["trial 1 failed after 1.0 s: ValueError: too large"]
+
+
+def test_many_failures_are_counted_and_the_command_that_shows_them_is_named(start):
+    search = start()
+    state = status(20, [failed(n) for n in range(10)])
+    search.progress.close(state, result_of(state))
+    *some, more = search.view.lines[2:]
+    assert [line.split()[1] for line in some] == ["0", "1", "2"]
+    assert more.startswith("and 7 more failed trials: ")
+    assert more.endswith("-m experiment show '/runs/a b'")
+
+
+def test_a_talkative_search_has_a_line_per_trial_as_soon_as_it_ends(start):
+    search = start(verbose=2)
+    state = status(5, [finished(0, 1 / 3, {"lr": 0.1})])
+    search.progress.refresh(state)
+    assert search.view.lines[2:] == ["trial 0 (lr=0.1) finished after 1.0 s with 0.333333"]
+    assert search.view.frames == []
+    state.results.append(finished(1, 2.0))
+    state.results.append(TrialResult(2, {}, None, {}, "cancelled", None, 0.0, ""))
+    search.progress.refresh(state)
+    search.progress.refresh(state)
+    assert search.view.lines[3:] == [
+        "trial 1 finished after 1.0 s with 2",
+        "trial 2 cancelled after 0 s",
+    ]
+    state.results.append(failed(3))
+    search.progress.close(state, result_of(state))
+    assert search.view.lines[5] == "trial 3 failed after 1.0 s: ValueError: no"
+
+
+def test_nothing_of_the_user_gets_to_a_view_unprintable(start):
+    search = start(name=HOSTILE, folder=HOSTILE, verbose=2)
+    params = {HOSTILE: HOSTILE}
+    state = status(2, [failed(0, HOSTILE), finished(1, 1.0, params)], objective=HOSTILE)
+    search.clock.now += 60
+    search.progress.refresh(state)
+    search.progress.close(state, result_of(state))
+    assert all(line.isprintable() for line in search.view.lines)
+    assert all(frame.line.isprintable() for frame in search.view.frames)
+    assert search.view.frames[0].line.startswith(HARMLESS)
+
+
+def lines_of(stream):
+    return stream.getvalue().splitlines()
+
+
+def test_a_log_gets_a_line_in_ten_seconds_at_the_most(start):
+    stream = io.StringIO()
+    search = start(view=LineView(stream))
+    for _ in range(1_000):
+        search.clock.now += 0.1
+        search.progress.refresh(status(5))
+    state = status(5, [finished(n) for n in range(5)])
+    search.progress.close(state, result_of(state))
+    progress = [line for line in lines_of(stream) if "/5 trials" in line]
+    assert 9 <= len(progress) <= 11
+    assert progress[-1] == "train: 5/5 trials, took 1 min 40 s, best accuracy 0.5 in trial 0"
     assert stream.getvalue().endswith("\n")
 
 
-def test_without_a_terminal_there_are_no_control_characters():
+def test_a_log_has_no_control_characters(start):
     stream = io.StringIO()
-    progress = Progress("train", 300, Direction.MAX, stream)
-    for number in range(300):
-        progress.ended(finished(number, float(number)), "metric")
-    progress.close()
-    lines = stream.getvalue().splitlines()
-    assert lines[-1] == "train: 300/300 trials, best metric 299"
-    assert len(lines) < 10
-    assert all(line.isprintable() for line in lines)
+    search = start(view=LineView(stream), name=HOSTILE, folder=HOSTILE, verbose=2)
+    state = status(2, [failed(0, HOSTILE), finished(1, 1.0, {HOSTILE: HOSTILE})])
+    search.progress.close(state, result_of(state))
+    assert stream.getvalue().replace("\n", "").isprintable()
+    assert f"trial 0 failed after 1.0 s: {HARMLESS}" in lines_of(stream)
 
 
-def test_what_is_not_there_is_left_out():
-    stream = io.StringIO()
-    Progress("train", 3, Direction.MAX, stream).close()
-    assert stream.getvalue() == "train: 0/3 trials\n"
+def show_all(view):
+    view.show(frame(status(5)))
+    view.write("a line")
+    view.show(frame(status(5, [finished(0)])))
+    view.close()
+    view.write("another")
 
 
-def test_all_failed_has_no_best():
-    stream = io.StringIO()
-    progress = Progress("train", 1, Direction.MIN, stream)
-    progress.ended(failed(0), None)
-    progress.close()
-    assert stream.getvalue() == "train: 1/1 trials, 1 failed\n"
+def test_a_stream_that_is_closed_missing_or_full_stops_no_search():
+    closed = io.StringIO()
+    closed.close()
+    show_all(LineView(closed))
+    show_all(LineView(None))
+    went_on = False
+    with pytest.raises(OSError, match="No space left"):  # of its end, when it is closed
+        with open("/dev/full", "w") as full:
+            show_all(LineView(full))
+            went_on = True
+    assert went_on
 
 
-@pytest.mark.parametrize("status", ["failed", "stopped", "cancelled"])
-@pytest.mark.parametrize("stream_type", [io.StringIO, Terminal])
-def test_a_trial_without_a_value_is_counted(status, stream_type):
-    stream = stream_type()
-    progress = Progress("train", 2, Direction.MAX, stream)
-    progress.ended(TrialResult(0, {}, None, {}, status, None, 0.0, ""), None)
-    progress.ended(finished(1, 2.0), "metric")
-    progress.close()
-    failed = ", 1 failed" if status == "failed" else ""
-    last = stream.getvalue().rstrip("\n")
-    assert last.endswith(f"train: 2/2 trials{failed}, best metric 2")
+def test_without_a_terminal_or_a_notebook_a_line_now_and_then_is_what_there_is(monkeypatch):
+    for stream in (None, io.StringIO()):
+        monkeypatch.setattr(sys, "stderr", stream)
+        view = choose_view()
+        assert isinstance(view, LineView)
+        assert view.stream is stream
 
 
-def test_a_value_that_is_not_a_number_is_never_the_best():
-    stream = io.StringIO()
-    progress = Progress("train", 2, Direction.MIN, stream)
-    progress.ended(finished(0, float("nan")), "loss")
-    progress.ended(finished(1, 3.0), "loss")
-    progress.close()
-    assert stream.getvalue() == "train: 2/2 trials, best loss 3\n"
+def test_progress_goes_to_standard_error(capfd):
+    state = status(1, [finished(0)])
+    Progress("train", "/runs", "1 slot").close(state, result_of(state))
+    output, errors = capfd.readouterr()
+    assert output == ""
+    assert len(errors.splitlines()) == 3
 
 
-@pytest.mark.parametrize("stream_type", [io.StringIO, Terminal])
-def test_control_characters_of_the_user_do_not_reach_the_stream(stream_type):
-    stream = stream_type()
-    progress = Progress("a\x1b[2Jb\nc\rd\x00e\x9bf\u202eg\ud800ü", 1, Direction.MAX, stream)
-    progress.ended(finished(0, 1.0), "m\x1b]0;t\x07\n")
-    progress.close()
-    text = stream.getvalue()
-    assert "a?[2Jb?c?d?e?f?g?ü: 1/1 trials, best m?]0;t?? 1" in text
-    assert text.count("\x1b") == text.count("\x1b[K")
-    assert text.count("\n") == 1
-    for character in "\x00\x07\x9b\u202e\ud800":
-        assert character not in text
+@contextlib.contextmanager
+def terminal(columns=80, lines=40):
+    """Yield both ends of a pseudo terminal."""
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+    try:
+        yield master, slave
+    finally:
+        os.close(slave)
+        with contextlib.suppress(OSError):
+            os.close(master)
 
 
-def test_a_terminal_has_one_line_that_is_written_over():
-    stream = Terminal()
-    progress = Progress("train", 2, Direction.MAX, stream)
-    progress.ended(finished(0, 1.0), "metric")
-    progress.ended(finished(1, 2.0), "metric")
-    progress.close()
-    text = stream.getvalue()
-    assert text.startswith("\r\x1b[K")
-    assert text.endswith("\r\x1b[Ktrain: 2/2 trials, best metric 2\n")
-    assert text.count("\n") == 1
+TERMINAL_PROGRAM = """
+import sys
+from experiment.progress import Progress, TerminalView, choose_view
+from experiment.result import Result, TrialResult
+from experiment.status import Status
+from search.direction import Direction
+from search.trial import Failure
+
+HOSTILE, HARMLESS = {HOSTILE!r}, {HARMLESS!r}
+now = 0.0
+
+def clock():
+    global now
+    now += 1.0
+    return now
+
+def finished(number, value=0.5, params=None):
+    return TrialResult(number, params or {{}}, value, {{}}, "finished", None, 1.0, "")
+
+def failed(number, message):
+    return TrialResult(number, {{}}, None, {{}}, "failed", Failure("exit", message), 1.0, "")
+
+def start(name="train", verbose=1):
+    return Progress(name, "/runs", "1 slot", verbose=verbose, clock=clock)
+
+def state(results, total=5, objective="accuracy"):
+    best = Direction.MAX.best(results, lambda result: result.value)
+    return Status(total, results, 0, (), 1, best, objective)
+
+def close(progress, status):
+    progress.close(status, Result(status.results, Direction.MAX, "/runs"))
+"""
+RICH_SETTINGS = ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "COLORTERM")
 
 
-def test_the_line_goes_to_standard_error_unless_told_otherwise(capsys):
-    Progress("train", 1, Direction.MAX).close()
-    captured = capsys.readouterr()
-    assert (captured.out, captured.err) == ("", "train: 0/1 trials\n")
+def in_terminal(program, *, columns=80, stdout=None, term="xterm-256color"):
+    """Run a program in a pseudo terminal; return what a person sees and what it wrote."""
+    program = TERMINAL_PROGRAM.format(**globals()) + textwrap.dedent(program)
+    names = [name for name in os.environ if name not in RICH_SETTINGS]
+    environment = {name: os.environ[name] for name in names} | {"TERM": term}
+    with terminal(columns) as (master, slave):
+        process = subprocess.Popen(
+            [sys.executable, "-c", program],
+            stdin=slave,
+            stdout=stdout or slave,
+            stderr=slave,
+            env=environment,
+        )
+        raw = b""
+        while process.poll() is None or readable(master):
+            if readable(master):
+                raw += os.read(master, 1 << 16)
+        assert process.returncode == 0, raw.decode(errors="replace")
+    screen = pyte.Screen(columns, 40)
+    pyte.ByteStream(screen).feed(raw)
+    return [line.rstrip() for line in screen.display if line.strip()], raw
+
+
+def readable(descriptor):
+    import select
+
+    return bool(select.select([descriptor], [], [], 0.1)[0])
+
+
+def test_a_terminal_has_one_bar_that_is_drawn_over():
+    seen, raw = in_terminal(
+        """
+        progress = start()
+        assert isinstance(choose_view(), TerminalView)
+        results = []
+        for number in range(5):
+            progress.refresh(state(results))
+            results.append(finished(number, number / 4, {"lr": 0.1}))
+        close(progress, state(results))
+        """
+    )
+    writes, watch, bar, best = seen
+    assert writes == "train: writes to /runs"
+    assert watch.startswith("watch it: ")
+    assert re.fullmatch(r"train \S+ 5/5 trials, took [\d.]+ s", bar)
+    assert best == "best accuracy 1 in trial 4: lr=0.1"
+    assert all(b"%d/5 trials" % n in raw for n in range(6))
+    assert raw.endswith(b"\x1b[?25h")  # the cursor is there again
+
+
+def test_what_it_waits_for_goes_away_when_it_is_there():
+    program = """
+        progress = start()
+        alone = Status(5)
+        progress.refresh(alone)
+        progress.refresh(alone)
+    """
+    assert "no executor yet" in in_terminal(program)[0][-1]
+    seen, raw = in_terminal(program + "    close(progress, state([]))")
+    assert b"no executor yet" in raw
+    assert [line for line in seen if "executor" in line] == []
+    assert seen[-1].endswith("0/5 trials, took 3.0 s")
+
+
+HOSTILE_PROGRAM = """
+    progress = start({0}, verbose=2)
+    results = [finished(0, 1.0, {{ {0}: {0} }}), failed(1, {0})]
+    progress.refresh(state(results, objective={0}))
+    close(progress, state(results, objective={0}))
+"""
+
+
+def test_hostile_text_moves_no_cursor_and_is_shown_without_its_teeth():
+    seen, raw = in_terminal(HOSTILE_PROGRAM.format("HOSTILE"), columns=300)
+    _, harmless = in_terminal(HOSTILE_PROGRAM.format("HARMLESS"), columns=300)
+    assert raw == harmless
+    assert f"{HARMLESS}: writes to /runs" in seen
+    assert f"trial 1 failed after 1.0 s: {HARMLESS}" in seen
+    assert f"trial 0 ({HARMLESS}={HARMLESS}) finished after 1.0 s with 1" in seen
+    assert f"best {HARMLESS} 1 in trial 0: {HARMLESS}={HARMLESS}" in seen
+
+
+def test_what_is_printed_meanwhile_is_above_the_bar():
+    seen, _ = in_terminal(
+        """
+        progress = start()
+        progress.refresh(state([]))
+        print("[red]hello[/red] of", "the program")
+        print("an error", file=sys.stderr)
+        progress.refresh(state([finished(0)]))
+        print("\\x1b[31mred\\x1b[0m")
+        close(progress, state([finished(0)]))
+        print("afterwards")
+        """
+    )
+    assert seen[2:5] == ["[red]hello[/red] of the program", "an error", "red"]
+    assert "1/5 trials" in seen[5]
+    assert seen[-1] == "afterwards"
+    assert len(seen) == 8
+
+
+def test_a_line_without_an_end_is_not_lost():
+    seen, _ = in_terminal(
+        """
+        progress = start()
+        progress.refresh(state([]))
+        print("no end", end="")
+        close(progress, state([]))
+        print("afterwards")
+        """
+    )
+    assert sum("no end" in line for line in seen) == 1
+    assert sum("afterwards" in line for line in seen) == 1
+
+
+def test_what_is_printed_into_a_file_goes_into_the_file(tmp_path):
+    path = tmp_path / "output"
+    with path.open("w") as stdout:
+        seen, raw = in_terminal(
+            """
+            progress = start()
+            progress.refresh(state([]))
+            print("\\x1b[31mfor the file\\x1b[0m" + "x" * 200)
+            close(progress, state([]))
+            """,
+            stdout=stdout,
+        )
+    assert path.read_text() == "\x1b[31mfor the file\x1b[0m" + "x" * 200 + "\n"
+    assert b"for the file" not in raw
+    assert "0/5 trials" in seen[-1]
+
+
+def test_a_narrow_terminal_shows_the_bar_once_too():
+    seen, _ = in_terminal(
+        """
+        progress = start("a search with a rather long name")
+        results = []
+        for number in range(5):
+            progress.refresh(state(results))
+            results.append(finished(number, 1.0, {"learning_rate": 0.001, "optimizer": "adam"}))
+        close(progress, state(results))
+        """,
+        columns=30,
+    )
+    everything = " ".join(seen)
+    assert everything.count("trials") == 1
+    assert everything.count("best") == 1
+
+
+def test_a_terminal_that_can_draw_nothing_gets_the_end_as_text():
+    seen, raw = in_terminal(
+        """
+        progress = start()
+        for number in range(5):
+            progress.refresh(state([]))
+        close(progress, state([finished(0)]))
+        """,
+        term="dumb",
+    )
+    assert b"\x1b" not in raw
+    assert sum("trials" in line for line in seen) == 1
+    assert any("1/5 trials" in line for line in seen)
+
+
+def test_a_terminal_that_was_closed_stops_no_search(monkeypatch):
+    with terminal() as (master, slave), open(slave, "wb", buffering=0, closefd=False) as file:
+        stream = io.TextIOWrapper(file, write_through=True)
+        monkeypatch.setattr(sys, "stderr", stream)
+        view = choose_view()
+        assert isinstance(view, TerminalView)
+        view.show(frame(status(5)))
+        os.close(master)
+        show_all(view)
+        assert sys.stderr is stream
+
+
+def test_an_ipython_in_a_terminal_is_no_notebook():
+    program = (
+        "import sys; from experiment.progress import choose_view;"
+        "assert 'IPython' in sys.modules; print(type(choose_view()).__name__)"
+    )
+    command = [sys.executable, "-m", "IPython", "--no-banner", "--quick", "-c", program]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert ended.stdout.split() == ["LineView"], ended.stderr
+
+
+CELLS = {
+    "choose": """
+        from experiment.progress import choose_view
+        print(type(choose_view()).__name__)
+    """,
+    "many": """
+        progress = Progress("train", "/runs", "1 slot", view=NotebookView(every=0.0))
+        for number in range(30):
+            progress.refresh(status(30, results(number), [running(number)]))
+        close(progress, results(30))
+    """,
+    "twice": """
+        for name in ("first", "second"):
+            progress = Progress(name, "/runs", "1 slot")
+            close(progress, results(1))
+    """,
+    "hostile": """
+        progress = Progress(HOSTILE, HOSTILE, HOSTILE, view=NotebookView(every=0.0))
+        ended = [finished(0, 1.0, {HOSTILE: HOSTILE}), failed(1, HOSTILE)]
+        out = [running(2, params={HOSTILE: [HOSTILE]})]
+        progress.refresh(status(9, ended, out, slots=0, objective=HOSTILE))
+    """,
+    "waiting": """
+        progress = Progress("train", "/runs", "4 slots", view=NotebookView(every=0.0))
+        progress.refresh(status(9, slots=0))
+    """,
+    "talkative": """
+        progress = Progress("train", "/runs", "1 slot", verbose=2)
+        close(progress, results(2))
+    """,
+    "long": """
+        progress = Progress("train", "/runs", "1 slot", view=NotebookView(every=0.0))
+        params = {"lr": 0.1, "opt": "adam"}
+        out = [running(100 + n, params=params) for n in range(3)]
+        progress.refresh(status(1000, results(100), out))
+    """,
+}
+SETUP = """
+    from experiment.progress import NotebookView, Progress
+    from tests.experiment_tests.test_progress import *
+
+    def results(count):
+        return [finished(number, number / 10, {"lr": 0.1}) for number in range(count)]
+
+    def close(progress, ended):
+        state = status(len(ended), ended)
+        progress.close(state, result_of(state))
+"""
+
+
+@pytest.fixture(scope="module")
+def notebook():
+    """Run the cells in a kernel; return the outputs of each."""
+    notebook = nbformat.v4.new_notebook()
+    for source in (SETUP, *CELLS.values()):
+        notebook.cells.append(nbformat.v4.new_code_cell(textwrap.dedent(source)))
+    NotebookClient(notebook, kernel_name="python3", timeout=120).execute()
+    return {name: cell.outputs for name, cell in zip(CELLS, notebook.cells[1:], strict=True)}
+
+
+def pages(outputs):
+    """Return the HTML of a cell's displays, as a notebook shows them at the end."""
+    assert {output.output_type for output in outputs} <= {"display_data", "stream"}
+    return [output.data["text/html"] for output in outputs if output.output_type == "display_data"]
+
+
+def printed(outputs):
+    return "".join(output.text for output in outputs if output.output_type == "stream").splitlines()
+
+
+def test_a_notebook_is_recognised(notebook):
+    assert printed(notebook["choose"]) == ["NotebookView"]
+
+
+def test_a_notebook_has_one_table_that_is_updated_in_place(notebook):
+    [html] = pages(notebook["many"])
+    said = Reader(html).said
+    assert "train: 30/30 trials, took" in said
+    assert "best accuracy 2.9 in trial 29: lr=0.1" in said
+    assert {("value", "30"), ("max", "30")} <= set(Reader(html).attributes)
+    assert printed(notebook["many"])[0] == "train: writes to /runs"
+    assert len(printed(notebook["many"])) == 2
+
+
+def test_two_searches_in_a_cell_have_a_table_each(notebook):
+    first, second = map(Reader, pages(notebook["twice"]))
+    assert "first: 1/1 trial" in first.said
+    assert "second: 1/1 trial" in second.said
+
+
+def test_the_table_of_a_notebook_has_what_runs_and_what_ended_last(notebook):
+    [html] = pages(notebook["long"])
+    assert Reader(html, "th").inside == ["trial", "status", "accuracy", "time", "lr", "opt"]
+    cells = Reader(html, "td").inside
+    rows = [cells[start : start + 6] for start in range(0, len(cells), 6)]
+    assert [row[0] for row in rows] == ["100", "101", "102"] + [str(n) for n in range(99, 92, -1)]
+    assert [row[1] for row in rows] == ["running"] * 3 + ["finished"] * 7
+    assert rows[0][4:] == ["0.1", "adam"]
+    assert rows[3][2:] == ["9.9", "1.0 s", "0.1", ""]
+
+
+def test_hostile_text_does_not_become_html_in_a_notebook(notebook):
+    [html] = pages(notebook["hostile"])
+    reader = Reader(html)
+    assert set(reader.tags) <= {"div", "progress", "table", "thead", "tbody", "tr", "th", "td"}
+    assert Reader(html, "th").inside[-1] == HARMLESS.replace("f?g", "f\ng")
+    assert Reader(html, "td").inside[-1] == HARMLESS
+    assert f"best {HARMLESS} 1 in trial 0" in reader.said
+    assert "tex2jax_ignore" in html
+    assert all(line.isprintable() for line in printed(notebook["hostile"]))
+
+
+def test_a_notebook_says_what_a_search_waits_for(notebook):
+    [html] = pages(notebook["waiting"])
+    assert "no executor yet, 0" in Reader(html).said
+    assert "asked for 4 slots" in Reader(html).said
+    assert "table" not in Reader(html).tags
+
+
+def test_a_talkative_search_prints_its_lines_in_a_notebook(notebook):
+    assert printed(notebook["talkative"])[2:] == [
+        "trial 0 (lr=0.1) finished after 1.0 s with 0",
+        "trial 1 (lr=0.1) finished after 1.0 s with 0.1",
+    ]
+
+
+def test_no_kernel_is_needed_to_make_a_notebooks_view():
+    assert NotebookView().every == 1.0

@@ -1,18 +1,31 @@
 import datetime
-import hashlib
 import json
 import platform
 import re
 import stat
+import tempfile
+from pathlib import Path
 
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from experiment.record import FORMAT, make_run_folder, write_manifest, write_result
+from experiment.loading import read_manifest
+from experiment.record import (
+    FORMAT,
+    Manifest,
+    Summary,
+    make_run_folder,
+    write_manifest,
+    write_result,
+)
 from experiment.result import Result, TrialResult
 from search.direction import Direction
 from search.trial import Failure
 from search.values import from_json, to_json
+from spark_jobs.paths import RunPaths
+from tests.experiment_tests.runs import make_manifest, make_search
 
 
 def read(path):
@@ -64,18 +77,61 @@ def test_the_folder_of_all_runs_is_made(tmp_path):
 
 def test_the_manifest_says_what_the_run_is(tmp_path):
     paths = make_run_folder(tmp_path, "train")
-    facts = {"name": "größe", "seed": 2**40, "space": {"lr": {"type": "float"}}, "timeout": None}
-    write_manifest(paths, b"the function", facts)
-    manifest = read(paths.manifest)
-    assert manifest["format"] == FORMAT
-    assert facts.items() <= manifest.items()
-    assert manifest["function"] == hashlib.sha256(b"the function").hexdigest()
-    assert datetime.datetime.fromisoformat(manifest["created"]).utcoffset() == datetime.timedelta(0)
-    assert manifest["versions"]["python"] == platform.python_version()
-    assert {"pyspark", "deap", "numpy"} <= manifest["versions"].keys()
-    assert set(manifest) == {"format", "created", "function", "versions", *facts}
+    before = datetime.datetime.now(datetime.UTC).replace(microsecond=0)
+    manifest = make_manifest(make_search(3), name="größe", description="zwei\nZeilen", seed=2**40)
+    write_manifest(paths, manifest)
+    written = read(paths.manifest)
+    assert written["format"] == FORMAT
+    assert (written["name"], written["description"]) == ("größe", "zwei\nZeilen")
+    assert (written["seed"], written["timeout"], written["trials"]) == (2**40, None, 3)
+    assert written["space"] == {
+        "learning_rate": {"type": "choice", "values": [0.01, 0.02, 0.03]},
+        "optimizer": {"type": "choice", "values": ["adam"]},
+    }
+    created = datetime.datetime.fromisoformat(written["created"])
+    assert created.utcoffset() == datetime.timedelta(0)
+    assert before <= created <= datetime.datetime.now(datetime.UTC)
+    assert written["versions"]["python"] == platform.python_version()
+    assert {"pyspark", "deap", "numpy"} <= written["versions"].keys()
+    assert set(written) == {field.name for field in msgspec.structs.fields(Manifest)}
     assert mode(paths.manifest) == 0o600
     assert sorted(path.name for path in paths.root.iterdir()) == ["manifest.json", "trials"]
+
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+
+
+@given(
+    name=texts,
+    description=texts,
+    train=texts,
+    key=st.none() | texts,
+    seed=st.integers(0, 2**80),
+    timeout=st.none() | st.floats(1e-9, 1e9),
+    direction=st.sampled_from(["max", "min"]),
+    search=st.sampled_from(
+        [
+            make_search(3),
+            make_search(8, generations=True),
+            make_search(3, call="random_search"),
+            make_search(0, points=[{"x": 1}]),
+        ]
+    ),
+)
+@settings(max_examples=60, deadline=None)
+def test_a_manifest_comes_back_as_it_was_written(key, search, **facts):
+    manifest = make_manifest(search, optimization_key=key, **facts)
+    with tempfile.TemporaryDirectory() as folder:
+        paths = RunPaths(Path(folder))
+        write_manifest(paths, manifest)
+        assert read_manifest(paths) == manifest
+
+
+def test_the_manifest_is_written_for_people_too(tmp_path):
+    paths = make_run_folder(tmp_path, "train")
+    write_manifest(paths, make_manifest(make_search(3), name="größe"))
+    lines = paths.manifest.read_text("utf-8").splitlines()
+    assert '  "name": "größe",' in lines
 
 
 def finished(number, value, params, metrics):
@@ -89,7 +145,8 @@ def failed(number):
 
 def test_a_result_without_a_best_is_written(tmp_path):
     paths = make_run_folder(tmp_path, "train")
-    write_result(paths, Result([failed(0), failed(1)], Direction.MIN, "/runs"), "all failed: ü")
+    result = Result([failed(0), failed(1)], Direction.MIN, "/runs", problem="all failed: ü")
+    write_result(paths, result)
     assert read(paths.result) == {
         "format": FORMAT,
         "direction": "min",
@@ -103,7 +160,7 @@ def test_a_result_without_a_best_is_written(tmp_path):
 
 def test_an_empty_result_is_written(tmp_path):
     paths = make_run_folder(tmp_path, "train")
-    write_result(paths, Result([], Direction.MAX, "/runs"), None)
+    write_result(paths, Result([], Direction.MAX, "/runs", total=5))
     summary = read(paths.result)
     assert (summary["trials"], summary["best"], summary["problem"]) == (0, None, None)
 
@@ -119,7 +176,7 @@ def test_the_best_trial_is_written_with_its_parameters(tmp_path):
     }
     metrics = {"accuracy": 0.5, "loss": float("nan"), "worst": float("-inf")}
     trials = [failed(0), finished(1, 0.5, params, metrics), finished(2, 0.25, {}, {})]
-    write_result(paths, Result(trials, Direction.MAX, "/runs"), None)
+    write_result(paths, Result(trials, Direction.MAX, "/runs"))
     summary = read(paths.result)
     best = summary.pop("best")
     assert summary == {
@@ -146,10 +203,21 @@ def test_the_best_trial_is_written_with_its_parameters(tmp_path):
 def test_writing_again_replaces_the_file_and_leaves_nothing_beside_it(tmp_path):
     paths = make_run_folder(tmp_path, "train")
     for problem in ("first" * 1_000, None):
-        write_result(paths, Result([], Direction.MAX, "/runs"), problem)
+        write_result(paths, Result([], Direction.MAX, "/runs", problem=problem))
     assert read(paths.result)["problem"] is None
     assert sorted(path.name for path in paths.root.iterdir()) == ["result.json", "trials"]
 
 
 def test_a_problem_with_a_surrogate_can_be_written(tmp_path):
-    write_result(make_run_folder(tmp_path, "x"), Result([], Direction.MAX, ""), "no file \udcff")
+    paths = make_run_folder(tmp_path, "x")
+    write_result(paths, Result([], Direction.MAX, "", problem="no file \udcff"))
+    assert read(paths.result)["problem"] == "no file \\udcff"
+
+
+def test_a_cancelled_trial_ended_and_did_not_fail(tmp_path):
+    paths = make_run_folder(tmp_path, "x")
+    cancelled = TrialResult(1, {}, None, {}, "cancelled", None, 0.0, "/runs/1")
+    write_result(paths, Result([failed(0), cancelled], Direction.MAX, "/runs", total=9))
+    summary = read(paths.result)
+    assert (summary["trials"], summary["failed"], summary["best"]) == (2, 1, None)
+    assert set(summary) == {field.name for field in msgspec.structs.fields(Summary)}

@@ -1,11 +1,17 @@
 import math
+from itertools import pairwise
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from experiment.result import Result, SearchFailed, TrialResult
+from experiment.result import Result, SearchFailed, TrialResult, table_of_best
+from experiment.text import printable
 from search.direction import Direction
-from search.errors import ExperimentError
+from search.errors import ExperimentError, InvalidArgument
+from search.space import Space
 from search.trial import Failure, Outcome, Trial
+from tests.experiment_tests.test_markup import Reader, text
 
 FIXED = ["trial", "status", "value", "seconds", "error", "logdir"]
 
@@ -141,14 +147,144 @@ def test_repr_is_one_short_line_with_what_matters():
     trials = [finished(n, n / 3, {"lr": 0.1}) for n in range(200)]
     text = repr(maximum(*trials, failed(200)))
     assert text == (
-        "<Result of 201 trials, 1 failed, best 66.3333 in trial 199 {'lr': 0.1}, /runs>"
+        "<Result: 201 trials, 1 failed, best metric 66.3333 in trial 199: lr=0.1; /runs>"
     )
 
 
 def test_repr_leaves_out_what_is_not_there():
-    assert repr(maximum()) == "<Result of 0 trials, /runs>"
-    assert repr(maximum(finished(0, 1.0))) == "<Result of 1 trials, best 1 in trial 0 {}, /runs>"
-    assert repr(maximum(failed(0))) == "<Result of 1 trials, 1 failed, /runs>"
+    assert repr(maximum()) == "<Result: 0 trials; /runs>"
+    assert repr(maximum(finished(0, 1.0))) == "<Result: 1 trial, best metric 1 in trial 0; /runs>"
+    assert repr(maximum(failed(0))) == "<Result: 1 trial, 1 failed; /runs>"
+
+
+@given(text, text, text, text)
+def test_repr_is_one_line_whatever_its_parts_hold(name, value, objective, logdir):
+    trials = [finished(0, 1.0, {name: value})]
+    assert repr(Result(trials, Direction.MAX, logdir, objective=objective)).isprintable()
+
+
+def test_the_summary_says_how_many_trials_are_missing():
+    trials = [finished(0, 0.5, {"lr": 0.1, "layers": (8, 8)}), failed(1)]
+    result = Result(trials, Direction.MAX, "/runs", objective="accuracy", total=9)
+    assert result.summary() == (
+        "2 of 9 trials, 1 failed, best accuracy 0.5 in trial 0: lr=0.1, layers=(8, 8)"
+    )
+
+
+def test_what_is_not_said_of_a_result_follows_from_its_trials():
+    result = maximum(finished(0, 1.0), failed(1))
+    assert (result.objective, result.total, result.problem, result.space) == (
+        "metric",
+        2,
+        None,
+        None,
+    )
+
+
+def test_a_result_keeps_what_was_said_of_it():
+    space = Space.of_grid({"lr": [0.1]})
+    result = Result(
+        [], Direction.MIN, "/runs", objective="loss", total=3, problem="interrupted", space=space
+    )
+    assert (result.objective, result.total, result.problem) == ("loss", 3, "interrupted")
+    assert result.space is space
+
+
+@pytest.mark.parametrize(
+    ("direction", "ids"), [(Direction.MAX, [4, 0, 2, 1, 3]), (Direction.MIN, [1, 0, 2, 4, 3])]
+)
+def test_the_ranking_goes_from_the_best_to_the_worst_with_equals_in_their_order(direction, ids):
+    trials = [finished(2, 0.0), finished(0, 0.0), finished(1, -1.0), failed(3), finished(4, 2.0)]
+    assert [trial.id for trial in Result(trials, direction, "/runs").ranking] == ids
+
+
+@given(
+    st.lists(st.none() | st.floats(allow_nan=False, allow_infinity=False)),
+    st.sampled_from(Direction),
+)
+def test_the_ranking_has_all_trials_and_the_best_first(values, direction):
+    trials = [failed(n) if v is None else finished(n, v) for n, v in enumerate(values)]
+    result = Result(trials, direction, "/runs")
+    ranking = result.ranking
+    assert sorted(trial.id for trial in ranking) == list(range(len(values)))
+    assert result.best is None or ranking[0] == result.best
+    scores = [trial.value for trial in ranking]
+    assert not any(direction.better(after, before) for before, after in pairwise(scores))
+
+
+def test_the_table_of_the_best_has_what_people_look_for():
+    trials = [
+        finished(0, 0.5, {"lr": 0.1}, {"accuracy": 0.5, "loss": 2.0}),
+        finished(1, 0.75, {"lr": 1 / 3, "layers": (8, 8)}, {"accuracy": 0.75}),
+        failed(2, {"lr": 0.3}),
+    ]
+    result = Result(trials, Direction.MAX, "/runs", objective="accuracy")
+    head, rows = table_of_best(result, 9)
+    assert head == ["trial", "accuracy ↑", "lr", "layers", "loss", "seconds", "status"]
+    assert rows == [
+        ["1", "0.75", "0.333333", "(8, 8)", "", "1.5", "finished"],
+        ["0", "0.5", "0.1", "", "2", "1.5", "finished"],
+        ["2", "", "0.3", "", "", "0.5", "failed: ValueError: no"],
+    ]
+    assert table_of_best(result, 1) == (head, rows[:1])
+
+
+def test_the_arrow_of_the_table_says_which_way_is_better():
+    for direction, arrow in [(Direction.MAX, "↑"), (Direction.MIN, "↓")]:
+        head, rows = table_of_best(Result([], direction, "/runs", objective="loss"), 9)
+        assert (head[1], rows) == (f"loss {arrow}", [])
+
+
+LAYOUT = {"div", "table", "thead", "tbody", "tr", "th", "td", "details", "summary", "pre"}
+
+
+def test_a_notebook_shows_the_summary_the_best_first_and_the_tracebacks():
+    trials = [finished(0, 0.5, {"lr": 0.1}), finished(1, 0.75, {"lr": 0.2}), failed(2)]
+    html = Result(trials, Direction.MAX, "/runs", total=9, problem="interrupted")._repr_html_()
+    assert Reader(html, "td").inside[::5] == ["1", "0", "2"]
+    assert Reader(html, "summary").inside == ["Trial 2 failed: ValueError: no"]
+    assert Reader(html, "pre").inside == ["Traceback"]
+    said = Reader(html).said
+    assert "3 of 9 trials, 1 failed, best metric 0.75 in trial 1: lr=0.2" in said
+    assert "Ended early: interrupted" in said
+    assert "Ended early" not in maximum(*trials)._repr_html_()
+
+
+@given(text, text, text, text, text, text)
+def test_nothing_that_came_from_a_user_becomes_html(name, value, message, trace, metric, problem):
+    outcome = Outcome.failed(1, "user error", message, trace)
+    trials = [
+        finished(0, 1.0, {name: value}, {metric: 1.0}),
+        TrialResult.of(Trial(1, {name: [value]}), outcome, value),
+    ]
+    html = Result(trials, Direction.MAX, "/runs", objective=name, problem=problem)._repr_html_()
+    reader = Reader(html)
+    assert set(reader.tags) <= LAYOUT
+    assert reader.open == []
+    assert {name for name, _ in reader.attributes} <= {"class", "border", "style"}
+    assert printable(name, keep="\n") in Reader(html, "th").inside
+    assert printable(value[:60]) in Reader(html, "td").inside
+    assert Reader(html, "pre").inside == [printable(trace, keep="\n")]
+
+
+def test_ten_thousand_trials_are_a_short_page_that_says_what_it_leaves_out():
+    trials = [finished(n, float(n), {"lr": n}) for n in range(5_000)]
+    trials += [failed(n, {"lr": n}) for n in range(5_000, 10_000)]
+    html = maximum(*trials)._repr_html_()
+    assert len(html) < 20_000
+    assert Reader(html).tags.count("tr") == 1 + 50
+    assert "and 9950 more trials; to_pandas() has all of them" in Reader(html).said
+    assert "and 4990 more failed trials; to_pandas() has all of them" in Reader(html).said
+    assert "more" not in maximum(*trials[:3])._repr_html_()
+
+
+def test_an_empty_result_can_be_shown():
+    assert "0 trials" in Reader(maximum()._repr_html_()).said
+
+
+def test_plot_refuses_an_unknown_kind():
+    with pytest.raises(InvalidArgument, match="kind: expected 'convergence' or 'parallel' or"):
+        maximum(finished(0, 1.0)).plot("pie")
 
 
 def test_search_failed_brings_the_result():

@@ -46,6 +46,14 @@ REFUSED = [
     ({"seed": 1.0}, "an integer of at least 0", "1.0"),
     ({"isolation": "thread"}, "'process', 'spawn' or 'none'", "'thread'"),
     ({"isolation": None}, "'process', 'spawn' or 'none'", "None"),
+    ({"verbose": 3}, "0, 1 or 2", "3"),
+    ({"verbose": -1}, "0, 1 or 2", "-1"),
+    ({"verbose": True}, "0, 1 or 2", "True"),
+    ({"verbose": False}, "0, 1 or 2", "False"),
+    ({"verbose": 1.0}, "0, 1 or 2", "1.0"),
+    ({"verbose": "1"}, "0, 1 or 2", "'1'"),
+    ({"verbose": None}, "0, 1 or 2", "None"),
+    ({"verbose": [1]}, "0, 1 or 2", "[1]"),
     ({"preload": "tensorflow"}, "a list of module names", "'tensorflow'"),
     ({"preload": [1]}, "a list of module names", "[1]"),
 ]
@@ -84,12 +92,19 @@ def test_a_timeout_without_a_process_says_why_it_is_refused():
         {"timeout": 1, "isolation": "spawn", "preload": ()},
         {"isolation": "none", "timeout": None, "preload": ("numpy",)},
         {"seed": 2**70},
+        {"verbose": 0},
+        {"verbose": 1},
+        {"verbose": 2},
     ],
     ids=str,
 )
 def test_what_can_be_used_is_kept(arguments):
     made = Settings(**arguments)
     assert {name: getattr(made, name) for name in arguments} == arguments
+
+
+def test_a_search_shows_how_far_it_is_unless_told_otherwise():
+    assert Settings().verbose == 1
 
 
 def test_unknown_and_positional_arguments_are_type_errors():
@@ -187,6 +202,7 @@ def test_a_folder_that_cannot_be_written_to_is_refused(path):
         {"preload": 5},
         {"preload": None},
         {"timeout": 10**400},
+        {"verbose": np.array([1, 2])},
         {"logdir": Path("hdfs://host/runs")},
         {"logdir": "a\0b"},
         {"name": "\udcff"},

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import json
+import random
 import subprocess
 import sys
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
+from html import unescape
 from pathlib import Path
 
 import pytest
 
 import experiment
-from experiment.board import Board
-from experiment.result import TrialResult
-from search.direction import Direction
-from search.grid import GridSearch
-from search.space import Space
-from search.trial import Outcome, Trial
-from spark_jobs.paths import RunPaths
-from spark_jobs.storage import make_folder
+from experiment.loading import load
+from experiment.specification import Search
+from experiment.text import hyperparameters
+from search.evolution import DifferentialEvolution
+from search.space import Choice, Float, Integer, Space
+from tests.experiment_tests.runs import TRACEBACK, make_run
+from tests.experiment_tests.test_card import Page
 from tests.spark_jobs_tests.test_events import scalars
 
 
@@ -55,6 +57,10 @@ class Server:
             assert time.monotonic() < end, answer
             time.sleep(0.2)
 
+    def stop(self) -> None:
+        self.process.terminate()
+        self.process.wait(timeout=30)
+
     def _address(self) -> str:
         while True:
             text = self._log.read_text()
@@ -74,8 +80,7 @@ def serve(tmp_path):
 
     yield start
     for server in servers:
-        server.process.terminate()
-        server.process.wait(timeout=30)
+        server.stop()
 
 
 def test_the_table_has_every_trial_and_the_real_objective(spark, logdir, serve):
@@ -147,6 +152,9 @@ def test_generations_are_curves_of_the_search(spark, logdir):
     curves = scalars(Path(result.logdir, "search"))
     for name in ("best", "mean", "std", "diversity"):
         assert [step for step, _ in curves[f"generation/{name}"]] == [0, 1, 2]
+    assert [step for step, _ in curves["generation/acceptance"]] == [1, 2]
+    assert [done for _, done in curves["search/done"]] == list(range(1, 13))
+    assert all(1 <= busy <= 2 for _, busy in curves["search/slots_busy"])
     best = [value for _, value in curves["search/best_so_far"]]
     assert len(best) == 12
     assert best == sorted(best)
@@ -191,40 +199,103 @@ def test_a_search_is_seen_while_it_runs(spark, tmp_path, serve):
         search.join()
 
 
-def board(tmp_path, grid):
-    paths = RunPaths(tmp_path)
-    make_folder(paths.search)
-    space = Space.of_grid(grid)
-    return Board(paths, GridSearch(space), Direction.MIN, dict(space), ("mixed",))
+NAME = "|<script>alert(1)</script> `x` *b*\\"
 
 
-def result_of(number, value):
-    outcome = Outcome(number, "finished", value, "loss", {"loss": value})
-    return TrialResult.of(Trial(number, {}), outcome, "")
+@pytest.fixture(scope="module")
+def evolution(tmp_path_factory):
+    """A server on a differential evolution with odd names: its folder, and the server."""
+    space = Space(
+        {
+            "rate": Float(1e-4, 0.1, log=True),
+            "a/b ü": Choice(["<b>", "a|b"]),
+            "fixed": Integer(3, 3),
+        }
+    )
+    searcher = DifferentialEvolution(space, rng=random.Random(1), popsize=4, generations=2)
+    search = Search("evolutionary_search", searcher, space)
+    folder = tmp_path_factory.mktemp("evolution")
+    root = make_run(folder, search=search, failed=(2, 9), name=NAME, description=NAME)
+    server = Server(str(root), folder / "tensorboard.log")
+    yield root, server
+    server.stop()
 
 
-def test_columns_of_any_kind_of_value_can_be_shown(tmp_path):
-    grid = {
-        "numbers": [1, 2.5],
-        "texts": ["a", "b"],
-        "flags": [True, False],
-        "tuples": [(1, 2), (3,)],
-        "mixed": [None, 0.5, "x"],
-        "many": range(10**9),
+def test_each_generation_of_each_hyperparameter_is_a_histogram(evolution):
+    _, server = evolution
+    tags = "/data/plugin/histograms/tags"
+    answer = server.wait_for(tags, None, lambda a: len(a.get("search", [])) == 3)
+    served = {tag: unescape(about["description"]) for tag, about in answer["search"].items()}
+    assert served == {
+        "population/rate": "<p>log10</p>",
+        "population/a/b ü": "<p>0: <b>, 1: a|b</p>",
+        "population/fixed": "",
     }
-    shown = board(tmp_path, grid)
-    for number, value in enumerate([3.0, 5.0, 1.0]):
-        shown.ended(result_of(number, value), "loss")
-    shown.close(None)
-    assert [v for _, v in scalars(tmp_path / "search")["search/best_so_far"]] == [3.0, 3.0, 1.0]
+    points = {}
+    for tag in served:
+        query = urllib.parse.urlencode({"run": "search", "tag": tag})
+        points[tag] = server.get(f"/data/plugin/histograms/histograms?{query}")
+        assert [step for _, step, _ in points[tag]] == [0, 1, 2]
+        assert [sum(count for _, _, count in rows) for _, _, rows in points[tag]] == [4, 4, 4]
+    (_, _, rows) = points["population/fixed"][0]
+    assert [left for left, _, _ in rows] == [3.0] * 12
 
 
-def test_a_search_without_a_finished_trial_has_a_table_too(tmp_path):
-    shown = board(tmp_path, {"x": [1]})
-    failed = Outcome.failed(0, "user error", "no")
-    shown.ended(TrialResult.of(Trial(0, {"x": 1}), failed, ""), None)
-    shown.close("accuracy")
-    assert list((tmp_path / "search").glob("*tfevents*"))
+def test_the_charts_of_the_search_have_their_curves(evolution):
+    _, server = evolution
+    layout = server.wait_for("/data/plugin/custom_scalars/layout", None, lambda a: "category" in a)
+    assert [category["title"] for category in layout["category"]] == [
+        "Population, by generation",
+        "Search, by trials done",
+    ]
+    charts = [chart for category in layout["category"] for chart in category["chart"]]
+    assert len(charts) == 7
+    for chart in charts:
+        for pattern in chart.get("multiline", {}).get("tag", []):
+            query = urllib.parse.urlencode({"run": "search", "tag": pattern})
+            answer = server.get(f"/data/plugin/custom_scalars/scalars?{query}")
+            assert answer["regex_valid"]
+            assert all(answer["tag_to_events"].values())
+            assert len(answer["tag_to_events"]) == pattern.count("|") + 1
+        for series in chart.get("margin", {}).get("series", []):
+            for name in ("value", "lower", "upper"):
+                query = urllib.parse.urlencode({"run": "search", "tag": series[name]})
+                points = server.get(f"/data/plugin/scalars/scalars?{query}")
+                assert [step for _, step, _ in points] == [0, 1, 2]
+
+
+def test_the_text_page_has_the_card_and_the_failures(evolution):
+    root, server = evolution
+    tags = server.wait_for("/data/plugin/text/tags", None, lambda a: len(a.get("search", [])) == 3)
+    assert sorted(tags["search"]) == ["about", "failed/000002", "failed/000009"]
+
+    def page(tag):
+        query = urllib.parse.urlencode({"run": "search", "tag": tag})
+        (text,) = server.get(f"/data/plugin/text/text?{query}")
+        return Page(text["text"], lambda html: html)
+
+    shown = page("about")
+    assert shown.texts["h1"] == [NAME]
+    assert shown.texts["p"] == [NAME]
+    assert shown.table("hyperparameter") == [
+        ["rate", "0.0001 to 0.1", "float, log"],
+        ["a/b ü", "<b>, a|b", "choice"],
+        ["fixed", "3 to 3", "integer, linear"],
+    ]
+    assert "script" not in shown.tags
+    params = hyperparameters(load(root).failed[0].params)
+    failure = page("failed/000002")
+    assert failure.texts["p"] == [f"Trial 2: {params}"]
+    assert failure.texts["code"] == [TRACEBACK]
+
+
+def test_the_table_says_what_differs(evolution):
+    _, server = evolution
+    path = "/data/plugin/hparams/experiment"
+    config = server.wait_for(path, {}, lambda a: len(a.get("hparamInfos", [])) == 4)
+    differs = {info["name"]: info.get("differs", False) for info in config["hparamInfos"]}
+    assert differs == {"rate": True, "a/b ü": True, "fixed": False, "generation": True}
+    assert [info["displayName"] for info in config["metricInfos"]] == ["accuracy ↑", "loss"]
 
 
 def test_the_driver_writes_all_of_it_without_tensorflow(logdir):

@@ -1,0 +1,373 @@
+"""The command line: what runs there are, and what is in them, while they go on too.
+
+Everything that came from a user or a trial is written so that it cannot move the terminal's cursor.
+"""
+
+from __future__ import annotations
+
+import argparse
+import codecs
+import contextlib
+import csv
+import io
+import json
+import math
+import os
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TextIO
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from experiment.card import domain_in_words
+from experiment.loading import Run, find_run, find_runs, read_run
+from experiment.result import TrialResult, table_of_best
+from experiment.text import command, duration, hyperparameters, number, printable
+from experiment.viewer import tensorboard
+from search.errors import ExperimentError, InvalidArgument, shown
+from search.space import LARGEST_INTEGER
+from search.trial import Trial
+from spark_jobs.paths import AttemptPaths, RunPaths
+
+_BEST = 10  # trials that `show` lists
+_FAILED = 20
+_LOOK_EVERY = 0.5  # seconds between two looks at a log that is followed
+_CHUNK = 1 << 16
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run one command; return the exit status: 0, 2 for bad input, 130 after Ctrl-C."""
+    options = _parser().parse_args(arguments)
+    try:
+        options.run_command(options)
+        sys.stdout.flush()
+    except ExperimentError as error:
+        print(printable(str(error), keep="\n"), file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:  # `| head` has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m experiment", description=__doc__)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    def add(name: str, run_command: Any, text: str) -> argparse.ArgumentParser:
+        sub = commands.add_parser(name, help=text, description=text)
+        sub.set_defaults(run_command=run_command)
+        return sub
+
+    listed = add("list", _list, "the runs in a folder, the newest last")
+    listed.add_argument("logdir", nargs="?", default="experiments", help="default: experiments")
+    for name, run_command, text in (
+        ("show", _show, "how far a run is, its best and its failed trials; or all of one trial"),
+        ("logs", _logs, "what a trial printed"),
+        ("tensorboard", _tensorboard, "start TensorBoard on a run; Ctrl-C ends it"),
+        ("export", _export, "all trials of a run"),
+    ):
+        sub = add(name, run_command, text)
+        sub.add_argument("run", help="the run's folder")
+        if name in ("show", "logs"):
+            sub.add_argument("trial", type=int, nargs="?" if name == "show" else None)
+        if name == "logs":
+            sub.add_argument(
+                "-f", "--follow", action="store_true", help="until the trial has ended"
+            )
+        if name == "export":
+            form = sub.add_mutually_exclusive_group(required=True)
+            form.add_argument("--csv", action="store_true", help="a line per trial")
+            form.add_argument("--json", action="store_true", help="an object per trial, in a list")
+    return parser
+
+
+def _list(options: argparse.Namespace) -> None:
+    logdir = Path(options.logdir)
+    try:
+        runs = find_runs(logdir)
+    except OSError as error:
+        got = f"{str(logdir)!r}: {error.strerror}"
+        raise InvalidArgument("logdir", "a folder of runs", got) from None
+    if not runs:
+        raise InvalidArgument("logdir", "a folder of runs", f"{str(logdir)!r}, which has none")
+    rows = []
+    for root in runs:
+        try:
+            rows.append(_list_row(read_run(root)))
+        except ExperimentError as error:  # one broken run hides no other
+            rows.append((root.name, "", f"cannot be read: {error}", "", "", ""))
+    _print_table(("run", "started", "state", "trials", "failed", "best"), rows)
+
+
+def _list_row(run: Run) -> tuple[str, ...]:
+    result = run.result
+    best = result.best
+    value = "" if best is None or best.value is None else number(best.value)
+    return (
+        run.paths.root.name,
+        run.manifest.created.replace("T", " ").removesuffix("+00:00"),
+        _state(run),
+        f"{len(result)}/{result.total}",
+        str(len(result.failed)),
+        f"{result.objective} {value}" if value else "",
+    )
+
+
+def _state(run: Run) -> str:
+    if run.result.problem is not None:
+        return f"ended early: {run.result.problem}"
+    if run.ended:
+        return "finished"
+    news = max(path.stat().st_mtime for path in [run.paths.root, *run.paths.journal.glob("*")])
+    return f"not ended, last news {duration(max(0.0, time.time() - news))} ago"
+
+
+def _show(options: argparse.Namespace) -> None:
+    run = read_run(options.run)
+    if options.trial is None:
+        _show_run(run)
+    else:
+        _show_trial(run, options.trial)
+
+
+def _show_run(run: Run) -> None:
+    result, manifest = run.result, run.manifest
+    facts = {
+        "run": manifest.name,
+        "description": manifest.description,
+        "state": _state(run),
+        "trials": result.summary(),
+        "call": f"experiment.{manifest.call}, train function {manifest.train}",
+        "started": f"{manifest.created}, on {manifest.master}, {manifest.application}",
+        "folder": str(run.paths.root),
+    }
+    _print_facts(facts)
+    if result.space is not None:
+        rows = [(name, *domain_in_words(domain)) for name, domain in result.space.items()]
+        _print_table(("hyperparameter", "values", "scale"), rows, "Space")
+    if run.running:
+        _print_table(
+            ("trial", "hyperparameters"),
+            [(str(a.trial.id), hyperparameters(a.trial.params)) for a in run.running],
+            "Running",
+        )
+    if result.best is not None:
+        head, cells = table_of_best(result, _BEST)
+        _print_table(head, cells, "Best trials")
+    if result.failed:
+        failed = result.failed[:_FAILED]
+        rows = [(str(t.id), str(t.error), hyperparameters(t.params)) for t in failed]
+        more = len(result.failed) - len(failed)
+        title = "Failed trials" + (f", {more} more not shown" if more else "")
+        _print_table(("trial", "error", "hyperparameters"), rows, title)
+        print(printable(f"A traceback: {command('show', str(run.paths.root))} {failed[0].id}"))
+
+
+def _show_trial(run: Run, trial: int) -> None:
+    ended = next((t for t in run.result.trials if t.id == trial), None)
+    if ended is not None:
+        facts = _facts_of_result(ended, run.result.objective)
+    else:
+        out = next((a.trial for a in run.running if a.trial.id == trial), None)
+        if out is None:
+            raise _no_trial(run.paths, trial)
+        facts = _facts_of_running(out)
+    attempt = _last_attempt(run.paths, trial)
+    if attempt is not None:
+        facts["folder"] = str(attempt.folder)
+        facts["output"] = f"{command('logs', str(run.paths.root))} {trial}"
+    _print_facts(facts)
+    if ended is not None and ended.error is not None and ended.error.traceback:
+        print(printable(ended.error.traceback, keep="\n\t"))
+
+
+def _facts_of_result(trial: TrialResult, objective: str) -> dict[str, str]:
+    facts = {"trial": str(trial.id), "status": trial.status}
+    if trial.value is not None:
+        facts[objective] = number(trial.value)
+    facts["hyperparameters"] = hyperparameters(trial.params)
+    others = {name: value for name, value in trial.metrics.items() if name != objective}
+    facts["metrics"] = ", ".join(f"{name}={number(value)}" for name, value in others.items())
+    facts["took"] = duration(trial.seconds)
+    if trial.error is not None:
+        facts["error"] = f"{trial.error.message} ({trial.error.kind})"
+    return facts
+
+
+def _facts_of_running(trial: Trial) -> dict[str, str]:
+    params = hyperparameters(trial.params)
+    return {"trial": str(trial.id), "status": "running", "hyperparameters": params}
+
+
+def _logs(options: argparse.Namespace) -> None:
+    paths = find_run(options.run)
+    before, attempt = None, _last_attempt(paths, options.trial)
+    if attempt is None:
+        raise _no_trial(paths, options.trial)
+    # A second time where the attempt was lost with its executor while it was followed.
+    while attempt is not None and attempt != before:
+        _copy_logs(paths, options.trial, attempt, follow=options.follow)
+        before, attempt = attempt, _last_attempt(paths, options.trial)
+
+
+def _copy_logs(paths: RunPaths, trial: int, attempt: AttemptPaths, *, follow: bool) -> None:
+    with (
+        _Tail(attempt.stdout, sys.stdout) as output,
+        _Tail(attempt.stderr, sys.stderr) as errors,
+    ):
+        while True:
+            # Asked first: what was printed before the end is read after it.
+            ended = (
+                not follow
+                or attempt.outcome.exists()
+                or paths.result.exists()
+                or _last_attempt(paths, trial) != attempt
+            )
+            output.copy()
+            errors.copy()
+            if ended:
+                return
+            time.sleep(_LOOK_EVERY)
+
+
+class _Tail:
+    """Copies what was added to a log, as text that is harmless to a terminal."""
+
+    def __init__(self, path: Path, stream: TextIO) -> None:
+        self._path, self._stream = path, stream
+        self._file: io.BufferedReader | None = None
+        # Carriage returns, as in progress bars, become line ends.
+        self._decoder = io.IncrementalNewlineDecoder(
+            codecs.getincrementaldecoder("utf-8")("replace"), translate=True
+        )
+        self._line = ""
+
+    def __enter__(self) -> _Tail:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._line += self._decoder.decode(b"", final=True)
+        if self._line:
+            self._write(self._line.removesuffix("\n") + "\n")
+        if self._file is not None:
+            self._file.close()
+
+    def copy(self) -> None:
+        """Copy the whole lines that are new."""
+        if self._file is None:
+            with contextlib.suppress(FileNotFoundError):
+                self._file = self._path.open("rb")
+        while self._file is not None and (data := self._file.read(_CHUNK)):
+            whole, end, rest = (self._line + self._decoder.decode(data)).rpartition("\n")
+            if len(rest) > _CHUNK:  # a line without an end is no reason to keep all of it
+                whole, end, rest = whole + end + rest, "", ""
+            self._line = rest
+            self._write(whole + end)
+        self._stream.flush()
+
+    def _write(self, text: str) -> None:
+        self._stream.write(printable(text, keep="\n\t"))
+
+
+def _tensorboard(options: argparse.Namespace) -> None:
+    with tensorboard(options.run) as board:
+        sys.stdout.flush()
+        board.wait()
+
+
+def _export(options: argparse.Namespace) -> None:
+    result = read_run(options.run).result
+    if options.csv:
+        # All text in quotes: else a lone carriage return in one would be read as the end of a line.
+        text = result.to_pandas().to_csv(index=False, quoting=csv.QUOTE_NONNUMERIC)
+        text = text.encode("utf-8", "backslashreplace").decode()  # the folder may be no UTF-8
+        sys.stdout.write(printable(text, keep="\n\t") if sys.stdout.isatty() else text)
+        return
+    json.dump([_as_json(trial) for trial in result.trials], sys.stdout, indent=1, allow_nan=False)
+    sys.stdout.write("\n")
+
+
+def _as_json(trial: TrialResult) -> dict[str, Any]:
+    error = trial.error
+    return {
+        "trial": trial.id,
+        "status": trial.status,
+        "value": trial.value,
+        "params": _finite(trial.params),
+        "metrics": _finite(trial.metrics),
+        "error": None
+        if error is None
+        else {"kind": error.kind, "message": error.message, "traceback": error.traceback},
+        "seconds": trial.seconds,
+        "logdir": trial.logdir,
+    }
+
+
+def _finite(value: Any) -> Any:
+    """Return a value as standard JSON has it: infinities and NaN as text, tuples as lists."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return repr(value)
+    if isinstance(value, dict):
+        return {name: _finite(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return value
+
+
+def _last_attempt(paths: RunPaths, trial: int) -> AttemptPaths | None:
+    """Return the newest attempt at a trial that has a folder."""
+    last = None
+    if 0 <= trial <= LARGEST_INTEGER:
+        for attempt in _attempts(paths, trial):
+            last = attempt
+    return last
+
+
+def _attempts(paths: RunPaths, trial: int) -> Iterator[AttemptPaths]:
+    number = 1
+    while (attempt := paths.attempt(trial, number)).folder.is_dir():
+        yield attempt
+        number += 1
+
+
+def _no_trial(paths: RunPaths, trial: int) -> InvalidArgument:
+    there = sum(1 for _ in paths.trials.iterdir()) if paths.trials.is_dir() else 0
+    hint = "no trial has started yet" if there == 0 else f"see {command('show', str(paths.root))}"
+    return InvalidArgument("trial", "the number of a trial that has started", shown(trial), hint)
+
+
+def _print_facts(facts: dict[str, str]) -> None:
+    grid = Table.grid(padding=(0, 2))
+    for name, value in facts.items():
+        if value:
+            grid.add_row(Text(printable(name), "bold"), Text(printable(value, keep="\n")))
+    _console().print(grid)
+
+
+def _print_table(head: Sequence[str], rows: Iterable[Sequence[str]], title: str = "") -> None:
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+    for name in head:
+        table.add_column(Text(printable(name)))
+    for row in rows:
+        table.add_row(*(Text(printable(cell)) for cell in row))
+    console = _console()
+    if title:
+        console.print(f"\n{title}", style="bold", markup=False, highlight=False)
+    console.print(table)
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Leave it to `main`; rich would exit with status 1."""
+        raise BrokenPipeError
+
+
+def _console() -> Console:
+    """Return a console that wraps to the terminal's width, and in a file or pipe does not."""
+    return _Console(width=None if sys.stdout.isatty() else 10_000, highlight=False)

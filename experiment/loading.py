@@ -1,0 +1,195 @@
+"""Reading a run back from its folder, finished or not. Nothing in it is unpickled."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from experiment.journal import JournalDamaged, read_journal
+from experiment.record import FORMAT, Manifest, Summary
+from experiment.result import Result, TrialResult
+from experiment.text import count
+from search.direction import Direction
+from search.errors import InvalidArgument, shown
+from search.space import Space
+from search.trial import Trial
+from spark_jobs.paths import RunPaths
+from spark_jobs.protocol import Attempt, ProtocolError, Work, attempt_of, outcome_of_json
+
+T = TypeVar("T")
+
+_RUN = "the folder of a run"
+_MALFORMED = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+
+
+def load(run: str | os.PathLike[str] | Result) -> Result:
+    """Return the `Result` of a run as its folder has it, while the search goes on too.
+
+    Args:
+        run: The run's folder, `<logdir>/<name>-<UTC time>-<hex>`.
+
+    Raises:
+        InvalidArgument: It is no run's folder, cannot be read, or is of a newer version.
+        JournalDamaged: Its journal was changed after it was written.
+    """
+    return read_run(run).result
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What the folder of a run says.
+
+    Attributes:
+        paths: Its files.
+        manifest: What it is.
+        result: The trials that came to an end.
+        running: The attempts that were out when it was read; after the end of the search, none.
+        ended: Has the search ended? False while it runs, and where its driver was killed.
+    """
+
+    paths: RunPaths
+    manifest: Manifest
+    result: Result
+    running: list[Attempt]
+    ended: bool
+
+
+def read_manifest(paths: RunPaths) -> Manifest:
+    """Return what a run is; errors as `load`."""
+    try:
+        version = _read_json(paths.manifest, _Versioned).format
+        if version <= FORMAT:
+            return _read_json(paths.manifest, Manifest)
+    except OSError as error:
+        raise _unreadable(paths, error) from None
+    except _MALFORMED as error:
+        raise _unusable(paths, f"whose manifest.json cannot be used: {error}") from None
+    newer = f"of format {version}, while this version reads up to {FORMAT}"
+    raise _unusable(paths, newer, "upgrade spark-tf-experiment")
+
+
+def read_run(run: str | os.PathLike[str] | Result) -> Run:
+    """Read a run's folder; arguments and errors as `load`."""
+    paths = find_run(run)
+    manifest = read_manifest(paths)
+    try:
+        space = None if manifest.space is None else Space.from_json(manifest.space)
+    except ValueError as error:
+        raise _unusable(paths, f"whose manifest.json cannot be used: {error}") from None
+    try:
+        # The summary first: it is written after the journal's last line.
+        summary = _read_json(paths.result, Summary) if paths.result.exists() else None
+        trials, running, objective = _fold(paths)
+    except OSError as error:
+        raise _unreadable(paths, error) from None
+    except _MALFORMED as error:
+        raise _unusable(paths, f"whose result.json cannot be used: {error}") from None
+    result = Result(
+        trials,
+        Direction(manifest.direction),
+        str(paths.root),
+        objective=objective or manifest.optimization_key,
+        total=manifest.trials,
+        problem=None if summary is None else summary.problem,
+        space=space,
+    )
+    return Run(paths, manifest, result, [] if summary else running, summary is not None)
+
+
+def find_run(run: object) -> RunPaths:
+    """Return the files of a run, without reading them.
+
+    Raises:
+        InvalidArgument: It is no run's folder.
+    """
+    if isinstance(run, Result):
+        run = run.logdir
+    if not isinstance(run, str | os.PathLike) or not os.fspath(run):
+        raise InvalidArgument("run", _RUN, shown(run))
+    text = os.fspath(run)
+    if isinstance(text, bytes) or "://" in text:
+        raise InvalidArgument("run", f"{_RUN} on a file system of this host", shown(text))
+    paths = RunPaths(Path(os.path.abspath(os.path.expanduser(text))))
+    try:
+        there, known = paths.root.is_dir(), paths.manifest.exists()
+    except OSError as error:
+        raise _unreadable(paths, error) from None
+    if not there:
+        raise _unusable(paths, "which is no folder")
+    if not known:
+        raise _no_manifest(paths)
+    return paths
+
+
+def find_runs(logdir: Path) -> list[Path]:
+    """Return the folders of runs in a folder, the newest last."""
+    runs = [path.parent for path in logdir.glob("*/manifest.json")]
+    return sorted(runs, key=lambda root: (root / "manifest.json").stat().st_mtime)
+
+
+def _no_manifest(paths: RunPaths) -> InvalidArgument:
+    runs = find_runs(paths.root)
+    if runs:
+        hint = f"it holds {count(len(runs), 'run')}, the newest is {str(runs[-1])!r}"
+        return _unusable(paths, "which is a folder of runs", hint)
+    return _unusable(paths, "without a manifest.json", "no search has started to write there")
+
+
+def _unusable(paths: RunPaths, reason: str, hint: str = "") -> InvalidArgument:
+    return InvalidArgument("run", _RUN, f"{shown(str(paths.root), 300)}, {reason}", hint)
+
+
+def _unreadable(paths: RunPaths, error: OSError) -> InvalidArgument:
+    return _unusable(paths, f"that cannot be read: {error.strerror}")
+
+
+class _Versioned(msgspec.Struct):
+    format: int
+
+
+def _read_json(path: Path, kind: type[T]) -> T:
+    return msgspec.json.decode(path.read_bytes(), type=kind)
+
+
+class _Planned(Work, frozen=True, tag="planned", tag_field="event"):
+    slot: str = ""
+
+
+class _Lost(Work, frozen=True, tag="lost", tag_field="event"):
+    slot: str = ""
+
+
+class _Finished(msgspec.Struct, frozen=True, tag="finished", tag_field="event"):
+    attempt: int
+    outcome: dict[str, Any]
+
+
+def _fold(paths: RunPaths) -> tuple[list[TrialResult], list[Attempt], str | None]:
+    """Return what a journal adds up to: results, attempts that are out, the objective's name."""
+    planned: dict[int, Trial] = {}
+    out: dict[int, Attempt] = {}
+    results: dict[int, TrialResult] = {}
+    objective: str | None = None
+    for number, line in enumerate(read_journal(paths.journal), start=1):
+        try:
+            record = msgspec.convert(line, _Planned | _Lost | _Finished)
+            if isinstance(record, _Finished):
+                outcome = outcome_of_json(record.outcome)
+                trial = planned[outcome.trial]
+                out.pop(trial.id, None)
+                folder = str(paths.attempt(trial.id, record.attempt).folder)
+                results.setdefault(trial.id, TrialResult.of(trial, outcome, folder))
+                objective = objective or outcome.objective
+            elif isinstance(record, _Lost):
+                out.pop(record.trial, None)
+            else:
+                attempt = attempt_of(record)
+                planned[attempt.trial.id] = attempt.trial
+                out[attempt.trial.id] = attempt
+        except (msgspec.ValidationError, ProtocolError, KeyError) as error:
+            raise JournalDamaged(f"{paths.journal}, record {number}: {error}") from None
+    return list(results.values()), list(out.values()), objective

@@ -1,0 +1,171 @@
+"""Pictures of a result, with matplotlib, which is an extra: imported when something is drawn."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from experiment.text import hyperparameter, printable
+from search.direction import Direction
+from search.errors import InvalidArgument, shown
+from search.space import Float, Integer
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from experiment.result import Result, TrialResult
+
+KINDS = ("convergence", "parallel", "parameter")
+_MOST_TICKS = 12  # of an axis of choices
+
+
+def draw(result: Result, kind: str, parameter: str | None, ax: Any) -> Axes:
+    """Draw a result; see `Result.plot`."""
+    if kind not in KINDS:
+        raise InvalidArgument("kind", " or ".join(map(repr, KINDS)), shown(kind))
+    names = list(dict.fromkeys(name for trial in result.trials for name in trial.params))
+    if parameter is not None and kind != "parameter":
+        raise InvalidArgument("parameter", f"None with kind={kind!r}", shown(parameter))
+    if kind == "parameter":
+        if parameter is None and len(names) == 1:
+            parameter = names[0]
+        if parameter not in names:
+            known = " or ".join(map(repr, names)) or "a search with a trial"
+            raise InvalidArgument("parameter", known, shown(parameter))
+    if ax is None:
+        ax = _new_axes()
+    valued = [trial for trial in result.trials if trial.value is not None]
+    if kind == "convergence":
+        _convergence(result, valued, ax)
+    elif kind == "parallel":
+        _parallel(result, valued, names, ax)
+    else:
+        _parameter(result, [t for t in valued if parameter in t.params], str(parameter), ax)
+    axes: Axes = ax
+    return axes
+
+
+def _new_axes() -> Any:
+    try:
+        from matplotlib import pyplot
+    except ImportError as error:
+        raise ImportError(
+            "plot() needs matplotlib: pip install matplotlib, or this package with its extra 'plot'"
+        ) from error
+    return pyplot.subplots(figsize=(8, 4.5), layout="constrained")[1]
+
+
+def _convergence(result: Result, trials: Sequence[TrialResult], ax: Any) -> None:
+    direction = Direction(result.direction)
+    best: list[float] = []
+    for trial in trials:
+        value = trial.value or 0.0
+        best.append(value if not best or direction.better(value, best[-1]) else best[-1])
+    numbers = [trial.id for trial in trials]
+    ax.plot(numbers, [trial.value for trial in trials], "o", alpha=0.5, label="trial")
+    ax.step(numbers, best, where="post", label="best so far")
+    for number, trial in enumerate(result.failed):
+        label = "failed" if number == 0 else None
+        ax.axvline(trial.id, color="tab:red", alpha=0.3, linewidth=1, label=label)
+    ax.set(xlabel="trial", ylabel=_name_of_objective(result))
+    ax.xaxis.get_major_locator().set_params(integer=True)
+    ax.legend()
+
+
+def _parameter(result: Result, trials: Sequence[TrialResult], name: str, ax: Any) -> None:
+    axis = _Axis(result, name, [trial.params[name] for trial in trials])
+    ax.scatter(axis.positions, [trial.value for trial in trials], c=[t.id for t in trials])
+    ax.collections[-1].set_label("trial")
+    bar = ax.figure.colorbar(ax.collections[-1], ax=ax)
+    bar.set_label("trial")
+    ax.set(xlabel=_literal(name) + axis.unit, ylabel=_name_of_objective(result))
+    if axis.ticks:
+        ax.set_xticks(*zip(*axis.ticks, strict=True))
+    elif axis.log:
+        ax.set_xscale("log")
+
+
+def _parallel(result: Result, trials: Sequence[TrialResult], names: list[str], ax: Any) -> None:
+    from matplotlib.collections import LineCollection
+
+    trials = [trial for trial in trials if all(name in trial.params for name in names)]
+    axes = [_Axis(result, name, [trial.params[name] for trial in trials]) for name in names]
+    axes.append(_Axis(result, None, [trial.value for trial in trials]))
+    lines = [
+        [(place, axis.heights[row]) for place, axis in enumerate(axes)]
+        for row in range(len(trials))
+    ]
+    collection = LineCollection(lines, cmap="viridis", linewidths=1.2, alpha=0.7)
+    collection.set_array([trial.value or 0.0 for trial in trials])
+    ax.add_collection(collection)
+    for place, axis in enumerate(axes):
+        ax.axvline(place, color="black", linewidth=0.8)
+        for height, text in axis.labels():
+            ax.annotate(
+                text,
+                (place, height),
+                xytext=(4, 0),
+                textcoords="offset points",
+                fontsize=8,
+                va="center",
+                bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.7, "pad": 1},
+            )
+    titles = [_literal(name) + axis.unit for name, axis in zip(names, axes, strict=False)]
+    ax.set_xticks(range(len(axes)), [*titles, _name_of_objective(result)])
+    ax.set(xlim=(-0.2, len(axes) - 0.6), ylim=(-0.05, 1.05), yticks=[])
+    ax.figure.colorbar(collection, ax=ax).set_label(_name_of_objective(result))
+
+
+class _Axis:
+    """One hyperparameter as an axis; the objective where there is no name.
+
+    Attributes:
+        positions: Of the values, in order: numbers, or numbers of choices.
+        ticks: Position and text of each choice; empty for numbers.
+        log: Is it a log scale?
+        unit: Behind the name.
+    """
+
+    def __init__(self, result: Result, name: str | None, values: list[Any]) -> None:
+        domain = None if result.space is None or name is None else result.space.get(name)
+        self.log = isinstance(domain, Float | Integer) and domain.log
+        self.unit = " (log)" if self.log else ""
+        self.ticks: list[tuple[float, str]] = []
+        if all(_is_number(value) for value in values):
+            self.positions = [float(value) for value in values]
+        else:
+            texts = [hyperparameter(value, 20) for value in values]
+            order = {text: place for place, text in enumerate(dict.fromkeys(texts))}
+            self.positions = [float(order[text]) for text in texts]
+            ticks = [(float(place), _literal(text)) for text, place in order.items()]
+            self.ticks = ticks[:_MOST_TICKS]
+        scaled = [math.log(p) for p in self.positions] if self.log else self.positions
+        self._low, self._high = min(scaled, default=0.0), max(scaled, default=1.0)
+        self.heights = [self._height(position) for position in scaled]
+
+    def _height(self, scaled: float) -> float:
+        span = self._high / 2 - self._low / 2  # halves: the span of two huge values overflows
+        return (scaled / 2 - self._low / 2) / span if span > 0 else 0.5
+
+    def labels(self) -> list[tuple[float, str]]:
+        """Return the texts along the axis with their heights."""
+        if self.ticks:
+            return [(self._height(position), text) for position, text in self.ticks]
+        ends = [self._low, self._low / 2 + self._high / 2, self._high]
+        ends = ends if self._high > self._low else ends[:1]
+        return [(self._height(x), f"{math.exp(x) if self.log else x:.4g}") for x in ends]
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and abs(value) <= sys.float_info.max  # neither inf nor NaN
+
+
+def _name_of_objective(result: Result) -> str:
+    return _literal(result.objective) + (" ↑" if result.direction == Direction.MAX else " ↓")
+
+
+def _literal(text: str) -> str:
+    """Return text that matplotlib shows as it is: between dollar signs it would set a formula."""
+    return printable(text).replace("$", r"\$")

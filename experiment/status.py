@@ -1,0 +1,56 @@
+"""How far a search is, as a value."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from experiment.result import TrialResult
+from spark_jobs.protocol import Attempt
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A trial that is out on a slot.
+
+    Attributes:
+        attempt: What was asked for.
+        since: When, in seconds of the coordinator's clock.
+    """
+
+    attempt: Attempt
+    since: float
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """How far a search is.
+
+    Attributes:
+        total: Trials of the search in all.
+        results: Of those that came to an end, in that order; the list goes on growing.
+        failed: How many of them failed.
+        running: Those that are out.
+        slots: How many slots are there.
+        best: The best so far; None before the first value.
+        objective: What the objective is called, once known.
+    """
+
+    total: int
+    results: Sequence[TrialResult] = ()
+    failed: int = 0
+    running: tuple[Running, ...] = ()
+    slots: int = 0
+    best: TrialResult | None = None
+    objective: str | None = None
+
+    @property
+    def done(self) -> int:
+        """How many trials came to an end."""
+        return len(self.results)
+
+    @property
+    def generation(self) -> int | None:
+        """The newest generation that is out; None without generations, or when nothing is out."""
+        numbers = [out.attempt.trial.generation for out in self.running]
+        return max((number for number in numbers if number is not None), default=None)
