@@ -15,7 +15,7 @@ _LEFT = 'style="text-align: left"'  # sentences among the cells read badly on th
 
 def cell(text: object) -> str:
     """Return text as HTML that shows just that text."""
-    return html.escape(printable(str(text), keep="\n"))
+    return html.escape(printable(str(text), keep="\n\t"))
 
 
 def block(*parts: str) -> str:

@@ -66,9 +66,10 @@ def _convergence(result: Result, trials: Sequence[TrialResult], ax: Any) -> None
     numbers = [trial.id for trial in trials]
     ax.plot(numbers, [trial.value for trial in trials], "o", alpha=0.5, label="trial")
     ax.step(numbers, best, where="post", label="best so far")
-    for number, trial in enumerate(result.failed):
-        label = "failed" if number == 0 else None
-        ax.axvline(trial.id, color="tab:red", alpha=0.3, linewidth=1, label=label)
+    if result.failed:  # without a value: at the lower edge, whatever the scale
+        bottom, edge = [0.02] * len(result.failed), ax.get_xaxis_transform()
+        failed = [trial.id for trial in result.failed]
+        ax.plot(failed, bottom, "x", color="tab:red", transform=edge, label="failed")
     ax.set(xlabel="trial", ylabel=_name_of_objective(result))
     ax.xaxis.get_major_locator().set_params(integer=True)
     ax.legend()

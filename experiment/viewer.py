@@ -93,7 +93,7 @@ def tensorboard(run: Any) -> TensorBoard:
     paths = find_run(run)
     manifest = read_manifest(paths)
     process = subprocess.Popen(
-        # A module of ours, with TensorFlow left out: seconds and 700 MB less.
+        # A module of ours, with TensorFlow left out.
         [sys.executable, "-m", "experiment.viewer_process", str(paths.root), str(_RELOAD)],
         stdin=subprocess.PIPE,  # it ends when this is closed, however that comes about
         stdout=subprocess.PIPE,

@@ -439,14 +439,24 @@ def test_a_line_of_ten_megabytes_without_an_end_is_shown_too():
     assert logs_of(b"x" * 10_000_000) == "x" * 10_000_000 + "\n"
 
 
-def follow(*arguments):
-    return subprocess.Popen(
-        [*COMMAND, "logs", "-f", *map(str, arguments)],
+@contextlib.contextmanager
+def started_command(*arguments):
+    """Yield a command that runs, and end it."""
+    with subprocess.Popen(
+        [*COMMAND, *map(str, arguments)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         errors="replace",
-    )
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def follow(*arguments):
+    return started_command("logs", "-f", *arguments)
 
 
 def test_a_log_is_followed_until_the_trial_has_ended(tmp_path):
@@ -465,6 +475,15 @@ def test_a_log_is_followed_until_the_trial_has_ended(tmp_path):
         assert process.returncode == 0
 
 
+def test_a_long_line_is_shown_before_it_has_an_end(tmp_path):
+    root = make_run(tmp_path, running=(3,), ended=False)
+    with follow(root, 3) as process:
+        assert process.stdout.readline() == "trial 3 says hello\n"
+        with RunPaths(root).attempt(3).stdout.open("ab") as log:
+            log.write(b"x" * 200_000)
+        assert process.stdout.read(100_000) == "x" * 100_000
+
+
 def test_a_log_that_is_not_there_yet_is_followed_too(tmp_path):
     root = make_run(tmp_path, running=(3,), ended=False)
     paths = RunPaths(root).attempt(3)
@@ -473,7 +492,6 @@ def test_a_log_that_is_not_there_yet_is_followed_too(tmp_path):
         assert process.stderr.readline() == "trial 3 warns\n"
         paths.stdout.write_text("hello\n")
         assert process.stdout.readline() == "hello\n"
-        process.kill()
 
 
 @pytest.mark.parametrize("arguments", [{}, {"running": (3,)}], ids=["finished", "cancelled"])
@@ -682,15 +700,13 @@ def test_text_of_the_user_is_no_markup(call, hostile):
 
 
 def test_tensorboard_serves_until_ctrl_c(finished):
-    command = [*COMMAND, "tensorboard", str(finished)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as p:
-        line = p.stdout.readline()
-        url = line.removeprefix("TensorBoard: ").strip()
+    with started_command("tensorboard", finished) as process:
+        url = process.stdout.readline().removeprefix("TensorBoard: ").strip()
         with urllib.request.urlopen(f"{url}/data/logdir", timeout=SECONDS) as answer:
             assert json.loads(answer.read())["logdir"] == str(finished)
-        p.send_signal(signal.SIGINT)
-        _, errors = p.communicate(timeout=SECONDS)
-        assert (p.returncode, errors) == (130, "")
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=SECONDS)
+        assert (process.returncode, errors) == (130, "")
     with pytest.raises(OSError, match="refused"):
         urllib.request.urlopen(url, timeout=SECONDS)
 

@@ -45,7 +45,7 @@ class Reader(HTMLParser):
 
 
 def shown(raw):
-    return printable(raw, keep="\n")
+    return printable(raw, keep="\n\t")
 
 
 @given(text)

@@ -91,8 +91,8 @@ def test_convergence_has_each_value_and_the_best_so_far(direction, best):
 
 def test_convergence_marks_failed_trials_and_names_them_once():
     ax = drawn(maximum(failed(0), finished(1, 1.0), failed(2), cancelled(3)), "convergence")
-    marks = [line.get_xdata()[0] for line in ax.lines[2:]]
-    assert marks == [0, 2]
+    (marks,) = ax.lines[2:]
+    assert list(marks.get_xdata()) == [0, 2]
     labels = [text.get_text() for text in ax.get_legend().get_texts()]
     assert labels == ["trial", "best so far", "failed"]
 

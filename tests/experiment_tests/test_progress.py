@@ -351,6 +351,7 @@ def terminal(columns=80, lines=40):
 
 TERMINAL_PROGRAM = """
 import sys
+import threading
 from experiment.progress import Progress, TerminalView, choose_view
 from experiment.result import Result, TrialResult
 from experiment.status import Status
@@ -422,6 +423,7 @@ def test_a_terminal_has_one_bar_that_is_drawn_over():
         for number in range(5):
             progress.refresh(state(results))
             results.append(finished(number, number / 4, {"lr": 0.1}))
+        assert threading.active_count() == 1
         close(progress, state(results))
         """
     )

@@ -262,9 +262,9 @@ def test_nothing_that_came_from_a_user_becomes_html(name, value, message, trace,
     assert set(reader.tags) <= LAYOUT
     assert reader.open == []
     assert {name for name, _ in reader.attributes} <= {"class", "border", "style"}
-    assert printable(name, keep="\n") in Reader(html, "th").inside
+    assert printable(name, keep="\n\t") in Reader(html, "th").inside
     assert printable(value[:60]) in Reader(html, "td").inside
-    assert Reader(html, "pre").inside == [printable(trace, keep="\n")]
+    assert Reader(html, "pre").inside == [printable(trace, keep="\n\t")]
 
 
 def test_ten_thousand_trials_are_a_short_page_that_says_what_it_leaves_out():

@@ -93,8 +93,12 @@ def test_what_is_pinned_on_the_page_of_the_search_is_there(tmp_path, arguments):
         assert card["tag"].startswith("generation" if arguments else "search")
 
 
-def test_the_server_does_without_tensorflow(board):
-    get(board.url)
+def test_the_server_does_without_tensorflow_whatever_is_looked_at(board):
+    wait_for(f"{board.url}/data/runs", lambda runs: "search" in runs)
+    for plugin in ("scalars/tags", "text/tags", "text/text?run=search&tag=about"):
+        get(f"{board.url}/data/plugin/{plugin}")
+    for plugin in ("histograms/tags", "distributions/tags", "custom_scalars/layout"):
+        get(f"{board.url}/data/plugin/{plugin}")
     for process in servers():
         maps = Path(f"/proc/{process.pid}/maps").read_text()
         assert "python" in maps or "tensorboard" in maps
@@ -233,6 +237,7 @@ def test_a_signal_that_ends_the_process_ends_the_server(starter, number):
 
 
 def test_ctrl_c_does_not_end_the_server_while_the_process_lives(starter):
+    assert all(os.getpgid(process.pid) != starter.pid for process in servers(starter.pid))
     os.killpg(starter.pid, signal.SIGINT)
     starter.stdin.write("\n")
     starter.stdin.flush()
