@@ -31,7 +31,8 @@ def _check_neighbours() -> None:
 
 _check_neighbours()
 
-from experiment.calls import evolutionary_search, launch, random_search  # noqa: E402  # after the check
+from experiment import data  # noqa: E402  # after the check
+from experiment.calls import evolutionary_search, launch, random_search  # noqa: E402
 from experiment.loading import load  # noqa: E402
 from experiment.result import Result, SearchFailed, TrialResult  # noqa: E402
 from experiment.settings import Settings  # noqa: E402
@@ -51,6 +52,7 @@ __all__ = [
     "Settings",
     "TensorBoard",
     "TrialResult",
+    "data",
     "evolutionary_search",
     "keras_callbacks",
     "launch",

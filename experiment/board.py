@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from search.direction import Direction
 from search.evolution import DifferentialEvolution
 from search.space import Choice, Domain, Float, Integer
 from search.trial import UNNAMED_OBJECTIVE
+from search.values import is_finite
 from spark_jobs.events import EventFile
 from spark_jobs.paths import RunPaths
 from spark_jobs.slots import hparam, objective_tag
@@ -65,22 +65,23 @@ class Board:
             values["search/slots_busy"] = len(status.running) + 1
         if status.best is not None and status.best.value is not None:
             values["search/best_so_far"] = status.best.value
-        self._events.scalars(values, status.done)
+        self._events.scalars(values, status.ended)
         if result.error is not None and status.failed <= _MOST_ERRORS:
             self._events.text(f"failed/{Path(result.logdir).name}", failure_card(result))
-        if self._evolution is not None:
-            self._write_generations(self._evolution)
+        if self._evolution is not None and result.status != "cancelled":
+            self._write_generations(self._evolution)  # none of what was broken off
 
-    def close(self, optimization_key: str | None) -> None:
+    def close(self, optimization_key: str | None, status: Status) -> None:
         """Write what is missing and close the file."""
+        self._events.scalars({"search/slots_busy": 0}, status.ended)
         if not self._configured:  # no trial finished; the failed ones still want a table
             self._configure(optimization_key or UNNAMED_OBJECTIVE, [])
         self._events.close()
 
     def _configure(self, objective: str, metrics: list[str]) -> None:
         others = [name for name in metrics if name != objective][: _MOST_METRICS - 1]
-        arrow = "↑" if self._direction is Direction.MAX else "↓"
-        shown = [hparams.Metric(objective_tag(objective), display_name=f"{objective} {arrow}")]
+        title = f"{objective} {self._direction.arrow}"
+        shown = [hparams.Metric(objective_tag(objective), display_name=title)]
         shown += [hparams.Metric(objective_tag(name), display_name=name) for name in others]
         columns = [
             hparams.HParam(name, _tensorboard_domain(domain, name in self._search.as_text))
@@ -127,7 +128,7 @@ def _axis(domain: Domain, values: list[Any]) -> tuple[list[float], str]:
         some = domain.values
         if isinstance(some, range):  # its ends are the furthest from zero, and it may be long
             some = (some[0], some[-1])
-        if all(_is_number(value) for value in some):
+        if all(is_finite(value) for value in some):
             return [float(value) for value in values], ""
         positions = [math.floor(domain.encode(value) * len(domain.values)) for value in values]
         known = enumerate(domain.values[:_MOST_CHOICES])
@@ -136,10 +137,6 @@ def _axis(domain: Domain, values: list[Any]) -> tuple[list[float], str]:
     if domain.log:
         return [math.log10(value) for value in values], "log10"
     return values, ""
-
-
-def _is_number(value: Any) -> bool:
-    return type(value) in (int, float) and abs(value) <= sys.float_info.max
 
 
 def _tensorboard_domain(domain: Any, as_text: bool) -> Any:

@@ -6,8 +6,6 @@ Everything that came from a user or a trial is written so that it cannot move th
 from __future__ import annotations
 
 import argparse
-import codecs
-import contextlib
 import csv
 import io
 import json
@@ -15,9 +13,9 @@ import math
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -25,13 +23,13 @@ from rich.text import Text
 
 from experiment.card import domain_in_words
 from experiment.loading import Run, find_run, find_runs, read_run
+from experiment.logs import copy_logs, last_attempt
 from experiment.result import TrialResult, table_of_best
 from experiment.text import command, duration, hyperparameters, number, printable
 from experiment.viewer import tensorboard
 from search.errors import ExperimentError, InvalidArgument, shown
-from search.space import LARGEST_INTEGER
 from search.trial import Trial
-from spark_jobs.paths import AttemptPaths, RunPaths
+from spark_jobs.paths import RunPaths
 
 _BEST = 10  # trials that `show` lists
 _FAILED = 20
@@ -41,6 +39,9 @@ _CHUNK = 1 << 16
 
 def main(arguments: Sequence[str]) -> int:
     """Run one command; return the exit status: 0, 2 for bad input, 130 after Ctrl-C."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # where an arrow is no ASCII
+            stream.reconfigure(errors="backslashreplace")
     options = _parser().parse_args(arguments)
     try:
         options.run_command(options)
@@ -155,7 +156,7 @@ def _show_run(run: Run) -> None:
         _print_table(
             ("trial", "hyperparameters"),
             [(str(a.trial.id), hyperparameters(a.trial.params)) for a in run.running],
-            "Running",
+            "Running, at the last news",
         )
     if result.best is not None:
         head, cells = table_of_best(result, _BEST)
@@ -178,7 +179,7 @@ def _show_trial(run: Run, trial: int) -> None:
         if out is None:
             raise _no_trial(run.paths, trial)
         facts = _facts_of_running(out)
-    attempt = _last_attempt(run.paths, trial)
+    attempt = last_attempt(run.paths, trial)
     if attempt is not None:
         facts["folder"] = str(attempt.folder)
         facts["output"] = f"{command('logs', str(run.paths.root))} {trial}"
@@ -207,72 +208,9 @@ def _facts_of_running(trial: Trial) -> dict[str, str]:
 
 def _logs(options: argparse.Namespace) -> None:
     paths = find_run(options.run)
-    before, attempt = None, _last_attempt(paths, options.trial)
-    if attempt is None:
+    if last_attempt(paths, options.trial) is None:
         raise _no_trial(paths, options.trial)
-    # A second time where the attempt was lost with its executor while it was followed.
-    while attempt is not None and attempt != before:
-        _copy_logs(paths, options.trial, attempt, follow=options.follow)
-        before, attempt = attempt, _last_attempt(paths, options.trial)
-
-
-def _copy_logs(paths: RunPaths, trial: int, attempt: AttemptPaths, *, follow: bool) -> None:
-    with (
-        _Tail(attempt.stdout, sys.stdout) as output,
-        _Tail(attempt.stderr, sys.stderr) as errors,
-    ):
-        while True:
-            # Asked first: what was printed before the end is read after it.
-            ended = (
-                not follow
-                or attempt.outcome.exists()
-                or paths.result.exists()
-                or _last_attempt(paths, trial) != attempt
-            )
-            output.copy()
-            errors.copy()
-            if ended:
-                return
-            time.sleep(_LOOK_EVERY)
-
-
-class _Tail:
-    """Copies what was added to a log, as text that is harmless to a terminal."""
-
-    def __init__(self, path: Path, stream: TextIO) -> None:
-        self._path, self._stream = path, stream
-        self._file: io.BufferedReader | None = None
-        # Carriage returns, as in progress bars, become line ends.
-        self._decoder = io.IncrementalNewlineDecoder(
-            codecs.getincrementaldecoder("utf-8")("replace"), translate=True
-        )
-        self._line = ""
-
-    def __enter__(self) -> _Tail:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._line += self._decoder.decode(b"", final=True)
-        if self._line:
-            self._write(self._line.removesuffix("\n") + "\n")
-        if self._file is not None:
-            self._file.close()
-
-    def copy(self) -> None:
-        """Copy the whole lines that are new."""
-        if self._file is None:
-            with contextlib.suppress(FileNotFoundError):
-                self._file = self._path.open("rb")
-        while self._file is not None and (data := self._file.read(_CHUNK)):
-            whole, end, rest = (self._line + self._decoder.decode(data)).rpartition("\n")
-            if len(rest) > _CHUNK:  # a line without an end is no reason to keep all of it
-                whole, end, rest = whole + end + rest, "", ""
-            self._line = rest
-            self._write(whole + end)
-        self._stream.flush()
-
-    def _write(self, text: str) -> None:
-        self._stream.write(printable(text, keep="\n\t"))
+    copy_logs(paths, options.trial, follow=options.follow)
 
 
 def _tensorboard(options: argparse.Namespace) -> None:
@@ -318,22 +256,6 @@ def _finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_finite(item) for item in value]
     return value
-
-
-def _last_attempt(paths: RunPaths, trial: int) -> AttemptPaths | None:
-    """Return the newest attempt at a trial that has a folder."""
-    last = None
-    if 0 <= trial <= LARGEST_INTEGER:
-        for attempt in _attempts(paths, trial):
-            last = attempt
-    return last
-
-
-def _attempts(paths: RunPaths, trial: int) -> Iterator[AttemptPaths]:
-    number = 1
-    while (attempt := paths.attempt(trial, number)).folder.is_dir():
-        yield attempt
-        number += 1
 
 
 def _no_trial(paths: RunPaths, trial: int) -> InvalidArgument:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from experiment.journal import Journal
@@ -49,7 +49,7 @@ class Coordinator:
         paths: Of the run.
         journal: Gets every decision before anyone hears of it.
         direction: Of the objective.
-        observers: Told of each result, in this order.
+        observers: Told of each result, in this order; one that raises is left out from then on.
         max_failures: More failed trials than that are a `problem`.
         slots: How many slots the search asked for.
         warn: Shows the user a sentence.
@@ -75,13 +75,14 @@ class Coordinator:
     ) -> None:
         self._searcher, self._paths, self._journal = searcher, paths, journal
         self._direction, self._clock = direction, clock
-        self._observers, self._max_failures, self._warn = observers, max_failures, warn
+        self._observers, self._max_failures, self._warn = list(observers), max_failures, warn
         self.results: list[TrialResult] = []
         self.problem: str | None = None
         self._objective: str | None = None
         self._best: TrialResult | None = None
-        self._failures = 0
-        self._running: dict[str, Running] = {}  # by slot
+        self._failures = self._cancelled = 0
+        self._started: float | None = None
+        self._running: Mapping[str, Running] = {}  # by slot; replaced, since others look at it
         self._again: deque[Attempt] = deque()
         self._slots: dict[tuple[int, int], str] = {}  # the slot of each job and partition
         self._over: set[int] = set()  # jobs
@@ -100,11 +101,14 @@ class Coordinator:
         return Status(
             self._searcher.total,
             self.results,
+            len(self.results),
             self._failures,
+            self._cancelled,
             tuple(self._running.values()),
             len(self._slots),
             self._best,
             self._objective,
+            self._started,
         )
 
     def hello(self, message: Hello) -> None:
@@ -138,7 +142,9 @@ class Coordinator:
             return Stop() if self._searcher.finished else Wait()
         work = work_of(attempt)
         self._journal.append({"event": "planned", "slot": slot, **_planned(attempt)})
-        self._running[slot] = Running(attempt, self._clock())
+        now = self._clock()
+        self._started = now if self._started is None else self._started
+        self._running = {**self._running, slot: Running(attempt, now)}
         return work
 
     def job_ended(self, job: int) -> None:
@@ -176,13 +182,18 @@ class Coordinator:
         folder = str(self._paths.attempt(attempt.trial.id, attempt.number).folder)
         result = TrialResult.of(attempt.trial, outcome, folder)
         self._failures += result.status == "failed"
+        self._cancelled += result.status == "cancelled"
         best = None if self._best is None else self._best.value
         if self._direction.better(result.value, best):
             self._best = result
         self.results.append(result)
         status = self.status
-        for observer in self._observers:
-            observer.ended(result, status)
+        for observer in list(self._observers):
+            try:
+                observer.ended(result, status)
+            except Exception as error:  # a full disk under TensorBoard's files ends no search
+                self._observers.remove(observer)
+                self._warn(f"{type(observer).__name__} is left out from now on: {error}")
 
     def _with_one_objective(self, outcome: Outcome) -> Outcome:
         """Let the first outcome say what the objective is called, and hold the others to it."""
@@ -207,9 +218,10 @@ class Coordinator:
 
     def _lose(self, slot: str) -> None:
         """Give an attempt up: its slot is gone. It is not a failure of the trial."""
-        out = self._running.pop(slot, None)
+        out = self._running.get(slot)
         if out is None:
             return
+        self._running = {s: o for s, o in self._running.items() if o is not out}
         attempt = out.attempt
         self._journal.append({"event": "lost", "slot": slot, **_planned(attempt)})
         self._again.append(Attempt(attempt.trial, attempt.number + 1))

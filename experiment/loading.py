@@ -126,8 +126,9 @@ def find_run(run: object) -> RunPaths:
 
 
 def find_runs(logdir: Path) -> list[Path]:
-    """Return the folders of runs in a folder, the newest last."""
-    runs = [path.parent for path in logdir.glob("*/manifest.json")]
+    """Return the folders of runs in a folder, the newest last; OSError where there is none."""
+    runs = [Path(entry.path) for entry in os.scandir(logdir)]  # glob is silent of what is not there
+    runs = [root for root in runs if (root / "manifest.json").exists()]
     return sorted(runs, key=lambda root: (root / "manifest.json").stat().st_mtime)
 
 

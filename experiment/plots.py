@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
+from experiment.result import PlotKind
 from experiment.text import hyperparameter, printable
 from search.direction import Direction
 from search.errors import InvalidArgument, shown
 from search.space import Float, Integer
+from search.values import is_finite
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from experiment.result import Result, TrialResult
 
-KINDS = ("convergence", "parallel", "parameter")
+    Scores = Sequence[tuple[TrialResult, float]]
+
 _MOST_TICKS = 12  # of an axis of choices
 
 
 def draw(result: Result, kind: str, parameter: str | None, ax: Any) -> Axes:
     """Draw a result; see `Result.plot`."""
-    if kind not in KINDS:
-        raise InvalidArgument("kind", " or ".join(map(repr, KINDS)), shown(kind))
+    kinds = get_args(PlotKind)
+    if kind not in kinds:
+        raise InvalidArgument("kind", " or ".join(map(repr, kinds)), shown(kind))
     names = list(dict.fromkeys(name for trial in result.trials for name in trial.params))
     if parameter is not None and kind != "parameter":
         raise InvalidArgument("parameter", f"None with kind={kind!r}", shown(parameter))
@@ -36,13 +39,14 @@ def draw(result: Result, kind: str, parameter: str | None, ax: Any) -> Axes:
             raise InvalidArgument("parameter", known, shown(parameter))
     if ax is None:
         ax = _new_axes()
-    valued = [trial for trial in result.trials if trial.value is not None]
     if kind == "convergence":
-        _convergence(result, valued, ax)
+        _convergence(result, ax)
     elif kind == "parallel":
-        _parallel(result, valued, names, ax)
+        scores = [(t, value) for t, value in result.scores if all(n in t.params for n in names)]
+        _parallel(result, scores, names, ax)
     else:
-        _parameter(result, [t for t in valued if parameter in t.params], str(parameter), ax)
+        scores = [(t, value) for t, value in result.scores if parameter in t.params]
+        _parameter(result, scores, str(parameter), ax)
     axes: Axes = ax
     return axes
 
@@ -57,49 +61,49 @@ def _new_axes() -> Any:
     return pyplot.subplots(figsize=(8, 4.5), layout="constrained")[1]
 
 
-def _convergence(result: Result, trials: Sequence[TrialResult], ax: Any) -> None:
+def _convergence(result: Result, ax: Any) -> None:
+    from matplotlib.ticker import MaxNLocator
+
     direction = Direction(result.direction)
     best: list[float] = []
-    for trial in trials:
-        value = trial.value or 0.0
+    for _, value in result.scores:
         best.append(value if not best or direction.better(value, best[-1]) else best[-1])
-    numbers = [trial.id for trial in trials]
-    ax.plot(numbers, [trial.value for trial in trials], "o", alpha=0.5, label="trial")
+    numbers = [trial.id for trial, _ in result.scores]
+    ax.plot(numbers, [value for _, value in result.scores], "o", alpha=0.5, label="trial")
     ax.step(numbers, best, where="post", label="best so far")
     if result.failed:  # without a value: at the lower edge, whatever the scale
         bottom, edge = [0.02] * len(result.failed), ax.get_xaxis_transform()
         failed = [trial.id for trial in result.failed]
         ax.plot(failed, bottom, "x", color="tab:red", transform=edge, label="failed")
-    ax.set(xlabel="trial", ylabel=_name_of_objective(result))
-    ax.xaxis.get_major_locator().set_params(integer=True)
+    ax.set(xlabel="trial", ylabel=_literal(result.objective_title))
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.legend()
 
 
-def _parameter(result: Result, trials: Sequence[TrialResult], name: str, ax: Any) -> None:
-    axis = _Axis(result, name, [trial.params[name] for trial in trials])
-    ax.scatter(axis.positions, [trial.value for trial in trials], c=[t.id for t in trials])
+def _parameter(result: Result, scores: Scores, name: str, ax: Any) -> None:
+    axis = _Axis(result, name, [trial.params[name] for trial, _ in scores])
+    ax.scatter(axis.positions, [value for _, value in scores], c=[t.id for t, _ in scores])
     ax.collections[-1].set_label("trial")
     bar = ax.figure.colorbar(ax.collections[-1], ax=ax)
     bar.set_label("trial")
-    ax.set(xlabel=_literal(name) + axis.unit, ylabel=_name_of_objective(result))
+    ax.set(xlabel=_literal(name) + axis.unit, ylabel=_literal(result.objective_title))
     if axis.ticks:
         ax.set_xticks(*zip(*axis.ticks, strict=True))
     elif axis.log:
         ax.set_xscale("log")
 
 
-def _parallel(result: Result, trials: Sequence[TrialResult], names: list[str], ax: Any) -> None:
+def _parallel(result: Result, scores: Scores, names: list[str], ax: Any) -> None:
     from matplotlib.collections import LineCollection
 
-    trials = [trial for trial in trials if all(name in trial.params for name in names)]
-    axes = [_Axis(result, name, [trial.params[name] for trial in trials]) for name in names]
-    axes.append(_Axis(result, None, [trial.value for trial in trials]))
+    axes = [_Axis(result, name, [trial.params[name] for trial, _ in scores]) for name in names]
+    axes.append(_Axis(result, None, [value for _, value in scores]))
     lines = [
         [(place, axis.heights[row]) for place, axis in enumerate(axes)]
-        for row in range(len(trials))
+        for row in range(len(scores))
     ]
     collection = LineCollection(lines, cmap="viridis", linewidths=1.2, alpha=0.7)
-    collection.set_array([trial.value or 0.0 for trial in trials])
+    collection.set_array([value for _, value in scores])
     ax.add_collection(collection)
     for place, axis in enumerate(axes):
         ax.axvline(place, color="black", linewidth=0.8)
@@ -114,9 +118,9 @@ def _parallel(result: Result, trials: Sequence[TrialResult], names: list[str], a
                 bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.7, "pad": 1},
             )
     titles = [_literal(name) + axis.unit for name, axis in zip(names, axes, strict=False)]
-    ax.set_xticks(range(len(axes)), [*titles, _name_of_objective(result)])
+    ax.set_xticks(range(len(axes)), [*titles, _literal(result.objective_title)])
     ax.set(xlim=(-0.2, len(axes) - 0.6), ylim=(-0.05, 1.05), yticks=[])
-    ax.figure.colorbar(collection, ax=ax).set_label(_name_of_objective(result))
+    ax.figure.colorbar(collection, ax=ax).set_label(_literal(result.objective_title))
 
 
 class _Axis:
@@ -134,13 +138,14 @@ class _Axis:
         self.log = isinstance(domain, Float | Integer) and domain.log
         self.unit = " (log)" if self.log else ""
         self.ticks: list[tuple[float, str]] = []
-        if all(_is_number(value) for value in values):
+        if all(is_finite(value) for value in values):
             self.positions = [float(value) for value in values]
         else:
-            texts = [hyperparameter(value, 20) for value in values]
-            order = {text: place for place, text in enumerate(dict.fromkeys(texts))}
-            self.positions = [float(order[text]) for text in texts]
-            ticks = [(float(place), _literal(text)) for text, place in order.items()]
+            # By what Python writes: 1, True and 1.0 are three values here.
+            known = {repr(value): value for value in values}
+            order = {key: float(place) for place, key in enumerate(known)}
+            self.positions = [order[repr(value)] for value in values]
+            ticks = [(order[k], _literal(hyperparameter(v, 20))) for k, v in known.items()]
             self.ticks = ticks[:_MOST_TICKS]
         scaled = [math.log(p) for p in self.positions] if self.log else self.positions
         self._low, self._high = min(scaled, default=0.0), max(scaled, default=1.0)
@@ -157,14 +162,6 @@ class _Axis:
         ends = [self._low, self._low / 2 + self._high / 2, self._high]
         ends = ends if self._high > self._low else ends[:1]
         return [(self._height(x), f"{math.exp(x) if self.log else x:.4g}") for x in ends]
-
-
-def _is_number(value: Any) -> bool:
-    return type(value) in (int, float) and abs(value) <= sys.float_info.max  # neither inf nor NaN
-
-
-def _name_of_objective(result: Result) -> str:
-    return _literal(result.objective) + (" ↑" if result.direction == Direction.MAX else " ↓")
 
 
 def _literal(text: str) -> str:

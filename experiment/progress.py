@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
 import time
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, TextIO
+from typing import Any, Protocol, Self, TextIO
 
 from experiment import markup
 from experiment.result import Result, TrialResult, best_in_words
@@ -63,7 +63,8 @@ class Frame:
         if self.ended or status.done == status.total:
             parts.append(f"took {duration(self.seconds)}")
         elif status.done:
-            left = self.seconds / status.done * (status.total - status.done)
+            since = self.now if status.started is None else status.started
+            left = (self.now - since) / status.done * (status.total - status.done)
             parts.append(f"{duration(left)} left")
         return ", ".join(parts)
 
@@ -91,40 +92,65 @@ class View(Protocol):
         """Show a line that stays."""
 
     def close(self) -> None:
-        """Leave what was shown last."""
+        """Leave what was shown last; called more than once."""
 
 
 class Progress:
     """Shows a search while it runs. Only called from the thread that called the search.
 
+    A context manager, which leaves the terminal as it was.
+
     Args:
         name: Of the search.
-        folder: Of the run.
-        asked: What the search asked of Spark: "4 slots of 1 core and 1 GPU".
         verbose: 0 shows nothing, 1 the progress, 2 also a line per trial.
         view: How to show it; chosen by where this runs when left out.
+        warn: Shows the user a sentence, where a view fails; it is left out from then on, since what
+            people see must not cost what they wait for.
         clock: Seconds that only grow; the one of the coordinator.
+
+    Attributes:
+        asked: What the search asked of Spark, once known: "4 slots of 1 core and 1 GPU".
     """
 
     def __init__(
         self,
         name: str,
-        folder: str,
-        asked: str,
         *,
         verbose: int = 1,
         view: View | None = None,
+        warn: Callable[[str], None] = warnings.warn,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._name, self._folder, self._asked = printable(name), printable(folder), asked
-        self._verbose, self._clock = verbose, clock
-        self._view = (view or choose_view()) if verbose else None
+        self.asked = ""
+        self._name, self._folder = printable(name), ""
+        self._verbose, self._warn, self._clock = verbose, warn, clock
+        self._view: View | None = None
+        if verbose:
+            try:
+                self._view = choose_view() if view is None else view
+            except Exception as error:
+                self._give_up(error)
         self._started = self._shown = clock()
         self._alone_since: float | None = self._started  # since when there is no slot
+        self._seen_slots = False
         self._reported = 0
-        if self._view is not None:
-            self._view.write(f"{self._name}: writes to {self._folder}")
-            self._view.write(f"watch it: {command('tensorboard', self._folder)}")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._tell(lambda view: view.close())
+
+    @property
+    def drawn(self) -> bool:
+        """Is it drawn in one place, where nothing else should write?"""
+        return self._view is not None and not isinstance(self._view, LineView)
+
+    def announce(self, folder: str) -> None:
+        """Show where the run is, and how to watch it."""
+        self._folder = printable(folder)
+        self._write(f"{self._name}: writes to {self._folder}")
+        self._write(f"watch it: {command('tensorboard', self._folder)}")
 
     def refresh(self, status: Status) -> None:
         """Show how far the search is, where it is time to."""
@@ -132,41 +158,58 @@ class Progress:
         if status.slots == 0 and self._alone_since is None:
             self._alone_since = now
         elif status.slots:
-            self._alone_since = None
+            self._alone_since, self._seen_slots = None, True
         if self._verbose > 1:
             self._report(status)
         if self._view is not None and now - self._shown >= self._view.every:
             self._shown = now
-            self._view.show(self._frame(status, now))
+            frame = self._frame(status, now)
+            self._tell(lambda view: view.show(frame))
 
     def close(self, status: Status, result: Result) -> None:
         """Show how the search ended."""
-        if self._view is None:
-            return
+        self._alone_since = None
+        frame = self._frame(status, self._clock(), ended=True)
         if self._verbose > 1:
             self._report(status)
-        self._alone_since = None
-        self._view.show(self._frame(status, self._clock(), ended=True))
-        self._view.close()
+        self._tell(lambda view: view.show(frame))
+        self._tell(lambda view: view.close())
+        if self._verbose > 1:  # each was named when it failed
+            return
         for trial in result.failed[:_MOST_FAILURES]:
-            self._view.write(_one_line(trial))
+            self._write(_one_line(trial))
         if len(result.failed) > _MOST_FAILURES:
             more = count(len(result.failed) - _MOST_FAILURES, "more failed trial")
-            self._view.write(f"and {more}: {command('show', self._folder)}")
+            self._write(f"and {more}: {command('show', self._folder)}")
 
     def _frame(self, status: Status, now: float, *, ended: bool = False) -> Frame:
         waiting = ""
         if self._alone_since is not None:
-            waited = duration(now - self._alone_since)
-            waiting = f"no executor yet, {waited}: asked for {self._asked}"
+            waiting = "no executor" if self._seen_slots else "no executor yet"
+            waiting += f", {duration(now - self._alone_since)}"
+            waiting += f": asked for {self.asked}" if self.asked else ""
         return Frame(self._name, status, now - self._started, waiting, now, ended)
 
     def _report(self, status: Status) -> None:
         """Write a line for each trial that ended since the last time."""
         for trial in status.results[self._reported :]:
             self._reported += 1
-            if self._view is not None:
-                self._view.write(_one_line(trial))
+            self._write(_one_line(trial))
+
+    def _write(self, line: str) -> None:
+        self._tell(lambda view: view.write(line))
+
+    def _tell(self, show: Callable[[View], None]) -> None:
+        if self._view is None:
+            return
+        try:
+            show(self._view)
+        except Exception as error:
+            self._give_up(error)
+
+    def _give_up(self, error: Exception) -> None:
+        self._view = None
+        self._warn(f"how far the search is cannot be shown: {error!r}")
 
 
 def _one_line(trial: TrialResult) -> str:
@@ -184,7 +227,12 @@ def choose_view() -> View:
     if hasattr(shell, "kernel"):  # a terminal's IPython has none
         return NotebookView()
     if sys.stderr is not None and sys.stderr.isatty():
-        return TerminalView(sys.stderr)
+        from rich.console import Console
+        from rich.file_proxy import FileProxy
+
+        # A dumb terminal cannot overwrite; and where another search draws, its bar stays below.
+        if not Console(file=sys.stderr).is_dumb_terminal and not isinstance(sys.stderr, FileProxy):
+            return TerminalView(sys.stderr)
     return LineView(sys.stderr)
 
 
@@ -202,9 +250,8 @@ class LineView:
     def write(self, line: str) -> None:
         """See `View`."""
         if self.stream is not None:  # as under pythonw
-            with contextlib.suppress(OSError, ValueError):  # a closed stream stops no search
-                self.stream.write(line + "\n")
-                self.stream.flush()
+            self.stream.write(line + "\n")
+            self.stream.flush()
 
     def close(self) -> None:
         """See `View`."""
@@ -226,7 +273,7 @@ class TerminalView:
             redirect_stdout=sys.stdout is not None and sys.stdout.isatty(),  # not out of a file
             vertical_overflow="crop",
         )
-        self._started = False
+        self._live.start()
 
     def show(self, frame: Frame) -> None:
         """See `View`."""
@@ -239,22 +286,15 @@ class TerminalView:
         bar = ProgressBar(total=max(1, frame.status.total), completed=frame.status.done, width=30)
         head.add_row(Text(frame.name), bar, Text(frame.counts))
         rows = [Text(text) for text in (frame.best, frame.waiting) if text]
-        with contextlib.suppress(OSError, ValueError):  # a closed stream stops no search
-            if not self._started:
-                self._live.start()
-                self._started = True
-            self._live.update(Group(head, *rows), refresh=True)
+        self._live.update(Group(head, *rows), refresh=True)
 
     def write(self, line: str) -> None:
         """See `View`."""
-        with contextlib.suppress(OSError, ValueError):
-            self._console.print(line, soft_wrap=True)
+        self._console.print(line, soft_wrap=True)
 
     def close(self) -> None:
         """See `View`."""
-        with contextlib.suppress(OSError, ValueError):
-            self._live.stop()
-        self._started = False
+        self._live.stop()
 
 
 @dataclass(slots=True)

@@ -108,9 +108,18 @@ class Result:
     def ranking(self) -> list[TrialResult]:
         """The trials from the best to the worst, those without a value last."""
         weight = Direction(self.direction).weight
-        valued = [trial for trial in self.trials if trial.value is not None]
-        rest = [trial for trial in self.trials if trial.value is None]
-        return sorted(valued, key=lambda trial: -weight * (trial.value or 0.0)) + rest
+        ranked = sorted(self.scores, key=lambda score: -weight * score[1])
+        return [trial for trial, _ in ranked] + [t for t in self.trials if t.value is None]
+
+    @property
+    def scores(self) -> list[tuple[TrialResult, float]]:
+        """Each trial that has a value, with it, in the order of the ids."""
+        return [(trial, trial.value) for trial in self.trials if trial.value is not None]
+
+    @property
+    def objective_title(self) -> str:
+        """The objective's name and which way is better: "accuracy ↑"."""
+        return f"{self.objective} {Direction(self.direction).arrow}"
 
     def to_pandas(self) -> pandas.DataFrame:
         """Return one row per trial, failed ones too, in order of id.
@@ -149,11 +158,15 @@ class Result:
 
     def summary(self) -> str:
         """Return in one line how many trials there are, how many failed, and the best."""
-        counts = count(len(self.trials), "trial")
-        if self.total > len(self.trials):
-            counts = f"{len(self.trials)} of {count(self.total, 'trial')}"
+        cancelled = sum(trial.status == "cancelled" for trial in self.trials)
+        done = len(self.trials) - cancelled
+        counts = count(done, "trial")
+        if self.total > done:
+            counts = f"{done} of {count(self.total, 'trial')}"
         if self.failed:
             counts += f", {len(self.failed)} failed"
+        if cancelled:
+            counts += f", {cancelled} cancelled"
         best = best_in_words(self.best, self.objective)
         return f"{counts}, {best}" if best else counts
 
@@ -200,8 +213,7 @@ def table_of_best(result: Result, most: int) -> tuple[list[str], list[list[str]]
     names = list(dict.fromkeys(name for trial in ranking for name in trial.params))
     metrics = dict.fromkeys(name for trial in ranking for name in trial.metrics)
     metrics.pop(result.objective, None)
-    arrow = "↑" if result.direction == Direction.MAX else "↓"
-    head = ["trial", f"{result.objective} {arrow}", *names, *metrics, "seconds", "status"]
+    head = ["trial", result.objective_title, *names, *metrics, "seconds", "status"]
     rows = [
         [
             str(trial.id),

@@ -124,6 +124,8 @@ def choose_logdir(given: str | os.PathLike[str] | None, setting: str | None) -> 
     _check_logdir(given)
     path = Path(os.path.abspath(os.path.expanduser(given or "experiments")))
     expected = "a folder that can be written to"
+    if not is_unicode(str(path)):  # of the folder that this program was started in
+        raise InvalidArgument("logdir", "a folder whose name UTF-8 can hold", repr(str(path)))
     try:
         path.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(prefix=".probe-", dir=path) as probe:

@@ -29,25 +29,31 @@ class Status:
     Attributes:
         total: Trials of the search in all.
         results: Of those that came to an end, in that order; the list goes on growing.
+        ended: How many of `results` there were at this moment.
         failed: How many of them failed.
+        cancelled: How many of them were cancelled, since the search ended without them.
         running: Those that are out.
         slots: How many slots are there.
         best: The best so far; None before the first value.
         objective: What the objective is called, once known.
+        started: When the first trial was handed out, on the coordinator's clock; None before.
     """
 
     total: int
     results: Sequence[TrialResult] = ()
+    ended: int = 0
     failed: int = 0
+    cancelled: int = 0
     running: tuple[Running, ...] = ()
     slots: int = 0
     best: TrialResult | None = None
     objective: str | None = None
+    started: float | None = None
 
     @property
     def done(self) -> int:
-        """How many trials came to an end."""
-        return len(self.results)
+        """How many trials came to an end of their own, failed ones too."""
+        return self.ended - self.cancelled
 
     @property
     def generation(self) -> int | None:

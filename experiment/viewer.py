@@ -94,7 +94,9 @@ def tensorboard(run: Any) -> TensorBoard:
     manifest = read_manifest(paths)
     process = subprocess.Popen(
         # A module of ours, with TensorFlow left out.
-        [sys.executable, "-m", "experiment.viewer_process", str(paths.root), str(_RELOAD)],
+        [sys.executable, "-P", "-m", "experiment.viewer_process", str(paths.root), str(_RELOAD)],
+        # What this process may import, and nothing that lies in the folder it was started in.
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
         stdin=subprocess.PIPE,  # it ends when this is closed, however that comes about
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

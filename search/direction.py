@@ -31,6 +31,11 @@ class Direction(enum.StrEnum):
         """The sign that turns the search into a maximisation: 1.0 or -1.0."""
         return 1.0 if self is Direction.MAX else -1.0
 
+    @property
+    def arrow(self) -> str:
+        """A sign for people: which way is better."""
+        return "↑" if self is Direction.MAX else "↓"
+
     def better(self, score: float | None, other: float | None) -> bool:
         """Is `score` strictly better than `other`?
 

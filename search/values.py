@@ -9,6 +9,7 @@ and arrive as what they were: a tuple as `{"tuple": [...]}`, a float that JSON l
 from __future__ import annotations
 
 import math
+import sys
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,11 @@ def plain_value(name: str, value: Any, depth: int = 0) -> Any:
         f"{shown(value)} of type {type(value).__name__}",
         "pass a name and build the object inside the train function",
     )
+
+
+def is_finite(value: Any) -> bool:
+    """Is it a number, no bool, that a float can hold?"""
+    return type(value) in (int, float) and abs(value) <= sys.float_info.max  # NaN is not
 
 
 def is_unicode(text: str) -> bool:

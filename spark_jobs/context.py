@@ -10,12 +10,32 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import dataclasses
+import os
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from spark_jobs.hadoop import HadoopSettings
+from spark_jobs.host_cache import CacheSettings
 from spark_jobs.objective import UnusableReturn, number
+
+
+class DataSettings(msgspec.Struct, frozen=True):
+    """How trials get at their data.
+
+    Attributes:
+        hadoop: Where HDFS is, and who asks.
+        cache: Of copies on a host.
+    """
+
+    hadoop: HadoopSettings = HadoopSettings()
+    cache: CacheSettings = CacheSettings()
+
+
+_NO_SETTINGS = DataSettings()
 
 
 @dataclasses.dataclass(slots=True)
@@ -25,12 +45,16 @@ class TrialContext:
     Attributes:
         params: Its hyperparameters.
         folder: Its folder, a TensorBoard run.
+        data: How it gets at its data.
         reports: How many reports without a step there were.
+        held: Descriptors of copies that it reads; closed at its end.
     """
 
     params: Mapping[str, Any]
     folder: Path
+    data: DataSettings = _NO_SETTINGS
     reports: int = 0
+    held: list[int] = dataclasses.field(default_factory=list)
 
 
 _current: contextvars.ContextVar[TrialContext | None] = contextvars.ContextVar(
@@ -49,6 +73,13 @@ def entered(context: TrialContext) -> Iterator[None]:
         yield
     finally:
         _current.reset(token)
+        while context.held:
+            os.close(context.held.pop())
+
+
+def current() -> TrialContext | None:
+    """Return the trial that runs in this context; None outside of one."""
+    return _current.get()
 
 
 def logdir() -> str:

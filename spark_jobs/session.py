@@ -12,6 +12,9 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Self
 
 from search.errors import InvalidArgument, shown
+from spark_jobs import hadoop
+from spark_jobs.context import DataSettings
+from spark_jobs.host_cache import CacheSettings
 
 _LOCAL = re.compile(r"local\[(\d+|\*)(?:\s*,\s*\d+)?\]")
 _LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,")
@@ -178,14 +181,18 @@ class ClassicSession:
             needs += f" and {amount:g} GPU" if amount <= 1 else f" and {amount:g} GPUs"
         return needs
 
-    def task_slots(self) -> int:
-        """Return how many tasks the cluster can run at once, dynamic allocation at its most."""
+    def task_slots(self, tick: Callable[[], None] = lambda: None) -> int:
+        """Return how many tasks the cluster can run at once, dynamic allocation at its most.
+
+        Args:
+            tick: Called each second in which executors are waited for.
+        """
         configured = self._slots_configured()
         if configured == 0:  # a standalone cluster: its executors register after the session
-            self._wait_for_executors()
+            self._wait_for_executors(tick)
         return max(1, self._slots_now(), configured)
 
-    def _wait_for_executors(self) -> None:
+    def _wait_for_executors(self, tick: Callable[[], None]) -> None:
         """Wait until executors are there and no more have come for a second."""
         give_up = time.monotonic() + _REGISTRATION
         before = -1
@@ -193,6 +200,7 @@ class ClassicSession:
             if time.monotonic() > give_up:
                 return
             before = now
+            tick()
             time.sleep(1)
 
     def _slots_now(self) -> int:
@@ -256,6 +264,43 @@ class ClassicSession:
         if self.on_this_host and not chosen:
             self._context.pythonExec = sys.executable
 
+    def data_settings(self) -> DataSettings:
+        """Return how trials get at their data, out of Spark's and Hadoop's settings."""
+        conf = self._context._jsc.hadoopConfiguration()
+        values = {name: conf.get(name) for name in hadoop.EXACT}
+        for prefix in hadoop.PREFIXES:
+            found = conf.getPropsWithPrefix(prefix)
+            values |= {prefix + name: found[name] for name in found}
+        known = {name: str(value) for name, value in values.items() if value is not None}
+        identities = self._java.hadoop.security.UserGroupInformation
+        user = str(identities.getCurrentUser().getShortUserName())
+        cache = CacheSettings(
+            self.setting("spark.experiment.cache.folder") or "",
+            self._bytes_setting("spark.experiment.cache.limit"),
+        )
+        return DataSettings(hadoop.HadoopSettings(known, user), cache)
+
+    @property
+    def _java(self) -> Any:
+        """Java's packages org.apache.*."""
+        jvm: Any = self._context._jvm
+        return jvm.org.apache
+
+    def _bytes_setting(self, name: str) -> int:
+        value = self.setting(name) or "0"
+        try:
+            sizes = self._java.spark.network.util.JavaUtils
+            return int(sizes.byteStringAsBytes(value))
+        except Exception:
+            raise InvalidArgument(name, "a size such as 20g", shown(value)) from None
+
     def search_path(self) -> list[str]:
         """Return the folders from which executors may import what the driver imports."""
         return [os.path.abspath(path) for path in sys.path] if self.on_this_host else []
+
+
+def active_data_settings() -> DataSettings:
+    """Return the settings of this process's active session; plain ones where there is none."""
+    pyspark = sys.modules.get("pyspark.sql")
+    active = None if pyspark is None else pyspark.SparkSession.getActiveSession()
+    return DataSettings() if active is None else ClassicSession(active).data_settings()

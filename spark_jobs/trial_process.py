@@ -42,6 +42,7 @@ class Program(msgspec.Struct, frozen=True):
         preload: Modules to import before the first trial.
         start_method: 'fork' or 'spawn'.
         seed: Of the search; None leaves the trials' random numbers to chance.
+        data: How trials get at their data.
     """
 
     function: bytes
@@ -50,6 +51,7 @@ class Program(msgspec.Struct, frozen=True):
     preload: tuple[str, ...] = ()
     start_method: str = "fork"
     seed: int | None = None
+    data: context.DataSettings = context.DataSettings()
 
     @property
     def objective(self) -> Objective:
@@ -78,7 +80,7 @@ def evaluate(program: Program, attempt: Attempt, folder: Path) -> Outcome:
     trial, started = attempt.trial, time.perf_counter()
     try:
         with (
-            context.entered(context.TrialContext(trial.params, folder)),
+            context.entered(context.TrialContext(trial.params, folder, program.data)),
             default_writer(folder),
         ):
             function = pickle.loads(program.function)

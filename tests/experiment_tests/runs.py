@@ -200,7 +200,7 @@ def make_run(
                 space=search.space,
             )
             write_result(paths, result)
-        board.close(manifest.optimization_key)
+        board.close(manifest.optimization_key, coordinator.status)
     return paths.root
 
 

@@ -48,7 +48,7 @@ def evolution(popsize=4, generations=2, direction=Direction.MAX, **domains):
 def columns_of(folder, search):
     """Return the columns of a search's table."""
     board = Board(RunPaths(folder), search, Direction.MAX, make_manifest(search))
-    board.close("accuracy")
+    board.close("accuracy", Status(1))
     return {info.name: info for info in table_config(folder / "search").hparam_infos}
 
 
@@ -86,7 +86,7 @@ def test_the_curves_of_a_search_go_by_trials_done(tmp_path):
     root = make_run(tmp_path, trials=5, failed=(1, 3))
     assert curve(root, "search/done") == [(n, n) for n in range(1, 6)]
     assert curve(root, "search/failed") == [(1, 0), (2, 1), (3, 1), (4, 2), (5, 2)]
-    assert curve(root, "search/slots_busy") == [(n, 1) for n in range(1, 6)]
+    assert curve(root, "search/slots_busy") == [*((n, 1) for n in range(1, 6)), (5, 0)]
     best = [0.001, 0.001, 0.003, 0.003, 0.005]
     assert curve(root, "search/best_so_far") == [
         (n, pytest.approx(value)) for n, value in enumerate(best, start=1)
@@ -112,14 +112,14 @@ def test_there_is_no_best_before_the_first_value(tmp_path):
 
 def test_slots_that_have_work_are_busy(tmp_path):
     root = make_run(tmp_path, trials=6, running=(1, 3), failed=(), ended=False)
-    assert curve(root, "search/slots_busy") == [(1, 1), (2, 2), (3, 3), (4, 3)]
+    assert curve(root, "search/slots_busy") == [(1, 1), (2, 2), (3, 3), (4, 3), (4, 0)]
 
 
-def test_cancelled_trials_are_done_and_say_nothing_of_slots(tmp_path):
+def test_cancelled_trials_are_not_done_and_say_nothing_of_slots(tmp_path):
     root = make_run(tmp_path, trials=4, running=(1, 2), failed=())
-    assert curve(root, "search/done") == [(n, n) for n in range(1, 5)]
+    assert curve(root, "search/done") == [(1, 1), (2, 2), (3, 2), (4, 2)]
     assert curve(root, "search/failed") == [(n, 0) for n in range(1, 5)]
-    assert [step for step, _ in curve(root, "search/slots_busy")] == [1, 2]
+    assert curve(root, "search/slots_busy") == [(1, 1), (2, 3), (4, 0)]
 
 
 def test_the_rows_of_cancelled_trials_are_ended(tmp_path):
@@ -133,10 +133,10 @@ def test_a_cancelled_trial_that_never_began_gets_no_folder(tmp_path):
     search, folder = make_search(2), tmp_path / "trials" / "000001"
     board = Board(RunPaths(tmp_path), search, Direction.MAX, make_manifest(search))
     cancelled = TrialResult(1, {}, None, {}, "cancelled", None, 0.0, str(folder))
-    board.ended(cancelled, Status(2, [cancelled]))
-    board.close("accuracy")
+    board.ended(cancelled, Status(2, [cancelled], 1, 0, 1))
+    board.close("accuracy", Status(1))
     assert not folder.exists()
-    assert curve(tmp_path, "search/done") == [(1, 1)]
+    assert curve(tmp_path, "search/done") == [(1, 0)]
 
 
 def test_a_trial_that_was_lost_counts_once(tmp_path):
@@ -399,7 +399,7 @@ def test_a_search_without_a_finished_trial_has_a_table_too(tmp_path, key, shown)
 def test_a_search_that_never_began_has_a_table_a_card_and_a_layout(tmp_path):
     search = make_search(3)
     manifest = make_manifest(search)
-    Board(RunPaths(tmp_path), search, Direction.MAX, manifest).close(None)
+    Board(RunPaths(tmp_path), search, Direction.MAX, manifest).close(None, Status(3))
     assert [info.display_name for info in table_config(tmp_path / "search").metric_infos] == [
         "metric ↑"
     ]
@@ -412,7 +412,7 @@ def test_the_card_of_the_run_is_there_from_the_start(tmp_path):
     manifest = make_manifest(search, name="größe | <b>")
     board = Board(RunPaths(tmp_path), search, Direction.MAX, manifest)
     assert texts(tmp_path) == {"about": card(manifest)}
-    board.close(None)
+    board.close(None, Status(3))
     root = make_run(tmp_path, trials=3, failed=())
     assert texts(root) == {"about": card(read_run(root).manifest)}
 

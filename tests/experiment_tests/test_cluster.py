@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import experiment
-from experiment.driver import problem_of_spark
+from experiment.slot_jobs import problem_of_spark
 from tests.spark_jobs_tests import train_functions as functions
 
 CLUSTER = "local-cluster[2,1,1024]"

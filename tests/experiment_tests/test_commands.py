@@ -249,7 +249,7 @@ def test_show_says_what_a_run_is_and_what_became_of_it(call, finished):
 
 def test_show_of_a_run_that_goes_on_has_what_is_out(call, unfinished):
     rows = rows_of(call("show", unfinished))
-    running = rows.index(["Running"])
+    running = rows.index(["Running, at the last news"])
     assert rows[running + 2] == ["3", "learning_rate=0.04, optimizer=adam"]
     assert rows[running + 3] == [""]
     assert any(

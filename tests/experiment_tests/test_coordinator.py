@@ -727,3 +727,28 @@ def assert_journal_adds_up(search):
 def test_a_name_that_is_no_slot_is_a_fault_of_the_sender(start, slot):
     with pytest.raises(ProtocolError):
         start(points(1), slot)
+
+
+def test_an_observer_that_raises_is_left_out_and_ends_nothing(start):
+    class Full:
+        heard = 0
+
+        def ended(self, result, status):
+            Full.heard += 1
+            raise OSError("No space left on device")
+
+    search = start(points(3), "1.0.0", observers=[Full()])
+    assert search.run_to_the_end("1.0.0") == ([0, 1, 2], Stop())
+    assert Full.heard == 1
+    (warning,) = search.warnings
+    assert "No space left on device" in warning
+    assert len(search.ears.heard) == 3
+
+
+def test_cancelled_trials_are_not_done(start):
+    search = start(points(4), "1.0.0", "1.1.0")
+    search.finish("1.0.0", search.ask("1.0.0"))
+    search.ask("1.1.0")
+    search.coordinator.cancel_rest()
+    status = search.coordinator.status
+    assert (status.done, status.ended, status.cancelled, status.failed) == (1, 3, 2, 0)

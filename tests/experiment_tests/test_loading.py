@@ -565,7 +565,9 @@ def test_what_may_not_be_read_is_said_with_its_reason(tmp_path, name):
 
 
 def test_runs_are_found_by_age_the_newest_last(tmp_path):
-    assert find_runs(tmp_path) == find_runs(tmp_path / "nowhere") == []
+    assert find_runs(tmp_path) == []
+    with pytest.raises(FileNotFoundError):
+        find_runs(tmp_path / "nowhere")
     roots = [make_run(tmp_path, trials=1, failed=()) for _ in range(3)]
     (tmp_path / "other").mkdir()
     (tmp_path / "manifest.json").touch()

@@ -95,7 +95,7 @@ def test_interrupting_a_cell_ends_the_trials_and_keeps_what_there_is(tmp_path):
     interrupter.join()
 
     _, searched, looked, shown, _ = notebook.cells
-    assert "interrupted: the result has 4 of 5 trials" in output(searched)
+    assert "interrupted: 2 of 5 trials, 2 cancelled, best metric 1 in trial 1" in output(searched)
     statuses = ["finished", "finished", "cancelled", "cancelled"]
     assert output(looked).strip() == f"4 {statuses} interrupted 1.0"
     assert "Ended early: interrupted" in output(shown, "text/html")

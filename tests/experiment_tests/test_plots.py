@@ -1,6 +1,7 @@
 import subprocess
 import sys
 import textwrap
+from typing import get_args
 
 import matplotlib
 
@@ -12,14 +13,14 @@ from hypothesis import strategies as st
 from matplotlib import pyplot
 from matplotlib.text import Text
 
-from experiment.plots import KINDS
-from experiment.result import Result, TrialResult
+from experiment.result import PlotKind, Result, TrialResult
 from experiment.text import printable
 from search.direction import Direction
 from search.errors import InvalidArgument
 from search.space import Choice, Float, Integer, Space
 from search.trial import Outcome, Trial
 
+KINDS = get_args(PlotKind)
 SPACE = Space({"lr": Float(1e-4, 1e-1, log=True), "units": Integer(8, 64), "opt": Choice(["a"])})
 
 
@@ -335,3 +336,10 @@ def test_without_matplotlib_the_error_says_what_to_install_and_all_else_works():
 def test_importing_the_package_does_not_import_matplotlib():
     program = "import sys, experiment.plots; sys.exit('matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], timeout=120).returncode == 0
+
+
+def test_values_that_look_alike_are_apart():
+    long = "/data/a/very/long/path/to/"
+    trials = [finished(n, 1.0, {"path": long + name}) for n, name in enumerate(["a", "b"])]
+    ax = drawn(maximum(*trials), "parameter", parameter="path")
+    assert len(set(ax.collections[0].get_offsets()[:, 0])) == 2

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from nbclient import NotebookClient
 
-from experiment.progress import Frame, LineView, NotebookView, Progress, TerminalView, choose_view
+from experiment.progress import Frame, LineView, NotebookView, Progress, choose_view
 from experiment.result import Result, TrialResult
 from experiment.status import Running, Status
 from search.direction import Direction
@@ -49,11 +49,14 @@ def status(total=5, results=(), out=(), slots=1, objective="accuracy"):
     return Status(
         total,
         results,
+        len(results),
         sum(result.status == "failed" for result in results),
+        sum(result.status == "cancelled" for result in results),
         tuple(out),
         slots,
         best,
         objective,
+        0.0,
     )
 
 
@@ -94,14 +97,23 @@ class Recording:
         self.closed += 1
 
 
+def begin(name, folder, asked, **arguments):
+    """Start a progress as the driver does."""
+    progress = Progress(name, **arguments)
+    progress.asked = asked
+    progress.announce(folder)
+    return progress
+
+
 @pytest.fixture
 def start():
     """Start a progress on a view that records, with a clock that stands still."""
 
     def start(**arguments):
-        arguments = {"name": "train", "folder": "/runs/a b", "asked": "4 slots"} | arguments
         view, clock = Recording(), Clock()
-        progress = Progress(**{"view": view, "clock": clock} | arguments)
+        given = {"name": "train", "view": view, "clock": clock} | arguments
+        folder, asked = given.pop("folder", "/runs/a b"), given.pop("asked", "4 slots")
+        progress = begin(given.pop("name"), folder, asked, **given)
         return SimpleNamespace(progress=progress, view=view, clock=clock)
 
     return start
@@ -199,7 +211,8 @@ def test_with_a_slot_it_waits_for_nothing_and_when_the_last_is_gone_it_waits_ane
         search.progress.refresh(status(5, slots=slots))
         waiting.append(search.view.frames[-1].waiting.partition(":")[0])
     alone = "no executor yet, "
-    assert waiting == [alone + "10 s", "", "", alone + "0 s", alone + "10 s", ""]
+    again = "no executor, "
+    assert waiting == [alone + "10 s", "", "", again + "0 s", again + "10 s", ""]
 
 
 def test_a_search_that_is_over_waits_for_nothing(start):
@@ -211,7 +224,7 @@ def test_a_search_that_is_over_waits_for_nothing(start):
 
 def test_a_silent_search_shows_nothing_and_touches_no_view(start, capfd):
     search = start(verbose=0)
-    plain = Progress("train", "/runs", "1 slot", verbose=0, clock=search.clock)
+    plain = begin("train", "/runs", "1 slot", verbose=0, clock=search.clock)
     state = status(1, [failed(0)])
     for progress in (search.progress, plain):
         search.clock.now += 60
@@ -299,25 +312,36 @@ def test_a_log_has_no_control_characters(start):
     assert f"trial 0 failed after 1.0 s: {HARMLESS}" in lines_of(stream)
 
 
-def show_all(view):
-    view.show(frame(status(5)))
-    view.write("a line")
-    view.show(frame(status(5, [finished(0)])))
-    view.close()
-    view.write("another")
+@pytest.mark.parametrize("moment", ["write", "show", "close"])
+def test_a_view_that_fails_is_left_out_with_one_warning(moment, start):
+    warnings = []
+    search = start(warn=warnings.append)
+
+    def fail(*_):
+        raise RuntimeError("no screen")
+
+    setattr(search.view, moment, fail)
+    state = status(1, [failed(0)])
+    for _ in range(3):
+        search.clock.now += 60
+        search.progress.refresh(state)
+    search.progress.close(state, result_of(state))
+    (warning,) = warnings
+    assert "no screen" in warning
 
 
-def test_a_stream_that_is_closed_missing_or_full_stops_no_search():
+def test_a_stream_that_is_closed_or_full_stops_no_search(start, tmp_path):
     closed = io.StringIO()
     closed.close()
-    show_all(LineView(closed))
-    show_all(LineView(None))
-    went_on = False
-    with pytest.raises(OSError, match="No space left"):  # of its end, when it is closed
-        with open("/dev/full", "w") as full:
-            show_all(LineView(full))
-            went_on = True
-    assert went_on
+    state = status(1, [finished(0)])
+    with open("/dev/full", "w", buffering=1) as full:
+        for stream in (None, closed, full):
+            warnings = []
+            search = start(view=LineView(stream), warn=warnings.append)
+            search.progress.close(state, result_of(state))
+            assert len(warnings) == (stream is not None)
+        with contextlib.suppress(OSError):
+            full.close()
 
 
 def test_without_a_terminal_or_a_notebook_a_line_now_and_then_is_what_there_is(monkeypatch):
@@ -330,7 +354,7 @@ def test_without_a_terminal_or_a_notebook_a_line_now_and_then_is_what_there_is(m
 
 def test_progress_goes_to_standard_error(capfd):
     state = status(1, [finished(0)])
-    Progress("train", "/runs", "1 slot").close(state, result_of(state))
+    begin("train", "/runs", "1 slot").close(state, result_of(state))
     output, errors = capfd.readouterr()
     assert output == ""
     assert len(errors.splitlines()) == 3
@@ -373,11 +397,14 @@ def failed(number, message):
     return TrialResult(number, {{}}, None, {{}}, "failed", Failure("exit", message), 1.0, "")
 
 def start(name="train", verbose=1):
-    return Progress(name, "/runs", "1 slot", verbose=verbose, clock=clock)
+    progress = Progress(name, verbose=verbose, clock=clock)
+    progress.asked = "1 slot"
+    progress.announce("/runs")
+    return progress
 
 def state(results, total=5, objective="accuracy"):
     best = Direction.MAX.best(results, lambda result: result.value)
-    return Status(total, results, 0, (), 1, best, objective)
+    return Status(total, results, len(results), 0, 0, (), 1, best, objective, 0.0)
 
 def close(progress, status):
     progress.close(status, Result(status.results, Direction.MAX, "/runs"))
@@ -418,7 +445,7 @@ def test_a_terminal_has_one_bar_that_is_drawn_over():
     seen, raw = in_terminal(
         """
         progress = start()
-        assert isinstance(choose_view(), TerminalView)
+        assert progress.drawn
         results = []
         for number in range(5):
             progress.refresh(state(results))
@@ -554,11 +581,24 @@ def test_a_terminal_that_was_closed_stops_no_search(monkeypatch):
     with terminal() as (master, slave), open(slave, "wb", buffering=0, closefd=False) as file:
         stream = io.TextIOWrapper(file, write_through=True)
         monkeypatch.setattr(sys, "stderr", stream)
-        view = choose_view()
-        assert isinstance(view, TerminalView)
-        view.show(frame(status(5)))
+        warnings = []
+        progress = begin("train", "/runs", "1 slot", warn=warnings.append)
+        assert progress.drawn
         os.close(master)
-        show_all(view)
+        state = status(1, [finished(0)])
+        progress.close(state, result_of(state))
+        assert len(warnings) == 1
+        assert sys.stderr is stream
+
+
+def test_a_second_search_on_a_terminal_writes_lines_above_the_bar(monkeypatch):
+    with terminal() as (_, slave), open(slave, "wb", buffering=0, closefd=False) as file:
+        stream = io.TextIOWrapper(file, write_through=True)
+        monkeypatch.setattr(sys, "stderr", stream)
+        with Progress("first") as first:
+            assert first.drawn
+            with Progress("second") as second:
+                assert not second.drawn
         assert sys.stderr is stream
 
 
@@ -578,32 +618,32 @@ CELLS = {
         print(type(choose_view()).__name__)
     """,
     "many": """
-        progress = Progress("train", "/runs", "1 slot", view=NotebookView(every=0.0))
+        progress = begin("train", "/runs", "1 slot", view=NotebookView(every=0.0))
         for number in range(30):
             progress.refresh(status(30, results(number), [running(number)]))
         close(progress, results(30))
     """,
     "twice": """
         for name in ("first", "second"):
-            progress = Progress(name, "/runs", "1 slot")
+            progress = begin(name, "/runs", "1 slot")
             close(progress, results(1))
     """,
     "hostile": """
-        progress = Progress(HOSTILE, HOSTILE, HOSTILE, view=NotebookView(every=0.0))
+        progress = begin(HOSTILE, HOSTILE, HOSTILE, view=NotebookView(every=0.0))
         ended = [finished(0, 1.0, {HOSTILE: HOSTILE}), failed(1, HOSTILE)]
         out = [running(2, params={HOSTILE: [HOSTILE]})]
         progress.refresh(status(9, ended, out, slots=0, objective=HOSTILE))
     """,
     "waiting": """
-        progress = Progress("train", "/runs", "4 slots", view=NotebookView(every=0.0))
+        progress = begin("train", "/runs", "4 slots", view=NotebookView(every=0.0))
         progress.refresh(status(9, slots=0))
     """,
     "talkative": """
-        progress = Progress("train", "/runs", "1 slot", verbose=2)
+        progress = begin("train", "/runs", "1 slot", verbose=2)
         close(progress, results(2))
     """,
     "long": """
-        progress = Progress("train", "/runs", "1 slot", view=NotebookView(every=0.0))
+        progress = begin("train", "/runs", "1 slot", view=NotebookView(every=0.0))
         params = {"lr": 0.1, "opt": "adam"}
         out = [running(100 + n, params=params) for n in range(3)]
         progress.refresh(status(1000, results(100), out))

@@ -274,7 +274,7 @@ def test_a_server_that_cannot_start_is_one_error_with_what_it_said(
     package = tmp_path / "tensorboard"
     package.mkdir()
     (package / "__init__.py").write_text(text)
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.syspath_prepend(tmp_path)
     before = psutil.Process().children()
     with pytest.raises(ExperimentError, match="TensorBoard did not start: ") as caught:
         tensorboard(run)

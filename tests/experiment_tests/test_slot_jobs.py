@@ -1,14 +1,19 @@
+import warnings
 from types import SimpleNamespace
 
 import psutil
 import pytest
 
-from experiment.driver import slot_count
+from experiment import slot_jobs
 from experiment.settings import Settings
 
 
 def session(slots, *, on_this_host=True):
-    return SimpleNamespace(task_slots=lambda: slots, on_this_host=on_this_host)
+    return SimpleNamespace(task_slots=lambda tick: slots, on_this_host=on_this_host)
+
+
+def slot_count(trials, settings, session):
+    return slot_jobs.slot_count(trials, settings, session, warn=warnings.warn)
 
 
 @pytest.fixture

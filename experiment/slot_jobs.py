@@ -1,0 +1,187 @@
+"""The Spark jobs that keep a search's slots running until it is done."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+import re
+import secrets
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from experiment.coordinator import Coordinator
+from experiment.settings import Settings
+from spark_jobs.channel import ChannelServer
+from spark_jobs.paths import RunPaths
+from spark_jobs.session import ClassicSession, SlotJob
+from spark_jobs.slots import PROBLEM, SlotConfig, slot_function
+from spark_jobs.trial_process import Program
+
+_SLOT_MEMORY = 0.8e9  # bytes: TensorFlow imported, and a small model
+_FRUITLESS_JOBS = 3
+_POLL = 0.1  # seconds between two looks at a running job
+_FAREWELL = 10.0  # seconds that slots have to end after the last trial
+
+
+@dataclass(frozen=True, slots=True)
+class SlotJobs:
+    """The slot jobs of one search, one after the other.
+
+    Attributes:
+        session: That runs them.
+        paths: Of the run.
+        program: What all trials have in common.
+        settings: Of the search.
+        as_text: Hyperparameters that TensorBoard shows as text.
+        slots: How many a job has.
+    """
+
+    session: ClassicSession
+    paths: RunPaths
+    program: Program
+    settings: Settings
+    as_text: tuple[str, ...]
+    slots: int
+
+    def run(self, coordinator: Coordinator, tick: Callable[[], None]) -> str | None:
+        """Keep slot jobs running until the search is done; return why it ended early, or None.
+
+        Args:
+            coordinator: Hands out the trials.
+            tick: Called about ten times a second, from this thread.
+        """
+        nonce, fruitless = secrets.token_hex(8), 0
+        host = self.session.driver_host
+        with (
+            _file(self.paths.probe(nonce)),
+            ChannelServer(self.session.bind_host, coordinator, advertised=host) as server,
+        ):
+            for number in itertools.count(1):
+                before = len(coordinator.results)
+                job = self._job(number, server, nonce)
+                with job:
+                    _wait(job, server, coordinator, tick)
+                server.call(functools.partial(coordinator.job_ended, number))
+                if server.error is not None:
+                    error = server.error
+                    return f"the driver cannot go on: {type(error).__name__}: {error}"
+                if coordinator.problem is not None or coordinator.done:
+                    return coordinator.problem
+                if self.session.stopped:
+                    return "the SparkSession was stopped during the search"
+                fruitless = 0 if len(coordinator.results) > before else fruitless + 1
+                sentence = problem_of_spark(job.error, job.failed_hosts)
+                if sentence or fruitless == _FRUITLESS_JOBS:
+                    return sentence or _spark_problem(job.error)
+        raise AssertionError("itertools.count has no end")
+
+    def _job(self, number: int, server: ChannelServer, nonce: str) -> SlotJob:
+        config = SlotConfig(
+            number,
+            server.address,
+            str(self.paths.root),
+            nonce,
+            self.program,
+            self.settings.isolation,
+            self.settings.timeout,
+            self.session.assigns_gpus,
+            self.as_text,
+        )
+        slot = slot_function(config, self.session.search_path())
+        return self.session.job(slot, self.slots, f"{self.paths.root.name}-{number}")
+
+
+def _wait(
+    job: SlotJob, server: ChannelServer, coordinator: Coordinator, tick: Callable[[], None]
+) -> None:
+    """Wait until the slots have ended, or have nothing to do any more."""
+    job.start()
+    done_since: float | None = None
+    while not job.wait(_POLL):
+        tick()
+        if server.error is not None or coordinator.problem is not None:
+            return
+        if coordinator.done:
+            done_since = time.monotonic() if done_since is None else done_since
+            if time.monotonic() - done_since > _FAREWELL:
+                return  # tasks that Spark has not started would hold the search up
+
+
+@contextlib.contextmanager
+def _file(path: Path) -> Iterator[None]:
+    path.touch(mode=0o600)
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def slot_count(
+    trials: int,
+    settings: Settings,
+    session: ClassicSession,
+    *,
+    warn: Callable[[str], None],
+    tick: Callable[[], None] = lambda: None,
+) -> int:
+    """Return how many slots a search asks for.
+
+    Args:
+        trials: Of the search.
+        settings: Of the search.
+        session: That will run them.
+        warn: Shows the user a sentence, where memory allows fewer slots than Spark.
+        tick: Called now and then where executors are waited for.
+    """
+    if settings.parallelism is not None:
+        return min(settings.parallelism, trials)
+    slots = min(trials, session.task_slots(tick))
+    if session.on_this_host and settings.isolation != "none" and settings.preload:
+        fit = max(1, int(psutil.virtual_memory().available / _SLOT_MEMORY))
+        if fit < slots:
+            warn(
+                f"{fit} trials at once instead of {slots}: the memory that is free allows no more "
+                f"at {_SLOT_MEMORY / 1e9:.1f} GB each; parallelism= overrides this"
+            )
+            return fit
+    return slots
+
+
+def problem_of_spark(error: BaseException | None, hosts: Sequence[str] = ()) -> str | None:
+    """Return in one sentence why slots could not start at all; None for any other error.
+
+    Args:
+        error: What Spark raised for the slot job, if it did.
+        hosts: On which its tasks failed.
+    """
+    if error is None:
+        return None
+    text = str(error)
+    host = f"host {hosts[0]}" if hosts else "an executor"
+    if match := re.search(rf"RuntimeError: {PROBLEM}(.+)", text):
+        return f"{match[1]}; install this package and its dependencies on every executor"
+    if match := re.search(r"ModuleNotFoundError: No module named '([^']+)'", text):
+        return (
+            f"{host}: Python on the executor has no module named {match[1]!r}; set PYSPARK_PYTHON "
+            "to a Python that has this package and its dependencies on every executor"
+        )
+    mismatch = r"PYTHON_VERSION_MISMATCH\][^:]*: (\S+) than that in driver: (\S+?),"
+    if match := re.search(mismatch, text):
+        return (
+            f"{host}: the executor has Python {match[1]}, the driver {match[2]}; set "
+            "PYSPARK_PYTHON to the driver's version on every executor"
+        )
+    if match := re.search(r'Cannot run program "([^"]+)"', text):
+        return f"{host}: the executor has no Python at {match[1]!r}; set PYSPARK_PYTHON to one"
+    return None
+
+
+def _spark_problem(error: BaseException | None) -> str:
+    text = "".join(traceback.format_exception_only(error)).strip() if error else "no error"
+    return f"the slots' Spark job failed {_FRUITLESS_JOBS} times without a result: {text[:4_000]}"

@@ -1,0 +1,129 @@
+"""Where a Hadoop cluster answers to WebHDFS, out of its client configuration.
+
+Users write `hdfs://`, which is the address of Hadoop's own protocol; no Python package speaks that
+without Java's libraries. The same NameNode answers over HTTP, at an address that the configuration
+of every Hadoop client has.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from search.errors import InvalidArgument
+from spark_jobs.locations import Location
+
+_HTTP = ("http", "dfs.namenode.http-address", 9870)
+_HTTPS = ("https", "dfs.namenode.https-address", 9871)
+_RPC_PORT = 8020
+_EVERYWHERE = ("", "0.0.0.0", "[::]")  # noqa: S104  # read, not listened on
+
+EXACT = (
+    "fs.defaultFS",
+    "dfs.nameservices",
+    "dfs.http.policy",
+    "hadoop.security.authentication",
+)
+"""Settings of the client configuration that say where and how to reach a NameNode."""
+
+PREFIXES = ("dfs.ha.namenodes.", "dfs.namenode.")
+"""What the names of further ones start with."""
+
+
+class HadoopSettings(msgspec.Struct, frozen=True):
+    """A client's view of its Hadoop clusters.
+
+    Attributes:
+        values: The settings named by `EXACT` and `PREFIXES`.
+        user: Whom Hadoop takes the Spark session for.
+    """
+
+    values: dict[str, str] = {}
+    user: str = ""
+
+    def namenodes(self, location: Location) -> tuple[str, ...]:
+        """Return the WebHDFS addresses for a location, such as "http://host:9870", in order.
+
+        Raises:
+            InvalidArgument: The configuration does not say.
+        """
+        if location.scheme in ("webhdfs", "swebhdfs"):
+            return (self._given(location),)
+        authority = location.authority or self._default_authority(location)
+        if authority in _names(self.values.get("dfs.nameservices", "")):
+            return self._of_service(authority)
+        ours = (self._authority_of_default(), self.values.get("dfs.namenode.rpc-address", ""))
+        own = _with_port(authority) in map(_with_port, filter(None, ours))
+        return (self._address(self._configured("") if own else "", _host(authority)),)
+
+    def _given(self, location: Location) -> str:
+        scheme, _, port = _HTTPS if location.scheme == "swebhdfs" else _HTTP
+        if not location.authority:
+            raise InvalidArgument("path", f"{location.scheme}://host:{port}/path", str(location))
+        host, given = _host(location.authority), _port(location.authority)
+        return f"{scheme}://{host}:{given or port}"
+
+    def _of_service(self, service: str) -> tuple[str, ...]:
+        nodes = _names(self.values.get(f"dfs.ha.namenodes.{service}", ""))
+        addresses = []
+        for suffix in [f".{service}.{node}" for node in nodes] or [f".{service}"]:
+            rpc = self.values.get(f"dfs.namenode.rpc-address{suffix}", "")
+            configured = self._configured(suffix)
+            if not rpc and _host(configured) in _EVERYWHERE:
+                raise InvalidArgument(
+                    f"dfs.namenode.rpc-address{suffix}",
+                    f"the address of a NameNode of {service!r}, in Spark's Hadoop configuration",
+                    "nothing",
+                )
+            addresses.append(self._address(configured, _host(rpc)))
+        return tuple(addresses)
+
+    def _configured(self, suffix: str) -> str:
+        _, name, _ = self._kind
+        return self.values.get(name + suffix, "")
+
+    def _address(self, configured: str, host: str) -> str:
+        """Return a URL; NameNodes that listen everywhere are asked at the host of their service."""
+        scheme, _, port = self._kind
+        listens = _host(configured)
+        if listens in _EVERYWHERE:
+            listens = host
+        return f"{scheme}://{listens}:{_port(configured) or port}"
+
+    @property
+    def _kind(self) -> tuple[str, str, int]:
+        return _HTTPS if self.values.get("dfs.http.policy") == "HTTPS_ONLY" else _HTTP
+
+    def _authority_of_default(self) -> str:
+        scheme, _, rest = self.values.get("fs.defaultFS", "").partition("://")
+        return rest.partition("/")[0] if scheme == "hdfs" else ""
+
+    def _default_authority(self, location: Location) -> str:
+        authority = self._authority_of_default()
+        if not authority:
+            default = self.values.get("fs.defaultFS") or "nothing"
+            raise InvalidArgument(
+                "path",
+                "hdfs://host:8020/path, since fs.defaultFS is no HDFS",
+                f"{str(location)!r}, and fs.defaultFS is {default}",
+            )
+        return authority
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _host(authority: str) -> str:
+    """Return the host of "host:port"; IPv6 addresses keep their brackets."""
+    if authority.startswith("["):
+        return authority[: authority.find("]") + 1]
+    return authority.partition(":")[0]
+
+
+def _with_port(authority: str) -> str:
+    """Return the one name of several for the same service."""
+    return f"{_host(authority).lower()}:{_port(authority) or _RPC_PORT}"
+
+
+def _port(authority: str) -> str:
+    return authority[len(_host(authority)) :].lstrip(":")

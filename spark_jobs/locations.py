@@ -1,0 +1,67 @@
+"""Where data lies: a path on this host, or a URL."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, replace
+
+from search.errors import InvalidArgument, shown
+
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/]*)(/.*)?", re.DOTALL)
+_ALMOST_URL = re.compile(r"(hdfs|webhdfs|swebhdfs|s3|gs|file):(?!//)", re.IGNORECASE)
+HADOOP = ("hdfs", "webhdfs", "swebhdfs")
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A file, a folder or a pattern of them.
+
+    Attributes:
+        scheme: In small letters: 'file', 'hdfs', 'webhdfs', 's3', ...
+        authority: Host and port, name service or bucket; '' where there is none.
+        path: Absolute; '/' at least. Taken as it is: HDFS knows no percent signs.
+    """
+
+    scheme: str
+    authority: str
+    path: str
+
+    @classmethod
+    def parse(cls, text: str | os.PathLike[str]) -> Location:
+        """Read a URL, or a path on this host, relative ones too.
+
+        Raises:
+            InvalidArgument: Not a string, or a URL that is none.
+        """
+        name = os.fspath(text) if isinstance(text, str | os.PathLike) else None
+        if not isinstance(name, str) or not name or "\0" in name:
+            raise InvalidArgument(
+                "path", "a path or a URL such as hdfs://host:8020/data", shown(text)
+            )
+        if _ALMOST_URL.match(name):
+            hint = "a URL has two slashes behind its colon, and a third before the path"
+            raise InvalidArgument("path", "a path or a URL", shown(name), hint)
+        match = _URL.fullmatch(name)
+        if match is None:
+            return cls("file", "", os.path.abspath(os.path.expanduser(name)))
+        scheme, authority, path = match[1].lower(), match[2], match[3] or "/"
+        if scheme == "file":
+            if authority not in ("", "localhost"):
+                raise InvalidArgument("path", "file:///...", shown(name), "files are on this host")
+            authority, path = "", os.path.abspath(path)
+        if scheme in HADOOP and not re.fullmatch(_AUTHORITY, authority):
+            raise InvalidArgument("path", f"{scheme}://host:port/path", shown(name))
+        return cls(scheme, authority, path)
+
+    def at(self, path: str) -> Location:
+        """Return another path of the same place."""
+        return replace(self, path=path)
+
+    def __str__(self) -> str:
+        return (
+            self.path if self.scheme == "file" else f"{self.scheme}://{self.authority}{self.path}"
+        )
+
+
+_AUTHORITY = r"((\[[0-9A-Fa-f:.]+\]|[^:\s@\[\]]+)(:[0-9]{1,5})?)?"
