@@ -14,6 +14,7 @@ from search.errors import shown
 from spark_jobs.locations import Location
 
 CHUNK = 1 << 20
+CHANGED = "it was changed meanwhile"
 Sink = Callable[[bytes], object]
 
 
@@ -158,9 +159,7 @@ class FsspecFiles:
 def check_complete(status: FileStatus, left: int) -> None:
     """Raise an OSError where bytes are missing."""
     if left > 0:
-        raise OSError(
-            f"{status.location}: {left} bytes fewer than before; it was changed meanwhile"
-        )
+        raise OSError(f"{status.location}: {left} bytes fewer than before; {CHANGED}")
 
 
 @contextlib.contextmanager

@@ -46,10 +46,11 @@ class HadoopSettings(msgspec.Struct, frozen=True):
         Raises:
             InvalidArgument: The configuration does not say.
         """
-        if location.scheme in ("webhdfs", "swebhdfs"):
+        services = _names(self.values.get("dfs.nameservices", ""))
+        if location.scheme != "hdfs" and location.authority not in services:
             return (self._given(location),)
         authority = location.authority or self._default_authority(location)
-        if authority in _names(self.values.get("dfs.nameservices", "")):
+        if authority in services:
             return self._of_service(authority)
         ours = (self._authority_of_default(), self.values.get("dfs.namenode.rpc-address", ""))
         own = _with_port(authority) in map(_with_port, filter(None, ours))

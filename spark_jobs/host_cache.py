@@ -21,7 +21,7 @@ from pathlib import Path
 
 import msgspec
 
-from spark_jobs.files import Files, FileStatus
+from spark_jobs.files import CHANGED, Files, FileStatus
 from spark_jobs.storage import make_folder
 
 _KEY = re.compile("[0-9a-f]{32}")  # how the folders of copies are called
@@ -96,6 +96,8 @@ class HostCache:
             descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
             with os.fdopen(descriptor, "wb") as file:
                 files.read(status, file.write)
+            if files.status(status.location) != status:  # parts of two versions, perhaps
+                raise OSError(f"{status.location}: {CHANGED}")
             part.replace(copy)
         except BaseException as error:
             shutil.rmtree(copy.parent, ignore_errors=True)

@@ -17,7 +17,7 @@ import requests
 import tenacity
 import urllib3
 
-from spark_jobs.files import CHUNK, FileStatus, Sink, check_complete
+from spark_jobs.files import CHANGED, CHUNK, FileStatus, Sink, check_complete
 from spark_jobs.hadoop import HadoopSettings
 from spark_jobs.locations import Location
 
@@ -131,6 +131,8 @@ class WebHdfs:
             return FileNotFoundError(errno.ENOENT, f"no such file or folder, {who}", str(location))
         if error.exception in ("AccessControlException", "SecurityException"):
             return PermissionError(errno.EACCES, f"no permission, {who}: {text}", str(location))
+        if "out of the range" in text:
+            return OSError(f"{location}: it became shorter while it was read; {CHANGED}")
         if "Hadoop IPC port" in text:
             return OSError(
                 f"{location}: {' or '.join(self._urls)} is Hadoop's RPC port; WebHDFS answers on "

@@ -77,6 +77,28 @@ def cluster(sparks: Sparks, tmp_path_factory: pytest.TempPathFactory) -> Any:
     )
 
 
+@pytest.fixture(scope="session")
+def hdfs_of_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A NameNode and two DataNodes; skipped where Hadoop's servers cannot be had."""
+    from tests.hdfs import Hdfs, HdfsUnavailable, server_classes
+
+    try:
+        server_classes()
+    except HdfsUnavailable as error:
+        if os.environ.get("CI") == "true":
+            raise
+        pytest.skip(f"no HDFS: {error}")
+    with Hdfs(tmp_path_factory.mktemp("hdfs"), datanodes=2) as hdfs:
+        yield hdfs
+
+
+@pytest.fixture
+def hdfs(hdfs_of_session: Any) -> Iterator[Any]:
+    """The HDFS of the session; what a test ended is started again."""
+    yield hdfs_of_session
+    hdfs_of_session.restore()
+
+
 @pytest.fixture
 def logdir(tmp_path: Path) -> str:
     """A folder for runs, with a name that has to be quoted."""

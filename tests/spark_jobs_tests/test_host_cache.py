@@ -43,13 +43,25 @@ def content(status):
     return (seed * (status.length // len(seed) + 1))[: status.length]
 
 
-class CountingFiles:
+class StableFiles:
+    """Files that stay as they were when they were asked for."""
+
+    def read(self, status, sink, offset=0):
+        self.last = status
+
+    def status(self, location):
+        assert location == self.last.location
+        return self.last
+
+
+class CountingFiles(StableFiles):
     """Hands out `content`, and adds a line to a file for each read, whichever process it is in."""
 
     def __init__(self, log):
         self.log = log
 
     def read(self, status, sink, offset=0):
+        super().read(status, sink)
         with open(self.log, "a") as log:
             log.write("read\n")
         sink(content(status)[offset:])
@@ -58,7 +70,7 @@ class CountingFiles:
         return len(self.log.read_text().splitlines()) if self.log.exists() else 0
 
 
-class BrokenFiles:
+class BrokenFiles(StableFiles):
     """Hands out the first half and then raises."""
 
     def __init__(self, error):
@@ -546,3 +558,13 @@ def test_a_copy_that_cannot_be_written_leaves_nothing(folder, files):
         fetch(cache, files, file("small", 50_000))
     """
     run_program(program, folder, files.log)
+
+
+def test_a_file_that_changes_during_the_download_is_no_copy(cache, files, folder):
+    class ChangingFiles(CountingFiles):
+        def status(self, location):
+            return file(version="2")
+
+    with pytest.raises(OSError, match="changed meanwhile"):
+        cache.fetch(ChangingFiles(files.log), file(version="1"))
+    assert left_in(folder) == []

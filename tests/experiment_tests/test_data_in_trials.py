@@ -1,0 +1,117 @@
+"""Train functions that read their data from a real HDFS."""
+
+from __future__ import annotations
+
+import getpass
+import random
+
+import hdfs as hdfs_package
+import pytest
+
+import experiment
+
+SIZE = 4 << 20
+
+
+@pytest.fixture
+def digits(hdfs):
+    """Three files on HDFS; returns their bytes by name."""
+    client = hdfs_package.InsecureClient(hdfs.http, user=getpass.getuser(), timeout=30)
+    data = {f"part-{n}.bin": random.Random(n).randbytes(SIZE) for n in range(3)}
+    for name, content in data.items():
+        client.write(f"/digits/{name}", data=content, overwrite=True)
+    client._session.close()
+    return data
+
+
+@pytest.fixture
+def hadoop(hdfs, tmp_path):
+    """Spark's settings for the HDFS and a cache of this test's own."""
+    settings = {f"spark.hadoop.{name}": value for name, value in hdfs.settings().items()}
+    return {**settings, "spark.experiment.cache.folder": str(tmp_path / "cache")}
+
+
+def bytes_read(hdfs):
+    return sum(hdfs.bytes_read(number) for number in range(2))
+
+
+def checksums(trial):
+    import zlib
+
+    import experiment
+
+    return float(
+        sum(zlib.crc32(p.read_bytes()) for p in experiment.data.local_copy("hdfs:///digits/*"))
+    )
+
+
+@pytest.mark.parametrize("isolation", ["process", "none"])
+def test_all_trials_of_a_host_read_a_file_from_hdfs_once(
+    sparks, hdfs, hadoop, digits, logdir, isolation
+):
+    import zlib
+
+    spark = sparks.get("local[2]", **hadoop)
+    before = bytes_read(hdfs)
+    result = experiment.launch(
+        spark, checksums, {"trial": range(8)}, logdir=logdir, isolation=isolation, preload=()
+    )
+    total = float(sum(zlib.crc32(content) for content in digits.values()))
+    assert [trial.value for trial in result.trials] == [total] * 8, result.failed
+    assert 3 * SIZE <= bytes_read(hdfs) - before <= 1.05 * 3 * SIZE  # checksums are counted too
+
+
+def test_the_driver_reads_with_the_settings_of_its_session(sparks, hdfs, hadoop, digits):
+    spark = sparks.get("local[2]", **hadoop)
+    assert experiment.data.listdir(f"{hdfs.uri}/digits") == sorted(digits)
+    assert experiment.data.exists("hdfs:///digits")
+    assert not experiment.data.exists("hdfs:///nothing")
+    assert experiment.data.glob("hdfs:///digits/*-[01].bin") == [
+        "hdfs:///digits/part-0.bin",
+        "hdfs:///digits/part-1.bin",
+    ]
+    with experiment.data.open("hdfs:///digits/part-2.bin") as file:
+        assert file.read() == digits["part-2.bin"]
+    frame = spark.createDataFrame([(1, "a"), (2, "b")], "number int, name string")
+    frame.write.mode("overwrite").parquet(f"{hdfs.uri}/table")
+    rows = experiment.data.parquet(f"{hdfs.uri}/table").sort_by("number").to_pylist()
+    assert rows == [{"number": 1, "name": "a"}, {"number": 2, "name": "b"}]
+
+
+def test_records_of_hdfs_are_a_data_set_of_tensorflow(sparks, hdfs, hadoop, logdir, tmp_path):
+    def train(shard):
+        import tensorflow as tf
+
+        import experiment
+
+        records = experiment.data.tfrecords("hdfs:///records/*", shards=2, index=shard)
+        assert isinstance(records, tf.data.Dataset)
+        return float(sum(int(record) for record in records.as_numpy_iterator()))
+
+    from tensorboard.summary.writer.record_writer import RecordWriter
+
+    client = hdfs_package.InsecureClient(hdfs.http, user=getpass.getuser(), timeout=30)
+    for number in range(4):
+        with open(tmp_path / "records", "wb") as file:
+            RecordWriter(file).write(str(10**number).encode())
+        content = (tmp_path / "records").read_bytes()
+        client.write(f"/records/{number}.tfrecord", data=content, overwrite=True)
+    client._session.close()
+    spark = sparks.get("local[2]", **hadoop)
+    result = experiment.launch(spark, train, {"shard": [0, 1]}, logdir=logdir, parallelism=1)
+    assert [trial.value for trial in result.trials] == [101.0, 1010.0], result.failed
+
+
+def test_a_missing_file_fails_the_trial_with_a_sentence(sparks, hdfs, hadoop, logdir):
+    def train(x):
+        import experiment
+
+        experiment.data.local_copy("hdfs:///nowhere/*.tfrecord")
+        return x
+
+    spark = sparks.get("local[2]", **hadoop)
+    with pytest.raises(experiment.SearchFailed, match="FileNotFoundError") as caught:
+        experiment.launch(spark, train, {"x": [1]}, logdir=logdir, preload=())
+    (trial,) = caught.value.result.failed
+    assert "hdfs:///nowhere" in trial.error.message
+    assert getpass.getuser() in trial.error.message
