@@ -6,7 +6,7 @@ SOURCES := search spark_jobs experiment tests examples
 # A fresh import of TensorFlow is several times slower without its compiled files.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-browser lint format bench bench-tensorboard screenshots constraints clean
+.PHONY: help demo test test-browser lint format bench bench-tensorboard bench-hdfs screenshots constraints clean
 
 help:  ## Show this list.
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -36,6 +36,9 @@ bench: .venv/.installed  ## Print the figures of the main job.
 
 bench-tensorboard: .venv/.browser  ## Print how soon TensorBoard shows a search of 1,000 trials.
 	$(PYTHON) -m tests.benchmarks.tensorboard_pages
+
+bench-hdfs: .venv/.installed  ## Print how fast data comes from HDFS.
+	$(PYTHON) -m tests.benchmarks.hdfs_reading
 
 screenshots: .venv/.browser  ## Make the README's pictures again.
 	$(PYTHON) -m tests.browser_tests.screenshots

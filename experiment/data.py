@@ -3,12 +3,25 @@
 from spark_jobs.data import (
     exists,
     glob,
+    in_memory,
     listdir,
     local_copy,
     open,  # noqa: A004  # data.open
     parquet,
+    record_batches,
     shard,
     tfrecords,
 )
 
-__all__ = ["exists", "glob", "listdir", "local_copy", "open", "parquet", "shard", "tfrecords"]
+__all__ = [
+    "exists",
+    "glob",
+    "in_memory",
+    "listdir",
+    "local_copy",
+    "open",
+    "parquet",
+    "record_batches",
+    "shard",
+    "tfrecords",
+]

@@ -12,19 +12,21 @@ import fnmatch
 import random
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from search.errors import InvalidArgument, shown
 from spark_jobs.context import DataSettings, current
 from spark_jobs.files import Files, FileStatus, FsspecFiles, LocalFiles
-from spark_jobs.host_cache import HostCache
+from spark_jobs.host_cache import HostCache, identity
 from spark_jobs.locations import HADOOP, Location
 
 if TYPE_CHECKING:
     import pyarrow
     import tensorflow
 
+_STREAM = 8 << 20  # bytes of a request where nothing is kept
 _MAGIC = re.compile(r"[*?\[]")
 
 
@@ -187,6 +189,96 @@ def parquet(path: str, columns: Sequence[str] | None = None) -> pyarrow.Table:
     chosen = None if columns is None else list(columns)
     tables = [pyarrow.parquet.read_table(copy, columns=chosen) for copy in local_copy(path)]
     return pyarrow.concat_tables(tables)
+
+
+def in_memory(path: str, columns: Sequence[str] | None = None) -> pyarrow.Table:
+    """Return the rows of parquet files as an Arrow table that all trials of a host share.
+
+    The files are decoded once per host into one file of Arrow's own format, which every trial maps
+    into its memory: the pages are there once, whatever the number of trials, and nothing is decoded
+    again.
+
+    Args:
+        path: As for `local_copy`.
+        columns: Which to keep; all when left out.
+
+    Raises:
+        OSError: As `local_copy`.
+    """
+    import pyarrow
+    import pyarrow.parquet
+
+    location, settings = Location.parse(path), _settings()
+    chosen = None if columns is None else list(columns)
+    with _files(location, settings) as files:
+        found = _expand(files, location)
+
+        def decode(part: Path) -> None:
+            parts = _copied(files, found, settings)
+            tables = [pyarrow.parquet.read_table(copy, columns=chosen) for copy in parts]
+            table = pyarrow.concat_tables(tables)
+            with (
+                pyarrow.OSFile(str(part), "wb") as sink,
+                pyarrow.ipc.new_file(sink, table.schema) as writer,
+            ):
+                writer.write_table(table)
+
+        key = ["arrow", chosen, *(identity(status) for status in found)]
+        size = sum(status.length for status in found)
+        table = _held(
+            *HostCache(settings.cache).build(key, "table.arrow", str(location), size, decode)
+        )
+    with pyarrow.memory_map(str(table)) as source:
+        return pyarrow.ipc.open_file(source).read_all()
+
+
+def record_batches(path: str, size: int = 128) -> Iterator[list[bytes]]:
+    """Yield the records of TFRecord files in lists, streamed: for data larger than the disk.
+
+    Nothing is kept on this host, so each epoch reads everything again. The checksums of the records
+    are not looked at: HDFS has its own, and so has the connection.
+
+    Args:
+        path: As for `local_copy`; files without compression.
+        size: Records in a list, the last one of all may have fewer.
+
+    Raises:
+        InvalidArgument: A size below 1.
+        OSError: As `local_copy`, or a file is none of TFRecords.
+    """
+    if size < 1:
+        raise InvalidArgument("size", "at least 1", shown(size))
+    location = Location.parse(path)
+    with _files(location, _settings()) as files:
+        batch: list[bytes] = []
+        for status in _expand(files, location):
+            for record in _records(files, status):
+                batch.append(record)
+                if len(batch) == size:
+                    yield batch
+                    batch = []
+        if batch:
+            yield batch
+
+
+def _records(files: Files, status: FileStatus) -> Iterator[bytes]:
+    """Yield the records of one TFRecord file.
+
+    A record is its length (8 bytes), a checksum of that (4), the data, a checksum of the data (4);
+    see `tf.io.TFRecordWriter`.
+    """
+    buffer, reached = bytearray(), 0
+    while buffer or reached < status.length:
+        wanted = 12 if len(buffer) < 12 else 16 + int.from_bytes(buffer[:8], "little")
+        if wanted - len(buffer) > status.length - reached:
+            raise OSError(f"{status.location}: no TFRecord file, or one that was cut off")
+        if len(buffer) < wanted:
+            upto = min(max(reached + _STREAM, reached + wanted - len(buffer)), status.length)
+            files.read(replace(status, length=upto), buffer.extend, reached)
+            reached = upto
+            continue
+        yield bytes(buffer[12 : wanted - 4])
+        del buffer[:wanted]
 
 
 def _settings() -> DataSettings:

@@ -16,8 +16,9 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import IO
 
 import msgspec
 
@@ -66,21 +67,57 @@ class HostCache:
         Raises:
             OSError: The file cannot be read, or the disk of this host is full.
         """
+
+        def download(part: Path) -> None:
+            with _new_file(part) as file:
+                files.read(status, file.write)
+            if files.status(status.location) != status:  # parts of two versions, perhaps
+                raise OSError(f"{status.location}: {CHANGED}")
+
+        name = status.location.path.rstrip("/").rpartition("/")[2]
+        source = str(status.location)
+        return self.build(identity(status), name, source, status.length, download, exact=True)
+
+    def build(
+        self,
+        key: object,
+        name: str,
+        source: str,
+        size: int,
+        make: Callable[[Path], None],
+        *,
+        exact: bool = False,
+    ) -> tuple[Path, int]:
+        """Return this host's only file of a key, made now where there is none.
+
+        Args:
+            key: What the file is made of, as JSON.
+            name: Of the file.
+            source: What messages call it.
+            size: Its bytes, or about as many.
+            make: Writes it to the path that it is given.
+            exact: Is a file of another size none?
+
+        Returns:
+            As `fetch`.
+
+        Raises:
+            OSError: What `make` raises, or the disk of this host is full.
+        """
         make_folder(self._folder)
         self._check_owner()
-        key = hashlib.sha256(msgspec.json.encode(_identity(status))).hexdigest()[:32]
-        name = status.location.path.rstrip("/").rpartition("/")[2]
-        copy = self._folder / key / name
+        digest = hashlib.sha256(msgspec.json.encode(key)).hexdigest()[:32]
+        built = self._folder / digest / name
         while True:
-            lock = self._lock(key, fcntl.LOCK_SH)
-            if _is_whole(copy, status):
-                os.utime(copy.parent)  # by which the least recently used is found
-                return copy, lock
+            lock = self._lock(digest, fcntl.LOCK_SH)
+            if _is_whole(built, size if exact else None):
+                os.utime(built.parent)  # by which the least recently used is found
+                return built, lock
             os.close(lock)
-            with self._alone(key):
-                if not _is_whole(copy, status):
-                    self._make_room(status.length)
-                    self._download(files, status, copy)
+            with self._alone(digest):
+                if not _is_whole(built, size if exact else None):
+                    self._make_room(size)
+                    self._make(make, built, source, size)
 
     def _check_owner(self) -> None:
         """Refuse a folder that somebody else put there: in /tmp everybody may."""
@@ -89,20 +126,16 @@ class HostCache:
             reason = f"belongs to user {found.st_uid}; set spark.experiment.cache.folder to another"
             raise PermissionError(errno.EACCES, reason, str(self._folder))
 
-    def _download(self, files: Files, status: FileStatus, copy: Path) -> None:
-        make_folder(copy.parent)
-        part = copy.with_name(".part")
+    def _make(self, make: Callable[[Path], None], built: Path, source: str, size: int) -> None:
+        make_folder(built.parent)
+        part = built.with_name(".part")
         try:
-            descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-            with os.fdopen(descriptor, "wb") as file:
-                files.read(status, file.write)
-            if files.status(status.location) != status:  # parts of two versions, perhaps
-                raise OSError(f"{status.location}: {CHANGED}")
-            part.replace(copy)
+            make(part)
+            part.replace(built)
         except BaseException as error:
-            shutil.rmtree(copy.parent, ignore_errors=True)
+            shutil.rmtree(built.parent, ignore_errors=True)
             if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-                raise self._no_room(status) from None
+                raise self._no_room(source, size) from None
             raise
 
     def _make_room(self, needed: int) -> None:
@@ -135,11 +168,11 @@ class HostCache:
                     size = sum(path.stat().st_size for path in folder.iterdir())
                     yield folder.stat().st_mtime, size, folder
 
-    def _no_room(self, status: FileStatus) -> OSError:
+    def _no_room(self, source: str, size: int) -> OSError:
         free = shutil.disk_usage(self._folder).free
         return OSError(
             errno.ENOSPC,
-            f"no room for the {status.length} bytes of {status.location}, {free} are free; set "
+            f"no room for the {size} bytes of {source}, {free} are free; set "
             "spark.experiment.cache.folder to a larger disk, or read it in batches",
             str(self._folder),
         )
@@ -165,12 +198,19 @@ class HostCache:
         return descriptor
 
 
-def _identity(status: FileStatus) -> list[str | int]:
+def identity(status: FileStatus) -> list[str | int]:
+    """Return what tells a version of a file from all others, as JSON."""
     return [str(status.location), status.length, status.version]
 
 
-def _is_whole(copy: Path, status: FileStatus) -> bool:
+def _is_whole(built: Path, size: int | None) -> bool:
     try:
-        return copy.stat().st_size == status.length
+        found = built.stat().st_size
     except OSError:
         return False
+    return size is None or found == size
+
+
+def _new_file(path: Path) -> IO[bytes]:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+    return os.fdopen(os.open(path, flags, 0o600), "wb")

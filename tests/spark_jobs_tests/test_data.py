@@ -431,3 +431,80 @@ print(copy)
     ended = run(program, TMPDIR=str(tmp_path))
     assert ended.returncode == 0, ended.stderr
     assert Path(ended.stdout.strip()).is_relative_to(tmp_path)
+
+
+def put_rows(path, rows):
+    buffer = pyarrow.BufferOutputStream()
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), buffer)
+    put(path, buffer.getvalue().to_pybytes())
+
+
+def test_a_table_in_memory_has_the_rows_of_all_files(folder):
+    put_rows(f"{folder}/a.parquet", [{"n": 1, "t": "x"}])
+    put_rows(f"{folder}/b.parquet", [{"n": 2, "t": "y"}])
+    assert data.in_memory(folder).to_pylist() == [{"n": 1, "t": "x"}, {"n": 2, "t": "y"}]
+    assert data.in_memory(folder, columns=["n"]).to_pylist() == [{"n": 1}, {"n": 2}]
+
+
+def test_a_table_in_memory_is_decoded_once_and_mapped_by_all(folder, copies):
+    put_rows(f"{folder}/a.parquet", [{"n": n} for n in range(1_000)])
+    first, second = data.in_memory(folder), data.in_memory(folder)
+    assert first.equals(second)
+    (decoded,) = copies.glob("*/table.arrow")
+    maps = Path("/proc/self/maps").read_text()
+    assert maps.count(str(decoded)) >= 2
+    assert decoded.stat().st_nlink == 1
+
+
+def test_a_table_in_memory_is_decoded_anew_when_a_file_changes(remote):
+    put_rows(f"{remote}/a.parquet", [{"n": 1}])
+    assert data.in_memory(f"{remote}/a.parquet").to_pylist() == [{"n": 1}]
+    put_rows(f"{remote}/a.parquet", [{"n": 1}, {"n": 2}])
+    assert data.in_memory(f"{remote}/a.parquet").to_pylist() == [{"n": 1}, {"n": 2}]
+
+
+def as_tfrecords(records):
+    from io import BytesIO
+
+    from tensorboard.summary.writer.record_writer import RecordWriter
+
+    file = BytesIO()
+    writer = RecordWriter(file)
+    for record in records:
+        writer.write(record)
+    return file.getvalue()
+
+
+@given(
+    files=st.lists(st.lists(st.binary(max_size=50), max_size=20), min_size=1, max_size=3),
+    size=st.integers(1, 30),
+    step=st.sampled_from([1, 7, 8 << 20]),
+)
+@settings(max_examples=50, deadline=None)
+def test_streamed_records_are_the_records_in_their_order(files, size, step):
+    import spark_jobs.data
+
+    memory = fsspec.filesystem("memory")
+    memory.rm("/", recursive=True)
+    for number, records in enumerate(files):
+        put(f"memory://bucket/{number}", as_tfrecords(records))
+    before, spark_jobs.data._STREAM = spark_jobs.data._STREAM, step
+    try:
+        batches = list(data.record_batches("memory://bucket/*", size))
+    finally:
+        spark_jobs.data._STREAM = before
+    assert [record for batch in batches for record in batch] == list(itertools.chain(*files))
+    assert all(len(batch) == size for batch in batches[:-1])
+    assert all(1 <= len(batch) <= size for batch in batches)
+
+
+@pytest.mark.parametrize("cut", [1, 5, 12, 20])
+def test_a_file_of_records_that_was_cut_off_is_said(remote, cut):
+    put(f"{remote}/a", as_tfrecords([b"0123456789"])[:-cut])
+    with pytest.raises(OSError, match="no TFRecord file, or one that was cut off"):
+        list(data.record_batches(f"{remote}/a"))
+
+
+def test_streamed_records_need_a_size(remote):
+    with pytest.raises(InvalidArgument, match="size"):
+        next(data.record_batches(f"{remote}/a", 0))

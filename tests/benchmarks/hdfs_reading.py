@@ -1,0 +1,102 @@
+"""How fast data comes from HDFS, as ratios to floors of the same run: `make bench-hdfs`."""
+
+from __future__ import annotations
+
+import getpass
+import random
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import hdfs as hdfs_package
+from pyspark.sql import SparkSession
+
+import experiment
+from spark_jobs.context import DataSettings, TrialContext, entered
+from spark_jobs.hadoop import HadoopSettings
+from spark_jobs.host_cache import CacheSettings
+from tests.hdfs import Hdfs
+
+_SIZE = 200 << 20
+_ROUNDS = 7
+_TRIALS = 8
+
+
+def main() -> None:
+    """Start an HDFS, read from it, and print the table of the README."""
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder, Hdfs(Path(folder, "hdfs")) as hdfs:
+        client = hdfs_package.InsecureClient(hdfs.http, user=getpass.getuser(), timeout=60)
+        client.write("/large", data=random.Random(0).randbytes(_SIZE), replication=2)
+        rows = [
+            ("`local_copy` of 200 MB / the raw client", _copy(hdfs, client, folder), "0.9"),
+            ("an epoch from the copy / the file read directly", _epoch(hdfs, folder), "0.95"),
+            ("bytes read by 8 trials of a host / the data set", _trials(hdfs, folder), "1"),
+        ]
+        print("| measure | value | bar |\n| --- | --- | --- |")
+        for measure, value, bar in rows:
+            print(f"| {measure} | {value:.2f} | {bar} |")
+        client._session.close()
+
+
+def _seconds(call: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    call()
+    return time.perf_counter() - started
+
+
+def _settings(hdfs: Hdfs, cache: str) -> DataSettings:
+    return DataSettings(HadoopSettings(hdfs.settings(), getpass.getuser()), CacheSettings(cache))
+
+
+def _copy(hdfs: Hdfs, client: hdfs_package.Client, folder: str) -> float:
+    """Return the median of the ratios of neighbours: the machine is shared, and slows at times."""
+    ratios = []
+    for number in range(_ROUNDS):
+        settings = _settings(hdfs, f"{folder}/cache-{number}")
+        raw = _seconds(lambda n=number: client.download("/large", f"{folder}/raw-{n}"))
+        with entered(TrialContext({}, Path(folder), settings)):
+            ours = _seconds(lambda: experiment.data.local_copy(f"{hdfs.uri}/large"))
+        ratios.append(raw / ours)
+    return statistics.median(ratios)
+
+
+def _epoch(hdfs: Hdfs, folder: str) -> float:
+    settings, ratios = _settings(hdfs, f"{folder}/cache-0"), []
+
+    def read(path: Path) -> None:
+        with path.open("rb", buffering=0) as file:
+            while file.read(1 << 20):
+                pass
+
+    with entered(TrialContext({}, Path(folder), settings)):
+        for _ in range(_ROUNDS):
+            direct = _seconds(lambda: read(Path(folder, "raw-0")))
+            copied = _seconds(lambda: read(experiment.data.local_copy(f"{hdfs.uri}/large")[0]))
+            ratios.append(direct / copied)
+    return statistics.median(ratios)
+
+
+def _trials(hdfs: Hdfs, folder: str) -> float:
+    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    for name, value in hdfs.settings().items():
+        builder = builder.config(f"spark.hadoop.{name}", value)
+    spark = builder.config("spark.experiment.cache.folder", f"{folder}/cache-trials").getOrCreate()
+    spark.sparkContext.setLogLevel("OFF")
+
+    def train(trial: int) -> float:
+        import experiment
+
+        return float(experiment.data.local_copy("hdfs:///large")[0].stat().st_size)
+
+    before = sum(hdfs.bytes_read(number) for number in range(2))
+    experiment.launch(
+        spark, train, {"trial": range(_TRIALS)}, logdir=f"{folder}/runs", preload=(), verbose=0
+    )
+    spark.stop()
+    return (sum(hdfs.bytes_read(number) for number in range(2)) - before) / _SIZE
+
+
+if __name__ == "__main__":
+    main()
