@@ -2,6 +2,7 @@
 
 from spark_jobs.data import (
     exists,
+    from_dataframe,
     glob,
     in_memory,
     listdir,
@@ -15,6 +16,7 @@ from spark_jobs.data import (
 
 __all__ = [
     "exists",
+    "from_dataframe",
     "glob",
     "in_memory",
     "listdir",

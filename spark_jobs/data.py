@@ -11,6 +11,7 @@ import contextlib
 import fnmatch
 import random
 import re
+import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +26,7 @@ from spark_jobs.locations import HADOOP, Location
 if TYPE_CHECKING:
     import pyarrow
     import tensorflow
+    from pyspark.sql import DataFrame
 
 _STREAM = 8 << 20  # bytes of a request where nothing is kept
 _MAGIC = re.compile(r"[*?\[]")
@@ -230,6 +232,31 @@ def in_memory(path: str, columns: Sequence[str] | None = None) -> pyarrow.Table:
         )
     with pyarrow.memory_map(str(table)) as source:
         return pyarrow.ipc.open_file(source).read_all()
+
+
+def from_dataframe(frame: DataFrame, path: str | None = None) -> str:
+    """Write a Spark DataFrame once, as parquet, and return where; only on the driver.
+
+    Trials read it with `parquet` or `in_memory`: a path travels to a train function, a DataFrame
+    does not.
+
+    Args:
+        frame: What to write.
+        path: A new folder that executors see. Left out: a folder of its own under
+            `spark.experiment.logdir`, else under `experiments` in the user's home on HDFS where
+            that is Spark's default, else under `./experiments`.
+
+    Raises:
+        InvalidArgument: No path, and executors on other hosts that do not see this host's folders.
+    """
+    from spark_jobs.session import ClassicSession
+
+    if path is None:
+        path = f"{ClassicSession(frame.sparkSession).shared_folder()}/data/{secrets.token_hex(8)}"
+    location = Location.parse(path)
+    # Spark would look for a bare path on its default file system.
+    frame.write.parquet(f"file://{location}" if location.scheme == "file" else str(location))
+    return str(location)
 
 
 def record_batches(path: str, size: int = 128) -> Iterator[list[bytes]]:

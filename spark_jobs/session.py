@@ -286,6 +286,27 @@ class ClassicSession:
         jvm: Any = self._context._jvm
         return jvm.org.apache
 
+    def shared_folder(self) -> str:
+        """Return a folder for data that all executors see.
+
+        Raises:
+            InvalidArgument: None is known, and executors run on other hosts.
+        """
+        chosen = self.setting("spark.experiment.logdir")
+        if chosen:
+            return chosen.rstrip("/")
+        default = str(self._context._jsc.hadoopConfiguration().get("fs.defaultFS") or "")
+        if default.startswith("hdfs://"):
+            return f"{default.rstrip('/')}/user/{self.data_settings().hadoop.user}/experiments"
+        if self.on_this_host:
+            return os.path.abspath("experiments")
+        raise InvalidArgument(
+            "path",
+            "a folder that all executors see, or hdfs://...",
+            "nothing",
+            "or set spark.experiment.logdir to one",
+        )
+
     def _bytes_setting(self, name: str) -> int:
         value = self.setting(name) or "0"
         try:

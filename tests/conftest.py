@@ -60,6 +60,10 @@ class Sparks:
 
 @pytest.fixture(scope="session")
 def sparks() -> Iterator[Sparks]:
+    from pyspark import SparkContext
+
+    # Settings that the JVM is started with stay with it: the first session's would be in all.
+    SparkContext._ensure_initialized()
     keeper = Sparks()
     yield keeper
     keeper.stop()

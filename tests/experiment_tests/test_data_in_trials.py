@@ -115,3 +115,34 @@ def test_a_missing_file_fails_the_trial_with_a_sentence(sparks, hdfs, hadoop, lo
     (trial,) = caught.value.result.failed
     assert "hdfs:///nowhere" in trial.error.message
     assert getpass.getuser() in trial.error.message
+
+
+ROWS = [{"number": n, "name": f"row {n}"} for n in range(100)]
+
+
+def sum_of(path):
+    import experiment
+
+    table = experiment.data.in_memory(path, columns=["number"])
+    return float(sum(table.column("number").to_pylist()))
+
+
+def test_a_table_of_spark_feeds_trials_from_hdfs(sparks, hdfs, hadoop, logdir):
+    spark = sparks.get("local[2]", **hadoop)
+    path = experiment.data.from_dataframe(spark.createDataFrame(ROWS))
+    assert path.startswith(f"{hdfs.uri}/user/{getpass.getuser()}/experiments/data/")
+    result = experiment.launch(spark, sum_of, {"path": [path]}, logdir=logdir, preload=())
+    assert result.best.value == 4950.0
+
+
+def test_a_table_of_spark_feeds_trials_from_a_folder(spark, logdir, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    frame = spark.createDataFrame(ROWS)
+    by_default = experiment.data.from_dataframe(frame)
+    assert by_default.startswith(f"{tmp_path}/experiments/data/")
+    given = experiment.data.from_dataframe(frame, str(tmp_path / "a table"))
+    assert given == str(tmp_path / "a table")
+    result = experiment.launch(
+        spark, sum_of, {"path": [by_default, given]}, logdir=logdir, isolation="none"
+    )
+    assert [trial.value for trial in result.trials] == [4950.0, 4950.0]
