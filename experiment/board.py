@@ -172,7 +172,7 @@ def _layout(*, generations: bool) -> layout_pb2.Layout:
                 margin=layout_pb2.MarginChartContent(series=[band]),
             ),
             _lines("Diversity of the population", "generation/diversity"),
-            _lines("Trial vectors accepted, a share", "generation/acceptance"),
+            _lines("Share of new candidates accepted", "generation/acceptance"),
         ]
         categories.insert(0, layout_pb2.Category(title="Population, by generation", chart=charts))
     return layout_pb2.Layout(category=categories)

@@ -24,7 +24,7 @@ from rich.text import Text
 from experiment.card import domain_in_words
 from experiment.loading import Run, find_run, find_runs, read_run
 from experiment.logs import copy_logs, last_attempt
-from experiment.result import TrialResult, table_of_best
+from experiment.result import TrialResult, table_of
 from experiment.text import command, duration, hyperparameters, number, printable
 from experiment.viewer import tensorboard
 from search.errors import ExperimentError, InvalidArgument, shown
@@ -57,7 +57,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m experiment", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m experiment", description="Look at runs.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     def add(name: str, run_command: Any, text: str) -> argparse.ArgumentParser:
@@ -114,7 +114,7 @@ def _list_row(run: Run) -> tuple[str, ...]:
         run.paths.root.name,
         run.manifest.created.replace("T", " ").removesuffix("+00:00"),
         _state(run),
-        f"{len(result)}/{result.total}",
+        f"{result.done}/{result.total}",
         str(len(result.failed)),
         f"{result.objective} {value}" if value else "",
     )
@@ -143,7 +143,7 @@ def _show_run(run: Run) -> None:
         "run": manifest.name,
         "description": manifest.description,
         "state": _state(run),
-        "trials": result.summary(),
+        "so far": result.summary(),
         "call": f"experiment.{manifest.call}, train function {manifest.train}",
         "started": f"{manifest.created}, on {manifest.master}, {manifest.application}",
         "folder": str(run.paths.root),
@@ -159,7 +159,7 @@ def _show_run(run: Run) -> None:
             "Running, at the last news",
         )
     if result.best is not None:
-        head, cells = table_of_best(result, _BEST)
+        head, cells = table_of(result, [t for t in result.ranking if t.value is not None][:_BEST])
         _print_table(head, cells, "Best trials")
     if result.failed:
         failed = result.failed[:_FAILED]

@@ -81,7 +81,7 @@ class Coordinator:
         self._objective: str | None = None
         self._best: TrialResult | None = None
         self._failures = self._cancelled = 0
-        self._started: float | None = None
+        self._finished, self._seconds = 0, 0.0  # finished trials, and what they took in all
         self._running: Mapping[str, Running] = {}  # by slot; replaced, since others look at it
         self._again: deque[Attempt] = deque()
         self._slots: dict[tuple[int, int], str] = {}  # the slot of each job and partition
@@ -108,7 +108,7 @@ class Coordinator:
             len(self._slots),
             self._best,
             self._objective,
-            self._started,
+            self._seconds / self._finished if self._finished > 1 else None,
         )
 
     def hello(self, message: Hello) -> None:
@@ -142,9 +142,7 @@ class Coordinator:
             return Stop() if self._searcher.finished else Wait()
         work = work_of(attempt)
         self._journal.append({"event": "planned", "slot": slot, **_planned(attempt)})
-        now = self._clock()
-        self._started = now if self._started is None else self._started
-        self._running = {**self._running, slot: Running(attempt, now)}
+        self._running = {**self._running, slot: Running(attempt, self._clock())}
         return work
 
     def job_ended(self, job: int) -> None:
@@ -183,6 +181,8 @@ class Coordinator:
         result = TrialResult.of(attempt.trial, outcome, folder)
         self._failures += result.status == "failed"
         self._cancelled += result.status == "cancelled"
+        if result.status == "finished":  # failed ones may end at once, and would promise too much
+            self._finished, self._seconds = self._finished + 1, self._seconds + result.seconds
         best = None if self._best is None else self._best.value
         if self._direction.better(result.value, best):
             self._best = result

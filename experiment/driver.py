@@ -68,7 +68,7 @@ def run_search(
         Interrupts() as interrupts,
         Progress(name, verbose=settings.verbose, warn=_warn) as progress,
     ):
-        if progress.drawn:  # two bars would write over each other
+        if settings.verbose:  # two bars would write over each other
             session.hide_console_progress()
         total = search.searcher.total
         slots = slot_count(
@@ -208,7 +208,9 @@ def _raise_if_failed(result: Result) -> None:
     message = result.problem or f"all {len(result.trials)} trials failed"
     first = next((trial for trial in result.failed), None)
     if first is not None and first.error is not None:
-        message += f"; trial {first.id} was the first: {_details(first.error)}"
+        told = first.error.message == message  # as where nobody can say what the objective is
+        details = first.error.traceback if told else _details(first.error)
+        message += f"; the first was trial {first.id}" + (f": {details}" if details else "")
     # What a trial printed or raised must not move the terminal's cursor.
     raise SearchFailed(printable(message, keep="\n\t"), result)
 

@@ -62,10 +62,9 @@ class Frame:
             parts.append(f"generation {status.generation}")
         if self.ended or status.done == status.total:
             parts.append(f"took {duration(self.seconds)}")
-        elif status.done:
-            since = self.now if status.started is None else status.started
-            left = (self.now - since) / status.done * (status.total - status.done)
-            parts.append(f"{duration(left)} left")
+        elif status.typical is not None and status.slots:
+            left = status.typical * (status.total - status.done) / status.slots
+            parts.append(f"about {duration(left)} left")
         return ", ".join(parts)
 
     @property
@@ -140,11 +139,6 @@ class Progress:
 
     def __exit__(self, *error: object) -> None:
         self._tell(lambda view: view.close())
-
-    @property
-    def drawn(self) -> bool:
-        """Is it drawn in one place, where nothing else should write?"""
-        return self._view is not None and not isinstance(self._view, LineView)
 
     def announce(self, folder: str) -> None:
         """Show where the run is, and how to watch it."""

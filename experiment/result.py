@@ -105,6 +105,11 @@ class Result:
         return [trial for trial in self.trials if trial.status == "failed"]
 
     @property
+    def done(self) -> int:
+        """How many trials came to an end of their own: all but the cancelled ones."""
+        return sum(trial.status != "cancelled" for trial in self.trials)
+
+    @property
     def ranking(self) -> list[TrialResult]:
         """The trials from the best to the worst, those without a value last."""
         weight = Direction(self.direction).weight
@@ -158,15 +163,13 @@ class Result:
 
     def summary(self) -> str:
         """Return in one line how many trials there are, how many failed, and the best."""
-        cancelled = sum(trial.status == "cancelled" for trial in self.trials)
-        done = len(self.trials) - cancelled
-        counts = count(done, "trial")
-        if self.total > done:
-            counts = f"{done} of {count(self.total, 'trial')}"
+        counts = count(self.done, "trial")
+        if self.total > self.done:
+            counts = f"{self.done} of {count(self.total, 'trial')}"
         if self.failed:
             counts += f", {len(self.failed)} failed"
-        if cancelled:
-            counts += f", {cancelled} cancelled"
+        if self.done < len(self.trials):
+            counts += f", {len(self.trials) - self.done} cancelled"
         best = best_in_words(self.best, self.objective)
         return f"{counts}, {best}" if best else counts
 
@@ -187,7 +190,7 @@ class Result:
         return markup.block(
             markup.line(self.summary()),
             markup.line(f"Ended early: {self.problem}") if self.problem else "",
-            markup.table(*table_of_best(self, _MOST_ROWS)),
+            markup.table(*table_of(self, self.ranking[:_MOST_ROWS])),
             _more(len(self.trials) - _MOST_ROWS, "trial"),
             *failures,
             _more(left, "failed trial"),
@@ -207,11 +210,10 @@ def best_in_words(best: TrialResult | None, objective: str | None) -> str:
     return f"best {name} {number(best.value)} in trial {best.id}{params}"
 
 
-def table_of_best(result: Result, most: int) -> tuple[list[str], list[list[str]]]:
-    """Return head and rows of a table of the best trials, at most `most` of them, as text."""
-    ranking = result.ranking
-    names = list(dict.fromkeys(name for trial in ranking for name in trial.params))
-    metrics = dict.fromkeys(name for trial in ranking for name in trial.metrics)
+def table_of(result: Result, trials: Sequence[TrialResult]) -> tuple[list[str], list[list[str]]]:
+    """Return head and rows, as text, of a table of some of a result's trials."""
+    names = list(dict.fromkeys(name for trial in trials for name in trial.params))
+    metrics = dict.fromkeys(name for trial in trials for name in trial.metrics)
     metrics.pop(result.objective, None)
     head = ["trial", result.objective_title, *names, *metrics, "seconds", "status"]
     rows = [
@@ -223,7 +225,7 @@ def table_of_best(result: Result, most: int) -> tuple[list[str], list[list[str]]
             f"{trial.seconds:.1f}",
             trial.status if trial.error is None else f"{trial.status}: {trial.error}",
         ]
-        for trial in ranking[:most]
+        for trial in trials
     ]
     return head, rows
 

@@ -36,7 +36,7 @@ class Status:
         slots: How many slots are there.
         best: The best so far; None before the first value.
         objective: What the objective is called, once known.
-        started: When the first trial was handed out, on the coordinator's clock; None before.
+        typical: Seconds that a finished trial took on average; None before the second.
     """
 
     total: int
@@ -48,7 +48,7 @@ class Status:
     slots: int = 0
     best: TrialResult | None = None
     objective: str | None = None
-    started: float | None = None
+    typical: float | None = None
 
     @property
     def done(self) -> int:

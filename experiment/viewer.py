@@ -131,8 +131,8 @@ def pages(*, generations: bool) -> dict[str, str]:
     return {
         "trials": "/#hparams",
         "curves of the trials": "/?smoothing=0#timeseries",
-        "search": f"/search/?{filters}#timeseries",
-        "search on one page": "/search/#custom_scalars&_smoothingWeight=0",
+        "search: curves": f"/search/?{filters}#timeseries",
+        "search: overview": "/search/#custom_scalars&_smoothingWeight=0",
         "call, space, errors": "/search/#text",
     }
 

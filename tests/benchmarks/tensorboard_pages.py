@@ -51,8 +51,8 @@ def main() -> None:
 
 _SHOWN = {
     "trials": "tf-hparams-table-view vaadin-grid-cell-content:has-text('000010')",
-    "search": "card-view:has-text('generation/best') tb-data-table :text('search')",
-    "search on one page": "tf-custom-scalar-multi-line-chart-card path.line",
+    "search: curves": "card-view:has-text('generation/best') tb-data-table :text('search')",
+    "search: overview": "tf-custom-scalar-multi-line-chart-card path.line",
     "call, space, errors": "tf-text-loader",
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -22,6 +23,8 @@ PICTURES = EXAMPLES / "pictures"
 def main() -> None:
     """Run the examples and take the pictures."""
     PICTURES.mkdir(exist_ok=True)
+    # As in an activated environment: the commands in the notebook are short then.
+    os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     with tempfile.TemporaryDirectory() as folder, browser() as chromium:
         run = _run_example(Path(folder))
         with experiment.tensorboard(run) as board:
@@ -31,9 +34,10 @@ def main() -> None:
             trials.get_by_text("Parallel Coordinates View").click()
             wait_until(trials, lambda: len(axes(trials)) == 5)
             _take(trials, "parallel-coordinates")
-            search = open_page(chromium, board, "search on one page")
+            search = open_page(chromium, board, "search: overview")
             best = search.locator("tf-custom-scalar-multi-line-chart-card").first
             wait_until(search, lambda: points(best) == 4)
+            search.get_by_text("Ignore outliers in chart scaling").click()
             _take(search, "generations")
         _take_notebook(chromium, Path(folder))
 
@@ -60,7 +64,7 @@ def _take_notebook(chromium: Browser, folder: Path) -> None:
         if cell.source.startswith(("# A search", "from pyspark", "## The train", "def train")):
             cells.nth(number).evaluate("cell => cell.style.display = 'none'")
     cells.nth(len(notebook.cells) - 1).evaluate("cell => cell.style.display = 'none'")
-    _take(page, "notebook", width=1100, height=1500)
+    _take(page, "notebook", width=1100, height=1100)
 
 
 def _take(page: Page, name: str, width: int = 1400, height: int = 800) -> None:

@@ -91,7 +91,7 @@ def test_the_parallel_coordinates_have_all_axes_and_a_line_per_finished_trial(ch
 
 def test_the_generations_are_charts_with_a_point_each(chromium, evolution):
     _, board = evolution
-    page = open_page(chromium, board, "search on one page")
+    page = open_page(chromium, board, "search: overview")
     lines = page.locator("tf-custom-scalar-multi-line-chart-card")
     wait_until(page, lambda: lines.count() == 6)
     counts = {}
@@ -102,7 +102,7 @@ def test_the_generations_are_charts_with_a_point_each(chromium, evolution):
     assert counts == {
         "Best": 4,
         "Diversity of the population": 4,
-        "Trial vectors accepted, a share": 3,  # none in generation 0
+        "Share of new candidates accepted": 3,  # none in generation 0
         "Best so far": 24,
         "Trials done and failed": 24,
         "Slots busy": 24,
@@ -115,7 +115,7 @@ def test_the_generations_are_charts_with_a_point_each(chromium, evolution):
 
 def test_the_link_to_the_search_shows_its_curves_and_its_population(chromium, evolution):
     result, board = evolution
-    page = open_page(chromium, board, "search")
+    page = open_page(chromium, board, "search: curves")
     page.set_viewport_size({"width": 1500, "height": 4000})  # TensorBoard draws what is seen
     cards = page.locator("metrics-filtered-view card-view")
     wait_until(page, lambda: cards.count() > 0)
@@ -207,7 +207,7 @@ def test_a_thousand_trials_are_all_there(chromium, spark, logdir):
         page.keyboard.press("Enter")
         wait_until(page, lambda: rows_loaded(page) == 1000)
         page.close()
-        page = open_page(chromium, board, "search")  # one run, so TensorBoard selects it
+        page = open_page(chromium, board, "search: curves")  # one run, so TensorBoard selects it
         best = page.locator("metrics-filtered-view card-view", has_text="generation/best").first
         best.locator("tb-data-table").get_by_text("search").first.wait_for()
         page.close()

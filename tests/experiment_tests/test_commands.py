@@ -255,7 +255,7 @@ def test_show_of_a_run_that_goes_on_has_what_is_out(call, unfinished):
     assert any(
         row[:2]
         == [
-            "trials",
+            "so far",
             "5 of 6 trials, 1 failed, best accuracy 0.006 in trial 5: "
             "learning_rate=0.06, optimizer=adam",
         ]

@@ -752,3 +752,12 @@ def test_cancelled_trials_are_not_done(start):
     search.coordinator.cancel_rest()
     status = search.coordinator.status
     assert (status.done, status.ended, status.cancelled, status.failed) == (1, 3, 2, 0)
+
+
+def test_a_typical_trial_is_known_from_two_that_finished(start):
+    search = start(points(5), "1.0.0")
+    search.fail("1.0.0", search.ask("1.0.0"))
+    assert search.coordinator.status.typical is None
+    for wanted in (None, 0.5):
+        search.finish("1.0.0", search.ask("1.0.0"))
+        assert search.coordinator.status.typical == wanted

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiment.result import Result, SearchFailed, TrialResult, table_of_best
+from experiment.result import Result, SearchFailed, TrialResult, table_of
 from experiment.text import printable
 from search.direction import Direction
 from search.errors import ExperimentError, InvalidArgument
@@ -219,19 +219,25 @@ def test_the_table_of_the_best_has_what_people_look_for():
         failed(2, {"lr": 0.3}),
     ]
     result = Result(trials, Direction.MAX, "/runs", objective="accuracy")
-    head, rows = table_of_best(result, 9)
+    head, rows = table_of(result, result.ranking)
     assert head == ["trial", "accuracy ↑", "lr", "layers", "loss", "seconds", "status"]
     assert rows == [
         ["1", "0.75", "0.333333", "(8, 8)", "", "1.5", "finished"],
         ["0", "0.5", "0.1", "", "2", "1.5", "finished"],
         ["2", "", "0.3", "", "", "0.5", "failed: ValueError: no"],
     ]
-    assert table_of_best(result, 1) == (head, rows[:1])
+    some = table_of(result, result.ranking[:1])
+    assert some == (
+        ["trial", "accuracy ↑", "lr", "layers", "seconds", "status"],
+        [
+            ["1", "0.75", "0.333333", "(8, 8)", "1.5", "finished"],
+        ],
+    )
 
 
 def test_the_arrow_of_the_table_says_which_way_is_better():
     for direction, arrow in [(Direction.MAX, "↑"), (Direction.MIN, "↓")]:
-        head, rows = table_of_best(Result([], direction, "/runs", objective="loss"), 9)
+        head, rows = table_of(Result([], direction, "/runs", objective="loss"), [])
         assert (head[1], rows) == (f"loss {arrow}", [])
 
 

@@ -75,7 +75,7 @@ def test_the_address_answers_with_the_data_of_the_run(board, run):
 
 
 def test_the_page_of_the_search_has_the_search_alone(board):
-    search = urllib.parse.urlsplit(board.pages["search"]).path
+    search = urllib.parse.urlsplit(board.pages["search: curves"]).path
     assert search == "/search/"
     wait_for(f"{board.url}{search}data/runs", lambda runs: runs == ["search"])
     assert b"<!doctype html>" in get(f"{board.url}{search}")
@@ -84,7 +84,7 @@ def test_the_page_of_the_search_has_the_search_alone(board):
 @pytest.mark.parametrize("arguments", [{}, {"generations": True, "trials": 8}], ids=str)
 def test_what_is_pinned_on_the_page_of_the_search_is_there(tmp_path, arguments):
     with tensorboard(make_run(tmp_path, **arguments)) as board:
-        url = urllib.parse.urlsplit(board.pages["search"])
+        url = urllib.parse.urlsplit(board.pages["search: curves"])
         query = urllib.parse.parse_qs(url.query)
         [card] = json.loads(query["pinnedCards"][0])
         tags = f"{board.url}{url.path}data/plugin/scalars/tags"
