@@ -196,7 +196,9 @@ def _log_scales(space: Space | None) -> None:
 
 def _warn(message: str) -> None:
     level, frame = 1, sys._getframe()
-    while frame.f_back is not None and frame.f_globals["__name__"].partition(".")[0] in _OURS:
+    while (
+        frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _OURS
+    ):
         level, frame = level + 1, frame.f_back
     warnings.warn(message, UserWarning, stacklevel=level)  # at the line that called us
 

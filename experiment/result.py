@@ -129,8 +129,8 @@ class Result:
     def to_pandas(self) -> pandas.DataFrame:
         """Return one row per trial, failed ones too, in order of id.
 
-        Columns: trial, status, value, seconds, error, logdir; each parameter under its own name, or
-        as `params.<name>` where that is taken; `metrics.<key>` for each number returned.
+        Columns: trial, status, value; each parameter under its own name, or as `params.<name>`
+        where that is taken; `metrics.<key>` for each number returned; seconds, error, logdir.
         """
         import pandas
 
@@ -235,7 +235,9 @@ def _more(left: int, noun: str) -> str:
     return markup.line(text) if left > 0 else ""
 
 
-_FIXED_COLUMNS = ("trial", "status", "value", "seconds", "error", "logdir")
+_FIRST_COLUMNS = ("trial", "status", "value")
+_LAST_COLUMNS = ("seconds", "error", "logdir")
+_FIXED_COLUMNS = _FIRST_COLUMNS + _LAST_COLUMNS
 
 
 def _row(trial: TrialResult) -> dict[str, Any]:
@@ -255,9 +257,10 @@ def _row(trial: TrialResult) -> dict[str, Any]:
 
 
 def _columns(rows: list[dict[str, Any]]) -> list[str]:
-    """Return all columns: the fixed ones, then the parameters, then the metrics."""
-    names = dict.fromkeys(_FIXED_COLUMNS) | dict.fromkeys(name for row in rows for name in row)
-    return sorted(names, key=lambda name: name.startswith("metrics."))
+    """Return all columns: what a trial came to, its parameters, its metrics, and the rest."""
+    names = [name for row in rows for name in row if name not in _FIXED_COLUMNS]
+    middle = sorted(dict.fromkeys(names), key=lambda name: name.startswith("metrics."))
+    return [*_FIRST_COLUMNS, *middle, *_LAST_COLUMNS]
 
 
 class SearchFailed(ExperimentError):

@@ -645,10 +645,9 @@ def test_csv_is_read_back_as_the_table_that_it_was(call, odd, finished):
     assert list(table.trial) == list(range(len(ODD)))
     assert list(table.y) == [point["y"] for point in ODD]
     table = pandas.read_csv(io.StringIO(call("export", "--csv", finished)))
-    assert list(table.columns)[:8] == [
-        *("trial", "status", "value", "seconds", "error", "logdir"),
-        *("learning_rate", "optimizer"),
-    ]
+    first = ["trial", "status", "value", "learning_rate", "optimizer"]
+    assert list(table.columns)[:5] == first
+    assert list(table.columns)[-3:] == ["seconds", "error", "logdir"]
     assert list(table.value.isna()) == [number in (1, 4) for number in range(12)]
     assert list(table.error.dropna()) == ["ValueError: too large"] * 2
 

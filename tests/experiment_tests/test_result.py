@@ -13,7 +13,8 @@ from search.space import Space
 from search.trial import Failure, Outcome, Trial
 from tests.experiment_tests.test_markup import Reader, text
 
-FIXED = ["trial", "status", "value", "seconds", "error", "logdir"]
+FIRST, LAST = ["trial", "status", "value"], ["seconds", "error", "logdir"]
+FIXED = FIRST + LAST
 
 
 def finished(number, value, params=None, metrics=None):
@@ -90,7 +91,14 @@ def test_the_table_has_a_row_per_trial_and_failed_ones_too():
         failed(1, {"lr": 0.2, "layers": (8, 8)}),
         finished(0, 0.5, {"lr": 0.1, "layers": (4,)}, {"accuracy": 0.5, "loss": 2.0}),
     ).to_pandas()
-    assert list(table.columns) == [*FIXED, "lr", "layers", "metrics.accuracy", "metrics.loss"]
+    assert list(table.columns) == [
+        *FIRST,
+        "lr",
+        "layers",
+        "metrics.accuracy",
+        "metrics.loss",
+        *LAST,
+    ]
     assert list(table.trial) == [0, 1]
     assert list(table.status) == ["finished", "failed"]
     assert table.value[0] == 0.5
@@ -107,7 +115,7 @@ def test_the_table_has_a_row_per_trial_and_failed_ones_too():
 @pytest.mark.parametrize("name", FIXED)
 def test_a_parameter_called_like_a_fixed_column_is_prefixed(name):
     table = maximum(finished(0, 0.5, {name: "mine", "lr": 0.1})).to_pandas()
-    assert list(table.columns) == [*FIXED, f"params.{name}", "lr", "metrics.metric"]
+    assert list(table.columns) == [*FIRST, f"params.{name}", "lr", "metrics.metric", *LAST]
     assert table[f"params.{name}"][0] == "mine"
     assert table[name][0] != "mine"
 
@@ -115,14 +123,14 @@ def test_a_parameter_called_like_a_fixed_column_is_prefixed(name):
 def test_a_parameter_called_like_a_metric_is_prefixed():
     trial = finished(0, 0.5, {"metrics.loss": "mine"}, {"loss": 2.0})
     table = maximum(trial).to_pandas()
-    assert list(table.columns) == [*FIXED, "params.metrics.loss", "metrics.loss"]
+    assert list(table.columns) == [*FIRST, "params.metrics.loss", "metrics.loss", *LAST]
     assert table["metrics.loss"][0] == 2.0
     assert table["params.metrics.loss"][0] == "mine"
 
 
 def test_a_metric_may_be_called_like_a_parameter():
     table = maximum(finished(0, 0.5, {"lr": 0.1}, {"lr": 9.0})).to_pandas()
-    assert list(table.columns) == [*FIXED, "lr", "metrics.lr"]
+    assert list(table.columns) == [*FIRST, "lr", "metrics.lr", *LAST]
     assert (table.lr[0], table["metrics.lr"][0]) == (0.1, 9.0)
 
 
@@ -130,7 +138,7 @@ def test_parameters_come_before_metrics_where_trials_differ_in_both():
     table = maximum(
         finished(0, 1.0, {"a": 1}, {"x": 1.0}), finished(1, 2.0, {"b": 2}, {"y": 2.0})
     ).to_pandas()
-    assert list(table.columns) == [*FIXED, "a", "b", "metrics.x", "metrics.y"]
+    assert list(table.columns) == [*FIRST, "a", "b", "metrics.x", "metrics.y", *LAST]
     assert table.isna().loc[:, ["a", "b", "metrics.x", "metrics.y"]].to_numpy().tolist() == [
         [False, True, False, True],
         [True, False, True, False],
