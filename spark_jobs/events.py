@@ -14,7 +14,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from tensorboard.compat.proto import event_pb2, summary_pb2
+from tensorboard.compat.proto import (
+    event_pb2,
+    summary_pb2,
+    tensor_pb2,
+    tensor_shape_pb2,
+    types_pb2,
+)
 from tensorboard.plugins.custom_scalar import layout_pb2
 from tensorboard.plugins.custom_scalar import metadata as layout_metadata
 from tensorboard.plugins.histogram import summary_v2 as histogram_summary
@@ -29,6 +35,7 @@ from tensorboard.util import tensor_util
 from spark_jobs.storage import open_appending
 
 _LARGEST = sys.float_info.max / 4
+_NO_DIMENSIONS = tensor_shape_pb2.TensorShapeProto()
 _SCALAR = scalar_metadata.create_summary_metadata(display_name="", description="")
 
 
@@ -60,7 +67,11 @@ class EventFile:
         summary = summary_pb2.Summary()
         for tag, value in values.items():
             with np.errstate(over="ignore"):  # what a float32 cannot hold is infinite
-                tensor = tensor_util.make_tensor_proto(np.float32(value))
+                single = float(np.float32(value))
+            # What make_tensor_proto makes of it, seven times as fast; a trial writes some.
+            tensor = tensor_pb2.TensorProto(
+                dtype=types_pb2.DT_FLOAT, float_val=[single], tensor_shape=_NO_DIMENSIONS
+            )
             summary.value.add(tag=tag, tensor=tensor, metadata=_SCALAR)
         self._append(summary, step)
 

@@ -94,8 +94,10 @@ class WebHdfs:
             length = status.length - reached
             if length <= 0:
                 return
-            with self._client.read(location.path, offset=reached, length=length) as answer:
-                while data := answer.read(CHUNK):
+            with self._client.read(
+                location.path, offset=reached, length=length, chunk_size=CHUNK
+            ) as pieces:
+                for data in pieces:
                     sink(data)
                     reached += len(data)
 
