@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import dataclasses
 import io
 import json
 import math
@@ -33,8 +34,6 @@ from spark_jobs.paths import RunPaths
 
 _BEST = 10  # trials that `show` lists
 _FAILED = 20
-_LOOK_EVERY = 0.5  # seconds between two looks at a log that is followed
-_CHUNK = 1 << 16
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -232,16 +231,13 @@ def _export(options: argparse.Namespace) -> None:
 
 
 def _as_json(trial: TrialResult) -> dict[str, Any]:
-    error = trial.error
     return {
         "trial": trial.id,
         "status": trial.status,
         "value": trial.value,
         "params": _finite(trial.params),
         "metrics": _finite(trial.metrics),
-        "error": None
-        if error is None
-        else {"kind": error.kind, "message": error.message, "traceback": error.traceback},
+        "error": None if trial.error is None else dataclasses.asdict(trial.error),
         "seconds": trial.seconds,
         "logdir": trial.logdir,
     }

@@ -61,12 +61,12 @@ def run_search(
     session = ClassicSession(spark)
     session.check_worker_timeouts()
     logdir = choose_logdir(settings.logdir, session.setting("spark.experiment.logdir"))
-    name = settings.name or _name_of(train)
+    manifest = _manifest(train, function, search, settings, seed, session)
     direction = Direction(settings.direction)
     _log_scales(search.space)
     with (
         Interrupts() as interrupts,
-        Progress(name, verbose=settings.verbose, warn=_warn) as progress,
+        Progress(manifest.name, verbose=settings.verbose, warn=_warn) as progress,
     ):
         if settings.verbose:  # two bars would write over each other
             session.hide_console_progress()
@@ -76,8 +76,7 @@ def run_search(
         )
         progress.asked = f"{count(slots, 'slot')} of {session.task_needs}"
         program = _program(function, settings, session)
-        manifest = _manifest(train, function, search, settings, seed, session)
-        paths = make_run_folder(logdir, name)
+        paths = make_run_folder(logdir, manifest.name)
         write_manifest(paths, manifest)
         progress.announce(str(paths.root))
         board = Board(paths, search, direction, manifest)
@@ -115,11 +114,13 @@ def run_search(
                 raise
             finally:
                 interrupts.hold()
-                coordinator.cancel_rest()
-                # What comes now must not cost the result of a search, as on a full disk.
-                _try(lambda: board.close(settings.optimization_key, coordinator.status))
-                _try(lambda: write_result(paths, summary()))
-                progress.close(coordinator.status, summary())
+                with contextlib.ExitStack() as ending:  # each step, whatever becomes of the others
+                    ending.callback(lambda: progress.close(coordinator.status, summary()))
+                    ending.callback(_try, lambda: write_result(paths, summary()))
+                    ending.callback(
+                        _try, lambda: board.close(settings.optimization_key, coordinator.status)
+                    )
+                    coordinator.cancel_rest()
     result = summary()
     if problem == _INTERRUPTED or interrupts.noted:  # the user knows, and wants what there is
         with contextlib.suppress(UserWarning):  # also where warnings are errors
@@ -130,6 +131,7 @@ def run_search(
 
 
 def _try(step: Callable[[], None]) -> None:
+    """Take a step whose failure, as on a full disk, must not cost the result of a search."""
     try:
         step()
     except OSError as error:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from search.searcher import Searcher
 from search.space import LARGEST_INTEGER, Choice, Domain, Space
+from search.values import is_finite
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +72,5 @@ def _is_constant(domain: Domain) -> bool:
 def _kind(value: Any) -> str:
     if isinstance(value, bool):
         return "bool"
-    if isinstance(value, int):
-        return "number" if abs(value) <= LARGEST_INTEGER else "text"
-    if isinstance(value, float) and abs(value) <= sys.float_info.max:
-        return "number"
-    return "text"
+    too_large = isinstance(value, int) and abs(value) > LARGEST_INTEGER
+    return "number" if is_finite(value) and not too_large else "text"

@@ -185,12 +185,7 @@ def parquet(path: str, columns: Sequence[str] | None = None) -> pyarrow.Table:
     Raises:
         OSError: As `local_copy`.
     """
-    import pyarrow
-    import pyarrow.parquet
-
-    chosen = None if columns is None else list(columns)
-    tables = [pyarrow.parquet.read_table(copy, columns=chosen) for copy in local_copy(path)]
-    return pyarrow.concat_tables(tables)
+    return _table(local_copy(path), columns)
 
 
 def in_memory(path: str, columns: Sequence[str] | None = None) -> pyarrow.Table:
@@ -208,23 +203,20 @@ def in_memory(path: str, columns: Sequence[str] | None = None) -> pyarrow.Table:
         OSError: As `local_copy`.
     """
     import pyarrow
-    import pyarrow.parquet
 
     location, settings = Location.parse(path), _settings()
-    chosen = None if columns is None else list(columns)
     with _files(location, settings) as files:
         found = _expand(files, location)
 
         def decode(part: Path) -> None:
-            parts = _copied(files, found, settings)
-            tables = [pyarrow.parquet.read_table(copy, columns=chosen) for copy in parts]
-            table = pyarrow.concat_tables(tables)
+            table = _table(_copied(files, found, settings), columns)
             with (
                 pyarrow.OSFile(str(part), "wb") as sink,
                 pyarrow.ipc.new_file(sink, table.schema) as writer,
             ):
                 writer.write_table(table)
 
+        chosen = None if columns is None else list(columns)
         key = ["arrow", chosen, *(identity(status) for status in found)]
         size = sum(status.length for status in found)
         table = _held(
@@ -275,7 +267,10 @@ def record_batches(path: str, size: int = 128) -> Iterator[list[bytes]]:
     """
     if size < 1:
         raise InvalidArgument("size", "at least 1", shown(size))
-    location = Location.parse(path)
+    return _batches(Location.parse(path), size)
+
+
+def _batches(location: Location, size: int) -> Iterator[list[bytes]]:
     with _files(location, _settings()) as files:
         batch: list[bytes] = []
         for status in _expand(files, location):
@@ -306,6 +301,15 @@ def _records(files: Files, status: FileStatus) -> Iterator[bytes]:
             continue
         yield bytes(buffer[12 : wanted - 4])
         del buffer[:wanted]
+
+
+def _table(copies: Sequence[Path], columns: Sequence[str] | None) -> pyarrow.Table:
+    import pyarrow
+    import pyarrow.parquet
+
+    chosen = None if columns is None else list(columns)
+    tables = [pyarrow.parquet.read_table(copy, columns=chosen) for copy in copies]
+    return pyarrow.concat_tables(tables)
 
 
 def _settings() -> DataSettings:

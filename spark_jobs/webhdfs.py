@@ -7,7 +7,6 @@ connection that breaks off for the end of the file; all three are made good for 
 from __future__ import annotations
 
 import errno
-import logging
 import os
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -73,7 +72,6 @@ class WebHdfs:
             session.params = {"user.name": settings.user}
         self._session = session
         self._client = hdfs.Client(";".join(self._urls), timeout=_TIMEOUT, session=session)
-        logging.getLogger("hdfs.client").setLevel(logging.ERROR)  # "No reachable host" per try
 
     def status(self, location: Location) -> FileStatus:
         """See `Files`."""

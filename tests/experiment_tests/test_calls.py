@@ -497,3 +497,17 @@ def test_the_session_serves_other_jobs_and_searches_after_a_failed_one(spark, lo
     assert spark.range(3).count() == 3
     result = experiment.launch(spark, functions.double, {"x": [1]}, logdir=logdir, isolation="none")
     assert result.best.value == 2.0
+
+
+def test_each_step_of_the_end_is_taken_where_one_fails(spark, tmp_path, monkeypatch):
+    from experiment.coordinator import Coordinator
+
+    def fail(self):
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(Coordinator, "cancel_rest", fail)
+    with pytest.raises(OSError, match="No space left"):
+        experiment.launch(spark, functions.double, {"x": [1]}, logdir=tmp_path, isolation="none")
+    (run,) = tmp_path.iterdir()
+    assert experiment.load(run).best.value == 2.0
+    assert json.loads((run / "result.json").read_text())["trials"] == 1
