@@ -9,9 +9,18 @@ from search.direction import Direction
 from search.errors import ExperimentError, InvalidArgument
 from search.evolution import DifferentialEvolution
 from search.grid import GridSearch, PointSearch
+from search.population import PopulationBasedTraining
 from search.sampling import RandomSearch
 from search.searcher import Searcher, drive
 from search.space import Choice, Domain, Float, Integer, Space
+from search.stopping import (
+    MedianStopping,
+    Patience,
+    StoppingJudge,
+    StoppingRule,
+    SuccessiveHalving,
+    Threshold,
+)
 from search.trial import Failure, Outcome, Trial
 
 __all__ = [
@@ -25,11 +34,18 @@ __all__ = [
     "GridSearch",
     "Integer",
     "InvalidArgument",
+    "MedianStopping",
     "Outcome",
+    "Patience",
     "PointSearch",
+    "PopulationBasedTraining",
     "RandomSearch",
     "Searcher",
     "Space",
+    "StoppingJudge",
+    "StoppingRule",
+    "SuccessiveHalving",
+    "Threshold",
     "Trial",
     "drive",
 ]

@@ -47,6 +47,15 @@ class Direction(enum.StrEnum):
             return True
         return score > other if self is Direction.MAX else score < other
 
+    def merit(self, score: float | None) -> float:
+        """Return how good a score is: the better, the higher, in both directions.
+
+        For what sorts scores or takes their median. A missing score and NaN have -inf.
+        """
+        if score is None or math.isnan(score):
+            return -math.inf
+        return score if self is Direction.MAX else -score
+
     def best(self, items: Iterable[T], score: Callable[[T], float | None]) -> T | None:
         """Return the first item with the best score, or None where no item has a number."""
         best: T | None = None

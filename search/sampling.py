@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from search.errors import InvalidArgument, shown
+from search.checks import check_integer
 from search.space import Space
 from search.trial import Outcome, Trial
 
@@ -19,8 +19,7 @@ class RandomSearch:
     """
 
     def __init__(self, space: Space, *, samples: int, rng: random.Random) -> None:
-        if isinstance(samples, bool) or not isinstance(samples, int) or samples < 1:
-            raise InvalidArgument("samples", "an integer of at least 1", shown(samples))
+        check_integer("samples", samples, 1)
         self._space, self._rng = space, rng
         self._next = 0
         self.total = samples

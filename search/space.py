@@ -146,10 +146,18 @@ class Choice:
 
     def encode(self, value: Any) -> float:
         """Return the middle of the value's bin; ValueError where the value is none of them."""
-        for index, candidate in enumerate(self.values):
-            same = candidate is value or candidate == value  # NaN is not equal to itself
-            if type(candidate) is type(value) and same:
-                return (index + 0.5) / len(self.values)
+        return (self.index(value) + 0.5) / len(self.values)
+
+    def index(self, value: Any) -> int:
+        """Return the position of a value; ValueError where the value is none of them."""
+        if isinstance(self.values, range):  # which may have a billion values
+            if type(value) is int and value in self.values:
+                return self.values.index(value)
+        else:
+            for index, candidate in enumerate(self.values):
+                same = candidate is value or candidate == value  # NaN is not equal to itself
+                if type(candidate) is type(value) and same:
+                    return index
         raise ValueError(f"{shown(value)} is none of {shown(self.values)}")
 
     def to_json(self) -> dict[str, Any]:

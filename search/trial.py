@@ -23,11 +23,13 @@ class Trial:
         id: 0, 1, 2, ... in the order in which the searcher handed them out.
         params: Hyperparameter name to value, the keyword arguments of the train function.
         generation: The generation it belongs to, for algorithms that have generations.
+        parent: The trial from whose checkpoint it goes on; None where it begins anew.
     """
 
     id: int
     params: Mapping[str, Any]
     generation: int | None = None
+    parent: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,6 +68,7 @@ class Work(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="work"):
     attempt: int
     params: dict[str, Any]
     generation: int | None = None
+    parent: int | None = None
 
 
 class Wait(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="wait"):
@@ -125,7 +126,7 @@ def work_of(attempt: Attempt) -> Work:
     """Return an attempt as a message."""
     trial = attempt.trial
     params = {name: to_json(value) for name, value in trial.params.items()}
-    return Work(trial.id, attempt.number, params, trial.generation)
+    return Work(trial.id, attempt.number, params, trial.generation, trial.parent)
 
 
 def attempt_of(work: Work) -> Attempt:
@@ -134,7 +135,7 @@ def attempt_of(work: Work) -> Attempt:
         params = {name: from_json(value) for name, value in work.params.items()}
     except ValueError as error:
         raise ProtocolError(str(error)) from None
-    return Attempt(Trial(work.trial, params, work.generation), work.attempt)
+    return Attempt(Trial(work.trial, params, work.generation, work.parent), work.attempt)
 
 
 def outcome_to_json(outcome: Outcome) -> dict[str, Any]:

@@ -96,6 +96,21 @@ def test_directions_mirror_each_other(one, other):
     assert Direction.MAX.better(one, other) == Direction.MIN.better(-one, -other)
 
 
+@given(one=scores, other=scores)
+@settings(max_examples=100, deadline=None)
+def test_merits_ascend_with_what_is_better(one, other):
+    for direction in Direction:
+        if direction.better(one, other) and not math.isinf(one):
+            assert direction.merit(one) > direction.merit(other)
+
+
+@BOTH
+@pytest.mark.parametrize("missing", NO_NUMBERS)
+def test_missing_scores_have_the_least_merit(direction, missing):
+    assert direction.merit(missing) == -math.inf
+    assert direction.merit(1.5) == 1.5 * direction.weight
+
+
 def test_best_of_negative_numbers():
     numbers = [-3.0, -1.0, -2.0]
     assert Direction.MAX.best(numbers, itself) == -1.0

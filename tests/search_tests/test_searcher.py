@@ -14,6 +14,7 @@ from search import (
     ExperimentError,
     GridSearch,
     PointSearch,
+    PopulationBasedTraining,
     RandomSearch,
     Space,
     drive,
@@ -183,6 +184,13 @@ class TestDifferentialEvolution(RandomSearcherContract):
 
     def make(self, seed=0):
         return DifferentialEvolution(MIXED, rng=random.Random(seed), popsize=5, generations=3)
+
+
+class TestPopulationBasedTraining(RandomSearcherContract):
+    total = 20
+
+    def make(self, seed=0):
+        return PopulationBasedTraining(MIXED, rng=random.Random(seed), popsize=5, generations=3)
 
 
 def test_drive_ends_where_the_searcher_waits_for_an_outcome_of_someone_else():

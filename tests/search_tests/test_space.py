@@ -607,6 +607,21 @@ def test_values_that_are_no_choice_do_not_encode(value):
         Choice([1, 2, 3]).encode(value)
 
 
+@pytest.mark.parametrize("values", [["a", None, (1,), True, 1], range(-3, 9, 2)])
+def test_the_index_of_a_choice_is_its_position(values):
+    assert [Choice(values).index(value) for value in values] == list(range(len(values)))
+
+
+def test_a_long_range_is_not_walked_through():
+    assert Choice(range(10**15)).index(10**14) == 10**14
+
+
+@pytest.mark.parametrize("value", [True, 1.0, 0, 9, "1"])
+def test_values_that_are_not_in_a_range_have_no_index(value):
+    with pytest.raises(ValueError, match="is none of"):
+        Choice(range(1, 9)).index(value)
+
+
 def test_space_is_a_mapping_in_the_order_of_its_names():
     space = Space.of_bounds({"z": [1, 2], "a": [0.1, 0.2], "m": ["x", "y"]})
     assert list(space) == ["z", "a", "m"]

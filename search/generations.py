@@ -1,0 +1,170 @@
+"""What algorithms that go by generations share: who is out, who is done, the statistics.
+
+The logbook and the statistics are DEAP's.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+from deap import base, tools
+
+from search.checks import check_integer
+from search.direction import Direction
+from search.space import Space
+from search.trial import Outcome, Trial
+
+
+class _Maximize(base.Fitness):  # type: ignore[misc]  # deap has no types
+    weights = (Direction.MAX.weight,)
+
+
+class _Minimize(base.Fitness):  # type: ignore[misc]  # deap has no types
+    weights = (Direction.MIN.weight,)
+
+
+class Individual(list[float]):
+    """A point of the unit cube with its fitness; the fitness is invalid until it was evaluated.
+
+    Not made by `deap.creator`, which writes classes into a global module.
+
+    Attributes:
+        fitness: DEAP's.
+        parent: The trial from whose checkpoint its trial goes on, if any.
+    """
+
+    def __init__(
+        self, point: Sequence[float], direction: Direction, parent: int | None = None
+    ) -> None:
+        super().__init__(point)
+        self.parent = parent
+        self.fitness = _Maximize() if direction is Direction.MAX else _Minimize()
+
+    @property
+    def score(self) -> float | None:
+        """The objective, or None where the trial failed or is not done."""
+        return self.fitness.values[0] if self.fitness.valid else None
+
+
+IndividualT = TypeVar("IndividualT", bound=Individual)
+
+
+class GenerationalSearch(ABC, Generic[IndividualT]):
+    """A `Searcher` that evaluates one generation after the other, of `popsize` trials each.
+
+    Trial number i is for individual `i % popsize` of generation `i // popsize`. `ask` returns None
+    while the last trials of a generation are out, so what is bred does not depend on the order in
+    which outcomes are told.
+
+    Args:
+        space: What to search.
+        direction: 'max' or 'min' of the objective.
+        popsize: Individuals, at least `least`.
+        generations: After the initial one, at least 1.
+        least: The smallest population that the algorithm can work with.
+        share: What the logbook calls that which `_replace` returns.
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        *,
+        direction: Direction,
+        popsize: int,
+        generations: int,
+        least: int,
+        share: str,
+    ) -> None:
+        check_integer("popsize", popsize, least)
+        check_integer("generations", generations, 1)
+        self._space, self._direction = space, direction
+        self.popsize, self.generations = popsize, generations
+        self.total = popsize * (generations + 1)
+        self._statistics, self._share = _statistics(direction), share
+        self.logbook = tools.Logbook()
+        self.logbook.header = ["gen", "evals", *self._statistics.fields, share]
+        self.hall_of_fame = tools.HallOfFame(1)
+        self._population: list[IndividualT] = []
+        self._candidates: list[IndividualT] = []  # of the generation that is being evaluated
+        self._asked = 0  # trials handed out, in all
+        self._out: dict[int, IndividualT] = {}
+
+    @property
+    def finished(self) -> bool:
+        """See `Searcher`."""
+        return self._asked >= self.total
+
+    @property
+    def population(self) -> list[dict[str, Any]]:
+        """The hyperparameters of each individual after the last generation that is done."""
+        return [self._params(member) for member in self._population]
+
+    def ask(self) -> Trial | None:
+        """See `Searcher`."""
+        if self.finished:
+            return None
+        generation, index = divmod(self._asked, self.popsize)
+        if index == 0:
+            if self._out:
+                return None
+            self._candidates = self._breed()
+        candidate = self._candidates[index]
+        trial = Trial(self._asked, self._params(candidate), generation, candidate.parent)
+        self._out[trial.id] = candidate
+        self._asked += 1
+        return trial
+
+    def tell(self, outcome: Outcome) -> None:
+        """See `Searcher`."""
+        candidate = self._out.pop(outcome.trial)
+        if self._direction.better(outcome.value, None):  # a number, whatever the direction
+            candidate.fitness.values = (outcome.value,)
+        if not self._out and self._asked % self.popsize == 0:
+            self._end_generation()
+
+    def _end_generation(self) -> None:
+        share = None
+        if self._population:
+            share = self._replace()
+        else:
+            self._population = self._candidates
+        self.hall_of_fame.update([member for member in self._candidates if member.fitness.valid])
+        generation = self._asked // self.popsize - 1
+        record = self._statistics.compile(self._population)
+        self.logbook.record(gen=generation, evals=self.popsize, **record, **{self._share: share})
+
+    def _params(self, individual: IndividualT) -> dict[str, Any]:
+        return self._space.decode(individual)
+
+    @abstractmethod
+    def _breed(self) -> list[IndividualT]:
+        """Return the next generation; the population is empty before the first."""
+
+    @abstractmethod
+    def _replace(self) -> float:
+        """Put the candidates, all evaluated, into the population; return a share of popsize."""
+
+
+def _statistics(direction: Direction) -> Any:
+    statistics = tools.Statistics()
+    statistics.register("best", _over_scores(lambda scores: direction.best(scores, float)))
+    statistics.register("mean", _over_scores(np.mean))
+    statistics.register("std", _over_scores(np.std))
+    statistics.register("diversity", lambda population: float(np.std(population, axis=0).mean()))
+    return statistics
+
+
+def _over_scores(function: Callable[[Any], Any]) -> Callable[[Sequence[Individual]], float | None]:
+    def apply(population: Sequence[Individual]) -> float | None:
+        scores = [member.score for member in population if member.score is not None]
+        if not scores:
+            return None
+        with np.errstate(all="ignore"):  # the mean of huge scores overflows
+            value = float(function(scores))
+        return value if math.isfinite(value) else None
+
+    return apply

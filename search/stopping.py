@@ -1,0 +1,381 @@
+"""Stopping rules: which trials to end early, by what they report on their way.
+
+A rule is a value without state. `rule.start(direction)` gives the judge of one search, which is
+told what the trials report and says which one is to stop, and why.
+
+The arguments and their defaults are those of Optuna's pruners, also as to what a step means, except
+for `Patience`, which is Keras' `EarlyStopping`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from abc import ABC, abstractmethod
+from array import array
+from bisect import insort
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+from search.checks import check_integer, check_number
+from search.direction import Direction
+from search.errors import InvalidArgument, shown
+from search.trial import Status
+from search.values import is_finite
+
+
+class StoppingJudge(Protocol):
+    """Judges the trials of one search. Not thread safe.
+
+    The judgement depends on the order in which trials report, and on nothing else: the same calls
+    get the same answers.
+    """
+
+    def report(self, trial: int, step: int, value: float | None) -> str | None:
+        """Take in a value of a running trial; return why it is to stop, or None to go on.
+
+        Args:
+            trial: The id of the trial.
+            step: From 0. A step at or before the trial's last one is ignored, so a trial that runs
+                again, because its machine was lost, is heard again where it gets further.
+            value: None, NaN and infinities lose to every number.
+
+        Returns:
+            One line for people. Once a trial has been told to stop, it is told the same again.
+        """
+
+    def ended(self, trial: int, status: Status = "finished") -> None:
+        """Take in that a trial reports no more; what it still reports is ignored.
+
+        What a trial reported may go on to count after its end. With `MedianStopping` only that of
+        trials which finished does; a rung of `SuccessiveHalving` keeps every value.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class StoppingRule(ABC):
+    """What all stopping rules are: equal where their arguments are, and free of state."""
+
+    @abstractmethod
+    def start(self, direction: Direction) -> StoppingJudge:
+        """Return the judge of a search in which 'max' or 'min' is better."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the rule as JSON."""
+        return {"type": type(self).__name__, **dataclasses.asdict(self)}
+
+
+@dataclass(frozen=True, slots=True)
+class MedianStopping(StoppingRule):
+    """Stop a trial whose best value so far is worse than the median of others at this step.
+
+    Golovin et al.: Google Vizier (KDD 2017), section 3.2.1, the others being the trials that have
+    finished; as in Optuna's `MedianPruner` their values at the step are taken, not their averages
+    up to it. Trials that run before `n_startup_trials` have finished are not stopped: where there
+    are about as many slots as trials, `SuccessiveHalving` saves more.
+
+    Only the first report of each interval is compared, with that of the others in the same
+    interval, so with a wide interval trials need not report at the same steps.
+
+    Args:
+        n_startup_trials: Nobody is stopped at a step that fewer finished trials have reported, at
+            least 1. Optuna counts here those that finished without having reported it, too.
+        n_warmup_steps: Nobody is stopped at a step below this one.
+        interval_steps: The length of an interval; the first one begins at `n_warmup_steps`.
+
+    Raises:
+        InvalidArgument: An argument is no integer or too small.
+    """
+
+    n_startup_trials: int = 5
+    n_warmup_steps: int = 0
+    interval_steps: int = 1
+
+    def __post_init__(self) -> None:
+        check_integer("n_startup_trials", self.n_startup_trials, 1)
+        check_integer("n_warmup_steps", self.n_warmup_steps, 0)
+        check_integer("interval_steps", self.interval_steps, 1)
+
+    def start(self, direction: Direction) -> StoppingJudge:
+        """See `StoppingRule`."""
+        return _MedianJudge(self, direction)
+
+
+@dataclass(frozen=True, slots=True)
+class SuccessiveHalving(StoppingRule):
+    """Stop a trial that is not among the best of those that have reached a rung.
+
+    The asynchronous form, ASHA, of Li et al.: A System for Massively Parallel Hyperparameter Tuning
+    (MLSys 2020), as Optuna's `SuccessiveHalvingPruner` has it: nothing is paused. A trial reaches
+    rung k = 0, 1, 2, ... with its first report at or after step `min_resource * reduction_factor
+    ** (min_early_stopping_rate + k)`. As number n to get there it goes on if fewer than
+    max(1, floor(n / reduction_factor)) of those before it have a better value. So whoever is the
+    best so far goes on, and what is no finite number never does. Where trials arrive in an order
+    that has nothing to do with their values, about one in `reduction_factor` goes on; where each is
+    better than all before it, all do.
+
+    Args:
+        min_resource: The step of the first rung, at least 1.
+        reduction_factor: At least 2.
+        min_early_stopping_rate: How many of the lowest rungs are left out.
+
+    Raises:
+        InvalidArgument: An argument is no integer or too small.
+    """
+
+    min_resource: int = 1
+    reduction_factor: int = 4
+    min_early_stopping_rate: int = 0
+
+    def __post_init__(self) -> None:
+        check_integer("min_resource", self.min_resource, 1)
+        check_integer("reduction_factor", self.reduction_factor, 2)
+        check_integer("min_early_stopping_rate", self.min_early_stopping_rate, 0)
+
+    def start(self, direction: Direction) -> StoppingJudge:
+        """See `StoppingRule`."""
+        return _HalvingJudge(self, direction)
+
+
+@dataclass(frozen=True, slots=True)
+class Threshold(StoppingRule):
+    """Stop a trial that reports a value outside two bounds, or one that is no finite number.
+
+    Optuna's `ThresholdPruner`. The bounds hold whichever direction is better.
+
+    Args:
+        lower: Values below it stop the trial.
+        upper: Values above it stop the trial.
+        n_warmup_steps: Nobody is stopped at a step below this one.
+
+    Raises:
+        InvalidArgument: Neither bound, a bound that is no finite number, or `lower` above `upper`.
+    """
+
+    lower: float | None = None
+    upper: float | None = None
+    n_warmup_steps: int = 0
+
+    def __post_init__(self) -> None:
+        for name, bound in (("lower", self.lower), ("upper", self.upper)):
+            if bound is not None:
+                check_number(name, bound, "a finite number", is_finite)
+        if self.lower is None and self.upper is None:
+            raise InvalidArgument("Threshold", "a number for lower, upper or both", "neither")
+        if self.lower is not None and self.upper is not None and self.lower > self.upper:
+            got = f"lower={self.lower}, upper={self.upper}"
+            raise InvalidArgument("Threshold", "lower at most upper", got)
+        check_integer("n_warmup_steps", self.n_warmup_steps, 0)
+
+    def start(self, direction: Direction) -> StoppingJudge:
+        """See `StoppingRule`."""
+        return _ThresholdJudge(self, direction)
+
+
+@dataclass(frozen=True, slots=True)
+class Patience(StoppingRule):
+    """Stop a trial that has not improved on its best value for some reports.
+
+    Keras' `EarlyStopping`, for every trial by itself.
+
+    Args:
+        patience: After so many reports in a row without improvement, at least 1. Reports, not
+            steps: a trial that reports every fifth epoch has five times as long.
+        min_delta: To be an improvement, a value must be better than the best by more than this.
+
+    Raises:
+        InvalidArgument: `patience` is no integer of at least 1, or `min_delta` is below 0.
+    """
+
+    patience: int
+    min_delta: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_integer("patience", self.patience, 1)
+        check_number(
+            "min_delta",
+            self.min_delta,
+            "a finite number of at least 0",
+            lambda delta: is_finite(delta) and delta >= 0,
+        )
+
+    def start(self, direction: Direction) -> StoppingJudge:
+        """See `StoppingRule`."""
+        return _PatienceJudge(self, direction)
+
+
+def read_rules(stopping: Any) -> tuple[StoppingRule, ...]:
+    """Read the user's `stopping=`: None, a rule, or a list of rules.
+
+    Raises:
+        InvalidArgument: Anything else.
+    """
+    rules = () if stopping is None else stopping
+    if isinstance(stopping, StoppingRule):
+        rules = (stopping,)
+    if not isinstance(rules, list | tuple):
+        raise _no_rule("stopping", stopping, "a stopping rule or a list of them")
+    for number, rule in enumerate(rules):
+        if not isinstance(rule, StoppingRule):
+            raise _no_rule(f"stopping[{number}]", rule, "a stopping rule")
+    return tuple(rules)
+
+
+def _no_rule(name: str, value: Any, expected: str) -> InvalidArgument:
+    hint = "such as MedianStopping()"
+    if isinstance(value, type) and issubclass(value, StoppingRule):
+        hint = f"write {value.__name__}(...)"
+    return InvalidArgument(name, expected, shown(value), hint)
+
+
+def start_all(rules: Sequence[StoppingRule], direction: Direction) -> StoppingJudge:
+    """Return a judge that stops a trial as soon as one of the rules does, and gives its reason."""
+    return _AnyOf([rule.start(direction) for rule in rules])
+
+
+class _AnyOf:
+    def __init__(self, judges: Sequence[StoppingJudge]) -> None:
+        self._judges = judges
+
+    def report(self, trial: int, step: int, value: float | None) -> str | None:
+        reasons = [judge.report(trial, step, value) for judge in self._judges]  # all are to hear it
+        return next((reason for reason in reasons if reason is not None), None)
+
+    def ended(self, trial: int, status: Status = "finished") -> None:
+        for judge in self._judges:
+            judge.ended(trial, status)
+
+
+RuleT = TypeVar("RuleT", bound=StoppingRule)
+
+
+class _Judge(ABC, Generic[RuleT]):
+    """What all judges do alike. They work with merits, see `Direction.merit`."""
+
+    def __init__(self, rule: RuleT, direction: Direction) -> None:
+        self._rule, self._direction = rule, direction
+        self._last: dict[int, float] = {}  # step that a trial reported last, infinite once it ended
+        self._reasons: dict[int, str] = {}
+
+    def report(self, trial: int, step: int, value: float | None) -> str | None:
+        if trial not in self._reasons and step > self._last.get(trial, -1):
+            self._last[trial] = step
+            finite = value is not None and math.isfinite(value)
+            merit = self._direction.merit(value if finite else None)
+            reason = self._judge(trial, step, merit)
+            if reason is not None:
+                self._reasons[trial] = f"step {step}: {reason}"
+        return self._reasons.get(trial)
+
+    def ended(self, trial: int, status: Status = "finished") -> None:
+        self._last[trial] = math.inf
+        self._reasons.pop(trial, None)
+        self._forget(trial, status)
+
+    def _number(self, merit: float) -> str:
+        score = self._direction.weight * merit
+        return f"{score + 0.0:.4g}" if math.isfinite(score) else "nan"  # -0.0 + 0.0 is 0.0
+
+    @property
+    def _worse(self) -> str:
+        return "below" if self._direction is Direction.MAX else "above"
+
+    @abstractmethod
+    def _judge(self, trial: int, step: int, merit: float) -> str | None:
+        """Return why a trial is to stop; its steps ascend."""
+
+    @abstractmethod
+    def _forget(self, trial: int, status: Status) -> None:
+        """Drop what is kept for a running trial only."""
+
+
+class _MedianJudge(_Judge[MedianStopping]):
+    def __init__(self, rule: MedianStopping, direction: Direction) -> None:
+        super().__init__(rule, direction)
+        self._best: dict[int, float] = {}
+        self._curves: dict[int, dict[int, float]] = {}  # of running trials: interval to merit
+        self._finished: dict[int, array[float]] = {}  # interval to merits, ascending
+
+    def _judge(self, trial: int, step: int, merit: float) -> str | None:
+        best = self._best[trial] = max(merit, self._best.get(trial, -math.inf))
+        interval = (step - self._rule.n_warmup_steps) // self._rule.interval_steps
+        curve = self._curves.setdefault(trial, {})
+        if interval < 0 or interval in curve:
+            return None
+        curve[interval] = merit
+        others = self._finished.get(interval, ())
+        if len(others) < self._rule.n_startup_trials:
+            return None
+        median = others[(len(others) - 1) // 2] / 2 + others[len(others) // 2] / 2
+        if best >= median:
+            return None
+        score, middle = self._number(best), self._number(median)
+        return f"best {score} is {self._worse} the median {middle} of {len(others)} trials"
+
+    def _forget(self, trial: int, status: Status) -> None:
+        self._best.pop(trial, None)
+        curve = self._curves.pop(trial, {})
+        if status == "finished":
+            for interval, merit in curve.items():
+                insort(self._finished.setdefault(interval, array("d")), merit)
+
+
+class _HalvingJudge(_Judge[SuccessiveHalving]):
+    def __init__(self, rule: SuccessiveHalving, direction: Direction) -> None:
+        super().__init__(rule, direction)
+        self._first = rule.min_resource * rule.reduction_factor**rule.min_early_stopping_rate
+        self._rungs: list[array[float]] = []  # merits, ascending
+        self._reached: dict[int, int] = {}  # how many rungs a trial has reached
+
+    def _judge(self, trial: int, step: int, merit: float) -> str | None:
+        reached = self._reached.get(trial, 0)
+        while step >= self._first * self._rule.reduction_factor**reached:
+            if reached == len(self._rungs):
+                self._rungs.append(array("d"))
+            rung = self._rungs[reached]
+            insort(rung, merit)
+            places = max(1, len(rung) // self._rule.reduction_factor)
+            if merit == -math.inf or merit < rung[-places]:
+                return f"{self._number(merit)} is not among the best {places} of {len(rung)} trials"
+            reached += 1
+        self._reached[trial] = reached
+        return None
+
+    def _forget(self, trial: int, status: Status) -> None:
+        self._reached.pop(trial, None)
+
+
+class _ThresholdJudge(_Judge[Threshold]):
+    def _judge(self, trial: int, step: int, merit: float) -> str | None:
+        if step < self._rule.n_warmup_steps:
+            return None
+        if merit == -math.inf:
+            return "not a finite number"
+        value, lower, upper = self._direction.weight * merit, self._rule.lower, self._rule.upper
+        if lower is not None and value < lower:
+            return f"{self._number(merit)} is below the threshold {lower:.4g}"
+        if upper is not None and value > upper:
+            return f"{self._number(merit)} is above the threshold {upper:.4g}"
+        return None
+
+    def _forget(self, trial: int, status: Status) -> None:
+        """Nothing is kept."""
+
+
+class _PatienceJudge(_Judge[Patience]):
+    def __init__(self, rule: Patience, direction: Direction) -> None:
+        super().__init__(rule, direction)
+        self._best: dict[int, tuple[float, int]] = {}  # merit, and reports since
+
+    def _judge(self, trial: int, step: int, merit: float) -> str | None:
+        best, waited = self._best.get(trial, (-math.inf, 0))
+        improved = merit - self._rule.min_delta > best
+        self._best[trial] = (merit, 0) if improved else (best, waited + 1)
+        if improved or waited + 1 < self._rule.patience:
+            return None
+        margin = f" by more than {self._rule.min_delta:.4g}" if self._rule.min_delta else ""
+        return f"no better than {self._number(best)}{margin} for {waited + 1} reports"
+
+    def _forget(self, trial: int, status: Status) -> None:
+        self._best.pop(trial, None)
