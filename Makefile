@@ -6,7 +6,7 @@ SOURCES := search spark_jobs experiment tests examples
 # A fresh import of TensorFlow is several times slower without its compiled files.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-browser lint format bench bench-tensorboard bench-hdfs screenshots constraints clean
+.PHONY: help demo demo-hdfs test test-browser test-kerberos lint format bench bench-tensorboard bench-hdfs screenshots constraints clean
 
 help:  ## Show this list.
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -15,11 +15,17 @@ demo: .venv/.installed  ## Run a grid and an evolutionary search on handwritten 
 	$(PYTHON) examples/grid_search.py
 	$(PYTHON) examples/evolutionary_search.py
 
+demo-hdfs: .venv/.installed  ## Run an evolutionary search with data and run on a small HDFS.
+	$(PYTHON) -m tests.demo_hdfs
+
 test: .venv/.installed  ## Run the whole test suite.
 	$(PYTHON) -m pytest
 
 test-browser: .venv/.browser  ## Look at TensorBoard in a real browser.
 	$(PYTHON) -m pytest -m browser
+
+test-kerberos: .venv/.kerberos  ## Search on a real HDFS that wants Kerberos.
+	$(PYTHON) -m pytest -m kerberos
 
 lint: .venv/.installed  ## Check style, types and layers.
 	$(PYTHON) -m ruff check $(SOURCES)
@@ -37,8 +43,8 @@ bench: .venv/.installed  ## Print the figures of the main job.
 bench-tensorboard: .venv/.browser  ## Print how soon TensorBoard shows a search of 1,000 trials.
 	$(PYTHON) -m tests.benchmarks.tensorboard_pages
 
-bench-hdfs: .venv/.installed  ## Print how fast data comes from HDFS.
-	$(PYTHON) -m tests.benchmarks.hdfs_reading
+bench-hdfs: .venv/.installed  ## Print how fast HDFS is read and written.
+	$(PYTHON) -m tests.benchmarks.hdfs_files
 
 screenshots: .venv/.browser  ## Make the README's pictures again.
 	$(PYTHON) -m tests.browser_tests.screenshots
@@ -51,10 +57,14 @@ screenshots: .venv/.browser  ## Make the README's pictures again.
 	.ci/install --browser
 	touch $@
 
+.venv/.kerberos: .venv/.installed
+	.ci/install --kerberos
+	touch $@
+
 constraints:  ## Pin the newest versions of everything that is installed.
-	.ci/install --browser --upgrade
+	.ci/install --browser --kerberos --upgrade
 	.venv/bin/pip freeze --exclude-editable | grep -v ' @ ' > .ci/constraints.txt
-	touch .venv/.installed .venv/.browser
+	touch .venv/.installed .venv/.browser .venv/.kerberos
 
 clean:  ## Remove what was installed and made.
 	rm -rf .venv experiments build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

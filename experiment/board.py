@@ -45,7 +45,7 @@ class Board:
         self, paths: RunPaths, search: Search, direction: Direction, manifest: Manifest
     ) -> None:
         make_folder(paths.search)
-        self._events = EventFile(paths.search)
+        self._events, self._trials = EventFile(paths.search), paths.trials
         self._search, self._direction = search, direction
         searcher = search.searcher
         self._evolution = searcher if isinstance(searcher, DifferentialEvolution) else None
@@ -60,7 +60,7 @@ class Board:
             self._configure(status.objective, list(result.metrics))
         values: dict[str, float] = {"search/done": status.done, "search/failed": status.failed}
         if result.status == "cancelled":  # its slot is gone, so nobody else says so
-            _end_row(Path(result.logdir))
+            self._end_row(Path(result.logdir).name)
         else:  # the slot that brought this result is busy until it has its next trial
             values["search/slots_busy"] = len(status.running) + 1
         if status.best is not None and status.best.value is not None:
@@ -77,6 +77,13 @@ class Board:
         if not self._configured:  # no trial finished; the failed ones still want a table
             self._configure(optimization_key or UNNAMED_OBJECTIVE, [])
         self._events.close()
+
+    def _end_row(self, attempt: str) -> None:
+        folder = self._trials / attempt
+        make_folder(folder)
+        # On HDFS its slot has a file of its own. TensorBoard reads this one after it, by the name.
+        with EventFile(folder, "trial.driver") as events:
+            events.hparams_end("cancelled")
 
     def _configure(self, objective: str, metrics: list[str]) -> None:
         others = [name for name in metrics if name != objective][: _MOST_METRICS - 1]
@@ -114,12 +121,6 @@ class Board:
             self._events.histogram(
                 f"population/{name}", values, generation, buckets=_BUCKETS, description=meaning
             )
-
-
-def _end_row(folder: Path) -> None:
-    if folder.is_dir():
-        with EventFile(folder) as events:
-            events.hparams_end("cancelled")
 
 
 def _axis(domain: Domain, values: list[Any]) -> tuple[list[float], str]:

@@ -15,7 +15,6 @@ import os
 import sys
 import time
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -23,14 +22,14 @@ from rich.table import Table
 from rich.text import Text
 
 from experiment.card import domain_in_words
-from experiment.loading import Run, find_run, find_runs, read_run
+from experiment.loading import SUMMARY, Run, files_of_trial, find_runs, load, opened, read_run
 from experiment.logs import copy_logs, last_attempt
 from experiment.result import TrialResult, table_of
 from experiment.text import command, duration, hyperparameters, number, printable
 from experiment.viewer import tensorboard
 from search.errors import ExperimentError, InvalidArgument, shown
 from search.trial import Trial
-from spark_jobs.paths import RunPaths
+from spark_jobs.locations import Location
 
 _BEST = 10  # trials that `show` lists
 _FAILED = 20
@@ -73,7 +72,7 @@ def _parser() -> argparse.ArgumentParser:
         ("export", _export, "all trials of a run"),
     ):
         sub = add(name, run_command, text)
-        sub.add_argument("run", help="the run's folder")
+        sub.add_argument("run", help="the run's folder, also hdfs://...")
         if name in ("show", "logs"):
             sub.add_argument("trial", type=int, nargs="?" if name == "show" else None)
         if name == "logs":
@@ -88,20 +87,21 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _list(options: argparse.Namespace) -> None:
-    logdir = Path(options.logdir)
+    logdir = Location.parse(options.logdir, "logdir")
     try:
         runs = find_runs(logdir)
     except OSError as error:
-        got = f"{str(logdir)!r}: {error.strerror}"
+        got = f"{options.logdir!r}: {error.strerror or error}"
         raise InvalidArgument("logdir", "a folder of runs", got) from None
     if not runs:
-        raise InvalidArgument("logdir", "a folder of runs", f"{str(logdir)!r}, which has none")
+        raise InvalidArgument("logdir", "a folder of runs", f"{options.logdir!r}, which has none")
     rows = []
-    for root in runs:
+    for run in runs:
         try:
-            rows.append(_list_row(read_run(root)))
+            with opened(str(run)) as reader:
+                rows.append((run.name, *_list_row(read_run(reader.paths))))
         except ExperimentError as error:  # one broken run hides no other
-            rows.append((root.name, "", f"cannot be read: {error}", "", "", ""))
+            rows.append((run.name, "", f"cannot be read: {error}", "", "", ""))
     _print_table(("run", "started", "state", "trials", "failed", "best"), rows)
 
 
@@ -110,7 +110,6 @@ def _list_row(run: Run) -> tuple[str, ...]:
     best = result.best
     value = "" if best is None or best.value is None else number(best.value)
     return (
-        run.paths.root.name,
         run.manifest.created.replace("T", " ").removesuffix("+00:00"),
         _state(run),
         f"{result.done}/{result.total}",
@@ -129,11 +128,13 @@ def _state(run: Run) -> str:
 
 
 def _show(options: argparse.Namespace) -> None:
-    run = read_run(options.run)
-    if options.trial is None:
-        _show_run(run)
-    else:
-        _show_trial(run, options.trial)
+    parts = [SUMMARY] if options.trial is None else [SUMMARY, files_of_trial(options.trial)]
+    with opened(options.run, *parts) as reader:
+        run = read_run(reader.paths)
+        if options.trial is None:
+            _show_run(run)
+        else:
+            _show_trial(run, options.trial)
 
 
 def _show_run(run: Run) -> None:
@@ -145,7 +146,7 @@ def _show_run(run: Run) -> None:
         "so far": result.summary(),
         "call": f"experiment.{manifest.call}, train function {manifest.train}",
         "started": f"{manifest.created}, on {manifest.master}, {manifest.application}",
-        "folder": str(run.paths.root),
+        "folder": run.paths.shown(),
     }
     _print_facts(facts)
     if result.space is not None:
@@ -166,7 +167,7 @@ def _show_run(run: Run) -> None:
         more = len(result.failed) - len(failed)
         title = "Failed trials" + (f", {more} more not shown" if more else "")
         _print_table(("trial", "error", "hyperparameters"), rows, title)
-        print(printable(f"A traceback: {command('show', str(run.paths.root))} {failed[0].id}"))
+        print(printable(f"A traceback: {command('show', run.paths.shown())} {failed[0].id}"))
 
 
 def _show_trial(run: Run, trial: int) -> None:
@@ -176,12 +177,12 @@ def _show_trial(run: Run, trial: int) -> None:
     else:
         out = next((a.trial for a in run.running if a.trial.id == trial), None)
         if out is None:
-            raise _no_trial(run.paths, trial)
+            raise _no_trial(run, trial)
         facts = _facts_of_running(out)
     attempt = last_attempt(run.paths, trial)
     if attempt is not None:
-        facts["folder"] = str(attempt.folder)
-        facts["output"] = f"{command('logs', str(run.paths.root))} {trial}"
+        facts["folder"] = run.paths.shown(attempt.folder)
+        facts["output"] = f"{command('logs', run.paths.shown())} {trial}"
     _print_facts(facts)
     if ended is not None and ended.error is not None and ended.error.traceback:
         print(printable(ended.error.traceback, keep="\n\t"))
@@ -206,10 +207,10 @@ def _facts_of_running(trial: Trial) -> dict[str, str]:
 
 
 def _logs(options: argparse.Namespace) -> None:
-    paths = find_run(options.run)
-    if last_attempt(paths, options.trial) is None:
-        raise _no_trial(paths, options.trial)
-    copy_logs(paths, options.trial, follow=options.follow)
+    with opened(options.run, SUMMARY, files_of_trial(options.trial)) as reader:
+        if last_attempt(reader.paths, options.trial) is None:
+            raise _no_trial(read_run(reader.paths), options.trial)
+        copy_logs(reader, options.trial, follow=options.follow)
 
 
 def _tensorboard(options: argparse.Namespace) -> None:
@@ -219,7 +220,7 @@ def _tensorboard(options: argparse.Namespace) -> None:
 
 
 def _export(options: argparse.Namespace) -> None:
-    result = read_run(options.run).result
+    result = load(options.run)
     if options.csv:
         # All text in quotes: else a lone carriage return in one would be read as the end of a line.
         text = result.to_pandas().to_csv(index=False, quoting=csv.QUOTE_NONNUMERIC)
@@ -254,9 +255,9 @@ def _finite(value: Any) -> Any:
     return value
 
 
-def _no_trial(paths: RunPaths, trial: int) -> InvalidArgument:
-    there = sum(1 for _ in paths.trials.iterdir()) if paths.trials.is_dir() else 0
-    hint = "no trial has started yet" if there == 0 else f"see {command('show', str(paths.root))}"
+def _no_trial(run: Run, trial: int) -> InvalidArgument:
+    started = run.running or run.result.trials
+    hint = f"see {command('show', run.paths.shown())}" if started else "no trial has started yet"
     return InvalidArgument("trial", "the number of a trial that has started", shown(trial), hint)
 
 

@@ -31,7 +31,6 @@ from spark_jobs.protocol import (
     outcome_to_json,
     work_of,
 )
-from spark_jobs.storage import hide_events
 
 
 class Observer(Protocol):
@@ -177,7 +176,7 @@ class Coordinator:
         )
         self._running = {s: o for s, o in self._running.items() if o.attempt is not attempt}
         self._searcher.tell(outcome)
-        folder = str(self._paths.attempt(attempt.trial.id, attempt.number).folder)
+        folder = self._paths.shown(self._paths.attempt(attempt.trial.id, attempt.number).folder)
         result = TrialResult.of(attempt.trial, outcome, folder)
         self._failures += result.status == "failed"
         self._cancelled += result.status == "cancelled"
@@ -225,10 +224,6 @@ class Coordinator:
         attempt = out.attempt
         self._journal.append({"event": "lost", "slot": slot, **_planned(attempt)})
         self._again.append(Attempt(attempt.trial, attempt.number + 1))
-        try:
-            hide_events(self._paths.attempt(attempt.trial.id, attempt.number))
-        except OSError as error:  # TensorBoard averages the attempts then; no reason to stop
-            self._warn_once(f"trial {attempt.trial.id} shows twice in TensorBoard: {error}")
 
     def _warn_once(self, warning: str) -> None:
         if warning not in self._warned:

@@ -8,7 +8,7 @@ import hashlib
 import logging
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from experiment.board import Board
@@ -17,7 +17,7 @@ from experiment.coordinator import Coordinator
 from experiment.interrupts import Interrupts
 from experiment.journal import Journal
 from experiment.progress import Progress
-from experiment.record import Manifest, make_run_folder, now, versions, write_manifest, write_result
+from experiment.record import Manifest, folder_name, now, versions, write_manifest, write_result
 from experiment.result import Result, SearchFailed
 from experiment.settings import Settings, choose_logdir
 from experiment.slot_jobs import SlotJobs, slot_count
@@ -27,11 +27,18 @@ from experiment.text import count, printable
 from search.direction import Direction
 from search.space import Float, Space
 from search.trial import Failure
+from spark_jobs.context import DataSettings
+from spark_jobs.hadoop import HadoopSettings
+from spark_jobs.locations import Location
+from spark_jobs.paths import RunPaths
+from spark_jobs.run_folder import RunFolder, run_folder
 from spark_jobs.session import ClassicSession
+from spark_jobs.storage import make_folder
 from spark_jobs.trial_process import Program
 
 _LOGGER = logging.getLogger("experiment")
 _INTERRUPTED = "interrupted"
+_CARRY_EVERY = 0.2  # seconds; outcomes that arrive within them share one append of the journal
 _OURS = ("experiment", "search", "spark_jobs")
 
 
@@ -60,12 +67,14 @@ def run_search(
     function = pickle_function(train)
     session = ClassicSession(spark)
     session.check_worker_timeouts()
-    logdir = choose_logdir(settings.logdir, session.setting("spark.experiment.logdir"))
+    data = session.data_settings()
+    logdir = choose_logdir(settings.logdir, session.default_logdir(), data.hadoop)
     manifest = _manifest(train, function, search, settings, seed, session)
     direction = Direction(settings.direction)
     _log_scales(search.space)
     with (
         Interrupts() as interrupts,
+        session.renewed_tokens(data),
         Progress(manifest.name, verbose=settings.verbose, warn=_warn) as progress,
     ):
         if settings.verbose:  # two bars would write over each other
@@ -75,12 +84,14 @@ def run_search(
             total, settings, session, warn=_warn, tick=lambda: progress.refresh(Status(total))
         )
         progress.asked = f"{count(slots, 'slot')} of {session.task_needs}"
-        program = _program(function, settings, session)
-        paths = make_run_folder(logdir, manifest.name)
-        write_manifest(paths, manifest)
-        progress.announce(str(paths.root))
-        board = Board(paths, search, direction, manifest)
-        with Journal(paths.journal) as journal:
+        program = _program(function, settings, data)
+        root = logdir.below(folder_name(manifest.name))
+        with (
+            _opened(root, data.hadoop, manifest) as (folder, paths),
+            Journal(paths.journal) as journal,
+        ):
+            progress.announce(paths.shown())
+            board = Board(paths, search, direction, manifest)
             coordinator = Coordinator(
                 search.searcher,
                 paths,
@@ -98,7 +109,7 @@ def run_search(
                 return Result(
                     coordinator.results,
                     direction,
-                    str(paths.root),
+                    paths.shown(),
                     objective=coordinator.status.objective or settings.optimization_key,
                     total=total,
                     problem=problem,
@@ -106,7 +117,9 @@ def run_search(
                 )
 
             try:
-                problem = jobs.run(coordinator, lambda: progress.refresh(coordinator.status))
+                problem = jobs.run(
+                    coordinator, lambda: progress.refresh(coordinator.status, folder.trouble)
+                )
             except KeyboardInterrupt:
                 problem = _INTERRUPTED
             except BaseException as error:
@@ -130,6 +143,22 @@ def run_search(
     return result
 
 
+@contextlib.contextmanager
+def _opened(
+    root: Location, hadoop: HadoopSettings, manifest: Manifest
+) -> Iterator[tuple[RunFolder, RunPaths]]:
+    """Make the run's folder, with what executors look for in it; see to it that all is kept."""
+    with run_folder(root, hadoop, every=_CARRY_EVERY) as folder:
+        paths = RunPaths(folder.path, str(root))
+        make_folder(paths.trials)
+        write_manifest(paths, manifest)
+        folder.keep(_warn)
+        try:
+            yield folder, paths
+        finally:
+            _try(lambda: folder.keep(_warn))
+
+
 def _try(step: Callable[[], None]) -> None:
     """Take a step whose failure, as on a full disk, must not cost the result of a search."""
     try:
@@ -138,7 +167,7 @@ def _try(step: Callable[[], None]) -> None:
         _warn(f"the end of the run is not written: {error}")
 
 
-def _program(function: bytes, settings: Settings, session: ClassicSession) -> Program:
+def _program(function: bytes, settings: Settings, data: DataSettings) -> Program:
     return Program(
         function,
         settings.optimization_key,
@@ -146,7 +175,7 @@ def _program(function: bytes, settings: Settings, session: ClassicSession) -> Pr
         _preloads(settings.preload),
         "spawn" if settings.isolation == "spawn" else "fork",
         settings.seed,
-        session.data_settings(),
+        data,
     )
 
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
+import tempfile
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,8 +21,12 @@ from search.direction import Direction
 from search.errors import InvalidArgument, shown
 from search.space import Space
 from search.trial import Trial
+from spark_jobs.files import files_at
+from spark_jobs.locations import Location
+from spark_jobs.mirror import Mirror
 from spark_jobs.paths import RunPaths
 from spark_jobs.protocol import Attempt, ProtocolError, Work, attempt_of, outcome_of_json
+from spark_jobs.session import active_data_settings
 
 T = TypeVar("T")
 
@@ -30,13 +38,14 @@ def load(run: str | os.PathLike[str] | Result) -> Result:
     """Return the `Result` of a run as its folder has it, while the search goes on too.
 
     Args:
-        run: The run's folder, `<logdir>/<name>-<UTC time>-<hex>`.
+        run: The run's folder, `<logdir>/<name>-<UTC time>-<hex>`, on this host or on HDFS.
 
     Raises:
         InvalidArgument: It is no run's folder, cannot be read, or is of a newer version.
         JournalDamaged: Its journal was changed after it was written.
     """
-    return read_run(run).result
+    with opened(run) as reader:
+        return read_run(reader.paths).result
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +81,8 @@ def read_manifest(paths: RunPaths) -> Manifest:
     raise _unusable(paths, newer, "upgrade spark-tf-experiment")
 
 
-def read_run(run: str | os.PathLike[str] | Result) -> Run:
-    """Read a run's folder; arguments and errors as `load`."""
-    paths = find_run(run)
+def read_run(paths: RunPaths) -> Run:
+    """Read a run's folder; errors as `load`."""
     manifest = read_manifest(paths)
     try:
         space = None if manifest.space is None else Space.from_json(manifest.space)
@@ -91,7 +99,7 @@ def read_run(run: str | os.PathLike[str] | Result) -> Run:
     result = Result(
         trials,
         Direction(manifest.direction),
-        str(paths.root),
+        paths.shown(),
         objective=objective or manifest.optimization_key,
         total=manifest.trials,
         problem=None if summary is None else summary.problem,
@@ -100,20 +108,83 @@ def read_run(run: str | os.PathLike[str] | Result) -> Run:
     return Run(paths, manifest, result, [] if summary else running, summary is not None)
 
 
-def find_run(run: object) -> RunPaths:
-    """Return the files of a run, without reading them.
+MANIFEST = r"manifest\.json"
+SUMMARY = r"manifest\.json|result\.json|journal/(\d+\.jsonl)?"
+"""What `read_run` reads, for `opened`."""
+
+
+def files_of_trial(trial: int) -> str:
+    """Return the files of a trial that say what it printed and whether it ended, for `opened`."""
+    return rf"trials/|trials/{trial:06d}(-\d+)?/((stdout|stderr)\.log|outcome\.json)?"
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """A run that is open for reading.
+
+    Attributes:
+        paths: Its files, on this host.
+        refresh: Brings them up to date; OSError where that fails.
+    """
+
+    paths: RunPaths
+    refresh: Callable[[], None]
+
+
+@contextlib.contextmanager
+def opened(run: object, *parts: str) -> Iterator[Reader]:
+    """Open a run for reading. One that is not on this host is copied, and the copy ends with this.
+
+    Args:
+        run: As for `load`.
+        parts: Patterns of the files that matter; `SUMMARY` when left out.
 
     Raises:
         InvalidArgument: It is no run's folder.
+    """
+    location = find_run(run)
+    if location.scheme == "file":
+        paths = RunPaths(Path(location.path))
+        _check_run(paths)
+        yield Reader(paths, lambda: None)
+        return
+    hadoop = active_data_settings().hadoop
+    with (
+        tempfile.TemporaryDirectory(prefix="experiment-") as copy,
+        contextlib.closing(files_at(location, hadoop)) as files,
+    ):
+        paths = RunPaths(Path(copy), str(location))
+        wanted = "|".join(parts or (SUMMARY,))
+        mirror = Mirror(files, location, paths.root, re.compile(wanted))
+        try:
+            mirror.update()
+        except FileNotFoundError:
+            raise _unusable(paths, "which is no folder") from None
+        except OSError as error:
+            raise _unreadable(paths, error) from None
+        _check_run(paths)
+        yield Reader(paths, mirror.update)
+
+
+def find_run(run: object) -> Location:
+    """Return where a run is, without looking there.
+
+    Raises:
+        InvalidArgument: It cannot be one.
     """
     if isinstance(run, Result):
         run = run.logdir
     if not isinstance(run, str | os.PathLike) or not os.fspath(run):
         raise InvalidArgument("run", _RUN, shown(run))
     text = os.fspath(run)
-    if isinstance(text, bytes) or "://" in text:
-        raise InvalidArgument("run", f"{_RUN} on a file system of this host", shown(text))
-    paths = RunPaths(Path(os.path.abspath(os.path.expanduser(text))))
+    if isinstance(text, bytes):
+        raise InvalidArgument("run", _RUN, shown(text))
+    if "://" in text:
+        return Location.parse(text, "run")
+    return Location("file", "", os.path.abspath(os.path.expanduser(text)))
+
+
+def _check_run(paths: RunPaths) -> None:
     try:
         there, known = paths.root.is_dir(), paths.manifest.exists()
     except OSError as error:
@@ -122,18 +193,21 @@ def find_run(run: object) -> RunPaths:
         raise _unusable(paths, "which is no folder")
     if not known:
         raise _no_manifest(paths)
-    return paths
 
 
-def find_runs(logdir: Path) -> list[Path]:
+def find_runs(logdir: Location) -> list[Location]:
     """Return the folders of runs in a folder, the newest last; OSError where there is none."""
-    runs = [Path(entry.path) for entry in os.scandir(logdir)]  # glob is silent of what is not there
-    runs = [root for root in runs if (root / "manifest.json").exists()]
-    return sorted(runs, key=lambda root: (root / "manifest.json").stat().st_mtime)
+    runs = []
+    with contextlib.closing(files_at(logdir, active_data_settings().hadoop)) as files:
+        for folder in files.listdir(logdir):
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                manifest = files.status(folder.location.below("manifest.json"))
+                runs.append((manifest.modified, str(folder.location), folder.location))
+    return [location for *_, location in sorted(runs)]
 
 
 def _no_manifest(paths: RunPaths) -> InvalidArgument:
-    runs = find_runs(paths.root)
+    runs = find_runs(Location.parse(paths.shown()))
     if runs:
         hint = f"it holds {count(len(runs), 'run')}, the newest is {str(runs[-1])!r}"
         return _unusable(paths, "which is a folder of runs", hint)
@@ -141,11 +215,11 @@ def _no_manifest(paths: RunPaths) -> InvalidArgument:
 
 
 def _unusable(paths: RunPaths, reason: str, hint: str = "") -> InvalidArgument:
-    return InvalidArgument("run", _RUN, f"{shown(str(paths.root), 300)}, {reason}", hint)
+    return InvalidArgument("run", _RUN, f"{shown(paths.shown(), 300)}, {reason}", hint)
 
 
 def _unreadable(paths: RunPaths, error: OSError) -> InvalidArgument:
-    return _unusable(paths, f"that cannot be read: {error.strerror}")
+    return _unusable(paths, f"that cannot be read: {error.strerror or error}")
 
 
 class _Versioned(msgspec.Struct):
@@ -182,7 +256,7 @@ def _fold(paths: RunPaths) -> tuple[list[TrialResult], list[Attempt], str | None
                 outcome = outcome_of_json(record.outcome)
                 trial = planned[outcome.trial]
                 out.pop(trial.id, None)
-                folder = str(paths.attempt(trial.id, record.attempt).folder)
+                folder = paths.shown(paths.attempt(trial.id, record.attempt).folder)
                 results.setdefault(trial.id, TrialResult.of(trial, outcome, folder))
                 objective = objective or outcome.objective
             elif isinstance(record, _Lost):

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
 
+from experiment.loading import Reader
 from experiment.text import printable
 from search.space import LARGEST_INTEGER
 from spark_jobs.paths import AttemptPaths, RunPaths
@@ -19,19 +20,19 @@ _LOOK_EVERY = 0.5  # seconds between two looks at a log that is followed
 _CHUNK = 1 << 16
 
 
-def copy_logs(paths: RunPaths, trial: int, *, follow: bool) -> None:
+def copy_logs(reader: Reader, trial: int, *, follow: bool) -> None:
     """Copy the logs of a trial's last attempt to stdout and stderr.
 
     Args:
-        paths: Of the run.
+        reader: Of the run.
         trial: Its number.
         follow: Go on until the trial, or the search, has ended; with the next attempt where one is
             lost with its executor meanwhile.
     """
-    before, attempt = None, last_attempt(paths, trial)
+    before, attempt = None, last_attempt(reader.paths, trial)
     while attempt is not None and attempt != before:
-        _copy_attempt(paths, trial, attempt, follow=follow)
-        before, attempt = attempt, last_attempt(paths, trial)
+        _copy_attempt(reader, trial, attempt, follow=follow)
+        before, attempt = attempt, last_attempt(reader.paths, trial)
 
 
 def last_attempt(paths: RunPaths, trial: int) -> AttemptPaths | None:
@@ -50,7 +51,8 @@ def _attempts(paths: RunPaths, trial: int) -> Iterator[AttemptPaths]:
         number += 1
 
 
-def _copy_attempt(paths: RunPaths, trial: int, attempt: AttemptPaths, *, follow: bool) -> None:
+def _copy_attempt(reader: Reader, trial: int, attempt: AttemptPaths, *, follow: bool) -> None:
+    paths = reader.paths
     with (
         _Tail(attempt.stdout, sys.stdout) as output,
         _Tail(attempt.stderr, sys.stderr) as errors,
@@ -68,6 +70,8 @@ def _copy_attempt(paths: RunPaths, trial: int, attempt: AttemptPaths, *, follow:
             if ended:
                 return
             time.sleep(_LOOK_EVERY)
+            with contextlib.suppress(OSError):  # the next look may find it
+                reader.refresh()
 
 
 class _Tail:

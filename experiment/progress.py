@@ -146,8 +146,13 @@ class Progress:
         self._write(f"{self._name}: writes to {self._folder}")
         self._write(f"watch it: {command('tensorboard', self._folder)}")
 
-    def refresh(self, status: Status) -> None:
-        """Show how far the search is, where it is time to."""
+    def refresh(self, status: Status, trouble: str | None = None) -> None:
+        """Show how far the search is, where it is time to.
+
+        Args:
+            status: How far it is.
+            trouble: What keeps its files from where they belong for now.
+        """
         now = self._clock()
         if status.slots == 0 and self._alone_since is None:
             self._alone_since = now
@@ -157,7 +162,7 @@ class Progress:
             self._report(status)
         if self._view is not None and now - self._shown >= self._view.every:
             self._shown = now
-            frame = self._frame(status, now)
+            frame = self._frame(status, now, trouble=trouble)
             self._tell(lambda view: view.show(frame))
 
     def close(self, status: Status, result: Result) -> None:
@@ -176,8 +181,10 @@ class Progress:
             more = count(len(result.failed) - _MOST_FAILURES, "more failed trial")
             self._write(f"and {more}: {command('show', self._folder)}")
 
-    def _frame(self, status: Status, now: float, *, ended: bool = False) -> Frame:
-        waiting = ""
+    def _frame(
+        self, status: Status, now: float, *, trouble: str | None = None, ended: bool = False
+    ) -> Frame:
+        waiting = printable(trouble or "")
         if self._alone_since is not None:
             waiting = "no executor" if self._seen_slots else "no executor yet"
             waiting += f", {duration(now - self._alone_since)}"

@@ -20,7 +20,7 @@ from search.trial import Outcome
 from search.values import to_json
 from spark_jobs.paths import RunPaths
 from spark_jobs.protocol import outcome_to_json
-from spark_jobs.storage import make_folder, write_whole
+from spark_jobs.storage import write_whole
 
 FORMAT = 1
 """Version of the layout and of the journal's records."""
@@ -108,19 +108,15 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     format: int = FORMAT
 
 
-def make_run_folder(logdir: Path, name: str) -> RunPaths:
-    """Make `<logdir>/<name>-<UTC time>-<hex>` and return its files.
+def folder_name(name: str) -> str:
+    """Return `<name>-<UTC time>-<hex>`, how no other run's folder is called.
 
     Args:
-        logdir: The folder of all runs.
         name: A label; what may not be in a file name becomes "-".
     """
     label = re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-")[:40] or "search"
     now = datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%SZ")
-    paths = RunPaths(logdir / f"{label}-{now}-{secrets.token_hex(4)}")
-    make_folder(paths.root)
-    make_folder(paths.trials)
-    return paths
+    return f"{label}-{now}-{secrets.token_hex(4)}"
 
 
 def write_manifest(paths: RunPaths, manifest: Manifest) -> None:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import os
-import re
-import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
-from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from search.direction import Direction
 from search.errors import InvalidArgument, shown
 from search.values import is_unicode
+from spark_jobs.files import check_writable, writable_files_at
+from spark_jobs.hadoop import HadoopSettings
+from spark_jobs.locations import HADOOP, Location
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -31,8 +32,9 @@ class Settings:
         direction: 'max' or 'min' of the objective.
         optimization_key: Which key of a returned dict is the objective. Not needed for a lone
             number (called 'metric' then) or a dict with one key.
-        logdir: The folder that gets a folder per run; all executors have to see it. Left out: the
-            Spark setting `spark.experiment.logdir`, else `./experiments`.
+        logdir: The folder that gets a folder per run: one that all executors see, or hdfs://...
+            Left out: the Spark setting `spark.experiment.logdir`, else `experiments` in the user's
+            home on HDFS where that is Spark's default, else `./experiments`.
         parallelism: Trials at once at the most. Left out: as many as the cluster can run tasks.
         timeout: Seconds after which a trial is ended, with all processes that it started.
         max_failures: More failed trials than that end the search.
@@ -68,7 +70,8 @@ class Settings:
                 if not getattr(self, name):
                     raise InvalidArgument(name, "a non-empty string, or None", "''")
         object.__setattr__(self, "description", _text("description", self.description))
-        _check_logdir(self.logdir)
+        if self.logdir is not None:
+            check_logdir(self.logdir)
         _check_integer("parallelism", self.parallelism, 1)
         _check_integer("max_failures", self.max_failures, 0)
         _check_integer("seed", self.seed, 0)
@@ -109,43 +112,47 @@ def takes_settings(function: F) -> F:
     return call  # type: ignore[return-value]  # the same function, shown in full
 
 
-def choose_logdir(given: str | os.PathLike[str] | None, setting: str | None) -> Path:
-    """Return the folder for runs as an absolute path, and make sure that it can be written to.
+def choose_logdir(
+    given: str | os.PathLike[str] | None, default: str, hadoop: HadoopSettings
+) -> Location:
+    """Return where the folder for runs is, and make sure that it can be written to.
 
     Args:
         given: What the user passed, or None.
-        setting: The Spark setting `spark.experiment.logdir`, or None.
+        default: Where it is then.
+        hadoop: Where HDFS is.
 
     Raises:
         InvalidArgument: It is not a folder, cannot be made or cannot be written to.
     """
-    if given is None:
-        given = setting
-    _check_logdir(given)
-    path = Path(os.path.abspath(os.path.expanduser(given or "experiments")))
-    expected = "a folder that can be written to"
-    if not is_unicode(str(path)):  # of the folder that this program was started in
-        raise InvalidArgument("logdir", "a folder whose name UTF-8 can hold", repr(str(path)))
+    text = default if given is None else given
+    check_logdir(text)
+    location = Location.parse(text, "logdir")
+    if not is_unicode(str(location)):  # of the folder that this program was started in
+        raise InvalidArgument("logdir", "a folder whose name UTF-8 can hold", repr(str(location)))
     try:
-        path.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(prefix=".probe-", dir=path) as probe:
-            probe.write(b"probe")
+        with contextlib.closing(writable_files_at(location, hadoop)) as files:
+            check_writable(files, location)
     except OSError as error:
-        raise InvalidArgument("logdir", expected, f"{str(path)!r}: {error.strerror}") from None
-    return path
+        local = location.scheme == "file"  # elsewhere the message names the place, too
+        got = f"{str(location)!r}: {error.strerror}" if local else str(error)
+        raise InvalidArgument("logdir", "a folder that can be written to", got) from None
+    return location
 
 
-def _check_logdir(logdir: object) -> None:
-    if logdir is None:
-        return
+def check_logdir(logdir: object) -> None:
+    """Make sure that this may name a folder of runs, without looking for it.
+
+    Raises:
+        InvalidArgument: It may not.
+    """
     if not isinstance(logdir, str | os.PathLike) or not os.fspath(logdir):
         raise InvalidArgument("logdir", "the path of a folder, or None", shown(logdir))
     text = os.fsdecode(logdir)
     if "\0" in text or not is_unicode(text):
         raise InvalidArgument("logdir", "a path in UTF-8 without zero bytes", shown(text))
-    if re.match(r"\w+:/", text):  # pathlib makes one slash of two
-        hint = "this version keeps runs in folders; give one that the driver and all executors see"
-        raise InvalidArgument("logdir", "the path of a folder", shown(text), hint)
+    if Location.parse(text, "logdir").scheme not in ("file", *HADOOP):
+        raise InvalidArgument("logdir", "the path of a folder, or hdfs://...", shown(text))
 
 
 def _text(name: str, value: object, alternative: str = "") -> str:

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import itertools
 import re
-import secrets
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import psutil
 
 from experiment.coordinator import Coordinator
 from experiment.settings import Settings
 from spark_jobs.channel import ChannelServer
+from spark_jobs.locations import Location
 from spark_jobs.paths import RunPaths
 from spark_jobs.session import ClassicSession, SlotJob
 from spark_jobs.slots import PROBLEM, SlotConfig, slot_function
@@ -56,15 +54,11 @@ class SlotJobs:
             coordinator: Hands out the trials.
             tick: Called about ten times a second, from this thread.
         """
-        nonce, fruitless = secrets.token_hex(8), 0
-        host = self.session.driver_host
-        with (
-            _file(self.paths.probe(nonce)),
-            ChannelServer(self.session.bind_host, coordinator, advertised=host) as server,
-        ):
+        fruitless, host = 0, self.session.driver_host
+        with ChannelServer(self.session.bind_host, coordinator, advertised=host) as server:
             for number in itertools.count(1):
                 before = len(coordinator.results)
-                job = self._job(number, server, nonce)
+                job = self._job(number, server)
                 with job:
                     _wait(job, server, coordinator, tick)
                 server.call(functools.partial(coordinator.job_ended, number))
@@ -81,12 +75,11 @@ class SlotJobs:
                     return sentence or _spark_problem(job.error)
         raise AssertionError("itertools.count has no end")
 
-    def _job(self, number: int, server: ChannelServer, nonce: str) -> SlotJob:
+    def _job(self, number: int, server: ChannelServer) -> SlotJob:
         config = SlotConfig(
             number,
             server.address,
-            str(self.paths.root),
-            nonce,
+            self.paths.shown(),
             self.program,
             self.settings.isolation,
             self.settings.timeout,
@@ -94,7 +87,8 @@ class SlotJobs:
             self.as_text,
         )
         slot = slot_function(config, self.session.search_path())
-        return self.session.job(slot, self.slots, f"{self.paths.root.name}-{number}")
+        name = Location.parse(self.paths.shown()).name
+        return self.session.job(slot, self.slots, f"{name}-{number}")
 
 
 def _wait(
@@ -111,15 +105,6 @@ def _wait(
             done_since = time.monotonic() if done_since is None else done_since
             if time.monotonic() - done_since > _FAREWELL:
                 return  # tasks that Spark has not started would hold the search up
-
-
-@contextlib.contextmanager
-def _file(path: Path) -> Iterator[None]:
-    path.touch(mode=0o600)
-    try:
-        yield
-    finally:
-        path.unlink(missing_ok=True)
 
 
 def slot_count(

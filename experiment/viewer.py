@@ -12,9 +12,11 @@ import sys
 from typing import Any, Self
 from urllib.parse import quote
 
-from experiment import markup
-from experiment.loading import find_run, read_manifest
+from experiment import markup, viewer_process
+from experiment.loading import MANIFEST, opened, read_manifest
 from search.errors import ExperimentError
+from spark_jobs.protocol import encode
+from spark_jobs.session import active_data_settings
 
 _RELOAD = 5  # seconds between two looks of TensorBoard at the files
 _PATIENCE = 10.0  # seconds that it has to end
@@ -84,17 +86,18 @@ def tensorboard(run: Any) -> TensorBoard:
     It listens on 127.0.0.1, on a free port, and ends with this session.
 
     Args:
-        run: A `Result`, or the run's folder.
+        run: A `Result`, or the run's folder, on this host or on HDFS.
 
     Raises:
         InvalidArgument: It is no run's folder.
         ExperimentError: TensorBoard did not start; the message has what it said.
     """
-    paths = find_run(run)
-    manifest = read_manifest(paths)
+    with opened(run, MANIFEST) as reader:
+        manifest, folder = read_manifest(reader.paths), reader.paths.shown()
+    hadoop = active_data_settings().hadoop
     process = subprocess.Popen(
         # A module of ours, with TensorFlow left out.
-        [sys.executable, "-P", "-m", "experiment.viewer_process", str(paths.root), str(_RELOAD)],
+        [sys.executable, "-P", "-m", viewer_process.__name__],
         # What this process may import, and nothing that lies in the folder it was started in.
         env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
         stdin=subprocess.PIPE,  # it ends when this is closed, however that comes about
@@ -104,7 +107,7 @@ def tensorboard(run: Any) -> TensorBoard:
         start_new_session=True,  # Ctrl-C in this terminal, or in a notebook's cell, is not for it
     )
     try:
-        url = _address(process)
+        url = _address(process, viewer_process.Request(folder, hadoop, _RELOAD))
     except BaseException:
         _end(process)
         raise
@@ -137,9 +140,13 @@ def pages(*, generations: bool) -> dict[str, str]:
     }
 
 
-def _address(process: subprocess.Popen[str]) -> str:
-    """Return the address that the server prints when it listens."""
-    assert process.stdout is not None and process.stderr is not None  # noqa: PT018  # pipes, both
+def _address(process: subprocess.Popen[str], request: viewer_process.Request) -> str:
+    """Tell the server what to serve; return the address that it prints when it listens."""
+    assert process.stdin and process.stdout and process.stderr  # noqa: PT018  # pipes, all three
+    with contextlib.suppress(BrokenPipeError):  # it has ended, and its last words say why
+        # Not as an argument, which all users of a host may read: it may hold a token.
+        process.stdin.write(encode(request).decode() + "\n")
+        process.stdin.flush()
     line = process.stdout.readline()
     if not line:
         raise ExperimentError(f"TensorBoard did not start: {process.stderr.read()[-2_000:]}")

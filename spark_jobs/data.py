@@ -12,16 +12,16 @@ import fnmatch
 import random
 import re
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from search.errors import InvalidArgument, shown
 from spark_jobs.context import DataSettings, current
-from spark_jobs.files import Files, FileStatus, FsspecFiles, LocalFiles
+from spark_jobs.files import Files, FileStatus, files_at
 from spark_jobs.host_cache import HostCache, identity
-from spark_jobs.locations import HADOOP, Location
+from spark_jobs.locations import Location
 
 if TYPE_CHECKING:
     import pyarrow
@@ -159,7 +159,7 @@ def listdir(path: str) -> list[str]:
     with _files(location, _settings()) as files:
         if not files.status(location).is_folder:
             raise NotADirectoryError(f"{location} is a file; name its folder")
-        return [_name(status) for status in files.listdir(location)]
+        return [status.location.name for status in files.listdir(location)]
 
 
 def glob(path: str) -> list[str]:
@@ -188,8 +188,14 @@ def parquet(path: str, columns: Sequence[str] | None = None) -> pyarrow.Table:
     return _table(local_copy(path), columns)
 
 
-def in_memory(path: str, columns: Sequence[str] | None = None) -> pyarrow.Table:
-    """Return the rows of parquet files as an Arrow table that all trials of a host share.
+def in_memory(
+    path: str,
+    columns: Sequence[str] | None = None,
+    *,
+    features: Mapping[str, tensorflow.io.FixedLenFeature] | None = None,
+    compression: str | None = None,
+) -> pyarrow.Table:
+    """Return the rows of files as an Arrow table that all trials of a host share.
 
     The files are decoded once per host into one file of Arrow's own format, which every trial maps
     into its memory: the pages are there once, whatever the number of trials, and nothing is decoded
@@ -197,10 +203,48 @@ def in_memory(path: str, columns: Sequence[str] | None = None) -> pyarrow.Table:
 
     Args:
         path: As for `local_copy`.
-        columns: Which to keep; all when left out.
+        columns: Which to keep, in this order; all when left out.
+        features: What to read of TFRecord files of `tf.train.Example`s, as for
+            `tf.io.parse_example`; left out, the files are parquet. It starts TensorFlow's runtime,
+            so what `tf.config` sets comes before.
+        compression: Of TFRecord files: None, 'GZIP' or 'ZLIB'.
+
+    Returns:
+        With `features` each column is one chunk. `table['label'].chunk(0).to_numpy()` is a scalar
+        feature and `table['image'].chunk(0).to_numpy_ndarray()` one with a shape, without a copy
+        and so read-only; strings are bytes, those with a shape lists of bytes.
 
     Raises:
-        OSError: As `local_copy`.
+        InvalidArgument: A feature that is no `tf.io.FixedLenFeature` of a known shape, a column
+            that is no feature, or a compression of parquet files.
+        ValueError: A record lacks a feature, or has one of another type or shape.
+        OSError: As `local_copy`, or a file is none of TFRecords.
+    """
+    chosen = None if columns is None else list(columns)
+    if compression not in ((None,) if features is None else (None, "GZIP", "ZLIB")):
+        expected = "None, or for features 'GZIP' or 'ZLIB'"
+        raise InvalidArgument("compression", expected, shown(compression))
+    if features is None:
+        return _mapped(path, ["arrow", chosen], lambda copies: _table(copies.values(), chosen))
+    from spark_jobs import tf_examples
+
+    wanted = tf_examples.selected(features, chosen)
+    tf_examples.start_runtime()
+    key = ["examples", compression, *tf_examples.specification(wanted)]
+    return _mapped(path, key, lambda copies: tf_examples.parsed(copies, wanted, compression))
+
+
+def _mapped(
+    path: str,
+    key: Sequence[object],
+    decode: Callable[[dict[Location, Path]], pyarrow.Table | pyarrow.RecordBatch],
+) -> pyarrow.Table:
+    """Return what was decoded once on this host, mapped into memory.
+
+    Args:
+        path: As for `local_copy`.
+        key: How it is decoded, as JSON.
+        decode: Makes it of the copies of the files.
     """
     import pyarrow
 
@@ -208,46 +252,69 @@ def in_memory(path: str, columns: Sequence[str] | None = None) -> pyarrow.Table:
     with _files(location, settings) as files:
         found = _expand(files, location)
 
-        def decode(part: Path) -> None:
-            table = _table(_copied(files, found, settings), columns)
+        def make(part: Path) -> None:
+            copies = _copied(files, found, settings)
+            names = [status.location for status in found]
+            rows = decode(dict(zip(names, copies, strict=True)))
             with (
                 pyarrow.OSFile(str(part), "wb") as sink,
-                pyarrow.ipc.new_file(sink, table.schema) as writer,
+                pyarrow.ipc.new_file(sink, rows.schema) as writer,
             ):
-                writer.write_table(table)
+                writer.write(rows)
 
-        chosen = None if columns is None else list(columns)
-        key = ["arrow", chosen, *(identity(status) for status in found)]
+        whole_key = [*key, *(identity(status) for status in found)]
         size = sum(status.length for status in found)
-        table = _held(
-            *HostCache(settings.cache).build(key, "table.arrow", str(location), size, decode)
-        )
+        cache = HostCache(settings.cache)
+        table = _held(*cache.build(whole_key, "table.arrow", str(location), size, make))
     with pyarrow.memory_map(str(table)) as source:
         return pyarrow.ipc.open_file(source).read_all()
 
 
-def from_dataframe(frame: DataFrame, path: str | None = None) -> str:
-    """Write a Spark DataFrame once, as parquet, and return where; only on the driver.
+_FORMATS = ("parquet", "tfrecord")
 
-    Trials read it with `parquet` or `in_memory`: a path travels to a train function, a DataFrame
-    does not.
+
+def from_dataframe(
+    frame: DataFrame,
+    path: str | None = None,
+    *,
+    format: str = "parquet",  # noqa: A002  # as DataFrameWriter has it
+) -> str:
+    """Write a Spark DataFrame once, and return where; only on the driver.
+
+    Trials read it with `parquet`, `in_memory` or `tfrecords`: a path travels to a train function, a
+    DataFrame does not.
 
     Args:
         frame: What to write.
         path: A new folder that executors see. Left out: a folder of its own under
             `spark.experiment.logdir`, else under `experiments` in the user's home on HDFS where
             that is Spark's default, else under `./experiments`.
+        format: 'parquet', or 'tfrecord': a file of `tf.train.Example`s per partition, with a
+            feature per column. Integers and booleans become an int64_list, float and double a
+            float_list (32 bits), strings and binary a bytes_list, arrays of these longer lists;
+            a null leaves its feature out. Executors need TensorFlow then; only the user may read
+            the files.
 
     Raises:
-        InvalidArgument: No path, and executors on other hosts that do not see this host's folders.
+        InvalidArgument: Another format; no path, and executors on other hosts that do not see this
+            host's folders; for 'tfrecord' a column of another type, or a path that is neither on
+            this host nor on HDFS.
+        FileExistsError: For 'tfrecord' the folder has something in it.
     """
+    if format not in _FORMATS:
+        raise InvalidArgument("format", " or ".join(map(repr, _FORMATS)), shown(format))
     from spark_jobs.session import ClassicSession
 
+    session = ClassicSession(frame.sparkSession)
     if path is None:
-        path = f"{ClassicSession(frame.sparkSession).shared_folder()}/data/{secrets.token_hex(8)}"
+        path = f"{session.shared_folder()}/data/{secrets.token_hex(8)}"
     location = Location.parse(path)
-    # Spark would look for a bare path on its default file system.
-    frame.write.parquet(f"file://{location}" if location.scheme == "file" else str(location))
+    if format == "tfrecord":
+        from spark_jobs import tf_examples
+
+        tf_examples.write(frame, location, session)
+    else:  # Spark would look for a bare path on its default file system
+        frame.write.parquet(f"file://{location}" if location.scheme == "file" else str(location))
     return str(location)
 
 
@@ -303,7 +370,7 @@ def _records(files: Files, status: FileStatus) -> Iterator[bytes]:
         del buffer[:wanted]
 
 
-def _table(copies: Sequence[Path], columns: Sequence[str] | None) -> pyarrow.Table:
+def _table(copies: Iterable[Path], columns: Sequence[str] | None) -> pyarrow.Table:
     import pyarrow
     import pyarrow.parquet
 
@@ -324,16 +391,7 @@ def _settings() -> DataSettings:
 
 @contextlib.contextmanager
 def _files(location: Location, settings: DataSettings) -> Iterator[Files]:
-    files: Files
-    if location.scheme == "file":
-        files = LocalFiles()
-    elif location.scheme in HADOOP:
-        from spark_jobs.webhdfs import WebHdfs  # late: trials without HDFS need none of it
-
-        files = WebHdfs(location, settings.hadoop)
-    else:
-        files = FsspecFiles(location)
-    with contextlib.closing(files):
+    with contextlib.closing(files_at(location, settings.hadoop)) as files:
         yield files
 
 
@@ -346,7 +404,7 @@ def _expand(files: Files, location: Location) -> list[FileStatus]:
         status = files.status(location)
         if not status.is_folder:
             return [status]
-        found = [s for s in files.listdir(location) if not s.is_folder and _counts(_name(s))]
+        found = [s for s in files.listdir(location) if not s.is_folder and _counts(s.location.name)]
         kind = "is in"
     if not found:
         raise FileNotFoundError(f"no file {kind} {location}")
@@ -365,18 +423,14 @@ def _matching(files: Files, location: Location) -> list[FileStatus]:
         folders = [
             entry
             for entry in entries
-            if fnmatch.fnmatchcase(_name(entry), part)
-            and (part[0] == "." or _name(entry)[0] != ".")
+            if fnmatch.fnmatchcase(entry.location.name, part)
+            and (part[0] == "." or entry.location.name[0] != ".")
         ]
     return folders
 
 
 def _counts(name: str) -> bool:
     return not name.startswith(("_", "."))
-
-
-def _name(status: FileStatus) -> str:
-    return status.location.path.rpartition("/")[2]
 
 
 def _copied(files: Files, found: list[FileStatus], settings: DataSettings) -> list[Path]:

@@ -44,10 +44,11 @@ class EventFile:
 
     Args:
         folder: The run's folder, which is there. The file is made with the first record.
+        writer: Who writes; on different hosts different ones, each with a file of its own.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.path = folder / "events.out.tfevents.trial"
+    def __init__(self, folder: Path, writer: str = "trial") -> None:
+        self.path = folder / f"events.out.tfevents.{writer}"
         self._file: Any = None
 
     def __enter__(self) -> EventFile:

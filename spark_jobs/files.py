@@ -1,17 +1,22 @@
-"""Reading files wherever they lie: one protocol, and its implementations but for HDFS."""
+"""Files wherever they lie: how to read and write them, on this host and on all but HDFS."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import os
+import secrets
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from search.errors import shown
-from spark_jobs.locations import Location
+from search.errors import InvalidArgument, shown
+from spark_jobs.hadoop import HadoopSettings
+from spark_jobs.locations import HADOOP, Location
+from spark_jobs.storage import make_folder, open_appending, open_new
 
 CHUNK = 1 << 20
 CHANGED = "it was changed meanwhile"
@@ -27,12 +32,14 @@ class FileStatus:
         length: Bytes; 0 for a folder.
         version: Changes with the content, such as the time of modification.
         is_folder: Is it a folder?
+        modified: When it was changed last, in seconds since 1970; 0 where the place does not say.
     """
 
     location: Location
     length: int
     version: str
     is_folder: bool
+    modified: float = field(default=0.0, compare=False)
 
 
 class Files(Protocol):
@@ -59,8 +66,42 @@ class Files(Protocol):
         """Let go of connections."""
 
 
+class WritableFiles(Files, Protocol):
+    """A place that files can be written to. Folders get mode 0700, files 0600."""
+
+    def make_folder(self, location: Location) -> None:
+        """Make a folder and its parents; fine where it is there already."""
+
+    def write(self, location: Location, source: Path, length: int | None = None) -> None:
+        """Put a file there, whole or not at all, in the place of a file that is there.
+
+        Args:
+            location: In a folder that is there.
+            source: A file of this host with the content.
+            length: How many of its bytes, from its start; all when left out.
+        """
+
+    def append(self, location: Location, data: bytes, offset: int) -> None:
+        """Add to the end of a file.
+
+        Args:
+            location: The file.
+            data: To add.
+            offset: The length that the file has before.
+
+        Raises:
+            OSError: Among others where it has another length; part of the data may be there then.
+        """
+
+    def rename(self, location: Location, new: Location) -> None:
+        """Give a file another name, in the place of a file that bears it."""
+
+    def remove(self, location: Location) -> None:
+        """Remove a file, or a folder with all that it holds; fine where nothing is."""
+
+
 class LocalFiles:
-    """Files of this host."""
+    """Files of this host. See `WritableFiles`."""
 
     def status(self, location: Location) -> FileStatus:
         """See `Files`."""
@@ -71,7 +112,7 @@ class LocalFiles:
             raise FileNotFoundError(errno.ENOENT, reason, location.path) from None
         folder = Path(location.path).is_dir()
         length = 0 if folder else found.st_size
-        return FileStatus(location, length, str(found.st_mtime_ns), folder)
+        return FileStatus(location, length, str(found.st_mtime_ns), folder, found.st_mtime)
 
     def listdir(self, location: Location) -> list[FileStatus]:
         """See `Files`."""
@@ -90,6 +131,42 @@ class LocalFiles:
                 sink(data)
                 left -= len(data)
         check_complete(status, left)
+
+    def make_folder(self, location: Location) -> None:
+        """See `WritableFiles`."""
+        make_folder(Path(location.path))
+
+    def write(self, location: Location, source: Path, length: int | None = None) -> None:
+        """See `WritableFiles`."""
+        beside = Path(f"{location.path}.{secrets.token_hex(4)}.part")
+        try:
+            with open_new(beside) as file:
+                for data in pieces(source, length):
+                    file.write(data)
+            beside.replace(location.path)
+        except BaseException:
+            beside.unlink(missing_ok=True)
+            raise
+
+    def append(self, location: Location, data: bytes, offset: int) -> None:
+        """See `WritableFiles`."""
+        there = os.stat(location.path).st_size
+        if there != offset:
+            raise wrong_length(location, offset, there)
+        with os.fdopen(open_appending(Path(location.path)), "ab") as file:
+            file.write(data)
+
+    def rename(self, location: Location, new: Location) -> None:
+        """See `WritableFiles`."""
+        os.replace(location.path, new.path)
+
+    def remove(self, location: Location) -> None:
+        """See `WritableFiles`."""
+        path = Path(location.path)
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
 
     def close(self) -> None:
         """See `Files`."""
@@ -122,7 +199,7 @@ class FsspecFiles:
         """See `Files`."""
         with _named(location):
             found = [
-                self._status(location.at(_path_below(location, entry["name"])), entry)
+                self._status(location.below(_last_part(entry["name"])), entry)
                 for entry in self._system.ls(_key(location), detail=True)
             ]
         return sorted(found, key=lambda status: status.location.path)
@@ -156,6 +233,73 @@ class FsspecFiles:
         return str(self._system.ukey(_key(location)))
 
 
+def files_at(location: Location, hadoop: HadoopSettings) -> Files:
+    """Return what reads files of the place that a location is in; the caller closes it.
+
+    Raises:
+        InvalidArgument: The settings do not say where an HDFS is.
+        OSError: Nothing is known of such a place.
+    """
+    if location.scheme == "file" or location.scheme in HADOOP:
+        return writable_files_at(location, hadoop)
+    return FsspecFiles(location)
+
+
+def writable_files_at(location: Location, hadoop: HadoopSettings) -> WritableFiles:
+    """Return what reads and writes files of the place that a location is in.
+
+    Raises:
+        InvalidArgument: It is neither this host nor an HDFS, or the settings do not say where.
+    """
+    if location.scheme == "file":
+        return LocalFiles()
+    if location.scheme not in HADOOP:
+        raise InvalidArgument("path", "a path or hdfs://host:8020/path", shown(str(location)))
+    from spark_jobs.webhdfs import WebHdfs  # late: trials without HDFS need none of it
+
+    return WebHdfs(location, hadoop)
+
+
+def check_writable(files: WritableFiles, folder: Location) -> None:
+    """Make a folder where it is missing, and write, rename and remove a file in it.
+
+    Raises:
+        OSError: One of these cannot be done.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        files.status(folder)  # what is no WebHDFS says so to one who reads, not to one who writes
+    files.make_folder(folder)
+    probe = folder.below(f".probe-{secrets.token_hex(8)}")
+    renamed = folder.below(f"{probe.name}-2")
+    with tempfile.NamedTemporaryFile() as source:
+        source.write(b"1")  # quotas count only what has a byte
+        source.flush()
+        files.write(probe, Path(source.name))
+    files.rename(probe, renamed)
+    files.remove(renamed)
+
+
+def pieces(source: Path, length: int | None = None) -> Iterator[bytes]:
+    """Yield a file of this host piece by piece.
+
+    Raises:
+        OSError: It has fewer than `length` bytes, or cannot be read.
+    """
+    with source.open("rb") as file:
+        left = os.fstat(file.fileno()).st_size if length is None else length
+        while left > 0:
+            data = file.read(min(CHUNK, left))
+            if not data:
+                raise OSError(f"{source}: {left} bytes fewer than before; {CHANGED}")
+            left -= len(data)
+            yield data
+
+
+def wrong_length(location: Location, expected: int, found: int) -> OSError:
+    """Return the error of an append to a file that is not as long as it should be."""
+    return OSError(f"{location}: {found} bytes where {expected} should be; {CHANGED}")
+
+
 def check_complete(status: FileStatus, left: int) -> None:
     """Raise an OSError where bytes are missing."""
     if left > 0:
@@ -180,5 +324,5 @@ def _key(location: Location) -> str:
     return f"{location.authority}{location.path}"
 
 
-def _path_below(folder: Location, name: str) -> str:
-    return f"{folder.path.rstrip('/')}/{name.rstrip('/').rpartition('/')[2]}"
+def _last_part(name: str) -> str:
+    return name.rstrip("/").rpartition("/")[2]

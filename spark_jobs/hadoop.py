@@ -7,6 +7,14 @@ of every Hadoop client has.
 
 from __future__ import annotations
 
+import contextlib
+import getpass
+import os
+import re
+from pathlib import Path
+from typing import Any, NoReturn, Self
+from xml.etree import ElementTree
+
 import msgspec
 
 from search.errors import InvalidArgument
@@ -35,10 +43,64 @@ class HadoopSettings(msgspec.Struct, frozen=True):
     Attributes:
         values: The settings named by `EXACT` and `PREFIXES`.
         user: Whom Hadoop takes the Spark session for.
+        tokens: Delegation tokens of secured ones, by the authority of their `hdfs://` addresses.
     """
 
     values: dict[str, str] = {}
     user: str = ""
+    tokens: dict[str, str] = {}
+
+    @classmethod
+    def of_files(cls, folder: str | os.PathLike[str] | None) -> Self:
+        """Return the settings of a process without Spark, as Hadoop's own client finds them.
+
+        The user is that of HADOOP_USER_NAME, else the operating system's.
+
+        Args:
+            folder: With core-site.xml and hdfs-site.xml, either of which may be missing; usually
+                HADOOP_CONF_DIR. None: there is no configuration.
+
+        Raises:
+            InvalidArgument: A file is no such configuration, or cannot be read.
+        """
+        found: dict[str, str] = {}
+        if folder is not None:
+            for name in ("core-site.xml", "hdfs-site.xml"):
+                found |= _properties(Path(folder, name))
+        values = {name: _expanded(value, found) for name, value in found.items() if _counts(name)}
+        return cls(values, os.environ.get("HADOOP_USER_NAME") or _system_user())
+
+    def __repr__(self) -> str:
+        secret = f"<{len(self.tokens)} not shown>"
+        return f"HadoopSettings(values={self.values!r}, user={self.user!r}, tokens={secret})"
+
+    @property
+    def is_secured(self) -> bool:
+        """Do the clusters want Kerberos?"""
+        return self.values.get("hadoop.security.authentication", "").lower() == "kerberos"
+
+    def authorities(self, more: str = "") -> list[str]:
+        """Return how `hdfs://` addresses name the known clusters, each once: the default one first.
+
+        Args:
+            more: Addresses of further file systems, with commas; only those of HDFS count.
+        """
+        services = _names(self.values.get("dfs.nameservices", ""))
+        others = [_hdfs_authority(address) for address in _names(more)]
+        known = [self._authority_of_default(), *services, *others]
+        return list(dict.fromkeys(filter(None, known)))
+
+    def token(self, location: Location) -> str:
+        """Return the delegation token for a location; '' where there is none.
+
+        It is the one of the cluster that has a NameNode at the same address.
+        """
+        wanted = set(self.namenodes(location)) if self.tokens else set()
+        for authority, token in self.tokens.items():
+            with contextlib.suppress(InvalidArgument):  # a cluster that is not configured for HTTP
+                if wanted & set(self.namenodes(Location("hdfs", authority, "/"))):
+                    return token
+        return ""
 
     def namenodes(self, location: Location) -> tuple[str, ...]:
         """Return the WebHDFS addresses for a location, such as "http://host:9870", in order.
@@ -95,8 +157,7 @@ class HadoopSettings(msgspec.Struct, frozen=True):
         return _HTTPS if self.values.get("dfs.http.policy") == "HTTPS_ONLY" else _HTTP
 
     def _authority_of_default(self) -> str:
-        scheme, _, rest = self.values.get("fs.defaultFS", "").partition("://")
-        return rest.partition("/")[0] if scheme == "hdfs" else ""
+        return _hdfs_authority(self.values.get("fs.defaultFS", ""))
 
     def _default_authority(self, location: Location) -> str:
         authority = self._authority_of_default()
@@ -114,6 +175,11 @@ def _names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
+def _hdfs_authority(address: str) -> str:
+    scheme, _, rest = address.partition("://")
+    return rest.partition("/")[0] if scheme == "hdfs" else ""
+
+
 def _host(authority: str) -> str:
     """Return the host of "host:port"; IPv6 addresses keep their brackets."""
     if authority.startswith("["):
@@ -128,3 +194,43 @@ def _with_port(authority: str) -> str:
 
 def _port(authority: str) -> str:
     return authority[len(_host(authority)) :].lstrip(":")
+
+
+def _counts(name: str) -> bool:
+    return name in EXACT or name.startswith(PREFIXES)
+
+
+def _system_user() -> str:
+    try:
+        return getpass.getuser()
+    except (ImportError, KeyError, OSError):  # in a container, say, whose users have no names
+        return ""
+
+
+class _Builder(ElementTree.TreeBuilder):
+    """Refuses document types: with their entities a small file can grow without an end."""
+
+    def doctype(self, *_: Any) -> NoReturn:
+        raise ValueError("a document type")
+
+
+def _properties(file: Path) -> dict[str, str]:
+    """Return the names and values in a Hadoop configuration file; {} where there is no file."""
+    expected = "a Hadoop configuration: <configuration><property>..."
+    try:
+        root = ElementTree.fromstring(file.read_bytes(), ElementTree.XMLParser(target=_Builder()))  # noqa: S314
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise InvalidArgument(str(file), expected, error.strerror or str(error)) from None
+    except (ElementTree.ParseError, ValueError) as error:
+        raise InvalidArgument(str(file), expected, str(error)) from None
+    if root.tag != "configuration":
+        raise InvalidArgument(str(file), expected, f"<{root.tag}>")
+    pairs = ((entry.findtext("name"), entry.findtext("value")) for entry in root.iter("property"))
+    return {name.strip(): value.strip() for name, value in pairs if name and value is not None}
+
+
+def _expanded(value: str, properties: dict[str, str]) -> str:
+    """Return a value in which "${name}" is the value of that property, as Hadoop has it."""
+    return re.sub(r"\$\{([^${}]+)\}", lambda found: properties.get(found[1], found[0]), value)

@@ -18,12 +18,11 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO
 
 import msgspec
 
 from spark_jobs.files import CHANGED, Files, FileStatus
-from spark_jobs.storage import make_folder
+from spark_jobs.storage import make_folder, open_new
 
 _KEY = re.compile("[0-9a-f]{32}")  # how the folders of copies are called
 _SHARE = 0.5  # of the disk's free bytes that copies may take where no limit is given
@@ -69,12 +68,12 @@ class HostCache:
         """
 
         def download(part: Path) -> None:
-            with _new_file(part) as file:
+            with open_new(part) as file:
                 files.read(status, file.write)
             if files.status(status.location) != status:  # parts of two versions, perhaps
                 raise OSError(f"{status.location}: {CHANGED}")
 
-        name = status.location.path.rstrip("/").rpartition("/")[2]
+        name = status.location.name
         source = str(status.location)
         return self.build(identity(status), name, source, status.length, download, exact=True)
 
@@ -209,8 +208,3 @@ def _is_whole(built: Path, size: int | None) -> bool:
     except OSError:
         return False
     return size is None or found == size
-
-
-def _new_file(path: Path) -> IO[bytes]:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-    return os.fdopen(os.open(path, flags, 0o600), "wb")

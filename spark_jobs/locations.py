@@ -28,8 +28,12 @@ class Location:
     path: str
 
     @classmethod
-    def parse(cls, text: str | os.PathLike[str]) -> Location:
+    def parse(cls, text: str | os.PathLike[str], argument: str = "path") -> Location:
         """Read a URL, or a path on this host, relative ones too.
+
+        Args:
+            text: To read.
+            argument: What messages call it.
 
         Raises:
             InvalidArgument: Not a string, or a URL that is none.
@@ -37,26 +41,36 @@ class Location:
         name = os.fspath(text) if isinstance(text, str | os.PathLike) else None
         if not isinstance(name, str) or not name or "\0" in name:
             raise InvalidArgument(
-                "path", "a path or a URL such as hdfs://host:8020/data", shown(text)
+                argument, "a path or a URL such as hdfs://host:8020/data", shown(text)
             )
         if _ALMOST_URL.match(name):
             hint = "a URL has two slashes behind its colon, and a third before the path"
-            raise InvalidArgument("path", "a path or a URL", shown(name), hint)
+            raise InvalidArgument(argument, "a path or a URL", shown(name), hint)
         match = _URL.fullmatch(name)
         if match is None:
             return cls("file", "", os.path.abspath(os.path.expanduser(name)))
         scheme, authority, path = match[1].lower(), match[2], match[3] or "/"
         if scheme == "file":
             if authority not in ("", "localhost"):
-                raise InvalidArgument("path", "file:///...", shown(name), "files are on this host")
+                hint = "files are on this host"
+                raise InvalidArgument(argument, "file:///...", shown(name), hint)
             authority, path = "", os.path.abspath(path)
         if scheme in HADOOP and not re.fullmatch(_AUTHORITY, authority):
-            raise InvalidArgument("path", f"{scheme}://host:port/path", shown(name))
+            raise InvalidArgument(argument, f"{scheme}://host:port/path", shown(name))
         return cls(scheme, authority, path)
 
     def at(self, path: str) -> Location:
         """Return another path of the same place."""
         return replace(self, path=path)
+
+    def below(self, relative: str) -> Location:
+        """Return what has this relative path below this folder."""
+        return self.at(f"{self.path.rstrip('/')}/{relative}")
+
+    @property
+    def name(self) -> str:
+        """The last part of the path."""
+        return self.path.rstrip("/").rpartition("/")[2]
 
     def __str__(self) -> str:
         return (

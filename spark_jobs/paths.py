@@ -8,6 +8,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+OUTCOME = "outcome.json"
+"""The file of a trial's folder that is written, and carried, last."""
+
+_TRIALS = "trials"
+
+
+def attempt_name(trial: int, number: int = 1) -> str:
+    """Return the path, below a run's folder, of attempt `number`, from 1, at a trial."""
+    return f"{_TRIALS}/{trial:06d}" + (f"-{number}" if number > 1 else "")
+
+
+def only_grows(name: str) -> bool:
+    """Is a file of this name only ever added to, such as a log, an event file or a journal?"""
+    return "tfevents" in name or name.endswith((".log", ".jsonl"))
+
 
 @dataclass(frozen=True, slots=True)
 class AttemptPaths:
@@ -23,7 +38,7 @@ class AttemptPaths:
     @property
     def outcome(self) -> Path:
         """What became of it."""
-        return self.folder / "outcome.json"
+        return self.folder / OUTCOME
 
     @property
     def stdout(self) -> Path:
@@ -38,9 +53,20 @@ class AttemptPaths:
 
 @dataclass(frozen=True, slots=True)
 class RunPaths:
-    """The files of a run."""
+    """The files of a run, on this host.
+
+    Attributes:
+        root: The run's folder.
+        kept_at: Where the run is kept, as users call it; '' for `root` itself.
+    """
 
     root: Path
+    kept_at: str = ""
+
+    def shown(self, path: Path | None = None) -> str:
+        """Return what users call the run's folder, or a path below it."""
+        parts = () if path is None else path.relative_to(self.root).parts
+        return "/".join((self.kept_at or str(self.root), *parts))
 
     @property
     def manifest(self) -> Path:
@@ -65,13 +91,8 @@ class RunPaths:
     @property
     def trials(self) -> Path:
         """Folder of the trials' folders, each a TensorBoard run."""
-        return self.root / "trials"
-
-    def probe(self, nonce: str) -> Path:
-        """The file by which an executor recognises the driver's folder."""
-        return self.root / f".probe-{nonce}"
+        return self.root / _TRIALS
 
     def attempt(self, trial: int, number: int = 1) -> AttemptPaths:
         """Return the files of attempt `number`, from 1, at a trial."""
-        name = f"{trial:06d}" if number == 1 else f"{trial:06d}-{number}"
-        return AttemptPaths(self.trials / name)
+        return AttemptPaths(self.root / attempt_name(trial, number))

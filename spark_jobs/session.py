@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pickle
 import re
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
 from typing import Any, Self
+
+import msgspec
 
 from search.errors import InvalidArgument, shown
 from spark_jobs import hadoop
 from spark_jobs.context import DataSettings
 from spark_jobs.host_cache import CacheSettings
+from spark_jobs.tokens import DelegationTokens, KnownTokens
 
 _LOCAL = re.compile(r"local\[(\d+|\*)(?:\s*,\s*\d+)?\]")
 _LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,")
@@ -240,6 +245,31 @@ class ClassicSession:
             run, lambda: self._context.cancelJobsWithTag(tag), lambda: self._failed_hosts(tag)
         )
 
+    def map_in_arrow(
+        self, frame: Any, function: Callable[[Iterable[Any]], Iterator[Any]], schema: str
+    ) -> Any:
+        """Run a function on each partition of a DataFrame, in executors.
+
+        Args:
+            frame: Of this session.
+            function: Takes a partition's Arrow batches and yields batches; it can be pickled.
+            schema: Of what it yields, as Spark writes it.
+
+        Returns:
+            An Arrow table of all that it yielded.
+        """
+        data, search_path = pickle.dumps(function), self.search_path()
+
+        def run(batches: Iterable[Any]) -> Iterator[Any]:
+            import pickle
+            import sys
+
+            sys.path.extend(folder for folder in search_path if folder not in sys.path)
+            yield from pickle.loads(data)(batches)
+
+        self._use_driver_python()
+        return frame.mapInArrow(run, schema).toArrow()
+
     def _failed_hosts(self, tag: str) -> list[str]:
         """Return the hosts on which tasks of the tagged job failed; Spark's error lacks them."""
         jvm_context = self._context._jsc.sc()
@@ -272,13 +302,32 @@ class ClassicSession:
             found = conf.getPropsWithPrefix(prefix)
             values |= {prefix + name: found[name] for name in found}
         known = {name: str(value) for name, value in values.items() if value is not None}
-        identities = self._java.hadoop.security.UserGroupInformation
-        user = str(identities.getCurrentUser().getShortUserName())
+        settings = hadoop.HadoopSettings(known, self._hadoop_user)
         cache = CacheSettings(
             self.setting("spark.experiment.cache.folder") or "",
             self._bytes_setting("spark.experiment.cache.limit"),
         )
-        return DataSettings(hadoop.HadoopSettings(known, user), cache)
+        more = self.setting("spark.kerberos.access.hadoopFileSystems") or ""
+        kept = vars(self._context).setdefault("_experiment_tokens", KnownTokens())
+        tokens = self._tokens().get(settings.authorities(more), kept)
+        return DataSettings(msgspec.structs.replace(settings, tokens=tokens), cache)
+
+    def renewed_tokens(self, data: DataSettings) -> AbstractContextManager[None]:
+        """Renew the delegation tokens of a search as long as the block lasts."""
+        return self._tokens().renewed(data.hadoop.tokens)
+
+    def _tokens(self) -> DelegationTokens:
+        return DelegationTokens(
+            self._context._gateway,
+            self._context._jsc.hadoopConfiguration(),
+            self.setting("spark.kerberos.principal") or "",
+            self.setting("spark.kerberos.keytab") or "",
+        )
+
+    @property
+    def _hadoop_user(self) -> str:
+        identities = self._java.hadoop.security.UserGroupInformation
+        return str(identities.getCurrentUser().getShortUserName())
 
     @property
     def _java(self) -> Any:
@@ -286,20 +335,25 @@ class ClassicSession:
         jvm: Any = self._context._jvm
         return jvm.org.apache
 
+    def default_logdir(self) -> str:
+        """Return the folder of runs of a user who names none."""
+        chosen = self.setting("spark.experiment.logdir")
+        if chosen is not None:
+            return chosen
+        default = str(self._context._jsc.hadoopConfiguration().get("fs.defaultFS") or "")
+        if default.startswith("hdfs://"):
+            return f"{default.rstrip('/')}/user/{self._hadoop_user}/experiments"
+        return "experiments"
+
     def shared_folder(self) -> str:
         """Return a folder for data that all executors see.
 
         Raises:
             InvalidArgument: None is known, and executors run on other hosts.
         """
-        chosen = self.setting("spark.experiment.logdir")
-        if chosen:
-            return chosen.rstrip("/")
-        default = str(self._context._jsc.hadoopConfiguration().get("fs.defaultFS") or "")
-        if default.startswith("hdfs://"):
-            return f"{default.rstrip('/')}/user/{self.data_settings().hadoop.user}/experiments"
-        if self.on_this_host:
-            return os.path.abspath("experiments")
+        folder = self.default_logdir()
+        if self.on_this_host or folder != "experiments":
+            return folder.rstrip("/")
         raise InvalidArgument(
             "path",
             "a folder that all executors see, or hdfs://...",
@@ -321,7 +375,14 @@ class ClassicSession:
 
 
 def active_data_settings() -> DataSettings:
-    """Return the settings of this process's active session; plain ones where there is none."""
+    """Return the settings of this process's active session; where there is none, Hadoop's files'.
+
+    Raises:
+        InvalidArgument: A file of HADOOP_CONF_DIR cannot be read.
+    """
     pyspark = sys.modules.get("pyspark.sql")
     active = None if pyspark is None else pyspark.SparkSession.getActiveSession()
-    return DataSettings() if active is None else ClassicSession(active).data_settings()
+    if active is not None:
+        return ClassicSession(active).data_settings()
+    folder = os.environ.get("HADOOP_CONF_DIR") or None
+    return DataSettings(hadoop.HadoopSettings.of_files(folder))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
+import contextlib
 import socket
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -18,7 +17,9 @@ from search.trial import Outcome
 from spark_jobs.channel import Address, ChannelClient
 from spark_jobs.devices import host_gpus, trial_environment
 from spark_jobs.events import EventFile
-from spark_jobs.paths import RunPaths
+from spark_jobs.files import WritableFiles, check_writable, writable_files_at
+from spark_jobs.locations import Location
+from spark_jobs.paths import AttemptPaths, attempt_name
 from spark_jobs.protocol import (
     Attempt,
     Hello,
@@ -27,8 +28,9 @@ from spark_jobs.protocol import (
     outcome_to_json,
     work_of,
 )
+from spark_jobs.run_folder import hide_events, run_folder
 from spark_jobs.runners import InProcessRunner, ProcessRunner, RunnerBroken, TrialRunner
-from spark_jobs.storage import make_folder, write_whole
+from spark_jobs.storage import write_whole
 from spark_jobs.trial_process import Program
 
 PROBLEM = "experiment: "
@@ -41,8 +43,7 @@ class SlotConfig(msgspec.Struct, frozen=True):
     Attributes:
         job: Number of the slot job, from 1.
         address: Of the channel.
-        root: The run's folder.
-        nonce: Of the file by which the run's folder is recognised.
+        root: The run's folder, where it is kept.
         program: What all trials have in common.
         isolation: 'process', 'spawn' or 'none'.
         timeout: Seconds per trial, or None.
@@ -53,7 +54,6 @@ class SlotConfig(msgspec.Struct, frozen=True):
     job: int
     address: Address
     root: str
-    nonce: str
     program: Program
     isolation: str
     timeout: float | None
@@ -122,7 +122,11 @@ def run_slot(data: bytes) -> int:
             with make_runner(config, environment) as runner:
                 if runner.warnings:
                     channel.hello(msgspec.structs.replace(hello, warnings=runner.warnings))
-                return pull_trials(config, channel, runner, first)
+
+                def tell(warning: str) -> None:
+                    channel.hello(msgspec.structs.replace(hello, warnings=(warning,)))
+
+                return pull_trials(config, channel, runner, first, tell)
         except RunnerBroken as error:
             problem = f"host {hello.host}, Python {sys.executable}: {error}"
             channel.hello(msgspec.structs.replace(hello, problem=problem))
@@ -130,19 +134,23 @@ def run_slot(data: bytes) -> int:
 
 
 def folder_problem(config: SlotConfig) -> str:
-    """Return why this host cannot write to the driver's folder, or ''."""
-    root = Path(config.root)
-    where = f"host {socket.gethostname()} does not see the folder {root} of the driver"
+    """Return why this host cannot write to the run's folder, or ''."""
+    root, host = Location.parse(config.root), socket.gethostname()
     advice = "give logdir a shared folder or hdfs://..."
     try:
-        seen = RunPaths(root).probe(config.nonce).is_file()
-    except OSError as error:  # of another user, say
-        return f"{where}: {error.strerror}; {advice}"
-    if not seen:
-        return f"{where}; {advice}"
-    if not os.access(root, os.W_OK | os.X_OK):
-        return f"host {socket.gethostname()} cannot write to the folder {root}; {advice}"
+        with _files(config) as files:
+            files.status(root)  # its name is random: where it is seen, it is the driver's
+            check_writable(files, root)
+    except FileNotFoundError:
+        return f"host {host} does not see the folder {root} of the driver; {advice}"
+    except OSError as error:
+        return f"host {host} cannot write to the folder {root}: {error.strerror or error}; {advice}"
     return ""
+
+
+def _files(config: SlotConfig) -> contextlib.closing[WritableFiles]:
+    root = Location.parse(config.root)
+    return contextlib.closing(writable_files_at(root, config.program.data.hadoop))
 
 
 def make_runner(config: SlotConfig, environment: dict[str, str | None]) -> TrialRunner:
@@ -153,34 +161,62 @@ def make_runner(config: SlotConfig, environment: dict[str, str | None]) -> Trial
 
 
 def pull_trials(
-    config: SlotConfig, channel: ChannelClient, runner: TrialRunner, first: Attempt
+    config: SlotConfig,
+    channel: ChannelClient,
+    runner: TrialRunner,
+    first: Attempt,
+    tell: Callable[[str], None],
 ) -> int:
-    """Run, hand in, ask, until no work is left; return how many trials were run."""
+    """Run, hand in, ask, until no work is left; return how many trials were run.
+
+    Args:
+        config: Of the slot.
+        channel: To the driver.
+        runner: Of the trials.
+        first: The first attempt.
+        tell: Gets what the user should know.
+    """
     attempt: Attempt | None = first
     count = 0
     while attempt is not None:
-        outcome = run_attempt(config, attempt, runner)
+        outcome = run_attempt(config, attempt, runner, tell)
         count += 1
         attempt = channel.next(attempt.number, outcome)
     return count
 
 
-def run_attempt(config: SlotConfig, attempt: Attempt, runner: TrialRunner) -> Outcome:
+def run_attempt(
+    config: SlotConfig, attempt: Attempt, runner: TrialRunner, tell: Callable[[str], None]
+) -> Outcome:
     """Run a trial and keep what belongs to it in its folder, TensorBoard's view included."""
-    trial = attempt.trial
-    paths = RunPaths(Path(config.root)).attempt(trial.id, attempt.number)
+    trial, root = attempt.trial, Location.parse(config.root)
+    name = attempt_name(trial.id, attempt.number)
+    host = f"host {socket.gethostname()}"
     try:
-        make_folder(paths.folder)
-        write_whole(paths.trial, encode(work_of(attempt)))
-        with EventFile(paths.folder) as events:
-            events.hparams_start(_columns(config, attempt), paths.folder.name)
-            outcome = fit(runner.run(attempt, paths))
-            _close_events(events, outcome)
-        write_whole(paths.outcome, encode(outcome_to_json(outcome)))
+        if attempt.number > 1:
+            with _files(config) as files:
+                hide_events(files, root, trial.id, attempt.number)
+        with run_folder(root.below(name), config.program.data.hadoop) as folder:
+            outcome = _run(config, attempt, runner, AttemptPaths(folder.path))
+            try:
+                folder.keep(lambda trouble: tell(f"{host}: {trouble}"))
+            except OSError as error:  # of what it wrote; what became of it is known
+                tell(f"trial {trial.id}, {host}: {error}")
     except OSError as error:
-        message = f"host {socket.gethostname()}: {error}"
+        message = f"{host}: {error}"
         return Outcome.failed(trial.id, "machine", message, traceback.format_exc())
     return replace(outcome, trial=trial.id)
+
+
+def _run(config: SlotConfig, attempt: Attempt, runner: TrialRunner, paths: AttemptPaths) -> Outcome:
+    write_whole(paths.trial, encode(work_of(attempt)))
+    name = attempt_name(attempt.trial.id, attempt.number).rpartition("/")[2]
+    with EventFile(paths.folder) as events:
+        events.hparams_start(_columns(config, attempt), name)
+        outcome = fit(runner.run(attempt, paths))
+        _close_events(events, outcome)
+    write_whole(paths.outcome, encode(outcome_to_json(outcome)))  # last: it says that all is there
+    return outcome
 
 
 def _columns(config: SlotConfig, attempt: Attempt) -> dict[str, bool | float | str]:

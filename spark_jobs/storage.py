@@ -1,4 +1,4 @@
-"""Files of a run on a folder that the driver and all executors see.
+"""Files of a run on this host.
 
 Folders are made with mode 0700 and files with 0600: a run may hold what its trials read.
 """
@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-
-from spark_jobs.paths import AttemptPaths
+from typing import IO
 
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
 
@@ -28,8 +27,7 @@ def make_folder(path: Path) -> None:
 def write_whole(path: Path, data: bytes) -> None:
     """Write a file beside its place and rename it, so that no reader sees half of it."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
-    descriptor = os.open(beside, _NEW_FILE | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
+    with open_new(beside) as file:
         file.write(data)
     beside.replace(path)
 
@@ -44,12 +42,6 @@ def open_appending(path: Path, *, new: bool = False) -> int:
     return os.open(path, _NEW_FILE | os.O_APPEND | (os.O_EXCL if new else 0), 0o600)
 
 
-def hide_events(attempt: AttemptPaths) -> None:
-    """Take a lost attempt out of TensorBoard, which would average it with the next one.
-
-    TensorBoard reads every file with "tfevents" in its name.
-    """
-    if attempt.folder.is_dir():
-        for path in attempt.folder.rglob("*tfevents*"):
-            if path.is_file():
-                path.rename(path.with_name(path.name.replace("tfevents", "lost-events")))
+def open_new(path: Path) -> IO[bytes]:
+    """Open a file for writing, anew where there is one."""
+    return os.fdopen(os.open(path, _NEW_FILE | os.O_TRUNC, 0o600), "wb")

@@ -1,4 +1,4 @@
-"""Reading from HDFS over WebHDFS, through dead DataNodes and a NameNode that restarts.
+"""Files on HDFS over WebHDFS, through dead DataNodes and a NameNode that restarts.
 
 The package `hdfs` speaks the protocol. It has no time-outs unless told, does not retry, and takes a
 connection that breaks off for the end of the file; all three are made good for here.
@@ -6,17 +6,30 @@ connection that breaks off for the end of the file; all three are made good for 
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
-from collections.abc import Callable
+import secrets
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 import hdfs
 import requests
 import tenacity
 import urllib3
 
-from spark_jobs.files import CHANGED, CHUNK, FileStatus, Sink, check_complete
+from spark_jobs.authentication import authenticate, why_denied, without_token
+from spark_jobs.files import (
+    CHANGED,
+    CHUNK,
+    FileStatus,
+    Sink,
+    check_complete,
+    pieces,
+    wrong_length,
+)
 from spark_jobs.hadoop import HadoopSettings
 from spark_jobs.locations import Location
 
@@ -33,7 +46,10 @@ _TRANSIENT = {
     "BlockMissingException",
     "ConnectException",
     "EOFException",
+    "LeaseExpiredException",
     "NoRouteToHostException",
+    "NotReplicatedYetException",
+    "ReplicaNotFoundException",
     "RetriableException",
     "SafeModeException",
     "SocketException",
@@ -41,15 +57,18 @@ _TRANSIENT = {
     "StandbyException",
 }
 _TRANSIENT_TEXTS = (
+    "All datanodes",
     "Bad connect ack",
     "Could not obtain block",
     "Failed to find datanode",
     "No active and not excluded nodes",
+    "Unable to close file",
+    "could only be written to 0 of",
 )
 
 
 class WebHdfs:
-    """Files of one HDFS. See `Files`.
+    """Files of one HDFS. See `WritableFiles`.
 
     Args:
         location: Any location of that HDFS.
@@ -68,8 +87,7 @@ class WebHdfs:
         session = requests.Session()
         session.trust_env = False  # a proxy for the outside is none for the cluster
         session.verify = os.environ.get("REQUESTS_CA_BUNDLE") or True
-        if settings.user:
-            session.params = {"user.name": settings.user}
+        authenticate(session, location, settings)
         self._session = session
         self._client = hdfs.Client(";".join(self._urls), timeout=_TIMEOUT, session=session)
 
@@ -80,8 +98,7 @@ class WebHdfs:
     def listdir(self, location: Location) -> list[FileStatus]:
         """See `Files`."""
         entries = self._ask(location, lambda: self._client.list(location.path, status=True))
-        folder = location.path.rstrip("/")
-        return [_status(location.at(f"{folder}/{name}"), entry) for name, entry in sorted(entries)]
+        return [_status(location.below(name), entry) for name, entry in sorted(entries)]
 
     def read(self, status: FileStatus, sink: Sink, offset: int = 0) -> None:
         """See `Files`. Goes on where a connection broke off."""
@@ -105,6 +122,69 @@ class WebHdfs:
             self._ask(location, read_on)
         check_complete(status, status.length - reached)
 
+    def make_folder(self, location: Location) -> None:
+        """See `WritableFiles`."""
+        self._ask(location, lambda: self._client.makedirs(location.path, permission="700"))
+
+    def write(self, location: Location, source: Path, length: int | None = None) -> None:
+        """See `WritableFiles`. A reader sees the file when all of it is there."""
+        part = location.at(f"{location.path}.{secrets.token_hex(4)}.part")
+
+        def send() -> None:
+            problems: list[OSError] = []
+            data = _upto_problem(pieces(source, length), problems)
+            self._client.write(part.path, data=data, overwrite=True, permission="600")
+            if problems:
+                raise problems[0]
+
+        try:
+            self._ask(location, send)
+            self.rename(part, location)
+        except BaseException:
+            with contextlib.suppress(Exception):  # it is in trouble already
+                self._client.delete(part.path)
+            raise
+
+    def append(self, location: Location, data: bytes, offset: int) -> None:
+        """See `WritableFiles`."""
+        upto, tries = offset + len(data), 0
+
+        def send() -> None:
+            nonlocal tries
+            tries += 1
+            there = self._client.status(location.path)["length"]  # some of it, by a try before
+            if not offset <= there <= upto:
+                raise wrong_length(location, offset, there)
+            if there < upto:
+                self._client.write(location.path, data=data[there - offset :], append=True)
+                if tries > 1:  # a try before may have gone on meanwhile
+                    found = self._client.status(location.path)["length"]
+                    if found != upto:
+                        raise wrong_length(location, upto, found)
+
+        self._ask(location, send)
+
+    def rename(self, location: Location, new: Location) -> None:
+        """See `WritableFiles`."""
+        tries = 0
+
+        def send() -> None:
+            nonlocal tries
+            tries += 1
+            try:
+                # Of all its ways to rename, the one that replaces a file in one step.
+                self._client._rename(location.path, destination=new.path, renameoptions="OVERWRITE")
+            except hdfs.HdfsError as error:
+                if error.exception != "FileNotFoundException" or tries == 1:
+                    raise
+                self._client.status(new.path)  # a try before did it, and its answer got lost
+
+        self._ask(location, send)
+
+    def remove(self, location: Location) -> None:
+        """See `WritableFiles`."""
+        self._ask(location, lambda: self._client.delete(location.path, recursive=True))
+
     def close(self) -> None:
         """See `Files`."""
         self._session.close()
@@ -121,16 +201,24 @@ class WebHdfs:
             return retrying(call)
         except hdfs.HdfsError as error:
             raise self._refused(location, error) from None
+        except requests.exceptions.SSLError as error:
+            if "CERTIFICATE" in _root_cause(error).upper():
+                raise _untrusted(location, error) from None
+            raise self._unreachable(location, error) from None
         except (requests.RequestException, urllib3.exceptions.HTTPError, ValueError) as error:
             raise self._unreachable(location, error) from None
 
     def _refused(self, location: Location, error: hdfs.HdfsError) -> OSError:
-        text = str(error).split("\n")[0][:300]  # a Java stack trace may follow
+        text = without_token(str(error).split("\n")[0][:300])  # a Java stack trace may follow
+        if _is_transient(error):
+            return ConnectionError(
+                f"{location}: HDFS was in trouble for {self._patience:g} s: {text}"
+            )
         who = f"as user {self._user or 'nobody'} at {' or '.join(self._urls)}"
         if error.exception == "FileNotFoundException":
             return FileNotFoundError(errno.ENOENT, f"no such file or folder, {who}", str(location))
-        if error.exception in ("AccessControlException", "SecurityException"):
-            return PermissionError(errno.EACCES, f"no permission, {who}: {text}", str(location))
+        if denied := why_denied(error.exception, text, who):
+            return PermissionError(errno.EACCES, denied, str(location))
         if "out of the range" in text:
             return OSError(f"{location}: it became shorter while it was read; {CHANGED}")
         if "Hadoop IPC port" in text:
@@ -140,25 +228,45 @@ class WebHdfs:
             )
         return OSError(f"{location}: HDFS refused it {who}: {error.exception or ''} {text}")
 
-    def _unreachable(self, location: Location, error: Exception) -> OSError:
+    def _unreachable(self, location: Location, error: Exception) -> ConnectionError:
         reason = _root_cause(error)
-        return OSError(
+        return ConnectionError(
             f"{location}: no WebHDFS at {' or '.join(self._urls)} within {self._patience:g} s "
             f"({reason}); is the address right, and does the NameNode run?"
         )
 
 
+def _untrusted(location: Location, error: requests.exceptions.SSLError) -> OSError:
+    address = "" if error.request is None else str(error.request.url)
+    server = urlsplit(address).netloc or "the cluster"
+    return OSError(
+        f"{location}: the certificate of {server} is not trusted ({_root_cause(error)}); set "
+        "REQUESTS_CA_BUNDLE, on executors too, to a file with the certificate of who signed it"
+    )
+
+
+def _upto_problem(data: Iterator[bytes], problems: list[OSError]) -> Iterator[bytes]:
+    """Yield what can be read; a problem with it is none of the connection, which ends in order."""
+    try:
+        yield from data
+    except OSError as error:
+        problems.append(error)
+
+
 def _status(location: Location, entry: dict[str, Any]) -> FileStatus:
     folder = entry["type"] == "DIRECTORY"
-    return FileStatus(location, int(entry["length"]), str(entry["modificationTime"]), folder)
+    changed = int(entry["modificationTime"])
+    return FileStatus(location, int(entry["length"]), str(changed), folder, changed / 1000)
 
 
 def _is_transient(error: BaseException) -> bool:
     if isinstance(error, hdfs.HdfsError):
         text = str(error)
         return error.exception in _TRANSIENT or any(part in text for part in _TRANSIENT_TEXTS)
-    if isinstance(error, requests.exceptions.InvalidURL | requests.exceptions.SSLError):
+    if isinstance(error, requests.exceptions.InvalidURL):
         return False
+    if isinstance(error, requests.exceptions.SSLError):
+        return "EOF" in _root_cause(error)  # of a server that was ended
     if _root_cause(error).startswith("Name or service not known"):
         return False
     return isinstance(
@@ -185,4 +293,4 @@ def _root_cause(error: BaseException) -> str:
         error = found
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
-    return str(error).split("\n")[0][:200] or type(error).__name__
+    return without_token(str(error).split("\n")[0][:200]) or type(error).__name__

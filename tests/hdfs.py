@@ -75,11 +75,14 @@ class Hdfs:
             another character there that a URI escapes.
         datanodes: Number of DataNodes.
         replication: Copies of each block; at most 2 unless told.
-        properties: More Hadoop properties, for all the processes.
+        properties: More Hadoop properties, for all the processes. With `dfs.http.policy` of
+            HTTPS_ONLY, all web addresses are HTTPS.
+        opener: Asks the web addresses whether all is ready, where that takes a certificate or a
+            ticket.
 
     Attributes:
         uri: What Hadoop's own clients call it, `hdfs://127.0.0.1:port`.
-        http: What WebHDFS clients call it, `http://127.0.0.1:port`.
+        http: What WebHDFS clients call it, `http://127.0.0.1:port` or `https://...`.
         datanode_http_ports: The port to which WebHDFS redirects for each DataNode.
     """
 
@@ -90,16 +93,19 @@ class Hdfs:
         *,
         replication: int | None = None,
         properties: Mapping[str, str] | None = None,
+        opener: urllib.request.OpenerDirector = _DIRECT,
     ) -> None:
         self.root = root.absolute()
         if self.root.as_uri() != f"file://{self.root}":
             raise ValueError(f"Hadoop cannot store in {self.root}: choose a plain ASCII name")
         rpc, web, *ports = free_ports(2 + 3 * datanodes)
-        self.uri, self.http = f"hdfs://127.0.0.1:{rpc}", f"http://127.0.0.1:{web}"
+        self._properties, self._opener = dict(properties or {}), opener
+        secure = self._properties.get("dfs.http.policy") == "HTTPS_ONLY"
+        self._scheme = "https" if secure else "http"
+        self.uri, self.http = f"hdfs://127.0.0.1:{rpc}", f"{self._scheme}://127.0.0.1:{web}"
         self.datanode_http_ports = ports[:datanodes]
         self._other_ports = ports[datanodes:]
         self._replication = min(2, datanodes) if replication is None else replication
-        self._properties = dict(properties or {})
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._launcher: ThreadPoolExecutor | None = None
         self._class_path = ""
@@ -160,7 +166,7 @@ class Hdfs:
         transfer, calls = self._other_ports[2 * number : 2 * number + 2]
         own = {
             "dfs.datanode.data.dir": self._folder(f"datanode{number}"),
-            "dfs.datanode.http.address": f"127.0.0.1:{self.datanode_http_ports[number]}",
+            f"dfs.datanode.{self._scheme}.address": f"127.0.0.1:{self.datanode_http_ports[number]}",
             "dfs.datanode.address": f"127.0.0.1:{transfer}",
             "dfs.datanode.ipc.address": f"127.0.0.1:{calls}",
         }
@@ -239,7 +245,7 @@ class Hdfs:
         """Return a client's Hadoop properties; Spark wants `spark.hadoop.` before each name."""
         return {
             "fs.defaultFS": self.uri,
-            "dfs.namenode.http-address": self.http.removeprefix("http://"),
+            f"dfs.namenode.{self._scheme}-address": self.http.partition("://")[2],
             "dfs.replication": str(self._replication),
         }
 
@@ -313,12 +319,13 @@ class Hdfs:
     def _missing(self, live: int) -> str:
         """Say what `live` ready DataNodes still lack; nothing if all is there."""
         try:
-            info = _bean(self.http, "service=NameNode,name=NameNodeInfo")
+            info = self._bean(self.http, "service=NameNode,name=NameNodeInfo")
         except _NO_ANSWER as error:
             return f"the NameNode does not answer: {error!r}"
         if info["Safemode"]:
             return info["Safemode"]
-        known = {node["infoAddr"]: node for node in json.loads(info["LiveNodes"]).values()}
+        web = "infoAddr" if self._scheme == "http" else "infoSecureAddr"
+        known = {node[web]: node for node in json.loads(info["LiveNodes"]).values()}
         ready = 0
         for number, port in enumerate(self.datanode_http_ports):
             node = known.get(f"127.0.0.1:{port}")
@@ -335,8 +342,13 @@ class Hdfs:
         return any(service["ActorState"] == "RUNNING" for service in json.loads(services))
 
     def _datanode_bean(self, number: int, name: str) -> dict[str, Any]:
-        address = f"http://127.0.0.1:{self.datanode_http_ports[number]}"
-        return _bean(address, f"service=DataNode,name={name}")
+        address = f"{self._scheme}://127.0.0.1:{self.datanode_http_ports[number]}"
+        return self._bean(address, f"service=DataNode,name={name}")
+
+    def _bean(self, address: str, name: str) -> dict[str, Any]:
+        """Return the attributes of a JMX bean; LookupError if it is not there yet."""
+        with self._opener.open(f"{address}/jmx?qry=Hadoop:{name}", timeout=2) as answer:
+            return json.load(answer)["beans"][0]
 
     def _ended(self, name: str, status: int) -> str:
         return f"{name} ended with status {status}\n{_tail(self.root / f'{name}.log')}"
@@ -455,12 +467,6 @@ def _unzip(jar: Path, folder: Path) -> None:
     with zipfile.ZipFile(jar) as archive:
         names = [name for name in archive.namelist() if not name.startswith("META-INF/versions/")]
         archive.extractall(folder, names)
-
-
-def _bean(address: str, name: str) -> dict[str, Any]:
-    """Return the attributes of one of Hadoop's JMX beans; LookupError if it is not there yet."""
-    with _DIRECT.open(f"{address}/jmx?qry=Hadoop:{name}", timeout=2) as answer:
-        return json.load(answer)["beans"][0]
 
 
 def _tail(log: Path, count: int = 40) -> str:

@@ -12,7 +12,7 @@ from experiment.coordinator import Coordinator
 from experiment.journal import Journal
 from experiment.record import (
     Manifest,
-    make_run_folder,
+    folder_name,
     now,
     versions,
     write_manifest,
@@ -96,6 +96,13 @@ def make_search(
     rates = [(number + 1) / 100 for number in range(trials)]
     space = Space.of_grid({"learning_rate": rates, "optimizer": ["adam"]})
     return Search(call, GridSearch(space), space, algorithm={"type": "grid"})
+
+
+def make_run_folder(logdir: Path, name: str) -> RunPaths:
+    """Make a new folder for a run, with that of its trials, and return its files."""
+    paths = RunPaths(logdir / folder_name(name))
+    make_folder(paths.trials)
+    return paths
 
 
 def make_manifest(search: Search, **changes: Any) -> Manifest:
@@ -216,7 +223,6 @@ def _run_trials(
         1,
         Address("host:1", "token", "certificate"),
         str(paths.root),
-        "nonce",
         Program(b"", None, "max"),
         "process",
         None,
@@ -242,9 +248,13 @@ def _run_trials(
             number += 1
             answer = greet()
         else:
-            outcome = run_attempt(config, attempt, Slot(outcome_of))
+            outcome = run_attempt(config, attempt, Slot(outcome_of), _fail)
             slot = f"1.{partition}.{number}"
             answer = coordinator.next(Next(slot, attempt.number, outcome_to_json(outcome)))
+
+
+def _fail(warning: str) -> None:
+    raise AssertionError(warning)
 
 
 def start_attempt(paths: RunPaths, attempt: Attempt, as_text: Collection[str] = ()) -> AttemptPaths:

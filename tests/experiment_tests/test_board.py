@@ -14,7 +14,7 @@ from tensorboard.util import tensor_util
 
 from experiment.board import Board
 from experiment.card import card, failure_card
-from experiment.loading import load, read_run
+from experiment.loading import load, read_manifest
 from experiment.result import TrialResult
 from experiment.specification import Search
 from experiment.status import Status
@@ -129,13 +129,14 @@ def test_the_rows_of_cancelled_trials_are_ended(tmp_path):
     assert statuses(root / "trials" / "000003") == [api_pb2.STATUS_SUCCESS]
 
 
-def test_a_cancelled_trial_that_never_began_gets_no_folder(tmp_path):
+def test_a_cancelled_trial_of_another_host_is_ended_in_a_file_of_the_drivers_own(tmp_path):
     search, folder = make_search(2), tmp_path / "trials" / "000001"
     board = Board(RunPaths(tmp_path), search, Direction.MAX, make_manifest(search))
     cancelled = TrialResult(1, {}, None, {}, "cancelled", None, 0.0, str(folder))
     board.ended(cancelled, Status(2, [cancelled], 1, 0, 1))
     board.close("accuracy", Status(1))
-    assert not folder.exists()
+    assert [path.name for path in folder.iterdir()] == ["events.out.tfevents.trial.driver"]
+    assert statuses(folder) == [api_pb2.STATUS_FAILURE]
     assert curve(tmp_path, "search/done") == [(1, 0)]
 
 
@@ -414,7 +415,7 @@ def test_the_card_of_the_run_is_there_from_the_start(tmp_path):
     assert texts(tmp_path) == {"about": card(manifest)}
     board.close(None, Status(3))
     root = make_run(tmp_path, trials=3, failed=())
-    assert texts(root) == {"about": card(read_run(root).manifest)}
+    assert texts(root) == {"about": card(read_manifest(RunPaths(root)))}
 
 
 def test_each_failure_has_a_card_called_like_its_folder(tmp_path):

@@ -10,6 +10,7 @@ import pytest
 
 import experiment
 from experiment.slot_jobs import problem_of_spark
+from spark_jobs.slots import SlotConfig
 from tests.spark_jobs_tests import train_functions as functions
 
 CLUSTER = "local-cluster[2,1,1024]"
@@ -71,8 +72,11 @@ def test_a_trial_that_ends_its_process_harms_no_neighbour(cluster, logdir):
 
 
 def test_a_folder_that_executors_do_not_see_is_one_sentence(cluster, tmp_path, monkeypatch):
-    # The driver's probe lies elsewhere then, as it does for a host that does not share the folder.
-    monkeypatch.setattr("spark_jobs.paths.RunPaths.probe", lambda paths, nonce: tmp_path / nonce)
+    # The executors are told another name, which is as missing there as on a host of its own disk.
+    monkeypatch.setattr(
+        "experiment.slot_jobs.SlotConfig",
+        lambda job, address, root, *rest: SlotConfig(job, address, f"{root}-elsewhere", *rest),
+    )
     with pytest.raises(experiment.SearchFailed) as caught:
         experiment.launch(
             cluster, functions.double, {"x": [1]}, logdir=tmp_path / "runs", preload=()

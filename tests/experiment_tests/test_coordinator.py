@@ -198,15 +198,6 @@ def test_an_outcome_of_work_that_another_slot_has_is_ignored(start):
     assert search.records("finished") == []
 
 
-def make_events(search, trial, number=1):
-    folder = search.paths.attempt(trial, number).folder
-    (folder / "train").mkdir(parents=True)
-    for path in (folder / "events.out.tfevents.1.host", folder / "train" / "a.tfevents.2"):
-        path.write_bytes(b"events")
-    (folder / "stdout.log").write_text("kept")
-    return folder
-
-
 def lose_by_hello(search):
     search.hello("1.0.1")
     return "1.0.1"
@@ -222,7 +213,6 @@ def lose_by_the_end_of_the_job(search):
 def test_a_trial_whose_slot_is_gone_runs_again_as_the_next_attempt(start, lose):
     search = start(points(2), "1.0.0")
     work = search.ask("1.0.0")
-    folder = make_events(search, work.trial)
     slot = lose(search)
     assert len(search.coordinator.status.running) == 0
     assert not search.coordinator.done
@@ -231,12 +221,6 @@ def test_a_trial_whose_slot_is_gone_runs_again_as_the_next_attempt(start, lose):
     [lost] = search.records("lost")
     assert (lost["trial"], lost["attempt"], lost["slot"]) == (work.trial, 1, "1.0.0")
     assert lost["params"] == {"x": 0}
-    names = [path.name for path in folder.rglob("*") if path.is_file()]
-    assert len(names) == 3
-    assert "stdout.log" in names
-    assert not any("tfevents" in name for name in names)
-    assert [path.read_bytes() for path in folder.rglob("*lost-events*")] == [b"events"] * 2
-
     search.finish(slot, again)
     [result] = search.coordinator.results
     assert result.logdir == str(search.paths.attempt(work.trial, 2).folder)

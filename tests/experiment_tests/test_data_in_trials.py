@@ -146,3 +146,113 @@ def test_a_table_of_spark_feeds_trials_from_a_folder(spark, logdir, tmp_path, mo
         spark, sum_of, {"path": [by_default, given]}, logdir=logdir, isolation="none"
     )
     assert [trial.value for trial in result.trials] == [4950.0, 4950.0]
+
+
+def test_examples_of_spark_feed_trials_from_hdfs(sparks, hdfs, hadoop, logdir):
+    def count(path):
+        import experiment
+
+        return float(sum(1 for _ in experiment.data.tfrecords(path)))
+
+    spark = sparks.get("local[2]", **hadoop)
+    path = experiment.data.from_dataframe(
+        spark.createDataFrame(ROWS).repartition(4), format="tfrecord"
+    )
+    assert path.startswith(f"{hdfs.uri}/user/{getpass.getuser()}/experiments/data/")
+    names = [f"part-{number:05d}.tfrecord" for number in range(4)]
+    assert experiment.data.listdir(path) == ["_SUCCESS", *names]
+    with pytest.raises(FileExistsError, match="there is something already"):
+        experiment.data.from_dataframe(spark.range(1), path, format="tfrecord")
+    result = experiment.launch(spark, count, {"path": [path]}, logdir=logdir)
+    assert result.best.value == 100.0
+
+
+def test_executors_write_examples_to_hdfs(sparks, hdfs, hadoop):
+    spark = sparks.get("local-cluster[2,1,1024]", **hadoop)
+    path = f"hdfs:///examples/{random.SystemRandom().getrandbits(32)}"
+    experiment.data.from_dataframe(spark.range(10, numPartitions=2), path, format="tfrecord")
+    features = {"id": tf_feature([], "int64")}
+    found = experiment.data.in_memory(path, features=features)
+    assert found["id"].to_pylist() == list(range(10))
+
+
+def tf_feature(shape, dtype):
+    import tensorflow as tf
+
+    return tf.io.FixedLenFeature(shape, tf.as_dtype(dtype))
+
+
+SIDE = 512
+IMAGES = 32  # of 1 MiB each
+
+
+@pytest.fixture
+def images(hdfs, tmp_path):
+    """Examples of large images on HDFS; returns their pattern and the sum of all pixels."""
+    import numpy as np
+    import tensorflow as tf
+
+    client = hdfs_package.InsecureClient(hdfs.http, user=getpass.getuser(), timeout=60)
+    pixels = np.random.default_rng(0).integers(0, 9, (IMAGES, SIDE * SIDE)).astype(np.float32)
+    with tf.io.TFRecordWriter(str(tmp_path / "images")) as writer:
+        for image in pixels:
+            example = tf.train.Example()
+            example.features.feature["image"].float_list.value.extend(image.tolist())
+            writer.write(example.SerializeToString())
+    client.upload("/images.tfrecord", str(tmp_path / "images"), overwrite=True)
+    client._session.close()
+    return "hdfs:///images.tfrecord", float(pixels.sum(dtype="float64"))
+
+
+def look_at(path, trial):
+    """Read all pixels twice; return their sum and how much memory of its own the second took."""
+    import time
+    from pathlib import Path
+
+    import tensorflow as tf
+
+    import experiment
+
+    def own_bytes():
+        """Memory that no file backs; psutil's uss has pages of a file that nobody else maps."""
+        lines = Path("/proc/self/status").read_text().splitlines()
+        (found,) = [line.split()[1] for line in lines if line.startswith("RssAnon")]
+        return 1024 * int(found)
+
+    def pixels():
+        table = experiment.data.in_memory(path, features=features)
+        return table["image"].chunk(0).to_numpy_ndarray()
+
+    features = {"image": tf.io.FixedLenFeature([SIDE, SIDE], tf.float32)}
+    first = pixels()
+    time.sleep(0.5)  # so that trials are there at the same time
+    before = own_bytes()
+    second = pixels()
+    total = float(second.sum(dtype="float64"))
+    assert first.shape == second.shape == (IMAGES, SIDE, SIDE)
+    assert not second.flags.owndata
+    assert int(tf.reduce_sum(tf.constant([1, 2]))) == 3  # ops work as before
+    return {"total": total, "own": own_bytes() - before}
+
+
+@pytest.mark.parametrize("isolation", ["process", "none"])
+def test_examples_are_parsed_once_and_shared_by_all_trials_of_a_host(
+    sparks, hdfs, hadoop, images, logdir, tmp_path, isolation
+):
+    path, total = images
+    spark = sparks.get("local[2]", **hadoop)
+    before = bytes_read(hdfs)
+    result = experiment.launch(
+        spark,
+        look_at,
+        {"path": [path], "trial": range(4)},
+        logdir=logdir,
+        isolation=isolation,
+        optimization_key="total",
+    )
+    assert [trial.value for trial in result.trials] == [total] * 4, result.failed
+    size = IMAGES * SIDE * SIDE * 4
+    assert max(trial.metrics["own"] for trial in result.trials) < size / 4
+    assert size <= bytes_read(hdfs) - before <= 1.05 * size
+    (decoded,) = (tmp_path / "cache").glob("*/table.arrow")
+    assert size <= decoded.stat().st_size <= 1.01 * size

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import hdfs as hdfs_package
 import pytest
+
+from tests.demo_hdfs import client_environment, make_home
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = {
@@ -17,14 +21,14 @@ EXAMPLES = {
 BIN = Path(sys.executable).parent
 
 
-def run(command, tmp_path, example):
-    """Run a command without an activated environment; return its output."""
-    arguments, _ = EXAMPLES[example]
+def run(command, folder, example, *arguments, **variables):
+    """Run an example in a folder, without an activated environment; return its output."""
     environment = {
         name: value
         for name, value in os.environ.items()
         if name not in ("VIRTUAL_ENV", "PYTHONPATH")
     }
+    environment |= variables
     environment["PATH"] = os.pathsep.join(
         part for part in os.environ["PATH"].split(os.pathsep) if part != str(BIN)
     )
@@ -32,10 +36,10 @@ def run(command, tmp_path, example):
         environment["PYSPARK_PYTHON"] = sys.executable
     script = str(ROOT / "examples" / example)
     output = subprocess.run(
-        [*command, script, *arguments, "--logdir", str(tmp_path)],
+        [*command, script, *arguments],
         capture_output=True,
         text=True,
-        cwd=tmp_path,
+        cwd=folder,
         env=environment,
     )
     assert output.returncode == 0, output.stderr[-4000:]
@@ -49,11 +53,34 @@ def run(command, tmp_path, example):
     ids=["python", "spark-submit"],
 )
 def test_an_example_prints_its_table_and_how_to_watch(tmp_path, example, command):
-    output = run(command, tmp_path, example)
-    _, trials = EXAMPLES[example]
+    arguments, trials = EXAMPLES[example]
+    output = run(command, tmp_path, example, *arguments, "--logdir", str(tmp_path))
     assert output.count(" finished ") == trials
     assert "Best: TrialResult(" in output
     watch = output.splitlines()[-1]
     run_folder = Path(watch.split(" tensorboard ")[1])
     assert watch.startswith("Look at it: python -m experiment tensorboard ")
     assert len(list((run_folder / "trials").iterdir())) == trials
+
+
+def test_a_search_has_data_and_run_on_the_hdfs_of_hadoop_conf_dir(hdfs, tmp_path):
+    variables = {**client_environment(hdfs, tmp_path / "conf"), "TMPDIR": str(tmp_path)}
+    home = make_home(hdfs)
+    arguments = ["--epochs", "1", "--popsize", "4", "--generations", "1"]
+    output = run([sys.executable], tmp_path, "hdfs_search.py", *arguments, **variables)
+    assert output.count(" finished ") == 8
+    client = hdfs_package.InsecureClient(hdfs.http, user=getpass.getuser(), timeout=30)
+    parts = [f"part-{number:05d}.tfrecord" for number in range(4)]
+    assert sorted(client.list(f"{home}/digits")) == ["_SUCCESS", *parts]
+    client._session.close()
+    folder, name = output.splitlines()[-1].split(" tensorboard ")[1].rsplit("/", 1)
+    assert folder == f"{hdfs.uri}{home}/experiments"
+    listed = subprocess.run(
+        [sys.executable, "-m", "experiment", "list", folder],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **variables},
+    )
+    (line,) = [line for line in listed.stdout.splitlines() if line.startswith(name)]
+    assert " finished " in line
+    assert not (tmp_path / "experiments").exists()

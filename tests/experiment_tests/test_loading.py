@@ -14,8 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import experiment
+from experiment import loading
 from experiment.journal import Journal, JournalDamaged, encode_line, read_journal
-from experiment.loading import find_run, find_runs, load, read_manifest, read_run
+from experiment.loading import find_run, find_runs, load, opened
 from experiment.record import FORMAT, write_manifest, write_result
 from experiment.result import Result
 from experiment.specification import Search as Specification
@@ -24,9 +25,24 @@ from search.errors import InvalidArgument
 from search.grid import PointSearch
 from search.space import Choice, Space
 from search.trial import Outcome
+from spark_jobs.locations import Location
 from spark_jobs.paths import RunPaths
 from tests.experiment_tests.runs import BOUNDS, TRACEBACK, make_manifest, make_run, make_search
 from tests.experiment_tests.test_coordinator import Cluster, Search, searchers, steps
+
+
+def read_run(run):
+    with opened(run) as reader:
+        return loading.read_run(reader.paths)
+
+
+def read_manifest(run):
+    with opened(run) as reader:
+        return loading.read_manifest(reader.paths)
+
+
+def place(path):
+    return Location.parse(path)
 
 
 def refusal(run, read=load):
@@ -266,7 +282,7 @@ def test_a_run_is_named_in_any_way(tmp_path, monkeypatch):
         load(root),
     ):
         assert load(name).logdir == str(root)
-        assert find_run(name) == RunPaths(root)
+        assert find_run(name) == place(root)
 
 
 def test_loading_is_public(tmp_path):
@@ -344,13 +360,6 @@ def test_what_is_no_path_is_no_run(run):
     assert refusal(run).endswith(f", got {run!r}")
 
 
-@pytest.mark.parametrize(
-    "run", ["hdfs://host:9000/runs/a", "hdfs:///a", "s3://bucket/a", "file:///tmp"]
-)
-def test_a_run_is_on_a_file_system_of_this_host(run):
-    assert refusal(run).endswith(f"on a file system of this host, got {run!r}")
-
-
 class BytesPath:
     def __fspath__(self):
         return b"/tmp"
@@ -395,7 +404,7 @@ NO_JSON = [
 def test_a_manifest_that_is_none_is_refused(tmp_path, data):
     root = make_run(tmp_path, trials=3)
     (root / "manifest.json").write_bytes(data)
-    for read in (load, read_run, lambda run: read_manifest(find_run(run))):
+    for read in (load, read_run, read_manifest):
         assert f"{str(root)!r}, whose manifest.json cannot be used: " in refusal(root, read)
 
 
@@ -459,7 +468,7 @@ def test_a_summary_that_is_none_is_refused(tmp_path, data):
     root = make_run(tmp_path, trials=3)
     (root / "result.json").write_bytes(data)
     assert f"{str(root)!r}, whose result.json cannot be used: " in refusal(root)
-    assert read_manifest(find_run(root)).name == "digits"
+    assert read_manifest(root).name == "digits"
 
 
 @pytest.mark.parametrize("changes", [{"problem": 5}, {"trials": None}, {"failed": ...}], ids=str)
@@ -565,23 +574,23 @@ def test_what_may_not_be_read_is_said_with_its_reason(tmp_path, name):
 
 
 def test_runs_are_found_by_age_the_newest_last(tmp_path):
-    assert find_runs(tmp_path) == []
+    assert find_runs(place(tmp_path)) == []
     with pytest.raises(FileNotFoundError):
-        find_runs(tmp_path / "nowhere")
+        find_runs(place(tmp_path / "nowhere"))
     roots = [make_run(tmp_path, trials=1, failed=()) for _ in range(3)]
     (tmp_path / "other").mkdir()
     (tmp_path / "manifest.json").touch()
     for root, age in zip(roots, (20, 30, 10), strict=True):
         os.utime(root / "manifest.json", (age, age))
-    assert find_runs(tmp_path) == [roots[2], roots[0], roots[1]]
+    assert find_runs(place(tmp_path)) == [place(root) for root in (roots[2], roots[0], roots[1])]
 
 
 def test_a_run_is_found_without_reading_it(tmp_path):
     root = make_run(tmp_path, trials=3)
     (root / "manifest.json").write_bytes(b"{")
     segment(root).write_bytes(b"damaged\n")
-    assert find_run(root).root == root
-    assert find_runs(tmp_path) == [root]
+    assert find_run(root) == place(root)
+    assert find_runs(place(tmp_path)) == [place(root)]
 
 
 class Payload:

@@ -9,6 +9,7 @@ import pytest
 
 from experiment.settings import Settings, choose_logdir, takes_settings
 from search.errors import ExperimentError, InvalidArgument
+from spark_jobs.hadoop import HadoopSettings
 
 REFUSED = [
     ({"direction": "up"}, "'max' or 'min'", "'up'"),
@@ -25,8 +26,9 @@ REFUSED = [
     ({"logdir": ""}, "the path of a folder", "''"),
     ({"logdir": 7}, "the path of a folder", "7"),
     ({"logdir": b"runs"}, "the path of a folder", "b'runs'"),
-    ({"logdir": "hdfs://host:8020/runs"}, "the path of a folder", "'hdfs://host:8020/runs'"),
-    ({"logdir": "s3://bucket/runs"}, "the path of a folder", "'s3://bucket/runs'"),
+    ({"logdir": "s3://bucket/runs"}, "the path of a folder, or hdfs://...", "'s3://bucket/runs'"),
+    ({"logdir": "hdfs:/runs"}, "a path or a URL", "'hdfs:/runs'"),
+    ({"logdir": "webhdfs://ho st/runs"}, "webhdfs://host:port/path", "'webhdfs://ho st/runs'"),
     ({"parallelism": 0}, "an integer of at least 1", "0"),
     ({"parallelism": -1}, "an integer of at least 1", "-1"),
     ({"parallelism": 1.5}, "an integer of at least 1", "1.5"),
@@ -88,6 +90,10 @@ def test_a_timeout_without_a_process_says_why_it_is_refused():
         {},
         {"name": "ü run/1", "description": "", "optimization_key": "val_loss"},
         {"direction": "min", "logdir": Path("runs")},
+        {"logdir": "hdfs://host:8020/runs"},
+        {"logdir": "hdfs:///runs"},
+        {"logdir": "webhdfs://host:9870/runs"},
+        {"logdir": "file:///runs"},
         {"parallelism": 1, "timeout": 0.5, "max_failures": 0, "seed": 0},
         {"timeout": 1, "isolation": "spawn", "preload": ()},
         {"isolation": "none", "timeout": None, "preload": ("numpy",)},
@@ -142,39 +148,59 @@ def test_the_decorated_function_is_called_as_before_and_keeps_its_name():
     assert (search.__name__, search.__doc__) == ("search", "Search.")
 
 
-def test_the_folder_is_experiments_where_nothing_is_said(tmp_path, monkeypatch):
+def chosen(given, default="experiments"):
+    """Return the folder that is chosen, on this host."""
+    location = choose_logdir(given, default, HadoopSettings())
+    assert location.scheme == "file"
+    return Path(location.path)
+
+
+def test_the_default_is_taken_where_the_user_gave_none_and_made(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert choose_logdir(None, None) == tmp_path / "experiments"
-    assert (tmp_path / "experiments").is_dir()
-    assert choose_logdir(None, None) == tmp_path / "experiments"
-
-
-def test_the_folder_of_the_spark_setting_is_taken_where_the_user_gave_none(tmp_path):
-    setting, given = tmp_path / "setting" / "runs", tmp_path / "given"
-    assert choose_logdir(None, str(setting)) == setting
-    assert setting.is_dir()
-    assert choose_logdir(given, str(tmp_path / "unused")) == given
+    for _ in range(2):
+        assert chosen(None) == tmp_path / "experiments"
+        assert (tmp_path / "experiments").is_dir()
+    default, given = tmp_path / "default" / "runs", tmp_path / "given"
+    assert chosen(None, str(default)) == default
+    assert default.is_dir()
+    assert chosen(given, str(tmp_path / "unused")) == given
     assert not (tmp_path / "unused").exists()
 
 
 def test_the_folder_is_absolute_and_a_tilde_means_home(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    assert choose_logdir("a/../b", None) == tmp_path / "b"
-    assert choose_logdir("~/runs", None) == tmp_path / "home" / "runs"
-    assert choose_logdir(None, "~/other") == tmp_path / "home" / "other"
+    assert chosen("a/../b") == tmp_path / "b"
+    assert chosen("~/runs") == tmp_path / "home" / "runs"
+    assert chosen(None, "~/other") == tmp_path / "home" / "other"
+    assert chosen(f"file://{tmp_path}/url") == tmp_path / "url"
 
 
 def test_nothing_is_left_in_the_folder_by_the_check(tmp_path):
     (tmp_path / "mine").touch()
-    choose_logdir(str(tmp_path), None)
+    chosen(str(tmp_path))
     assert os.listdir(tmp_path) == ["mine"]
 
 
-@pytest.mark.parametrize("setting", ["", "hdfs://host/runs"])
-def test_the_spark_setting_is_checked_like_the_argument(setting):
-    with pytest.raises(InvalidArgument, match="logdir: expected the path of a folder"):
-        choose_logdir(None, setting)
+@pytest.mark.parametrize("default", ["", "s3://bucket/runs", "hdfs:/runs"])
+def test_the_default_is_checked_like_the_argument(default):
+    with pytest.raises(InvalidArgument, match="logdir: expected (the path of a folder|a path)"):
+        chosen(None, default)
+
+
+def test_an_hdfs_that_spark_does_not_know_is_refused():
+    with pytest.raises(InvalidArgument, match="since fs.defaultFS is no HDFS"):
+        chosen("hdfs:///runs")
+
+
+def test_an_hdfs_that_does_not_answer_is_one_sentence(monkeypatch):
+    monkeypatch.setattr("spark_jobs.webhdfs.WebHdfs.__init__.__defaults__", (0.5,))
+    with pytest.raises(InvalidArgument) as caught:
+        chosen("webhdfs://127.0.0.1:9/runs")
+    message = str(caught.value)
+    assert message.startswith("logdir: expected a folder that can be written to, got ")
+    assert "no WebHDFS at http://127.0.0.1:9 within 0.5 s" in message
+    assert "\n" not in message
 
 
 @pytest.mark.parametrize("below", ["", "runs", "runs/deep"])
@@ -183,7 +209,7 @@ def test_a_file_in_the_way_is_refused_by_name(tmp_path, below):
     file.write_text("mine")
     path = file / below
     with pytest.raises(InvalidArgument) as caught:
-        choose_logdir(path, None)
+        chosen(path)
     assert caught.value.name == "logdir"
     assert caught.value.expected == "a folder that can be written to"
     assert str(path) in caught.value.got
@@ -193,7 +219,7 @@ def test_a_file_in_the_way_is_refused_by_name(tmp_path, below):
 @pytest.mark.parametrize("path", ["/proc/nope", "/proc/self/fdinfo"])
 def test_a_folder_that_cannot_be_written_to_is_refused(path):
     with pytest.raises(InvalidArgument, match="logdir: expected a folder that can be written to"):
-        choose_logdir(path, None)
+        chosen(path)
 
 
 @pytest.mark.parametrize(
@@ -219,7 +245,7 @@ def test_other_exceptions_do_not_get_out(arguments):
 
 def test_a_null_byte_is_refused():
     with pytest.raises(InvalidArgument, match="logdir"):
-        choose_logdir("a\0b", None)
+        chosen("a\0b")
 
 
 def test_preload_may_be_an_iterator():

@@ -463,6 +463,204 @@ def test_a_table_in_memory_is_decoded_anew_when_a_file_changes(remote):
     assert data.in_memory(f"{remote}/a.parquet").to_pylist() == [{"n": 1}, {"n": 2}]
 
 
+def put_examples(tensorflow, path, numbers, compression=None):
+    """Write examples with the features `n`, a number, and `xy`, twice that number."""
+    records = []
+    for number in numbers:
+        example = tensorflow.train.Example()
+        example.features.feature["n"].int64_list.value.append(number)
+        example.features.feature["xy"].float_list.value.extend([number, number])
+        records.append(example.SerializeToString())
+    put_records(tensorflow, path, records, compression)
+
+
+@pytest.fixture
+def features(tensorflow):
+    return {
+        "n": tensorflow.io.FixedLenFeature([], tensorflow.int64),
+        "xy": tensorflow.io.FixedLenFeature([2], tensorflow.float32),
+    }
+
+
+@pytest.mark.parametrize("compression", [None, "GZIP"])
+def test_examples_in_memory_are_columns_of_one_chunk(tensorflow, folder, features, compression):
+    put_examples(tensorflow, f"{folder}/b", [3], compression)
+    put_examples(tensorflow, f"{folder}/a", [1, 2], compression)
+    table = data.in_memory(folder, features=features, compression=compression)
+    assert table["n"].chunk(0).to_numpy().tolist() == [1, 2, 3]
+    assert table["xy"].chunk(0).to_numpy_ndarray().tolist() == [[1, 1], [2, 2], [3, 3]]
+    assert [column.num_chunks for column in table.columns] == [1, 1]
+
+
+def test_examples_in_memory_are_parsed_once_and_mapped(tensorflow, folder, features, copies):
+    put_examples(tensorflow, f"{folder}/a", range(1_000))
+    tables = [data.in_memory(folder, features=features) for _ in range(2)]
+    arrays = [table["xy"].chunk(0).to_numpy_ndarray() for table in tables]
+    (decoded,) = copies.glob("*/table.arrow")
+    maps = [line.split() for line in Path("/proc/self/maps").read_text().splitlines()]
+    spans = [line[0].split("-") for line in maps if line[-1] == str(decoded)]
+    for array in arrays:
+        assert not array.flags.owndata
+        assert not array.flags.writeable
+        address = array.ctypes.data
+        assert any(int(start, 16) <= address < int(end, 16) for start, end in spans)
+
+
+def test_examples_are_parsed_anew_for_other_features_columns_and_files(
+    tensorflow, remote, features, copies
+):
+    def count():
+        return len(list(copies.glob("*/table.arrow")))
+
+    put_examples(tensorflow, f"{remote}/a", [1])
+    data.in_memory(remote, features=features)
+    data.in_memory(remote, features={**features, "n": tensorflow.io.FixedLenFeature([1], "int64")})
+    assert count() == 2
+    table = data.in_memory(remote, ["xy"], features=features)
+    assert (table.column_names, count()) == (["xy"], 3)
+    put_examples(tensorflow, f"{remote}/a", [1, 2])
+    assert data.in_memory(remote, features=features).num_rows == 2
+    data.in_memory(remote, features=features)
+    assert count() == 4
+
+
+def test_a_file_without_records_has_columns_without_rows(tensorflow, folder, features):
+    put_records(tensorflow, f"{folder}/a", [])
+    table = data.in_memory(folder, features=features)
+    assert table["n"].chunk(0).to_numpy().shape == (0,)
+    assert table["xy"].chunk(0).to_numpy_ndarray().shape == (0, 2)
+
+
+def test_a_record_that_lacks_a_feature_is_said_and_nothing_is_kept(
+    tensorflow, remote, features, copies
+):
+    put_examples(tensorflow, f"{remote}/a", [1])
+    missing = {**features, "label": tensorflow.io.FixedLenFeature([], tensorflow.int64)}
+    with pytest.raises(ValueError, match=r"^memory://bucket/a: Feature: label .* is required"):
+        data.in_memory(remote, features=missing)
+    assert not list(copies.glob("*/table.arrow"))
+
+
+def test_bad_arguments_of_a_table_in_memory_are_refused(folder, features):
+    for columns in ("label", ["n", "label"]):
+        with pytest.raises(InvalidArgument, match="columns: expected some of"):
+            data.in_memory(folder, columns, features=features)
+    with pytest.raises(InvalidArgument, match="compression: expected None, or for features 'GZIP'"):
+        data.in_memory(folder, features=features, compression="gzip")
+    with pytest.raises(InvalidArgument, match="compression: expected None"):
+        data.in_memory(folder, compression="GZIP")
+
+
+@pytest.mark.parametrize("name", ["TFRecord", "csv", None, ["parquet"]])
+def test_a_format_is_refused_before_spark_is_touched(name):
+    with pytest.raises(InvalidArgument, match="^format: expected 'parquet' or 'tfrecord', got "):
+        data.from_dataframe(object(), format=name)
+
+
+ROWS = [
+    {
+        "n": n,
+        "flag": n % 3 == 0,
+        "text": f"row ü {n}",
+        "xy": [n / 2, -n / 4],
+        "maybe": n % 2 or None,
+    }
+    for n in range(100)
+]
+ROW = "n long, flag boolean, text string, xy array<double>, maybe int"
+
+
+def test_a_table_of_spark_comes_back_from_tfrecords(tensorflow, spark, tmp_path):
+    frame = spark.createDataFrame(ROWS, ROW).repartition(3)
+    path = data.from_dataframe(frame, str(tmp_path / "ü table"), format="tfrecord")
+    assert path == str(tmp_path / "ü table")
+    names = [f"part-{number:05d}.tfrecord" for number in range(3)]
+    assert data.listdir(path) == ["_SUCCESS", *names]
+    fixed = tensorflow.io.FixedLenFeature
+    features = {
+        "n": fixed([], tensorflow.int64),
+        "flag": fixed([], tensorflow.int64),
+        "text": fixed([], tensorflow.string),
+        "xy": fixed([2], tensorflow.float32),
+        "maybe": fixed([], tensorflow.int64, -1),
+    }
+    records = list(data.tfrecords(path).as_numpy_iterator())
+    parsed = tensorflow.io.parse_example(records, features)
+    found = {name: values.numpy().tolist() for name, values in parsed.items()}
+    rows = [dict(zip(found, row, strict=True)) for row in zip(*found.values(), strict=True)]
+    assert sorted(rows, key=lambda row: row["n"]) == [
+        {**row, "text": row["text"].encode(), "maybe": row["maybe"] or -1} for row in ROWS
+    ]
+    table = data.in_memory(path, features=features).to_pydict()
+    assert table == found
+
+
+def test_spark_leaves_a_file_per_partition_with_rows_but_always_one(spark, tensorflow, tmp_path):
+    few = spark.range(2, numPartitions=4)
+    path = data.from_dataframe(few, str(tmp_path / "few"), format="tfrecord")
+    assert data.listdir(path) == [
+        "_SUCCESS",
+        "part-00000.tfrecord",
+        "part-00001.tfrecord",
+        "part-00003.tfrecord",
+    ]
+    path = data.from_dataframe(few.where("id < 0"), str(tmp_path / "none"), format="tfrecord")
+    assert data.listdir(path) == ["_SUCCESS", "part-00000.tfrecord"]
+    assert records_of(data.tfrecords(path)) == []
+
+
+def test_a_folder_that_has_something_in_it_is_not_written_to(spark, tmp_path):
+    put(f"{tmp_path}/full/a", b"1")
+    for path in ("full", "full/a"):
+        with pytest.raises(FileExistsError, match="there is something already; remove it or name"):
+            data.from_dataframe(spark.range(1), f"{tmp_path}/{path}", format="tfrecord")
+    assert data.listdir(f"{tmp_path}/full") == ["a"]
+
+
+def test_a_column_that_examples_lack_is_refused_before_anything_is_written(spark, tmp_path):
+    frame = spark.sql("select 1 as x, current_timestamp() as seen")
+    with pytest.raises(InvalidArgument, match="column 'seen': expected .*, got timestamp; cast it"):
+        data.from_dataframe(frame, str(tmp_path / "new"), format="tfrecord")
+    assert not (tmp_path / "new").exists()
+
+
+def test_tfrecords_go_to_no_other_store(spark):
+    with pytest.raises(InvalidArgument, match="path: expected a path or hdfs://host:8020/path"):
+        data.from_dataframe(spark.range(1), "memory://bucket/new", format="tfrecord")
+
+
+def test_tasks_that_are_run_again_double_nothing(sparks, tensorflow, tmp_path):
+    def lost_once(batches):
+        from pathlib import Path
+
+        from pyspark import TaskContext
+
+        for batch in batches:
+            yield batch.slice(0, batch.num_rows // 2)
+            if TaskContext.get().attemptNumber() == 0:
+                Path(mark).touch()
+                raise RuntimeError("lost")
+            yield batch.slice(batch.num_rows // 2)
+
+    mark = tmp_path / "lost"
+    spark = sparks.get("local[2,2]")
+    spark.sparkContext.pythonExec = sys.executable
+    frame = spark.range(100, numPartitions=2).mapInArrow(lost_once, "id long")
+    path = data.from_dataframe(frame, str(tmp_path / "new"), format="tfrecord")
+    assert mark.exists()
+    assert data.listdir(path) == ["_SUCCESS", "part-00000.tfrecord", "part-00001.tfrecord"]
+    features = {"id": tensorflow.io.FixedLenFeature([], tensorflow.int64)}
+    assert data.in_memory(path, features=features)["id"].to_pylist() == list(range(100))
+
+
+def test_a_job_that_fails_leaves_nothing_and_may_be_repeated(spark, tensorflow, tmp_path):
+    frame = spark.sql("select cast(raise_error('lost') as int) as x")
+    with pytest.raises(Exception, match="lost"):
+        data.from_dataframe(frame, str(tmp_path / "new"), format="tfrecord")
+    assert data.listdir(f"{tmp_path}/new") == []
+    data.from_dataframe(spark.range(1), str(tmp_path / "new"), format="tfrecord")
+
+
 def as_tfrecords(records):
     from io import BytesIO
 

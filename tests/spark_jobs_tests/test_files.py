@@ -1,5 +1,6 @@
 import importlib.util
 import os
+import stat
 from pathlib import Path
 
 import fsspec
@@ -8,17 +9,18 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from spark_jobs.files import FsspecFiles, LocalFiles
 from spark_jobs.locations import Location
-from tests.spark_jobs_tests.files_contract import FilesContract
+from tests.spark_jobs_tests.files_contract import FilesContract, WritableFilesContract
 
 
-class TestLocalFiles(FilesContract):
+class TestLocalFiles(WritableFilesContract):
     @pytest.fixture
     def files(self):
         return LocalFiles()
 
     @pytest.fixture
     def folder(self, tmp_path):
-        return Location.parse(tmp_path)
+        (tmp_path / "folder").mkdir()
+        return Location.parse(tmp_path / "folder")
 
     @pytest.fixture
     def put(self):
@@ -27,6 +29,17 @@ class TestLocalFiles(FilesContract):
             Path(location.path).write_bytes(data)
 
         return write
+
+    @pytest.fixture
+    def mode(self):
+        return lambda location: stat.S_IMODE(os.stat(location.path).st_mode)
+
+    def test_a_link_to_a_folder_is_removed_without_what_it_leads_to(self, files, below, put):
+        put(below("sub/a"), b"1")
+        os.symlink("sub", below("link").path)
+        files.remove(below("link"))
+        assert [status.location for status in files.listdir(below(""))] == [below("sub")]
+        assert [status.location for status in files.listdir(below("sub"))] == [below("sub/a")]
 
     def test_a_link_to_nowhere_does_not_hide_the_other_files(self, files, folder, below, put):
         put(below("b"), b"1")

@@ -1,9 +1,12 @@
+import getpass
+
 import msgspec
 import pytest
 
 from search.errors import InvalidArgument
 from spark_jobs.hadoop import EXACT, PREFIXES, HadoopSettings
 from spark_jobs.locations import Location
+from spark_jobs.session import active_data_settings
 
 HA = {
     "fs.defaultFS": "hdfs://ours",
@@ -163,3 +166,135 @@ def test_all_that_is_read_is_sent_along():
 def test_settings_come_back_from_the_executors_as_they_were_sent():
     settings = HadoopSettings(HA, "ü")
     assert msgspec.json.decode(msgspec.json.encode(settings), type=HadoopSettings) == settings
+
+
+TOKEN = "HAAFYWxpY2UFYWxpY2UAigGaPw"
+
+
+def token(url, tokens, values=None):
+    return HadoopSettings(values or {}, "alice", tokens).token(Location.parse(url))
+
+
+@pytest.mark.parametrize("url", [*SAME, "hdfs:///a", "webhdfs://nn:50070/a"])
+def test_a_token_is_found_however_its_cluster_is_named(url):
+    values = single(http_address="nn:50070")
+    assert token(url, {"nn:8020": TOKEN}, values) == TOKEN
+
+
+@pytest.mark.parametrize("url", ["hdfs://ours/a", "hdfs:///a", "webhdfs://b:50071/a"])
+def test_a_name_service_has_one_token_for_all_its_namenodes(url):
+    assert token(url, {"theirs": "other", "ours": TOKEN}, HA) == TOKEN
+
+
+def test_other_clusters_get_no_token():
+    assert token("hdfs://other:8020/a", {"nn:8020": TOKEN}, single()) == ""
+    assert token("hdfs://other:8020/a", {}, single()) == ""
+    values = {"dfs.nameservices": "lost", "dfs.ha.namenodes.lost": "a"}
+    assert token("hdfs://other:8020/a", {"lost": TOKEN}, values) == ""
+
+
+def test_tokens_travel_and_are_not_shown():
+    settings = HadoopSettings(HA, "alice", {"ours": TOKEN})
+    assert msgspec.json.decode(msgspec.json.encode(settings), type=HadoopSettings) == settings
+    assert TOKEN not in f"{settings!r} {settings}"
+    assert "alice" in repr(settings)
+
+
+def test_the_default_cluster_and_all_name_services_are_known():
+    assert HadoopSettings(HA).authorities() == ["ours", "theirs"]
+    assert HadoopSettings(single()).authorities() == ["nn:8020"]
+    assert HadoopSettings(single("s3a://bucket")).authorities() == []
+    more = "hdfs://nn:8020/a, hdfs://far:8020 ,s3a://bucket,,hdfs://ours"
+    assert HadoopSettings(HA).authorities(more) == ["ours", "theirs", "nn:8020", "far:8020"]
+
+
+@pytest.mark.parametrize(
+    ("value", "secured"), [("kerberos", True), ("KERBEROS", True), ("simple", False)]
+)
+def test_whether_a_cluster_is_secured(value, secured):
+    assert HadoopSettings({"hadoop.security.authentication": value}).is_secured == secured
+    assert not HadoopSettings().is_secured
+
+
+def write(folder, name, **properties):
+    entries = "".join(
+        f"<property><name>{name.replace('_', '.')}</name><value>{value}</value></property>"
+        for name, value in properties.items()
+    )
+    (folder / name).write_text(f"<?xml version='1.0'?><configuration>{entries}</configuration>")
+
+
+def test_both_files_of_the_configuration_are_read(tmp_path):
+    write(tmp_path, "core-site.xml", fs_defaultFS="hdfs://ours", io_file="4096")
+    write(tmp_path, "hdfs-site.xml", dfs_nameservices=" ours\n", dfs_ha_namenodes_ours="nn1")
+    assert HadoopSettings.of_files(tmp_path).values == {
+        "fs.defaultFS": "hdfs://ours",
+        "dfs.nameservices": "ours",
+        "dfs.ha.namenodes.ours": "nn1",
+    }
+
+
+def test_a_value_may_name_another_property(tmp_path):
+    write(tmp_path, "core-site.xml", fs_defaultFS="hdfs://${host}:${port}", host="nn")
+    assert HadoopSettings.of_files(tmp_path).values == {"fs.defaultFS": "hdfs://nn:${port}"}
+
+
+def test_missing_files_are_an_empty_configuration(tmp_path):
+    assert HadoopSettings.of_files(tmp_path).values == {}
+    assert HadoopSettings.of_files(tmp_path / "missing").values == {}
+
+
+def test_the_user_is_that_of_hadoop_or_of_the_system(tmp_path, monkeypatch):
+    monkeypatch.delenv("HADOOP_USER_NAME", raising=False)
+    assert HadoopSettings.of_files(tmp_path).user == getpass.getuser()
+    monkeypatch.setenv("HADOOP_USER_NAME", "alice")
+    assert HadoopSettings.of_files(tmp_path).user == "alice"
+
+
+@pytest.mark.parametrize("error", [KeyError("uid not found"), OSError("no name")])
+def test_a_user_without_a_name_has_none(tmp_path, monkeypatch, error):
+    def fail():
+        raise error
+
+    monkeypatch.delenv("HADOOP_USER_NAME", raising=False)
+    monkeypatch.setattr(getpass, "getuser", fail)
+    assert HadoopSettings.of_files(tmp_path).user == ""
+
+
+HOSTILE = """<!DOCTYPE c [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]>
+<configuration><property><name>fs.defaultFS</name><value>&b;</value></property></configuration>"""
+OUTSIDE = (
+    """<!DOCTYPE c [<!ENTITY a SYSTEM "file:///etc/passwd">]><configuration>&a;</configuration>"""
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "got"),
+    [
+        ("<configuration>", "no element found"),
+        ("", "no element found"),
+        ("<other/>", "<other>"),
+        (HOSTILE, "a document type"),
+        (OUTSIDE, "a document type"),
+    ],
+)
+def test_what_is_no_configuration_is_refused_in_one_sentence(tmp_path, text, got):
+    (tmp_path / "hdfs-site.xml").write_text(text)
+    with pytest.raises(InvalidArgument) as caught:
+        HadoopSettings.of_files(tmp_path)
+    message = str(caught.value)
+    assert message.startswith(f"{tmp_path}/hdfs-site.xml: expected a Hadoop configuration")
+    assert got in message
+    assert "\n" not in message
+
+
+def test_a_process_without_spark_has_the_settings_of_the_files(tmp_path, monkeypatch):
+    write(tmp_path, "core-site.xml", fs_defaultFS="hdfs://nn:8020")
+    monkeypatch.setattr("sys.modules", {})
+    monkeypatch.setenv("HADOOP_USER_NAME", "alice")
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+    assert active_data_settings().hadoop == HadoopSettings(
+        {"fs.defaultFS": "hdfs://nn:8020"}, "alice"
+    )
+    monkeypatch.delenv("HADOOP_CONF_DIR")
+    assert active_data_settings().hadoop == HadoopSettings({}, "alice")

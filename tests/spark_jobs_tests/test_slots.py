@@ -1,5 +1,6 @@
 import json
 import math
+import socket
 from pathlib import Path
 
 import cloudpickle
@@ -21,7 +22,6 @@ def config_of(root, function=functions.double, **changes):
         "job": 1,
         "address": Address("host:1", "token", "certificate"),
         "root": str(root),
-        "nonce": "abc",
         "program": Program(cloudpickle.dumps(function), None, "max"),
         "isolation": "none",
         "timeout": None,
@@ -36,11 +36,28 @@ def test_the_configuration_travels_as_json(tmp_path):
     assert decode(encode(config), SlotConfig) == config
 
 
-def test_the_drivers_folder_is_recognised_by_its_probe(tmp_path):
-    config = config_of(tmp_path)
-    assert f"does not see the folder {tmp_path}" in folder_problem(config)
-    RunPaths(tmp_path).probe("abc").touch()
-    assert folder_problem(config) == ""
+def test_a_host_that_does_not_see_the_drivers_folder_says_so_and_makes_none(tmp_path):
+    root = tmp_path / "run-20260101T000000Z-0123abcd"
+    for missing in (root, tmp_path / "file" / "run"):
+        (tmp_path / "file").touch()
+        problem = folder_problem(config_of(missing))
+        assert f"host {socket.gethostname()} does not see the folder {missing}" in problem
+        assert problem.endswith("give logdir a shared folder or hdfs://...")
+        assert not missing.exists()
+
+
+def test_a_folder_that_is_there_is_the_drivers_and_the_check_leaves_nothing_in_it(tmp_path):
+    (tmp_path / "manifest.json").touch()
+    assert folder_problem(config_of(tmp_path)) == ""
+    assert [path.name for path in tmp_path.iterdir()] == ["manifest.json"]
+
+
+def test_a_folder_that_a_host_cannot_write_to_is_one_sentence(tmp_path):
+    (tmp_path / "run").touch()
+    problem = folder_problem(config_of(tmp_path / "run"))
+    assert f"cannot write to the folder {tmp_path / 'run'}: File exists; " in problem
+    assert problem.endswith("give logdir a shared folder or hdfs://...")
+    assert "\n" not in problem
 
 
 @pytest.mark.parametrize(
@@ -52,7 +69,7 @@ def test_each_isolation_has_its_runner(tmp_path, isolation, kind):
 
 
 def run(config, attempt):
-    return run_attempt(config, attempt, make_runner(config, {}))
+    return run_attempt(config, attempt, make_runner(config, {}), pytest.fail)
 
 
 def test_an_attempt_leaves_its_files_and_its_row_in_tensorboard(tmp_path):
@@ -113,3 +130,19 @@ def test_an_attempt_that_is_given_an_odd_integer_runs(tmp_path):
     outcome = run(config_of(tmp_path, lambda x: 1), Attempt(Trial(0, {"x": 10**400})))
     assert outcome == Outcome(0, "finished", 1.0, "metric", {"metric": 1.0}, None, outcome.seconds)
     assert Path(tmp_path, "trials", "000000").is_dir()
+
+
+def test_the_attempts_before_disappear_from_tensorboard(tmp_path):
+    config = config_of(tmp_path)
+    for number in (1, 2, 3):
+        run(config, Attempt(Trial(4, {"x": 1}), number))
+        run(config, Attempt(Trial(5, {"x": 1})))
+    names = {
+        path.relative_to(tmp_path / "trials").as_posix() for path in tmp_path.rglob("*events*")
+    }
+    assert names == {
+        "000004/events.out.lost-events.trial",
+        "000004-2/events.out.lost-events.trial",
+        "000004-3/events.out.tfevents.trial",
+        "000005/events.out.tfevents.trial",
+    }

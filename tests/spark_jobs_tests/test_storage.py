@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.paths import RunPaths
-from spark_jobs.storage import hide_events, make_folder, open_appending, write_whole
+from spark_jobs.storage import make_folder, open_appending, write_whole
 
 
 def mode(path: Path) -> int:
@@ -50,16 +50,3 @@ def test_attempts_have_folders_of_their_own_that_sort_by_number():
     ]
     assert names == ["000007", "000007-2", "000012"]
     assert sorted(names) == names
-
-
-def test_a_lost_attempt_disappears_from_tensorboard_and_keeps_its_data(tmp_path):
-    attempt = RunPaths(tmp_path).attempt(3)
-    hide_events(attempt)  # an attempt that never began
-    make_folder(attempt.folder / "train")
-    (attempt.folder / "events.out.tfevents.trial").write_bytes(b"1")
-    (attempt.folder / "train" / "events.out.tfevents.2").write_bytes(b"2")
-    attempt.stdout.write_text("said")
-    hide_events(attempt)
-    left = {path.name: path.read_bytes() for path in attempt.folder.rglob("*") if path.is_file()}
-    assert not [name for name in left if "tfevents" in name]
-    assert sorted(left.values()) == [b"1", b"2", b"said"]

@@ -1,4 +1,4 @@
-"""Reading from a real HDFS, also while its nodes die."""
+"""Reading from and writing to a real HDFS, also while its nodes die."""
 
 from __future__ import annotations
 
@@ -8,14 +8,19 @@ import os
 import random
 import socket
 import threading
+import time
 
 import hdfs as hdfs_package
+import psutil
 import pytest
+import requests
 
+from spark_jobs import webhdfs
+from spark_jobs.files import check_writable
 from spark_jobs.hadoop import HadoopSettings
 from spark_jobs.locations import Location
 from spark_jobs.webhdfs import WebHdfs
-from tests.spark_jobs_tests.files_contract import FilesContract
+from tests.spark_jobs_tests.files_contract import WritableFilesContract
 
 _FOLDERS = itertools.count()
 
@@ -45,7 +50,7 @@ def client(hdfs):
     client._session.close()
 
 
-class TestWebHdfs(FilesContract):
+class TestWebHdfs(WritableFilesContract):
     @pytest.fixture
     def files(self, settings, root):
         files = WebHdfs(root, settings)
@@ -61,6 +66,10 @@ class TestWebHdfs(FilesContract):
     @pytest.fixture
     def put(self, client):
         return lambda location, data: client.write(location.path, data=data, overwrite=True)
+
+    @pytest.fixture
+    def mode(self, client):
+        return lambda location: int(client.status(location.path)["permission"], 8)
 
 
 def read(files, location, disturb=lambda reached: None):
@@ -119,20 +128,311 @@ def test_files_are_read_in_safe_mode(hdfs, files, root, client):
         hdfs.admin("-safemode", "leave")
 
 
-def test_large_files_arrive_whole_while_nodes_are_killed_in_turn(hdfs, files, root, client):
+class KilledInTurn:
+    """A disturbance that kills the one DataNode and then the other, at 20, 80 and 140 MB."""
+
+    def __init__(self, hdfs):
+        self._hdfs, self._names = hdfs, itertools.cycle(["datanode0", "datanode1"])
+        self.at = [(20 + 60 * number) << 20 for number in range(3)]
+
+    def __call__(self, reached):
+        if self.at and reached > self.at[0]:
+            self.at.pop(0)
+            self._hdfs.restore()
+            self._hdfs.kill(next(self._names))
+
+
+def test_large_files_make_both_ways_whole_while_nodes_are_killed_in_turn(
+    hdfs, files, root, source_of, disturbed_source
+):
     data = random.Random(3).randbytes(200 << 20)
-    client.write("/large", data=data, overwrite=True, replication=2)
-    names = itertools.cycle(["datanode0", "datanode1"])
-    at = [(20 + 60 * number) << 20 for number in range(3)]
+    there, back = KilledInTurn(hdfs), KilledInTurn(hdfs)
+    disturbed_source(there)
+    files.write(root.at("/large"), source_of(data))
+    hdfs.restore()
+    wait_for_replicas(hdfs)
+    assert read(files, root.at("/large"), back) == data
+    assert not there.at
+    assert not back.at
 
-    def disturb(reached):
-        if at and reached > at[0]:
-            at.pop(0)
-            hdfs.restore()
-            hdfs.kill(next(names))
 
-    assert read(files, root.at("/large"), disturb) == data
-    assert not at
+@pytest.fixture
+def source_of(tmp_path):
+    """A function of bytes: a file of this host that holds them."""
+
+    def make(data):
+        (tmp_path / "source").write_bytes(data)
+        return tmp_path / "source"
+
+    return make
+
+
+def disturbed(data, disturb):
+    """Yield pieces; `disturb` is told after each how many bytes were sent."""
+    reached = 0
+    for piece in data:
+        yield piece
+        reached += len(piece)
+        disturb(reached)
+
+
+@pytest.fixture
+def disturbed_source(monkeypatch):
+    """A function of a disturbance, which all that is written from then on goes through."""
+    plain = webhdfs.pieces
+
+    def use(disturb):
+        monkeypatch.setattr(webhdfs, "pieces", lambda *given: disturbed(plain(*given), disturb))
+
+    return use
+
+
+@pytest.fixture
+def disturbed_appends(monkeypatch):
+    """A function of a `WebHdfs` and a disturbance, which all appends go through from then on."""
+
+    def use(files, disturb):
+        plain = files._client.write
+
+        def write(path, data, **options):
+            if options.get("append"):
+                slices = [data[at : at + (1 << 16)] for at in range(0, len(data), 1 << 16)]
+                data = disturbed(slices, disturb)
+            return plain(path, data=data, **options)
+
+        monkeypatch.setattr(files._client, "write", write)
+
+    return use
+
+
+def datanodes(hdfs):
+    """Return the DataNode that this process is sending to, and the other one."""
+    ports = hdfs.datanode_http_ports
+    (port,) = {
+        connection.raddr.port
+        for connection in psutil.Process().net_connections("tcp")
+        if connection.status == psutil.CONN_ESTABLISHED and connection.raddr.port in ports
+    }
+    taker = ports.index(port)
+    return {"taker": f"datanode{taker}", "other": f"datanode{1 - taker}"}
+
+
+def wait_for_replicas(hdfs):
+    """Wait until each block has all its replicas, as before the other DataNode is killed."""
+    end = time.monotonic() + 60
+    query = "/jmx?qry=Hadoop:service=NameNode,name=FSNamesystemState"
+    while time.monotonic() < end:
+        state = requests.get(hdfs.http + query, timeout=30).json()["beans"][0]
+        if state["UnderReplicatedBlocks"] == state["PendingReplicationBlocks"] == 0:
+            return
+        time.sleep(0.1)
+    raise TimeoutError(state)
+
+
+def left(client, path):
+    """Return the names in a folder."""
+    return sorted(client.list(path))
+
+
+@pytest.mark.parametrize("role", ["taker", "other"])
+def test_a_write_arrives_whole_when_a_datanode_is_killed(
+    hdfs, files, root, client, source_of, disturbed_source, role
+):
+    data, folder = random.Random(4).randbytes(40 << 20), f"/write-killed-{role}"
+    client.write(f"{folder}/a", data=b"before")
+    disturbed_source(once(20 << 20, lambda: hdfs.kill(datanodes(hdfs)[role])))
+    files.write(root.at(f"{folder}/a"), source_of(data))
+    assert len(hdfs.pids()) == 2
+    assert read(files, root.at(f"{folder}/a")) == data
+    assert left(client, folder) == ["a"]
+
+
+def test_an_append_arrives_whole_when_the_next_datanode_is_killed(
+    hdfs, files, root, client, disturbed_appends
+):
+    data = random.Random(5).randbytes(12 << 20)
+    client.write("/append-next", data=data[:5], overwrite=True, replication=2)
+    disturbed_appends(files, once(4 << 20, lambda: hdfs.kill(datanodes(hdfs)["other"])))
+    files.append(root.at("/append-next"), data[5:], 5)
+    assert len(hdfs.pids()) == 2
+    assert read(files, root.at("/append-next")) == data
+
+
+def test_an_append_whose_datanode_is_killed_is_refused_and_a_new_file_is_not(
+    hdfs, files, root, client, source_of, disturbed_appends
+):
+    """The lease is the dead DataNode's, for a minute at least; a new file has none."""
+    data = random.Random(6).randbytes(12 << 20)
+    client.write("/lease/a", data=data[:5], overwrite=True, replication=2)
+    disturbed_appends(files, once(4 << 20, lambda: hdfs.kill(datanodes(hdfs)["taker"])))
+    error, message = refusal(lambda: files.append(root.at("/lease/a"), data[5:], 5))
+    assert not isinstance(error, ConnectionError), message
+    assert f"{hdfs.uri}/lease/a" in message
+    found = read(files, root.at("/lease/a"))
+    assert data.startswith(found)
+    files.write(root.at("/lease/a"), source_of(data))
+    assert read(files, root.at("/lease/a")) == data
+    files.append(root.at("/lease/a"), b"more", len(data))
+    assert read(files, root.at("/lease/a")) == data + b"more"
+    assert left(client, "/lease") == ["a"]
+
+
+def test_an_append_that_arrived_twice_is_noticed(files, root, client, monkeypatch):
+    """As by a DataNode that hung and went on, after the next one was asked."""
+    client.write("/twice", data=b"12345", overwrite=True)
+    plain, tries = files._client.write, []
+
+    def write(path, data, **options):
+        tries.append(data)
+        if len(tries) == 1:
+            raise ConnectionError("as if it hung")
+        plain(path, data=tries[0], append=True)
+        plain(path, data=data, append=True)
+
+    monkeypatch.setattr(files._client, "write", write)
+    with pytest.raises(OSError, match="9 bytes where 7 should be"):
+        files.append(root.at("/twice"), b"67", 5)
+
+
+@pytest.mark.parametrize("role", ["taker", "other"])
+def test_a_write_arrives_whole_when_a_datanode_hangs(
+    hdfs, settings, root, client, source_of, disturbed_source, monkeypatch, role
+):
+    data, folder = random.Random(7).randbytes(40 << 20), f"/write-hangs-{role}"
+    # A DataNode has few threads for WebHDFS; each try before HDFS calls the other one dead, after
+    # 12 s, takes one of them.
+    monkeypatch.setattr(webhdfs, "_TIMEOUT", (15.0, 15.0))  # the first one is for sending, too
+    files = WebHdfs(root, settings)
+    disturbed_source(once(20 << 20, lambda: hdfs.pause(datanodes(hdfs)[role])))
+    files.write(root.at(f"{folder}/a"), source_of(data))
+    assert read(files, root.at(f"{folder}/a")) == data
+    files.close()
+    assert left(client, folder) == ["a"]
+
+
+def test_a_write_arrives_whole_when_the_namenode_restarts(
+    hdfs, files, root, client, source_of, disturbed_source
+):
+    data = random.Random(8).randbytes(40 << 20)
+    starters = []
+
+    def restart():
+        hdfs.kill("namenode")
+        starters.append(threading.Thread(target=hdfs.start_namenode))
+        starters[0].start()
+
+    disturbed_source(once(20 << 20, restart))
+    try:
+        files.write(root.at("/write-restarted/a"), source_of(data))
+    finally:
+        starters[0].join()
+    assert read(files, root.at("/write-restarted/a")) == data
+    assert left(client, "/write-restarted") == ["a"]
+
+
+def test_a_write_goes_on_after_a_safe_mode(hdfs, files, root, client, source_of, disturbed_source):
+    data = random.Random(9).randbytes(40 << 20)
+    leaving = []
+
+    def enter():
+        hdfs.admin("-safemode", "enter")
+        leaving.append(threading.Thread(target=hdfs.admin, args=("-safemode", "leave")))
+        leaving[0].start()
+
+    disturbed_source(once(20 << 20, enter))
+    files.write(root.at("/write-safe/a"), source_of(data))
+    leaving[0].join()
+    assert read(files, root.at("/write-safe/a")) == data
+    assert left(client, "/write-safe") == ["a"]
+
+
+def test_a_safe_mode_that_outlasts_the_patience_is_one_sentence(
+    hdfs, settings, root, client, source_of
+):
+    client.write("/safe-mode/a", data=b"before", overwrite=True)
+    files = WebHdfs(root, settings, patience=1)
+    location, source = root.at("/safe-mode/a"), source_of(b"after")
+    hdfs.admin("-safemode", "enter")
+    try:
+        for call in (
+            lambda: files.write(location, source),
+            lambda: files.append(location, b"more", 6),
+            lambda: files.rename(location, root.at("/safe-mode/b")),
+            lambda: files.remove(location),
+            lambda: files.make_folder(root.at("/safe-mode/c")),
+        ):
+            error, message = refusal(call)
+            assert isinstance(error, ConnectionError)
+            assert message.startswith(f"{hdfs.uri}/safe-mode/")
+            assert "HDFS was in trouble for 1 s: " in message
+            assert "safe mode" in message
+    finally:
+        hdfs.admin("-safemode", "leave")
+        files.close()
+    assert client.list("/safe-mode") == ["a"]
+
+
+def test_what_may_not_be_written_is_no_permission_at_once(hdfs, root, client, source_of):
+    client.write("/private/a", data=b"mine", overwrite=True)
+    client.set_permission("/private", "700")
+    other = WebHdfs(root, HadoopSettings(hdfs.settings(), "somebody"), patience=600)
+    location = root.at("/private/a")
+    for call in (
+        lambda: other.write(location, source_of(b"theirs")),
+        lambda: other.append(location, b"theirs", 4),
+        lambda: other.rename(location, root.at("/private/b")),
+        lambda: other.remove(location),
+        lambda: other.make_folder(root.at("/private/c")),
+        lambda: check_writable(other, root.at("/private")),
+    ):
+        error, message = refusal(call)
+        assert isinstance(error, PermissionError)
+        for part in (f"{hdfs.uri}/private", "no permission, as user somebody"):
+            assert part in message
+    other.close()
+    assert left(client, "/private") == ["a"]
+    assert client.status("/private/a")["length"] == 4
+
+
+def test_a_quota_of_bytes_is_one_sentence_at_once(hdfs, settings, root, client, source_of):
+    client.makedirs("/few bytes", permission="700")
+    hdfs.admin("-setSpaceQuota", "40m", "/few bytes")  # a block of 16 MB, twice, is taken at first
+    files = WebHdfs(root, settings, patience=600)
+    location, before = root.at("/few bytes/a"), random.Random(10).randbytes(1 << 20)
+    files.write(location, source_of(before))
+    for call in (
+        lambda: files.write(location, source_of(bytes(24 << 20))),
+        lambda: files.append(location, bytes(24 << 20), len(before)),
+    ):
+        error, message = refusal(call)
+        assert not isinstance(error, ConnectionError)
+        for part in (f"{hdfs.uri}/few bytes/a", f"as user {getpass.getuser()}", "quota"):
+            assert part in message
+    assert read(files, location).startswith(before)  # part of what was appended may be there
+    assert left(client, "/few bytes") == ["a"]
+    files.remove(location)
+    files.write(location, source_of(before))
+    assert read(files, location) == before
+    files.close()
+
+
+def test_a_quota_of_names_is_one_sentence_at_once(hdfs, settings, root, client, source_of):
+    client.makedirs("/few names", permission="700")
+    files = WebHdfs(root, settings, patience=600)
+    files.write(root.at("/few names/a"), source_of(b"before"))
+    hdfs.admin("-setQuota", "2", "/few names")
+    for call in (
+        lambda: files.write(root.at("/few names/b"), source_of(b"b")),
+        lambda: files.make_folder(root.at("/few names/c")),
+        lambda: check_writable(files, root.at("/few names")),
+    ):
+        error, message = refusal(call)
+        assert not isinstance(error, ConnectionError)
+        for part in (f"{hdfs.uri}/few names/", f"as user {getpass.getuser()}", "quota"):
+            assert part in message
+    files.append(root.at("/few names/a"), b" and after", 6)
+    assert read(files, root.at("/few names/a")) == b"before and after"
+    files.close()
 
 
 def refusal(call):

@@ -1,0 +1,148 @@
+"""A folder of a run: written to on this host, kept where the run is.
+
+That is the folder itself where the run lies in a folder that all hosts see. A run on HDFS is
+written to a scratch folder of each host, from which a `Carrier` carries it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Protocol
+
+from spark_jobs.carrier import Carrier
+from spark_jobs.files import WritableFiles, writable_files_at
+from spark_jobs.hadoop import HadoopSettings
+from spark_jobs.locations import Location
+from spark_jobs.paths import attempt_name
+from spark_jobs.storage import make_folder
+
+_PATIENCE = 600.0  # seconds that a place may be in trouble before it is gone on without
+_PAUSE = 1.0  # seconds between two tries
+
+
+class RunFolder(Protocol):
+    """A folder of a run.
+
+    Attributes:
+        path: Of this host, to write to.
+    """
+
+    path: Path
+
+    @property
+    def trouble(self) -> str | None:
+        """Why what is written here is not kept for now, or None."""
+
+    def keep(self, tell: Callable[[str], None]) -> None:
+        """Make sure that everything is kept, with patience.
+
+        Args:
+            tell: Told why it takes so long.
+
+        Raises:
+            OSError: Not all of it is, and the message says where the rest is.
+        """
+
+
+@contextlib.contextmanager
+def run_folder(
+    location: Location, hadoop: HadoopSettings, every: float = 5.0
+) -> Iterator[RunFolder]:
+    """Open a folder of a run for writing; made where it is missing.
+
+    What was not kept by then stays on this host.
+
+    Args:
+        location: Where it is kept.
+        hadoop: Where HDFS is.
+        every: Seconds between two rounds of carrying.
+
+    Raises:
+        OSError: It cannot be made.
+    """
+    if location.scheme == "file":
+        path = Path(location.path)
+        make_folder(path)
+        yield _InPlace(path)
+        return
+    with contextlib.closing(writable_files_at(location, hadoop)) as files:
+        scratch = Path(tempfile.mkdtemp(prefix="experiment-run-"))
+        carried = _Carried(scratch, location, Carrier(files, scratch, location, every))
+        try:
+            with carried.carrier:
+                yield carried
+        finally:
+            if carried.kept:
+                shutil.rmtree(scratch, ignore_errors=True)
+
+
+class _InPlace:
+    trouble: str | None = None
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def keep(self, tell: Callable[[str], None]) -> None:
+        """See `RunFolder`."""
+
+
+class _Carried:
+    def __init__(self, path: Path, location: Location, carrier: Carrier) -> None:
+        self.path, self.carrier, self.kept = path, carrier, False
+        self._location = location
+
+    @property
+    def trouble(self) -> str | None:
+        """See `RunFolder`."""
+        return self.carrier.trouble
+
+    def keep(self, tell: Callable[[str], None]) -> None:
+        """See `RunFolder`."""
+        give_up = time.monotonic() + _PATIENCE
+        self.kept = False
+        while True:
+            try:
+                self.carrier.carry()
+                self.kept = True
+                return
+            except ConnectionError as error:
+                if time.monotonic() > give_up:
+                    raise self._left(error) from None
+                tell(f"{error}; it is tried again")
+                time.sleep(_PAUSE)
+            except OSError as error:
+                raise self._left(error) from None
+
+    def _left(self, error: OSError) -> OSError:
+        return OSError(f"not all of {self._location} is there, the rest is in {self.path}: {error}")
+
+
+def hide_events(files: WritableFiles, root: Location, trial: int, number: int) -> None:
+    """Take the attempts before `number` out of TensorBoard, which would average them with it.
+
+    TensorBoard reads every file with "tfevents" in its name.
+
+    Raises:
+        OSError: One of them cannot be renamed.
+    """
+    for earlier in range(1, number):
+        _hide_events(files, root.below(attempt_name(trial, earlier)))
+
+
+def _hide_events(files: WritableFiles, folder: Location) -> None:
+    try:
+        found = files.listdir(folder)
+    except FileNotFoundError:  # an attempt that never began
+        return
+    for status in found:
+        location = status.location
+        if status.is_folder:
+            _hide_events(files, location)
+        elif "tfevents" in location.name:
+            hidden = location.name.replace("tfevents", "lost-events")
+            files.rename(location, folder.below(hidden))

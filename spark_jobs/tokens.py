@@ -1,0 +1,257 @@
+"""Delegation tokens of a secured HDFS: the driver, who has a ticket, gets and renews them.
+
+Executors have no Kerberos ticket; a token stands for one. Spark gives tokens to its executors' JVMs
+and to the driver's user, and Hadoop neither issues nor renews a token for a user who shows it
+another one. So both happen here in a fresh login of the same user, without tokens, as Spark does
+it for its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+_LOGGER = logging.getLogger("experiment")
+_LONGEST_PAUSE = 3600.0  # seconds between two renewals
+_GATEWAY_LOGGERS = ("py4j.clientserver", "py4j.java_gateway")
+_RETRY = 30.0  # seconds after one that failed, where that much is left
+_FEW_TRIES = {  # a cluster that is only named in the configuration may be long gone
+    "dfs.client.failover.max.attempts": "4",
+    "ipc.client.connect.max.retries": "1",
+    "ipc.client.connect.max.retries.on.timeouts": "1",
+    "ipc.client.connect.timeout": "5000",
+}
+
+
+class KnownTokens:
+    """What a driver has got already; kept with its SparkContext."""
+
+    def __init__(self) -> None:
+        self.asked: set[str] = set()
+        self.by_authority: dict[str, str] = {}
+        self.valid_until = 0.0
+
+    def __repr__(self) -> str:
+        return f"KnownTokens({sorted(self.by_authority)})"
+
+
+class DelegationTokens:
+    """Gets and renews tokens through the driver's JVM.
+
+    Args:
+        gateway: Py4J's, to the JVM.
+        configuration: Hadoop's, in the JVM.
+        principal: Of `keytab`; '' where the driver has a ticket cache.
+        keytab: A file of the driver's host, or ''.
+    """
+
+    def __init__(self, gateway: Any, configuration: Any, principal: str, keytab: str) -> None:
+        self._gateway, self._jvm = gateway, gateway.jvm
+        self._given = configuration
+        self._principal, self._keytab = principal, keytab
+        self._users = self._jvm.org.apache.hadoop.security.UserGroupInformation
+
+    def get(self, authorities: Iterable[str], known: KnownTokens) -> dict[str, str]:
+        """Return a token for each file system that gives one; a warning is logged for the others.
+
+        Args:
+            authorities: Of `hdfs://` file systems: a name service, or a host and port.
+            known: Taken where its tokens have time left; otherwise filled with new ones.
+        """
+        if not self._users.isSecurityEnabled():
+            return {}
+        wanted = list(authorities)
+        if time.time() < known.valid_until and set(wanted) == known.asked:
+            return dict(known.by_authority)
+        tokens, ends = {}, []
+        for authority in wanted:
+            try:
+                user = self._login()
+                token = self._issue(authority, user)
+                with _unlogged():
+                    tokens[authority] = str(token.encodeToUrlString())
+                ends.append(self._end(token, user))
+            except Exception as error:
+                _LOGGER.warning(
+                    "no delegation token for hdfs://%s, so trials cannot read or write there: %s",
+                    authority,
+                    _reason(error),
+                )
+        now = time.time()
+        known.asked, known.by_authority = set(wanted), tokens
+        known.valid_until = (
+            now + min(ends, default=now)
+        ) / 2  # a search starts with half of it at least
+        return dict(tokens)
+
+    @contextlib.contextmanager
+    def renewed(self, tokens: Mapping[str, str]) -> Iterator[None]:
+        """Renew tokens inside the block, in a thread, long before they end.
+
+        Hadoop renews each up to its maximum lifetime, 7 days unless
+        dfs.namenode.delegation.token.max-lifetime says otherwise. Tokens that were given to the
+        application, as by `spark-submit --deploy-mode cluster`, are renewed by who gave them.
+
+        Args:
+            tokens: By authority.
+        """
+        stop, ended = threading.Event(), threading.Event()
+
+        def renew() -> None:
+            try:
+                self._renew_until(stop.wait, tokens)
+            finally:
+                ended.set()
+
+        if tokens and self._may_log_in():
+            threading.Thread(target=renew, name="experiment-tokens", daemon=True).start()
+        else:
+            ended.set()
+        try:
+            yield
+        finally:
+            stop.set()
+            ended.wait(1)  # no longer, as where the NameNode does not answer
+
+    def _renew_until(self, stopped: Callable[[float], bool], tokens: Mapping[str, str]) -> None:
+        failing: set[str] = set()
+        pause = 0.0
+        while not stopped(pause):
+            ends = []
+            for authority, text in tokens.items():
+                try:
+                    ends.append(self._renew(self._decoded(text), self._login()))
+                    failing.discard(authority)
+                except Exception as error:
+                    if stopped(0):
+                        return
+                    if authority not in failing:
+                        _LOGGER.warning(
+                            "the delegation token of hdfs://%s is not renewed: %s; without that "
+                            "trials cannot read or write there for long",
+                            authority,
+                            _reason(error),
+                        )
+                    failing.add(authority)
+            left = min(ends, default=time.time()) - time.time()
+            # Half of the time, so that a few failures in a row do no harm.
+            pause = min(max(left / 2, 1.0), _RETRY if failing else _LONGEST_PAUSE)
+
+    def _issue(self, authority: str, user: Any) -> Any:
+        files = self._file_system(authority, user)
+        if user is None:  # what was given to the application
+            name = self._jvm.org.apache.hadoop.io.Text(files.getCanonicalServiceName())
+            token = self._users.getCurrentUser().getCredentials().getToken(name)
+        else:
+            try:
+                token = files.getDelegationToken(user.getShortUserName())
+            finally:
+                files.close()
+        if token is None:
+            raise LookupError("it gives none")
+        return token
+
+    def _file_system(self, authority: str, user: Any) -> Any:
+        uri = self._jvm.java.net.URI(f"hdfs://{authority}")
+        file_systems = self._jvm.org.apache.hadoop.fs.FileSystem
+        if user is None:
+            return file_systems.get(uri, self._configuration)
+        kind = self._class("org.apache.hadoop.fs.FileSystem")
+        signature = self._method_type(
+            "(Ljava/net/URI;Lorg/apache/hadoop/conf/Configuration;)"
+            "Lorg/apache/hadoop/fs/FileSystem;"
+        )
+        create = self._lookup.findStatic(kind, "newInstance", signature)
+        return self._do_as(user, create, uri, self._configuration)
+
+    def _end(self, token: Any, user: Any) -> float:
+        """Return until when a new token is valid; now, where nobody can say."""
+        if user is not None:
+            with contextlib.suppress(Exception):  # said when it is tried again
+                return self._renew(token, user)
+        return time.time()
+
+    def _renew(self, token: Any, user: Any) -> float:
+        """Renew a token; return until when it is valid, in seconds since 1970."""
+        signature = self._method_type("(Lorg/apache/hadoop/conf/Configuration;)J")
+        renew = self._lookup.findVirtual(token.getClass(), "renew", signature)
+        return float(self._do_as(user, renew, token, self._configuration)) / 1000
+
+    def _decoded(self, text: str) -> Any:
+        token = self._jvm.org.apache.hadoop.security.token.Token()
+        with _unlogged():
+            token.decodeFromUrlString(text)
+        return token
+
+    def _may_log_in(self) -> bool:
+        if self._keytab:
+            return True
+        somebody_else = self._users.getCurrentUser().getRealUser() is not None  # a proxy user
+        return bool(self._users.isLoginTicketBased()) and not somebody_else
+
+    def _login(self) -> Any:
+        """Return a fresh login of the driver's user; None where there is nothing to log in with."""
+        if not self._may_log_in():
+            return None
+        if self._keytab:
+            return self._users.loginUserFromKeytabAndReturnUGI(self._principal, self._keytab)
+        return self._users.getUGIFromTicketCache(None, self._users.getCurrentUser().getUserName())
+
+    def _do_as(self, user: Any, method: Any, *arguments: Any) -> Any:
+        """Call a method as a user, which takes a Java object with `run`."""
+        values = self._gateway.new_array(self._jvm.java.lang.Object, len(arguments))
+        for number, argument in enumerate(arguments):
+            values[number] = argument
+        handle = self._jvm.java.lang.invoke.MethodHandles.insertArguments(method, 0, values)
+        action = self._class("java.security.PrivilegedExceptionAction")
+        proxies = self._jvm.java.lang.invoke.MethodHandleProxies
+        return user.doAs(proxies.asInterfaceInstance(action, handle))
+
+    @functools.cached_property
+    def _configuration(self) -> Any:
+        copy = self._jvm.org.apache.hadoop.conf.Configuration(self._given)
+        for name, value in _FEW_TRIES.items():
+            copy.set(name, value)
+        return copy
+
+    @property
+    def _lookup(self) -> Any:
+        return self._jvm.java.lang.invoke.MethodHandles.publicLookup()
+
+    def _method_type(self, signature: str) -> Any:
+        loader = self._configuration.getClass().getClassLoader()
+        types = self._jvm.java.lang.invoke.MethodType
+        return types.fromMethodDescriptorString(signature, loader)
+
+    def _class(self, name: str) -> Any:
+        return self._jvm.java.lang.Class.forName(name)
+
+
+@contextlib.contextmanager
+def _unlogged() -> Iterator[None]:
+    """Keep out of the log what this thread and the JVM tell each other; Py4J writes all of it."""
+    thread = threading.get_ident()
+
+    def of_others(record: logging.LogRecord) -> bool:
+        return record.thread != thread
+
+    with contextlib.ExitStack() as ending:
+        for name in _GATEWAY_LOGGERS:
+            logger = logging.getLogger(name)
+            logger.addFilter(of_others)
+            ending.callback(logger.removeFilter, of_others)
+        yield
+
+
+def _reason(error: Exception) -> str:
+    """Return the innermost of Java's exceptions in one line; none shows a token's password."""
+    java = getattr(error, "java_exception", None)
+    while java is not None and java.getCause() is not None:
+        java = java.getCause()
+    text = str(error) if java is None else str(java.toString())
+    return text.split("\n")[0][:300]

@@ -1,0 +1,214 @@
+"""Runs on a real HDFS, read by the library, the command line and TensorBoard while they go on."""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import json
+import os
+import secrets
+import subprocess
+import sys
+import time
+import urllib.request
+
+import psutil
+import pytest
+
+import experiment
+from experiment.commands import main
+from search.errors import InvalidArgument
+from spark_jobs.carrier import Carrier
+from spark_jobs.hadoop import HadoopSettings
+from spark_jobs.locations import Location
+from spark_jobs.paths import RunPaths
+from spark_jobs.webhdfs import WebHdfs
+from tests.experiment_tests.runs import make_run, start_attempt
+
+SECONDS = 120  # after which something hangs
+
+
+@pytest.fixture
+def logdir(hdfs):
+    """The location of a folder of runs, by the address that needs no configuration."""
+    http = hdfs.http.removeprefix("http")
+    return Location.parse(f"webhdfs{http}/runs-{secrets.token_hex(4)}")
+
+
+@pytest.fixture
+def carry(logdir):
+    """A function that puts a run on HDFS, or brings the one there up to date; returns its URL."""
+    known = {}
+    with contextlib.closing(WebHdfs(logdir, HadoopSettings(user=getpass.getuser()))) as files:
+
+        def carry(root):
+            if root not in known:
+                known[root] = Carrier(files, root, logdir.below(root.name))
+            known[root].carry()
+            return str(logdir.below(root.name))
+
+        yield carry
+
+
+def command(*arguments):
+    return [sys.executable, "-m", "experiment", *map(str, arguments)]
+
+
+def leftovers():
+    """Return the copies in the folder for temporary files."""
+    import tempfile
+
+    return {name for name in os.listdir(tempfile.gettempdir()) if name.startswith("experiment-")}
+
+
+def test_a_run_reads_as_it_does_on_this_host(tmp_path, carry):
+    root = make_run(tmp_path, trials=6)
+    url, before = carry(root), leftovers()
+    there, here = experiment.load(url), experiment.load(root)
+    assert there.logdir == url
+    assert [t.logdir for t in there.trials] == [f"{url}/trials/{t.id:06d}" for t in here.trials]
+    assert there.to_pandas().drop(columns="logdir").equals(here.to_pandas().drop(columns="logdir"))
+    assert leftovers() == before
+
+
+def test_a_run_that_goes_on_is_read_as_far_as_it_is(tmp_path, carry, capsys):
+    url = carry(make_run(tmp_path, trials=6, running=(2, 4), ended=False))
+    assert experiment.load(url).done == 4
+    assert main(["show", url]) == 0
+    output = capsys.readouterr().out
+    assert "not ended, last news" in output
+    assert "Running, at the last news" in output
+
+
+def test_runs_are_listed_the_newest_last(tmp_path, carry, logdir, capsys):
+    urls = [carry(make_run(tmp_path, trials=3, name=name)) for name in ("first", "second")]
+    assert main(["list", str(logdir)]) == 0
+    lines = capsys.readouterr().out.splitlines()[1:]
+    assert [line.split()[0] for line in lines] == [url.rpartition("/")[2] for url in urls]
+
+
+def test_the_command_line_shows_a_trial_and_what_it_printed(tmp_path, carry, capsys):
+    root = make_run(tmp_path, trials=4, failed=(1,))
+    url = carry(root)
+    assert main(["show", url, "1"]) == 0
+    output = capsys.readouterr().out
+    assert f"{url}/trials/000001" in output
+    assert "ValueError: too large" in output
+    assert main(["logs", url, "1"]) == 0
+    assert capsys.readouterr().out == RunPaths(root).attempt(1).stdout.read_text()
+    assert main(["export", url, "--csv"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 5
+    assert main(["logs", url, "17"]) == 2
+    assert "17" in capsys.readouterr().err
+
+
+def test_a_log_is_followed_while_it_is_carried(tmp_path, carry):
+    root = make_run(tmp_path, trials=2, failed=(), running=(1,), ended=False)
+    url, attempt = carry(root), RunPaths(root).attempt(1)
+    follower = subprocess.Popen(
+        command("logs", "-f", url, 1), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        first = follower.stdout.readline()
+        assert first in attempt.stdout.read_text()
+        with attempt.stdout.open("a") as log:
+            log.write("news\n")
+        carry(root)
+        while follower.stdout.readline() != "news\n":
+            assert follower.poll() is None
+        attempt.outcome.write_text("{}")
+        carry(root)
+        assert follower.wait(SECONDS) == 0
+    finally:
+        follower.kill()
+        follower.communicate()
+
+
+def test_tensorboard_shows_a_run_that_goes_on(tmp_path, carry):
+    root = make_run(tmp_path, trials=8, generations=True, running=(7,), ended=False)
+    url = carry(root)
+    with experiment.tensorboard(url) as board:
+        runs = {"search", *(f"trials/{number:06d}" for number in range(8))}
+        wait_for(f"{board.url}/data/runs", lambda found: set(found) == runs)
+        wait_for(f"{board.url}/search/data/runs", lambda found: found == ["search"])
+        from search.trial import Trial
+        from spark_jobs.protocol import Attempt
+
+        start_attempt(RunPaths(root), Attempt(Trial(8, {"learning_rate": 0.1})))
+        carry(root)
+        wait_for(f"{board.url}/data/runs", lambda found: "trials/000008" in found)
+        server = psutil.Process(board._process.pid)
+    _, alive = psutil.wait_procs([server], timeout=SECONDS)
+    assert alive == []
+
+
+def test_an_attempt_that_was_given_up_disappears_from_tensorboard(tmp_path, carry, logdir):
+    from spark_jobs.run_folder import hide_events
+
+    root = make_run(tmp_path, trials=3, failed=(), running=(2,), ended=False)
+    url = carry(root)
+    files = WebHdfs(logdir, HadoopSettings(user=getpass.getuser()))
+    with contextlib.closing(files), experiment.tensorboard(url) as board:
+        wait_for(f"{board.url}/data/runs", lambda found: "trials/000002" in found)
+        hide_events(files, Location.parse(url), 2, 2)
+        wait_for(f"{board.url}/data/runs", lambda found: "trials/000002" not in found)
+
+
+def test_tensorboard_goes_on_when_the_namenode_comes_back(hdfs, tmp_path, carry):
+    root = make_run(tmp_path, trials=2, failed=(), running=(1,), ended=False)
+    with experiment.tensorboard(carry(root)) as board:
+        wait_for(f"{board.url}/data/runs", lambda found: "trials/000001" in found)
+        hdfs.kill("namenode")
+        hdfs.restore()
+        make_news(root)
+        carry(root)
+        wait_for(f"{board.url}/data/runs", lambda found: "trials/000001/train" in found)
+
+
+def make_news(root):
+    """Add a run below that of a trial, as Keras' own TensorBoard callback does."""
+    from spark_jobs.events import EventFile
+
+    folder = RunPaths(root).attempt(1).folder / "train"
+    folder.mkdir()
+    with EventFile(folder) as events:
+        events.scalars({"loss": 0.5}, 0)
+
+
+def wait_for(url, ready):
+    end = time.monotonic() + SECONDS
+    while not ready(answer := json.loads(urllib.request.urlopen(url, timeout=SECONDS).read())):
+        assert time.monotonic() < end, answer
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [("nowhere", "which is no folder"), ("", "it holds 1 run, the newest is")],
+)
+def test_what_is_no_run_is_refused_in_one_sentence(tmp_path, carry, logdir, path, reason):
+    carry(make_run(tmp_path, trials=1, failed=()))
+    url = str(logdir.below(path)).rstrip("/")
+    for read in (experiment.load, experiment.tensorboard):
+        with pytest.raises(InvalidArgument) as caught:
+            read(url)
+        message = str(caught.value)
+        assert reason in message
+        assert message.startswith(f"run: expected the folder of a run, got {url!r}")
+        assert "\n" not in message
+
+
+def test_a_file_that_may_not_be_read_is_said_with_user_and_place(tmp_path, carry, hdfs):
+    url = carry(make_run(tmp_path, trials=1, failed=()))
+    import hdfs as hdfs_package
+
+    stranger = hdfs_package.InsecureClient(hdfs.http, user="stranger", timeout=30)
+    with contextlib.closing(stranger._session), pytest.raises(hdfs_package.HdfsError):
+        stranger.list(Location.parse(url).path)
+    environment = {**os.environ, "HADOOP_USER_NAME": "stranger"}
+    answer = subprocess.run(
+        command("show", url), env=environment, capture_output=True, text=True, timeout=SECONDS
+    )
+    assert answer.returncode == 2
+    assert "that cannot be read: no permission, as user stranger at" in answer.stderr
+    assert len(answer.stderr.splitlines()) == 1

@@ -1,0 +1,277 @@
+"""Folders of runs: what is written to them is where the run is kept."""
+
+from __future__ import annotations
+
+import getpass
+import itertools
+import os
+import shutil
+import stat
+import tempfile
+import threading
+from pathlib import Path
+
+import hdfs as hdfs_package
+import pytest
+
+from search.errors import InvalidArgument
+from spark_jobs import run_folder as module
+from spark_jobs import webhdfs
+from spark_jobs.files import LocalFiles
+from spark_jobs.hadoop import HadoopSettings
+from spark_jobs.locations import Location
+from spark_jobs.paths import attempt_name
+from spark_jobs.run_folder import hide_events, run_folder
+from spark_jobs.webhdfs import WebHdfs
+from tests.spark_jobs_tests.test_carrier import wait_until
+
+_FOLDERS = itertools.count()
+_CONTENT = {
+    "manifest.json": b"{}",
+    "journal/000001.jsonl": b'{"event": 1}\n',
+    "search/events.out.tfevents.trial": b"events",
+    "checkpoints/model of ü.keras": b"model",
+}
+
+
+class Place:
+    """A folder of a run somewhere, and how it looks from there."""
+
+    def __init__(self, location, hadoop, files):
+        self.location, self.hadoop, self.files = location, hadoop, files
+
+    def tree(self, folder=None):
+        """Return the contents of the files, by path."""
+        found = {}
+        for status in self.files.listdir(folder or self.location):
+            name = status.location.path.removeprefix(f"{self.location.path}/")
+            if status.is_folder:
+                found |= self.tree(status.location)
+            else:
+                data = bytearray()
+                self.files.read(status, data.extend)
+                found[name] = bytes(data)
+        return found
+
+
+@pytest.fixture(autouse=True)
+def scratch(tmp_path, monkeypatch):
+    """The folder that scratch folders are made in."""
+    (tmp_path / "scratch").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "scratch"))
+    return tmp_path / "scratch"
+
+
+@pytest.fixture
+def in_place(tmp_path):
+    return Place(Location.parse(tmp_path / "runs" / "of ü"), HadoopSettings(), LocalFiles())
+
+
+@pytest.fixture
+def client(hdfs):
+    client = hdfs_package.InsecureClient(hdfs.http, user=getpass.getuser(), timeout=30)
+    yield client
+    client._session.close()
+
+
+@pytest.fixture
+def on_hdfs(hdfs):
+    location = Location.parse(f"{hdfs.uri}/runs/number-{next(_FOLDERS)}")
+    hadoop = HadoopSettings(hdfs.settings(), getpass.getuser())
+    files = WebHdfs(location, hadoop)
+    yield Place(location, hadoop, files)
+    files.close()
+
+
+@pytest.fixture(params=["in_place", "on_hdfs"])
+def place(request):
+    return request.getfixturevalue(request.param)
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    """Calls of HDFS give up at once; what comes after that keeps its patience."""
+    monkeypatch.setattr(webhdfs.WebHdfs.__init__, "__defaults__", (0.5,))
+
+
+def lengths_in(place):
+    found = place.files.listdir(place.location)
+    return {status.location.name: status.length for status in found}
+
+
+def write(folder, content):
+    for name, data in content.items():
+        path = folder.path / name
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.write_bytes(data)
+
+
+def test_what_is_written_is_there_when_it_is_kept(place, scratch):
+    with run_folder(place.location, place.hadoop) as folder:
+        write(folder, _CONTENT)
+        folder.keep(pytest.fail)
+        assert place.tree() == _CONTENT
+        write(folder, {"result.json": b"[]"})
+        folder.keep(pytest.fail)
+        assert folder.trouble is None
+    assert place.tree() == {**_CONTENT, "result.json": b"[]"}
+    assert os.listdir(scratch) == []
+
+
+def test_the_folder_is_made(place):
+    with run_folder(place.location, place.hadoop, every=0.01) as folder:
+        assert stat.S_IMODE(folder.path.stat().st_mode) == 0o700
+        folder.keep(pytest.fail)
+        assert place.files.status(place.location).is_folder
+
+
+def test_a_run_in_a_folder_is_written_in_place(in_place, scratch):
+    with run_folder(in_place.location, in_place.hadoop) as folder:
+        assert str(folder.path) == in_place.location.path
+        assert os.listdir(scratch) == []
+
+
+def test_a_run_on_hdfs_is_private(on_hdfs, client):
+    with run_folder(on_hdfs.location, on_hdfs.hadoop) as folder:
+        write(folder, _CONTENT)
+        folder.keep(pytest.fail)
+        write(folder, {"stdout.log": b"1"})
+        folder.keep(pytest.fail)
+    root = on_hdfs.location.path
+    names = [root, *(f"{root}/{name}" for name in ("journal", "search", "checkpoints"))]
+    assert {client.status(name)["permission"] for name in names} == {"700"}
+    for name in (*_CONTENT, "stdout.log"):
+        assert client.status(f"{root}/{name}")["permission"] == "600"
+
+
+def test_a_run_on_hdfs_grows_while_it_is_written(on_hdfs):
+    with run_folder(on_hdfs.location, on_hdfs.hadoop, every=0.05) as folder:
+        folder.keep(pytest.fail)
+        for text in (b"1", b"12", b"123"):
+            write(folder, {"stdout.log": text, "trial.json": b"{}"})
+            lengths = {"stdout.log": len(text), "trial.json": 2}
+            wait_until(lambda lengths=lengths: lengths_in(on_hdfs) == lengths)
+        assert on_hdfs.tree() == {"stdout.log": b"123", "trial.json": b"{}"}
+
+
+@pytest.mark.usefixtures("impatient")
+def test_trouble_of_hdfs_is_told_and_costs_nothing(hdfs, on_hdfs, scratch):
+    told, back = [], threading.Event()
+
+    def restart():
+        hdfs.start_namenode()
+        back.set()
+
+    starter = threading.Thread(target=restart)
+
+    def tell(message):
+        told.append(message)
+        if len(told) == 2:
+            starter.start()
+
+    with run_folder(on_hdfs.location, on_hdfs.hadoop, every=0.05) as folder:
+        write(folder, {"stdout.log": b"before"})
+        folder.keep(pytest.fail)
+        hdfs.kill("namenode")
+        write(folder, {**_CONTENT, "stdout.log": b"before and after"})
+        wait_until(lambda: folder.trouble is not None)
+        assert f"{on_hdfs.location}" in folder.trouble
+        folder.keep(tell)
+        assert back.is_set()
+        starter.join()
+    assert on_hdfs.tree() == {**_CONTENT, "stdout.log": b"before and after"}
+    assert os.listdir(scratch) == []
+    for message in told:
+        assert message.endswith("; it is tried again")
+        assert "\n" not in message
+
+
+def in_one_sentence(caught, place, folder):
+    message = str(caught.value)
+    assert message.startswith(f"not all of {place.location} is there, the rest is in {folder.path}")
+    assert "\n" not in message
+    assert "org.apache" not in message
+    return message
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_hdfs_that_is_gone_for_good_leaves_the_files_here(hdfs, on_hdfs, monkeypatch):
+    monkeypatch.setattr(module, "_PATIENCE", 1.0)
+    told = []
+    with run_folder(on_hdfs.location, on_hdfs.hadoop) as folder:
+        write(folder, _CONTENT)
+        hdfs.kill("namenode")
+        with pytest.raises(OSError) as caught:
+            folder.keep(told.append)
+        assert "no WebHDFS at" in in_one_sentence(caught, on_hdfs, folder)
+        assert told
+    assert (folder.path / "manifest.json").read_bytes() == b"{}"
+
+
+def test_what_is_refused_for_good_stays_here_and_the_rest_is_kept(hdfs, on_hdfs, client, scratch):
+    client.makedirs(on_hdfs.location.path, permission="700")
+    hdfs.admin("-setSpaceQuota", "40m", on_hdfs.location.path)
+    model = bytes(24 << 20)
+    with run_folder(on_hdfs.location, on_hdfs.hadoop) as folder:
+        write(folder, {"a.json": b"a", "model.keras": model, "z.json": b"z"})
+        with pytest.raises(OSError) as caught:
+            folder.keep(pytest.fail)
+        assert "quota" in in_one_sentence(caught, on_hdfs, folder)
+    assert on_hdfs.tree() == {"a.json": b"a", "z.json": b"z"}
+    assert [scratch / name for name in os.listdir(scratch)] == [folder.path]
+    assert (folder.path / "model.keras").read_bytes() == model
+    shutil.rmtree(folder.path)
+
+
+def test_what_was_kept_leaves_nothing_here_also_where_the_search_breaks_off(on_hdfs, scratch):
+    with pytest.raises(KeyboardInterrupt):
+        with run_folder(on_hdfs.location, on_hdfs.hadoop) as folder:
+            write(folder, _CONTENT)
+            folder.keep(pytest.fail)
+            raise KeyboardInterrupt
+    assert os.listdir(scratch) == []
+    assert on_hdfs.tree() == _CONTENT
+
+
+def test_what_was_not_kept_stays_here(on_hdfs, scratch):
+    with pytest.raises(KeyboardInterrupt):
+        with run_folder(on_hdfs.location, on_hdfs.hadoop) as folder:
+            write(folder, _CONTENT)
+            raise KeyboardInterrupt
+    assert (folder.path / "manifest.json").read_bytes() == b"{}"
+    assert Path(folder.path).parent == scratch
+
+
+def test_a_place_that_nobody_knows_leaves_nothing_here(scratch):
+    with pytest.raises(InvalidArgument):
+        with run_folder(Location.parse("hdfs:///runs"), HadoopSettings()):
+            raise AssertionError
+    assert os.listdir(scratch) == []
+
+
+def test_attempts_before_disappear_from_tensorboard_and_keep_their_data(place):
+    with run_folder(place.location, place.hadoop) as folder:
+        for number in (1, 3, 4):  # the second never began
+            name = attempt_name(7, number)
+            write(
+                folder,
+                {
+                    f"{name}/events.out.tfevents.trial": b"%d" % number,
+                    f"{name}/train/a.tfevents.2.host": b"train",
+                    f"{name}/stdout.log": b"said",
+                },
+            )
+        write(folder, {f"{attempt_name(8)}/events.out.tfevents.trial": b"other"})
+        folder.keep(pytest.fail)
+        for _ in range(2):
+            hide_events(place.files, place.location, 7, 4)
+        folder.keep(pytest.fail)
+    found = place.tree()
+    assert {name for name in found if "tfevents" in name} == {
+        "trials/000007-4/events.out.tfevents.trial",
+        "trials/000007-4/train/a.tfevents.2.host",
+        "trials/000008/events.out.tfevents.trial",
+    }
+    assert found["trials/000007/events.out.lost-events.trial"] == b"1"
+    assert found["trials/000007-3/train/a.lost-events.2.host"] == b"train"
+    assert found["trials/000007-3/stdout.log"] == b"said"
