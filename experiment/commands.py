@@ -123,7 +123,8 @@ def _state(run: Run) -> str:
         return f"ended early: {run.result.problem}"
     if run.ended:
         return "finished"
-    news = max(path.stat().st_mtime for path in [run.paths.root, *run.paths.journal.glob("*")])
+    files = [run.paths.manifest, *run.paths.journal.glob("*.jsonl")]
+    news = max(path.stat().st_mtime for path in files)
     return f"not ended, last news {duration(max(0.0, time.time() - news))} ago"
 
 

@@ -38,7 +38,7 @@ from spark_jobs.trial_process import Program
 
 _LOGGER = logging.getLogger("experiment")
 _INTERRUPTED = "interrupted"
-_CARRY_EVERY = 0.2  # seconds; outcomes that arrive within them share one append of the journal
+_CARRY_EVERY = 1.0  # seconds; outcomes that arrive within them share one append of the journal
 _OURS = ("experiment", "search", "spark_jobs")
 
 
@@ -87,7 +87,7 @@ def run_search(
         program = _program(function, settings, data)
         root = logdir.below(folder_name(manifest.name))
         with (
-            _opened(root, data.hadoop, manifest) as (folder, paths),
+            _opened(root, data.hadoop, manifest, interrupts) as (folder, paths),
             Journal(paths.journal) as journal,
         ):
             progress.announce(paths.shown())
@@ -136,8 +136,7 @@ def run_search(
                     coordinator.cancel_rest()
     result = summary()
     if problem == _INTERRUPTED or interrupts.noted:  # the user knows, and wants what there is
-        with contextlib.suppress(UserWarning):  # also where warnings are errors
-            _warn(f"interrupted: {result.summary()}")
+        _note(f"interrupted: {result.summary()}")
         return result
     _raise_if_failed(result)
     return result
@@ -145,18 +144,19 @@ def run_search(
 
 @contextlib.contextmanager
 def _opened(
-    root: Location, hadoop: HadoopSettings, manifest: Manifest
+    root: Location, hadoop: HadoopSettings, manifest: Manifest, interrupts: Interrupts
 ) -> Iterator[tuple[RunFolder, RunPaths]]:
     """Make the run's folder, with what executors look for in it; see to it that all is kept."""
     with run_folder(root, hadoop, every=_CARRY_EVERY) as folder:
         paths = RunPaths(folder.path, str(root))
         make_folder(paths.trials)
         write_manifest(paths, manifest)
-        folder.keep(_warn)
+        folder.keep(_note)
         try:
             yield folder, paths
         finally:
-            _try(lambda: folder.keep(_warn))
+            # Who has no patience, and interrupts, is told where the rest is.
+            _try(lambda: folder.keep(_note, lambda: interrupts.noted))
 
 
 def _try(step: Callable[[], None]) -> None:
@@ -164,7 +164,13 @@ def _try(step: Callable[[], None]) -> None:
     try:
         step()
     except OSError as error:
-        _warn(f"the end of the run is not written: {error}")
+        _note(f"the end of the run is not written: {error}")
+
+
+def _note(message: str) -> None:
+    """Warn of what must not cost the result of a search, also where warnings are errors."""
+    with contextlib.suppress(UserWarning):
+        _warn(message)
 
 
 def _program(function: bytes, settings: Settings, data: DataSettings) -> Program:

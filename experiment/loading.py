@@ -148,15 +148,12 @@ def opened(run: object, *parts: str) -> Iterator[Reader]:
         _check_run(paths)
         yield Reader(paths, lambda: None)
         return
-    hadoop = active_data_settings().hadoop
-    with (
-        tempfile.TemporaryDirectory(prefix="experiment-") as copy,
-        contextlib.closing(files_at(location, hadoop)) as files,
-    ):
+    with tempfile.TemporaryDirectory(prefix="experiment-") as copy, contextlib.ExitStack() as open_:
         paths = RunPaths(Path(copy), str(location))
-        wanted = "|".join(parts or (SUMMARY,))
-        mirror = Mirror(files, location, paths.root, re.compile(wanted))
         try:
+            files = files_at(location, active_data_settings().hadoop)
+            open_.callback(files.close)
+            mirror = Mirror(files, location, paths.root, re.compile("|".join(parts or (SUMMARY,))))
             mirror.update()
         except FileNotFoundError:
             raise _unusable(paths, "which is no folder") from None
@@ -179,8 +176,9 @@ def find_run(run: object) -> Location:
     text = os.fspath(run)
     if isinstance(text, bytes):
         raise InvalidArgument("run", _RUN, shown(text))
-    if "://" in text:
-        return Location.parse(text, "run")
+    if ":/" in text:
+        location = Location.parse(text, "run")
+        return location.at(location.path.rstrip("/") or "/")
     return Location("file", "", os.path.abspath(os.path.expanduser(text)))
 
 
@@ -200,14 +198,19 @@ def find_runs(logdir: Location) -> list[Location]:
     runs = []
     with contextlib.closing(files_at(logdir, active_data_settings().hadoop)) as files:
         for folder in files.listdir(logdir):
-            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            if not folder.is_folder:
+                continue
+            with contextlib.suppress(FileNotFoundError, PermissionError):  # of somebody else
                 manifest = files.status(folder.location.below("manifest.json"))
                 runs.append((manifest.modified, str(folder.location), folder.location))
     return [location for *_, location in sorted(runs)]
 
 
 def _no_manifest(paths: RunPaths) -> InvalidArgument:
-    runs = find_runs(Location.parse(paths.shown()))
+    try:
+        runs = find_runs(Location.parse(paths.shown()))
+    except OSError as error:
+        return _unreadable(paths, error)
     if runs:
         hint = f"it holds {count(len(runs), 'run')}, the newest is {str(runs[-1])!r}"
         return _unusable(paths, "which is a folder of runs", hint)
@@ -243,13 +246,20 @@ class _Finished(msgspec.Struct, frozen=True, tag="finished", tag_field="event"):
     outcome: dict[str, Any]
 
 
+def _journal_of(paths: RunPaths) -> Iterator[dict[str, Any]]:
+    try:
+        yield from read_journal(paths.journal)
+    except JournalDamaged as error:  # in the copy of a run that is elsewhere
+        raise JournalDamaged(str(error).replace(str(paths.root), paths.shown())) from None
+
+
 def _fold(paths: RunPaths) -> tuple[list[TrialResult], list[Attempt], str | None]:
     """Return what a journal adds up to: results, attempts that are out, the objective's name."""
     planned: dict[int, Trial] = {}
     out: dict[int, Attempt] = {}
     results: dict[int, TrialResult] = {}
     objective: str | None = None
-    for number, line in enumerate(read_journal(paths.journal), start=1):
+    for number, line in enumerate(_journal_of(paths), start=1):
         try:
             record = msgspec.convert(line, _Planned | _Lost | _Finished)
             if isinstance(record, _Finished):
@@ -266,5 +276,6 @@ def _fold(paths: RunPaths) -> tuple[list[TrialResult], list[Attempt], str | None
                 planned[attempt.trial.id] = attempt.trial
                 out[attempt.trial.id] = attempt
         except (msgspec.ValidationError, ProtocolError, KeyError) as error:
-            raise JournalDamaged(f"{paths.journal}, record {number}: {error}") from None
+            journal = paths.shown(paths.journal)
+            raise JournalDamaged(f"{journal}, record {number}: {error}") from None
     return list(results.values()), list(out.values()), objective

@@ -19,7 +19,7 @@ from typing import IO, NamedTuple, Self
 from search.values import is_unicode
 from spark_jobs.files import CHANGED, WritableFiles
 from spark_jobs.locations import Location
-from spark_jobs.paths import only_grows
+from spark_jobs.paths import OUTCOME, only_grows
 
 _EVERY = 5.0  # seconds between two rounds
 _PIECE = 16 << 20  # bytes of an append at the most
@@ -59,6 +59,9 @@ class Carrier:
         self._seen: dict[str, _Look] = {}  # by the last look at what is carried whole
         self._ends: dict[str, bytes] = {}  # of what was carried of files that grow
         self._folders: set[str] = set()
+        # What may be there: it was made, or the answer that it was got lost.
+        self._there: set[str] = set()
+        self._folders_there: set[str] = set()
         self._given_up: set[str] = set()
         self.trouble: str | None = None
         self._round, self._closing = threading.Lock(), threading.Event()
@@ -104,8 +107,13 @@ class Carrier:
                     raise
                 except OSError as error:  # of this file only, as one too large for a quota
                     refused = refused or error
-            for name in self._carried.keys() - found.keys():
-                self._files.remove(self._target.below(name))
+            for name in self._there - found.keys():
+                try:
+                    self._files.remove(self._target.below(name))
+                except ConnectionError:
+                    raise
+                except OSError as error:
+                    refused = refused or error
                 self._forget(name)
         if refused is not None:
             raise refused
@@ -135,6 +143,7 @@ class Carrier:
         self._ends.pop(name, None)
         with source.open("rb") as file:
             end = _before(file, look.size)  # first: what is another file by then shows as one
+        self._there.add(name)
         self._files.write(self._target.below(name), source, look.size)
         if only_grows(name):
             self._ends[name] = end
@@ -145,8 +154,10 @@ class Carrier:
         except FileNotFoundError:
             if not (self._source / name).exists():
                 raise
-            # Somebody took it away, as with the events of an attempt that was given up.
-            self._given_up.add(name)
+            if "tfevents" in name:  # taken away, as those of an attempt that was given up are
+                self._given_up.add(name)
+            else:
+                self._write(name, look)
         except ConnectionError:
             raise
         except OSError:  # a lease that a dead DataNode holds, say: a new file has none
@@ -170,18 +181,22 @@ class Carrier:
     def _make_way(self, found: dict[str, _Look]) -> None:
         """Remove there what was a file and is a folder here by now, or the other way round."""
         folders = {parent.as_posix() for name in found for parent in PurePosixPath(name).parents}
-        for name in (folders & self._carried.keys()) | (self._folders & found.keys()):
+        for name in (folders & self._there) | (self._folders_there & found.keys()):
             self._files.remove(self._target.below(name))
-            self._folders = {f for f in self._folders if not f"{f}/".startswith(f"{name}/")}
-            for gone in [n for n in self._carried if f"{n}/".startswith(f"{name}/")]:
+            for folder in [f for f in self._folders_there if f"{f}/".startswith(f"{name}/")]:
+                self._folders_there.discard(folder)
+                self._folders.discard(folder)
+            for gone in [n for n in self._there if f"{n}/".startswith(f"{name}/")]:
                 self._forget(gone)
 
     def _forget(self, name: str) -> None:
-        del self._carried[name]
+        self._there.discard(name)
+        self._carried.pop(name, None)
         self._ends.pop(name, None)
 
     def _make_folder(self, folder: str) -> None:
         if folder not in self._folders:
+            self._folders_there.add(folder)
             self._files.make_folder(self._target.below(folder) if folder else self._target)
             self._folders.add(folder)
 
@@ -194,10 +209,10 @@ class Carrier:
                 self.trouble = str(error)
 
 
-def _age(found: tuple[str, _Look]) -> tuple[int, bool]:
-    """Return what the oldest file has least of; clocks have coarse steps."""
+def _age(found: tuple[str, _Look]) -> tuple[bool, int, bool]:
+    """Return what the oldest file has least of; clocks have coarse steps, or are set back."""
     name, look = found
-    return look.changed, not only_grows(name)
+    return name == OUTCOME, look.changed, not only_grows(name)
 
 
 def _before(file: IO[bytes], position: int) -> bytes:

@@ -32,6 +32,7 @@ class FileStatus:
         length: Bytes; 0 for a folder.
         version: Changes with the content, such as the time of modification.
         is_folder: Is it a folder?
+        is_link: Is it a symbolic link to that?
         modified: When it was changed last, in seconds since 1970; 0 where the place does not say.
     """
 
@@ -39,6 +40,7 @@ class FileStatus:
     length: int
     version: str
     is_folder: bool
+    is_link: bool = field(default=False, compare=False)
     modified: float = field(default=0.0, compare=False)
 
 
@@ -112,13 +114,14 @@ class LocalFiles:
             raise FileNotFoundError(errno.ENOENT, reason, location.path) from None
         folder = Path(location.path).is_dir()
         length = 0 if folder else found.st_size
-        return FileStatus(location, length, str(found.st_mtime_ns), folder, found.st_mtime)
+        link, version = Path(location.path).is_symlink(), str(found.st_mtime_ns)
+        return FileStatus(location, length, version, folder, link, found.st_mtime)
 
     def listdir(self, location: Location) -> list[FileStatus]:
         """See `Files`."""
         found = []
         for name in sorted(os.listdir(location.path)):
-            with contextlib.suppress(FileNotFoundError):  # gone meanwhile, or a link to nowhere
+            with _unless_gone():
                 found.append(self.status(location.at(os.path.join(location.path, name))))
         return found
 
@@ -138,14 +141,14 @@ class LocalFiles:
 
     def write(self, location: Location, source: Path, length: int | None = None) -> None:
         """See `WritableFiles`."""
-        beside = Path(f"{location.path}.{secrets.token_hex(4)}.part")
+        part = Path(beside(location).path)
         try:
-            with open_new(beside) as file:
+            with open_new(part) as file:
                 for data in pieces(source, length):
                     file.write(data)
-            beside.replace(location.path)
+            part.replace(location.path)
         except BaseException:
-            beside.unlink(missing_ok=True)
+            part.unlink(missing_ok=True)
             raise
 
     def append(self, location: Location, data: bytes, offset: int) -> None:
@@ -275,8 +278,21 @@ def check_writable(files: WritableFiles, folder: Location) -> None:
         source.write(b"1")  # quotas count only what has a byte
         source.flush()
         files.write(probe, Path(source.name))
-    files.rename(probe, renamed)
+    try:
+        files.rename(probe, renamed)
+    except OSError:
+        files.remove(probe)
+        raise
     files.remove(renamed)
+
+
+PART = ".part-"
+"""How the names of files begin that are being written; nobody reads those."""
+
+
+def beside(location: Location) -> Location:
+    """Return where a file is written to before it gets its name."""
+    return location.parent.below(PART + secrets.token_hex(8))
 
 
 def pieces(source: Path, length: int | None = None) -> Iterator[bytes]:
@@ -304,6 +320,18 @@ def check_complete(status: FileStatus, left: int) -> None:
     """Raise an OSError where bytes are missing."""
     if left > 0:
         raise OSError(f"{status.location}: {left} bytes fewer than before; {CHANGED}")
+
+
+@contextlib.contextmanager
+def _unless_gone() -> Iterator[None]:
+    """Pass over what is gone meanwhile, and links to nowhere or to themselves."""
+    try:
+        yield
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
 
 
 @contextlib.contextmanager

@@ -95,10 +95,11 @@ class HadoopSettings(msgspec.Struct, frozen=True):
 
         It is the one of the cluster that has a NameNode at the same address.
         """
-        wanted = set(self.namenodes(location)) if self.tokens else set()
+        wanted = {address.lower() for address in self.namenodes(location)} if self.tokens else set()
         for authority, token in self.tokens.items():
             with contextlib.suppress(InvalidArgument):  # a cluster that is not configured for HTTP
-                if wanted & set(self.namenodes(Location("hdfs", authority, "/"))):
+                addresses = self.namenodes(Location("hdfs", authority, "/"))
+                if wanted & {address.lower() for address in addresses}:
                     return token
         return ""
 

@@ -72,6 +72,11 @@ class Location:
         """The last part of the path."""
         return self.path.rstrip("/").rpartition("/")[2]
 
+    @property
+    def parent(self) -> Location:
+        """The folder that this is in."""
+        return self.at(self.path.rstrip("/").rpartition("/")[0] or "/")
+
     def __str__(self) -> str:
         return (
             self.path if self.scheme == "file" else f"{self.scheme}://{self.authority}{self.path}"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
+import shutil
 from pathlib import Path
 
 from spark_jobs.files import Files, FileStatus
@@ -45,21 +45,36 @@ class Mirror:
 
     def _look_into(self, folder: str, found: list[FileStatus]) -> None:
         there = set()
-        for status in found:
+        # The outcome last: who sees it may take everything else for complete.
+        for status in sorted(found, key=lambda status: status.location.name == OUTCOME):
+            if status.is_link:  # what lies outside of the folder is nobody's business
+                continue
             name = folder + status.location.name + ("/" if status.is_folder else "")
             if not self._wanted.fullmatch(name):
                 continue
             there.add(name)
-            with contextlib.suppress(FileNotFoundError):  # gone since it was listed
+            try:
                 if status.is_folder:
                     self._fetch_folder(name, status)
                 elif self._fetched.get(name) != status:
                     self._fetch(name, status)
                     self._fetched[name] = status
-        for name in [name for name in self._fetched if _folder_of(name) == folder]:
+            except FileNotFoundError:  # gone since it was listed
+                there.discard(name)
+        for path in (self._target / folder).iterdir():
+            name = folder + path.name + ("/" if path.is_dir() else "")
             if name not in there:
-                del self._fetched[name]
-                (self._target / name).unlink(missing_ok=True)
+                self._remove(name, path)
+
+    def _remove(self, name: str, path: Path) -> None:
+        below = name.rstrip("/") + "/"
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+        for known in (self._fetched, self._ended):
+            for key in [key for key in known if key == name or key.startswith(below)]:
+                del known[key]
 
     def _fetch_folder(self, name: str, status: FileStatus) -> None:
         if self._ended.get(name) == status.version:
@@ -83,8 +98,3 @@ class Mirror:
                 self._files.read(status, file.write)
             beside.replace(path)
         os.utime(path, (status.modified, status.modified))
-
-
-def _folder_of(name: str) -> str:
-    folder, slash, _ = name.rpartition("/")
-    return folder + slash

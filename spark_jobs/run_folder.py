@@ -12,7 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from spark_jobs.carrier import Carrier
 from spark_jobs.files import WritableFiles, writable_files_at
@@ -20,6 +20,8 @@ from spark_jobs.hadoop import HadoopSettings
 from spark_jobs.locations import Location
 from spark_jobs.paths import attempt_name
 from spark_jobs.storage import make_folder
+
+T = TypeVar("T")
 
 _PATIENCE = 600.0  # seconds that a place may be in trouble before it is gone on without
 _PAUSE = 1.0  # seconds between two tries
@@ -38,29 +40,31 @@ class RunFolder(Protocol):
     def trouble(self) -> str | None:
         """Why what is written here is not kept for now, or None."""
 
-    def keep(self, tell: Callable[[str], None]) -> None:
+    def keep(self, tell: Callable[[str], None], hurry: Callable[[], bool] = lambda: False) -> None:
         """Make sure that everything is kept, with patience.
 
         Args:
             tell: Told why it takes so long.
+            hurry: Is there no time for another try?
 
         Raises:
-            OSError: Not all of it is, and the message says where the rest is.
+            OSError: Not all of it is, and the message says where the rest will be.
         """
 
 
 @contextlib.contextmanager
 def run_folder(
-    location: Location, hadoop: HadoopSettings, every: float = 5.0
+    location: Location, hadoop: HadoopSettings, every: float = 5.0, scratch: str | None = None
 ) -> Iterator[RunFolder]:
     """Open a folder of a run for writing; made where it is missing.
 
-    What was not kept by then stays on this host.
+    What was not kept by then stays on this host, in the folder for temporary files.
 
     Args:
         location: Where it is kept.
         hadoop: Where HDFS is.
         every: Seconds between two rounds of carrying.
+        scratch: Where to write meanwhile; the folder for temporary files when left out.
 
     Raises:
         OSError: It cannot be made.
@@ -71,14 +75,16 @@ def run_folder(
         yield _InPlace(path)
         return
     with contextlib.closing(writable_files_at(location, hadoop)) as files:
-        scratch = Path(tempfile.mkdtemp(prefix="experiment-run-"))
-        carried = _Carried(scratch, location, Carrier(files, scratch, location, every))
+        path = Path(tempfile.mkdtemp(prefix="experiment-run-", dir=scratch))
+        carried = _Carried(path, location, Carrier(files, path, location, every))
         try:
             with carried.carrier:
                 yield carried
         finally:
             if carried.kept:
-                shutil.rmtree(scratch, ignore_errors=True)
+                shutil.rmtree(path, ignore_errors=True)
+            elif path != carried.left:
+                shutil.move(path, carried.left)
 
 
 class _InPlace:
@@ -87,13 +93,14 @@ class _InPlace:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def keep(self, tell: Callable[[str], None]) -> None:
+    def keep(self, tell: Callable[[str], None], hurry: Callable[[], bool] = lambda: False) -> None:
         """See `RunFolder`."""
 
 
 class _Carried:
     def __init__(self, path: Path, location: Location, carrier: Carrier) -> None:
         self.path, self.carrier, self.kept = path, carrier, False
+        self.left = Path(tempfile.gettempdir(), path.name)  # where it will be if it is not kept
         self._location = location
 
     @property
@@ -101,25 +108,36 @@ class _Carried:
         """See `RunFolder`."""
         return self.carrier.trouble
 
-    def keep(self, tell: Callable[[str], None]) -> None:
+    def keep(self, tell: Callable[[str], None], hurry: Callable[[], bool] = lambda: False) -> None:
         """See `RunFolder`."""
-        give_up = time.monotonic() + _PATIENCE
         self.kept = False
-        while True:
-            try:
-                self.carrier.carry()
-                self.kept = True
-                return
-            except ConnectionError as error:
-                if time.monotonic() > give_up:
-                    raise self._left(error) from None
-                tell(f"{error}; it is tried again")
-                time.sleep(_PAUSE)
-            except OSError as error:
-                raise self._left(error) from None
+        try:
+            with_patience(self.carrier.carry, tell, hurry)
+        except OSError as error:
+            left = f"not all of {self._location} is there, the rest is in {self.left}"
+            raise OSError(f"{left}: {error}") from None
+        self.kept = True
 
-    def _left(self, error: OSError) -> OSError:
-        return OSError(f"not all of {self._location} is there, the rest is in {self.path}: {error}")
+
+def with_patience(
+    call: Callable[[], T], tell: Callable[[str], None], hurry: Callable[[], bool] = lambda: False
+) -> T:
+    """Call until the place of a run answers, for ten minutes; arguments as for `keep`.
+
+    Raises:
+        ConnectionError: It still does not.
+    """
+    give_up: float | None = None
+    while True:
+        try:
+            return call()
+        except ConnectionError as error:
+            now = time.monotonic()
+            give_up = now + _PATIENCE if give_up is None else give_up
+            if now > give_up or hurry():
+                raise
+            tell(f"{error}; it is tried again")
+            time.sleep(_PAUSE)
 
 
 def hide_events(files: WritableFiles, root: Location, trial: int, number: int) -> None:
@@ -141,8 +159,11 @@ def _hide_events(files: WritableFiles, folder: Location) -> None:
         return
     for status in found:
         location = status.location
+        if status.is_link:  # what lies outside of the folder is nobody's business
+            continue
         if status.is_folder:
             _hide_events(files, location)
         elif "tfevents" in location.name:
             hidden = location.name.replace("tfevents", "lost-events")
-            files.rename(location, folder.below(hidden))
+            with contextlib.suppress(FileNotFoundError):
+                files.rename(location, folder.below(hidden))

@@ -352,7 +352,7 @@ class ClassicSession:
             InvalidArgument: None is known, and executors run on other hosts.
         """
         folder = self.default_logdir()
-        if self.on_this_host or folder != "experiments":
+        if folder and (self.on_this_host or folder != "experiments"):
             return folder.rstrip("/")
         raise InvalidArgument(
             "path",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 import socket
 import sys
 import traceback
@@ -12,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from search.errors import InvalidArgument
 from search.space import LARGEST_INTEGER
 from search.trial import Outcome
 from spark_jobs.channel import Address, ChannelClient
@@ -28,7 +31,7 @@ from spark_jobs.protocol import (
     outcome_to_json,
     work_of,
 )
-from spark_jobs.run_folder import hide_events, run_folder
+from spark_jobs.run_folder import hide_events, run_folder, with_patience
 from spark_jobs.runners import InProcessRunner, ProcessRunner, RunnerBroken, TrialRunner
 from spark_jobs.storage import write_whole
 from spark_jobs.trial_process import Program
@@ -113,7 +116,11 @@ def run_slot(data: bytes) -> int:
     assigned = bool(gpus) or config.spark_assigns_gpus
     with ChannelClient(config.address, slot) as channel:
         hello = Hello(slot, socket.gethostname(), free_gpus=0 if assigned else host_gpus())
-        problem = folder_problem(config)
+
+        def tell(warning: str) -> None:
+            channel.hello(msgspec.structs.replace(hello, warnings=(warning,)))
+
+        problem = folder_problem(config, tell)
         channel.hello(msgspec.structs.replace(hello, problem=problem))
         first = None if problem else channel.next()
         if first is None:  # nothing to do, so nothing to import either
@@ -122,10 +129,6 @@ def run_slot(data: bytes) -> int:
             with make_runner(config, environment) as runner:
                 if runner.warnings:
                     channel.hello(msgspec.structs.replace(hello, warnings=runner.warnings))
-
-                def tell(warning: str) -> None:
-                    channel.hello(msgspec.structs.replace(hello, warnings=(warning,)))
-
                 return pull_trials(config, channel, runner, first, tell)
         except RunnerBroken as error:
             problem = f"host {hello.host}, Python {sys.executable}: {error}"
@@ -133,19 +136,35 @@ def run_slot(data: bytes) -> int:
             return 0
 
 
-def folder_problem(config: SlotConfig) -> str:
-    """Return why this host cannot write to the run's folder, or ''."""
+def folder_problem(config: SlotConfig, tell: Callable[[str], None]) -> str:
+    """Return why this host cannot write to the run's folder, or ''.
+
+    Args:
+        config: Of the slot.
+        tell: Told why it takes so long.
+    """
     root, host = Location.parse(config.root), socket.gethostname()
-    advice = "give logdir a shared folder or hdfs://..."
-    try:
+    advice = "; give logdir a shared folder or hdfs://..." if root.scheme == "file" else ""
+
+    def look() -> None:
         with _files(config) as files:
             files.status(root)  # its name is random: where it is seen, it is the driver's
             check_writable(files, root)
+
+    try:
+        with_patience(look, lambda trouble: tell(f"host {host}: {trouble}"))
     except FileNotFoundError:
-        return f"host {host} does not see the folder {root} of the driver; {advice}"
+        return f"host {host} does not see the folder {root} of the driver{advice}"
+    except InvalidArgument as error:  # as where a package for Kerberos is missing
+        return f"host {host}: {error}"
     except OSError as error:
-        return f"host {host} cannot write to the folder {root}: {error.strerror or error}; {advice}"
+        return f"host {host} cannot write to the folder {root}: {error.strerror or error}{advice}"
     return ""
+
+
+def _scratch_folder() -> str | None:
+    """Return a folder of Spark's own, which is removed with the executor, however that ends."""
+    return os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or None
 
 
 def _files(config: SlotConfig) -> contextlib.closing[WritableFiles]:
@@ -194,9 +213,14 @@ def run_attempt(
     host = f"host {socket.gethostname()}"
     try:
         if attempt.number > 1:
-            with _files(config) as files:
-                hide_events(files, root, trial.id, attempt.number)
-        with run_folder(root.below(name), config.program.data.hadoop) as folder:
+            try:
+                with _files(config) as files:
+                    hide_events(files, root, trial.id, attempt.number)
+            except OSError as error:  # TensorBoard averages the attempts then; no reason to stop
+                tell(f"trial {trial.id} shows twice in TensorBoard: {error}")
+        with run_folder(
+            root.below(name), config.program.data.hadoop, scratch=_scratch_folder()
+        ) as folder:
             outcome = _run(config, attempt, runner, AttemptPaths(folder.path))
             try:
                 folder.keep(lambda trouble: tell(f"{host}: {trouble}"))
@@ -204,6 +228,8 @@ def run_attempt(
                 tell(f"trial {trial.id}, {host}: {error}")
     except OSError as error:
         message = f"{host}: {error}"
+        if error.errno in (errno.ENOSPC, errno.EDQUOT) and root.scheme != "file":
+            message += "; set spark.local.dir to a larger disk"
         return Outcome.failed(trial.id, "machine", message, traceback.format_exc())
     return replace(outcome, trial=trial.id)
 

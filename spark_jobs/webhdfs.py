@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import secrets
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -26,6 +26,7 @@ from spark_jobs.files import (
     CHUNK,
     FileStatus,
     Sink,
+    beside,
     check_complete,
     pieces,
     wrong_length,
@@ -39,6 +40,9 @@ PATIENCE = 60.0
 """Seconds for which a cluster may be in trouble before a call gives up."""
 
 _TIMEOUT = (5.0, 30.0)  # seconds to connect, and between two pieces of an answer
+# Seconds to connect or to send a piece, and for the answer: HDFS needs a minute to replace a
+# DataNode that hangs, and who gives up sooner finds the others busy with what it gave up.
+_SENDING = (30.0, 75.0)
 _LONGEST_PAUSE = 3.0  # seconds between two tries
 
 # Of a NameNode that starts or fails over, or of a DataNode that is gone.
@@ -89,16 +93,20 @@ class WebHdfs:
         session.verify = os.environ.get("REQUESTS_CA_BUNDLE") or True
         authenticate(session, location, settings)
         self._session = session
-        self._client = hdfs.Client(";".join(self._urls), timeout=_TIMEOUT, session=session)
+        self._client = _Client(";".join(self._urls), timeout=_TIMEOUT, session=session)
 
     def status(self, location: Location) -> FileStatus:
         """See `Files`."""
-        return _status(location, self._ask(location, lambda: self._client.status(location.path)))
+        return self._ask(location, lambda: _status(location, self._client.status(location.path)))
 
     def listdir(self, location: Location) -> list[FileStatus]:
         """See `Files`."""
-        entries = self._ask(location, lambda: self._client.list(location.path, status=True))
-        return [_status(location.below(name), entry) for name, entry in sorted(entries)]
+
+        def ask() -> list[FileStatus]:
+            entries = self._client.list(location.path, status=True)
+            return [_status(location.below(name), entry) for name, entry in sorted(entries)]
+
+        return self._ask(location, ask)
 
     def read(self, status: FileStatus, sink: Sink, offset: int = 0) -> None:
         """See `Files`. Goes on where a connection broke off."""
@@ -119,7 +127,11 @@ class WebHdfs:
         before = -1
         while before != reached < status.length:  # as long as each try brings something
             before = reached
-            self._ask(location, read_on)
+            try:
+                self._ask(location, read_on)
+            except ConnectionError:
+                if reached == before:
+                    raise
         check_complete(status, status.length - reached)
 
     def make_folder(self, location: Location) -> None:
@@ -128,22 +140,24 @@ class WebHdfs:
 
     def write(self, location: Location, source: Path, length: int | None = None) -> None:
         """See `WritableFiles`. A reader sees the file when all of it is there."""
-        part = location.at(f"{location.path}.{secrets.token_hex(4)}.part")
+        parts: list[Location] = []
 
         def send() -> None:
+            parts.append(beside(location))  # of each try its own: one before may go on somewhere
             problems: list[OSError] = []
             data = _upto_problem(pieces(source, length), problems)
-            self._client.write(part.path, data=data, overwrite=True, permission="600")
+            self._client.write(parts[-1].path, data=data, permission="600")
             if problems:
                 raise problems[0]
 
         try:
             self._ask(location, send)
-            self.rename(part, location)
-        except BaseException:
-            with contextlib.suppress(Exception):  # it is in trouble already
-                self._client.delete(part.path)
-            raise
+            self.rename(parts[-1], location)
+            parts.pop()
+        finally:
+            for part in parts:
+                with contextlib.suppress(Exception):  # what went wrong is said already
+                    self._client.delete(part.path)
 
     def append(self, location: Location, data: bytes, offset: int) -> None:
         """See `WritableFiles`."""
@@ -191,21 +205,36 @@ class WebHdfs:
 
     def _ask(self, location: Location, call: Callable[[], T]) -> T:
         """Call until it works or cannot work; errors become OSErrors of one sentence."""
+        in_trouble_since: float | None = None  # not since the first try, which may take long
+
+        def too_long(state: tenacity.RetryCallState) -> bool:
+            nonlocal in_trouble_since
+            now = time.monotonic()
+            in_trouble_since = now if in_trouble_since is None else in_trouble_since
+            return now - in_trouble_since >= self._patience
+
         retrying = tenacity.Retrying(
             retry=tenacity.retry_if_exception(_is_transient),
             wait=tenacity.wait_random_exponential(multiplier=0.1, max=_LONGEST_PAUSE),
-            stop=tenacity.stop_after_delay(self._patience),
+            stop=too_long,
             reraise=True,
         )
         try:
             return retrying(call)
         except hdfs.HdfsError as error:
             raise self._refused(location, error) from None
+        except requests.exceptions.InvalidURL as error:
+            raise self._unreachable(location, error) from None
+        except (ValueError, LookupError, TypeError):  # of the package, for what it cannot read
+            raise OSError(
+                f"{location}: what answers at {' or '.join(self._urls)} is no WebHDFS; is the "
+                "address right?"
+            ) from None
         except requests.exceptions.SSLError as error:
             if "CERTIFICATE" in _root_cause(error).upper():
                 raise _untrusted(location, error) from None
             raise self._unreachable(location, error) from None
-        except (requests.RequestException, urllib3.exceptions.HTTPError, ValueError) as error:
+        except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
             raise self._unreachable(location, error) from None
 
     def _refused(self, location: Location, error: hdfs.HdfsError) -> OSError:
@@ -228,12 +257,30 @@ class WebHdfs:
             )
         return OSError(f"{location}: HDFS refused it {who}: {error.exception or ''} {text}")
 
-    def _unreachable(self, location: Location, error: Exception) -> ConnectionError:
+    def _unreachable(self, location: Location, error: Exception) -> OSError:
+        """Return a ConnectionError where it may answer later."""
         reason = _root_cause(error)
-        return ConnectionError(
+        kind = ConnectionError if _is_transient(error) else OSError
+        return kind(
             f"{location}: no WebHDFS at {' or '.join(self._urls)} within {self._patience:g} s "
             f"({reason}); is the address right, and does the NameNode run?"
         )
+
+
+class _Client(hdfs.Client):  # type: ignore[misc]  # hdfs has no types
+    def resolve(self, hdfs_path: str) -> str:
+        """Return a path as it is: the package takes "#LATEST" for the newest file of a folder."""
+        return hdfs_path
+
+    def _request(self, method: str, url: str, **kwargs: Any) -> requests.Response:
+        answer: requests.Response = self._session.request(
+            method,
+            url,
+            timeout=self._timeout if kwargs.get("data") is None else _SENDING,
+            headers={"content-type": "application/octet-stream"},  # for HttpFS
+            **kwargs,
+        )
+        return answer
 
 
 def _untrusted(location: Location, error: requests.exceptions.SSLError) -> OSError:
@@ -256,7 +303,8 @@ def _upto_problem(data: Iterator[bytes], problems: list[OSError]) -> Iterator[by
 def _status(location: Location, entry: dict[str, Any]) -> FileStatus:
     folder = entry["type"] == "DIRECTORY"
     changed = int(entry["modificationTime"])
-    return FileStatus(location, int(entry["length"]), str(changed), folder, changed / 1000)
+    length = int(entry["length"])
+    return FileStatus(location, length, str(changed), folder, modified=changed / 1000)
 
 
 def _is_transient(error: BaseException) -> bool:

@@ -212,3 +212,53 @@ def test_a_file_that_may_not_be_read_is_said_with_user_and_place(tmp_path, carry
     assert answer.returncode == 2
     assert "that cannot be read: no permission, as user stranger at" in answer.stderr
     assert len(answer.stderr.splitlines()) == 1
+
+
+def test_what_others_left_beside_runs_hides_none(tmp_path, carry, logdir, hdfs, capsys):
+    import hdfs as hdfs_package
+
+    url = carry(make_run(tmp_path, trials=1, failed=()))
+    owner = hdfs_package.InsecureClient(hdfs.http, user=getpass.getuser(), timeout=30)
+    with contextlib.closing(owner._session):
+        owner.write(logdir.below("README.txt").path, data=b"hello")
+        owner.makedirs(logdir.below("foreign").path, permission="700")
+        owner.set_owner(logdir.below("foreign").path, owner="bob")
+    assert main(["list", str(logdir)]) == 0
+    assert url.rpartition("/")[2] in capsys.readouterr().out
+    assert main(["show", str(logdir)]) == 2
+    assert "it holds 1 run" in capsys.readouterr().err
+
+
+def test_the_last_news_of_a_run_are_as_old_as_they_are(tmp_path, carry, hdfs, capsys):
+    import hdfs as hdfs_package
+
+    url = carry(make_run(tmp_path, trials=2, failed=(), running=(1,), ended=False))
+    client = hdfs_package.InsecureClient(hdfs.http, user=getpass.getuser(), timeout=30)
+    yesterday = int((time.time() - 24 * 3600) * 1000)
+    with contextlib.closing(client._session):
+        path = Location.parse(url).path
+        for name in ("manifest.json", "journal/000001.jsonl"):
+            client.set_times(f"{path}/{name}", modification_time=yesterday)
+    assert main(["show", url]) == 0
+    assert "last news 24 h" in capsys.readouterr().out
+
+
+def test_a_damaged_journal_is_named_by_its_place(tmp_path, carry, capsys):
+    root = make_run(tmp_path, trials=2, failed=())
+    [segment] = RunPaths(root).journal.glob("*.jsonl")
+    segment.write_bytes(b"damaged\n" + segment.read_bytes())
+    url = carry(root)
+    assert main(["show", url]) == 2
+    assert f"{url}/journal/000001.jsonl, line 1" in capsys.readouterr().err
+
+
+def test_a_slash_at_the_end_is_none_of_the_name(tmp_path, carry):
+    url = carry(make_run(tmp_path, trials=1, failed=()))
+    assert experiment.load(f"{url}/").trials[0].logdir == f"{url}/trials/000000"
+
+
+@pytest.mark.parametrize("run", ["foo://x/y", "hdfs:/x", "webhdfs://127.0.0.1:1/run"])
+def test_what_cannot_be_asked_is_refused_in_one_line(run, capsys, monkeypatch):
+    monkeypatch.setattr("spark_jobs.webhdfs.WebHdfs.__init__.__defaults__", (0.0,))
+    assert main(["show", run]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1

@@ -319,9 +319,9 @@ def refused(spark, logdir):
 
 
 def test_a_folder_of_somebody_else_is_refused(spark, hdfs, client, monkeypatch):
-    client.makedirs("/mine", permission="700")
+    client.makedirs("/own", permission="700")
     monkeypatch.setattr(ClassicSession, "_hadoop_user", "somebody")
-    for folder in ("/mine", "/mine/runs", "/runs-of-somebody"):
+    for folder in ("/own", "/own/runs", "/runs-of-somebody"):
         message = refused(spark, hdfs.uri + folder)
         assert f"{hdfs.uri}{folder}" in message
         assert "no permission, as user somebody" in message

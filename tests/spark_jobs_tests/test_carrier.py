@@ -183,6 +183,24 @@ def test_what_is_removed_here_is_removed_there(carrier, source, target):
     assert tree(target) == tree(source) == {"b.json": b"1"}
 
 
+def test_what_was_carried_without_an_answer_is_removed_too(carrier, files, source, target):
+    write(source / "a.json", b"1")
+    write(source / "sub/b.json", b"1")
+
+    def lose(method, name):
+        if method == "write" and name == "b.json":
+            raise ConnectionError("no answer")
+
+    files.losing = lose
+    with pytest.raises(ConnectionError):
+        carrier.carry()
+    assert tree(target) == tree(source)
+    files.losing = lambda method, name: None
+    shutil.rmtree(source / "sub")
+    carrier.carry()
+    assert tree(target) == {"a.json": b"1"}
+
+
 def test_a_file_that_is_gone_before_it_is_carried_is_no_trouble(carrier, files, source, target):
     for name in ("a.json", "b.json", "c.log"):
         write(source / name, b"1")

@@ -178,3 +178,37 @@ def test_whatever_happens_there_the_last_round_makes_both_equal(tmp_path_factory
     mirror.update()
     assert tree(target) == tree(source)
     shutil.rmtree(root)
+
+
+def test_a_folder_that_is_removed_there_is_removed_here(files, source, target):
+    put(source / "trials/1/a.log", b"1")
+    put(source / "trials/1/outcome.json", b"{}")
+    put(source / "trials/2/a.log", b"2")
+    mirror = Mirror(files, Location.parse(source), target, EVERYTHING)
+    mirror.update()
+    shutil.rmtree(source / "trials/1")
+    mirror.update()
+    assert set(tree(target)) == {"trials/2/a.log"}
+    put(source / "trials/1/a.log", b"3")  # another one of the same name
+    mirror.update()
+    assert tree(target) == tree(source)
+
+
+def test_links_are_not_followed(files, source, target, tmp_path):
+    put(tmp_path / "elsewhere/a.log", b"1")
+    (source / "data").symlink_to(tmp_path / "elsewhere")
+    (source / "loop").symlink_to(source)
+    put(source / "b.log", b"2")
+    Mirror(files, Location.parse(source), target, EVERYTHING).update()
+    assert set(tree(target)) == {"b.log"}
+
+
+def test_a_file_that_is_gone_when_it_is_read_leaves_nothing(files, source, target):
+    class Vanishing(LocalFiles):
+        def read(self, status, sink, offset=0):
+            os.unlink(status.location.path)
+            super().read(status, sink, offset)
+
+    put(source / "a.log", b"1")
+    Mirror(Vanishing(), Location.parse(source), target, EVERYTHING).update()
+    assert tree(target) == {}

@@ -21,7 +21,7 @@ from spark_jobs.files import LocalFiles
 from spark_jobs.hadoop import HadoopSettings
 from spark_jobs.locations import Location
 from spark_jobs.paths import attempt_name
-from spark_jobs.run_folder import hide_events, run_folder
+from spark_jobs.run_folder import hide_events, run_folder, with_patience
 from spark_jobs.webhdfs import WebHdfs
 from tests.spark_jobs_tests.test_carrier import wait_until
 
@@ -196,7 +196,7 @@ def in_one_sentence(caught, place, folder):
 
 @pytest.mark.usefixtures("impatient")
 def test_a_hdfs_that_is_gone_for_good_leaves_the_files_here(hdfs, on_hdfs, monkeypatch):
-    monkeypatch.setattr(module, "_PATIENCE", 1.0)
+    monkeypatch.setattr(module, "_PATIENCE", 5.0)
     told = []
     with run_folder(on_hdfs.location, on_hdfs.hadoop) as folder:
         write(folder, _CONTENT)
@@ -275,3 +275,37 @@ def test_attempts_before_disappear_from_tensorboard_and_keep_their_data(place):
     assert found["trials/000007/events.out.lost-events.trial"] == b"1"
     assert found["trials/000007-3/train/a.lost-events.2.host"] == b"train"
     assert found["trials/000007-3/stdout.log"] == b"said"
+
+
+def test_events_behind_a_link_are_not_hidden(tmp_path):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "events.out.tfevents.1").touch()
+    attempt = tmp_path / "run" / "trials" / "000001"
+    attempt.mkdir(parents=True)
+    (attempt / "data").symlink_to(elsewhere)
+    (attempt / "loop").symlink_to(attempt)
+    (attempt / "events.out.tfevents.2").touch()
+    hide_events(LocalFiles(), Location.parse(tmp_path / "run"), 1, 2)
+    assert [path.name for path in elsewhere.iterdir()] == ["events.out.tfevents.1"]
+    assert (attempt / "events.out.lost-events.2").exists()
+
+
+def test_patience_begins_with_the_first_trouble_and_ends_for_who_is_in_a_hurry():
+    told = []
+
+    def away():
+        raise ConnectionError("away")
+
+    with pytest.raises(ConnectionError):
+        with_patience(away, told.append, hurry=lambda: len(told) == 1)
+    assert told == ["away; it is tried again"]
+    answers = iter([ConnectionError("away"), 5])
+
+    def comes_back():
+        answer = next(answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    assert with_patience(comes_back, told.append) == 5

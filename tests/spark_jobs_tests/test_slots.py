@@ -40,7 +40,7 @@ def test_a_host_that_does_not_see_the_drivers_folder_says_so_and_makes_none(tmp_
     root = tmp_path / "run-20260101T000000Z-0123abcd"
     for missing in (root, tmp_path / "file" / "run"):
         (tmp_path / "file").touch()
-        problem = folder_problem(config_of(missing))
+        problem = folder_problem(config_of(missing), pytest.fail)
         assert f"host {socket.gethostname()} does not see the folder {missing}" in problem
         assert problem.endswith("give logdir a shared folder or hdfs://...")
         assert not missing.exists()
@@ -48,13 +48,13 @@ def test_a_host_that_does_not_see_the_drivers_folder_says_so_and_makes_none(tmp_
 
 def test_a_folder_that_is_there_is_the_drivers_and_the_check_leaves_nothing_in_it(tmp_path):
     (tmp_path / "manifest.json").touch()
-    assert folder_problem(config_of(tmp_path)) == ""
+    assert folder_problem(config_of(tmp_path), pytest.fail) == ""
     assert [path.name for path in tmp_path.iterdir()] == ["manifest.json"]
 
 
 def test_a_folder_that_a_host_cannot_write_to_is_one_sentence(tmp_path):
     (tmp_path / "run").touch()
-    problem = folder_problem(config_of(tmp_path / "run"))
+    problem = folder_problem(config_of(tmp_path / "run"), pytest.fail)
     assert f"cannot write to the folder {tmp_path / 'run'}: File exists; " in problem
     assert problem.endswith("give logdir a shared folder or hdfs://...")
     assert "\n" not in problem
@@ -146,3 +146,35 @@ def test_the_attempts_before_disappear_from_tensorboard(tmp_path):
         "000004-3/events.out.tfevents.trial",
         "000005/events.out.tfevents.trial",
     }
+
+
+def test_an_outage_when_a_slot_starts_is_waited_for_and_said(tmp_path, monkeypatch):
+    from spark_jobs import slots
+
+    told, tries = [], []
+
+    def away_at_first(files, folder):
+        tries.append(folder)
+        if len(tries) == 1:
+            raise ConnectionError("away")
+
+    monkeypatch.setattr(slots, "check_writable", away_at_first)
+    assert folder_problem(config_of(tmp_path), told.append) == ""
+    assert len(tries) == 2
+    assert "away; it is tried again" in told[0]
+
+
+def test_a_trial_runs_though_the_attempts_before_cannot_be_hidden(tmp_path, monkeypatch):
+    from spark_jobs import slots
+
+    def refused(*arguments):
+        raise PermissionError("refused")
+
+    monkeypatch.setattr(slots, "hide_events", refused)
+    told = []
+    config = config_of(tmp_path)
+    outcome = run_attempt(
+        config, Attempt(Trial(0, {"x": 1}), 2), make_runner(config, {}), told.append
+    )
+    assert outcome.status == "finished"
+    assert told == ["trial 0 shows twice in TensorBoard: refused"]

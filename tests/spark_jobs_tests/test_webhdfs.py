@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import getpass
+import http.server
 import itertools
 import os
 import random
@@ -496,3 +498,71 @@ def test_a_proxy_for_the_outside_is_not_asked(hdfs, settings, root, monkeypatch,
     files = WebHdfs(root, settings, patience=1)
     assert read(files, root.at("/direct")) == b"direct"
     files.close()
+
+
+class Impostor(http.server.BaseHTTPRequestHandler):
+    """Answers, but not as WebHDFS does."""
+
+    def answer(self):
+        status, body = self.server.answers
+        self.send_response(status)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    do_GET = do_PUT = do_DELETE = answer
+
+    def log_message(self, *arguments):
+        pass
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [(200, b"{}"), (200, b"[]"), (200, b"<html>"), (404, b'{"message": "no"}'), (404, b"<html>")],
+    ids=str,
+)
+def test_what_answers_otherwise_is_said_to_be_no_webhdfs_at_once(answers, tmp_path):
+    (tmp_path / "a").write_bytes(b"1")
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Impostor) as server:
+        server.answers = answers
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            location = Location.parse(f"webhdfs://127.0.0.1:{server.server_port}/a")
+            with contextlib.closing(WebHdfs(location, HadoopSettings(user="me"))) as files:
+                for ask in (
+                    lambda: files.status(location),
+                    lambda: files.listdir(location),
+                    lambda: files.write(location, tmp_path / "a"),
+                ):
+                    with pytest.raises(OSError) as caught:
+                        ask()
+                    assert str(location) in str(caught.value)
+                    assert "\n" not in str(caught.value)
+                    assert not isinstance(caught.value, ConnectionError)
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_a_name_that_the_package_would_expand_is_taken_as_it_is(files, root, client):
+    client.write("/latest/newest", data=b"1", overwrite=True)
+    files.remove(root.at("/latest/#LATEST"))
+    assert client.list("/latest") == ["newest"]
+
+
+def test_patience_does_not_count_what_went_well(hdfs, settings, root, client):
+    data = random.Random(4).randbytes(4 << 20)
+    client.write("/slow", data=data, overwrite=True, replication=2)
+    with contextlib.closing(WebHdfs(root, settings, patience=0.0)) as files:
+        broken, received = [], bytearray()
+
+        def sink(piece):
+            received.extend(piece)
+            if len(received) > 1 << 20 and not broken:
+                broken.append(True)
+                raise ConnectionResetError("as a DataNode that is killed")
+
+        files.read(files.status(root.at("/slow")), sink)
+    assert received != data  # the sink had taken the piece that it broke off at
+    assert len(received) > len(data)
