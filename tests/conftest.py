@@ -87,9 +87,15 @@ def cluster(sparks: Sparks, tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 @pytest.fixture(scope="session")
 def hdfs_of_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A NameNode and two DataNodes; skipped where Hadoop's servers cannot be had."""
-    from tests.hdfs import Hdfs, HdfsUnavailable, server_classes
+    """A NameNode and two DataNodes; skipped where Hadoop's servers cannot be had.
 
+    `EXPERIMENT_TEST_HDFS` names a cluster to use instead, see `GivenHdfs`.
+    """
+    from tests.hdfs import GivenHdfs, Hdfs, HdfsUnavailable, server_classes
+
+    if given := os.environ.get("EXPERIMENT_TEST_HDFS"):
+        yield GivenHdfs(given)
+        return
     try:
         server_classes()
     except HdfsUnavailable as error:

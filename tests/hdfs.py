@@ -354,6 +354,35 @@ class Hdfs:
         return f"{name} ended with status {status}\n{_tail(self.root / f'{name}.log')}"
 
 
+class GivenHdfs:
+    """A cluster that is there already, of which no test ends a process: such tests are skipped.
+
+    Args:
+        addresses: "hdfs://host:port,http://host:port", its RPC and its HTTP address. The tests
+            write to folders of its root.
+    """
+
+    def __init__(self, addresses: str) -> None:
+        self.uri, _, self.http = addresses.partition(",")
+        if not (self.uri.startswith("hdfs://") and self.http.startswith("http")):
+            raise ValueError(f"want hdfs://host:port,http://host:port, got {addresses!r}")
+
+    def settings(self) -> dict[str, str]:
+        """See `Hdfs`."""
+        return {
+            "fs.defaultFS": self.uri,
+            "dfs.namenode.http-address": self.http.partition("://")[2],
+        }
+
+    def restore(self) -> None:
+        """Nothing was ended."""
+
+    def __getattr__(self, name: str) -> Any:
+        import pytest
+
+        pytest.skip(f"a cluster that is given is not to be harmed: {name}")
+
+
 def class_path(configuration: Path) -> str:
     """Return the class path of the servers, with a folder of configuration files first."""
     names = ("hadoop-client-api", "hadoop-client-runtime", "slf4j-api", "jcl-over-slf4j")

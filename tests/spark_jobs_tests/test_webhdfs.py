@@ -327,7 +327,8 @@ def test_a_write_arrives_whole_when_the_namenode_restarts(
     try:
         files.write(root.at("/write-restarted/a"), source_of(data))
     finally:
-        starters[0].join()
+        for starter in starters:
+            starter.join()
     assert read(files, root.at("/write-restarted/a")) == data
     assert left(client, "/write-restarted") == ["a"]
 
