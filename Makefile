@@ -6,7 +6,7 @@ SOURCES := search spark_jobs experiment tests examples
 # A fresh import of TensorFlow is several times slower without its compiled files.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo demo-hdfs test test-browser test-kerberos lint format bench bench-tensorboard bench-hdfs screenshots constraints clean
+.PHONY: help demo demo-hdfs test test-browser test-kerberos lint format bench bench-tensorboard bench-hdfs bench-live screenshots constraints clean
 
 help:  ## Show this list.
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -45,6 +45,9 @@ bench-tensorboard: .venv/.browser  ## Print how soon TensorBoard shows a search 
 
 bench-hdfs: .venv/.installed  ## Print how fast HDFS is read and written.
 	$(PYTHON) -m tests.benchmarks.hdfs_files
+
+bench-live: .venv/.installed  ## Print what live trials cost and early stopping saves.
+	$(PYTHON) -m tests.benchmarks.live_trials
 
 screenshots: .venv/.browser  ## Make the README's pictures again.
 	$(PYTHON) -m tests.browser_tests.screenshots

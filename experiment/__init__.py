@@ -4,11 +4,13 @@
 
     experiment.launch(spark, train, {"learning_rate": [0.001, 0.01], "dropout": [0.5, 0.6]})
     experiment.evolutionary_search(spark, train, {"learning_rate": [0.005, 0.00005]})
+    experiment.submit(experiment.launch, spark, train, ...)     # in the background
 
     experiment.load(run)            # the result of a run, finished or not
     experiment.tensorboard(run)     # TensorBoard on it
 
-Inside a train function: `experiment.logdir()`, `report()`, `params()`, `keras_callbacks()`.
+Inside a train function: `experiment.report()`, `logdir()`, `checkpoint_dir()`, `params()`,
+`keras_callbacks()`.
 """
 
 import importlib.util
@@ -32,26 +34,52 @@ def _check_neighbours() -> None:
 _check_neighbours()
 
 from experiment import data  # noqa: E402  # after the check
-from experiment.calls import evolutionary_search, launch, random_search  # noqa: E402
+from experiment.calls import (  # noqa: E402
+    evolutionary_search,
+    launch,
+    population_based_training,
+    random_search,
+)
+from experiment.handle import Handle, submit  # noqa: E402
 from experiment.loading import load  # noqa: E402
 from experiment.result import Result, SearchFailed, TrialResult  # noqa: E402
 from experiment.settings import Settings  # noqa: E402
 from experiment.viewer import TensorBoard, tensorboard  # noqa: E402
 from search.errors import ExperimentError, InvalidArgument  # noqa: E402
 from search.space import Choice, Float, Integer  # noqa: E402
-from spark_jobs.context import keras_callbacks, logdir, params, report  # noqa: E402
+from search.stopping import (  # noqa: E402
+    MedianStopping,
+    Patience,
+    SuccessiveHalving,
+    Threshold,
+)
+from spark_jobs.context import (  # noqa: E402
+    TrialStopped,
+    checkpoint_dir,
+    keras_callbacks,
+    logdir,
+    params,
+    report,
+)
 
 __all__ = [
     "Choice",
     "ExperimentError",
     "Float",
+    "Handle",
     "Integer",
     "InvalidArgument",
+    "MedianStopping",
+    "Patience",
     "Result",
     "SearchFailed",
     "Settings",
+    "SuccessiveHalving",
     "TensorBoard",
+    "Threshold",
     "TrialResult",
+    "TrialStopped",
+    "checkpoint_dir",
     "data",
     "evolutionary_search",
     "keras_callbacks",
@@ -59,7 +87,9 @@ __all__ = [
     "load",
     "logdir",
     "params",
+    "population_based_training",
     "random_search",
     "report",
+    "submit",
     "tensorboard",
 ]

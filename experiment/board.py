@@ -16,15 +16,19 @@ from experiment.specification import Search
 from experiment.status import Status
 from experiment.text import hyperparameter
 from search.direction import Direction
-from search.evolution import DifferentialEvolution
+from search.generations import GenerationalSearch
 from search.space import Choice, Domain, Float, Integer
 from search.trial import UNNAMED_OBJECTIVE
 from search.values import is_finite
 from spark_jobs.events import EventFile
 from spark_jobs.paths import RunPaths
-from spark_jobs.slots import hparam, objective_tag
+from spark_jobs.slots import LAST_STEP, hparam, objective_tag
 from spark_jobs.storage import make_folder
 
+_SHARES = {
+    "acceptance": "Share of new candidates accepted",
+    "copied": "Share of members that went on from another's trial",
+}
 _MOST_METRICS = 3  # TensorBoard's table ticks five columns of metrics at first
 _MOST_CHOICES = 100
 _MOST_ERRORS = 100  # each is a card on the text page
@@ -47,16 +51,20 @@ class Board:
         make_folder(paths.search)
         self._events, self._trials = EventFile(paths.search), paths.trials
         self._search, self._direction = search, direction
-        searcher = search.searcher
-        self._evolution = searcher if isinstance(searcher, DifferentialEvolution) else None
+        searcher, self._stops = search.searcher, bool(manifest.stopping)
+        self._key = manifest.optimization_key
+        self._evolution = searcher if isinstance(searcher, GenerationalSearch) else None
         self._configured = False
         self._generations = 0
         self._events.text("about", card(manifest))
-        self._events.layout(_layout(generations=self._evolution is not None))
+        share = None if self._evolution is None else self._evolution.logbook.header[-1]
+        self._events.layout(_layout(share))
 
     def ended(self, result: TrialResult, status: Status) -> None:
         """See `Observer`."""
-        if status.objective is not None and not self._configured:
+        # Once for all; what a stopped trial reported may have another name than what others return.
+        certain = self._key is not None or result.status == "finished"
+        if status.objective is not None and certain and not self._configured:
             self._configure(status.objective, list(result.metrics))
         values: dict[str, float] = {"search/done": status.done, "search/failed": status.failed}
         if result.status == "cancelled":  # its slot is gone, so nobody else says so
@@ -75,7 +83,7 @@ class Board:
         """Write what is missing and close the file."""
         self._events.scalars({"search/slots_busy": 0}, status.ended)
         if not self._configured:  # no trial finished; the failed ones still want a table
-            self._configure(optimization_key or UNNAMED_OBJECTIVE, [])
+            self._configure(status.objective or optimization_key or UNNAMED_OBJECTIVE, [])
         self._events.close()
 
     def _end_row(self, attempt: str) -> None:
@@ -90,6 +98,8 @@ class Board:
         title = f"{objective} {self._direction.arrow}"
         shown = [hparams.Metric(objective_tag(objective), display_name=title)]
         shown += [hparams.Metric(objective_tag(name), display_name=name) for name in others]
+        if self._stops:
+            shown.append(hparams.Metric(LAST_STEP, display_name="last step"))
         columns = [
             hparams.HParam(name, _tensorboard_domain(domain, name in self._search.as_text))
             for name, domain in self._search.columns.items()
@@ -100,12 +110,13 @@ class Board:
         self._events.hparams_config(columns, shown, fixed=self._search.fixed)
         self._configured = True
 
-    def _write_generations(self, evolution: DifferentialEvolution) -> None:
+    def _write_generations(self, evolution: GenerationalSearch[Any]) -> None:
         for record in evolution.logbook[self._generations :]:
             generation = record["gen"]
             values = {
                 f"generation/{name}": record[name]
-                for name in ("best", "mean", "std", "diversity", "acceptance")
+                for name in evolution.logbook.header
+                if name not in ("gen", "evals")
             }
             if record["std"] is not None:
                 values["spread/low"] = record["mean"] - record["std"]
@@ -154,15 +165,19 @@ def _tensorboard_domain(domain: Any, as_text: bool) -> Any:
     return None
 
 
-def _layout(*, generations: bool) -> layout_pb2.Layout:
-    """Return the Custom Scalars page: all charts of the search. Its tags are patterns."""
+def _layout(share: str | None) -> layout_pb2.Layout:
+    """Return the Custom Scalars page: all charts of the search. Its tags are patterns.
+
+    Args:
+        share: Which share of a generation is recorded; None without generations.
+    """
     charts = [
         _lines("Best so far", "search/best_so_far"),
         _lines("Trials done and failed", "search/(done|failed)"),
         _lines("Slots busy", "search/slots_busy"),
     ]
     categories = [layout_pb2.Category(title="Search, by trials done", chart=charts)]
-    if generations:
+    if share is not None:
         band = layout_pb2.MarginChartContent.Series(
             value="generation/mean", lower="spread/low", upper="spread/high"
         )
@@ -173,7 +188,7 @@ def _layout(*, generations: bool) -> layout_pb2.Layout:
                 margin=layout_pb2.MarginChartContent(series=[band]),
             ),
             _lines("Diversity of the population", "generation/diversity"),
-            _lines("Share of new candidates accepted", "generation/acceptance"),
+            _lines(_SHARES[share], f"generation/{share}"),
         ]
         categories.insert(0, layout_pb2.Category(title="Population, by generation", chart=charts))
     return layout_pb2.Layout(category=categories)

@@ -14,6 +14,7 @@ from search.direction import Direction
 from search.errors import InvalidArgument, shown
 from search.evolution import DifferentialEvolution
 from search.grid import GridSearch, PointSearch
+from search.population import PopulationBasedTraining
 from search.sampling import RandomSearch
 from search.space import Space, read_points
 
@@ -153,6 +154,67 @@ def random_search(
     searcher = RandomSearch(space, samples=samples, rng=random.Random(seed))
     algorithm = {"type": "random", "samples": samples}
     search = Search("random_search", searcher, space, algorithm=algorithm)
+    return _run(spark, train, search, checked, seed)
+
+
+@takes_settings
+def population_based_training(
+    spark: SparkSession,
+    train: Callable[..., Any],
+    bounds: Mapping[str, Any],
+    direction: str = "max",
+    popsize: int = 10,
+    generations: int = 10,
+    *,
+    quantile: float = 0.25,
+    resample_probability: float = 0.25,
+    **settings: Any,
+) -> Result:
+    """Train a population; the worst go on from copies of the best, with other hyperparameters.
+
+    `popsize * (generations + 1)` trials. A trial trains for a while: it goes on from the checkpoint
+    that it finds in `experiment.checkpoint_dir()`, if there is one, and leaves its own there.
+    Jaderberg et al., Population Based Training of Neural Networks (2017); see
+    `search.PopulationBasedTraining`.
+
+    Args:
+        spark: A running SparkSession.
+        train: Called with a hyperparameter per argument; returns a number, a dict of names to
+            numbers (see `optimization_key`), or a Keras History, of which the best epoch counts.
+        bounds: As for `evolutionary_search`.
+        direction: 'max' or 'min' of the objective.
+        popsize: Members, at least 2.
+        generations: After the initial one, at least 1.
+        quantile: Share of the members, of [0, 0.5], that are replaced by copies of as many best.
+        resample_probability: That a hyperparameter of a copy is drawn anew rather than perturbed.
+        **settings: See `experiment.Settings`.
+
+    Returns:
+        All trials, failed ones too; `.best` is the best.
+
+    Raises:
+        InvalidArgument: Bad input, found before any Spark job.
+        SearchFailed: More failures than allowed, or every trial failed; has `.result`.
+    """
+    checked = Settings(direction=direction, **settings)
+    space, seed = Space.of_bounds(bounds), _seed(checked)
+    searcher = PopulationBasedTraining(
+        space,
+        rng=random.Random(seed),
+        direction=Direction(direction),
+        popsize=popsize,
+        generations=generations,
+        quantile=quantile,
+        resample_probability=resample_probability,
+    )
+    algorithm = {
+        "type": "population based training",
+        "popsize": popsize,
+        "generations": generations,
+        "quantile": quantile,
+        "resample_probability": resample_probability,
+    }
+    search = Search("population_based_training", searcher, space, algorithm=algorithm)
     return _run(spark, train, search, checked, seed)
 
 

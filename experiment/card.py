@@ -26,6 +26,7 @@ def card(manifest: Manifest) -> str:
         name: getattr(manifest, name)
         for name in ("direction", "optimization_key", "trials", "seed", "isolation", "timeout")
     }
+    settings["stopping"] = ", ".join(map(_as_code, manifest.stopping)) or None
     settings |= {"Spark": f"{manifest.master}, {manifest.application}"}
     chosen = [(name, value) for name, value in settings.items() if value is not None]
     parts += ["## Settings", _table(("setting", "value"), chosen)]
@@ -50,6 +51,11 @@ def domain_in_words(domain: Domain) -> tuple[str, str]:
     whole = type(domain).__name__.lower()
     bounds = f"{hyperparameter(domain.low)} to {hyperparameter(domain.high)}"
     return bounds, f"{whole}, {'log' if domain.log else 'linear'}"
+
+
+def _as_code(rule: dict[str, Any]) -> str:
+    arguments = ", ".join(f"{name}={value!r}" for name, value in rule.items() if name != "type")
+    return f"{rule['type']}({arguments})"
 
 
 def _call(manifest: Manifest) -> str:

@@ -6,6 +6,7 @@ Everything that came from a user or a trial is written so that it cannot move th
 from __future__ import annotations
 
 import argparse
+import contextlib
 import csv
 import dataclasses
 import io
@@ -13,8 +14,10 @@ import json
 import math
 import os
 import sys
+import tempfile
 import time
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -29,7 +32,10 @@ from experiment.text import command, duration, hyperparameters, number, printabl
 from experiment.viewer import tensorboard
 from search.errors import ExperimentError, InvalidArgument, shown
 from search.trial import Trial
+from spark_jobs.files import writable_files_at
 from spark_jobs.locations import Location
+from spark_jobs.paths import STOP
+from spark_jobs.session import active_data_settings
 
 _BEST = 10  # trials that `show` lists
 _FAILED = 20
@@ -68,6 +74,7 @@ def _parser() -> argparse.ArgumentParser:
     for name, run_command, text in (
         ("show", _show, "how far a run is, its best and its failed trials; or all of one trial"),
         ("logs", _logs, "what a trial printed"),
+        ("stop", _stop, "end a search that goes on; what there is of it is kept"),
         ("tensorboard", _tensorboard, "start TensorBoard on a run; Ctrl-C ends it"),
         ("export", _export, "all trials of a run"),
     ):
@@ -197,6 +204,8 @@ def _facts_of_result(trial: TrialResult, objective: str) -> dict[str, str]:
     others = {name: value for name, value in trial.metrics.items() if name != objective}
     facts["metrics"] = ", ".join(f"{name}={number(value)}" for name, value in others.items())
     facts["took"] = duration(trial.seconds)
+    if trial.reason:
+        facts["stopped at"] = trial.reason
     if trial.error is not None:
         facts["error"] = f"{trial.error.message} ({trial.error.kind})"
     return facts
@@ -212,6 +221,20 @@ def _logs(options: argparse.Namespace) -> None:
         if last_attempt(reader.paths, options.trial) is None:
             raise _no_trial(read_run(reader.paths), options.trial)
         copy_logs(reader, options.trial, follow=options.follow)
+
+
+def _stop(options: argparse.Namespace) -> None:
+    with opened(options.run) as reader:
+        run = read_run(reader.paths)
+    if run.ended:
+        raise InvalidArgument("run", "a run that goes on", f"{run.paths.shown()!r}, {_state(run)}")
+    file = Location.parse(run.paths.shown()).below(STOP)
+    with (
+        contextlib.closing(writable_files_at(file, active_data_settings().hadoop)) as files,
+        tempfile.NamedTemporaryFile() as empty,
+    ):
+        files.write(file, Path(empty.name))
+    print(f"asked to stop: {printable(run.paths.shown())}")
 
 
 def _tensorboard(options: argparse.Namespace) -> None:
@@ -240,6 +263,7 @@ def _as_json(trial: TrialResult) -> dict[str, Any]:
         "params": _finite(trial.params),
         "metrics": _finite(trial.metrics),
         "error": None if trial.error is None else dataclasses.asdict(trial.error),
+        "reason": trial.reason,
         "seconds": trial.seconds,
         "logdir": trial.logdir,
     }

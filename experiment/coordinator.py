@@ -10,6 +10,7 @@ import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from experiment.journal import Journal
@@ -17,20 +18,27 @@ from experiment.result import TrialResult
 from experiment.status import Running, Status
 from search.direction import Direction
 from search.searcher import Searcher
+from search.stopping import StoppingRule, start_all
 from search.trial import Outcome
+from spark_jobs.objective import AmbiguousObjective, Objective
 from spark_jobs.paths import RunPaths
 from spark_jobs.protocol import (
     Answer,
     Attempt,
+    Heard,
     Hello,
     Next,
     ProtocolError,
+    Reports,
     Stop,
     Wait,
     outcome_of_json,
     outcome_to_json,
     work_of,
 )
+
+_MOST_OUTPUT = 1_000  # pieces that wait to be shown
+_GIVEN_UP = "its slot was given up"
 
 
 class Observer(Protocol):
@@ -50,6 +58,8 @@ class Coordinator:
         direction: Of the objective.
         observers: Told of each result, in this order; one that raises is left out from then on.
         max_failures: More failed trials than that are a `problem`.
+        stopping: Rules by which trials are stopped.
+        optimization_key: Which of the metrics that trials report is the objective.
         slots: How many slots the search asked for.
         warn: Shows the user a sentence.
         clock: Seconds that only grow.
@@ -57,6 +67,7 @@ class Coordinator:
     Attributes:
         results: Of the trials that came to an end, in that order.
         problem: Why the search cannot go on, in one sentence; None while it can.
+        has_started: Has any slot ever said its first words?
     """
 
     def __init__(
@@ -68,6 +79,8 @@ class Coordinator:
         direction: Direction = Direction.MAX,
         observers: Sequence[Observer] = (),
         max_failures: int | None = None,
+        stopping: Sequence[StoppingRule] = (),
+        optimization_key: str | None = None,
         slots: int = 1,
         warn: Callable[[str], None] = warnings.warn,
         clock: Callable[[], float] = time.monotonic,
@@ -77,7 +90,12 @@ class Coordinator:
         self._observers, self._max_failures, self._warn = list(observers), max_failures, warn
         self.results: list[TrialResult] = []
         self.problem: str | None = None
+        self.has_started = False
+        self._output: deque[tuple[int, str]] = deque(maxlen=_MOST_OUTPUT)
+        self._judge = start_all(stopping, direction) if stopping else None
+        self._objective_of = Objective(optimization_key, direction)
         self._objective: str | None = None
+        self._returned = False  # has a finished trial said that it is called so?
         self._best: TrialResult | None = None
         self._failures = self._cancelled = 0
         self._finished, self._seconds = 0, 0.0  # finished trials, and what they took in all
@@ -108,6 +126,7 @@ class Coordinator:
             self._best,
             self._objective,
             self._seconds / self._finished if self._finished > 1 else None,
+            self._output,
         )
 
     def hello(self, message: Hello) -> None:
@@ -119,6 +138,7 @@ class Coordinator:
         if before != message.slot:  # Spark runs the task again: its executor is gone
             self._lose(before)
         self._slots[job, partition] = message.slot
+        self.has_started = True
         if message.problem and self.problem is None:
             self.problem = message.problem
         for warning in message.warnings:
@@ -143,6 +163,41 @@ class Coordinator:
         self._journal.append({"event": "planned", "slot": slot, **_planned(attempt)})
         self._running = {**self._running, slot: Running(attempt, self._clock())}
         return work
+
+    def report(self, message: Reports) -> Heard:
+        """See `spark_jobs.channel.Handler`."""
+        out = self._running.get(message.slot)
+        if out is None or (out.attempt.trial.id, out.attempt.number) != (
+            message.trial,
+            message.attempt,
+        ):
+            return Heard(_GIVEN_UP)
+        if message.output:
+            self._output.append((message.trial, message.output))
+        if message.reports:
+            out = replace(out, last=message.reports[-1])
+            self._running = {**self._running, message.slot: out}
+        return Heard(self._judge_reports(message) or "")
+
+    def _judge_reports(self, message: Reports) -> str | None:
+        """Return why a trial is to stop; None where it may go on."""
+        if self._judge is None or self.problem is not None:
+            return None
+        reason: str | None = None
+        values: list[tuple[int, float | str]] = []
+        for report in message.reports:
+            try:
+                name = self._objective_of.reported(report.metrics)
+            except AmbiguousObjective as error:
+                self.problem = str(error)
+                return None
+            if name is not None:
+                values.append((report.step, report.metrics[name]))
+                reason = self._judge.report(message.trial, report.step, report.value(name))
+        if values:
+            record = {"trial": message.trial, "attempt": message.attempt, "values": values}
+            self._journal.append({"event": "reported", **record})
+        return reason
 
     def job_ended(self, job: int) -> None:
         """Run the trials again that were out on the slots of a job that is over."""
@@ -176,6 +231,8 @@ class Coordinator:
         )
         self._running = {s: o for s, o in self._running.items() if o.attempt is not attempt}
         self._searcher.tell(outcome)
+        if self._judge is not None:
+            self._judge.ended(outcome.trial, outcome.status)
         folder = self._paths.shown(self._paths.attempt(attempt.trial.id, attempt.number).folder)
         result = TrialResult.of(attempt.trial, outcome, folder)
         self._failures += result.status == "failed"
@@ -198,12 +255,34 @@ class Coordinator:
         """Let the first outcome say what the objective is called, and hold the others to it."""
         if outcome.objective is None:
             return outcome
-        if self._objective is None:
+        if outcome.status == "finished" and not self._returned:
+            self._returned, before = True, self._objective
             self._objective = outcome.objective
+            if before not in (None, outcome.objective):
+                self._warn_of_names(before, outcome.objective)
+                self._forget_values_of_stopped()
+        self._objective = self._objective or outcome.objective
         if outcome.objective == self._objective:
             return outcome
+        if outcome.status == "stopped":  # what it reported cannot be told from another quantity
+            self._warn_of_names(outcome.objective, self._objective)
+            return replace(outcome, value=None)
         message = f"the objective is {outcome.objective!r}, it was {self._objective!r} before"
         return Outcome.failed(outcome.trial, "invalid value", message, seconds=outcome.seconds)
+
+    def _forget_values_of_stopped(self) -> None:
+        """Take back that values which were reported under another name are the objective's."""
+        self.results[:] = [
+            replace(result, value=None) if result.status == "stopped" else result
+            for result in self.results
+        ]
+        self._best = None
+
+    def _warn_of_names(self, reported: str | None, returned: str | None) -> None:
+        self._warn_once(
+            f"trials report {reported!r} and return {returned!r}, so those that are stopped have "
+            f"no value; if the two are the same, say optimization_key={reported!r}"
+        )
 
     def _judge_failure(self, kind: str, message: str) -> None:
         if self.problem is not None:
@@ -255,5 +334,6 @@ def _planned(attempt: Attempt) -> dict[str, object]:
         "trial": work.trial,
         "attempt": work.attempt,
         "generation": work.generation,
+        "parent": work.parent,
         "params": work.params,
     }

@@ -13,6 +13,7 @@ from typing import Any
 
 from experiment.board import Board
 from experiment.checks import check_arguments, pickle_function
+from experiment.control import own_control, stopped_by_file
 from experiment.coordinator import Coordinator
 from experiment.interrupts import Interrupts
 from experiment.journal import Journal
@@ -26,18 +27,18 @@ from experiment.status import Status
 from experiment.text import count, printable
 from search.direction import Direction
 from search.space import Float, Space
+from search.stopping import read_rules
 from search.trial import Failure
 from spark_jobs.context import DataSettings
 from spark_jobs.hadoop import HadoopSettings
 from spark_jobs.locations import Location
-from spark_jobs.paths import RunPaths
+from spark_jobs.paths import STOP, RunPaths
 from spark_jobs.run_folder import RunFolder, run_folder
 from spark_jobs.session import ClassicSession
 from spark_jobs.storage import make_folder
 from spark_jobs.trial_process import Program
 
 _LOGGER = logging.getLogger("experiment")
-_INTERRUPTED = "interrupted"
 _CARRY_EVERY = 1.0  # seconds; outcomes that arrive within them share one append of the journal
 _OURS = ("experiment", "search", "spark_jobs")
 
@@ -72,8 +73,9 @@ def run_search(
     manifest = _manifest(train, function, search, settings, seed, session)
     direction = Direction(settings.direction)
     _log_scales(search.space)
+    control = own_control()
     with (
-        Interrupts() as interrupts,
+        Interrupts(control) as interrupts,
         session.renewed_tokens(data),
         Progress(manifest.name, verbose=settings.verbose, warn=_warn) as progress,
     ):
@@ -88,6 +90,7 @@ def run_search(
         root = logdir.below(folder_name(manifest.name))
         with (
             _opened(root, data.hadoop, manifest, interrupts) as (folder, paths),
+            stopped_by_file(root.below(STOP), data.hadoop, control),
             Journal(paths.journal) as journal,
         ):
             progress.announce(paths.shown())
@@ -99,10 +102,13 @@ def run_search(
                 direction=direction,
                 observers=(board,),
                 max_failures=settings.max_failures,
+                stopping=read_rules(settings.stopping),
+                optimization_key=settings.optimization_key,
                 slots=slots,
                 warn=_warn,
             )
-            jobs = SlotJobs(session, paths, program, settings, search.as_text, slots)
+            control.status = lambda: coordinator.status
+            jobs = SlotJobs(session, paths, program, settings, search.as_text, slots, control)
             problem: str | None = None
 
             def summary() -> Result:
@@ -121,12 +127,14 @@ def run_search(
                     coordinator, lambda: progress.refresh(coordinator.status, folder.trouble)
                 )
             except KeyboardInterrupt:
-                problem = _INTERRUPTED
+                control.cancel("interrupted")  # in another thread nobody has
             except BaseException as error:
                 problem = f"{type(error).__name__}: {error}"
                 raise
             finally:
                 interrupts.hold()
+                if not coordinator.done:
+                    problem = problem or control.reason
                 with contextlib.ExitStack() as ending:  # each step, whatever becomes of the others
                     ending.callback(lambda: progress.close(coordinator.status, summary()))
                     ending.callback(_try, lambda: write_result(paths, summary()))
@@ -135,8 +143,8 @@ def run_search(
                     )
                     coordinator.cancel_rest()
     result = summary()
-    if problem == _INTERRUPTED or interrupts.noted:  # the user knows, and wants what there is
-        _note(f"interrupted: {result.summary()}")
+    if interrupts.noted or (problem and problem == control.reason):  # the user wants what there is
+        _note(f"{problem or 'interrupted'}: {result.summary()}")
         return result
     _raise_if_failed(result)
     return result
@@ -207,6 +215,7 @@ def _manifest(
         seed=seed,
         isolation=settings.isolation,
         timeout=settings.timeout,
+        stopping=[rule.to_json() for rule in read_rules(settings.stopping)],
         application=session.application_id,
         master=session.master,
         created=now(),

@@ -1,41 +1,65 @@
-"""Ctrl-C while a search runs."""
+"""Ctrl-C and SIGTERM while a search runs."""
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from types import FrameType
 from typing import Any, Self
 
+from experiment.control import Control
+
 
 class Interrupts:
     """Lets Ctrl-C end this search only; PySpark's own handler cancels every job of the driver.
 
-    A context manager. In another thread than the main one it does nothing: Python delivers signals
-    to the main thread only.
+    The first Ctrl-C interrupts the caller; further ones are only noted, so that none keeps the
+    search from being ended properly. SIGTERM cancels the search, and comes back when what there is
+    of it has been kept. A context manager. In another thread than the main one it does nothing:
+    Python delivers signals to the main thread only.
+
+    Args:
+        control: Of the search.
 
     Attributes:
-        noted: Did one come after `hold`?
+        noted: Did a Ctrl-C come that was not raised?
     """
 
-    def __init__(self) -> None:
+    def __init__(self, control: Control) -> None:
         self.noted = False
-        self._before: Any = None
+        self._control, self._terminated = control, False
+        self._before: dict[int, Any] = {}
         self._active = threading.current_thread() is threading.main_thread()
 
     def __enter__(self) -> Self:
         if self._active:
-            self._before = signal.signal(signal.SIGINT, signal.default_int_handler)
+            handlers = {signal.SIGINT: self._interrupt, signal.SIGTERM: self._terminate}
+            self._before = {
+                number: signal.signal(number, handler) for number, handler in handlers.items()
+            }
         return self
 
     def __exit__(self, *error: object) -> None:
-        if self._active:
-            signal.signal(signal.SIGINT, self._before)
+        for number, handler in self._before.items():
+            # None: a handler that was not installed from Python cannot be put back
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+        if self._terminated:
+            os.kill(os.getpid(), signal.SIGTERM)
 
     def hold(self) -> None:
         """From now on only note them: what a search leaves behind is being written."""
         if self._active:
             signal.signal(signal.SIGINT, self._note)
+
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:
+        self.hold()
+        self._control.cancel("interrupted")
+        raise KeyboardInterrupt
+
+    def _terminate(self, number: int, frame: FrameType | None) -> None:
+        self._terminated = True
+        self._control.cancel("ended by SIGTERM")
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self.noted = True

@@ -6,8 +6,8 @@ import contextlib
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -241,6 +241,12 @@ class _Lost(Work, frozen=True, tag="lost", tag_field="event"):
     slot: str = ""
 
 
+class _Reported(msgspec.Struct, frozen=True, tag="reported", tag_field="event"):
+    trial: int
+    attempt: int
+    values: list[tuple[int, float | str]]
+
+
 class _Finished(msgspec.Struct, frozen=True, tag="finished", tag_field="event"):
     attempt: int
     outcome: dict[str, Any]
@@ -258,24 +264,36 @@ def _fold(paths: RunPaths) -> tuple[list[TrialResult], list[Attempt], str | None
     planned: dict[int, Trial] = {}
     out: dict[int, Attempt] = {}
     results: dict[int, TrialResult] = {}
-    objective: str | None = None
+    names: dict[int, str] = {}  # what the trials that have a value call it
     for number, line in enumerate(_journal_of(paths), start=1):
         try:
-            record = msgspec.convert(line, _Planned | _Lost | _Finished)
+            record = msgspec.convert(line, _Planned | _Lost | _Reported | _Finished)
             if isinstance(record, _Finished):
                 outcome = outcome_of_json(record.outcome)
                 trial = planned[outcome.trial]
                 out.pop(trial.id, None)
                 folder = paths.shown(paths.attempt(trial.id, record.attempt).folder)
                 results.setdefault(trial.id, TrialResult.of(trial, outcome, folder))
-                objective = objective or outcome.objective
+                if outcome.objective is not None:
+                    names.setdefault(trial.id, outcome.objective)
             elif isinstance(record, _Lost):
                 out.pop(record.trial, None)
-            else:
+            elif isinstance(record, _Planned):
                 attempt = attempt_of(record)
                 planned[attempt.trial.id] = attempt.trial
                 out[attempt.trial.id] = attempt
         except (msgspec.ValidationError, ProtocolError, KeyError) as error:
             journal = paths.shown(paths.journal)
             raise JournalDamaged(f"{journal}, record {number}: {error}") from None
-    return list(results.values()), list(out.values()), objective
+    objective = _objective(results, names)
+    trials = [
+        replace(result, value=None) if names.get(trial, objective) != objective else result
+        for trial, result in results.items()
+    ]
+    return trials, list(out.values()), objective
+
+
+def _objective(results: Mapping[int, TrialResult], names: Mapping[int, str]) -> str | None:
+    """Return what the objective is called: those that finished know better than the stopped."""
+    finished = (name for trial, name in names.items() if results[trial].status == "finished")
+    return next(finished, next(iter(names.values()), None))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, Self, TextIO
 
@@ -26,6 +27,9 @@ _LINE_EVERY = 10.0  # seconds between lines where they cannot be overwritten
 _DRAW_EVERY = 0.2  # seconds between two states in a terminal
 _TABLE_EVERY = 1.0  # seconds between two states of a notebook's table
 _MOST_ROWS = 10  # of that table
+_MOST_METRICS = 3  # of those that a running trial reported
+_LONGEST_LINE = 10_000  # characters that a trial may print before it ends the line
+_MOST_RUNNING = 4  # trials below the bar of a terminal
 _MOST_FAILURES = 3  # that are named at the end
 
 
@@ -101,7 +105,7 @@ class Progress:
 
     Args:
         name: Of the search.
-        verbose: 0 shows nothing, 1 the progress, 2 also a line per trial.
+        verbose: 0 shows nothing, 1 the progress, 2 also a line per trial and what trials print.
         view: How to show it; chosen by where this runs when left out.
         warn: Shows the user a sentence, where a view fails; it is left out from then on, since what
             people see must not cost what they wait for.
@@ -133,6 +137,7 @@ class Progress:
         self._alone_since: float | None = self._started  # since when there is no slot
         self._seen_slots = False
         self._reported = 0
+        self._open: dict[int, str] = {}  # the last line of each trial's output, without its end
 
     def __enter__(self) -> Self:
         return self
@@ -159,17 +164,34 @@ class Progress:
         elif status.slots:
             self._alone_since, self._seen_slots = None, True
         if self._verbose > 1:
+            self._show_output(status.output)
             self._report(status)
         if self._view is not None and now - self._shown >= self._view.every:
             self._shown = now
             frame = self._frame(status, now, trouble=trouble)
             self._tell(lambda view: view.show(frame))
 
+    def _show_output(self, output: deque[tuple[int, str]]) -> None:
+        """Show what trials printed, line by line, and take it out."""
+        while output:
+            trial, text = output.popleft()
+            *lines, self._open[trial] = (self._open.pop(trial, "") + text).split("\n")
+            if len(self._open[trial]) > _LONGEST_LINE:
+                lines.append(self._open.pop(trial))
+            self._write_output(trial, lines)
+
+    def _write_output(self, trial: int, lines: Sequence[str]) -> None:
+        for line in lines:
+            self._write(f"[trial {trial}] {printable(line)}")
+
     def close(self, status: Status, result: Result) -> None:
         """Show how the search ended."""
         self._alone_since = None
         frame = self._frame(status, self._clock(), ended=True)
         if self._verbose > 1:
+            self._show_output(status.output)
+            for source, line in self._open.items():
+                self._write_output(source, [line] if line else [])
             self._report(status)
         self._tell(lambda view: view.show(frame))
         self._tell(lambda view: view.close())
@@ -216,6 +238,8 @@ class Progress:
 def _one_line(trial: TrialResult) -> str:
     where = f" ({hyperparameters(trial.params)})" if trial.params else ""
     line = f"trial {trial.id}{where} {trial.status} after {duration(trial.seconds)}"
+    if trial.reason:
+        line += f" at {printable(trial.reason)}"
     if trial.value is not None:
         line += f" with {number(trial.value)}"
     return f"{line}: {printable(str(trial.error))}" if trial.error else line
@@ -286,7 +310,9 @@ class TerminalView:
         head = Table.grid(padding=(0, 1))
         bar = ProgressBar(total=max(1, frame.status.total), completed=frame.status.done, width=30)
         head.add_row(Text(frame.name), bar, Text(frame.counts))
-        rows = [Text(text) for text in (frame.best, frame.waiting) if text]
+        reporting = [out for out in frame.status.running if out.last is not None][:_MOST_RUNNING]
+        trials = [f"trial {out.attempt.trial.id} {running_in_words(out)}" for out in reporting]
+        rows = [Text(printable(text)) for text in (frame.best, *trials, frame.waiting) if text]
         self._live.update(Group(head, *rows), refresh=True)
 
     def write(self, line: str) -> None:
@@ -349,10 +375,18 @@ _Entry = tuple[Mapping[str, Any], list[Any]]  # hyperparameters, and the cells b
 
 def _running_entry(out: Running, now: float) -> _Entry:
     trial = out.attempt.trial
-    return trial.params, [trial.id, "running", "", duration(now - out.since)]
+    return trial.params, [trial.id, running_in_words(out), "", duration(now - out.since)]
 
 
 def _ended_entry(trial: TrialResult) -> _Entry:
     value = "" if trial.value is None else number(trial.value)
-    status = f"failed: {trial.error}" if trial.error else trial.status
-    return trial.params, [trial.id, status, value, duration(trial.seconds)]
+    return trial.params, [trial.id, trial.ending, value, duration(trial.seconds)]
+
+
+def running_in_words(out: Running) -> str:
+    """Return how far a trial is: "running, step 3: loss=0.21, accuracy=0.9"."""
+    if out.last is None:
+        return "running"
+    some = list(out.last.metrics)[:_MOST_METRICS]
+    values = ", ".join(f"{name}={number(float(out.last.metrics[name]))}" for name in some)
+    return f"running, step {out.last.step}: {values}"

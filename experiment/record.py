@@ -61,6 +61,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         seed: That the searcher was made with.
         isolation: 'process', 'spawn' or 'none'.
         timeout: Seconds per trial, or None.
+        stopping: The stopping rules, each its type and arguments.
         application: Spark's name of the application.
         master: Spark's master.
         created: When, in UTC.
@@ -81,6 +82,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     isolation: str
     timeout: float | None
+    stopping: list[dict[str, Any]] = []
     application: str
     master: str
     created: str
@@ -129,7 +131,14 @@ def write_result(paths: RunPaths, result: Result) -> None:
     best, problem = result.best, result.problem
     data = None
     if best is not None:
-        outcome = Outcome(best.id, best.status, best.value, None, best.metrics, None, best.seconds)
+        outcome = Outcome(
+            best.id,
+            best.status,
+            best.value,
+            metrics=best.metrics,
+            seconds=best.seconds,
+            reason=best.reason,
+        )
         params = {name: to_json(value) for name, value in best.params.items()}
         data = outcome_to_json(outcome) | {"params": params}
     summary = Summary(

@@ -32,6 +32,7 @@ class TrialResult:
         status: 'finished', 'failed', 'stopped' or 'cancelled'.
         error: Why it failed, with `.kind`, `.message`, `.traceback`; None otherwise.
         seconds: Wall time of the train function.
+        reason: Why it was stopped, such as "step 7: ..."; '' otherwise.
         logdir: Its folder: logs, TensorBoard events, what it wrote.
     """
 
@@ -43,6 +44,25 @@ class TrialResult:
     error: Failure | None
     seconds: float
     logdir: str
+    reason: str = ""
+
+    @property
+    def ending(self) -> str:
+        """What became of it, with the reason: "stopped at step 7: ...", "failed: ValueError"."""
+        if self.error is not None:
+            return f"{self.status}: {self.error}"
+        return f"{self.status} at {self.reason}" if self.reason else self.status
+
+    @property
+    def files(self) -> list[str]:
+        """What the train function wrote below `experiment.logdir()`: paths or URLs, sorted.
+
+        Raises:
+            OSError: The folder cannot be read.
+        """
+        from experiment.files import files_of_trial  # late: most results are not asked for it
+
+        return files_of_trial(self.logdir)
 
     @classmethod
     def of(cls, trial: Trial, outcome: Outcome, logdir: str) -> TrialResult:
@@ -56,6 +76,7 @@ class TrialResult:
             outcome.error,
             outcome.seconds,
             logdir,
+            outcome.reason,
         )
 
 
@@ -130,7 +151,8 @@ class Result:
         """Return one row per trial, failed ones too, in order of id.
 
         Columns: trial, status, value; each parameter under its own name, or as `params.<name>`
-        where that is taken; `metrics.<key>` for each number returned; seconds, error, logdir.
+        where that is taken; `metrics.<key>` for each number returned; seconds, error, reason (where
+        a trial was stopped), logdir.
         """
         import pandas
 
@@ -166,6 +188,8 @@ class Result:
         counts = count(self.done, "trial")
         if self.total > self.done:
             counts = f"{self.done} of {count(self.total, 'trial')}"
+        if stopped := sum(trial.status == "stopped" for trial in self.trials):
+            counts += f", {stopped} stopped"
         if self.failed:
             counts += f", {len(self.failed)} failed"
         if self.done < len(self.trials):
@@ -223,7 +247,7 @@ def table_of(result: Result, trials: Sequence[TrialResult]) -> tuple[list[str], 
             *(hyperparameter(trial.params[name]) if name in trial.params else "" for name in names),
             *(number(trial.metrics[m]) if m in trial.metrics else "" for m in metrics),
             f"{trial.seconds:.1f}",
-            trial.status if trial.error is None else f"{trial.status}: {trial.error}",
+            trial.ending,
         ]
         for trial in trials
     ]
@@ -236,7 +260,7 @@ def _more(left: int, noun: str) -> str:
 
 
 _FIRST_COLUMNS = ("trial", "status", "value")
-_LAST_COLUMNS = ("seconds", "error", "logdir")
+_LAST_COLUMNS = ("seconds", "error", "reason", "logdir")
 _FIXED_COLUMNS = _FIRST_COLUMNS + _LAST_COLUMNS
 
 
@@ -249,6 +273,8 @@ def _row(trial: TrialResult) -> dict[str, Any]:
         "error": None if trial.error is None else str(trial.error),
         "logdir": trial.logdir,
     }
+    if trial.reason:
+        row["reason"] = trial.reason
     metrics = {f"metrics.{key}": value for key, value in trial.metrics.items()}
     for name, value in trial.params.items():
         clash = name in _FIXED_COLUMNS or name.startswith(("metrics.", "params."))
@@ -260,7 +286,8 @@ def _columns(rows: list[dict[str, Any]]) -> list[str]:
     """Return all columns: what a trial came to, its parameters, its metrics, and the rest."""
     names = [name for row in rows for name in row if name not in _FIXED_COLUMNS]
     middle = sorted(dict.fromkeys(names), key=lambda name: name.startswith("metrics."))
-    return [*_FIRST_COLUMNS, *middle, *_LAST_COLUMNS]
+    last = [n for n in _LAST_COLUMNS if n != "reason" or any(n in row for row in rows)]
+    return [*_FIRST_COLUMNS, *middle, *last]
 
 
 class SearchFailed(ExperimentError):

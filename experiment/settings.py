@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeVar
 
 from search.direction import Direction
 from search.errors import InvalidArgument, shown
+from search.stopping import StoppingRule, read_rules
 from search.values import is_unicode
 from spark_jobs.files import check_writable, writable_files_at
 from spark_jobs.hadoop import HadoopSettings
@@ -36,14 +37,21 @@ class Settings:
             Left out: the Spark setting `spark.experiment.logdir`, else `experiments` in the user's
             home on HDFS where that is Spark's default, else `./experiments`.
         parallelism: Trials at once at the most. Left out: as many as the cluster can run tasks.
+        stopping: A stopping rule, or a list of them, by which trials that report little of promise
+            are ended early: `experiment.SuccessiveHalving()`, `MedianStopping`, ... They go by the
+            metric named by `optimization_key`, or the only one that is reported.
         timeout: Seconds after which a trial is ended, with all processes that it started.
+        grace: Seconds that a trial has between SIGTERM and SIGKILL then.
+        deadline: Seconds after which the search is ended; it returns what there is.
+        startup_timeout: Seconds that Spark has to start the first slot; None waits for ever.
         max_failures: More failed trials than that end the search.
         seed: Makes a search repeatable; also the state of `random` and numpy in each trial.
         isolation: 'process' forks a process per trial, 'spawn' starts a fresh interpreter per
             trial, 'none' runs trials in the slot's own process.
         preload: Modules that the process which forks trials imports once, fresh interpreters each
             time; missing ones are skipped. `()` for train functions without TensorFlow.
-        verbose: 0 shows nothing, 1 how far the search is, 2 also a line per trial.
+        verbose: 0 shows nothing, 1 how far the search is, 2 also a line per trial, and what trials
+            print, with the trial's number in front.
 
     Raises:
         InvalidArgument: Naming the argument, what was expected and what came.
@@ -55,7 +63,11 @@ class Settings:
     optimization_key: str | None = None
     logdir: str | os.PathLike[str] | None = None
     parallelism: int | None = None
+    stopping: StoppingRule | Sequence[StoppingRule] | None = None
     timeout: float | None = None
+    grace: float = 3.0
+    deadline: float | None = None
+    startup_timeout: float | None = 600.0
     max_failures: int | None = None
     seed: int | None = None
     isolation: Isolation = "process"
@@ -84,8 +96,11 @@ class Settings:
             raise InvalidArgument(
                 "timeout", "None with isolation='none'", shown(self.timeout), hint
             )
-        if self.timeout is not None:
-            object.__setattr__(self, "timeout", _positive("timeout", self.timeout))
+        for name in ("timeout", "deadline", "startup_timeout"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, _positive(name, getattr(self, name), ", or None"))
+        object.__setattr__(self, "grace", _positive("grace", self.grace))
+        read_rules(self.stopping)
         object.__setattr__(self, "preload", _module_names(self.preload))
 
 
@@ -184,7 +199,7 @@ def _check_verbose(value: object) -> None:
         raise InvalidArgument("verbose", "0, 1 or 2", shown(value))
 
 
-def _positive(name: str, value: object) -> float:
+def _positive(name: str, value: object, alternative: str = "") -> float:
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 1e9:
         return float(value)
-    raise InvalidArgument(name, "seconds above zero, or None", shown(value))
+    raise InvalidArgument(name, f"seconds above zero{alternative}", shown(value))

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 import re
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import psutil
 
+from experiment.control import Control
 from experiment.coordinator import Coordinator
 from experiment.settings import Settings
+from experiment.text import count
 from spark_jobs.channel import ChannelServer
 from spark_jobs.locations import Location
 from spark_jobs.paths import RunPaths
@@ -38,6 +41,8 @@ class SlotJobs:
         settings: Of the search.
         as_text: Hyperparameters that TensorBoard shows as text.
         slots: How many a job has.
+        control: Ends the search early.
+        started: When the search started, for its deadline.
     """
 
     session: ClassicSession
@@ -46,9 +51,14 @@ class SlotJobs:
     settings: Settings
     as_text: tuple[str, ...]
     slots: int
+    control: Control
+    started: float = field(default_factory=time.monotonic)
 
     def run(self, coordinator: Coordinator, tick: Callable[[], None]) -> str | None:
-        """Keep slot jobs running until the search is done; return why it ended early, or None.
+        """Keep slot jobs running until the search is done, or is ended by its control.
+
+        Returns:
+            Why the search cannot go on; None where it need not.
 
         Args:
             coordinator: Hands out the trials.
@@ -60,13 +70,15 @@ class SlotJobs:
                 before = len(coordinator.results)
                 job = self._job(number, server)
                 with job:
-                    _wait(job, server, coordinator, tick)
+                    started = self._wait(job, server, coordinator, tick)
                 server.call(functools.partial(coordinator.job_ended, number))
                 if server.error is not None:
                     error = server.error
                     return f"the driver cannot go on: {type(error).__name__}: {error}"
-                if coordinator.problem is not None or coordinator.done:
+                if coordinator.problem is not None or coordinator.done or self.control.reason:
                     return coordinator.problem
+                if not started:
+                    return self._nobody_came()
                 if self.session.stopped:
                     return "the SparkSession was stopped during the search"
                 fruitless = 0 if len(coordinator.results) > before else fruitless + 1
@@ -74,6 +86,47 @@ class SlotJobs:
                 if sentence or fruitless == _FRUITLESS_JOBS:
                     return sentence or _spark_problem(job.error)
         raise AssertionError("itertools.count has no end")
+
+    def _nobody_came(self) -> str:
+        memory = self.session.setting("spark.executor.memory") or "1g"
+        return (
+            f"no slot has started within {self.settings.startup_timeout:g} s; asked Spark for "
+            f"{count(self.slots, 'slot')} of {self.session.task_needs}, on executors with {memory} "
+            "of memory: see that some are free, or set startup_timeout"
+        )
+
+    def _wait(
+        self,
+        job: SlotJob,
+        server: ChannelServer,
+        coordinator: Coordinator,
+        tick: Callable[[], None],
+    ) -> bool:
+        """Wait until the slots have ended, or have nothing to do any more.
+
+        Returns:
+            False where none has started in time.
+        """
+        job.start()
+        patience = self.settings.startup_timeout
+        give_up = math.inf if patience is None else time.monotonic() + patience
+        done_since: float | None = None
+        while not job.wait(_POLL):
+            tick()
+            deadline = self.settings.deadline
+            if deadline is not None and time.monotonic() > self.started + deadline:
+                self.control.cancel(f"the deadline of {deadline:g} s has passed")
+            if server.error is not None or coordinator.problem is not None or self.control.reason:
+                return True
+            if coordinator.has_started:
+                give_up = math.inf
+            elif time.monotonic() > give_up:
+                return False
+            if coordinator.done:
+                done_since = time.monotonic() if done_since is None else done_since
+                if time.monotonic() - done_since > _FAREWELL:
+                    return True  # tasks that Spark has not started would hold the search up
+        return True
 
     def _job(self, number: int, server: ChannelServer) -> SlotJob:
         config = SlotConfig(
@@ -83,28 +136,14 @@ class SlotJobs:
             self.program,
             self.settings.isolation,
             self.settings.timeout,
+            self.settings.grace,
             self.session.assigns_gpus,
             self.as_text,
+            self.settings.verbose > 1,
         )
         slot = slot_function(config, self.session.search_path())
         name = Location.parse(self.paths.shown()).name
         return self.session.job(slot, self.slots, f"{name}-{number}")
-
-
-def _wait(
-    job: SlotJob, server: ChannelServer, coordinator: Coordinator, tick: Callable[[], None]
-) -> None:
-    """Wait until the slots have ended, or have nothing to do any more."""
-    job.start()
-    done_since: float | None = None
-    while not job.wait(_POLL):
-        tick()
-        if server.error is not None or coordinator.problem is not None:
-            return
-        if coordinator.done:
-            done_since = time.monotonic() if done_since is None else done_since
-            if time.monotonic() - done_since > _FAREWELL:
-                return  # tasks that Spark has not started would hold the search up
 
 
 def slot_count(

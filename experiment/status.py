@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from experiment.result import TrialResult
-from spark_jobs.protocol import Attempt
+from spark_jobs.protocol import Attempt, Report
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,10 +17,12 @@ class Running:
     Attributes:
         attempt: What was asked for.
         since: When, in seconds of the coordinator's clock.
+        last: What it reported last.
     """
 
     attempt: Attempt
     since: float
+    last: Report | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,8 @@ class Status:
         slots: How many slots are there.
         best: The best so far; None before the first value.
         objective: What the objective is called, once known.
+        output: Trial and text of what trials printed, where slots tell it; who shows it takes it
+            out.
         typical: Seconds that a finished trial took on average; None before the second.
     """
 
@@ -49,6 +54,7 @@ class Status:
     best: TrialResult | None = None
     objective: str | None = None
     typical: float | None = None
+    output: deque[tuple[int, str]] = field(default_factory=deque)
 
     @property
     def done(self) -> int:

@@ -60,11 +60,14 @@ class Outcome:
     Attributes:
         trial: The id of the trial.
         status: 'finished', 'failed', 'stopped' or 'cancelled'.
-        value: The objective; a finite number when finished, None when failed.
+        value: The objective; a finite number when finished, None when failed. Of a trial that was
+            stopped what it returned, else what it reported last; None where that is no number.
         objective: What the train function calls its objective, where it has said so.
         metrics: Every number that the train function returned, the objective included.
         error: Why it failed; None otherwise.
         seconds: Wall time of the train function.
+        reason: Why it was stopped, such as "step 7: ..."; '' otherwise.
+        step: The step that it reported last, if it reported any.
     """
 
     trial: int
@@ -74,6 +77,8 @@ class Outcome:
     metrics: Mapping[str, float] = field(default_factory=dict)
     error: Failure | None = None
     seconds: float = 0.0
+    reason: str = ""
+    step: int | None = None
 
     @classmethod
     def failed(

@@ -13,6 +13,7 @@ import datetime
 import hmac
 import secrets
 import threading
+import time
 from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar
@@ -30,9 +31,12 @@ from spark_jobs.protocol import (
     LARGEST_MESSAGE,
     Answer,
     Attempt,
+    Heard,
     Hello,
     Next,
     ProtocolError,
+    Report,
+    Reports,
     Wait,
     Work,
     attempt_of,
@@ -45,7 +49,16 @@ from spark_jobs.protocol import (
 _SERVICE = "experiment.Channel"
 _NAME = "experiment-run"  # in the certificate; the address is not, it may be any
 _PATIENCE = 10.0  # seconds that the driver keeps a slot waiting before it says "nothing yet"
-_DEADLINE = 60.0  # seconds that a slot gives one call
+_DEADLINE = 20.0  # seconds that a slot gives one call, longer than the driver keeps it waiting
+_OUTAGE = 600.0  # seconds for which a slot asks again
+_PAUSE = 0.5  # seconds between two tries
+_CUT = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
+# A connection that died without a word is noticed and made anew.
+_KEEPALIVE = [
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.http2.ping_timeout_ms", 5_000),  # a minute otherwise, also for these pings
+]
 
 T = TypeVar("T")
 _Call = Callable[[bytes, Any], Awaitable[bytes]]
@@ -80,6 +93,9 @@ class Handler(Protocol):
 
     def next(self, message: Next) -> Answer:
         """Take in a slot's last outcome and return its next work, at once."""
+
+    def report(self, message: Reports) -> Heard:
+        """Take in what a slot's trial reported."""
 
 
 class ChannelServer:
@@ -161,10 +177,15 @@ class ChannelServer:
             interceptors=[_TokenCheck(self._token)],
             options=[
                 ("grpc.so_reuseport", 0),
+                ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
                 ("grpc.max_receive_message_length", LARGEST_MESSAGE),
             ],
         )
-        methods: dict[str, _Call] = {"Hello": self._hello, "Next": self._next}
+        methods: dict[str, _Call] = {
+            "Hello": self._hello,
+            "Next": self._next,
+            "Report": self._report,
+        }
         handlers = {
             name: grpc.unary_unary_rpc_method_handler(method) for name, method in methods.items()
         }
@@ -199,6 +220,10 @@ class ChannelServer:
                 break
             answer = await self._guarded(lambda: self._handler.next(waiting), context)
         return encode(answer)
+
+    async def _report(self, request: bytes, context: Any) -> bytes:
+        message = await _read(request, Reports, context)
+        return encode(await self._guarded(lambda: self._handler.report(message), context))
 
     async def _guarded(self, function: Callable[[], T], context: Any) -> T:
         try:
@@ -255,6 +280,8 @@ class ChannelClient:
         options = [
             ("grpc.ssl_target_name_override", _NAME),
             ("grpc.enable_http_proxy", 0),
+            *_KEEPALIVE,
+            ("grpc.max_reconnect_backoff_ms", 5_000),  # two minutes otherwise
             ("grpc.max_receive_message_length", LARGEST_MESSAGE),
         ]
         self._slot = slot
@@ -262,6 +289,7 @@ class ChannelClient:
         self._channel = grpc.secure_channel(address.target, credentials, options)
         self._hello = self._channel.unary_unary(f"/{_SERVICE}/Hello")
         self._next = self._channel.unary_unary(f"/{_SERVICE}/Next")
+        self._report = self._channel.unary_unary(f"/{_SERVICE}/Report")
 
     def __enter__(self) -> Self:
         return self
@@ -286,14 +314,27 @@ class ChannelClient:
                 case _:
                     return None
 
-    def _call(self, method: Any, message: Any) -> bytes:
-        try:
-            answer: bytes = method(
-                encode(message), timeout=_DEADLINE, metadata=self._metadata, wait_for_ready=True
-            )
-        except grpc.RpcError as error:
-            raise ChannelLost(f"the driver does not answer: {error.code().name}") from None
-        return answer
+    def report(self, attempt: Attempt, reports: tuple[Report, ...], output: str = "") -> str:
+        """Pass on what a trial reported; return why it is to stop, or ''. Asks only once."""
+        message = Reports(self._slot, attempt.trial.id, attempt.number, reports, output)
+        return decode(self._call(self._report, message, patience=0), Heard).stop
+
+    def _call(self, method: Any, message: Any, patience: float = _OUTAGE) -> bytes:
+        """Call until there is an answer: each message may arrive twice."""
+        give_up = time.monotonic() + patience
+        while True:
+            try:
+                answer: bytes = method(
+                    encode(message), timeout=_DEADLINE, metadata=self._metadata, wait_for_ready=True
+                )
+            except grpc.RpcError as error:
+                if error.code() not in _CUT or time.monotonic() > give_up:
+                    raise ChannelLost(f"the driver does not answer: {error.code().name}") from None
+                time.sleep(_PAUSE)
+            except ValueError as error:
+                raise ChannelLost(f"the connection was closed here: {error}") from None
+            else:
+                return answer
 
 
 def make_certificate() -> tuple[bytes, bytes]:

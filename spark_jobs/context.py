@@ -14,13 +14,19 @@ import os
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from spark_jobs.hadoop import HadoopSettings
 from spark_jobs.host_cache import CacheSettings
+from spark_jobs.link import Link, NoLink
 from spark_jobs.objective import UnusableReturn, number
+from spark_jobs.paths import CHECKPOINT
+from spark_jobs.protocol import Report
+
+if TYPE_CHECKING:
+    from spark_jobs.events import EventFile
 
 
 class DataSettings(msgspec.Struct, frozen=True):
@@ -38,6 +44,13 @@ class DataSettings(msgspec.Struct, frozen=True):
 _NO_SETTINGS = DataSettings()
 
 
+class TrialStopped(BaseException):
+    """Raised by `report` in a trial that is to stop.
+
+    Not an Exception, so that a train function's own `except Exception` lets it pass.
+    """
+
+
 @dataclasses.dataclass(slots=True)
 class TrialContext:
     """The trial that runs in this context.
@@ -46,14 +59,22 @@ class TrialContext:
         params: Its hyperparameters.
         folder: Its folder, a TensorBoard run.
         data: How it gets at its data.
+        link: To who listens.
         reports: How many reports without a step there were.
+        last: What it reported last.
+        stopped: Why it is to stop, once it has heard of it; ''.
+        events: Its event file, once it reported.
         held: Descriptors of copies that it reads; closed at its end.
     """
 
     params: Mapping[str, Any]
     folder: Path
     data: DataSettings = _NO_SETTINGS
+    link: Link = dataclasses.field(default_factory=NoLink)
     reports: int = 0
+    last: Report | None = None
+    stopped: str = ""
+    events: EventFile | None = None
     held: list[int] = dataclasses.field(default_factory=list)
 
 
@@ -73,6 +94,8 @@ def entered(context: TrialContext) -> Iterator[None]:
         yield
     finally:
         _current.reset(token)
+        if context.events is not None:
+            context.events.close()
         while context.held:
             os.close(context.held.pop())
 
@@ -97,6 +120,18 @@ def logdir() -> str:
     return scratch
 
 
+def checkpoint_dir() -> str:
+    """Return the folder of the trial's checkpoints, which is kept with the trial.
+
+    When a trial runs again, since its executor was lost, it finds here what the attempt before had
+    kept; in `population_based_training` what the trial that it goes on from had. It is empty where
+    the trial begins anew, and outside of a trial.
+    """
+    folder = os.path.join(logdir(), CHECKPOINT)
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    return folder
+
+
 def params() -> dict[str, Any]:
     """Return the trial's hyperparameters; an empty dict outside of a trial."""
     context = _current.get()
@@ -104,9 +139,10 @@ def params() -> dict[str, Any]:
 
 
 def report(*, step: int | None = None, **metrics: Any) -> None:
-    """Add a point to curves of the trial, one per metric, in TensorBoard.
+    """Say how far the trial is: a point of its curves in TensorBoard, and news for the driver.
 
-    Outside of a trial the arguments are checked and nothing else happens.
+    It never waits for the driver. Outside of a trial the arguments are checked and nothing else
+    happens.
 
     Args:
         step: The epoch or step, from 0. Left out: the number of calls without it so far.
@@ -114,7 +150,15 @@ def report(*, step: int | None = None, **metrics: Any) -> None:
 
     Raises:
         ValueError: A metric is not a number, or a step is no integer.
+        TrialStopped: The trial is to stop, by a rule of `stopping=`; let it pass.
     """
+    context = _report(step, metrics)
+    if context is not None and not context.stopped and (reason := context.link.stop()):
+        context.stopped = reason
+        raise TrialStopped(reason)
+
+
+def _report(step: int | None, metrics: Mapping[str, Any]) -> TrialContext | None:
     values = {}
     for name, value in metrics.items():
         try:
@@ -125,24 +169,35 @@ def report(*, step: int | None = None, **metrics: Any) -> None:
         raise ValueError(f"report(step=...): expected an integer, got {step!r}")
     context = _current.get()
     if context is None:
-        return
+        return None
     if step is None:
         step, context.reports = context.reports, context.reports + 1
-    from spark_jobs.events import EventFile  # late: `import experiment` stays without tensorboard
+    if context.events is None:
+        from spark_jobs.events import EventFile  # late: `import experiment` needs no tensorboard
 
-    with EventFile(context.folder) as events:
-        events.scalars(values, int(step))
+        context.events = EventFile(context.folder)
+    context.events.scalars(values, int(step))
+    context.last = Report.of(int(step), values)
+    context.link.send(context.last)
+    return context
 
 
 def keras_callbacks() -> list[Any]:
     """Return callbacks for `model.fit` that report each epoch's logs (`loss`, `val_loss`, ...).
+
+    Where a rule of `stopping=` stops the trial, `fit` ends after the epoch, as with Keras' own
+    EarlyStopping, and what the train function then returns counts.
 
     The curves go into the trial's one run. Keras' own TensorBoard callback makes two more runs per
     trial, and above 40 runs TensorBoard's pages start empty; it may still be added beside these.
     """
     import keras
 
-    def on_epoch_end(epoch: int, logs: Mapping[str, Any] | None = None) -> None:
-        report(step=epoch, **(logs or {}))
+    class Reporter(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
+        def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
+            context = _report(epoch, logs or {})
+            if context is not None and (reason := context.link.stop()):
+                context.stopped = reason
+                self.model.stop_training = True
 
-    return [keras.callbacks.LambdaCallback(on_epoch_end=on_epoch_end)]
+    return [Reporter()]

@@ -4,43 +4,74 @@ from __future__ import annotations
 
 import os
 import struct
+from collections.abc import Iterator
 
 _LENGTH = struct.Struct("!I")
 
 
 def write_frame(descriptor: int, message: bytes) -> None:
     """Write one message, all of it."""
-    data = memoryview(_LENGTH.pack(len(message)) + message)
+    data = memoryview(frame(message))
     while data:
         data = data[os.write(descriptor, data) :]
 
 
-class FrameReader:
-    """Cuts what arrives on a descriptor into messages."""
+def frame(message: bytes) -> bytes:
+    """Return a message with its length in front."""
+    return _LENGTH.pack(len(message)) + message
 
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
+
+class FrameReader:
+    """Cuts what arrives on a descriptor into messages.
+
+    Args:
+        descriptor: To read from.
+        largest: Bytes that a message may have; what comes after a longer one is no message.
+    """
+
+    def __init__(self, descriptor: int, largest: int | None = None) -> None:
+        self._descriptor, self._largest = descriptor, largest
         self._buffer = bytearray()
+        self._broken = False
 
     def receive(self) -> bytes | None:
         """Wait for a whole message and return it; None when the other side is gone.
 
         Several messages may arrive in one read: those that are here already come first.
         """
-        while (message := self._take()) is None:
-            try:
-                data = os.read(self._descriptor, 1 << 20)
-            except ConnectionResetError:
-                data = b""
-            if not data:
+        while (message := self.take()) is None:
+            if not self.fill():
                 return None
-            self._buffer += data
         return message
 
-    def _take(self) -> bytes | None:
+    def take_all(self) -> Iterator[bytes]:
+        """Yield the messages that are here, without waiting."""
+        while (message := self.take()) is not None:
+            yield message
+
+    def fill(self) -> bool:
+        """Read once; return whether the other side may send more.
+
+        Raises:
+            BlockingIOError: Nothing is there, on a descriptor that does not wait.
+        """
+        try:
+            data = os.read(self._descriptor, 1 << 20)
+        except ConnectionResetError:
+            data = b""
+        if not self._broken:
+            self._buffer += data
+        return bool(data)
+
+    def take(self) -> bytes | None:
+        """Return the next of the messages that are here, or None, without waiting."""
         if len(self._buffer) < _LENGTH.size:
             return None
         (length,) = _LENGTH.unpack_from(self._buffer)
+        if self._largest is not None and length > self._largest:
+            self._broken = True  # what follows is taken, so that nobody is held up, and not kept
+            self._buffer.clear()
+            return None
         end = _LENGTH.size + length
         if len(self._buffer) < end:
             return None

@@ -57,6 +57,22 @@ class Objective:
         name = self.key or UNNAMED_OBJECTIVE
         return name, *_with_value(name, {name: number(returned)})
 
+    def reported(self, metrics: Mapping[str, float | str]) -> str | None:
+        """Return which of the metrics that a trial reports is the objective; None if none is.
+
+        Raises:
+            AmbiguousObjective: Several, and no `optimization_key`.
+        """
+        if self.key is not None:
+            return self.key if self.key in metrics else None
+        if len(metrics) > 1:
+            got = ", ".join(shown(name, 40) for name in list(metrics)[:20])
+            raise AmbiguousObjective(
+                f"a trial reports several metrics ({got}); say which one stopping= goes by: "
+                f"optimization_key={next(iter(metrics))!r}"
+            )
+        return next(iter(metrics), None)
+
     def _read_mapping(self, returned: Mapping[Any, Any]) -> tuple[str, float, dict[str, float]]:
         name = self._name(returned)
         if len(returned) > _MOST_METRICS:

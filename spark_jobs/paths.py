@@ -5,11 +5,19 @@ Folders carry numbers, never parameter text or names of the user.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 OUTCOME = "outcome.json"
 """The file of a trial's folder that is written, and carried, last."""
+
+STOP = "stop"
+"""The file of a run's folder that ends the search."""
+
+CHECKPOINT = "checkpoint"
+"""The folder of a trial's checkpoints, in the trial's folder."""
 
 _TRIALS = "trials"
 
@@ -17,6 +25,21 @@ _TRIALS = "trials"
 def attempt_name(trial: int, number: int = 1) -> str:
     """Return the path, below a run's folder, of attempt `number`, from 1, at a trial."""
     return f"{_TRIALS}/{trial:06d}" + (f"-{number}" if number > 1 else "")
+
+
+def is_ours(name: str) -> bool:
+    """Is a file of this name in every trial's folder, whatever its train function writes?"""
+    ours = ("trial.json", OUTCOME, "stdout.log", "stderr.log")
+    return name in ours or name.startswith("events.out.tfevents.trial")
+
+
+def attempts_in(names: Iterable[str], trial: int) -> list[str]:
+    """Return those of the folders' names that are attempts at a trial, the newest first."""
+    numbers = {}
+    for name in names:
+        if match := re.fullmatch(rf"{trial:06d}(?:-(\d+))?", name):
+            numbers[name] = int(match[1] or 1)
+    return sorted(numbers, key=lambda name: -numbers[name])
 
 
 def only_grows(name: str) -> bool:
@@ -34,6 +57,11 @@ class AttemptPaths:
     def trial(self) -> Path:
         """What was asked for."""
         return self.folder / "trial.json"
+
+    @property
+    def checkpoint(self) -> Path:
+        """Folder of what it goes on from."""
+        return self.folder / CHECKPOINT
 
     @property
     def outcome(self) -> Path:
@@ -77,6 +105,11 @@ class RunPaths:
     def result(self) -> Path:
         """The best trial and the summary, written at the end."""
         return self.root / "result.json"
+
+    @property
+    def stop(self) -> Path:
+        """There once somebody wants the search to end."""
+        return self.root / STOP
 
     @property
     def journal(self) -> Path:

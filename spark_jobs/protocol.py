@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
@@ -21,6 +21,7 @@ LARGEST_MESSAGE = 1 << 20
 """Bytes. Outcomes hold numbers and a cut traceback; a message beyond this is not one of ours."""
 
 M = TypeVar("M")
+_Step = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]  # what an event file holds
 
 
 class ProtocolError(ExperimentError):
@@ -71,6 +72,54 @@ class Work(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="work"):
     parent: int | None = None
 
 
+class Report(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a trial says of itself on its way: a step, and metrics; infinities and NaN as text."""
+
+    step: _Step
+    metrics: dict[str, float | str]
+
+    def __post_init__(self) -> None:
+        for value in self.metrics.values():
+            float(value)  # a ValueError is refused as what has a wrong type
+
+    @classmethod
+    def of(cls, step: int, metrics: Mapping[str, float]) -> Report:
+        """Return a report of plain numbers."""
+        return cls(step, _finite_or_text(metrics))
+
+    def value(self, name: str) -> float | None:
+        """Return a metric, or None where it was not reported."""
+        return float(self.metrics[name]) if name in self.metrics else None
+
+
+class Reports(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A slot passes on what its trial reported, in order.
+
+    Attributes:
+        slot: As in `Hello`.
+        trial: That runs there.
+        attempt: Which attempt at it.
+        reports: What it said.
+        output: What it printed, where the user wants to see that.
+    """
+
+    slot: str
+    trial: int
+    attempt: int
+    reports: tuple[Report, ...]
+    output: str = ""
+
+
+class Heard(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The driver's answer to `Reports`.
+
+    Attributes:
+        stop: Why the trial is to stop, for people; '' to go on.
+    """
+
+    stop: str = ""
+
+
 class Wait(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="wait"):
     """Nothing yet: ask again."""
 
@@ -96,6 +145,8 @@ class _Outcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     metrics: dict[str, float | str]
     error: _Failure | None
     seconds: float
+    reason: str = ""
+    step: _Step | None = None
 
 
 def encode(message: Any) -> bytes:
@@ -150,6 +201,8 @@ def outcome_to_json(outcome: Outcome) -> dict[str, Any]:
         "error": error
         and {"kind": error.kind, "message": error.message, "traceback": error.traceback},
         "seconds": outcome.seconds,
+        "reason": outcome.reason,
+        "step": outcome.step,
     }
 
 
@@ -165,7 +218,8 @@ def outcome_of_json(data: Any) -> Outcome:
     except (msgspec.ValidationError, ValueError) as problem:
         raise ProtocolError(str(problem)) from None
     failed, valued = checked.error is not None, checked.value is not None
-    if failed != (checked.status == "failed") or valued != (checked.status == "finished"):
+    fits = checked.status == "stopped" or valued == (checked.status == "finished")
+    if failed != (checked.status == "failed") or not fits:
         raise ProtocolError(f"status {checked.status!r} contradicts the rest of the outcome")
     error = checked.error
     failure = None if error is None else Failure(error.kind, error.message, error.traceback)
@@ -177,6 +231,8 @@ def outcome_of_json(data: Any) -> Outcome:
         metrics,
         failure,
         checked.seconds,
+        checked.reason,
+        checked.step,
     )
 
 

@@ -7,6 +7,7 @@ written to a scratch folder of each host, from which a `Carrier` carries it.
 from __future__ import annotations
 
 import contextlib
+import re
 import shutil
 import tempfile
 import time
@@ -15,16 +16,20 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from spark_jobs.carrier import Carrier
-from spark_jobs.files import WritableFiles, writable_files_at
+from spark_jobs.files import PART, WritableFiles, writable_files_at
 from spark_jobs.hadoop import HadoopSettings
 from spark_jobs.locations import Location
-from spark_jobs.paths import attempt_name
+from spark_jobs.mirror import Mirror
+from spark_jobs.paths import CHECKPOINT, attempt_name, attempts_in
+from spark_jobs.protocol import Attempt
 from spark_jobs.storage import make_folder
 
 T = TypeVar("T")
 
 _PATIENCE = 600.0  # seconds that a place may be in trouble before it is gone on without
 _PAUSE = 1.0  # seconds between two tries
+# Parts of files are of a host that was lost.
+_WHOLE_FILES = re.compile(rf"(?!(.*/)?{re.escape(PART)}).*", re.DOTALL)
 
 
 class RunFolder(Protocol):
@@ -138,6 +143,42 @@ def with_patience(
                 raise
             tell(f"{error}; it is tried again")
             time.sleep(_PAUSE)
+
+
+def hand_on_checkpoint(files: WritableFiles, root: Location, attempt: Attempt, to: Path) -> None:
+    """Copy the last checkpoint that an attempt may go on from into its folder, if there is one.
+
+    That is the last one of the attempts before it, else that of its trial's parent.
+
+    Args:
+        files: Of the run.
+        root: The run's folder.
+        attempt: That is about to start.
+        to: Its folder for checkpoints.
+
+    Raises:
+        OSError: One is there that cannot be read.
+    """
+    trial = attempt.trial
+    if attempt.number == 1 and trial.parent is None:
+        return
+    this = root.below(attempt_name(trial.id, attempt.number))
+    trials = this.parent
+    try:
+        there = [status.location.name for status in files.listdir(trials)]
+    except FileNotFoundError:  # nothing was kept yet
+        return
+    own = attempts_in([*there, this.name], trial.id)
+    names = own[own.index(this.name) + 1 :]
+    names += [] if trial.parent is None else attempts_in(there, trial.parent)
+    for name in names:
+        source = trials.below(f"{name}/{CHECKPOINT}")
+        with contextlib.suppress(FileNotFoundError):
+            if files.listdir(source):
+                make_folder(to)
+                Mirror(files, source, to, _WHOLE_FILES).update()
+                if any(path.is_file() for path in to.rglob("*")):
+                    return
 
 
 def hide_events(files: WritableFiles, root: Location, trial: int, number: int) -> None:

@@ -12,8 +12,9 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import IO, Protocol, Self
 
@@ -23,19 +24,25 @@ import psutil
 from search.errors import ExperimentError
 from search.trial import Outcome
 from spark_jobs import zygote
+from spark_jobs.bounded_log import bound
 from spark_jobs.frames import FrameReader, write_frame
+from spark_jobs.link import DirectLink, StopTrial
 from spark_jobs.paths import AttemptPaths
 from spark_jobs.protocol import (
     Attempt,
     ProtocolError,
+    Report,
     decode,
     encode,
     outcome_of_json,
     work_of,
 )
-from spark_jobs.trial_process import Program, Task, evaluate, redirect_output
+from spark_jobs.storage import open_appending
+from spark_jobs.trial_process import Program, Task, evaluate, stopped
 
 _SWEEP = 5.0  # seconds for killed processes to disappear
+
+Tell = Callable[[Report], None]
 
 
 class RunnerBroken(ExperimentError):
@@ -49,8 +56,17 @@ class TrialRunner(Protocol):
     def warnings(self) -> tuple[str, ...]:
         """What the user should know about how trials run."""
 
-    def run(self, attempt: Attempt, paths: AttemptPaths) -> Outcome:
-        """Run a trial whose folder is there; whatever happens to it becomes an outcome."""
+    def run(self, attempt: Attempt, paths: AttemptPaths, tell: Tell) -> Outcome:
+        """Run a trial whose folder is there; whatever happens to it becomes an outcome.
+
+        Args:
+            attempt: What to run.
+            paths: Its files.
+            tell: Called with each report of the trial, from this thread.
+        """
+
+    def stop(self, trial: int, reason: str) -> None:
+        """Tell a trial that it is to stop, if it runs. From any thread."""
 
     def __enter__(self) -> Self: ...
 
@@ -72,6 +88,7 @@ class InProcessRunner:
 
     def __init__(self, program: Program) -> None:
         self._program = program
+        self._running: tuple[int, DirectLink] | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -79,10 +96,22 @@ class InProcessRunner:
     def __exit__(self, *error: object) -> None:
         """Nothing was started."""
 
-    def run(self, attempt: Attempt, paths: AttemptPaths) -> Outcome:
+    def run(self, attempt: Attempt, paths: AttemptPaths, tell: Tell) -> Outcome:
         """See `TrialRunner`."""
-        with _output_in(paths):
-            return evaluate(self._program, attempt, paths.folder)
+        link = DirectLink(tell)
+        self._running = attempt.trial.id, link
+        try:
+            with _output_in(paths):
+                return evaluate(self._program, attempt, paths.folder, link)
+        finally:
+            for path in (paths.stdout, paths.stderr):
+                bound(path)
+
+    def stop(self, trial: int, reason: str) -> None:
+        """See `TrialRunner`."""
+        running = self._running
+        if running is not None and running[0] == trial:
+            running[1].reason = reason
 
 
 @contextlib.contextmanager
@@ -91,7 +120,10 @@ def _output_in(paths: AttemptPaths) -> Iterator[None]:
     _flush_output()
     saved = os.dup(1), os.dup(2)
     try:
-        redirect_output(paths)
+        for path, descriptor in ((paths.stdout, 1), (paths.stderr, 2)):
+            file = open_appending(path)
+            os.dup2(file, descriptor)
+            os.close(file)
         with (
             _lines_to(1) as out,
             _lines_to(2) as err,
@@ -126,6 +158,7 @@ class ProcessRunner:
         program: What all trials have in common.
         environment: Variables of every trial: set, or removed where None.
         timeout: Seconds until a trial is ended, or None.
+        grace: Seconds between SIGTERM and SIGKILL then.
 
     Raises:
         RunnerBroken: On entering, where no zygote starts.
@@ -136,8 +169,9 @@ class ProcessRunner:
         program: Program,
         environment: Mapping[str, str | None] | None = None,
         timeout: float | None = None,
+        grace: float = 1.0,
     ) -> None:
-        self._program, self._timeout = program, timeout
+        self._program, self._timeout, self._grace = program, timeout, grace
         self._environment = dict(environment or {})
         self._zygote: _ZygoteProcess | None = None
         self._before: set[psutil.Process] = set()
@@ -166,20 +200,40 @@ class ProcessRunner:
         self._end_orphans()
         zygote.resign_as_subreaper()
 
-    def run(self, attempt: Attempt, paths: AttemptPaths) -> Outcome:
+    def run(self, attempt: Attempt, paths: AttemptPaths, tell: Tell) -> Outcome:
         """See `TrialRunner`."""
         if self._zygote is None:
             self._zygote = _ZygoteProcess(self._program)
-        task = Task(work_of(attempt), str(paths.folder), self._environment, self._timeout)
-        trial = attempt.trial.id
-        ended = self._zygote.run(task)
+        work, folder = work_of(attempt), str(paths.folder)
+        task = Task(work, folder, self._environment, self._timeout, self._grace)
+        trial, last = attempt.trial.id, None
+
+        def note(report: Report) -> None:
+            nonlocal last
+            last = report
+            tell(report)
+
+        ended = self._zygote.run(task, note)
         if ended is None:
             self._zygote.close()
             self._zygote = None
             self._end_orphans()
             message = "the process that supervises the trial was ended from outside"
             return Outcome.failed(trial, "machine", message)
-        return _outcome(trial, ended, self._timeout)
+        outcome = _written(trial, ended)
+        # How a trial fails that is sent SIGTERM says nothing.
+        if outcome is not None and not (ended.overdue and outcome.error):
+            return outcome
+        if ended.stopped:  # it did not come to its next report
+            objective = self._program.objective
+            return stopped(objective, trial, ended.stopped, last, ended.seconds)
+        return _failed(trial, ended, self._timeout)
+
+    def stop(self, trial: int, reason: str) -> None:
+        """See `TrialRunner`."""
+        running = self._zygote
+        if running is not None:
+            running.stop(trial, reason)
 
     def _end_orphans(self) -> None:
         """End what a killed zygote left to this process, and nothing that was here before.
@@ -203,16 +257,20 @@ def _children(process: psutil.Process) -> list[psutil.Process]:
         return []
 
 
-def _outcome(trial: int, ended: zygote.Ended, timeout: float | None) -> Outcome:
-    if ended.outcome:
-        try:
-            outcome = outcome_of_json(msgspec.json.decode(ended.outcome))
-        except (msgspec.DecodeError, ProtocolError):
-            message = "the trial's process wrote something that is no outcome"
-            return Outcome.failed(trial, "invalid value", message, seconds=ended.seconds)
-        if outcome.trial == trial:
-            return outcome
-    if ended.timed_out:
+def _written(trial: int, ended: zygote.Ended) -> Outcome | None:
+    """Return the outcome that a trial's process wrote, if it wrote one."""
+    if not ended.outcome:
+        return None
+    try:
+        outcome = outcome_of_json(decode(ended.outcome.encode(), dict))
+    except ProtocolError:
+        message = "the trial's process wrote something that is no outcome"
+        return Outcome.failed(trial, "invalid value", message, seconds=ended.seconds)
+    return outcome if outcome.trial == trial else None
+
+
+def _failed(trial: int, ended: zygote.Ended, timeout: float | None) -> Outcome:
+    if ended.overdue:
         message = f"ended at the time limit of {timeout:g} s"
         return Outcome.failed(trial, "time", message, seconds=ended.seconds)
     if ended.exit < 0:
@@ -237,6 +295,8 @@ class _ZygoteProcess:
         ours, theirs = socket.socketpair()
         lifeline_read, lifeline = os.pipe()
         self._socket, self._lifeline = ours, lifeline
+        self._writing = threading.Lock()
+        self._trial: int | None = None  # that runs
         self._reader = FrameReader(ours.fileno())
         self._process = subprocess.Popen(
             [sys.executable, "-m", zygote.__name__, str(theirs.fileno()), str(lifeline_read)],
@@ -258,23 +318,37 @@ class _ZygoteProcess:
             raise RunnerBroken(reason)
         self.ready = first
 
-    def run(self, task: Task) -> zygote.Ended | None:
+    def run(self, task: Task, tell: Tell) -> zygote.Ended | None:
         """Run a trial; None where the zygote died, and the trial's process group is ended then."""
         group = 0
         try:
-            write_frame(self._socket.fileno(), encode(task))
+            with self._writing:
+                self._trial = task.work.trial
+                write_frame(self._socket.fileno(), encode(task))
         except OSError:
             return None
-        while True:
-            match self._receive():
-                case zygote.Started(pid=group):
-                    pass
-                case zygote.Ended() as ended:
-                    return ended
-                case _:
-                    if group:
-                        _kill_group(group)
-                    return None
+        try:
+            while True:
+                match self._receive():
+                    case zygote.Started(pid=group):
+                        pass
+                    case zygote.Reported(report=report):
+                        tell(report)
+                    case zygote.Ended() as ended:
+                        return ended
+                    case _:
+                        if group:
+                            _kill_group(group)
+                        return None
+        finally:
+            with self._writing:
+                self._trial = None
+
+    def stop(self, trial: int, reason: str) -> None:
+        """Tell a trial that it is to stop, if it runs."""
+        with self._writing, contextlib.suppress(OSError):  # the zygote has died
+            if self._trial == trial:
+                write_frame(self._socket.fileno(), encode(StopTrial(reason)))
 
     def close(self) -> None:
         """Let the zygote end, with the trial that it may be running."""
@@ -291,7 +365,8 @@ class _ZygoteProcess:
         message = self._reader.receive()
         if message is None:
             return None
-        decoded: zygote.FromZygote = decode(message, zygote.FromZygote)  # type: ignore[arg-type]  # a union is not a type to mypy
+        # Of any length: an outcome grows when it becomes a string in a message.
+        decoded: zygote.FromZygote = msgspec.json.decode(message, type=zygote.FromZygote)
         return decoded
 
     def _last_words(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import os
 import socket
 import sys
@@ -21,6 +22,7 @@ from spark_jobs.channel import Address, ChannelClient
 from spark_jobs.devices import host_gpus, trial_environment
 from spark_jobs.events import EventFile
 from spark_jobs.files import WritableFiles, check_writable, writable_files_at
+from spark_jobs.live import Reporter
 from spark_jobs.locations import Location
 from spark_jobs.paths import AttemptPaths, attempt_name
 from spark_jobs.protocol import (
@@ -31,10 +33,12 @@ from spark_jobs.protocol import (
     outcome_to_json,
     work_of,
 )
-from spark_jobs.run_folder import hide_events, run_folder, with_patience
-from spark_jobs.runners import InProcessRunner, ProcessRunner, RunnerBroken, TrialRunner
+from spark_jobs.run_folder import hand_on_checkpoint, hide_events, run_folder, with_patience
+from spark_jobs.runners import InProcessRunner, ProcessRunner, RunnerBroken, Tell, TrialRunner
 from spark_jobs.storage import write_whole
 from spark_jobs.trial_process import Program
+
+_FLUSH = 5.0  # seconds that reports have to get to the driver after a trial's end
 
 PROBLEM = "experiment: "
 """Starts the one line by which a slot that could not start says why, inside Spark's error."""
@@ -50,8 +54,10 @@ class SlotConfig(msgspec.Struct, frozen=True):
         program: What all trials have in common.
         isolation: 'process', 'spawn' or 'none'.
         timeout: Seconds per trial, or None.
+        grace: Seconds between SIGTERM and SIGKILL then.
         spark_assigns_gpus: Does Spark hand out GPUs in this application?
         as_text: Hyperparameters that TensorBoard shows as text.
+        echo: Does the driver want what trials print?
     """
 
     job: int
@@ -60,8 +66,10 @@ class SlotConfig(msgspec.Struct, frozen=True):
     program: Program
     isolation: str
     timeout: float | None
+    grace: float
     spark_assigns_gpus: bool
     as_text: tuple[str, ...]
+    echo: bool
 
 
 def slot_function(config: SlotConfig, search_path: list[str]) -> Callable[[Iterable[Any]], Any]:
@@ -176,7 +184,7 @@ def make_runner(config: SlotConfig, environment: dict[str, str | None]) -> Trial
     """Return the runner for the isolation that the user chose."""
     if config.isolation == "none":
         return InProcessRunner(config.program)
-    return ProcessRunner(config.program, environment, config.timeout)
+    return ProcessRunner(config.program, environment, config.timeout, config.grace)
 
 
 def pull_trials(
@@ -197,31 +205,54 @@ def pull_trials(
     """
     attempt: Attempt | None = first
     count = 0
-    while attempt is not None:
-        outcome = run_attempt(config, attempt, runner, tell)
-        count += 1
-        attempt = channel.next(attempt.number, outcome)
+    with Reporter(channel.report, runner.stop) as reporter:
+        while attempt is not None:
+            outcome = run_attempt(config, attempt, runner, tell, reporter)
+            count += 1
+            reporter.flush(_FLUSH)  # the driver judges a trial by what it said before its end
+            attempt = channel.next(attempt.number, outcome)
     return count
 
 
 def run_attempt(
-    config: SlotConfig, attempt: Attempt, runner: TrialRunner, tell: Callable[[str], None]
+    config: SlotConfig,
+    attempt: Attempt,
+    runner: TrialRunner,
+    tell: Callable[[str], None],
+    reporter: Reporter,
 ) -> Outcome:
-    """Run a trial and keep what belongs to it in its folder, TensorBoard's view included."""
+    """Run a trial and keep what belongs to it in its folder, TensorBoard's view included.
+
+    Args:
+        config: Of the slot.
+        attempt: What to run.
+        runner: Runs it.
+        tell: Gets what the user should know.
+        reporter: Gets what the trial reports.
+    """
     trial, root = attempt.trial, Location.parse(config.root)
     name = attempt_name(trial.id, attempt.number)
     host = f"host {socket.gethostname()}"
     try:
-        if attempt.number > 1:
+        with (
+            _files(config) as files,
+            run_folder(
+                root.below(name), config.program.data.hadoop, scratch=_scratch_folder()
+            ) as folder,
+        ):
+            paths = AttemptPaths(folder.path)
             try:
-                with _files(config) as files:
-                    hide_events(files, root, trial.id, attempt.number)
+                hide_events(files, root, trial.id, attempt.number)
             except OSError as error:  # TensorBoard averages the attempts then; no reason to stop
                 tell(f"trial {trial.id} shows twice in TensorBoard: {error}")
-        with run_folder(
-            root.below(name), config.program.data.hadoop, scratch=_scratch_folder()
-        ) as folder:
-            outcome = _run(config, attempt, runner, AttemptPaths(folder.path))
+            with_patience(
+                lambda: hand_on_checkpoint(files, root, attempt, paths.checkpoint),
+                lambda trouble: tell(f"{host}: {trouble}"),
+            )
+            if config.echo:
+                reporter.follow(attempt, (paths.stdout, paths.stderr))
+            add = functools.partial(reporter.add, attempt)
+            outcome = _run(config, attempt, runner, paths, add)
             try:
                 folder.keep(lambda trouble: tell(f"{host}: {trouble}"))
             except OSError as error:  # of what it wrote; what became of it is known
@@ -234,12 +265,14 @@ def run_attempt(
     return replace(outcome, trial=trial.id)
 
 
-def _run(config: SlotConfig, attempt: Attempt, runner: TrialRunner, paths: AttemptPaths) -> Outcome:
+def _run(
+    config: SlotConfig, attempt: Attempt, runner: TrialRunner, paths: AttemptPaths, tell: Tell
+) -> Outcome:
     write_whole(paths.trial, encode(work_of(attempt)))
     name = attempt_name(attempt.trial.id, attempt.number).rpartition("/")[2]
     with EventFile(paths.folder) as events:
         events.hparams_start(_columns(config, attempt), name)
-        outcome = fit(runner.run(attempt, paths))
+        outcome = fit(runner.run(attempt, paths, tell))
         _close_events(events, outcome)
     write_whole(paths.outcome, encode(outcome_to_json(outcome)))  # last: it says that all is there
     return outcome
@@ -269,10 +302,18 @@ def _close_events(events: EventFile, outcome: Outcome) -> None:
         events.scalars(
             {objective_tag(name): value for name, value in outcome.metrics.items()}, step=0
         )
+    if outcome.step is not None:
+        events.scalars({LAST_STEP: outcome.step}, step=0)
+    if outcome.reason:
+        events.text("stopped", f"stopped at {outcome.reason}")
     if outcome.error is not None:
         text = outcome.error.traceback or outcome.error.message
         events.text("error", "\n".join("    " + line for line in text.splitlines()))
     events.hparams_end(outcome.status)
+
+
+LAST_STEP = "trial/last_step"
+"""TensorBoard's tag of the step that a trial reported last."""
 
 
 def objective_tag(name: str) -> str:

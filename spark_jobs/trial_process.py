@@ -5,8 +5,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import importlib
+import io
+import math
 import os
 import pickle
 import random
@@ -21,12 +24,19 @@ import msgspec
 
 from search.direction import Direction
 from search.errors import shown
-from search.trial import Outcome
+from search.trial import Outcome, Status
 from spark_jobs import context
+from spark_jobs.link import Link, NoLink, PipeLink
 from spark_jobs.objective import AmbiguousObjective, Objective, UnusableReturn
-from spark_jobs.paths import AttemptPaths
-from spark_jobs.protocol import Attempt, Work, attempt_of, decode, encode, fit, outcome_to_json
-from spark_jobs.storage import open_appending
+from spark_jobs.protocol import (
+    Attempt,
+    Report,
+    Work,
+    attempt_of,
+    encode,
+    fit,
+    outcome_to_json,
+)
 from spark_jobs.tf_summary import default_writer
 
 _PR_SET_PDEATHSIG = 1
@@ -59,7 +69,7 @@ class Program(msgspec.Struct, frozen=True):
         return Objective(self.key, Direction(self.direction))
 
 
-class Task(msgspec.Struct, frozen=True):
+class Task(msgspec.Struct, frozen=True, tag="task"):
     """One trial for a process of its own.
 
     Attributes:
@@ -67,29 +77,64 @@ class Task(msgspec.Struct, frozen=True):
         folder: Its folder.
         environment: Variables to set, or to remove where None.
         timeout: Seconds until it is ended, or None.
+        grace: Seconds between SIGTERM and SIGKILL then.
     """
 
     work: Work
     folder: str
     environment: dict[str, str | None]
     timeout: float | None
+    grace: float
 
 
-def evaluate(program: Program, attempt: Attempt, folder: Path) -> Outcome:
-    """Call the train function; whatever happens becomes an outcome."""
+def evaluate(program: Program, attempt: Attempt, folder: Path, link: Link | None = None) -> Outcome:
+    """Call the train function; whatever happens becomes an outcome.
+
+    Args:
+        program: What all trials have in common.
+        attempt: What to run.
+        folder: Of the attempt.
+        link: To who listens; nobody when left out.
+    """
     trial, started = attempt.trial, time.perf_counter()
+    running = context.TrialContext(trial.params, folder, program.data, link or NoLink())
     try:
-        with (
-            context.entered(context.TrialContext(trial.params, folder, program.data)),
-            default_writer(folder),
-        ):
+        with context.entered(running), default_writer(folder):
             function = pickle.loads(program.function)
             returned = function(**trial.params)
             name, value, metrics = program.objective.read(returned)
         seconds = time.perf_counter() - started
-        return Outcome(trial.id, "finished", value, name, metrics, None, seconds)
+        status: Status = "stopped" if running.stopped else "finished"
+        step = None if running.last is None else running.last.step
+        return Outcome(trial.id, status, value, name, metrics, None, seconds, running.stopped, step)
+    except context.TrialStopped as stop:
+        seconds = time.perf_counter() - started
+        return stopped(program.objective, trial.id, str(stop), running.last, seconds)
     except BaseException as error:  # also SystemExit and what user code derives from BaseException
         return _failed(trial.id, error, time.perf_counter() - started)
+
+
+def stopped(
+    objective: Objective, trial: int, reason: str, last: Report | None, seconds: float
+) -> Outcome:
+    """Return the outcome of a trial that was stopped and returned nothing.
+
+    Args:
+        objective: Which of the metrics is the objective.
+        trial: The id of the trial.
+        reason: Why it was stopped.
+        last: What it reported last.
+        seconds: How long it ran.
+    """
+    metrics = {} if last is None else {name: float(last.metrics[name]) for name in last.metrics}
+    name = None
+    with contextlib.suppress(AmbiguousObjective):  # it was stopped for another reason than a rule
+        name = objective.reported(metrics)
+    value = None if name is None else metrics[name]
+    if value is None or not math.isfinite(value):
+        value = None
+    step = None if last is None else last.step
+    return Outcome(trial, "stopped", value, name, metrics, None, seconds, reason, step)
 
 
 def _failed(trial: int, error: BaseException, seconds: float) -> Outcome:
@@ -119,11 +164,16 @@ def _traceback(error: BaseException) -> str:
     return "".join(traceback.format_exception(type(error), error, frames))
 
 
-def become_trial(supervisor: int, task: Task) -> None:
+def become_trial(supervisor: int, task: Task, output: tuple[int, int]) -> None:
     """Make this fresh child of the supervisor a process that can run user code.
 
     A session of its own, so that one signal reaches all of it; death with the supervisor; default
-    signal handlers; the trial's environment; its output in its own files.
+    signal handlers; the trial's environment; its output into pipes.
+
+    Args:
+        supervisor: The process id of the supervisor.
+        task: What this process is for.
+        output: Pipes for stdout and stderr.
     """
     os.setsid()
     die_with_parent(supervisor)
@@ -131,7 +181,9 @@ def become_trial(supervisor: int, task: Task) -> None:
         signal.signal(number, signal.SIG_DFL)
     for name, value in task.environment.items():
         os.environ.pop(name, None) if value is None else os.environ.__setitem__(name, value)
-    redirect_output(AttemptPaths(Path(task.folder)))
+    for pipe, descriptor in zip(output, (1, 2), strict=True):
+        os.dup2(pipe, descriptor)
+        os.close(pipe)
 
 
 def die_with_parent(parent: int) -> None:
@@ -142,27 +194,23 @@ def die_with_parent(parent: int) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def redirect_output(paths: AttemptPaths) -> None:
-    """Send stdout and stderr of this process, native code's too, to the attempt's files."""
-    for path, descriptor in ((paths.stdout, 1), (paths.stderr, 2)):
-        file = open_appending(path)
-        os.dup2(file, descriptor)
-        os.close(file)
+def run_child(program: Program, task: Task, results: int, commands: int) -> None:
+    """Run the trial, write its outcome to `results`, and end the process.
 
-
-def run_child(program: Program, task: Task, results: int) -> None:
-    """Run the trial, write its outcome to the descriptor `results`, and end the process."""
+    Args:
+        program: What all trials have in common.
+        task: The trial.
+        results: Pipe to the supervisor.
+        commands: Pipe from it.
+    """
     code, owner = 1, os.getpid()
     try:
-        for stream in (sys.stdout, sys.stderr):
-            _make_lines(stream)
+        link = PipeLink(results, commands)
         seed_random_numbers(program.seed, task.work.trial)
-        outcome = evaluate(program, attempt_of(task.work), Path(task.folder))
+        outcome = evaluate(program, attempt_of(task.work), Path(task.folder), link)
         if os.getpid() != owner:
             os._exit(0)  # user code forked, and its child came back here: it is not the trial
-        data = memoryview(encode(outcome_to_json(fit(outcome))))
-        while data:
-            data = data[os.write(results, data) :]
+        link.close(encode(outcome_to_json(fit(outcome))))
         code = 0
     except BaseException:
         traceback.print_exc()
@@ -181,10 +229,15 @@ def seed_random_numbers(seed: int | None, trial: int) -> None:
         numpy.random.seed(state % 2**32)
 
 
-def _make_lines(stream: Any) -> None:
-    """Write whole lines at once, so that a trial that is killed leaves what it printed."""
-    if hasattr(stream, "reconfigure"):
-        stream.reconfigure(line_buffering=True, encoding="utf-8", errors="backslashreplace")
+def print_lines() -> None:
+    """Write whole lines at once, so that a trial that is killed leaves what it printed.
+
+    Called before a fork, not after it: Python then takes the child's pipes for the files that its
+    parent has, and fails to ask where it is in them.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(line_buffering=True, encoding="utf-8", errors="backslashreplace")
 
 
 def with_suppressed_flush(stream: Any) -> None:
@@ -205,14 +258,15 @@ def import_modules(names: tuple[str, ...]) -> None:
                 raise
 
 
-def main(payload: int, results: int) -> None:
+def main(payload: int, results: int, commands: int) -> None:
     """Run the trial that the descriptor `payload` holds, in a fresh interpreter."""
+    print_lines()
     with os.fdopen(payload, "rb") as file:
         program_data, task_data = msgspec.msgpack.decode(file.read(), type=tuple[bytes, bytes])
     program = msgspec.json.decode(program_data, type=Program)
     import_modules(program.preload)
-    run_child(program, decode(task_data, Task), results)
+    run_child(program, msgspec.json.decode(task_data, type=Task), results, commands)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]))
+    main(*map(int, sys.argv[1:]))

@@ -22,20 +22,32 @@ import sys
 import time
 import traceback
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import msgspec
 import psutil
 
 from spark_jobs import trial_process
-from spark_jobs.frames import FrameReader, write_frame
+from spark_jobs.bounded_log import BoundedLog
+from spark_jobs.frames import FrameReader, frame, write_frame
 from spark_jobs.hugepages import use_huge_pages
+from spark_jobs.link import LARGEST_REPORT, OUTCOME, REPORT, StopTrial
 from spark_jobs.objective import number
-from spark_jobs.protocol import LARGEST_MESSAGE, decode, encode
-from spark_jobs.trial_process import Program, Task, become_trial, import_modules, run_child
+from spark_jobs.paths import AttemptPaths
+from spark_jobs.protocol import LARGEST_MESSAGE, ProtocolError, Report, decode, encode
+from spark_jobs.trial_process import (
+    Program,
+    Task,
+    become_trial,
+    import_modules,
+    print_lines,
+    run_child,
+)
 
 _PR_SET_CHILD_SUBREAPER = 36
-_GRACE = 1.0  # seconds between SIGTERM and SIGKILL
+_STOP_PATIENCE = 60.0  # seconds that a trial which is to stop has until its next report
 _PROBE = 20.0  # seconds that a first op may take in a forked child
 _SWEEP = 5.0  # seconds for killed processes to disappear
 
@@ -69,18 +81,27 @@ class Ended(msgspec.Struct, frozen=True, tag="ended"):
 
     Attributes:
         exit: Exit code of its process, or minus the signal's number.
-        timed_out: It was ended at the time limit.
+        overdue: It was ended, at the time limit or since it did not stop.
         seconds: From the fork to the end.
+        stopped: Why it was to stop; '' where it was not.
         outcome: What it wrote as its outcome, unchecked; empty where it wrote none.
     """
 
     exit: int
-    timed_out: bool
+    overdue: bool
     seconds: float
     outcome: str = ""
+    stopped: str = ""
 
 
-FromZygote = Ready | Broken | Started | Ended
+class Reported(msgspec.Struct, frozen=True, tag="reported"):
+    """The trial reported."""
+
+    report: Report
+
+
+ToZygote = Task | StopTrial
+FromZygote = Ready | Broken | Started | Reported | Ended
 
 
 @dataclass(slots=True)
@@ -88,21 +109,55 @@ class _Child:
     pid: int
     pidfd: int
     results: int
-    output: bytearray
+    commands: int
+    reader: FrameReader
+    logs: dict[int, BoundedLog]
     started: float
+    outcome: bytes = b""
+    stopped: str = ""
 
-    def read(self) -> bool:
-        """Take what the child wrote; return whether it may write more.
-
-        More than a message may hold is not kept, but taken, so that the child is not held up.
-        """
+    def read(self, tell: Callable[[Report], None]) -> bool:
+        """Take what the child wrote, once; return whether it may write more."""
         try:
-            while data := os.read(self.results, 1 << 16):
-                if len(self.output) <= LARGEST_MESSAGE:
-                    self.output += data
+            more = self.reader.fill()
         except BlockingIOError:
             return True
-        return False
+        for message in self.reader.take_all():
+            self._take(message, tell)
+        return more
+
+    def _take(self, message: bytes, tell: Callable[[Report], None]) -> None:
+        kind, rest = message[:1], message[1:]
+        if kind == OUTCOME:
+            self.outcome = rest
+        elif kind == REPORT and len(message) <= LARGEST_REPORT:
+            with contextlib.suppress(ProtocolError):  # user code may write to any descriptor
+                tell(decode(rest, Report))
+
+    def read_log(self, descriptor: int) -> bool:
+        """Take what the child printed; return whether more may come."""
+        try:
+            data = os.read(descriptor, 1 << 16)
+        except BlockingIOError:
+            return True
+        self.logs[descriptor].add(data)
+        return bool(data)
+
+    def close(self) -> None:
+        """Take the rest of what it printed, and close everything."""
+        for descriptor, log in self.logs.items():
+            with contextlib.suppress(BlockingIOError):  # somebody who got away still has it
+                while data := os.read(descriptor, 1 << 16):
+                    log.add(data)
+            log.close()
+        for descriptor in (self.results, self.commands, self.pidfd, *self.logs):
+            os.close(descriptor)
+
+    def stop(self, reason: str) -> None:
+        """Tell the child that it is to stop."""
+        self.stopped = reason
+        with contextlib.suppress(OSError):  # it has ended, or reads nothing
+            os.write(self.commands, frame(encode(StopTrial(reason))))
 
     def signal(self, number: int) -> None:
         try:
@@ -127,11 +182,14 @@ class Zygote:
     def run(self) -> None:
         """Serve until the slot is gone."""
         become_subreaper()
+        print_lines()
         self._program = msgspec.json.decode(self._read(), type=Program)
         reason = self._prepare()
         self._send(Ready(self._program.start_method, reason))
         while True:
-            self._run_trial(decode(self._read(), Task))
+            message: ToZygote = msgspec.json.decode(self._read(), type=ToZygote)
+            if isinstance(message, Task):  # else one to stop a trial that has ended meanwhile
+                self._run_trial(message)
 
     def _prepare(self) -> str:
         """Import what trials need; return why the start method had to be changed, or ''."""
@@ -152,11 +210,11 @@ class Zygote:
         return reason
 
     def _read(self) -> bytes:
-        """Return the next message of the slot, which sends one and waits; or end with the slot."""
-        ready, _, _ = select.select([self._control, self._lifeline], [], [])
-        message = None if self._lifeline in ready else self._reader.receive()
-        if message is None:
-            sys.exit(0)
+        """Return the next message of the slot, or end with it."""
+        while (message := self._reader.take()) is None:
+            ready, _, _ = select.select([self._control, self._lifeline], [], [])
+            if self._lifeline in ready or not self._reader.fill():
+                sys.exit(0)
         return message
 
     def _send(self, message: FromZygote) -> None:
@@ -165,61 +223,76 @@ class Zygote:
     def _run_trial(self, task: Task) -> None:
         child = self._start(task)
         self._send(Started(child.pid))
-        timed_out = self._watch(child, task.timeout)
-        child.read()
+        overdue = self._watch(child, task)
         _, status = os.waitpid(child.pid, 0)
         seconds = time.monotonic() - child.started
         end_descendants()
-        os.close(child.results)
-        os.close(child.pidfd)
-        outcome = child.output.decode("utf-8", "replace")
-        if len(child.output) > LARGEST_MESSAGE:
-            outcome = ""
-        self._send(Ended(os.waitstatus_to_exitcode(status), timed_out, seconds, outcome))
+        child.read(self._report)  # all that the pipe holds: nobody writes any more
+        child.close()
+        outcome, code = child.outcome.decode("utf-8", "replace"), os.waitstatus_to_exitcode(status)
+        self._send(Ended(code, overdue, seconds, outcome, child.stopped))
+
+    def _report(self, report: Report) -> None:
+        self._send(Reported(report))
 
     def _start(self, task: Task) -> _Child:
         results, writing = os.pipe()
+        reading, commands = os.pipe()
+        out, print_out = os.pipe()
+        err, print_err = os.pipe()
         started = time.monotonic()
         supervisor = os.getpid()
         pid = os.fork()
         if pid == 0:
             try:
-                for descriptor in (results, self._control, self._lifeline):
+                for descriptor in (results, commands, out, err, self._control, self._lifeline):
                     os.close(descriptor)
-                become_trial(supervisor, task)
+                become_trial(supervisor, task, (print_out, print_err))
                 if self._program.start_method == "spawn":
-                    _become_fresh_interpreter(self._program, task, writing)
-                run_child(self._program, task, writing)
+                    _become_fresh_interpreter(self._program, task, writing, reading)
+                run_child(self._program, task, writing, reading)
             except BaseException:
-                traceback.print_exc()  # into the trial's stderr.log, if it got that far
+                traceback.print_exc()  # into the trial's log, if it got that far
             finally:
                 os._exit(1)
-        os.close(writing)
-        os.set_blocking(results, False)
-        return _Child(pid, os.pidfd_open(pid), results, bytearray(), started)
+        for descriptor in (writing, reading, print_out, print_err):
+            os.close(descriptor)
+        for descriptor in (results, commands, out, err):
+            os.set_blocking(descriptor, False)
+        reader, paths = FrameReader(results, LARGEST_MESSAGE), AttemptPaths(Path(task.folder))
+        logs = {out: BoundedLog(paths.stdout), err: BoundedLog(paths.stderr)}
+        return _Child(pid, os.pidfd_open(pid), results, commands, reader, logs, started)
 
-    def _watch(self, child: _Child, timeout: float | None) -> bool:
-        """Wait for the end of the child's process; return whether the time limit ended it."""
-        deadline = None if timeout is None else child.started + timeout
-        timed_out = False
+    def _watch(self, child: _Child, task: Task) -> bool:
+        """Wait for the end of the child's process; return whether it had to be ended."""
+        deadline = None if task.timeout is None else child.started + task.timeout
+        overdue = False
         poll = select.poll()
-        for descriptor in (self._lifeline, self._control, child.results, child.pidfd):
+        for descriptor in (self._lifeline, self._control, child.results, child.pidfd, *child.logs):
             poll.register(descriptor, select.POLLIN)
         while True:
+            for message in self._reader.take_all():
+                if not overdue:
+                    child.stop(decode(message, StopTrial).reason)
+                    until = time.monotonic() + _STOP_PATIENCE
+                    deadline = until if deadline is None else min(deadline, until)
             wait = None if deadline is None else max(0.0, deadline - time.monotonic()) * 1000
             ready = {descriptor for descriptor, _ in poll.poll(wait)}
-            if self._lifeline in ready or self._control in ready:
-                child.signal(signal.SIGKILL)  # a slot says nothing while a trial runs: it is gone
+            if self._lifeline in ready or (self._control in ready and not self._reader.fill()):
+                child.signal(signal.SIGKILL)  # the slot is gone
                 end_descendants()
                 sys.exit(0)
-            if child.results in ready and not child.read():
+            if child.results in ready and not child.read(self._report):
                 poll.unregister(child.results)
+            for descriptor in ready & child.logs.keys():
+                if not child.read_log(descriptor):
+                    poll.unregister(descriptor)
             if child.pidfd in ready:
-                return timed_out
+                return overdue
             if deadline is not None and time.monotonic() >= deadline:
-                child.signal(signal.SIGKILL if timed_out else signal.SIGTERM)
-                timed_out = True
-                deadline = time.monotonic() + _GRACE
+                child.signal(signal.SIGKILL if overdue else signal.SIGTERM)
+                overdue = True
+                deadline = time.monotonic() + task.grace
 
 
 def warm_up() -> None:
@@ -300,15 +373,15 @@ def _first_op_works_in_child() -> bool:
     return os.waitpid(pid, 0)[1] == 0
 
 
-def _become_fresh_interpreter(program: Program, task: Task, results: int) -> None:
+def _become_fresh_interpreter(program: Program, task: Task, results: int, commands: int) -> None:
     payload = os.memfd_create("experiment-trial")
     with os.fdopen(os.dup(payload), "wb") as file:
         file.write(msgspec.msgpack.encode((encode(program), encode(task))))
     os.lseek(payload, 0, os.SEEK_SET)
-    for descriptor in (payload, results):
+    descriptors = (payload, results, commands)
+    for descriptor in descriptors:
         os.set_inheritable(descriptor, True)
-    module = trial_process.__name__
-    command = [sys.executable, "-m", module, str(payload), str(results)]
+    command = [sys.executable, "-m", trial_process.__name__, *map(str, descriptors)]
     os.execv(sys.executable, command)
 
 

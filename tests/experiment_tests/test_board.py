@@ -21,6 +21,7 @@ from experiment.status import Status
 from search.direction import Direction
 from search.evolution import DifferentialEvolution
 from search.grid import GridSearch
+from search.population import PopulationBasedTraining
 from search.space import Choice, Float, Integer, Space
 from search.trial import Outcome
 from spark_jobs.paths import RunPaths
@@ -450,6 +451,18 @@ def test_every_chart_of_the_layout_has_its_curves_and_every_curve_a_chart(tmp_pa
     assert tags - charted == ({"generation/std"} if generations else set())
 
 
+def test_population_based_training_has_its_generations_too(tmp_path):
+    space = Space.of_bounds({"x": [0.0, 1.0]})
+    searcher = PopulationBasedTraining(space, rng=random.Random(3), popsize=4, generations=2)
+    search = Search("population_based_training", searcher, space)
+    root = make_run(tmp_path, search=search, failed=())
+    tags = scalars(root / "search")
+    assert [step for step, _ in tags["generation/copied"]] == [1, 2]
+    assert "generation/acceptance" not in tags
+    patterns = [p for c in layout(root).category for chart in c.chart for p in chart.multiline.tag]
+    assert all(any(re.match(pattern, tag) for tag in tags) for pattern in patterns)
+
+
 def test_the_layout_has_the_population_first(tmp_path):
     root = make_run(tmp_path, trials=8, generations=True)
     assert [category.title for category in layout(root).category] == [
@@ -468,3 +481,41 @@ def test_scores_that_no_float32_holds_stop_no_search(tmp_path):
     root = make_run(tmp_path, search=search, outcome_of=outcome_of)
     assert curve(root, "search/best_so_far")[0] == (1, math.inf)
     assert len(load(root)) == 8
+
+
+def stopped_at_first(trial):
+    if trial.id == 0:
+        return Outcome(0, "stopped", 5.0, "loss", {"loss": 5.0}, None, 1.0, "step 3: bad", 3)
+    return Outcome(trial.id, "finished", 0.5, "metric", {"metric": 0.5}, None, 1.0)
+
+
+@pytest.mark.filterwarnings("ignore:trials report")
+@pytest.mark.parametrize(
+    ("key", "trials", "shown"),
+    [
+        (None, 3, ["metric ↑", "last step"]),
+        (None, 1, ["loss ↑", "last step"]),
+        ("loss", 3, ["loss ↑", "last step"]),
+    ],
+)
+def test_the_table_is_named_by_what_trials_return(tmp_path, key, trials, shown):
+    root = make_run(
+        tmp_path,
+        trials=trials,
+        outcome_of=stopped_at_first,
+        optimization_key=key,
+        stopping=[{"type": "Patience", "patience": 3, "min_delta": 0.0}],
+    )
+    infos = table_config(root / "search").metric_infos
+    assert [info.display_name for info in infos] == shown
+    assert scalars(root / "trials" / "000000")["trial/last_step"] == [(0, 3)]
+    assert texts_of(root / "trials" / "000000") == ["stopped at step 3: bad"]
+    assert statuses(root / "trials" / "000000") == [api_pb2.STATUS_SUCCESS]
+
+
+def texts_of(folder):
+    return [
+        tensor_util.make_ndarray(value.tensor).item().decode()
+        for tag, _, value in values(folder)
+        if tag == "stopped"
+    ]

@@ -12,6 +12,7 @@ from experiment.specification import Search
 from experiment.text import printable
 from search.grid import PointSearch
 from search.space import Choice, Float, Integer, Space
+from search.stopping import Patience, Threshold
 from search.trial import Failure
 from tests.experiment_tests.runs import make_manifest, make_search
 
@@ -215,6 +216,7 @@ def test_the_card_says_what_the_run_is():
         make_search(8, generations=True),
         description="Two\nlines.",
         timeout=60.0,
+        stopping=[Patience(3).to_json(), Threshold(upper=9.0).to_json()],
         versions={"a": "1"},
     )
     shown = page(card(manifest))
@@ -236,6 +238,11 @@ def test_the_card_says_what_the_run_is():
         ["seed", "7"],
         ["isolation", "process"],
         ["timeout", "60.0"],
+        [
+            "stopping",
+            "Patience(patience=3, min_delta=0.0), "
+            "Threshold(lower=None, upper=9.0, n_warmup_steps=0)",
+        ],
         ["Spark", "local[2], local-1700000000000"],
     ]
     assert shown.table("package") == [["a", "1"]]

@@ -591,6 +591,7 @@ def test_json_has_all_trials_with_all_that_is_known(call, finished):
             "message": "ValueError: too large",
             "traceback": TRACEBACK,
         },
+        "reason": "",
         "seconds": 2.5,
         "logdir": str(RunPaths(finished).attempt(1).folder),
     }
@@ -737,3 +738,20 @@ def test_a_folder_whose_name_is_no_unicode_can_be_looked_at(tmp_path, command):
     environment = dict(os.environ) | {"PYTHONIOENCODING": "utf-8:strict"}  # as outside containers
     ended = run(*(words.get(word, word) for word in COMMANDS[command]), env=environment)
     assert ended.returncode == 0, ended.stderr
+
+
+def test_a_stopped_trial_says_when_and_why(call, tmp_path):
+    def outcome_of(trial):
+        reason = "step 7: 0.25 is not among the best 1 of 4 trials"
+        if trial.id == 1:
+            return Outcome(1, "stopped", 0.25, "accuracy", {"accuracy": 0.25}, None, 1.0, reason, 7)
+        return Outcome(trial.id, "finished", 0.5, "accuracy", {"accuracy": 0.5}, None, 1.0)
+
+    root = make_run(tmp_path, trials=3, outcome_of=outcome_of)
+    reason = "step 7: 0.25 is not among the best 1 of 4 trials"
+    assert "3 trials, 1 stopped, best accuracy 0.5" in call("show", root)
+    shown = " ".join(call("show", root, 1).split())
+    assert "stopped at " + reason in shown
+    trials = json.loads(call("export", "--json", root))
+    assert [trial["reason"] for trial in trials] == ["", reason, ""]
+    assert reason in call("export", "--csv", root)

@@ -9,23 +9,30 @@ from hypothesis import strategies as st
 
 from experiment.coordinator import Coordinator
 from experiment.journal import Journal, read_journal
+from experiment.loading import read_run
+from experiment.record import write_manifest
 from search.direction import Direction
 from search.evolution import DifferentialEvolution
 from search.grid import GridSearch, PointSearch
 from search.searcher import drive
 from search.space import Space
+from search.stopping import SuccessiveHalving, Threshold, start_all
 from search.trial import Outcome
 from spark_jobs.paths import RunPaths
 from spark_jobs.protocol import (
+    Heard,
     Hello,
     Next,
     ProtocolError,
+    Report,
+    Reports,
     Stop,
     Wait,
     Work,
     attempt_of,
     outcome_to_json,
 )
+from tests.experiment_tests.runs import make_manifest, make_search
 
 
 class Ears:
@@ -73,6 +80,12 @@ class Search:
 
     def fail(self, slot, work, kind="user error", message="ValueError: no"):
         return self.hand_in(slot, work.attempt, Outcome.failed(work.trial, kind, message))
+
+    def report(self, slot, work, step, output="", **metrics):
+        """Pass on one report, or only output; return why the trial is to stop."""
+        reports = (Report.of(step, metrics),) if metrics else ()
+        message = Reports(slot, work.trial, work.attempt, reports, output)
+        return self.coordinator.report(message).stop
 
     def run_to_the_end(self, slot):
         """Finish all work that a slot gets; return the trials and the last answer."""
@@ -745,3 +758,223 @@ def test_a_typical_trial_is_known_from_two_that_finished(start):
     for wanted in (None, 0.5):
         search.finish("1.0.0", search.ask("1.0.0"))
         assert search.coordinator.status.typical == wanted
+
+
+def stopped(trial, value=0.25, objective="metric", reason="step 3: too bad"):
+    metrics = {objective: value}
+    return Outcome(trial, "stopped", value, objective, metrics, None, 0.5, reason, 3)
+
+
+def test_a_report_is_judged_and_kept(start):
+    search = start(points(2), "1.0.0", stopping=[Threshold(upper=1.0)])
+    work = search.ask("1.0.0")
+    assert search.report("1.0.0", work, 0, loss=0.5) == ""
+    reason = search.report("1.0.0", work, 1, loss=2.5)
+    assert reason == "step 1: 2.5 is above the threshold 1"
+    assert search.report("1.0.0", work, 2, loss=0.5) == reason
+    assert [(r["trial"], r["attempt"], r["values"]) for r in search.records("reported")] == [
+        (0, 1, [[0, 0.5]]),
+        (0, 1, [[1, 2.5]]),
+        (0, 1, [[2, 0.5]]),
+    ]
+    (running,) = search.coordinator.status.running
+    assert running.last == Report(2, {"loss": 0.5})
+
+
+def test_reports_without_rules_are_seen_and_not_kept(start):
+    search = start(points(1), "1.0.0")
+    work = search.ask("1.0.0")
+    assert search.report("1.0.0", work, 7, loss=0.5, accuracy=0.25) == ""
+    assert search.coordinator.problem is None
+    assert search.coordinator.status.running[0].last.step == 7
+    assert search.records("reported") == []
+
+
+def test_what_is_no_number_is_judged_as_none(start):
+    search = start(points(1), "1.0.0", stopping=[Threshold(upper=1.0)])
+    work = search.ask("1.0.0")
+    reason = search.report("1.0.0", work, 0, loss=float("nan"))
+    assert reason == "step 0: not a finite number"
+    assert search.records("reported")[0]["values"] == [[0, "nan"]]
+
+
+@pytest.mark.parametrize("lose", [lose_by_hello, lose_by_the_end_of_the_job])
+def test_an_attempt_that_was_given_up_is_told_to_stop(start, lose):
+    search = start(points(1), "1.0.0", stopping=[Threshold(upper=1.0)])
+    work = search.ask("1.0.0")
+    slot = lose(search)
+    again = search.ask(slot)
+    assert search.report("1.0.0", work, 5, loss=9.0) == "its slot was given up"
+    assert search.report(slot, work, 5, loss=9.0) == "its slot was given up"
+    assert search.records("reported") == []
+    assert search.report(slot, again, 0, loss=0.5) == ""
+
+
+def test_several_metrics_and_no_key_end_the_search_with_a_sentence(start):
+    search = start(points(2), "1.0.0", stopping=[Threshold(upper=1.0)])
+    work = search.ask("1.0.0")
+    assert search.report("1.0.0", work, 0, loss=0.5, accuracy=0.1) == ""
+    assert search.coordinator.problem == (
+        "a trial reports several metrics ('loss', 'accuracy'); say which one stopping= goes by: "
+        "optimization_key='loss'"
+    )
+    assert search.finish("1.0.0", work) == Stop()
+
+
+def test_the_key_says_which_metric_is_judged(start):
+    rules = {"stopping": [Threshold(upper=1.0)], "optimization_key": "loss"}
+    search = start(points(2), "1.0.0", **rules)
+    work = search.ask("1.0.0")
+    assert search.report("1.0.0", work, 0, accuracy=9.0) == ""
+    assert search.report("1.0.0", work, 1, accuracy=9.0, loss=0.5) == ""
+    assert search.report("1.0.0", work, 2, accuracy=0.0, loss=5.0).startswith("step 2: 5 is above")
+
+
+def test_what_trials_print_waits_to_be_shown(start):
+    search = start(points(2), "1.0.0")
+    work = search.ask("1.0.0")
+    search.report("1.0.0", work, 0, output="a\nb")
+    search.report("1.0.0", work, 0, output="c\n")
+    assert list(search.coordinator.status.output) == [(0, "a\nb"), (0, "c\n")]
+
+
+def test_a_stopped_trial_has_its_value_and_says_why(start):
+    search = start(points(2), "1.0.0", optimization_key="metric")
+    answer = search.hand_in("1.0.0", 1, stopped(search.ask("1.0.0").trial))
+    search.finish("1.0.0", answer, 0.125)
+    first, second = search.coordinator.results
+    assert (first.status, first.value, first.reason) == ("stopped", 0.25, "step 3: too bad")
+    assert first.ending == "stopped at step 3: too bad"
+    assert (second.status, second.ending) == ("finished", "finished")
+    assert search.coordinator.status.best is first
+    assert search.warnings == []
+
+
+@pytest.mark.parametrize("order", ["stopped first", "stopped last"])
+def test_what_is_reported_under_another_name_is_nobodys_value(start, order):
+    search = start(points(2), "1.0.0")
+    outcomes = [stopped(0, 5.0, "loss"), finished(1, 0.5, "metric")]
+    if order == "stopped last":
+        outcomes = [finished(0, 0.5, "metric"), stopped(1, 5.0, "loss")]
+    search.ask("1.0.0")
+    for outcome in outcomes:
+        search.hand_in("1.0.0", 1, outcome)
+    values = {result.status: result.value for result in search.coordinator.results}
+    assert values == {"stopped": None, "finished": 0.5}
+    status = search.coordinator.status
+    assert (status.best.status, status.objective) == ("finished", "metric")
+    (warning,) = search.warnings
+    assert "report 'loss' and return 'metric'" in warning
+    assert "optimization_key='loss'" in warning
+
+
+def test_the_objective_of_trials_that_are_all_stopped_is_what_they_report(start):
+    search = start(points(2), "1.0.0")
+    answer = search.hand_in("1.0.0", 1, stopped(search.ask("1.0.0").trial, 0.25, "loss"))
+    search.hand_in("1.0.0", 1, stopped(answer.trial, 0.5, "loss"))
+    assert search.coordinator.status.objective == "loss"
+    assert [result.value for result in search.coordinator.results] == [0.25, 0.5]
+
+
+class TalkingCluster(Cluster):
+    """Slots whose trials also report, and end when they are told to; with a judge to compare."""
+
+    def __init__(self, search, partitions, rule):
+        self.judge = start_all([rule], Direction.MAX)
+        self.steps, self.told, self.kept = {}, {}, []
+        self.asking = set()  # partitions whose answer got lost: their last trial has ended
+        super().__init__(search, partitions)
+
+    def ended(self, result, status):
+        self.judge.ended(result.id, result.status)
+
+    def send(self, partition, message, *, answer_arrives=True):
+        super().send(partition, message, answer_arrives=answer_arrives)
+        (self.asking.discard if answer_arrives else self.asking.add)(partition)
+
+    def die(self, partition):
+        super().die(partition)
+        self.asking.discard(partition)
+
+    def end_job(self, partition):
+        super().end_job(partition)
+        self.asking.clear()
+
+    def talk(self, partition):
+        work = self.work[partition]
+        if work is None or partition in self.asking:
+            return
+        step = self.steps[work.trial, work.attempt] = (
+            self.steps.get((work.trial, work.attempt), 0) + 1
+        )
+        value = float((work.trial * 7 + step) % 5)
+        reason = self.judge.report(work.trial, step, value) or ""
+        assert self.search.report(self.slot(partition), work, step, metric=value) == reason
+        self.kept.append((work.trial, work.attempt, [[step, value]]))
+        if reason:
+            self.told[work.trial, work.attempt] = stopped(
+                work.trial, value, ["metric", "other"][work.trial % 2], reason
+            )
+
+    def message(self, partition):
+        work = self.work[partition]
+        outcome = None if work is None else self.told.get((work.trial, work.attempt))
+        if outcome is None:
+            return super().message(partition)
+        return Next(self.slot(partition), work.attempt, outcome_to_json(outcome))
+
+    def leave_ghost(self, partition):
+        super().leave_ghost(partition)
+        if self.work[partition] is not None:
+            slot, work = self.slot(partition), self.work[partition]
+            report = Reports(slot, work.trial, work.attempt, (Report.of(99, {"metric": 1.0}),))
+            self.given_up = [*getattr(self, "given_up", []), report]
+
+    def whisper(self, partition):
+        for report in getattr(self, "given_up", [])[-partition - 1 :]:
+            assert self.coordinator.report(report) == Heard("its slot was given up")
+
+
+def assert_folder_says_what_the_coordinator_knows(search):
+    run = read_run(search.paths)
+    status = search.coordinator.status
+    assert run.result.trials == sorted(status.results, key=lambda result: result.id)
+    assert run.result.objective == (status.objective or "accuracy")  # the manifest's key
+    by_id = sorted((out.attempt for out in status.running), key=lambda out: out.trial.id)
+    again = {attempt.trial.id for attempt in search.coordinator._again}
+    assert sorted(run.running, key=lambda out: out.trial.id) == by_id
+    assert again.isdisjoint(attempt.trial.id for attempt in run.running)
+
+
+talking_steps = st.lists(
+    st.tuples(
+        st.integers(0, 2),
+        st.sampled_from(
+            ["go_on"] * 3
+            + ["talk"] * 8
+            + ["lose_answer", "repeat", "die", "end_job", "haunt", "whisper", "whisper"]
+        ),
+    ),
+    max_size=80,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(talking_steps, searchers, st.integers(2, 3))
+def test_whatever_trials_report_is_judged_in_order_kept_and_read_back(steps, make, factor):
+    rule = SuccessiveHalving(reduction_factor=factor)
+    with tempfile.TemporaryDirectory() as folder:
+        search = Search(Path(folder), make(), stopping=[rule])
+        write_manifest(search.paths, make_manifest(make_search(7)))
+        cluster = TalkingCluster(search, 3, rule)
+        search.coordinator._observers.append(cluster)
+        for partition, action in steps:
+            getattr(cluster, action)(partition)
+        assert_folder_says_what_the_coordinator_knows(search)
+        cluster.finish()
+        assert search.coordinator.done
+        assert search.coordinator.problem is None
+        kept = [(r["trial"], r["attempt"], r["values"]) for r in search.records("reported")]
+        assert kept == cluster.kept
+        assert_folder_says_what_the_coordinator_knows(search)
+        search.journal.close()

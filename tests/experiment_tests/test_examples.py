@@ -17,6 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = {
     "grid_search.py": (["--epochs", "1"], 6),
     "evolutionary_search.py": (["--epochs", "1", "--popsize", "4", "--generations", "1"], 8),
+    "early_stopping.py": (["--epochs", "3", "--samples", "4"], 4),
 }
 BIN = Path(sys.executable).parent
 
@@ -55,7 +56,7 @@ def run(command, folder, example, *arguments, **variables):
 def test_an_example_prints_its_table_and_how_to_watch(tmp_path, example, command):
     arguments, trials = EXAMPLES[example]
     output = run(command, tmp_path, example, *arguments, "--logdir", str(tmp_path))
-    assert output.count(" finished ") == trials
+    assert output.count(" finished ") + output.count(" stopped ") == trials
     assert "Best: TrialResult(" in output
     watch = output.splitlines()[-1]
     run_folder = Path(watch.split(" tensorboard ")[1])

@@ -12,7 +12,14 @@ from pathlib import Path
 import pytest
 
 import experiment
-from experiment import InvalidArgument, Settings, evolutionary_search, launch, random_search
+from experiment import (
+    InvalidArgument,
+    Settings,
+    evolutionary_search,
+    launch,
+    population_based_training,
+    random_search,
+)
 
 HOME = str(Path(experiment.__file__).parent.parent)
 HEAVY = ["grpc", "keras", "pandas", "pyspark", "sklearn", "tensorboard", "tensorflow"]
@@ -86,6 +93,16 @@ def test_outside_of_a_trial_its_functions_do_no_harm(fresh):
     assert fresh["loaded later"] == []
 
 
+def test_outside_of_a_trial_there_is_a_folder_for_checkpoints_too(tmp_path):
+    program = """
+        import experiment, os
+        folder = experiment.checkpoint_dir()
+        assert experiment.checkpoint_dir() == folder == experiment.logdir() + "/checkpoint"
+        assert os.listdir(folder) == []
+    """
+    run_python(program, tmp_path, PYTHONPATH=HOME)
+
+
 def test_outside_of_a_trial_report_still_checks_its_arguments():
     with pytest.raises(ValueError, match="loss"):
         experiment.report(loss="0.5")
@@ -130,6 +147,19 @@ def test_a_folder_that_is_no_package_hides_nothing_on_a_path_of_folders(tmp_path
             ],
         ),
         (random_search, ["spark", "train", "bounds", "samples"]),
+        (
+            population_based_training,
+            [
+                "spark",
+                "train",
+                "bounds",
+                "direction",
+                "popsize",
+                "generations",
+                "quantile",
+                "resample_probability",
+            ],
+        ),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
@@ -285,8 +315,9 @@ SEARCHES = pytest.mark.parametrize(
         (launch, [{"lr": 0.1}, {"lr": 0.2}]),
         (evolutionary_search, BOUNDS),
         (random_search, BOUNDS),
+        (population_based_training, BOUNDS),
     ],
-    ids=["grid", "points", "evolution", "random"],
+    ids=["grid", "points", "evolution", "random", "population"],
 )
 
 
@@ -300,7 +331,11 @@ SEARCHES = pytest.mark.parametrize(
         {"logdir": "s3://bucket/runs"},
         {"logdir": "hdfs:/host/runs"},
         {"parallelism": 0},
+        {"stopping": "median"},
         {"timeout": math.nan},
+        {"grace": 0},
+        {"deadline": -1},
+        {"startup_timeout": "soon"},
         {"max_failures": -1},
         {"seed": -1},
         {"isolation": "thread"},

@@ -4,6 +4,7 @@ import threading
 
 import pytest
 
+from experiment.control import Control
 from experiment.interrupts import Interrupts
 
 
@@ -13,7 +14,7 @@ def interrupt():
 
 def test_an_interrupt_is_raised_until_the_end_is_written():
     before = signal.getsignal(signal.SIGINT)
-    with Interrupts() as interrupts:
+    with Interrupts(Control()) as interrupts:
         with pytest.raises(KeyboardInterrupt):
             interrupt()
         interrupts.hold()
@@ -22,11 +23,44 @@ def test_an_interrupt_is_raised_until_the_end_is_written():
     assert signal.getsignal(signal.SIGINT) is before
 
 
+def test_a_second_interrupt_keeps_nobody_from_ending_the_search():
+    control = Control()
+    with Interrupts(control) as interrupts:
+        with pytest.raises(KeyboardInterrupt):
+            interrupt()
+        assert control.reason == "interrupted"
+        assert not interrupts.noted
+        interrupt()
+        assert interrupts.noted
+
+
+def test_sigterm_cancels_and_comes_back_at_the_end():
+    control, came = Control(), []
+    before = signal.signal(signal.SIGTERM, lambda number, frame: came.append(number))
+    try:
+        with Interrupts(control) as interrupts:
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert control.reason == "ended by SIGTERM"
+            interrupts.hold()
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert came == []
+        assert came == [signal.SIGTERM]
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def test_the_first_reason_counts():
+    control = Control()
+    control.cancel("the deadline of 5 s has passed")
+    control.cancel("cancelled")
+    assert control.reason == "the deadline of 5 s has passed"
+
+
 def test_in_another_thread_the_handlers_stay_as_they_are():
     before, inside = signal.getsignal(signal.SIGINT), []
 
     def search():
-        with Interrupts() as interrupts:
+        with Interrupts(Control()) as interrupts:
             interrupts.hold()
             inside.append(signal.getsignal(signal.SIGINT))
 

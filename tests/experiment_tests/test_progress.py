@@ -9,6 +9,8 @@ import subprocess
 import sys
 import termios
 import textwrap
+from collections import deque
+from dataclasses import replace
 from types import SimpleNamespace
 
 import nbformat
@@ -17,12 +19,20 @@ import pytest
 from hypothesis import given
 from nbclient import NotebookClient
 
-from experiment.progress import Frame, LineView, NotebookView, Progress, TerminalView, choose_view
+from experiment.progress import (
+    Frame,
+    LineView,
+    NotebookView,
+    Progress,
+    TerminalView,
+    choose_view,
+    running_in_words,
+)
 from experiment.result import Result, TrialResult
 from experiment.status import Running, Status
 from search.direction import Direction
 from search.trial import Failure, Trial
-from spark_jobs.protocol import Attempt
+from spark_jobs.protocol import Attempt, Report
 from tests.experiment_tests.test_markup import Reader, text
 
 HOSTILE = "a\x1b[2Jb\x1b]0;t\x07c\rd\x9be\u202ef\ng<b>h</b>$x$[red]i[/red]:smile:"
@@ -38,8 +48,12 @@ def failed(number, message="ValueError: no"):
     return TrialResult(number, {}, None, {}, "failed", error, 1.0, "")
 
 
-def running(number, since=0.0, generation=None, params=None):
-    return Running(Attempt(Trial(number, params or {}, generation)), since)
+def stopped(number, reason="step 7: too bad"):
+    return TrialResult(number, {}, 0.25, {}, "stopped", None, 1.0, "", reason)
+
+
+def running(number, since=0.0, generation=None, params=None, last=None):
+    return Running(Attempt(Trial(number, params or {}, generation)), since, last)
 
 
 def status(total=5, results=(), out=(), slots=1, objective="accuracy", typical=None):
@@ -290,6 +304,70 @@ def test_nothing_of_the_user_gets_to_a_view_unprintable(start):
     assert search.view.frames[0].line.startswith(HARMLESS)
 
 
+def test_a_talkative_search_says_at_which_step_a_trial_was_stopped(start):
+    search = start(verbose=2)
+    search.progress.refresh(status(5, [stopped(0), stopped(1, HOSTILE)]))
+    assert search.view.lines[2:] == [
+        "trial 0 stopped after 1.0 s at step 7: too bad with 0.25",
+        f"trial 1 stopped after 1.0 s at {HARMLESS} with 0.25",
+    ]
+
+
+def printing(*pieces):
+    return replace(status(5), output=deque(pieces))
+
+
+def test_a_talkative_search_shows_what_trials_print_line_by_line(start):
+    search = start(verbose=2)
+    state = printing((0, "a\nb"), (1, "c\n"), (0, "b\n\n"), (0, "d"))
+    search.progress.refresh(state)
+    assert search.view.lines[2:] == ["[trial 0] a", "[trial 1] c", "[trial 0] bb", "[trial 0] "]
+    assert not state.output  # taken out
+    search.progress.refresh(printing((0, "e\nf")))
+    assert search.view.lines[6:] == ["[trial 0] de"]
+    search.progress.close(printing((1, "g")), result_of(status(5)))
+    assert sorted(search.view.lines[7:]) == ["[trial 0] f", "[trial 1] g"]
+
+
+def test_a_line_that_does_not_end_is_shown_all_the_same(start):
+    search = start(verbose=2)
+    for _ in range(3):
+        search.progress.refresh(printing((0, "x" * 6_000)))
+    assert search.view.lines[2:] == ["[trial 0] " + "x" * 12_000]
+
+
+@pytest.mark.parametrize("verbose", [0, 1])
+def test_what_trials_print_is_shown_to_nobody_who_did_not_ask(start, verbose):
+    search = start(verbose=verbose)
+    before = list(search.view.lines)
+    search.progress.refresh(printing((0, "a\n")))
+    search.progress.close(printing((0, "b\n")), result_of(status(5)))
+    assert search.view.lines == before
+
+
+def test_what_trials_print_moves_no_cursor(start):
+    search = start(verbose=2)
+    search.progress.refresh(printing((0, HOSTILE + "\n")))
+    first, second = HARMLESS.split("g<", 1)
+    assert search.view.lines[2:] == [
+        f"[trial 0] {first.removesuffix('?')}",
+        f"[trial 0] g<{second}",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("last", "wanted"),
+    [
+        (None, "running"),
+        (Report(3, {"loss": 0.25}), "running, step 3: loss=0.25"),
+        (Report(0, {"loss": "nan", "big": "inf"}), "running, step 0: loss=nan, big=inf"),
+        (Report(9, dict.fromkeys("abcde", 1.0)), "running, step 9: a=1, b=1, c=1"),
+    ],
+)
+def test_a_running_trial_says_what_it_reported_last(last, wanted):
+    assert running_in_words(running(0, last=last)) == wanted
+
+
 def lines_of(stream):
     return stream.getvalue().splitlines()
 
@@ -468,6 +546,30 @@ def test_a_terminal_has_one_bar_that_is_drawn_over():
     assert raw.endswith(b"\x1b[?25h")  # the cursor is there again
 
 
+def test_a_terminal_shows_the_last_reports_of_some_trials_below_the_bar():
+    seen, _ = in_terminal(
+        """
+        from spark_jobs.protocol import Attempt, Report
+        from experiment.status import Running
+        from search.trial import Trial
+        def out(number, name):
+            last = None if number == 1 else Report(number, {name: 0.5})
+            return Running(Attempt(Trial(number, {})), 0.0, last)
+        progress = start()
+        names = ["loss", "", HOSTILE, "a", "b", "c"]
+        running = tuple(out(number, name) for number, name in enumerate(names))
+        progress.refresh(Status(9, (), 0, 0, 0, running, 1))
+        """,
+        columns=120,
+    )
+    assert seen[3:] == [
+        "trial 0 running, step 0: loss=0.5",
+        f"trial 2 running, step 2: {HARMLESS}=0.5",
+        "trial 3 running, step 3: a=0.5",
+        "trial 4 running, step 4: b=0.5",
+    ]
+
+
 def test_what_it_waits_for_goes_away_when_it_is_there():
     program = """
         progress = start()
@@ -634,7 +736,8 @@ CELLS = {
     "hostile": """
         progress = begin(HOSTILE, HOSTILE, HOSTILE, view=NotebookView(every=0.0))
         ended = [finished(0, 1.0, {HOSTILE: HOSTILE}), failed(1, HOSTILE)]
-        out = [running(2, params={HOSTILE: [HOSTILE]})]
+        last = Report(1, {HOSTILE: 0.5})
+        out = [running(2, params={HOSTILE: [HOSTILE]}, last=last)]
         progress.refresh(status(9, ended, out, slots=0, objective=HOSTILE))
     """,
     "waiting": """
@@ -644,6 +747,11 @@ CELLS = {
     "talkative": """
         progress = begin("train", "/runs", "1 slot", verbose=2)
         close(progress, results(2))
+    """,
+    "reporting": """
+        progress = begin("train", "/runs", "1 slot", view=NotebookView(every=0.0))
+        out = [running(2, last=Report(3, {"loss": 0.25, "accuracy": 0.5}))]
+        progress.refresh(status(9, [stopped(1)], out))
     """,
     "long": """
         progress = begin("train", "/runs", "1 slot", view=NotebookView(every=0.0))
@@ -714,6 +822,13 @@ def test_the_table_of_a_notebook_has_what_runs_and_what_ended_last(notebook):
     assert [row[1] for row in rows] == ["running"] * 3 + ["finished"] * 7
     assert rows[0][4:] == ["0.1", "adam"]
     assert rows[3][2:] == ["9.9", "1.0 s", "0.1", ""]
+
+
+def test_the_table_of_a_notebook_has_reports_and_why_a_trial_was_stopped(notebook):
+    [html] = pages(notebook["reporting"])
+    cells = Reader(html, "td").inside
+    assert cells[1] == "running, step 3: loss=0.25, accuracy=0.5"
+    assert cells[4:7] == ["1", "stopped at step 7: too bad", "0.25"]
 
 
 def test_hostile_text_does_not_become_html_in_a_notebook(notebook):

@@ -189,6 +189,8 @@ def test_the_best_trial_is_written_with_its_parameters(tmp_path):
         "metrics": {"accuracy": 0.5, "loss": "nan", "worst": "-inf"},
         "error": None,
         "seconds": 2.5,
+        "reason": "",
+        "step": None,
     }
 
 

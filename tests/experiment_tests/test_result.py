@@ -325,3 +325,37 @@ def test_search_failed_survives_pickling():
     again = pickle.loads(pickle.dumps(error))
     assert str(again) == str(error) == "why"
     assert again.result.trials == error.result.trials
+
+
+def stopped(number, value, reason="step 7: worse than others"):
+    metrics = {} if value is None else {"metric": value}
+    outcome = Outcome(number, "stopped", value, "metric", metrics, None, 1.5, reason, 7)
+    return TrialResult.of(Trial(number, {}), outcome, f"/runs/{number}")
+
+
+def test_a_stopped_trial_counts_with_its_value_and_says_why():
+    result = maximum(finished(0, 0.5), stopped(1, 0.25), stopped(2, None), failed(3))
+    assert [trial.ending for trial in result.trials] == [
+        "finished",
+        "stopped at step 7: worse than others",
+        "stopped at step 7: worse than others",
+        "failed: ValueError: no",
+    ]
+    assert [trial.id for trial in result.ranking] == [0, 1, 2, 3]
+    assert [trial.id for trial in result.failed] == [3]
+    assert result.summary() == "4 trials, 2 stopped, 1 failed, best metric 0.5 in trial 0"
+    assert maximum(stopped(0, 0.5)).best.id == 0  # as with Patience, which stops all that is good
+
+
+def test_the_table_has_a_column_of_reasons_only_where_a_trial_was_stopped():
+    assert "reason" not in maximum(finished(0, 0.5), failed(1)).to_pandas()
+    table = maximum(finished(0, 0.5), stopped(1, 0.25)).to_pandas()
+    assert list(table.columns) == [*FIRST, "metrics.metric", "seconds", "error", "reason", "logdir"]
+    assert list(table["reason"].fillna("")) == ["", "step 7: worse than others"]
+    clash = maximum(finished(0, 0.5, {"reason": "mine"})).to_pandas()
+    assert list(clash["params.reason"]) == ["mine"]
+
+
+def test_a_notebook_says_why_a_trial_was_stopped():
+    html = maximum(finished(0, 0.5), stopped(1, 0.25, "step 7: <b>"))._repr_html_()
+    assert Reader(html, "td").inside[-1] == "stopped at step 7: <b>"

@@ -9,6 +9,7 @@ import pytest
 
 from experiment.settings import Settings, choose_logdir, takes_settings
 from search.errors import ExperimentError, InvalidArgument
+from search.stopping import MedianStopping, Patience, Threshold
 from spark_jobs.hadoop import HadoopSettings
 
 REFUSED = [
@@ -41,6 +42,14 @@ REFUSED = [
     ({"timeout": True}, "seconds above zero", "True"),
     ({"timeout": "10"}, "seconds above zero", "'10'"),
     ({"timeout": 5, "isolation": "none"}, "None with isolation='none'", "5"),
+    ({"grace": 0}, "seconds above zero", "0"),
+    ({"grace": None}, "seconds above zero", "None"),
+    ({"deadline": 0}, "seconds above zero, or None", "0"),
+    ({"deadline": "1h"}, "seconds above zero, or None", "'1h'"),
+    ({"startup_timeout": -1}, "seconds above zero, or None", "-1"),
+    ({"startup_timeout": math.inf}, "seconds above zero, or None", "inf"),
+    ({"stopping": "median"}, "a stopping rule or a list of them", "'median'"),
+    ({"stopping": 5}, "a stopping rule or a list of them", "5"),
     ({"max_failures": -1}, "an integer of at least 0", "-1"),
     ({"max_failures": 0.5}, "an integer of at least 0", "0.5"),
     ({"max_failures": False}, "an integer of at least 0", "False"),
@@ -79,6 +88,21 @@ def test_a_refusal_is_a_value_error_and_one_of_ours():
     assert issubclass(InvalidArgument, ExperimentError)
 
 
+@pytest.mark.parametrize(
+    ("stopping", "name", "hint"),
+    [
+        (MedianStopping, "stopping", "write MedianStopping(...)"),
+        ([Patience(1), Threshold], "stopping[1]", "write Threshold(...)"),
+        ([None], "stopping[0]", "such as MedianStopping()"),
+    ],
+)
+def test_what_is_no_stopping_rule_is_refused_with_advice(stopping, name, hint):
+    with pytest.raises(InvalidArgument) as caught:
+        Settings(stopping=stopping)
+    assert caught.value.name == name
+    assert hint in str(caught.value)
+
+
 def test_a_timeout_without_a_process_says_why_it_is_refused():
     with pytest.raises(InvalidArgument, match="cannot be ended"):
         Settings(timeout=5, isolation="none")
@@ -98,6 +122,10 @@ def test_a_timeout_without_a_process_says_why_it_is_refused():
         {"timeout": 1, "isolation": "spawn", "preload": ()},
         {"isolation": "none", "timeout": None, "preload": ("numpy",)},
         {"seed": 2**70},
+        {"grace": 0.5, "deadline": 3600.0, "startup_timeout": None},
+        {"stopping": MedianStopping()},
+        {"stopping": [Patience(3), Threshold(upper=9.0)]},
+        {"stopping": ()},
         {"verbose": 0},
         {"verbose": 1},
         {"verbose": 2},

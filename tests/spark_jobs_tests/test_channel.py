@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import grpc
@@ -9,8 +11,23 @@ import msgspec
 import pytest
 
 from search.trial import Outcome, Trial
+from spark_jobs import channel
 from spark_jobs.channel import Address, ChannelClient, ChannelLost, ChannelServer, make_certificate
-from spark_jobs.protocol import Attempt, Hello, Next, ProtocolError, Stop, Wait, work_of
+from spark_jobs.protocol import (
+    LARGEST_MESSAGE,
+    Attempt,
+    Heard,
+    Hello,
+    Next,
+    ProtocolError,
+    Report,
+    Reports,
+    Stop,
+    Wait,
+    encode,
+    work_of,
+)
+from tests.proxy import Proxy
 
 LOOPBACK = "127.0.0.1"
 ATTEMPT = Attempt(Trial(3, {"x": (1, 2)}, 1), 2)
@@ -26,6 +43,9 @@ class Script:
     def hello(self, message):
         self.threads.add(threading.get_ident())
         self.heard.append(message)
+
+    def report(self, message):
+        return self.next(message)
 
     def next(self, message):
         self.threads.add(threading.get_ident())
@@ -73,6 +93,267 @@ def test_many_slots_wait_without_a_thread_each():
         assert [answer.result(timeout=30) for answer in answers] == [None] * 40
         for client in clients:
             client._channel.close()
+
+
+REPORTS = (Report.of(1, {"loss": 0.5}), Report.of(2, {"loss": float("nan")}))
+
+
+def test_reports_get_to_the_driver_and_its_answer_back():
+    handler = Script(Heard(), Heard("step 2: too bad ü"), Heard())
+    with ChannelServer(LOOPBACK, handler) as server, ChannelClient(server.address, "1.0.0") as slot:
+        assert slot.report(ATTEMPT, REPORTS) == ""
+        assert slot.report(ATTEMPT, REPORTS[:1], "said\n") == "step 2: too bad ü"
+        assert slot.report(ATTEMPT, (), "said\n") == ""
+    first, second, third = handler.heard
+    assert first == Reports("1.0.0", 3, 2, REPORTS)
+    assert second == Reports("1.0.0", 3, 2, REPORTS[:1], "said\n")
+    assert third == Reports("1.0.0", 3, 2, (), "said\n")
+    assert len(handler.threads) == 1
+
+
+def test_as_much_as_a_slot_sends_at_once_is_taken():
+    from spark_jobs import link, live
+
+    large = Report.of(1, {"m" * (link.LARGEST_REPORT - 60): 0.5})
+    assert link.LARGEST_REPORT - 60 < len(encode(large)) < link.LARGEST_REPORT
+    worst = "\0" * (2 * live._MOST_OUTPUT)  # what grows most in JSON
+    reports = (large,) * live._MOST_AT_ONCE
+    handler = Script(Heard())
+    with ChannelServer(LOOPBACK, handler) as server, ChannelClient(server.address, "1.0.0") as slot:
+        assert slot.report(ATTEMPT, reports, worst) == ""
+    assert handler.heard[0].reports == reports
+    assert len(encode(handler.heard[0])) < LARGEST_MESSAGE
+
+
+GOOD_REPORTS = b'{"slot":"1.0.0","trial":3,"attempt":1,"reports":[%s]}'
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        b"",
+        b"{}",
+        b'{"slot":"1.0.0"}',
+        GOOD_REPORTS.replace(b"3", b'"3"') % b"",
+        GOOD_REPORTS.replace(b"}", b',"extra":1}') % b"",
+        GOOD_REPORTS % b'{"step":1}',
+        GOOD_REPORTS % b'{"step":0.5,"metrics":{}}',
+        GOOD_REPORTS % b'{"step":1%s,"metrics":{}}' % (b"0" * 30),
+        GOOD_REPORTS % b'{"step":1,"metrics":{"loss":"abc"}}',
+        GOOD_REPORTS % b'{"step":1,"metrics":{"loss":null}}',
+        GOOD_REPORTS % b'{"step":1,"metrics":{"loss":true}}',
+        GOOD_REPORTS % b'{"step":1,"metrics":{},"extra":1}',
+    ],
+)
+def test_reports_with_wrong_fields_are_refused_and_the_server_goes_on(message):
+    handler = Script(Heard())
+    with ChannelServer(LOOPBACK, handler) as server, ChannelClient(server.address, "1.0.0") as slot:
+        call = slot._channel.unary_unary("/experiment.Channel/Report")
+        with pytest.raises(grpc.RpcError) as caught:
+            call(message, timeout=30, metadata=slot._metadata)
+        assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+        assert slot.report(ATTEMPT, REPORTS) == ""
+    assert server.error is None
+
+
+def test_reports_need_the_token():
+    handler = Script(Heard())
+    with ChannelServer(LOOPBACK, handler) as server:
+        wrong = msgspec.structs.replace(server.address, token="0" * 64)
+        with (
+            ChannelClient(wrong, "1.0.0") as slot,
+            pytest.raises(ChannelLost, match="UNAUTHENTICATED"),
+        ):
+            slot.report(ATTEMPT, REPORTS)
+    assert handler.heard == []
+
+
+def test_reports_do_not_wake_slots_that_wait():
+    handler = Script(Wait(), Heard(), work_of(ATTEMPT))
+    with (
+        ChannelServer(LOOPBACK, handler) as server,
+        ThreadPoolExecutor() as pool,
+        ChannelClient(server.address, "1.0.0") as waiting,
+        ChannelClient(server.address, "1.1.0") as slot,
+    ):
+        answer = pool.submit(waiting.next)
+        wait_until(lambda: handler.heard)
+        assert slot.report(ATTEMPT, REPORTS) == ""
+        assert len(handler.answers) == 1
+        server.call(lambda: None)
+        assert answer.result(timeout=30) == ATTEMPT
+
+
+def wait_until(condition, seconds=60.0):
+    """Wait for a condition; the limit only keeps a failing test from hanging."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "the condition was not met"
+        time.sleep(0.01)
+
+
+@contextlib.contextmanager
+def behind_proxy(handler):
+    """Yield a slot and the proxy that is between it and the driver."""
+    with ChannelServer(LOOPBACK, handler) as server, Proxy(server.address.target) as proxy:
+        address = msgspec.structs.replace(server.address, target=proxy.address)
+        with ChannelClient(address, "1.0.0") as slot:
+            yield slot, proxy
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    """Calls give up, and the driver says that there is nothing yet, after parts of a second."""
+    monkeypatch.setattr(channel, "_PATIENCE", 0.2)
+    monkeypatch.setattr(channel, "_DEADLINE", 1.0)
+    monkeypatch.setattr(channel, "_PAUSE", 0.01)
+
+
+class Working:
+    """A driver that has work once it got an outcome; counts how often it got each."""
+
+    def __init__(self):
+        self.outcomes, self.calls = [], 0
+
+    def hello(self, message):
+        """Nothing to note."""
+
+    def report(self, message):
+        self.calls += 1
+        return Heard()
+
+    def next(self, message):
+        self.calls += 1
+        if message.outcome is not None:
+            self.outcomes.append(message.outcome["value"])
+        return work_of(ATTEMPT)
+
+
+OUTCOME = Outcome(3, "finished", 0.5, "metric", {"metric": 0.5})
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        lambda proxy: proxy.cut(),
+        lambda proxy: proxy.hold(),
+        lambda proxy: proxy.hold("up"),
+        lambda proxy: proxy.hold("down"),
+    ],
+    ids=["reset", "silent", "silent up", "silent down"],
+)
+def test_an_outcome_survives_an_outage(trouble):
+    """Once the network is back it arrives: at least once, and the coordinator counts it once."""
+    handler = Working()
+    with behind_proxy(handler) as (slot, proxy), ThreadPoolExecutor() as pool:
+        assert slot.next() == ATTEMPT
+        trouble(proxy)
+        with pytest.raises(ChannelLost):
+            slot.report(ATTEMPT, REPORTS)
+        answer = pool.submit(slot.next, 2, OUTCOME)
+        with pytest.raises(ChannelLost):  # a whole call later it still asks
+            slot.report(ATTEMPT, REPORTS)
+        assert not answer.done()
+        proxy.forward()
+        assert answer.result(timeout=120) == ATTEMPT
+        assert set(handler.outcomes) == {0.5}
+        wait_until(lambda: reported(slot))
+
+
+def reported(slot):
+    with contextlib.suppress(ChannelLost):
+        return slot.report(ATTEMPT, REPORTS) == ""
+    return False
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("directions", [(), ("up",), ("down",)], ids=["both", "up", "down"])
+def test_a_connection_that_died_without_a_word_is_made_anew(directions, monkeypatch):
+    """A firewall forgot it: nobody is told, and it never passes anything again."""
+    quick = [(name, milliseconds // 10) for name, milliseconds in channel._KEEPALIVE]
+    monkeypatch.setattr(channel, "_KEEPALIVE", quick)
+    handler = Working()
+    with behind_proxy(handler) as (slot, proxy), ThreadPoolExecutor() as pool:
+        assert slot.next() == ATTEMPT
+        before = proxy.connected
+        proxy.drop(*directions)
+        answer = pool.submit(slot.next, 2, OUTCOME)
+        with pytest.raises(ChannelLost):
+            slot.report(ATTEMPT, REPORTS)
+        proxy.forward()
+        assert answer.result(timeout=120) == ATTEMPT
+        assert proxy.connected > before
+        assert set(handler.outcomes) == {0.5}
+
+
+def test_a_dead_connection_is_noticed_in_much_less_than_a_minute():
+    """With the real settings: after 15 seconds."""
+    handler = Working()
+    with behind_proxy(handler) as (slot, proxy), ThreadPoolExecutor() as pool:
+        assert slot.next() == ATTEMPT
+        proxy.drop()
+        before, lost = proxy.connected, proxy.lost
+        answer = pool.submit(slot.next, 2, OUTCOME)
+        wait_until(lambda: proxy.lost > lost)
+        proxy.forward()
+        assert answer.result(timeout=45) == ATTEMPT
+        assert proxy.connected > before
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_slot_that_waits_for_work_survives_an_outage():
+    handler = Script(*[Wait()] * 1_000)
+    with behind_proxy(handler) as (slot, proxy), ThreadPoolExecutor() as pool:
+        answer = pool.submit(slot.next)
+        wait_until(lambda: len(handler.heard) > 2)
+        proxy.cut()
+        heard = len(handler.heard)
+        proxy.forward()
+        wait_until(lambda: len(handler.heard) > heard + 2)
+        handler.answers[:] = [work_of(ATTEMPT)] * 3
+        assert answer.result(timeout=60) == ATTEMPT
+
+
+def test_a_slow_network_is_waited_for():
+    handler = Working()
+    with behind_proxy(handler) as (slot, proxy):
+        proxy.slow(5_000)
+        assert slot.next() == ATTEMPT
+        assert slot.next(2, OUTCOME) == ATTEMPT
+    assert handler.outcomes == [0.5]
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_report_is_tried_once():
+    handler = Working()
+    with behind_proxy(handler) as (slot, proxy):
+        assert slot.report(ATTEMPT, REPORTS) == ""
+        proxy.hold("down")
+        with pytest.raises(ChannelLost, match="DEADLINE_EXCEEDED"):
+            slot.report(ATTEMPT, REPORTS)
+        assert handler.calls == 2
+
+
+@pytest.mark.usefixtures("impatient")
+def test_an_outage_that_does_not_end_ends_the_slot(monkeypatch):
+    monkeypatch.setattr(channel, "_OUTAGE", 1.5)
+    with behind_proxy(Working()) as (slot, proxy):
+        proxy.cut()
+        with pytest.raises(ChannelLost, match="does not answer"):
+            slot._call(slot._next, Next("1.0.0"), patience=channel._OUTAGE)
+
+
+def test_closing_ends_a_call_that_is_out_and_refuses_new_ones():
+    handler = Script(Wait())
+    with ChannelServer(LOOPBACK, handler) as server, ThreadPoolExecutor() as pool:
+        slot = ChannelClient(server.address, "1.0.0")
+        answer = pool.submit(slot.next)
+        wait_until(lambda: handler.heard)
+        slot.__exit__()
+        assert isinstance(answer.exception(timeout=30), ChannelLost)
+        with pytest.raises(ChannelLost):
+            slot.report(ATTEMPT, REPORTS)
 
 
 def test_two_servers_live_side_by_side():

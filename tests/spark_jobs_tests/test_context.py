@@ -1,13 +1,18 @@
 import contextvars
 import math
 import os
+import stat
 import subprocess
 import sys
+import types
 
+import numpy as np
 import pytest
 
 import experiment
-from spark_jobs.context import TrialContext, entered
+from spark_jobs.context import TrialContext, TrialStopped, entered
+from spark_jobs.link import DirectLink
+from spark_jobs.protocol import Report
 from tests.spark_jobs_tests.test_events import scalars
 
 
@@ -55,6 +60,99 @@ def test_the_callbacks_report_each_epoch(trial):
     assert len(scalars(trial)["val_loss"]) == 3
 
 
+class Told:
+    """A trial's context, and what its supervisor hears and says."""
+
+    def __init__(self, folder):
+        self.reports = []
+        self.link = DirectLink(self.reports.append)
+        self.context = TrialContext({"x": 1}, folder, link=self.link)
+
+
+@pytest.fixture
+def told(tmp_path):
+    told = Told(tmp_path)
+    with entered(told.context):
+        yield told
+
+
+def test_reports_are_passed_on(told):
+    experiment.report(step=5, loss=np.float32(0.5), accuracy=1)
+    experiment.report(loss=math.nan)
+    assert told.reports == [
+        Report(5, {"loss": 0.5, "accuracy": 1.0}),
+        Report(0, {"loss": "nan"}),
+    ]
+    assert told.context.last == told.reports[-1]
+
+
+def test_a_refused_report_is_not_passed_on_and_counts_for_nothing(told):
+    with pytest.raises(ValueError, match="loss"):
+        experiment.report(loss="x")
+    experiment.report(loss=1.0)
+    assert told.reports == [Report(0, {"loss": 1.0})]
+
+
+def test_a_stop_is_raised_by_the_next_report_after_that_was_passed_on(told):
+    experiment.report(loss=1.0)
+    told.link.reason = "step 0: too bad"
+    with pytest.raises(TrialStopped, match="step 0: too bad"):
+        experiment.report(loss=2.0)
+    assert [report.metrics["loss"] for report in told.reports] == [1.0, 2.0]
+    assert told.context.stopped == "step 0: too bad"
+
+
+def test_a_stop_is_raised_once_so_that_a_trial_can_report_its_end(told):
+    told.link.reason = "too bad"
+    with pytest.raises(TrialStopped):
+        experiment.report(loss=1.0)
+    experiment.report(loss=2.0)
+    assert len(told.reports) == 2
+
+
+def test_a_stop_is_no_exception_that_a_train_function_would_catch():
+    assert experiment.TrialStopped is TrialStopped
+    assert issubclass(TrialStopped, BaseException)
+    assert not issubclass(TrialStopped, Exception)
+
+
+def test_nothing_stops_the_next_trial_of_the_process(told, tmp_path):
+    told.link.reason = "too bad"
+    with pytest.raises(TrialStopped):
+        experiment.report(loss=1.0)
+    with entered(TrialContext({}, tmp_path)):
+        experiment.report(loss=1.0)
+
+
+def test_the_callbacks_stop_the_fit_instead(told):
+    pytest.importorskip("keras")
+    (callback,) = experiment.keras_callbacks()
+    callback.set_model(types.SimpleNamespace(stop_training=False))
+    callback.on_epoch_end(0, {"loss": 1.0})
+    assert not callback.model.stop_training
+    told.link.reason = "too bad"
+    callback.on_epoch_end(1, {"loss": 2.0})
+    assert callback.model.stop_training
+    assert told.context.stopped == "too bad"
+    experiment.report(step=2, test=0.5)  # what is said after the fit is not cut short
+    assert [report.step for report in told.reports] == [0, 1, 2]
+
+
+def test_checkpoints_are_kept_in_the_trials_folder(trial):
+    folder = experiment.checkpoint_dir()
+    assert folder == str(trial / "checkpoint")
+    assert os.listdir(folder) == []
+    (trial / "checkpoint" / "model.keras").touch()
+    assert os.listdir(experiment.checkpoint_dir()) == ["model.keras"]
+    assert stat.S_IMODE(os.stat(folder).st_mode) == 0o700
+
+
+def test_a_checkpoint_that_was_handed_on_is_there(trial):
+    (trial / "checkpoint").mkdir()
+    (trial / "checkpoint" / "model.keras").touch()
+    assert os.listdir(experiment.checkpoint_dir()) == ["model.keras"]
+
+
 def test_all_of_it_is_harmless_outside_of_a_trial(tmp_path):
     code = """
 import os, experiment
@@ -63,6 +161,9 @@ assert os.path.isdir(folder) and experiment.logdir() == folder
 assert experiment.params() == {}
 experiment.report(step=1, loss=0.5)
 assert os.listdir(folder) == []
+checkpoints = experiment.checkpoint_dir()
+assert os.listdir(checkpoints) == [] and experiment.checkpoint_dir() == checkpoints
+os.rmdir(checkpoints)
 os.rmdir(folder)
 """
     environment = {**os.environ, "TMPDIR": str(tmp_path)}

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.frames import FrameReader, write_frame
+from spark_jobs.frames import FrameReader, frame, write_frame
 
 
 def received(descriptor):
@@ -67,3 +67,37 @@ def test_writing_to_a_closed_end_raises():
     with pytest.raises(OSError):
         write_frame(write, b"x")
     os.close(write)
+
+
+def test_messages_that_are_here_are_taken_without_waiting():
+    read, write = os.pipe()
+    os.set_blocking(read, False)
+    reader = FrameReader(read)
+    assert list(reader.take_all()) == []
+    with pytest.raises(BlockingIOError):
+        reader.fill()
+    write_frame(write, b"first")
+    write_frame(write, b"second")
+    os.write(write, frame(b"third")[:6])
+    assert reader.fill()
+    assert reader.take() == b"first"
+    assert list(reader.take_all()) == [b"second"]
+    assert reader.take() is None
+    os.write(write, frame(b"third")[6:])
+    os.close(write)
+    assert reader.fill()
+    assert reader.take() == b"third"
+    assert not reader.fill()
+    os.close(read)
+
+
+def test_a_message_that_is_too_long_is_the_last_one_and_is_not_kept():
+    read, write = os.pipe()
+    reader = FrameReader(read, largest=10)
+    write_frame(write, b"0123456789")
+    write_frame(write, b"0123456789a")
+    write_frame(write, b"after it")
+    os.close(write)
+    assert list(iter(reader.receive, None)) == [b"0123456789"]
+    assert not reader._buffer
+    os.close(read)

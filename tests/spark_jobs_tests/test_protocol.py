@@ -9,9 +9,12 @@ from search.trial import Failure, Outcome, Trial
 from spark_jobs.protocol import (
     LARGEST_MESSAGE,
     Attempt,
+    Heard,
     Hello,
     Next,
     ProtocolError,
+    Report,
+    Reports,
     Stop,
     Wait,
     Work,
@@ -60,6 +63,16 @@ outcomes = st.builds(
 ) | st.builds(
     lambda trial, failure: Outcome(trial, "failed", error=failure), st.integers(0, 9), failures
 )
+outcomes |= st.builds(
+    lambda value, metrics, reason, step: Outcome(
+        3, "stopped", value, None if value is None else "metric", metrics, None, 1.0, reason, step
+    ),
+    st.none() | st.floats(allow_nan=False, allow_infinity=False),
+    metrics,
+    text,
+    st.none() | st.integers(-(2**63), 2**63 - 1),
+)
+reports = st.builds(Report.of, st.integers(-(2**63), 2**63 - 1), metrics)
 
 
 @given(attempts)
@@ -75,6 +88,26 @@ def test_outcomes_survive_the_wire(outcome):
     assert list(back.metrics) == list(outcome.metrics)
     for name, value in outcome.metrics.items():
         assert back.metrics[name] == value or math.isnan(value)
+
+
+@given(st.builds(Reports, text, st.integers(), st.integers(), st.tuples(reports, reports), text))
+def test_reports_survive_the_wire_as_standard_json(message):
+    data = encode(message)
+    assert decode(data, Reports) == message
+    json.loads(data, parse_constant=pytest.fail)
+
+
+@given(metrics)
+def test_what_was_reported_can_be_read(metrics):
+    report = Report.of(1, metrics)
+    for name, value in metrics.items():
+        assert report.value(name) == value or math.isnan(value)
+    assert report.value("no such metric of ours, too long") is None
+
+
+@given(text)
+def test_why_a_trial_is_to_stop_survives_the_wire(reason):
+    assert decode(encode(Heard(reason)), Heard).stop == reason
 
 
 @given(outcomes)
@@ -134,6 +167,11 @@ GOOD = outcome_to_json(Outcome(1, "finished", 0.5, "metric", {"metric": 0.5}))
         {"status": "failed", "value": None},
         {"status": "failed", "error": {"kind": "exit", "message": "", "traceback": ""}},
         {"status": "done"},
+        {"status": "stopped", "error": {"kind": "exit", "message": "", "traceback": ""}},
+        {"step": "1"},
+        {"step": 2**63},
+        {"step": 0.5},
+        {"reason": None},
         {"value": "0.5"},
         {"value": True},
         {"trial": "1"},

@@ -15,13 +15,15 @@ import hdfs as hdfs_package
 import pytest
 
 from search.errors import InvalidArgument
+from search.trial import Trial
 from spark_jobs import run_folder as module
 from spark_jobs import webhdfs
 from spark_jobs.files import LocalFiles
 from spark_jobs.hadoop import HadoopSettings
 from spark_jobs.locations import Location
 from spark_jobs.paths import attempt_name
-from spark_jobs.run_folder import hide_events, run_folder, with_patience
+from spark_jobs.protocol import Attempt
+from spark_jobs.run_folder import hand_on_checkpoint, hide_events, run_folder, with_patience
 from spark_jobs.webhdfs import WebHdfs
 from tests.spark_jobs_tests.test_carrier import wait_until
 
@@ -275,6 +277,119 @@ def test_attempts_before_disappear_from_tensorboard_and_keep_their_data(place):
     assert found["trials/000007/events.out.lost-events.trial"] == b"1"
     assert found["trials/000007-3/train/a.lost-events.2.host"] == b"train"
     assert found["trials/000007-3/stdout.log"] == b"said"
+
+
+class TestCheckpoints:
+    """What an attempt goes on from."""
+
+    @pytest.fixture
+    def keep(self, in_place):
+        """Write the checkpoint of an attempt, and return what another one is given."""
+
+        def keep(trial, number, **content):
+            folder = Path(in_place.location.path, attempt_name(trial, number), "checkpoint")
+            folder.mkdir(parents=True, exist_ok=True)
+            for name, data in content.items():
+                path = folder / name.replace("__", "/").replace("_", ".")
+                path.parent.mkdir(exist_ok=True)
+                path.write_bytes(data)
+
+        return keep
+
+    @pytest.fixture
+    def given(self, in_place, tmp_path):
+        def given(trial, number, parent=None, *, begun=True):
+            attempt = Attempt(Trial(trial, {}, parent=parent), number)
+            name = attempt_name(trial, number)
+            if begun:
+                Path(in_place.location.path, name).mkdir(parents=True, exist_ok=True)
+            to = tmp_path / "given" / name / "checkpoint"
+            hand_on_checkpoint(in_place.files, in_place.location, attempt, to)
+            if not to.exists():
+                return {}
+            files = [path for path in to.rglob("*") if path.is_file()]
+            return {path.relative_to(to).as_posix(): path.read_bytes() for path in files}
+
+        return given
+
+    def test_a_first_attempt_without_a_parent_begins_anew(self, keep, given):
+        keep(6, 1, model_keras=b"of another")
+        assert given(7, 1) == {}
+        keep(7, 2, model_keras=b"of a later attempt")
+        assert given(7, 1) == {}
+
+    def test_a_later_attempt_goes_on_from_the_one_before(self, keep, given):
+        keep(7, 1, model_keras=b"1", state__optimizer_bin=b"1")
+        assert given(7, 2) == {"model.keras": b"1", "state/optimizer.bin": b"1"}
+
+    def test_the_newest_of_its_own_counts(self, keep, given):
+        for number in range(1, 12):
+            keep(7, number, model_keras=b"%d" % number)
+        assert given(7, 12) == {"model.keras": b"11"}
+        assert given(7, 11) == {"model.keras": b"10"}
+        assert given(7, 3) == {"model.keras": b"2"}
+
+    def test_its_own_come_before_the_parents(self, keep, given):
+        keep(3, 1, model_keras=b"of the parent")
+        keep(7, 1, model_keras=b"its own")
+        assert given(7, 2, parent=3) == {"model.keras": b"its own"}
+
+    def test_the_parents_newest_is_where_a_first_attempt_begins(self, keep, given):
+        keep(3, 1, model_keras=b"1")
+        keep(3, 2, model_keras=b"2")
+        assert given(7, 1, parent=3) == {"model.keras": b"2"}
+
+    def test_a_parent_without_a_checkpoint_gives_none(self, in_place, given):
+        Path(in_place.location.path, attempt_name(3)).mkdir(parents=True)
+        assert given(7, 1, parent=3) == {}
+        assert given(8, 1, parent=4) == {}
+
+    @pytest.mark.parametrize("partly", [{}, {"_part-1": b"half"}, {"a___part-1": b"half"}])
+    def test_attempts_without_a_whole_file_are_passed_over(self, keep, given, partly):
+        """Those that never began, that kept nothing, and whose host was lost at it."""
+        keep(3, 1, model_keras=b"of the parent")
+        keep(7, 1, model_keras=b"1")
+        keep(7, 3, **partly)
+        assert given(7, 5) == {"model.keras": b"1"}
+        keep(8, 1, **partly)
+        assert given(8, 2, parent=3) == {"model.keras": b"of the parent"}
+
+    def test_parts_of_files_stay_behind(self, keep, given):
+        parts = {"_part-1": b"half", "sub___part-1": b"half"}
+        keep(7, 1, model_keras=b"whole", **parts)
+        assert given(7, 2) == {"model.keras": b"whole"}
+
+    @pytest.mark.parametrize("parent", [None, 3])
+    def test_an_attempt_whose_folder_is_not_there_yet(self, keep, given, parent):
+        """On HDFS it is made by the first round of carrying."""
+        keep(3, 1, model_keras=b"of the parent")
+        assert given(7, 2, parent, begun=False) == (
+            {} if parent is None else {"model.keras": b"of the parent"}
+        )
+        keep(7, 1, model_keras=b"1")
+        assert given(7, 2, parent, begun=False) == {"model.keras": b"1"}
+
+    def test_a_run_of_which_nothing_was_kept_yet(self, given):
+        assert given(7, 2, begun=False) == {}
+        assert given(7, 1, parent=3, begun=False) == {}
+
+    def test_what_was_handed_on_is_a_copy(self, keep, given, in_place, tmp_path):
+        keep(7, 1, model_keras=b"1")
+        given(7, 2)
+        copy = tmp_path / "given" / attempt_name(7, 2) / "checkpoint" / "model.keras"
+        copy.write_bytes(b"2")
+        source = Path(in_place.location.path, attempt_name(7, 1), "checkpoint", "model.keras")
+        assert source.read_bytes() == b"1"
+        assert stat.S_IMODE(copy.parent.stat().st_mode) == 0o700
+
+    def test_one_that_cannot_be_read_is_an_error(self, keep, given, in_place, monkeypatch):
+        def refused(status, sink, offset=0):
+            raise PermissionError(str(status.location))
+
+        keep(7, 1, model_keras=b"1")
+        monkeypatch.setattr(in_place.files, "read", refused)
+        with pytest.raises(OSError, match="model.keras"):
+            given(7, 2)
 
 
 def test_events_behind_a_link_are_not_hidden(tmp_path):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import os
+import re
 import signal
 import threading
 import time
@@ -16,13 +18,30 @@ import pytest
 
 from search.trial import Trial
 from spark_jobs import zygote
+from spark_jobs.bounded_log import KEPT
+from spark_jobs.frames import frame
+from spark_jobs.link import StopTrial
 from spark_jobs.paths import RunPaths
-from spark_jobs.protocol import Attempt
-from spark_jobs.runners import InProcessRunner, ProcessRunner, RunnerBroken
-from spark_jobs.trial_process import Program
+from spark_jobs.protocol import Attempt, Report, encode, work_of
+from spark_jobs.runners import InProcessRunner, ProcessRunner, RunnerBroken, _ZygoteProcess
+from spark_jobs.trial_process import Program, Task
+from spark_jobs.zygote import Ended
 from tests.spark_jobs_tests import train_functions as functions
 
 LIGHT = ("experiment", "spark_jobs.events")
+FORGED = [  # what a train function may write into the pipe to its supervisor
+    'R{"step": 1, "metrics": {"loss": "abc"}}',
+    f'R{{"step": {10**400}, "metrics": {{}}}}',
+    f'R{{"step": 1, "metrics": {{"{"m" * 1_000_000}": 1.0}}}}',
+    "R",
+    "",
+    "X",
+    "O" + '"' * 1_000_000,
+    "O" + "[" * 1_000_000,
+    'O{"trial": 0}',
+    'O{"trial": 1000, "status": "finished", "value": 1.0, "objective": "m", "metrics": {}, '
+    '"error": null, "seconds": 1.0}',
+]
 
 
 def program(function, key=None, **settings):
@@ -42,15 +61,31 @@ class Runner:
 
     def __init__(self, runner, root):
         self.runner, self.paths, self.count = runner, RunPaths(root), 0
+        self.reports = []  # of the last trial
+        self.hear = lambda report: None
 
     def __call__(self, **params):
         attempt = Attempt(Trial(self.count, params))
         self.files = self.paths.attempt(self.count)
         self.files.folder.mkdir(parents=True)
         self.count += 1
-        outcome = self.runner.run(attempt, self.files)
+        self.reports = []
+        outcome = self.runner.run(attempt, self.files, self.tell)
         assert outcome.trial == attempt.trial.id
         return outcome
+
+    def tell(self, report):
+        self.reports.append(report)
+        self.hear(report)
+
+    def stop(self, report, *, reason="enough"):
+        """Stop the trial that runs; to be used as `hear`."""
+        self.runner.stop(self.count - 1, reason)
+
+    def stop_later(self, report):
+        """Stop the trial that runs when its report has returned, so that it hears of it later."""
+        wait_until((self.files.folder / "reported").exists)
+        self.stop(report)
 
 
 class RunnerContract:
@@ -149,6 +184,114 @@ class RunnerContract:
         outcome = start(check)(shape=(64, 32), limit=math.inf, name="ü\n", options={"a": [1, (2,)]})
         assert outcome.value == 1.0, outcome.error
 
+    def test_reports_arrive_while_the_trial_runs(self, start, tmp_path):
+        run = start(functions.report_and_wait)
+        flag = tmp_path / "go on"
+        run.hear = lambda report: flag.touch()
+        outcome = run(x=1.5, flag=str(flag))
+        assert (outcome.status, outcome.value, outcome.step) == ("finished", 4.5, 1)
+        assert run.reports == [Report.of(0, {"loss": 1.5}), Report.of(1, {"loss": 3.0})]
+
+    def test_a_trial_that_is_stopped_counts_with_what_it_reported_last(self, start):
+        """Its own `except Exception` does not keep it going."""
+        run = start(functions.report_for_ever)
+        run.hear = functools.partial(run.stop, reason="step 0: ü is too little")
+        outcome = run(x=1.0)
+        last = run.reports[-1]
+        assert (outcome.status, outcome.reason, outcome.error) == (
+            "stopped",
+            "step 0: ü is too little",
+            None,
+        )
+        assert (outcome.value, outcome.objective) == (last.value("loss"), "loss")
+        assert (outcome.step, outcome.metrics) == (last.step, last.metrics)
+        assert run.files.stdout.read_text() == "TrialStopped: step 0: ü is too little\n"
+
+    def test_what_a_stopped_trial_returns_counts(self, start):
+        run = start(functions.report_for_ever_and_return)
+        run.hear = run.stop
+        outcome = run(x=1.0)
+        assert (outcome.status, outcome.value, outcome.reason) == ("stopped", 42.0, "enough")
+        assert outcome.step == 1_000_000
+
+    def test_a_stopped_trial_without_an_objective_has_no_value(self, start):
+        run = start(functions.report_several_for_ever)
+        run.hear = run.stop
+        outcome = run(x=1.0)
+        assert (outcome.status, outcome.value, outcome.objective) == ("stopped", None, None)
+        assert set(outcome.metrics) == {"loss", "accuracy"}
+
+    def test_the_key_says_which_of_several_metrics_counts(self, start):
+        run = start(functions.report_several_for_ever, key="loss")
+        run.hear = run.stop
+        outcome = run(x=1.5)
+        assert (outcome.status, outcome.value, outcome.objective) == ("stopped", 1.5, "loss")
+
+    def test_a_trial_may_stop_itself(self, start):
+        outcome = start(functions.stop_itself)(x=1.5)
+        assert (outcome.status, outcome.value, outcome.step) == ("stopped", 1.5, 5)
+        assert outcome.reason == "had enough"
+
+    def test_a_stop_for_another_trial_is_not_for_this_one(self, start, tmp_path):
+        run = start(functions.report_and_wait)
+        flag = tmp_path / "go on"
+
+        def hear(report):
+            for trial in (-1, 1, 2):
+                run.runner.stop(trial, "not you")
+            flag.touch()
+
+        run.hear = hear
+        assert run(x=1.5, flag=str(flag)).status == "finished"
+
+    def test_a_stop_after_the_end_harms_no_other_trial(self, start, tmp_path):
+        run = start(functions.report_and_wait)
+        flag = tmp_path / "go on"
+        flag.touch()
+        run.runner.stop(0, "before there was any")
+        for number in range(5):
+            assert run(x=number, flag=str(flag)).value == 3.0 * number
+            run.runner.stop(number, "too late")
+
+    def test_a_stop_in_the_moment_of_the_end_harms_no_other_trial(self, start):
+        run = start(functions.report_once)
+        run.hear = run.stop
+        for number in range(20):
+            outcome = run(x=number)
+            if outcome.status == "finished":
+                assert outcome.value == 2.0 * number
+            else:
+                assert (outcome.status, outcome.value) == ("stopped", 1.0 * number), outcome.error
+
+    def test_a_trial_that_fails_after_a_stop_has_failed(self, start):
+        def fail_late(x):
+            try:
+                return functions.report_for_ever(x)
+            finally:
+                raise ValueError("at its end")
+
+        run = start(fail_late)
+        run.hear = run.stop
+        outcome = run(x=1.0)
+        assert (outcome.status, outcome.error.message) == ("failed", "ValueError: at its end")
+
+    def test_much_output_keeps_its_start_and_its_end(self, start):
+        run = start(functions.print_much)
+        assert run(x=1).status == "finished"
+        for path, what in ((run.files.stdout, "line"), (run.files.stderr, "complaint")):
+            text = path.read_text()
+            (gap,) = re.findall(r"\n\.\.\. (\d+) bytes left out \.\.\.\n", text)
+            assert text.startswith(f"the first {what}\nxxx")
+            assert text.endswith(f"y\nthe last {what}\n")
+            printed = len(f"the first {what}\nthe last {what}\n") + (5 << 10) * 1_000 + (5 << 20)
+            assert int(gap) == printed - 2 * KEPT
+            assert len(text) == 2 * KEPT + len(f"\n... {gap} bytes left out ...\n")
+
+    def test_a_trial_may_close_its_output(self, start):
+        run = start(functions.close_output)
+        assert run(x=1).value == 1.0
+        assert run.files.stdout.read_text() == "before\n"
+
 
 class TestInProcessRunner(RunnerContract):
     def make(self, function, **settings):
@@ -193,6 +336,85 @@ class ProcessContract(RunnerContract):
             assert outcome.error.kind == "time"
             assert outcome.error.message == "ended at the time limit of 1 s"
             assert 1.0 <= outcome.seconds < 30  # a hanging test, not a slow machine
+
+    @pytest.mark.parametrize(
+        ("then", "status"), [("exit", "failed"), ("raise", "failed"), ("return", "finished")]
+    )
+    def test_a_trial_may_clean_up_at_the_time_limit(self, tmp_path, then, status):
+        """What it returns within the grace counts; how it fails does not."""
+        with self.make(functions.clean_up, timeout=1.0, grace=60.0) as runner:
+            outcome = Runner(runner, tmp_path / "run")(folder=str(tmp_path), then=then)
+        assert (tmp_path / "cleaned up").exists()
+        assert outcome.status == status
+        if status == "failed":
+            assert outcome.error.kind == "time"
+
+    @pytest.mark.parametrize("what", ["output", "reports", "garbage"])
+    def test_a_flood_does_not_keep_a_trial_from_being_ended(self, tmp_path, what):
+        with self.make(functions.flood, timeout=1.0) as runner:
+            run = Runner(runner, tmp_path)
+            outcome = run(what=what)
+            assert outcome.error.kind == "time"
+            assert run.files.stdout.stat().st_size < 2 * KEPT + 100
+            assert run.files.stderr.stat().st_size < 2 * KEPT + 100
+
+    def test_a_flood_of_reports_does_not_keep_a_trial_from_being_stopped(self, start):
+        run = start(functions.flood, key="loss")
+        run.hear = run.stop
+        outcome = run(what="reports")
+        assert (outcome.status, outcome.value) == ("stopped", 0.5)
+
+    def test_forged_messages_harm_only_the_trial(self, start):
+        run = start(functions.forge)
+        for message in FORGED:
+            outcome = run(messages=[message])
+            assert outcome.status == "failed", message[:50]
+            assert run.reports == [Report.of(5, {"loss": 0.5})], message[:50]
+        assert run(messages=[]).error.kind == "exit"
+
+    def test_what_is_printed_shortly_before_a_kill_is_there(self, start):
+        run = start(functions.speak_and_die)
+        assert "SIGKILL" in run(x=1).error.message
+        assert run.files.stdout.read_text() == "printed shortly before\nnative shortly before\n"
+        assert run.files.stderr.read_text() == "complained shortly before\n"
+
+    def test_output_is_in_the_log_while_the_trial_runs(self, start, tmp_path):
+        flag = tmp_path / "go on"
+
+        def speak(x):
+            print("epoch 1")
+            while not flag.exists():
+                time.sleep(0.005)
+            return x
+
+        def read():
+            log = run.paths.attempt(0).stdout
+            wait_until(lambda: log.exists() and log.read_text() == "epoch 1\n")
+            flag.touch()
+
+        run = start(speak)
+        reader = threading.Thread(target=read)
+        reader.start()
+        assert run(x=1).status == "finished"
+        reader.join()
+
+    def test_a_stop_ends_no_trial_that_returns_before_it_reports_again(self, start, tmp_path):
+        flag = tmp_path / "go on"
+
+        def return_late(x):
+            functions.report_and_say_so(x)
+            while not flag.exists():
+                time.sleep(0.005)
+            return 2 * x
+
+        def hear(report):
+            run.stop_later(report)
+            flag.touch()
+
+        run = start(return_late)
+        run.hear = hear
+        outcome = run(x=1.5)
+        assert (outcome.status, outcome.value) == ("finished", 3.0)
 
     @pytest.mark.parametrize("then", ["return", "die", "hang"])
     def test_no_descendant_outlives_its_trial(self, tmp_path, then):
@@ -311,8 +533,46 @@ def zygote_of(runner):
 
 
 class TestForked(ProcessContract):
-    def make(self, function, timeout=None, environment=None, **settings):
-        return ProcessRunner(program(function, preload=LIGHT, **settings), environment, timeout)
+    def make(self, function, timeout=None, environment=None, grace=1.0, preload=LIGHT, **settings):
+        made = program(function, preload=preload, **settings)
+        return ProcessRunner(made, environment, timeout, grace)
+
+    @pytest.mark.parametrize("how", ["sleeping", "ignoring SIGTERM"])
+    def test_a_trial_that_does_not_come_to_its_next_report_is_ended(
+        self, tmp_path, monkeypatch, how
+    ):
+        self.let_zygotes_be_impatient(tmp_path, monkeypatch)
+        with self.make(functions.report_and_hang, preload=(*LIGHT, "impatient")) as runner:
+            run = Runner(runner, tmp_path)
+            run.hear = run.stop_later
+            for _ in range(2):
+                outcome = run(x=1.5, how=how)
+                assert (outcome.status, outcome.value, outcome.step) == ("stopped", 1.5, 5)
+                assert (outcome.reason, outcome.error) == ("enough", None)
+
+    @pytest.mark.parametrize("then", ["exit", "raise"])
+    def test_a_trial_that_is_ended_since_it_does_not_stop_has_not_failed(
+        self, tmp_path, monkeypatch, then
+    ):
+        self.let_zygotes_be_impatient(tmp_path, monkeypatch)
+        preload = (*LIGHT, "impatient")
+        with self.make(functions.clean_up, grace=60.0, preload=preload) as runner:
+            run = Runner(runner, tmp_path / "run")
+            run.hear = run.stop_later
+            outcome = run(folder=str(tmp_path), then=then)
+        assert (tmp_path / "cleaned up").exists()
+        assert (outcome.status, outcome.value, outcome.reason) == ("stopped", 0.5, "enough")
+
+    def let_zygotes_be_impatient(self, tmp_path, monkeypatch):
+        """Let a preloaded module shorten the patience of the zygote that imports it."""
+        (tmp_path / "impatient.py").write_text("import __main__; __main__._STOP_PATIENCE = 0.2")
+        monkeypatch.syspath_prepend(str(tmp_path))
+
+    def test_the_time_limit_counts_also_for_a_trial_that_is_to_stop(self, tmp_path):
+        with self.make(functions.report_and_hang, timeout=1.0) as runner:
+            run = Runner(runner, tmp_path)
+            run.hear = run.stop_later
+            assert run(x=1.5, how="sleeping").status == "stopped"
 
     def test_missing_preloads_are_skipped(self, tmp_path):
         runner = ProcessRunner(program(functions.double, preload=("no_such_module", "no.such")))
@@ -345,10 +605,10 @@ class TestForked(ProcessContract):
 
 
 class TestSpawned(ProcessContract):
-    def make(self, function, timeout=None, environment=None, **settings):
+    def make(self, function, timeout=None, environment=None, grace=1.0, **settings):
         made = program(function, preload=LIGHT, start_method="spawn", **settings)
         # a fresh interpreter needs a second or so before it calls the function
-        return ProcessRunner(made, environment, timeout and timeout + 4)
+        return ProcessRunner(made, environment, timeout and timeout + 4, grace)
 
     @pytest.mark.parametrize("how", ["ignoring SIGTERM"])
     def test_a_trial_that_hangs_is_ended_at_the_time_limit(self, tmp_path, how):
@@ -372,6 +632,21 @@ class TestTensorFlow:
         assert [run(x=3.0).value, run(x=2.0).value] == [9.0, 4.0]
         assert runner.warnings == ()
 
+    def test_the_callbacks_stop_keras_after_an_epoch(self, tmp_path):
+        made = program(
+            functions.fit_for_long, "loss", preload=("tensorflow", "keras", *LIGHT), seed=1
+        )
+        with ProcessRunner(made) as runner:
+            run = Runner(runner, tmp_path)
+            run.hear = run.stop
+            outcome = run(x=3.0)
+        assert (outcome.status, outcome.reason) == ("stopped", "enough")
+        epochs = outcome.metrics["epochs"]
+        assert epochs == len(run.reports) < 2_000
+        assert outcome.step == epochs - 1
+        assert [report.step for report in run.reports] == list(range(int(epochs)))
+        assert outcome.value == run.reports[-1].value("loss")
+
     def test_tf_summary_writes_to_the_trials_folder(self, runner, tmp_path):
         from tests.spark_jobs_tests.test_events import scalars
 
@@ -389,6 +664,54 @@ class TestTensorFlow:
             assert "spawn" in runner.warnings[0]
             assert "op at import" in runner.warnings[0]
             assert Runner(runner, tmp_path)(x=3.0).value == 9.0
+
+
+class TestZygote:
+    """What a slot's messages may do that arrive together."""
+
+    @pytest.fixture
+    def zygotes(self):
+        with contextlib.ExitStack() as stack:
+
+            def start(function):
+                made = _ZygoteProcess(program(function, preload=LIGHT))
+                stack.callback(made.close)
+                return made
+
+            yield start
+
+    def task(self, number, root, **params):
+        folder = RunPaths(root).attempt(number).folder
+        folder.mkdir(parents=True)
+        return Task(work_of(Attempt(Trial(number, params))), str(folder), {}, None, 1.0)
+
+    def send(self, zygote, *messages):
+        zygote._socket.sendall(b"".join(frame(encode(message)) for message in messages))
+
+    def ended(self, zygote):
+        while not isinstance(message := zygote._receive(), Ended):
+            assert message is not None
+        return message
+
+    def test_stops_that_come_too_late_do_not_hide_the_next_trial(self, zygotes, tmp_path):
+        started = zygotes(functions.double)
+        for number in range(3):
+            late = [StopTrial("too late")] * number
+            self.send(started, *late, self.task(number, tmp_path, x=1))
+            assert '"value":2.0' in self.ended(started).outcome
+
+    def test_a_stop_that_comes_with_its_trial_is_heard(self, zygotes, tmp_path):
+        started = zygotes(functions.report_for_ever)
+        self.send(started, self.task(0, tmp_path, x=1.0), StopTrial("at once"))
+        assert "at once" in self.ended(started).stopped
+
+    def test_a_stop_that_comes_in_pieces_is_heard(self, zygotes, tmp_path):
+        started = zygotes(functions.report_for_ever)
+        self.send(started, self.task(0, tmp_path, x=1.0))
+        data = frame(encode(StopTrial("in pieces")))
+        for start in range(0, len(data), 7):
+            started._socket.sendall(data[start : start + 7])
+        assert self.ended(started).stopped == "in pieces"
 
 
 def test_the_private_field_that_tells_whether_tensorflow_has_run():

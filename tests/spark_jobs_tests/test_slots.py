@@ -6,12 +6,21 @@ from pathlib import Path
 import cloudpickle
 import pytest
 
+import experiment
 from search.trial import Outcome, Trial
 from spark_jobs.channel import Address
+from spark_jobs.live import Reporter
 from spark_jobs.paths import RunPaths
 from spark_jobs.protocol import Attempt, decode, encode
 from spark_jobs.runners import InProcessRunner, ProcessRunner
-from spark_jobs.slots import SlotConfig, folder_problem, hparam, make_runner, run_attempt
+from spark_jobs.slots import (
+    SlotConfig,
+    folder_problem,
+    hparam,
+    make_runner,
+    pull_trials,
+    run_attempt,
+)
 from spark_jobs.trial_process import Program
 from tests.spark_jobs_tests import train_functions as functions
 from tests.spark_jobs_tests.test_events import hparams_data, metadata, scalars
@@ -25,8 +34,10 @@ def config_of(root, function=functions.double, **changes):
         "program": Program(cloudpickle.dumps(function), None, "max"),
         "isolation": "none",
         "timeout": None,
+        "grace": 1.0,
         "spark_assigns_gpus": False,
         "as_text": (),
+        "echo": False,
     }
     return SlotConfig(**settings | changes)
 
@@ -69,7 +80,8 @@ def test_each_isolation_has_its_runner(tmp_path, isolation, kind):
 
 
 def run(config, attempt):
-    return run_attempt(config, attempt, make_runner(config, {}), pytest.fail)
+    with Reporter(lambda *report: "", pytest.fail) as reporter:
+        return run_attempt(config, attempt, make_runner(config, {}), pytest.fail, reporter)
 
 
 def test_an_attempt_leaves_its_files_and_its_row_in_tensorboard(tmp_path):
@@ -148,6 +160,89 @@ def test_the_attempts_before_disappear_from_tensorboard(tmp_path):
     }
 
 
+class Driver:
+    """The channel to a driver that hands out attempts and keeps what it hears, in order."""
+
+    def __init__(self, *attempts, stop_at=None):
+        self.attempts, self.stop_at = list(attempts), stop_at
+        self.heard = []
+
+    def report(self, attempt, reports, output):
+        self.heard.append((attempt.trial.id, [report.step for report in reports], output))
+        steps = [report.step for report in reports]
+        return "step 3: enough" if self.stop_at is not None and self.stop_at in steps else ""
+
+    def next(self, number, outcome):
+        self.heard.append(outcome)
+        return self.attempts.pop(0) if self.attempts else None
+
+
+def pull(config, driver, *attempts):
+    first, *driver.attempts = attempts
+    with make_runner(config, {}) as runner:
+        return pull_trials(config, driver, runner, first, pytest.fail)
+
+
+def test_the_driver_hears_of_all_reports_and_output_before_the_outcome(tmp_path):
+    def train(x):
+        print("hello from", x)
+        for step in range(250):
+            experiment.report(step=step, loss=x)
+        return x
+
+    driver = Driver()
+    config = config_of(tmp_path, train, echo=True)
+    assert pull(config, driver, *(Attempt(Trial(n, {"x": n})) for n in range(3))) == 3
+    for number in range(3):
+        end = next(i for i, heard in enumerate(driver.heard) if isinstance(heard, Outcome))
+        told, outcome = driver.heard[:end], driver.heard[end]
+        assert (outcome.trial, outcome.status) == (number, "finished")
+        assert {trial for trial, _, _ in told} == {number}
+        assert [step for _, steps, _ in told for step in steps] == list(range(250))
+        assert "".join(output for _, _, output in told) == f"hello from {number}\n"
+        del driver.heard[: end + 1]
+
+
+def test_output_is_not_sent_where_nobody_wants_to_see_it(tmp_path):
+    driver = Driver()
+    pull(config_of(tmp_path, functions.look_around), driver, Attempt(Trial(0, {"x": 1})))
+    assert {output for _, _, output in driver.heard[:-1]} == {""}
+
+
+@pytest.mark.parametrize("isolation", ["none", "process"])
+def test_a_stopped_trial_says_so_in_tensorboard_and_the_next_one_runs(tmp_path, isolation):
+    driver = Driver(stop_at=3)
+    config = config_of(tmp_path, functions.report_for_ever, isolation=isolation)
+    assert pull(config, driver, *(Attempt(Trial(n, {"x": 1.5})) for n in range(2))) == 2
+    outcomes = [heard for heard in driver.heard if isinstance(heard, Outcome)]
+    assert [outcome.status for outcome in outcomes] == ["stopped"] * 2
+    for number, outcome in enumerate(outcomes):
+        assert outcome.reason == "step 3: enough"
+        paths = RunPaths(tmp_path).attempt(number)
+        written = json.loads(paths.outcome.read_text())
+        assert (written["status"], written["step"]) == ("stopped", outcome.step)
+        assert written["reason"] == "step 3: enough"
+        curves = scalars(paths.folder)
+        assert curves["trial/last_step"] == [(0, outcome.step)]
+        assert curves["objective/loss"] == [(0, pytest.approx(outcome.value))]
+        (events,) = paths.folder.glob("*tfevents*")
+        assert b"stopped at step 3: enough" in events.read_bytes()
+
+
+def test_a_later_attempt_finds_what_the_one_before_had_kept(tmp_path):
+    def train(x):
+        file = Path(experiment.checkpoint_dir(), "count")
+        count = int(file.read_text()) + 1 if file.exists() else 1
+        file.write_text(str(count))
+        return count
+
+    config = config_of(tmp_path, train)
+    values = [run(config, Attempt(Trial(4, {"x": 1}), number)).value for number in (1, 2, 3)]
+    assert values == [1.0, 2.0, 3.0]
+    assert run(config, Attempt(Trial(5, {"x": 1}, parent=4))).value == 4.0
+    assert run(config, Attempt(Trial(6, {"x": 1}))).value == 1.0
+
+
 def test_an_outage_when_a_slot_starts_is_waited_for_and_said(tmp_path, monkeypatch):
     from spark_jobs import slots
 
@@ -173,8 +268,8 @@ def test_a_trial_runs_though_the_attempts_before_cannot_be_hidden(tmp_path, monk
     monkeypatch.setattr(slots, "hide_events", refused)
     told = []
     config = config_of(tmp_path)
-    outcome = run_attempt(
-        config, Attempt(Trial(0, {"x": 1}), 2), make_runner(config, {}), told.append
-    )
+    attempt = Attempt(Trial(0, {"x": 1}), 2)
+    with Reporter(lambda *arguments: "", lambda *arguments: None) as reporter:
+        outcome = run_attempt(config, attempt, make_runner(config, {}), told.append, reporter)
     assert outcome.status == "finished"
     assert told == ["trial 0 shows twice in TensorBoard: refused"]

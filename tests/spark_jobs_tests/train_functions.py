@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import fcntl
+import itertools
 import os
 import random
 import resource
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -178,3 +181,170 @@ def train_with_tensorflow(x: float) -> float:
     loss = float(step())
     tf.summary.scalar("mine", loss, step=2)
     return loss
+
+
+def report_and_wait(x: float, flag: str) -> float:
+    """Report, and go on only when somebody has heard of it."""
+    experiment.report(step=0, loss=x)
+    while not os.path.exists(flag):
+        time.sleep(0.005)
+    experiment.report(step=1, loss=2 * x)
+    return 3 * x
+
+
+def report_for_ever(x: float) -> float:
+    """Report again and again, as a training loop with a careless `except` does."""
+    for step in itertools.count():
+        try:
+            experiment.report(step=step, loss=x / (step + 1))
+            time.sleep(0.001)
+        except Exception as error:
+            print("swallowed", error)
+        except BaseException as error:
+            print(f"{type(error).__name__}: {error}")
+            raise
+    raise AssertionError
+
+
+def report_for_ever_and_return(x: float) -> float:
+    try:
+        return report_for_ever(x)
+    except experiment.TrialStopped:
+        experiment.report(step=1_000_000, loss=0.0)  # what it does at its end is not cut short
+        return 42.0
+
+
+def report_several_for_ever(x: float) -> float:
+    for step in itertools.count():
+        experiment.report(step=step, loss=x, accuracy=step)
+    raise AssertionError
+
+
+def report_once(x: float) -> float:
+    experiment.report(step=5, loss=x)
+    return 2 * x
+
+
+def report_and_say_so(loss: float) -> None:
+    """Report, and leave a file that says that the call has returned."""
+    experiment.report(step=5, loss=loss)
+    open(os.path.join(experiment.logdir(), "reported"), "w").close()
+
+
+def report_and_hang(x: float, how: str) -> float:
+    report_and_say_so(x)
+    return hang(how)
+
+
+def stop_itself(x: float) -> float:
+    experiment.report(step=5, loss=x)
+    raise experiment.TrialStopped("had enough")
+
+
+def clean_up(folder: str, then: str) -> float:
+    """Hang until SIGTERM, then clean up and end in some way."""
+
+    def end(*_: object) -> None:
+        with open(os.path.join(folder, "cleaned up"), "w"):
+            pass
+        if then == "exit":
+            sys.exit(0)
+        if then == "raise":
+            raise RuntimeError("terminated")
+        ended.append(True)
+
+    ended: list[bool] = []
+    signal.signal(signal.SIGTERM, end)
+    report_and_say_so(0.5)
+    while not ended:
+        time.sleep(0.01)
+    return 7.0
+
+
+def print_much(x: float) -> float:
+    """Print 5 MiB, and as much in a subprocess, to each of the two streams."""
+    print("the first line")
+    print("the first complaint", file=sys.stderr)
+    line = "x" * 99 + "\n"
+    for _ in range(5 << 10):
+        sys.stdout.write(line * 10)
+        sys.stderr.write(line * 10)
+    command = "yes | head -c 5M; yes | head -c 5M >&2"
+    subprocess.run(command, shell=True, check=True)
+    print("the last line", flush=True)
+    print("the last complaint", file=sys.stderr)
+    return x
+
+
+def flood(what: str) -> float:
+    """Fill what leads to the supervisor as fast as can be, for ever."""
+    if what == "output":
+        subprocess.Popen("yes | head -c 200M; yes >&2", shell=True)
+        hang("sleeping")
+    if what == "reports":
+        while True:
+            experiment.report(step=1, loss=0.5)
+    pipes = _pipes()
+    for pipe in pipes:
+        os.set_blocking(pipe, True)
+    while True:
+        for pipe in pipes:
+            os.write(pipe, bytes(1 << 16))
+
+
+def forge(messages: list[str]) -> float:
+    """Write messages as if the framework had sent them, then hang."""
+    for pipe in _pipes():
+        os.set_blocking(pipe, True)
+        for message in messages:
+            data = message.encode()
+            data = len(data).to_bytes(4, "big") + data
+            while data:
+                data = data[os.write(pipe, data) :]
+    experiment.report(step=5, loss=0.5)
+    os._exit(0)
+
+
+def _pipes() -> list[int]:
+    """Return the pipes that can be written to, stdout and stderr left out."""
+    found = []
+    for descriptor in range(3, 50):
+        try:
+            mode = os.fstat(descriptor).st_mode
+            if stat.S_ISFIFO(mode) and fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_WRONLY:
+                found.append(descriptor)
+        except OSError:
+            continue
+    return found
+
+
+def close_output(x: float) -> float:
+    print("before")
+    sys.stdout.close()
+    os.close(1)
+    os.close(2)
+    return x
+
+
+def speak_and_die(x: float) -> float:
+    print("printed shortly before")
+    os.system("echo native shortly before")
+    print("complained shortly before", file=sys.stderr)
+    os.kill(os.getpid(), signal.SIGKILL)
+    return x
+
+
+def fit_for_long(x: float) -> dict[str, float]:
+    """Fit a model with the callbacks of the framework."""
+    import keras
+
+    model = keras.Sequential([keras.layers.Input((2,)), keras.layers.Dense(1)])
+    model.compile(optimizer="sgd", loss="mse")
+    history = model.fit(
+        np.ones((4, 2)),
+        np.ones((4, 1)) * x,
+        epochs=2_000,
+        verbose=0,
+        callbacks=experiment.keras_callbacks(),
+    )
+    return {"loss": history.history["loss"][-1], "epochs": len(history.history["loss"])}

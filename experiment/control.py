@@ -1,0 +1,80 @@
+"""Ending a search from outside of the thread that runs it."""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import threading
+from collections.abc import Callable, Iterator
+
+from experiment.status import Status
+from spark_jobs.files import files_at
+from spark_jobs.hadoop import HadoopSettings
+from spark_jobs.locations import Location
+
+_LOOK_EVERY = 1.0  # seconds between two looks for the file that `stop` leaves
+
+
+class Control:
+    """Ends one search early, from any thread or signal handler.
+
+    Attributes:
+        reason: Why the search is to end, in one sentence; None while it may go on.
+        status: Says how far it is; None before it has begun.
+    """
+
+    def __init__(self) -> None:
+        self.reason: str | None = None
+        self.status: Callable[[], Status] | None = None
+
+    def cancel(self, reason: str) -> None:
+        """End the search within a second; the first reason counts."""
+        if self.reason is None:
+            self.reason = reason
+
+
+_control: contextvars.ContextVar[Control | None] = contextvars.ContextVar(
+    "experiment_control", default=None
+)
+
+
+def own_control() -> Control:
+    """Return what controls a search that is called here: that of `submit`, or a new one."""
+    return _control.get() or Control()
+
+
+@contextlib.contextmanager
+def controlled_by(control: Control) -> Iterator[None]:
+    """Let a search that is called inside the block be controlled by `control`."""
+    token = _control.set(control)
+    try:
+        yield
+    finally:
+        _control.reset(token)
+
+
+@contextlib.contextmanager
+def stopped_by_file(file: Location, hadoop: HadoopSettings, control: Control) -> Iterator[None]:
+    """Cancel a search when a file appears: `python -m experiment stop`, from any host.
+
+    Args:
+        file: Where it appears.
+        hadoop: Where HDFS is.
+        control: Of the search.
+    """
+    closing = threading.Event()
+
+    def watch() -> None:
+        with contextlib.closing(files_at(file, hadoop)) as files:
+            while not closing.wait(_LOOK_EVERY):
+                with contextlib.suppress(OSError):  # mostly since it is not there
+                    files.status(file)
+                    control.cancel("stopped by python -m experiment stop")
+                    return
+
+    # Not waited for: it may be asking an HDFS that does not answer.
+    threading.Thread(target=watch, name="experiment-stop", daemon=True).start()
+    try:
+        yield
+    finally:
+        closing.set()
