@@ -11,6 +11,7 @@ import contextlib
 import getpass
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn, Self
 from xml.etree import ElementTree
@@ -54,8 +55,6 @@ class HadoopSettings(msgspec.Struct, frozen=True):
     def of_files(cls, folder: str | os.PathLike[str] | None) -> Self:
         """Return the settings of a process without Spark, as Hadoop's own client finds them.
 
-        The user is that of HADOOP_USER_NAME, else the operating system's.
-
         Args:
             folder: With core-site.xml and hdfs-site.xml, either of which may be missing; usually
                 HADOOP_CONF_DIR. None: there is no configuration.
@@ -67,6 +66,14 @@ class HadoopSettings(msgspec.Struct, frozen=True):
         if folder is not None:
             for name in ("core-site.xml", "hdfs-site.xml"):
                 found |= _properties(Path(folder, name))
+        return cls.of_client(found)
+
+    @classmethod
+    def of_client(cls, found: Mapping[str, str]) -> Self:
+        """Return the settings of a process whose Hadoop configuration has these values.
+
+        The user is that of HADOOP_USER_NAME, else the operating system's.
+        """
         values = {name: _expanded(value, found) for name, value in found.items() if _counts(name)}
         return cls(values, os.environ.get("HADOOP_USER_NAME") or _system_user())
 
@@ -232,6 +239,6 @@ def _properties(file: Path) -> dict[str, str]:
     return {name.strip(): value.strip() for name, value in pairs if name and value is not None}
 
 
-def _expanded(value: str, properties: dict[str, str]) -> str:
+def _expanded(value: str, properties: Mapping[str, str]) -> str:
     """Return a value in which "${name}" is the value of that property, as Hadoop has it."""
     return re.sub(r"\$\{([^${}]+)\}", lambda found: properties.get(found[1], found[0]), value)

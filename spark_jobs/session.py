@@ -95,7 +95,7 @@ class ClassicSession:
     def __init__(self, spark: Any) -> None:
         from pyspark.sql import SparkSession
 
-        if type(spark).__module__.startswith("pyspark.sql.connect"):
+        if _is_connect(spark):
             raise InvalidArgument(
                 "spark", "a SparkSession in this process", "a Spark Connect session"
             )
@@ -374,6 +374,24 @@ class ClassicSession:
         return [os.path.abspath(path) for path in sys.path] if self.on_this_host else []
 
 
+def data_settings_of(spark: Any) -> DataSettings:
+    """Return how to get at data in a session, of Spark Connect too.
+
+    There the JVM and its Hadoop configuration are out of reach: the settings that begin with
+    `spark.hadoop.` count, and who asks is this process's own user.
+    """
+    if not _is_connect(spark):
+        return ClassicSession(spark).data_settings()
+    prefix = "spark.hadoop."
+    conf = {name: str(value) for name, value in spark.conf.getAll.items()}
+    given = {n.removeprefix(prefix): value for n, value in conf.items() if n.startswith(prefix)}
+    return DataSettings(hadoop.HadoopSettings.of_client(given))
+
+
+def _is_connect(spark: Any) -> bool:
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
 def active_data_settings() -> DataSettings:
     """Return the settings of this process's active session; where there is none, Hadoop's files'.
 
@@ -383,6 +401,6 @@ def active_data_settings() -> DataSettings:
     pyspark = sys.modules.get("pyspark.sql")
     active = None if pyspark is None else pyspark.SparkSession.getActiveSession()
     if active is not None:
-        return ClassicSession(active).data_settings()
+        return data_settings_of(active)
     folder = os.environ.get("HADOOP_CONF_DIR") or None
     return DataSettings(hadoop.HadoopSettings.of_files(folder))

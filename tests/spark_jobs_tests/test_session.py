@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
+import textwrap
 
 import pyarrow
 import pytest
@@ -173,3 +176,41 @@ def test_settings_that_kill_slots_with_long_trials_are_refused(prefix):
         Settings("yarn", **kills).check_worker_timeouts()
     Settings("yarn", **(kills | {f"{prefix}.idleTimeoutSeconds": "0"})).check_worker_timeouts()
     Settings("yarn").check_worker_timeouts()
+
+
+CONNECT = """
+    import os
+    from pyspark.sql import SparkSession
+    import experiment
+    from search.errors import InvalidArgument
+    from spark_jobs.locations import Location
+    from spark_jobs.session import active_data_settings
+
+    builder = SparkSession.builder.remote("local[1]").config("spark.ui.enabled", "false")
+    builder = builder.config("spark.hadoop.fs.defaultFS", "hdfs://nn:8020")
+    builder = builder.config("spark.hadoop.dfs.namenode.http-address", "nn:9999")
+    spark = builder.getOrCreate()
+    settings = active_data_settings()
+    print(settings.hadoop.namenodes(Location.parse("hdfs:///data")), settings.hadoop.user)
+    try:
+        experiment.launch(spark, lambda x: x, {"x": [1]})
+    except InvalidArgument as error:
+        print(error)
+    spark.stop()
+"""
+
+
+def test_a_session_of_spark_connect_says_where_hdfs_is(tmp_path):
+    script = tmp_path / "connect.py"
+    script.write_text(textwrap.dedent(CONNECT))
+    path = os.pathsep.join(folder for folder in sys.path if folder)
+    ran = subprocess.run(
+        [sys.executable, script],
+        env={**os.environ, "PYTHONPATH": path, "HADOOP_USER_NAME": "me"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+    assert ran.stdout.splitlines()[0] == "('http://nn:9999',) me", ran.stderr
+    assert "got a Spark Connect session" in ran.stdout
