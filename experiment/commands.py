@@ -233,8 +233,12 @@ def _stop(options: argparse.Namespace) -> None:
         contextlib.closing(writable_files_at(file, active_data_settings().hadoop)) as files,
         tempfile.NamedTemporaryFile() as empty,
     ):
-        files.write(file, Path(empty.name))
-    print(f"asked to stop: {printable(run.paths.shown())}")
+        try:
+            files.write(file, Path(empty.name))
+        except OSError as error:
+            got = f"{run.paths.shown()!r}, that cannot be written to: {error.strerror or error}"
+            raise InvalidArgument("run", "the folder of a run", got) from None
+    print(f"asked to stop: {printable(run.paths.shown())}, {_state(run)}")
 
 
 def _tensorboard(options: argparse.Namespace) -> None:

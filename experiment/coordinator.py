@@ -36,6 +36,7 @@ from spark_jobs.protocol import (
     outcome_to_json,
     work_of,
 )
+from spark_jobs.trial_process import stopped
 
 _MOST_OUTPUT = 1_000  # pieces that wait to be shown
 _GIVEN_UP = "its slot was given up"
@@ -94,6 +95,7 @@ class Coordinator:
         self._output: deque[tuple[int, str]] = deque(maxlen=_MOST_OUTPUT)
         self._judge = start_all(stopping, direction) if stopping else None
         self._objective_of = Objective(optimization_key, direction)
+        self._unjudged: dict[int, list[str]] = {}  # what trials reported instead of the objective
         self._objective: str | None = None
         self._returned = False  # has a finished trial said that it is called so?
         self._best: TrialResult | None = None
@@ -174,10 +176,11 @@ class Coordinator:
             return Heard(_GIVEN_UP)
         if message.output:
             self._output.append((message.trial, message.output))
-        if message.reports:
-            out = replace(out, last=message.reports[-1])
-            self._running = {**self._running, message.slot: out}
-        return Heard(self._judge_reports(message) or "")
+        last, stop = out.last, self._judge_reports(message) or out.stop
+        for report in message.reports:
+            last = report if last is None else report.after(last)
+        self._running = {**self._running, message.slot: replace(out, last=last, stop=stop)}
+        return Heard(stop)
 
     def _judge_reports(self, message: Reports) -> str | None:
         """Return why a trial is to stop; None where it may go on."""
@@ -191,7 +194,10 @@ class Coordinator:
             except AmbiguousObjective as error:
                 self.problem = str(error)
                 return None
-            if name is not None:
+            if name is None:
+                self._unjudged[message.trial] = list(report.metrics)
+            else:
+                self._unjudged.pop(message.trial, None)
                 values.append((report.step, report.metrics[name]))
                 reason = self._judge.report(message.trial, report.step, report.value(name))
         if values:
@@ -230,9 +236,14 @@ class Coordinator:
             {"event": "finished", "attempt": attempt.number, "outcome": outcome_to_json(outcome)}
         )
         self._running = {s: o for s, o in self._running.items() if o.attempt is not attempt}
-        self._searcher.tell(outcome)
+        self._searcher.tell(self._as_scored(outcome))
         if self._judge is not None:
             self._judge.ended(outcome.trial, outcome.status)
+            if names := self._unjudged.pop(outcome.trial, None):
+                self._warn_once(
+                    f"stopping= goes by {self._objective_of.key!r}, and trials report "
+                    f"{', '.join(map(repr, names[:10]))}: none of them is judged"
+                )
         folder = self._paths.shown(self._paths.attempt(attempt.trial.id, attempt.number).folder)
         result = TrialResult.of(attempt.trial, outcome, folder)
         self._failures += result.status == "failed"
@@ -250,6 +261,14 @@ class Coordinator:
             except Exception as error:  # a full disk under TensorBoard's files ends no search
                 self._observers.remove(observer)
                 self._warn(f"{type(observer).__name__} is left out from now on: {error}")
+
+    def _as_scored(self, outcome: Outcome) -> Outcome:
+        """Return an outcome for the searcher, which takes back nothing that it was told.
+
+        What a stopped trial reported is its value once it is sure that it is called so.
+        """
+        sure = self._returned or self._objective_of.key is not None
+        return outcome if sure or outcome.status != "stopped" else replace(outcome, value=None)
 
     def _with_one_objective(self, outcome: Outcome) -> Outcome:
         """Let the first outcome say what the objective is called, and hold the others to it."""
@@ -301,6 +320,12 @@ class Coordinator:
             return
         self._running = {s: o for s, o in self._running.items() if o is not out}
         attempt = out.attempt
+        if out.stop:  # nobody wants it to run again
+            ended = stopped(
+                self._objective_of, attempt.trial.id, out.stop, out.last, self._clock() - out.since
+            )
+            self._record(attempt, self._with_one_objective(ended))
+            return
         self._journal.append({"event": "lost", "slot": slot, **_planned(attempt)})
         self._again.append(Attempt(attempt.trial, attempt.number + 1))
 

@@ -7,6 +7,7 @@ import functools
 import hashlib
 import logging
 import sys
+import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -73,7 +74,7 @@ def run_search(
     manifest = _manifest(train, function, search, settings, seed, session)
     direction = Direction(settings.direction)
     _log_scales(search.space)
-    control = own_control()
+    control, started = own_control(), time.monotonic()
     with (
         Interrupts(control) as interrupts,
         session.renewed_tokens(data),
@@ -108,7 +109,9 @@ def run_search(
                 warn=_warn,
             )
             control.status = lambda: coordinator.status
-            jobs = SlotJobs(session, paths, program, settings, search.as_text, slots, control)
+            jobs = SlotJobs(
+                session, paths, program, settings, search.as_text, slots, control, started
+            )
             problem: str | None = None
 
             def summary() -> Result:
@@ -164,7 +167,7 @@ def _opened(
             yield folder, paths
         finally:
             # Who has no patience, and interrupts, is told where the rest is.
-            _try(lambda: folder.keep(_note, lambda: interrupts.noted))
+            _try(lambda: folder.keep(_note, lambda: interrupts.noted or interrupts.terminated))
 
 
 def _try(step: Callable[[], None]) -> None:

@@ -24,6 +24,8 @@ def files_of_trial(folder: str) -> list[str]:
 
 def _below(files: Files, folder: Location) -> Iterator[Location]:
     for status in files.listdir(folder):
+        if status.is_link:  # what lies outside of the folder is not the trial's
+            continue
         if status.is_folder:
             yield from _below(files, status.location)
         else:

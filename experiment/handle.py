@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from concurrent.futures import Future
-from threading import Thread
+from threading import Thread, current_thread, main_thread
+from types import FrameType
 from typing import Any, Literal
 
 from experiment.control import Control, controlled_by
@@ -33,6 +35,7 @@ class Handle:
             else:
                 self._future.set_result(result)
 
+        _keep_ctrl_c_from(self)
         Thread(target=run, name="experiment-search", daemon=True).start()
 
     def result(self, timeout: float | None = None) -> Result:
@@ -69,8 +72,39 @@ class Handle:
         return f"<experiment.Handle: {self.status()}, {len(self.trials())} trials ended>"
 
 
+class _CtrlC:
+    """Handles SIGINT while there are searches in the background.
+
+    PySpark's own handler cancels every job of the driver, theirs too, and they would start again.
+    A Ctrl-C ends what the main thread does, such as waiting for a result; `Handle.cancel` ends a
+    search.
+    """
+
+    def __init__(self, before: Any) -> None:
+        self._before = before
+        self.handles: list[Handle] = []
+
+    def __call__(self, number: int, frame: FrameType | None) -> Any:
+        self.handles = [handle for handle in self.handles if handle.status() == "running"]
+        if self.handles or not callable(self._before):
+            raise KeyboardInterrupt
+        return self._before(number, frame)
+
+
+def _keep_ctrl_c_from(handle: Handle) -> None:
+    if current_thread() is not main_thread():  # only there signals are handled
+        return
+    handler = signal.getsignal(signal.SIGINT)
+    if not isinstance(handler, _CtrlC):
+        handler = _CtrlC(handler)
+        signal.signal(signal.SIGINT, handler)
+    handler.handles.append(handle)
+
+
 def submit(search: Callable[..., Result], *args: Any, **kwargs: Any) -> Handle:
     """Start a search in the background and return at once.
+
+    Ctrl-C ends only what waits for it. The search ends with this process, without a summary.
 
     Args:
         search: `experiment.launch` or another call of a search.

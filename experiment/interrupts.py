@@ -24,11 +24,12 @@ class Interrupts:
 
     Attributes:
         noted: Did a Ctrl-C come that was not raised?
+        terminated: Did SIGTERM come?
     """
 
     def __init__(self, control: Control) -> None:
         self.noted = False
-        self._control, self._terminated = control, False
+        self._control, self.terminated = control, False
         self._before: dict[int, Any] = {}
         self._active = threading.current_thread() is threading.main_thread()
 
@@ -44,7 +45,7 @@ class Interrupts:
         for number, handler in self._before.items():
             # None: a handler that was not installed from Python cannot be put back
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
-        if self._terminated:
+        if self.terminated:
             os.kill(os.getpid(), signal.SIGTERM)
 
     def hold(self) -> None:
@@ -58,7 +59,7 @@ class Interrupts:
         raise KeyboardInterrupt
 
     def _terminate(self, number: int, frame: FrameType | None) -> None:
-        self._terminated = True
+        self.terminated = True
         self._control.cancel("ended by SIGTERM")
 
     def _note(self, number: int, frame: FrameType | None) -> None:

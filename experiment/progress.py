@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 import warnings
@@ -26,6 +27,8 @@ from experiment.text import (
 _LINE_EVERY = 10.0  # seconds between lines where they cannot be overwritten
 _DRAW_EVERY = 0.2  # seconds between two states in a terminal
 _TABLE_EVERY = 1.0  # seconds between two states of a notebook's table
+_MOST_PIECES = 16  # of what trials printed that are shown at once
+_MOST_LINES = 200  # of each piece
 _MOST_ROWS = 10  # of that table
 _MOST_METRICS = 3  # of those that a running trial reported
 _LONGEST_LINE = 10_000  # characters that a trial may print before it ends the line
@@ -172,17 +175,27 @@ class Progress:
             self._tell(lambda view: view.show(frame))
 
     def _show_output(self, output: deque[tuple[int, str]]) -> None:
-        """Show what trials printed, line by line, and take it out."""
-        while output:
+        """Show what trials printed, line by line, and take it out.
+
+        Only so much at a time: the search is watched by the same thread.
+        """
+        for _ in range(_MOST_PIECES):
+            if not output:
+                return
             trial, text = output.popleft()
-            *lines, self._open[trial] = (self._open.pop(trial, "") + text).split("\n")
+            whole = re.sub("\r\n?", "\n", self._open.pop(trial, "") + text)  # as in progress bars
+            *lines, self._open[trial] = whole.split("\n")
             if len(self._open[trial]) > _LONGEST_LINE:
                 lines.append(self._open.pop(trial))
             self._write_output(trial, lines)
 
     def _write_output(self, trial: int, lines: Sequence[str]) -> None:
-        for line in lines:
-            self._write(f"[trial {trial}] {printable(line)}")
+        for line in lines[:_MOST_LINES]:
+            text = printable(line, keep="\t")
+            self._write(f"[trial {trial}] {text}")
+        if len(lines) > _MOST_LINES:
+            more = count(len(lines) - _MOST_LINES, "more line")
+            self._write(f"[trial {trial}] ... {more}: {command('logs', self._folder)} {trial}")
 
     def close(self, status: Status, result: Result) -> None:
         """Show how the search ended."""

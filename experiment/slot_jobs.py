@@ -9,7 +9,7 @@ import re
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import psutil
 
@@ -52,7 +52,7 @@ class SlotJobs:
     as_text: tuple[str, ...]
     slots: int
     control: Control
-    started: float = field(default_factory=time.monotonic)
+    started: float
 
     def run(self, coordinator: Coordinator, tick: Callable[[], None]) -> str | None:
         """Keep slot jobs running until the search is done, or is ended by its control.
@@ -92,7 +92,7 @@ class SlotJobs:
         return (
             f"no slot has started within {self.settings.startup_timeout:g} s; asked Spark for "
             f"{count(self.slots, 'slot')} of {self.session.task_needs}, on executors with {memory} "
-            "of memory: see that some are free, or set startup_timeout"
+            "of memory: see that some are free, also of other searches, or set startup_timeout"
         )
 
     def _wait(

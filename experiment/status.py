@@ -17,12 +17,14 @@ class Running:
     Attributes:
         attempt: What was asked for.
         since: When, in seconds of the coordinator's clock.
-        last: What it reported last.
+        last: Its last step, with what each metric was when it was reported last.
+        stop: Why it is to stop; '' where it is not.
     """
 
     attempt: Attempt
     since: float
     last: Report | None = None
+    stop: str = ""
 
 
 @dataclass(frozen=True, slots=True)

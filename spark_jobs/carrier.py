@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import IO, NamedTuple, Self
 
 from search.values import is_unicode
-from spark_jobs.files import CHANGED, WritableFiles
+from spark_jobs.files import CHANGED, PART, WritableFiles
 from spark_jobs.locations import Location
 from spark_jobs.paths import OUTCOME, only_grows
 
@@ -224,7 +224,8 @@ def _before(file: IO[bytes], position: int) -> bytes:
 
 def _walk(folder: Path) -> Iterator[tuple[str, _Look]]:
     """Yield the relative path of each plain file below a folder, and a look at it."""
-    for parent, _, names in os.walk(folder):  # goes on where a folder is gone meanwhile
+    for parent, folders, names in os.walk(folder):  # goes on where a folder is gone meanwhile
+        folders[:] = [name for name in folders if not name.startswith(PART)]
         for path in (Path(parent, name) for name in names):
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):
                 found = path.lstat()

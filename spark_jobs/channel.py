@@ -68,6 +68,10 @@ class ChannelLost(ExperimentError):
     """The driver does not answer."""
 
 
+class ChannelRefused(ChannelLost):
+    """The driver takes no such message, or none any more."""
+
+
 class Address(msgspec.Struct, frozen=True):
     """How a slot reaches the driver. Secret: it travels in the closure of the slots only.
 
@@ -328,8 +332,11 @@ class ChannelClient:
                     encode(message), timeout=_DEADLINE, metadata=self._metadata, wait_for_ready=True
                 )
             except grpc.RpcError as error:
-                if error.code() not in _CUT or time.monotonic() > give_up:
-                    raise ChannelLost(f"the driver does not answer: {error.code().name}") from None
+                name = error.code().name
+                if error.code() not in _CUT:
+                    raise ChannelRefused(f"the driver refuses: {name}") from None
+                if time.monotonic() > give_up:
+                    raise ChannelLost(f"the driver does not answer: {name}") from None
                 time.sleep(_PAUSE)
             except ValueError as error:
                 raise ChannelLost(f"the connection was closed here: {error}") from None

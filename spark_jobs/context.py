@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from search.values import is_unicode
 from spark_jobs.hadoop import HadoopSettings
 from spark_jobs.host_cache import CacheSettings
 from spark_jobs.link import Link, NoLink
@@ -61,7 +62,8 @@ class TrialContext:
         data: How it gets at its data.
         link: To who listens.
         reports: How many reports without a step there were.
-        last: What it reported last.
+        epoch: The last one that Keras' callback reported.
+        last: Its last step, with what each metric was when it was reported last.
         stopped: Why it is to stop, once it has heard of it; ''.
         events: Its event file, once it reported.
         held: Descriptors of copies that it reads; closed at its end.
@@ -72,6 +74,7 @@ class TrialContext:
     data: DataSettings = _NO_SETTINGS
     link: Link = dataclasses.field(default_factory=NoLink)
     reports: int = 0
+    epoch: int = -1
     last: Report | None = None
     stopped: str = ""
     events: EventFile | None = None
@@ -153,6 +156,7 @@ def report(*, step: int | None = None, **metrics: Any) -> None:
         TrialStopped: The trial is to stop, by a rule of `stopping=`; let it pass.
     """
     context = _report(step, metrics)
+    # Once, so that a trial can report its end, also after a fit that the Keras callback has ended.
     if context is not None and not context.stopped and (reason := context.link.stop()):
         context.stopped = reason
         raise TrialStopped(reason)
@@ -161,6 +165,8 @@ def report(*, step: int | None = None, **metrics: Any) -> None:
 def _report(step: int | None, metrics: Mapping[str, Any]) -> TrialContext | None:
     values = {}
     for name, value in metrics.items():
+        if not is_unicode(name):
+            raise ValueError(f"report(): expected a name that UTF-8 can hold, got {name!a}")
         try:
             values[name] = number(value)
         except UnusableReturn as error:
@@ -177,8 +183,9 @@ def _report(step: int | None, metrics: Mapping[str, Any]) -> TrialContext | None
 
         context.events = EventFile(context.folder)
     context.events.scalars(values, int(step))
-    context.last = Report.of(int(step), values)
-    context.link.send(context.last)
+    report = Report.of(int(step), values)
+    context.link.send(report)
+    context.last = report if context.last is None else report.after(context.last)
     return context
 
 
@@ -195,7 +202,10 @@ def keras_callbacks() -> list[Any]:
 
     class Reporter(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
         def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
-            context = _report(epoch, logs or {})
+            context = _current.get()
+            if context is not None:  # Keras counts from 0 in each fit, a curve goes on
+                context.epoch = epoch = max(epoch, context.epoch + 1)
+            _report(epoch, logs or {})
             if context is not None and (reason := context.link.stop()):
                 context.stopped = reason
                 self.model.stop_training = True

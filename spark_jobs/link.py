@@ -22,7 +22,7 @@ _MOST_WAITING = 1_000
 LARGEST_REPORT = 4_000
 """Bytes: what a pipe takes as a whole or not at all, and 100 of which fit into a message."""
 
-REPORT, OUTCOME = b"R", b"O"
+REPORT, HEARD, OUTCOME = b"R", b"H", b"O"
 """The first byte of a message from a trial's process says what the rest is."""
 
 
@@ -85,7 +85,9 @@ class PipeLink:
                 while not self._reason and self._commands.fill():
                     for message in self._commands.take_all():
                         self._reason = decode(message, StopTrial).reason
-            except BlockingIOError:
+                        self._waiting.append(frame(HEARD))
+                        self._write()
+            except (BlockingIOError, BrokenPipeError):
                 pass
             return self._reason
 

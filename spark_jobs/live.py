@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from spark_jobs.channel import ChannelLost
+from spark_jobs.channel import ChannelLost, ChannelRefused
 from spark_jobs.protocol import Attempt, Report
 
 _MOST_WAITING = 10_000
@@ -40,7 +40,7 @@ class Tail:
         """Return some of what is new; '' where nothing is."""
         text = ""
         for path, start in self._read.items():
-            with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
+            with contextlib.suppress(OSError), path.open("rb") as file:
                 file.seek(start)
                 data = file.read(_MOST_OUTPUT)
                 self._read[path] += len(data)
@@ -64,6 +64,7 @@ class Reporter:
         self._send, self._stop = send, stop
         self._waiting: deque[tuple[Attempt, Report]] = deque(maxlen=_MOST_WAITING)
         self._followed: tuple[Attempt, Tail] | None = None
+        self._unsent = ""  # output that did not arrive
         self._changed = threading.Condition()
         self._sending = self._urgent = self._closing = False
         self._thread = threading.Thread(target=self._main, name="experiment-reports", daemon=True)
@@ -120,8 +121,10 @@ class Reporter:
     def _pass_on(self, attempt: Attempt, reports: tuple[Report, ...], output: str) -> bool:
         try:
             reason = self._send(attempt, reports, output)
+        except ChannelRefused:  # again it would be refused again
+            return False
         except ChannelLost:
-            self._put_back(attempt, reports)
+            self._put_back(attempt, reports, output)
             return False
         if reason:
             self._stop(attempt.trial.id, reason)
@@ -143,7 +146,8 @@ class Reporter:
                 reports.append(self._waiting.popleft()[1])
             output = ""
             if self._followed is not None and attempt in (None, self._followed[0]):
-                attempt, output = self._followed[0], self._followed[1].read()
+                attempt, output = self._followed[0], self._unsent or self._followed[1].read()
+                self._unsent = ""
                 if self._urgent and not output:  # that was all
                     self._followed = None
             self._sending = bool(reports or output)
@@ -151,8 +155,9 @@ class Reporter:
                 return ()
             return attempt, tuple(reports), output
 
-    def _put_back(self, attempt: Attempt, reports: tuple[Report, ...]) -> None:
+    def _put_back(self, attempt: Attempt, reports: tuple[Report, ...], output: str) -> None:
         with self._changed:
+            self._unsent = output
             room = _MOST_WAITING - len(self._waiting)
             kept = reports[max(0, len(reports) - room) :]
             self._waiting.extendleft((attempt, report) for report in reversed(kept))

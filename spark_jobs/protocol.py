@@ -87,6 +87,10 @@ class Report(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Return a report of plain numbers."""
         return cls(step, _finite_or_text(metrics))
 
+    def after(self, before: Report) -> Report:
+        """Return this report, with the metrics that only the one before has."""
+        return Report(self.step, before.metrics | self.metrics)
+
     def value(self, name: str) -> float | None:
         """Return a metric, or None where it was not reported."""
         return float(self.metrics[name]) if name in self.metrics else None
@@ -237,12 +241,12 @@ def outcome_of_json(data: Any) -> Outcome:
 
 
 def fit(outcome: Outcome) -> Outcome:
-    """Return an outcome that fits into a message: a long traceback keeps its two ends."""
-    error = outcome.error
+    """Return an outcome that fits into a message: long texts keep their two ends."""
+    error, reason = outcome.error, _ends(outcome.reason, 500)
     if error is None:
-        return outcome
+        return replace(outcome, reason=reason)
     short = Failure(error.kind, _ends(error.message, 2_000), _ends(error.traceback, 40_000))
-    return replace(outcome, error=short)
+    return replace(outcome, error=short, reason=reason)
 
 
 def _ends(text: str, limit: int) -> str:

@@ -175,9 +175,13 @@ def hand_on_checkpoint(files: WritableFiles, root: Location, attempt: Attempt, t
         source = trials.below(f"{name}/{CHECKPOINT}")
         with contextlib.suppress(FileNotFoundError):
             if files.listdir(source):
-                make_folder(to)
-                Mirror(files, source, to, _WHOLE_FILES).update()
-                if any(path.is_file() for path in to.rglob("*")):
+                part = to.with_name(f"{PART}{to.name}")  # half of one would be taken for a whole
+                shutil.rmtree(part, ignore_errors=True)
+                make_folder(part)
+                Mirror(files, source, part, _WHOLE_FILES).update()
+                if any(path.is_file() for path in part.rglob("*")):
+                    shutil.rmtree(to, ignore_errors=True)
+                    part.replace(to)
                     return
 
 

@@ -210,7 +210,7 @@ class ProcessRunner:
 
         def note(report: Report) -> None:
             nonlocal last
-            last = report
+            last = report if last is None else report.after(last)
             tell(report)
 
         ended = self._zygote.run(task, note)
@@ -224,7 +224,7 @@ class ProcessRunner:
         # How a trial fails that is sent SIGTERM says nothing.
         if outcome is not None and not (ended.overdue and outcome.error):
             return outcome
-        if ended.stopped:  # it did not come to its next report
+        if ended.stopped and ended.overdue:  # it did not come to its next report
             objective = self._program.objective
             return stopped(objective, trial, ended.stopped, last, ended.seconds)
         return _failed(trial, ended, self._timeout)

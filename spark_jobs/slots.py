@@ -209,7 +209,6 @@ def pull_trials(
         while attempt is not None:
             outcome = run_attempt(config, attempt, runner, tell, reporter)
             count += 1
-            reporter.flush(_FLUSH)  # the driver judges a trial by what it said before its end
             attempt = channel.next(attempt.number, outcome)
     return count
 
@@ -253,6 +252,8 @@ def run_attempt(
                 reporter.follow(attempt, (paths.stdout, paths.stderr))
             add = functools.partial(reporter.add, attempt)
             outcome = _run(config, attempt, runner, paths, add)
+            # The driver judges a trial by what it said before its end; and here its logs still are.
+            reporter.flush(_FLUSH)
             try:
                 folder.keep(lambda trouble: tell(f"{host}: {trouble}"))
             except OSError as error:  # of what it wrote; what became of it is known
@@ -305,11 +306,15 @@ def _close_events(events: EventFile, outcome: Outcome) -> None:
     if outcome.step is not None:
         events.scalars({LAST_STEP: outcome.step}, step=0)
     if outcome.reason:
-        events.text("stopped", f"stopped at {outcome.reason}")
+        events.text("stopped", _verbatim(f"stopped at {outcome.reason}"))
     if outcome.error is not None:
-        text = outcome.error.traceback or outcome.error.message
-        events.text("error", "\n".join("    " + line for line in text.splitlines()))
+        events.text("error", _verbatim(outcome.error.traceback or outcome.error.message))
     events.hparams_end(outcome.status)
+
+
+def _verbatim(text: str) -> str:
+    """Return text as Markdown that shows it as it is."""
+    return "\n".join("    " + line for line in text.splitlines())
 
 
 LAST_STEP = "trial/last_step"

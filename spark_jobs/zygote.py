@@ -15,6 +15,7 @@ import contextlib
 import ctypes
 import gc
 import importlib
+import math
 import os
 import select
 import signal
@@ -33,7 +34,7 @@ from spark_jobs import trial_process
 from spark_jobs.bounded_log import BoundedLog
 from spark_jobs.frames import FrameReader, frame, write_frame
 from spark_jobs.hugepages import use_huge_pages
-from spark_jobs.link import LARGEST_REPORT, OUTCOME, REPORT, StopTrial
+from spark_jobs.link import HEARD, LARGEST_REPORT, OUTCOME, REPORT, StopTrial
 from spark_jobs.objective import number
 from spark_jobs.paths import AttemptPaths
 from spark_jobs.protocol import LARGEST_MESSAGE, ProtocolError, Report, decode, encode
@@ -47,7 +48,8 @@ from spark_jobs.trial_process import (
 )
 
 _PR_SET_CHILD_SUBREAPER = 36
-_STOP_PATIENCE = 60.0  # seconds that a trial which is to stop has until its next report
+_STOP_PATIENCE = 60.0  # seconds that a trial which is to stop has at least to hear of it
+_GAPS = 3  # and as many times as long as it ever was between two reports
 _PROBE = 20.0  # seconds that a first op may take in a forked child
 _SWEEP = 5.0  # seconds for killed processes to disappear
 
@@ -115,6 +117,10 @@ class _Child:
     started: float
     outcome: bytes = b""
     stopped: str = ""
+    stopped_at: float = 0.0
+    heard: bool = False
+    reported: float = 0.0
+    longest_gap: float = 0.0
 
     def read(self, tell: Callable[[Report], None]) -> bool:
         """Take what the child wrote, once; return whether it may write more."""
@@ -130,6 +136,8 @@ class _Child:
         kind, rest = message[:1], message[1:]
         if kind == OUTCOME:
             self.outcome = rest
+        elif kind == HEARD:
+            self.heard = True
         elif kind == REPORT and len(message) <= LARGEST_REPORT:
             with contextlib.suppress(ProtocolError):  # user code may write to any descriptor
                 tell(decode(rest, Report))
@@ -153,9 +161,17 @@ class _Child:
         for descriptor in (self.results, self.commands, self.pidfd, *self.logs):
             os.close(descriptor)
 
+    def deadline(self, timeout: float | None) -> float:
+        """Return when it is to be ended: at its time limit, or where it does not hear of a stop."""
+        limit = math.inf if timeout is None else self.started + timeout
+        if self.stopped and not self.heard:
+            patience = max(_STOP_PATIENCE, _GAPS * self.longest_gap)
+            return min(limit, self.stopped_at + patience)
+        return limit
+
     def stop(self, reason: str) -> None:
         """Tell the child that it is to stop."""
-        self.stopped = reason
+        self.stopped, self.stopped_at = reason, time.monotonic()
         with contextlib.suppress(OSError):  # it has ended, or reads nothing
             os.write(self.commands, frame(encode(StopTrial(reason))))
 
@@ -240,6 +256,8 @@ class Zygote:
         reading, commands = os.pipe()
         out, print_out = os.pipe()
         err, print_err = os.pipe()
+        paths = AttemptPaths(Path(task.folder))
+        logs = {out: BoundedLog(paths.stdout), err: BoundedLog(paths.stderr)}
         started = time.monotonic()
         supervisor = os.getpid()
         pid = os.fork()
@@ -259,14 +277,12 @@ class Zygote:
             os.close(descriptor)
         for descriptor in (results, commands, out, err):
             os.set_blocking(descriptor, False)
-        reader, paths = FrameReader(results, LARGEST_MESSAGE), AttemptPaths(Path(task.folder))
-        logs = {out: BoundedLog(paths.stdout), err: BoundedLog(paths.stderr)}
+        reader = FrameReader(results, LARGEST_MESSAGE)
         return _Child(pid, os.pidfd_open(pid), results, commands, reader, logs, started)
 
     def _watch(self, child: _Child, task: Task) -> bool:
         """Wait for the end of the child's process; return whether it had to be ended."""
-        deadline = None if task.timeout is None else child.started + task.timeout
-        overdue = False
+        overdue, killed = False, math.inf
         poll = select.poll()
         for descriptor in (self._lifeline, self._control, child.results, child.pidfd, *child.logs):
             poll.register(descriptor, select.POLLIN)
@@ -274,9 +290,9 @@ class Zygote:
             for message in self._reader.take_all():
                 if not overdue:
                     child.stop(decode(message, StopTrial).reason)
-                    until = time.monotonic() + _STOP_PATIENCE
-                    deadline = until if deadline is None else min(deadline, until)
-            wait = None if deadline is None else max(0.0, deadline - time.monotonic()) * 1000
+            deadline = killed if overdue else child.deadline(task.timeout)
+            left = max(0.0, deadline - time.monotonic())
+            wait = None if math.isinf(left) else left * 1000
             ready = {descriptor for descriptor, _ in poll.poll(wait)}
             if self._lifeline in ready or (self._control in ready and not self._reader.fill()):
                 child.signal(signal.SIGKILL)  # the slot is gone
@@ -289,10 +305,9 @@ class Zygote:
                     poll.unregister(descriptor)
             if child.pidfd in ready:
                 return overdue
-            if deadline is not None and time.monotonic() >= deadline:
+            if time.monotonic() >= deadline:
                 child.signal(signal.SIGKILL if overdue else signal.SIGTERM)
-                overdue = True
-                deadline = time.monotonic() + task.grace
+                overdue, killed = True, time.monotonic() + task.grace
 
 
 def warm_up() -> None:

@@ -170,3 +170,14 @@ def test_a_folder_that_is_gone_has_no_files(spark, tmp_path):
     (tmp_path / "runs").rename(tmp_path / "moved")
     with pytest.raises(OSError):
         _ = result.trials[0].files
+
+
+def test_links_are_no_files_of_a_trial(tmp_path):
+    from experiment.files import files_of_trial
+
+    folder = tmp_path / "000000"
+    folder.mkdir()
+    (folder / "model").touch()
+    (folder / "latest").symlink_to(".")
+    (folder / "outside").symlink_to(tmp_path)
+    assert files_of_trial(str(folder)) == [str(folder / "model")]

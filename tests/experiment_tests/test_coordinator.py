@@ -978,3 +978,43 @@ def test_whatever_trials_report_is_judged_in_order_kept_and_read_back(steps, mak
         assert kept == cluster.kept
         assert_folder_says_what_the_coordinator_knows(search)
         search.journal.close()
+
+
+def test_a_trial_that_is_to_stop_and_is_lost_does_not_run_again(start):
+    search = start(points(1), "1.0.0", stopping=[Threshold(upper=1.0)], optimization_key="metric")
+    work = search.ask("1.0.0")
+    assert search.report("1.0.0", work, 0, metric=0.5, other=2.0) == ""
+    assert "above the threshold" in search.report("1.0.0", work, 1, metric=5.0)
+    search.hello("1.0.1")
+    [result] = search.coordinator.results
+    assert (result.status, result.value) == ("stopped", 5.0)
+    assert result.metrics == {"metric": 5.0, "other": 2.0}
+    assert search.records("lost") == []
+    assert search.ask("1.0.1") == Stop()
+
+
+def test_a_searcher_is_told_no_value_that_may_be_taken_back(start):
+    told = []
+
+    class Listening(PointSearch):
+        def tell(self, outcome):
+            told.append((outcome.status, outcome.value))
+            super().tell(outcome)
+
+    search = start(Listening([{"x": x} for x in range(3)]), "1.0.0")
+    search.ask("1.0.0")
+    for outcome in (stopped(0, 5.0), finished(1, 0.5, "metric"), stopped(2, 0.25)):
+        search.hand_in("1.0.0", 1, outcome)
+    assert told == [("stopped", None), ("finished", 0.5), ("stopped", 0.25)]
+
+
+def test_rules_that_hear_nothing_of_the_objective_are_said_once(start):
+    search = start(points(2), "1.0.0", stopping=[Threshold(upper=1.0)], optimization_key="accuracy")
+    for _ in range(2):
+        work = search.ask("1.0.0")
+        search.report("1.0.0", work, 0, val_accuracy=0.5)
+        search.hand_in("1.0.0", 1, finished(work.trial, 0.5, "accuracy"))
+    (warning,) = search.warnings
+    assert warning == (
+        "stopping= goes by 'accuracy', and trials report 'val_accuracy': none of them is judged"
+    )

@@ -197,3 +197,47 @@ def test_trials_of_a_handle_end_with_their_script(tmp_path, script):
         process.send_signal(signal.SIGINT)
     process.wait(60)
     wait_until(lambda: not alive(processes_in(tmp_path)), seconds=5)
+
+
+GOES_ON = """
+import sys, time
+from pathlib import Path
+from pyspark.sql import SparkSession
+import experiment
+
+folder = Path(sys.argv[1])
+spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+
+def train(x):
+    with open(folder / f"begun-{x}", "a") as file:
+        file.write("x")
+    while not (folder / "release").exists():
+        time.sleep(0.05)
+    return x
+
+handle = experiment.submit(
+    experiment.launch, spark, train, {"x": [1, 2]}, logdir=folder / "runs", preload=(), verbose=0
+)
+while len(list(folder.glob("begun-*"))) < 2:
+    time.sleep(0.05)
+(folder / "waits").touch()
+try:
+    handle.result()
+except KeyboardInterrupt:
+    (folder / "release").touch()
+print([trial.value for trial in handle.result().trials])
+"""
+
+
+def test_an_interrupt_ends_the_waiting_and_not_the_search(tmp_path):
+    process = subprocess.Popen(
+        [sys.executable, "-c", GOES_ON, str(tmp_path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    wait_until((tmp_path / "waits").exists)
+    process.send_signal(signal.SIGINT)
+    output, _ = process.communicate(timeout=120)
+    assert output == "[1.0, 2.0]\n"
+    assert [(tmp_path / f"begun-{x}").read_text() for x in (1, 2)] == ["x", "x"]  # once each

@@ -607,3 +607,12 @@ def test_an_append_on_hdfs_whose_datanode_is_killed_ends_whole(
     client = hdfs_package.InsecureClient(hdfs.http, user=getpass.getuser(), timeout=30)
     assert client.status(f"{location.path}/a.log")["permission"] == "600"
     client._session.close()
+
+
+def test_what_is_being_put_together_stays_behind(tmp_path):
+    source, target = tmp_path / "source", tmp_path / "target"
+    (source / ".part-checkpoint").mkdir(parents=True)
+    (source / ".part-checkpoint" / "a").write_bytes(b"1")
+    (source / "b").write_bytes(b"2")
+    Carrier(LocalFiles(), source, Location.parse(target)).carry()
+    assert [path.name for path in target.iterdir()] == ["b"]

@@ -83,7 +83,8 @@ def test_reports_are_passed_on(told):
         Report(5, {"loss": 0.5, "accuracy": 1.0}),
         Report(0, {"loss": "nan"}),
     ]
-    assert told.context.last == told.reports[-1]
+    assert told.context.last.step == 0
+    assert told.context.last.metrics == {"loss": "nan", "accuracy": 1.0}  # each as it was last
 
 
 def test_a_refused_report_is_not_passed_on_and_counts_for_nothing(told):
@@ -168,3 +169,19 @@ os.rmdir(folder)
 """
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     subprocess.run([sys.executable, "-c", code], check=True, env=environment)
+
+
+def test_the_epochs_of_several_fits_are_one_curve(told):
+    pytest.importorskip("keras")
+    for _ in range(2):
+        (callback,) = experiment.keras_callbacks()
+        callback.set_model(types.SimpleNamespace(stop_training=False))
+        for epoch in range(2):
+            callback.on_epoch_end(epoch, {"loss": 1.0})
+    callback.on_epoch_end(7, {"loss": 1.0})  # of a fit that says where it begins
+    assert [report.step for report in told.reports] == [0, 1, 2, 3, 7]
+
+
+def test_a_metric_whose_name_utf8_cannot_hold_is_refused_by_name(told):
+    with pytest.raises(ValueError, match=r"report\(\): .* got '\\ud800'"):
+        experiment.report(**{"\ud800": 1.0})

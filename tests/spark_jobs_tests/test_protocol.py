@@ -196,3 +196,9 @@ def test_a_long_traceback_keeps_its_ends_and_fits():
     assert len(data) < LARGEST_MESSAGE
     assert short.error.traceback.startswith("first")
     assert "last" in short.error.traceback
+
+
+def test_a_long_or_odd_reason_is_made_to_fit():
+    long = fit(Outcome(0, "stopped", reason="x" * 10_000 + "\ud800"))
+    assert len(long.reason) < 600
+    assert outcome_of_json(json.loads(encode(outcome_to_json(long)))) == long

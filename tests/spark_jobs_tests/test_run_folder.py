@@ -424,3 +424,28 @@ def test_patience_begins_with_the_first_trouble_and_ends_for_who_is_in_a_hurry()
         return answer
 
     assert with_patience(comes_back, told.append) == 5
+
+
+def test_half_of_a_checkpoint_is_none(tmp_path):
+    class Lost(LocalFiles):
+        left = 1
+
+        def read(self, status, sink, offset=0):
+            if self.left == 0:
+                raise ConnectionError("away")
+            self.left -= 1
+            super().read(status, sink, offset)
+
+    before = tmp_path / "run" / attempt_name(3) / "checkpoint"
+    before.mkdir(parents=True)
+    (before / "a").write_bytes(b"1")
+    (before / "b").write_bytes(b"2")
+    root, files = Location.parse(tmp_path / "run"), Lost()
+    to = tmp_path / "run" / attempt_name(3, 2) / "checkpoint"
+    to.parent.mkdir()
+    with pytest.raises(ConnectionError):
+        hand_on_checkpoint(files, root, Attempt(Trial(3, {}), 2), to)
+    assert not to.exists()
+    files.left = 5
+    hand_on_checkpoint(files, root, Attempt(Trial(3, {}), 2), to)
+    assert {path.name for path in to.iterdir()} == {"a", "b"}

@@ -563,6 +563,31 @@ class TestForked(ProcessContract):
         assert (tmp_path / "cleaned up").exists()
         assert (outcome.status, outcome.value, outcome.reason) == ("stopped", 0.5, "enough")
 
+    def test_who_has_heard_of_a_stop_has_all_its_time_to_end(self, tmp_path, monkeypatch):
+        self.let_zygotes_be_impatient(tmp_path, monkeypatch)
+        with self.make(functions.hear_and_go_on, preload=(*LIGHT, "impatient")) as runner:
+            run = Runner(runner, tmp_path / "run")
+            run.hear = run.stop
+
+            def let_go_on():
+                wait_until((tmp_path / "heard").exists)
+                time.sleep(1.0)  # several times what those have who have not heard
+                (tmp_path / "go on").touch()
+
+            waiting = threading.Thread(target=let_go_on)
+            waiting.start()
+            outcome = run(x=1.5, folder=str(tmp_path))
+            waiting.join()
+        assert (outcome.status, outcome.value) == ("stopped", 7.0)
+
+    def test_a_trial_that_dies_of_something_else_after_a_stop_is_a_failed_one(self, tmp_path):
+        with self.make(functions.crash_when_stopped) as runner:
+            run = Runner(runner, tmp_path)
+            run.hear = run.stop
+            outcome = run(x=1.5)
+        assert (outcome.status, outcome.error.kind) == ("failed", "exit")
+        assert "SIGSEGV" in outcome.error.message
+
     def let_zygotes_be_impatient(self, tmp_path, monkeypatch):
         """Let a preloaded module shorten the patience of the zygote that imports it."""
         (tmp_path / "impatient.py").write_text("import __main__; __main__._STOP_PATIENCE = 0.2")

@@ -16,6 +16,7 @@ import hdfs as hdfs_package
 import psutil
 import pytest
 import requests
+import tenacity
 
 from spark_jobs import webhdfs
 from spark_jobs.files import check_writable
@@ -48,6 +49,8 @@ def files(settings, root):
 @pytest.fixture
 def client(hdfs):
     client = hdfs_package.InsecureClient(hdfs.http, user=getpass.getuser(), timeout=30)
+    # Each DataNode answers its first client after a restart of the NameNode by an error.
+    client.write = tenacity.retry(reraise=True, stop=tenacity.stop_after_attempt(5))(client.write)
     yield client
     client._session.close()
 
@@ -152,7 +155,7 @@ def test_large_files_make_both_ways_whole_while_nodes_are_killed_in_turn(
     disturbed_source(there)
     files.write(root.at("/large"), source_of(data))
     hdfs.restore()
-    wait_for_replicas(hdfs)
+    wait_for_replicas(hdfs, "/large")
     assert read(files, root.at("/large"), back) == data
     assert not there.at
     assert not back.at
@@ -219,16 +222,17 @@ def datanodes(hdfs):
     return {"taker": f"datanode{taker}", "other": f"datanode{1 - taker}"}
 
 
-def wait_for_replicas(hdfs):
-    """Wait until each block has all its replicas, as before the other DataNode is killed."""
-    end = time.monotonic() + 60
-    query = "/jmx?qry=Hadoop:service=NameNode,name=FSNamesystemState"
+def wait_for_replicas(hdfs, path):
+    """Wait until each block of a file has two replicas, so that one DataNode may be killed."""
+    end = time.monotonic() + 120
+    query = f"/webhdfs/v1{path}?op=GETFILEBLOCKLOCATIONS&user.name={getpass.getuser()}"
     while time.monotonic() < end:
-        state = requests.get(hdfs.http + query, timeout=30).json()["beans"][0]
-        if state["UnderReplicatedBlocks"] == state["PendingReplicationBlocks"] == 0:
+        answer = requests.get(hdfs.http + query, timeout=30).json()
+        blocks = answer["BlockLocations"]["BlockLocation"]
+        if blocks and all(len(block["names"]) == 2 for block in blocks):
             return
         time.sleep(0.1)
-    raise TimeoutError(state)
+    raise TimeoutError(blocks)
 
 
 def left(client, path):
