@@ -142,7 +142,7 @@ def _axis(domain: Domain, values: list[Any]) -> tuple[list[float], str]:
             some = (some[0], some[-1])
         if all(is_finite(value) for value in some):
             return [float(value) for value in values], ""
-        positions = [math.floor(domain.encode(value) * len(domain.values)) for value in values]
+        positions = [domain.index(value) for value in values]
         known = enumerate(domain.values[:_MOST_CHOICES])
         names = (f"{number}: {escaped(hyperparameter(value))}" for number, value in known)
         return [float(position) for position in positions], ", ".join(names)

@@ -9,10 +9,13 @@ import time
 from pathlib import Path
 
 import nbformat
+from jupyter_client.manager import start_new_kernel
 from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell, new_notebook
 
+import experiment
 from tests.conftest import marked_processes
+from tests.experiment_tests.waiting import alive, processes_in, wait_until
 
 QUICKSTART = Path(__file__).resolve().parents[2] / "examples" / "quickstart.ipynb"
 
@@ -111,3 +114,35 @@ def test_a_search_that_is_told_to_be_silent_shows_nothing(tmp_path):
     notebook = new_notebook(cells=[new_code_cell(source) for source in sources])
     client_of(notebook, tmp_path).execute()
     assert [o for o in notebook.cells[1].outputs if o["output_type"] != "stream"] == []
+
+
+HANGS = """
+import os, pathlib, time
+from pyspark.sql import SparkSession
+import experiment
+spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+
+def train(x):
+    pathlib.Path({folder!r}, f"pid-{{os.getpid()}}").touch()
+    time.sleep(600)
+    return x
+
+experiment.launch(spark, train, {{"x": [0, 1]}}, logdir="runs", preload=())
+"""
+
+
+def test_a_kernel_that_is_restarted_leaves_no_trial_behind(tmp_path):
+    before = {process.pid for process in marked_processes()}
+    kernel, client = start_new_kernel(kernel_name="python3", cwd=str(tmp_path))
+    try:
+        client.execute(HANGS.format(folder=str(tmp_path)))
+        wait_until(lambda: len(processes_in(tmp_path)) == 2)
+        trials = processes_in(tmp_path)
+        kernel.restart_kernel(now=True)
+        wait_until(lambda: not alive(trials))
+        (run,) = (tmp_path / "runs").iterdir()
+        assert experiment.load(run).done == 0  # the run is readable
+    finally:
+        client.stop_channels()
+        kernel.shutdown_kernel(now=True)
+        wait_until(lambda: {process.pid for process in marked_processes()} <= before)
