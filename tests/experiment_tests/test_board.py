@@ -509,7 +509,7 @@ def test_the_table_is_named_by_what_trials_return(tmp_path, key, trials, shown):
     infos = table_config(root / "search").metric_infos
     assert [info.display_name for info in infos] == shown
     assert scalars(root / "trials" / "000000")["trial/last_step"] == [(0, 3)]
-    assert texts_of(root / "trials" / "000000") == ["stopped at step 3: bad"]
+    assert texts_of(root / "trials" / "000000") == ["    stopped at step 3: bad"]
     assert statuses(root / "trials" / "000000") == [api_pb2.STATUS_SUCCESS]
 
 
