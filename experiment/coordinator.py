@@ -96,6 +96,7 @@ class Coordinator:
         self._judge = start_all(stopping, direction) if stopping else None
         self._objective_of = Objective(optimization_key, direction)
         self._unjudged: dict[int, list[str]] = {}  # what trials reported instead of the objective
+        self._judged: set[int] = set()
         self._objective: str | None = None
         self._returned = False  # has a finished trial said that it is called so?
         self._best: TrialResult | None = None
@@ -197,7 +198,7 @@ class Coordinator:
             if name is None:
                 self._unjudged[message.trial] = list(report.metrics)
             else:
-                self._unjudged.pop(message.trial, None)
+                self._judged.add(message.trial)
                 values.append((report.step, report.metrics[name]))
                 reason = self._judge.report(message.trial, report.step, report.value(name))
         if values:
@@ -214,8 +215,10 @@ class Coordinator:
     def cancel_rest(self) -> None:
         """Record the trials that are still out as cancelled; the search has ended without them."""
         again, self._again = self._again, deque()
-        for attempt in [*(out.attempt for out in self._running.values()), *again]:
-            self._record(attempt, Outcome(attempt.trial.id, "cancelled"))
+        now = self._clock()
+        out = [(out.attempt, now - out.since) for out in self._running.values()]
+        for attempt, seconds in [*out, *((attempt, 0.0) for attempt in again)]:
+            self._record(attempt, Outcome(attempt.trial.id, "cancelled", seconds=seconds))
 
     def _ask(self) -> Attempt | None:
         trial = self._searcher.ask()
@@ -239,10 +242,13 @@ class Coordinator:
         self._searcher.tell(self._as_scored(outcome))
         if self._judge is not None:
             self._judge.ended(outcome.trial, outcome.status)
-            if names := self._unjudged.pop(outcome.trial, None):
+            names = self._unjudged.pop(outcome.trial, [])
+            if outcome.status == "finished" and outcome.trial not in self._judged:
+                said = ", ".join(map(repr, names[:10])) or "nothing"
+                wanted = self._objective_of.key or outcome.objective
                 self._warn_once(
-                    f"stopping= goes by {self._objective_of.key!r}, and trials report "
-                    f"{', '.join(map(repr, names[:10]))}: none of them is judged"
+                    f"stopping= goes by what trials report of {wanted!r}, and they report {said}: "
+                    "none of them is judged"
                 )
         folder = self._paths.shown(self._paths.attempt(attempt.trial.id, attempt.number).folder)
         result = TrialResult.of(attempt.trial, outcome, folder)

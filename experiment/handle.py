@@ -47,7 +47,12 @@ class Handle:
         Raises:
             TimeoutError: It goes on.
         """
-        return self._future.result(timeout)
+        try:
+            return self._future.result(timeout)
+        except TimeoutError:
+            if self._future.done():  # the search's own
+                raise
+            raise TimeoutError(f"the search goes on after {timeout:g} s: {self!r}") from None
 
     def status(self) -> State:
         """Return 'running', 'finished', 'cancelled' (it ended early as asked) or 'failed'."""

@@ -121,9 +121,14 @@ def takes_settings(function: F) -> F:
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            shown_signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"{function.__name__}(): {error}") from None
         return function(*args, **kwargs)
 
-    call.__signature__ = signature.replace(parameters=[*own, *shared])  # type: ignore[attr-defined]  # what inspect.signature reads
+    shown_signature = signature.replace(parameters=[*own, *shared])
+    call.__signature__ = shown_signature  # type: ignore[attr-defined]  # what inspect.signature reads
     return call  # type: ignore[return-value]  # the same function, shown in full
 
 

@@ -71,7 +71,6 @@ class SlotJobs:
                 job = self._job(number, server)
                 with job:
                     started = self._wait(job, server, coordinator, tick)
-                server.call(functools.partial(coordinator.job_ended, number))
                 if server.error is not None:
                     error = server.error
                     return f"the driver cannot go on: {type(error).__name__}: {error}"
@@ -81,6 +80,7 @@ class SlotJobs:
                     return self._nobody_came()
                 if self.session.stopped:
                     return "the SparkSession was stopped during the search"
+                server.call(functools.partial(coordinator.job_ended, number))
                 fruitless = 0 if len(coordinator.results) > before else fruitless + 1
                 sentence = problem_of_spark(job.error, job.failed_hosts)
                 if sentence or fruitless == _FRUITLESS_JOBS:

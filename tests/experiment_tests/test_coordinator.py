@@ -1016,5 +1016,6 @@ def test_rules_that_hear_nothing_of_the_objective_are_said_once(start):
         search.hand_in("1.0.0", 1, finished(work.trial, 0.5, "accuracy"))
     (warning,) = search.warnings
     assert warning == (
-        "stopping= goes by 'accuracy', and trials report 'val_accuracy': none of them is judged"
+        "stopping= goes by what trials report of 'accuracy', and they report 'val_accuracy': none "
+        "of them is judged"
     )

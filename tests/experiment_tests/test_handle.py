@@ -241,3 +241,15 @@ def test_an_interrupt_ends_the_waiting_and_not_the_search(tmp_path):
     output, _ = process.communicate(timeout=120)
     assert output == "[1.0, 2.0]\n"
     assert [(tmp_path / f"begun-{x}").read_text() for x in (1, 2)] == ["x", "x"]  # once each
+
+
+def test_a_cancelled_trial_is_the_attempt_that_ran(spark, tmp_path):
+    handle = experiment.submit(
+        experiment.launch, spark, hang_in(tmp_path), {"x": [1, 2]}, logdir=tmp_path / "r", **QUIET
+    )
+    wait_until(lambda: len(processes_in(tmp_path)) == 4)
+    for trial in cancelled(handle).trials:
+        assert (trial.status, Path(trial.logdir).name) == ("cancelled", f"{trial.id:06d}")
+        assert trial.seconds > 0
+        assert Path(trial.logdir, "stdout.log").exists()
+    assert not list(Path(handle.result().logdir).rglob("*-2"))

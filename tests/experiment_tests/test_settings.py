@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import experiment
 from experiment.settings import Settings, choose_logdir, takes_settings
 from search.errors import ExperimentError, InvalidArgument
 from search.stopping import MedianStopping, Patience, Threshold
@@ -283,3 +284,8 @@ def test_preload_may_be_an_iterator():
 def test_numpys_numbers_and_strings_become_plain():
     made = Settings(timeout=np.float64(2.5), name=np.str_("a"))
     assert (type(made.timeout), type(made.name)) == (float, str)
+
+
+def test_an_argument_that_no_search_has_is_named_with_the_call():
+    with pytest.raises(TypeError, match=r"launch\(\): got an unexpected keyword argument 'timout'"):
+        experiment.launch(None, None, {}, timout=3)
