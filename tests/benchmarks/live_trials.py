@@ -73,7 +73,9 @@ def digits(learning_rate: float, units: int) -> float:
         ]
     )
     model.compile(
-        keras.optimizers.Adam(learning_rate), "sparse_categorical_crossentropy", ["accuracy"]
+        keras.optimizers.Adam(learning_rate),
+        "sparse_categorical_crossentropy",
+        metrics=["accuracy"],
     )
     history = model.fit(
         x,
