@@ -139,6 +139,9 @@ class _Child:
         elif kind == HEARD:
             self.heard = True
         elif kind == REPORT and len(message) <= LARGEST_REPORT:
+            now = time.monotonic()
+            self.longest_gap = max(self.longest_gap, now - (self.reported or self.started))
+            self.reported = now
             with contextlib.suppress(ProtocolError):  # user code may write to any descriptor
                 tell(decode(rest, Report))
 

@@ -1,0 +1,57 @@
+"""When a trial that is to stop has to be ended; the rest of the zygote is in test_runners.py."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+
+import pytest
+
+from spark_jobs.frames import FrameReader, frame
+from spark_jobs.link import HEARD, REPORT
+from spark_jobs.protocol import LARGEST_MESSAGE, Report, encode
+from spark_jobs.zygote import _STOP_PATIENCE, _Child
+
+
+@pytest.fixture
+def pipes():
+    """The pipes of a child: where it writes, and a child that began long ago."""
+    results, writing = os.pipe()
+    reading, commands = os.pipe()
+    reader = FrameReader(results, LARGEST_MESSAGE)
+    yield writing, _Child(0, 0, results, commands, reader, {}, time.monotonic() - 1_000.0)
+    for descriptor in (results, writing, reading, commands):
+        os.close(descriptor)
+
+
+def say(pipes, message):
+    writing, child = pipes
+    os.write(writing, frame(message))
+    child.read(lambda report: None)
+
+
+def test_a_trial_has_its_time_limit_or_none(pipes):
+    _, child = pipes
+    assert child.deadline(None) == math.inf
+    assert child.deadline(5.0) == child.started + 5.0
+
+
+def test_a_stop_gives_it_a_minute_and_three_times_its_longest_gap(pipes):
+    _, child = pipes
+    child.stop("enough")
+    assert child.deadline(None) == child.stopped_at + _STOP_PATIENCE
+    say(pipes, REPORT + encode(Report(0, {"loss": 1.0})))
+    assert child.longest_gap >= 1_000.0
+    assert child.deadline(None) >= child.stopped_at + 3_000.0
+    say(pipes, REPORT + encode(Report(1, {"loss": 1.0})))
+    assert child.deadline(None) >= child.stopped_at + 3_000.0
+    assert child.deadline(2_000.0) == child.started + 2_000.0
+
+
+def test_who_has_heard_has_its_time_limit_again(pipes):
+    _, child = pipes
+    child.stop("enough")
+    say(pipes, HEARD)
+    assert child.deadline(None) == math.inf
+    assert child.deadline(5.0) == child.started + 5.0
