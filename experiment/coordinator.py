@@ -96,7 +96,7 @@ class Coordinator:
         self._judge = start_all(stopping, direction) if stopping else None
         self._objective_of = Objective(optimization_key, direction)
         self._unjudged: dict[int, list[str]] = {}  # what trials reported instead of the objective
-        self._judged: set[int] = set()
+        self._judged = False  # has any report told the rules of the objective?
         self._objective: str | None = None
         self._returned = False  # has a finished trial said that it is called so?
         self._best: TrialResult | None = None
@@ -198,7 +198,7 @@ class Coordinator:
             if name is None:
                 self._unjudged[message.trial] = list(report.metrics)
             else:
-                self._judged.add(message.trial)
+                self._judged = True
                 values.append((report.step, report.metrics[name]))
                 reason = self._judge.report(message.trial, report.step, report.value(name))
         if values:
@@ -243,7 +243,7 @@ class Coordinator:
         if self._judge is not None:
             self._judge.ended(outcome.trial, outcome.status)
             names = self._unjudged.pop(outcome.trial, [])
-            if outcome.status == "finished" and outcome.trial not in self._judged:
+            if outcome.status == "finished" and not self._judged:
                 said = ", ".join(map(repr, names[:10])) or "nothing"
                 wanted = self._objective_of.key or outcome.objective
                 self._warn_once(

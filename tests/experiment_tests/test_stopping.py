@@ -121,6 +121,7 @@ def test_evolution_takes_the_value_of_a_stopped_trial_for_its_value(spark, logdi
         popsize=4,
         generations=1,
         seed=1,
+        optimization_key="loss",  # else nobody is sure what a report is
         stopping=experiment.Threshold(upper=0.5),
         logdir=logdir,
         **ONE_BY_ONE,
