@@ -6,7 +6,7 @@ SOURCES := search spark_jobs experiment tests examples
 # A fresh import of TensorFlow is several times slower without its compiled files.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo demo-hdfs test test-browser test-kerberos lint format bench bench-tensorboard bench-hdfs bench-live screenshots constraints clean
+.PHONY: help demo demo-hdfs test test-faults test-browser test-kerberos lint format bench bench-tensorboard bench-hdfs bench-live screenshots constraints clean
 
 help:  ## Show this list.
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -23,6 +23,9 @@ test: .venv/.installed  ## Run the whole test suite.
 
 test-browser: .venv/.browser  ## Look at TensorBoard in a real browser.
 	$(PYTHON) -m pytest -m browser
+
+test-faults: .venv/.installed  ## Kill, cut and fill what a search runs on.
+	$(PYTHON) -m pytest -m slow
 
 test-kerberos: .venv/.kerberos  ## Search on a real HDFS that wants Kerberos.
 	$(PYTHON) -m pytest -m kerberos
