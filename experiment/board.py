@@ -43,13 +43,20 @@ class Board:
         search: What is run.
         direction: Of the objective.
         manifest: What the run says of itself.
+        part: Number of the application that writes; each has a file of its own.
     """
 
     def __init__(
-        self, paths: RunPaths, search: Search, direction: Direction, manifest: Manifest
+        self,
+        paths: RunPaths,
+        search: Search,
+        direction: Direction,
+        manifest: Manifest,
+        part: int = 1,
     ) -> None:
         make_folder(paths.search)
-        self._events, self._trials = EventFile(paths.search), paths.trials
+        writer = "trial" if part == 1 else f"trial.{part:06d}"  # TensorBoard goes by the names
+        self._events, self._trials = EventFile(paths.search, writer), paths.trials
         self._search, self._direction = search, direction
         searcher, self._stops = search.searcher, bool(manifest.stopping)
         self._key = manifest.optimization_key

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from experiment.result import Result
+from experiment.resuming import manifest_of
 from experiment.settings import Settings, takes_settings
 from experiment.specification import Search
 from search.direction import Direction
@@ -228,5 +229,9 @@ def _run(
 
 
 def _seed(settings: Settings) -> int:
-    """Return the user's seed, or one drawn now; the manifest keeps it."""
-    return secrets.randbits(32) if settings.seed is None else settings.seed
+    """Return the user's seed, that of the run to resume, or one drawn now."""
+    if settings.seed is not None:
+        return settings.seed
+    if settings.resume is not None:
+        return manifest_of(settings.resume).seed
+    return secrets.randbits(32)

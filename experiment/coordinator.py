@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
+from experiment.harvest import LeftBehind
+from experiment.hosts import Hosts
 from experiment.journal import Journal
+from experiment.records import Finished, Lost, Planned, Record, Reported, Resumed
 from experiment.result import TrialResult
 from experiment.status import Running, Status
 from search.direction import Direction
+from search.errors import InvalidArgument
 from search.searcher import Searcher
 from search.stopping import StoppingRule, start_all
-from search.trial import Outcome
+from search.trial import RETRIED, Failure, FailureKind, Outcome
 from spark_jobs.objective import AmbiguousObjective, Objective
 from spark_jobs.paths import RunPaths
 from spark_jobs.protocol import (
@@ -33,7 +37,6 @@ from spark_jobs.protocol import (
     Stop,
     Wait,
     outcome_of_json,
-    outcome_to_json,
     work_of,
 )
 from spark_jobs.trial_process import stopped
@@ -59,6 +62,9 @@ class Coordinator:
         direction: Of the objective.
         observers: Told of each result, in this order; one that raises is left out from then on.
         max_failures: More failed trials than that are a `problem`.
+        retries: How often a trial runs again.
+        retry_on: After which failures.
+        speculation: May Spark run a second copy of a task? It is one more slot then.
         stopping: Rules by which trials are stopped.
         optimization_key: Which of the metrics that trials report is the objective.
         slots: How many slots the search asked for.
@@ -80,6 +86,9 @@ class Coordinator:
         direction: Direction = Direction.MAX,
         observers: Sequence[Observer] = (),
         max_failures: int | None = None,
+        retries: int = 3,
+        retry_on: Collection[FailureKind] = RETRIED,
+        speculation: bool = False,
         stopping: Sequence[StoppingRule] = (),
         optimization_key: str | None = None,
         slots: int = 1,
@@ -103,8 +112,14 @@ class Coordinator:
         self._failures = self._cancelled = 0
         self._finished, self._seconds = 0, 0.0  # finished trials, and what they took in all
         self._running: Mapping[str, Running] = {}  # by slot; replaced, since others look at it
+        self._retries, self._retry_on, self._speculation = retries, retry_on, speculation
         self._again: deque[Attempt] = deque()
-        self._slots: dict[tuple[int, int], str] = {}  # the slot of each job and partition
+        self._tried: Counter[int] = Counter()  # how often trials were tried in vain
+        self._left: dict[int, LeftBehind] = {}
+        self._hosts = Hosts()
+        self._slots: dict[str, str] = {}  # slots that get work, with their hosts
+        self._newest: dict[tuple[int, int], int] = {}  # the newest attempt at each Spark task
+        self._job_hosts: dict[int, set[str]] = {}  # on which a job's slots have said hello
         self._over: set[int] = set()  # jobs
         self._warned: set[str] = set()
         self._slot_count = slots
@@ -114,6 +129,11 @@ class Coordinator:
     def done(self) -> bool:
         """Has every trial of the search come to an end?"""
         return self._searcher.finished and not self._running and not self._again
+
+    @property
+    def progress(self) -> int:
+        """How many attempts have come to an end: their number grows until the search is done."""
+        return len(self.results) + self._tried.total()
 
     @property
     def status(self) -> Status:
@@ -132,40 +152,110 @@ class Coordinator:
             self._output,
         )
 
+    def resume(
+        self,
+        records: Iterable[tuple[Record, Attempt | Outcome | None]],
+        left: Iterable[LeftBehind],
+        resumed: Resumed,
+    ) -> None:
+        """Bring a search that has not begun to where its journal says that it was.
+
+        Trials that were out run again, as new attempts, unless they left an outcome.
+
+        Args:
+            records: Of the journal so far, see `read_records`.
+            left: What trials that the journal knows no end of have left in their folders.
+            resumed: Begins the new segment of the journal.
+
+        Raises:
+            InvalidArgument: The searcher asks for other trials than those in the journal.
+        """
+        out = self._replay(records)
+        self._journal.append(resumed)
+        self._left = {found.trial: found for found in left}
+        for attempt in out:
+            again = self._not_left(Attempt(attempt.trial, attempt.number + 1))
+            if again is not None:
+                self._again.append(again)
+
+    def _replay(self, records: Iterable[tuple[Record, Attempt | Outcome | None]]) -> list[Attempt]:
+        """Take in what a journal says; return the attempts that were out at its end."""
+        out: dict[int, Attempt] = {}
+        ended: set[int] = set()
+        for record, held in records:
+            match record, held:
+                case Planned(), Attempt():
+                    trial = held.trial.id
+                    if trial not in out and trial not in ended:
+                        self._ask_again(held)
+                    out[trial] = held
+                    self._running = {**self._running, record.slot: Running(held, self._clock())}
+                case Lost(), _:
+                    self._tried[record.trial] += 1
+                case Reported(), _ if self._judge is not None:
+                    self._judged = True
+                    for step, value in record.values:
+                        self._judge.report(record.trial, step, float(value))
+                case Finished(), Outcome(status=status, trial=trial) if status != "cancelled":
+                    if attempt := out.pop(trial, None):  # else another attempt was the first
+                        ended.add(trial)
+                        self._apply(attempt, self._with_one_objective(held))
+                case Resumed(), _:
+                    self._running = {}
+        self._running = {}
+        return list(out.values())
+
+    def _ask_again(self, planned: Attempt) -> None:
+        trial, before = self._searcher.ask(), planned.trial
+        if trial is None or Planned.of(Attempt(trial)) != Planned.of(Attempt(before)):
+            now = "no trial" if trial is None else f"trial {trial.id} with {dict(trial.params)}"
+            then = f"trial {before.id} with {dict(before.params)}"
+            hint = "see that points and versions of the packages are what they were"
+            raise InvalidArgument("resume", f"the search that began, with {then}", now, hint)
+
     def hello(self, message: Hello) -> None:
         """See `spark_jobs.channel.Handler`."""
-        job, partition, number = _slot(message.slot)
-        before = self._slots.get((job, partition), message.slot)
-        if job in self._over or _slot(before)[2] > number:
+        name, host = _Slot.parse(message.slot), message.host
+        newest = self._newest.get(name.task, name.attempt)
+        if name.job in self._over or (name.attempt < newest and not self._speculation):
             return  # of a slot that was replaced, or of a job that is over
-        if before != message.slot:  # Spark runs the task again: its executor is gone
-            self._lose(before)
-        self._slots[job, partition] = message.slot
+        if name.attempt > newest and not self._speculation:  # the executor is gone
+            self.slot_ended(f"{name.job}.{name.partition}.{newest}")
+        self._newest[name.task] = max(name.attempt, newest)
+        self._job_hosts.setdefault(name.job, set()).add(host)
         self.has_started = True
-        if message.problem and self.problem is None:
-            self.problem = message.problem
         for warning in message.warnings:
             self._warn_once(warning)
-        if message.free_gpus:
-            self._warn_of_gpus(message)
+        if message.problem:
+            self._hosts.exclude(host, message.problem)
+            self._give_up(message.slot, Failure("machine", message.problem))
+        elif not self._hosts.is_excluded(host):
+            self._slots[message.slot] = host
+            if message.free_gpus:
+                self._warn_of_gpus(message)
+        self._warn_of_hosts()
 
     def next(self, message: Next) -> Answer:
         """See `spark_jobs.channel.Handler`."""
         slot = message.slot
+        _Slot.parse(slot)
         if message.outcome is not None:
             self._take(slot, message.attempt, outcome_of_json(message.outcome))
-        job, partition, _ = _slot(slot)
-        if self.problem is not None or self._slots.get((job, partition)) != slot:
+        host = self._slots.get(slot)
+        if self.problem is not None or host is None:
             return Stop()  # nobody would notice the end of a slot that Spark has given up
         if slot in self._running:  # the answer to its last call got lost
             return work_of(self._running[slot].attempt)
-        attempt = self._again.popleft() if self._again else self._ask()
-        if attempt is None:
-            return Stop() if self._searcher.finished else Wait()
-        work = work_of(attempt)
-        self._journal.append({"event": "planned", "slot": slot, **_planned(attempt)})
-        self._running = {**self._running, slot: Running(attempt, self._clock())}
-        return work
+        attempt = None if self._hosts.is_excluded(host) else self._next_for(host)
+        if attempt is not None:
+            self._journal.append(Planned.of(attempt, slot))
+            self._running = {**self._running, slot: Running(attempt, self._clock())}
+            return work_of(attempt)
+        nothing_left = self._searcher.finished and not self._again and not self._has_busy_twin(slot)
+        if self._hosts.is_excluded(host) or nothing_left:
+            del self._slots[slot]
+            return Stop()
+        return Wait()
 
     def report(self, message: Reports) -> Heard:
         """See `spark_jobs.channel.Handler`."""
@@ -202,15 +292,25 @@ class Coordinator:
                 values.append((report.step, report.metrics[name]))
                 reason = self._judge.report(message.trial, report.step, report.value(name))
         if values:
-            record = {"trial": message.trial, "attempt": message.attempt, "values": values}
-            self._journal.append({"event": "reported", **record})
+            self._journal.append(Reported(message.trial, message.attempt, values))
         return reason
 
+    def slot_ended(self, slot: str) -> None:
+        """Take in that a slot is gone; the trial that was out on it runs again."""
+        host = self._slots.get(slot)
+        if host is not None:
+            where = f"on host {host} " if host else ""
+            self._give_up(slot, Failure("lost executor", f"its executor {where}was lost"))
+
     def job_ended(self, job: int) -> None:
-        """Run the trials again that were out on the slots of a job that is over."""
+        """Take in that the slots of a job are gone; see whether any host is left."""
         self._over.add(job)
-        for task in [task for task in self._slots if task[0] == job]:
-            self._lose(self._slots.pop(task))
+        for slot in [slot for slot in self._slots if _Slot.parse(slot).job == job]:
+            self.slot_ended(slot)
+        hosts = self._job_hosts.pop(job, set())
+        reasons = self._hosts.reasons(hosts)
+        if hosts and len(reasons) == len(hosts) and self.problem is None:
+            self.problem = "; ".join(reasons)
 
     def cancel_rest(self) -> None:
         """Record the trials that are still out as cancelled; the search has ended without them."""
@@ -220,25 +320,84 @@ class Coordinator:
         for attempt, seconds in [*out, *((attempt, 0.0) for attempt in again)]:
             self._record(attempt, Outcome(attempt.trial.id, "cancelled", seconds=seconds))
 
-    def _ask(self) -> Attempt | None:
-        trial = self._searcher.ask()
-        return None if trial is None else Attempt(trial)
+    def _next_for(self, host: str) -> Attempt | None:
+        """Return what a slot of a host is to run; None where there is nothing for now."""
+        if again := self._again_for(host):
+            return again
+        while trial := self._searcher.ask():
+            if attempt := self._not_left(Attempt(trial)):
+                return attempt
+        return None
+
+    def _not_left(self, attempt: Attempt) -> Attempt | None:
+        """Return how a trial is to be run; None where it has ended and left its outcome."""
+        left = self._left.pop(attempt.trial.id, None)
+        if left is None:
+            return attempt
+        outcome = left.outcome_of(attempt.trial)
+        if outcome is None or self._is_retried(outcome):
+            return Attempt(attempt.trial, max(attempt.number, left.attempts + 1))
+        found = Attempt(attempt.trial, left.attempt)
+        self._journal.append(Planned.of(found))
+        self._end(found, outcome)
+        return None
+
+    def _has_busy_twin(self, slot: str) -> bool:
+        """Does another copy of this Spark task run a trial? Spark kills it when this one ends."""
+        task = _Slot.parse(slot).task
+        return self._speculation and any(_Slot.parse(other).task == task for other in self._running)
+
+    def _again_for(self, host: str) -> Attempt | None:
+        """Return a trial that is to run again; if it can be, not where it died of the machine."""
+        hosts = {host for host in self._slots.values() if not self._hosts.is_excluded(host)}
+        for attempt in self._again:
+            avoided = self._hosts.avoided_by(attempt.trial.id)
+            if host not in avoided or hosts <= avoided:
+                self._again.remove(attempt)
+                return attempt
+        return None
 
     def _take(self, slot: str, number: int, outcome: Outcome) -> None:
         out = self._running.get(slot)
         if out is None or out.attempt.trial.id != outcome.trial or out.attempt.number != number:
             return  # told before, or of an attempt that was given up
+        if outcome.error is not None and outcome.error.kind == "machine":
+            self._hosts.died(self._slots.get(slot, ""), outcome.trial, outcome.error.message)
+            self._warn_of_hosts()
+        if outcome.error is not None and self._is_retried(outcome):
+            self._try_again(slot, outcome.error)
+        else:
+            self._end(out.attempt, outcome)
+
+    def _end(self, attempt: Attempt, outcome: Outcome) -> None:
+        """Take in the outcome of a trial that does not run again."""
         outcome = self._with_one_objective(outcome)
-        self._record(out.attempt, outcome)
-        if outcome.error is not None:
-            self._judge_failure(outcome.error.kind, outcome.error.message)
+        self._record(attempt, outcome)
+
+    def _is_retried(self, outcome: Outcome) -> bool:
+        error = outcome.error
+        return (
+            error is not None
+            and error.kind in self._retry_on
+            and self._tried[outcome.trial] < self._retries
+        )
+
+    def _try_again(self, slot: str, failure: Failure) -> None:
+        attempt = self._running[slot].attempt
+        self._journal.append(Lost.of(attempt, slot, failure))
+        self._tried[attempt.trial.id] += 1
+        self._running = {s: out for s, out in self._running.items() if s != slot}
+        self._again.append(Attempt(attempt.trial, attempt.number + 1))
 
     def _record(self, attempt: Attempt, outcome: Outcome) -> None:
         """Write an outcome to the journal, then tell everybody."""
-        self._journal.append(
-            {"event": "finished", "attempt": attempt.number, "outcome": outcome_to_json(outcome)}
-        )
-        self._running = {s: o for s, o in self._running.items() if o.attempt is not attempt}
+        self._journal.append(Finished.of(attempt, outcome))
+        self._apply(attempt, outcome)
+
+    def _apply(self, attempt: Attempt, outcome: Outcome) -> None:
+        """Tell everybody of an outcome that the journal has."""
+        trial = attempt.trial.id
+        self._running = {s: o for s, o in self._running.items() if o.attempt.trial.id != trial}
         self._searcher.tell(self._as_scored(outcome))
         if self._judge is not None:
             self._judge.ended(outcome.trial, outcome.status)
@@ -267,6 +426,8 @@ class Coordinator:
             except Exception as error:  # a full disk under TensorBoard's files ends no search
                 self._observers.remove(observer)
                 self._warn(f"{type(observer).__name__} is left out from now on: {error}")
+        if outcome.error is not None:
+            self._judge_failure(outcome.error)
 
     def _as_scored(self, outcome: Outcome) -> Outcome:
         """Return an outcome for the searcher, which takes back nothing that it was told.
@@ -309,36 +470,44 @@ class Coordinator:
             f"no value; if the two are the same, say optimization_key={reported!r}"
         )
 
-    def _judge_failure(self, kind: str, message: str) -> None:
+    def _judge_failure(self, failure: Failure) -> None:
         if self.problem is not None:
             return
-        if kind == "ambiguous objective":
-            self.problem = message
+        if failure.kind == "ambiguous objective":
+            self.problem = failure.message
         elif self._max_failures is not None and self._failures > self._max_failures:
             self.problem = (
                 f"{self._failures} trials failed, more than max_failures={self._max_failures}"
             )
 
-    def _lose(self, slot: str) -> None:
-        """Give an attempt up: its slot is gone. It is not a failure of the trial."""
-        out = self._running.get(slot)
+    def _give_up(self, slot: str, failure: Failure) -> None:
+        """Give a slot up, with the trial that may be out on it."""
+        host, out = self._slots.pop(slot, ""), self._running.get(slot)
         if out is None:
             return
-        self._running = {s: o for s, o in self._running.items() if o is not out}
-        attempt = out.attempt
+        attempt, seconds = out.attempt, self._clock() - out.since
+        trial = attempt.trial.id
+        outcome = Outcome(trial, "failed", error=failure, seconds=seconds)
         if out.stop:  # nobody wants it to run again
-            ended = stopped(
-                self._objective_of, attempt.trial.id, out.stop, out.last, self._clock() - out.since
-            )
-            self._record(attempt, self._with_one_objective(ended))
-            return
-        self._journal.append({"event": "lost", "slot": slot, **_planned(attempt)})
-        self._again.append(Attempt(attempt.trial, attempt.number + 1))
+            self._end(attempt, stopped(self._objective_of, trial, out.stop, out.last, seconds))
+        elif self._is_retried(outcome):
+            self._try_again(slot, failure)
+        else:
+            self._hosts.died(host, trial, failure.message)  # for good
+            self._end(attempt, outcome)
 
     def _warn_once(self, warning: str) -> None:
         if warning not in self._warned:
             self._warned.add(warning)
             self._warn(warning)
+
+    def _warn_of_hosts(self) -> None:
+        """Name the hosts that get no more work, once the search goes on without them."""
+        if all(self._hosts.is_excluded(host) for host in self._slots.values()):
+            return
+        hosts = set().union(*self._job_hosts.values())
+        for reason in self._hosts.reasons(hosts):
+            self._warn_once(f"{reason}; this host gets no more work")
 
     def _warn_of_gpus(self, message: Hello) -> None:
         if not self._gpus_warned:
@@ -350,21 +519,20 @@ class Coordinator:
             )
 
 
-def _slot(name: str) -> tuple[int, int, int]:
-    """Return job, partition and task attempt of a slot."""
-    try:
-        job, partition, number = map(int, name.split("."))
-    except ValueError:
-        raise ProtocolError(f"{name!r} is no slot") from None
-    return job, partition, number
+class _Slot(NamedTuple):
+    job: int
+    partition: int
+    attempt: int
 
+    @property
+    def task(self) -> tuple[int, int]:
+        """Which task of which job of Spark it is."""
+        return self.job, self.partition
 
-def _planned(attempt: Attempt) -> dict[str, object]:
-    work = work_of(attempt)
-    return {
-        "trial": work.trial,
-        "attempt": work.attempt,
-        "generation": work.generation,
-        "parent": work.parent,
-        "params": work.params,
-    }
+    @classmethod
+    def parse(cls, name: str) -> _Slot:
+        """Return the parts of a slot's name."""
+        try:
+            return cls(*map(int, name.split(".")))
+        except (ValueError, TypeError):
+            raise ProtocolError(f"{name!r} is no slot") from None

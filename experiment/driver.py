@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import inspect
 import logging
 import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from experiment.board import Board
 from experiment.checks import check_arguments, pickle_function
@@ -18,10 +19,13 @@ from experiment.control import own_control, stopped_by_file
 from experiment.coordinator import Coordinator
 from experiment.interrupts import Interrupts
 from experiment.journal import Journal
+from experiment.loading import find_run
 from experiment.progress import Progress
 from experiment.record import Manifest, folder_name, now, versions, write_manifest, write_result
+from experiment.records import Resumed
 from experiment.result import Result, SearchFailed
-from experiment.settings import Settings, choose_logdir
+from experiment.resuming import Past, check_same_search, manifest_of, read_past, reopen
+from experiment.settings import Settings, check_folder, choose_logdir
 from experiment.slot_jobs import SlotJobs, slot_count
 from experiment.specification import Search
 from experiment.status import Status
@@ -31,6 +35,7 @@ from search.space import Float, Space
 from search.stopping import read_rules
 from search.trial import Failure
 from spark_jobs.context import DataSettings
+from spark_jobs.files import writable_files_at
 from spark_jobs.hadoop import HadoopSettings
 from spark_jobs.locations import Location
 from spark_jobs.paths import STOP, RunPaths
@@ -70,8 +75,8 @@ def run_search(
     session = ClassicSession(spark)
     session.check_worker_timeouts()
     data = session.data_settings()
-    logdir = choose_logdir(settings.logdir, session.default_logdir(), data.hadoop)
     manifest = _manifest(train, function, search, settings, seed, session)
+    root = _root(settings, manifest, session, data.hadoop)
     direction = Direction(settings.direction)
     _log_scales(search.space)
     control, started = own_control(), time.monotonic()
@@ -88,29 +93,21 @@ def run_search(
         )
         progress.asked = f"{count(slots, 'slot')} of {session.task_needs}"
         program = _program(function, settings, data)
-        root = logdir.below(folder_name(manifest.name))
         with (
-            _opened(root, data.hadoop, manifest, interrupts) as (folder, paths),
+            _opened(root, data.hadoop, manifest, search, settings, interrupts) as run,
             stopped_by_file(root.below(STOP), data.hadoop, control),
-            Journal(paths.journal) as journal,
+            Journal(run.paths.journal, run.past.segments + 1) as journal,
         ):
-            progress.announce(paths.shown())
-            board = Board(paths, search, direction, manifest)
-            coordinator = Coordinator(
-                search.searcher,
-                paths,
-                journal,
-                direction=direction,
-                observers=(board,),
-                max_failures=settings.max_failures,
-                stopping=read_rules(settings.stopping),
-                optimization_key=settings.optimization_key,
-                slots=slots,
-                warn=_warn,
+            progress.announce(run.paths.shown())
+            board = Board(run.paths, search, direction, manifest, run.past.segments + 1)
+            coordinator = _coordinator(
+                search, run, journal, board, settings, manifest, session, slots
             )
+            if run.past.segments:
+                progress.resume(coordinator.status)
             control.status = lambda: coordinator.status
             jobs = SlotJobs(
-                session, paths, program, settings, search.as_text, slots, control, started
+                session, run.paths, program, settings, search.as_text, slots, control, started
             )
             problem: str | None = None
 
@@ -118,7 +115,7 @@ def run_search(
                 return Result(
                     coordinator.results,
                     direction,
-                    paths.shown(),
+                    run.paths.shown(),
                     objective=coordinator.status.objective or settings.optimization_key,
                     total=total,
                     problem=problem,
@@ -127,7 +124,7 @@ def run_search(
 
             try:
                 problem = jobs.run(
-                    coordinator, lambda: progress.refresh(coordinator.status, folder.trouble)
+                    coordinator, lambda: progress.refresh(coordinator.status, run.folder.trouble)
                 )
             except KeyboardInterrupt:
                 control.cancel("interrupted")  # in another thread nobody has
@@ -140,7 +137,7 @@ def run_search(
                     problem = problem or control.reason
                 with contextlib.ExitStack() as ending:  # each step, whatever becomes of the others
                     ending.callback(lambda: progress.close(coordinator.status, summary()))
-                    ending.callback(_try, lambda: write_result(paths, summary()))
+                    ending.callback(_try, lambda: write_result(run.paths, summary()))
                     ending.callback(
                         _try, lambda: board.close(settings.optimization_key, coordinator.status)
                     )
@@ -153,21 +150,96 @@ def run_search(
     return result
 
 
+def _root(
+    settings: Settings, manifest: Manifest, session: ClassicSession, hadoop: HadoopSettings
+) -> Location:
+    """Return the run's folder: a new one, or that of the run to resume, which is the same search.
+
+    Raises:
+        InvalidArgument: It cannot be written to, or is that of another search.
+    """
+    if settings.resume is None:
+        logdir = choose_logdir(settings.logdir, session.default_logdir(), hadoop)
+        return logdir.below(folder_name(manifest.name))
+    root = find_run(settings.resume, "resume")
+    if warning := check_same_search(manifest_of(settings.resume), manifest, str(root)):
+        _warn(warning)
+    check_folder("resume", root, hadoop)
+    return root
+
+
+class _Run(NamedTuple):
+    folder: RunFolder
+    paths: RunPaths
+    past: Past
+
+
 @contextlib.contextmanager
 def _opened(
-    root: Location, hadoop: HadoopSettings, manifest: Manifest, interrupts: Interrupts
-) -> Iterator[tuple[RunFolder, RunPaths]]:
-    """Make the run's folder, with what executors look for in it; see to it that all is kept."""
-    with run_folder(root, hadoop, every=_CARRY_EVERY) as folder:
-        paths = RunPaths(folder.path, str(root))
-        make_folder(paths.trials)
-        write_manifest(paths, manifest)
+    root: Location,
+    hadoop: HadoopSettings,
+    manifest: Manifest,
+    search: Search,
+    settings: Settings,
+    interrupts: Interrupts,
+) -> Iterator[_Run]:
+    """Make the run's folder, or read what was done in it; see to it that all is kept."""
+    with (
+        run_folder(root, hadoop, every=_CARRY_EVERY) as folder,
+        contextlib.closing(writable_files_at(root, hadoop)) as files,
+    ):
+        paths, past = RunPaths(folder.path, str(root)), Past()
+        make_folder(paths.trials)  # executors look for it
+        if settings.resume is None:
+            write_manifest(paths, manifest)
+        else:
+            past = read_past(files, root, search.points)
+            reopen(files, root)
         folder.keep(_note)
         try:
-            yield folder, paths
+            yield _Run(folder, paths, past)
         finally:
             # Who has no patience, and interrupts, is told where the rest is.
             _try(lambda: folder.keep(_note, lambda: interrupts.noted or interrupts.terminated))
+
+
+def _coordinator(
+    search: Search,
+    run: _Run,
+    journal: Journal,
+    board: Board,
+    settings: Settings,
+    manifest: Manifest,
+    session: ClassicSession,
+    slots: int,
+) -> Coordinator:
+    """Return what drives the search, from where the run is."""
+    coordinator = Coordinator(
+        search.searcher,
+        run.paths,
+        journal,
+        direction=Direction(settings.direction),
+        observers=(board,),
+        max_failures=settings.max_failures,
+        retries=settings.retries,
+        retry_on=settings.retry_on,
+        speculation=session.speculates,
+        stopping=read_rules(settings.stopping),
+        optimization_key=settings.optimization_key,
+        slots=slots,
+        warn=_warn,
+    )
+    past = run.past
+    if past.segments:
+        resumed = Resumed(
+            len(past.records),
+            manifest.application,
+            manifest.created,
+            manifest.function,
+            manifest.trials,
+        )
+        coordinator.resume(past.records, past.left, resumed)
+    return coordinator
 
 
 def _try(step: Callable[[], None]) -> None:
@@ -209,7 +281,7 @@ def _manifest(
         description=settings.description,
         call=search.call,
         train=_name_of(train),
-        function=hashlib.sha256(function).hexdigest(),
+        function=_hash_of(train, function),
         algorithm=dict(search.algorithm or {}),
         space=None if search.space is None else search.space.to_json(),
         trials=search.searcher.total,
@@ -226,15 +298,32 @@ def _manifest(
     )
 
 
+def _hash_of(train: Callable[..., Any], pickled: bytes) -> str:
+    """Return what tells whether it is the same train function in another process.
+
+    Pickled it has the names of a notebook's cells, which are others in each kernel.
+    """
+    try:
+        source = inspect.getsource(_innermost(train)).encode("utf-8", "backslashreplace")
+    except (OSError, TypeError):
+        source = pickled
+    return hashlib.sha256(source).hexdigest()
+
+
 def _preloads(modules: Sequence[str]) -> tuple[str, ...]:
     # `experiment` too: train functions call it, and in the zygote it is imported only once
     return (*modules, "experiment", "spark_jobs.events")
 
 
 def _name_of(train: Callable[..., Any]) -> str:
+    train = _innermost(train)
+    return str(getattr(train, "__name__", type(train).__name__))
+
+
+def _innermost(train: Callable[..., Any]) -> Callable[..., Any]:
     while isinstance(train, functools.partial):
         train = train.func
-    return str(getattr(train, "__name__", type(train).__name__))
+    return train
 
 
 def _log_scales(space: Space | None) -> None:

@@ -32,11 +32,13 @@ class Journal:
 
     Args:
         folder: Of the segments; made where it is missing. No older segment is ever written to.
+        number: Of the new segment; one after the newest of the folder when left out.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, number: int | None = None) -> None:
         make_folder(folder)
-        number = 1 + max((int(path.stem) for path in _segments(folder)), default=0)
+        if number is None:
+            number = 1 + max((int(path.stem) for path in _segments(folder)), default=0)
         self.path = folder / f"{number:06d}.jsonl"
         self._descriptor = open_appending(self.path, new=True)
         self._dirty, self._closing = threading.Event(), threading.Event()
@@ -57,7 +59,7 @@ class Journal:
     ) -> None:
         self.close()
 
-    def append(self, record: dict[str, Any]) -> None:
+    def append(self, record: Any) -> None:
         """Hand a record to the operating system.
 
         Raises:
@@ -98,7 +100,7 @@ class Journal:
                 return
 
 
-def encode_line(record: dict[str, Any]) -> bytes:
+def encode_line(record: Any) -> bytes:
     """Return a record as a line of a journal."""
     data = msgspec.json.encode(record)
     return b"%08x %s\n" % (zlib.crc32(data), data)

@@ -9,23 +9,24 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
 from experiment.journal import JournalDamaged, read_journal
 from experiment.record import FORMAT, Manifest, Summary
+from experiment.records import Finished, Lost, Planned, Record, Resumed, read_records
 from experiment.result import Result, TrialResult
 from experiment.text import count
 from search.direction import Direction
 from search.errors import InvalidArgument, shown
 from search.space import Space
-from search.trial import Trial
+from search.trial import Outcome
 from spark_jobs.files import files_at
 from spark_jobs.locations import Location
 from spark_jobs.mirror import Mirror
 from spark_jobs.paths import RunPaths
-from spark_jobs.protocol import Attempt, ProtocolError, Work, attempt_of, outcome_of_json
+from spark_jobs.protocol import Attempt
 from spark_jobs.session import active_data_settings
 
 T = TypeVar("T")
@@ -91,7 +92,7 @@ def read_run(paths: RunPaths) -> Run:
     try:
         # The summary first: it is written after the journal's last line.
         summary = _read_json(paths.result, Summary) if paths.result.exists() else None
-        trials, running, objective = _fold(paths)
+        trials, running, objective, total = _fold(paths)
     except OSError as error:
         raise _unreadable(paths, error) from None
     except _MALFORMED as error:
@@ -101,7 +102,7 @@ def read_run(paths: RunPaths) -> Run:
         Direction(manifest.direction),
         paths.shown(),
         objective=objective or manifest.optimization_key,
-        total=manifest.trials,
+        total=total or manifest.trials,
         problem=None if summary is None else summary.problem,
         space=space,
     )
@@ -163,8 +164,12 @@ def opened(run: object, *parts: str) -> Iterator[Reader]:
         yield Reader(paths, mirror.update)
 
 
-def find_run(run: object) -> Location:
+def find_run(run: object, name: str = "run") -> Location:
     """Return where a run is, without looking there.
+
+    Args:
+        run: As for `load`.
+        name: Of the argument, for the error.
 
     Raises:
         InvalidArgument: It cannot be one.
@@ -172,12 +177,12 @@ def find_run(run: object) -> Location:
     if isinstance(run, Result):
         run = run.logdir
     if not isinstance(run, str | os.PathLike) or not os.fspath(run):
-        raise InvalidArgument("run", _RUN, shown(run))
+        raise InvalidArgument(name, _RUN, shown(run))
     text = os.fspath(run)
     if isinstance(text, bytes):
-        raise InvalidArgument("run", _RUN, shown(text))
+        raise InvalidArgument(name, _RUN, shown(text))
     if ":/" in text:
-        location = Location.parse(text, "run")
+        location = Location.parse(text, name)
         return location.at(location.path.rstrip("/") or "/")
     return Location("file", "", os.path.abspath(os.path.expanduser(text)))
 
@@ -233,64 +238,53 @@ def _read_json(path: Path, kind: type[T]) -> T:
     return msgspec.json.decode(path.read_bytes(), type=kind)
 
 
-class _Planned(Work, frozen=True, tag="planned", tag_field="event"):
-    slot: str = ""
+def records_of(paths: RunPaths) -> Iterator[tuple[Record, Attempt | Outcome | None]]:
+    """Yield the records of a run's journal, as `read_records` does.
 
-
-class _Lost(Work, frozen=True, tag="lost", tag_field="event"):
-    slot: str = ""
-
-
-class _Reported(msgspec.Struct, frozen=True, tag="reported", tag_field="event"):
-    trial: int
-    attempt: int
-    values: list[tuple[int, float | str]]
-
-
-class _Finished(msgspec.Struct, frozen=True, tag="finished", tag_field="event"):
-    attempt: int
-    outcome: dict[str, Any]
-
-
-def _journal_of(paths: RunPaths) -> Iterator[dict[str, Any]]:
+    Raises:
+        JournalDamaged: It was changed after it was written.
+        OSError: It cannot be read.
+    """
     try:
-        yield from read_journal(paths.journal)
+        yield from read_records(read_journal(paths.journal), paths.shown(paths.journal))
     except JournalDamaged as error:  # in the copy of a run that is elsewhere
         raise JournalDamaged(str(error).replace(str(paths.root), paths.shown())) from None
 
 
-def _fold(paths: RunPaths) -> tuple[list[TrialResult], list[Attempt], str | None]:
-    """Return what a journal adds up to: results, attempts that are out, the objective's name."""
-    planned: dict[int, Trial] = {}
+def _fold(paths: RunPaths) -> tuple[list[TrialResult], list[Attempt], str | None, int | None]:
+    """Return what a journal adds up to.
+
+    Results, attempts that are out, the objective's name, and how many trials there are in all
+    where that is no longer what the manifest says.
+    """
+    planned: dict[int, Attempt] = {}
     out: dict[int, Attempt] = {}
     results: dict[int, TrialResult] = {}
     names: dict[int, str] = {}  # what the trials that have a value call it
-    for number, line in enumerate(_journal_of(paths), start=1):
-        try:
-            record = msgspec.convert(line, _Planned | _Lost | _Reported | _Finished)
-            if isinstance(record, _Finished):
-                outcome = outcome_of_json(record.outcome)
-                trial = planned[outcome.trial]
-                out.pop(trial.id, None)
-                folder = paths.shown(paths.attempt(trial.id, record.attempt).folder)
-                results.setdefault(trial.id, TrialResult.of(trial, outcome, folder))
-                if outcome.objective is not None:
-                    names.setdefault(trial.id, outcome.objective)
-            elif isinstance(record, _Lost):
+    total: int | None = None
+    for record, held in records_of(paths):
+        match record, held:
+            case Planned(), Attempt():
+                planned[held.trial.id] = out[held.trial.id] = held
+            case Lost(), _:
                 out.pop(record.trial, None)
-            elif isinstance(record, _Planned):
-                attempt = attempt_of(record)
-                planned[attempt.trial.id] = attempt.trial
-                out[attempt.trial.id] = attempt
-        except (msgspec.ValidationError, ProtocolError, KeyError) as error:
-            journal = paths.shown(paths.journal)
-            raise JournalDamaged(f"{journal}, record {number}: {error}") from None
+            case Resumed(), _:
+                out, total = {}, record.trials
+            case Finished(), Outcome():
+                trial = planned[held.trial].trial
+                out.pop(trial.id, None)
+                before = results.get(trial.id)
+                if before is None or before.status == "cancelled":  # else the first finish won
+                    folder = paths.shown(paths.attempt(trial.id, record.attempt).folder)
+                    results[trial.id] = TrialResult.of(trial, held, folder)
+                    if held.objective is not None:
+                        names.setdefault(trial.id, held.objective)
     objective = _objective(results, names)
     trials = [
         replace(result, value=None) if names.get(trial, objective) != objective else result
         for trial, result in results.items()
     ]
-    return trials, list(out.values()), objective
+    return trials, list(out.values()), objective, total
 
 
 def _objective(results: Mapping[int, TrialResult], names: Mapping[int, str]) -> str | None:

@@ -52,7 +52,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         description: A longer text of the user.
         call: The public function.
         train: What the train function is called.
-        function: SHA-256 of the pickled train function.
+        function: SHA-256 of the train function's source; pickled, where there is none.
         algorithm: What makes the trials: its type and arguments.
         space: The space as JSON; None for explicit points.
         trials: How many there are in all.

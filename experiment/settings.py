@@ -8,11 +8,15 @@ import inspect
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
+from experiment.loading import find_run
+from experiment.result import Result
+from search.checks import check_integer
 from search.direction import Direction
 from search.errors import InvalidArgument, shown
 from search.stopping import StoppingRule, read_rules
+from search.trial import RETRIED, FailureKind
 from search.values import is_unicode
 from spark_jobs.files import check_writable, writable_files_at
 from spark_jobs.hadoop import HadoopSettings
@@ -33,6 +37,9 @@ class Settings:
         direction: 'max' or 'min' of the objective.
         optimization_key: Which key of a returned dict is the objective. Not needed for a lone
             number (called 'metric' then) or a dict with one key.
+        resume: The folder of a run, or its `Result`, to go on with, in the same call with the same
+            space, metric and direction; trials that have ended are not run again. `logdir` does
+            not count then.
         logdir: The folder that gets a folder per run: one that all executors see, or hdfs://...
             Left out: the Spark setting `spark.experiment.logdir`, else `experiments` in the user's
             home on HDFS where that is Spark's default, else `./experiments`.
@@ -45,6 +52,10 @@ class Settings:
         deadline: Seconds after which the search is ended; it returns what there is.
         startup_timeout: Seconds that Spark has to start the first slot; None waits for ever.
         max_failures: More failed trials than that end the search.
+        retries: How often a trial runs again after a failure of `retry_on`, as another attempt.
+        retry_on: Kinds of failures, see `experiment.Failure`: that its executor was lost, or the
+            machine's trouble; 'user error', 'exit', 'time', 'memory', 'gpu memory' and
+            'invalid value' where you add them.
         seed: Makes a search repeatable; also the state of `random` and numpy in each trial.
         isolation: 'process' forks a process per trial, 'spawn' starts a fresh interpreter per
             trial, 'none' runs trials in the slot's own process, where nothing can end them.
@@ -61,6 +72,7 @@ class Settings:
     description: str = ""
     direction: str = "max"
     optimization_key: str | None = None
+    resume: str | os.PathLike[str] | Result | None = None
     logdir: str | os.PathLike[str] | None = None
     parallelism: int | None = None
     stopping: StoppingRule | Sequence[StoppingRule] | None = None
@@ -69,6 +81,8 @@ class Settings:
     deadline: float | None = None
     startup_timeout: float | None = 600.0
     max_failures: int | None = None
+    retries: int = 3
+    retry_on: Sequence[FailureKind] = RETRIED
     seed: int | None = None
     isolation: Isolation = "process"
     preload: Sequence[str] = ("tensorflow", "keras")
@@ -84,9 +98,13 @@ class Settings:
         object.__setattr__(self, "description", _text("description", self.description))
         if self.logdir is not None:
             check_logdir(self.logdir)
+        if self.resume is not None:
+            find_run(self.resume, "resume")
         _check_integer("parallelism", self.parallelism, 1)
         _check_integer("max_failures", self.max_failures, 0)
         _check_integer("seed", self.seed, 0)
+        check_integer("retries", self.retries, 0)
+        object.__setattr__(self, "retry_on", _failure_kinds(self.retry_on))
         if self.isolation not in ("process", "spawn", "none"):
             expected = "'process', 'spawn' or 'none'"
             raise InvalidArgument("isolation", expected, shown(self.isolation))
@@ -150,14 +168,28 @@ def choose_logdir(
     location = Location.parse(text, "logdir")
     if not is_unicode(str(location)):  # of the folder that this program was started in
         raise InvalidArgument("logdir", "a folder whose name UTF-8 can hold", repr(str(location)))
+    check_folder("logdir", location, hadoop)
+    return location
+
+
+def check_folder(name: str, location: Location, hadoop: HadoopSettings) -> None:
+    """Make sure that a folder can be written to.
+
+    Args:
+        name: Of the argument that names it.
+        location: The folder; made where it is missing.
+        hadoop: Where HDFS is.
+
+    Raises:
+        InvalidArgument: It cannot.
+    """
     try:
         with contextlib.closing(writable_files_at(location, hadoop)) as files:
             check_writable(files, location)
     except OSError as error:
         local = location.scheme == "file"  # elsewhere the message names the place, too
         got = f"{str(location)!r}: {error.strerror}" if local else str(error)
-        raise InvalidArgument("logdir", "a folder that can be written to", got) from None
-    return location
+        raise InvalidArgument(name, "a folder that can be written to", got) from None
 
 
 def check_logdir(logdir: object) -> None:
@@ -190,6 +222,16 @@ def _module_names(preload: Any) -> tuple[str, ...]:
         if all(type(name) is str for name in names):
             return names
     raise InvalidArgument("preload", "a list of module names", shown(preload))
+
+
+def _failure_kinds(retry_on: Any) -> tuple[FailureKind, ...]:
+    known = [kind for kind in get_args(FailureKind) if kind != "ambiguous objective"]
+    if isinstance(retry_on, Iterable) and not isinstance(retry_on, str):
+        kinds = tuple(retry_on)
+        if all(kind in known for kind in kinds):
+            return kinds
+    expected = "a list of failures: " + ", ".join(map(repr, known))
+    raise InvalidArgument("retry_on", expected, shown(retry_on))
 
 
 def _check_integer(name: str, value: object, least: int) -> None:

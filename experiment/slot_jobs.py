@@ -27,6 +27,7 @@ from spark_jobs.trial_process import Program
 _SLOT_MEMORY = 0.8e9  # bytes: TensorFlow imported, and a small model
 _FRUITLESS_JOBS = 3
 _POLL = 0.1  # seconds between two looks at a running job
+_LOOK_EVERY = 1.0  # seconds between two looks at its tasks
 _FAREWELL = 10.0  # seconds that slots have to end after the last trial
 
 
@@ -64,13 +65,15 @@ class SlotJobs:
             coordinator: Hands out the trials.
             tick: Called about ten times a second, from this thread.
         """
+        if coordinator.done or coordinator.problem is not None:  # by what was done before
+            return coordinator.problem
         fruitless, host = 0, self.session.driver_host
         with ChannelServer(self.session.bind_host, coordinator, advertised=host) as server:
             for number in itertools.count(1):
-                before = len(coordinator.results)
+                before = coordinator.progress
                 job = self._job(number, server)
                 with job:
-                    started = self._wait(job, server, coordinator, tick)
+                    started = self._wait(job, number, server, coordinator, tick)
                 if server.error is not None:
                     error = server.error
                     return f"the driver cannot go on: {type(error).__name__}: {error}"
@@ -81,8 +84,8 @@ class SlotJobs:
                 if self.session.stopped:
                     return "the SparkSession was stopped during the search"
                 server.call(functools.partial(coordinator.job_ended, number))
-                fruitless = 0 if len(coordinator.results) > before else fruitless + 1
-                sentence = problem_of_spark(job.error, job.failed_hosts)
+                fruitless = 0 if coordinator.progress > before else fruitless + 1
+                sentence = coordinator.problem or problem_of_spark(job.error, job.failed_hosts)
                 if sentence or fruitless == _FRUITLESS_JOBS:
                     return sentence or _spark_problem(job.error)
         raise AssertionError("itertools.count has no end")
@@ -98,6 +101,7 @@ class SlotJobs:
     def _wait(
         self,
         job: SlotJob,
+        number: int,
         server: ChannelServer,
         coordinator: Coordinator,
         tick: Callable[[], None],
@@ -111,6 +115,7 @@ class SlotJobs:
         patience = self.settings.startup_timeout
         give_up = math.inf if patience is None else time.monotonic() + patience
         done_since: float | None = None
+        next_look = 0.0
         while not job.wait(_POLL):
             tick()
             deadline = self.settings.deadline
@@ -118,6 +123,10 @@ class SlotJobs:
                 self.control.cancel(f"the deadline of {deadline:g} s has passed")
             if server.error is not None or coordinator.problem is not None or self.control.reason:
                 return True
+            if self.session.speculates and time.monotonic() > next_look:
+                next_look = time.monotonic() + _LOOK_EVERY
+                for slot in self._ended_slots(number):
+                    server.call(functools.partial(coordinator.slot_ended, slot))
             if coordinator.has_started:
                 give_up = math.inf
             elif time.monotonic() > give_up:
@@ -127,6 +136,14 @@ class SlotJobs:
                 if time.monotonic() - done_since > _FAREWELL:
                     return True  # tasks that Spark has not started would hold the search up
         return True
+
+    def _ended_slots(self, number: int) -> list[str]:
+        """Return the slots of a job that are gone, where Spark's next attempt does not say so."""
+        tasks = self.session.failed_tasks(self._tag(number))
+        return [f"{number}.{partition}.{attempt}" for partition, attempt in tasks]
+
+    def _tag(self, number: int) -> str:
+        return f"{Location.parse(self.paths.shown()).name}-{number}"
 
     def _job(self, number: int, server: ChannelServer) -> SlotJob:
         config = SlotConfig(
@@ -142,8 +159,7 @@ class SlotJobs:
             self.settings.verbose > 1,
         )
         slot = slot_function(config, self.session.search_path())
-        name = Location.parse(self.paths.shown()).name
-        return self.session.job(slot, self.slots, f"{name}-{number}")
+        return self.session.job(slot, self.slots, self._tag(number))
 
 
 def slot_count(

@@ -8,8 +8,19 @@ from typing import Any, Literal
 
 Status = Literal["finished", "failed", "stopped", "cancelled"]
 FailureKind = Literal[
-    "user error", "exit", "time", "memory", "invalid value", "ambiguous objective", "machine"
+    "user error",
+    "exit",
+    "time",
+    "memory",
+    "gpu memory",
+    "invalid value",
+    "ambiguous objective",
+    "machine",
+    "lost executor",
 ]
+
+RETRIED: tuple[FailureKind, ...] = ("lost executor", "machine")
+"""Failures after which a trial runs again, where the user says nothing else."""
 
 UNNAMED_OBJECTIVE = "metric"
 """What the objective is called when a train function returns a lone number."""

@@ -13,23 +13,33 @@ from pathlib import Path
 OUTCOME = "outcome.json"
 """The file of a trial's folder that is written, and carried, last."""
 
+TRIAL = "trial.json"
+"""The file of a trial's folder that says what was asked for."""
+
 STOP = "stop"
 """The file of a run's folder that ends the search."""
 
 CHECKPOINT = "checkpoint"
 """The folder of a trial's checkpoints, in the trial's folder."""
 
-_TRIALS = "trials"
+RESULT = "result.json"
+"""The file of a run's folder that is written at the end of the search."""
+
+SEARCH = "search"
+"""The folder of a run that is the search's own TensorBoard run."""
+
+TRIALS = "trials"
+"""The folder of a run that holds the trials' folders."""
 
 
 def attempt_name(trial: int, number: int = 1) -> str:
     """Return the path, below a run's folder, of attempt `number`, from 1, at a trial."""
-    return f"{_TRIALS}/{trial:06d}" + (f"-{number}" if number > 1 else "")
+    return f"{TRIALS}/{trial:06d}" + (f"-{number}" if number > 1 else "")
 
 
 def is_ours(name: str) -> bool:
     """Is a file of this name in every trial's folder, whatever its train function writes?"""
-    ours = ("trial.json", OUTCOME, "stdout.log", "stderr.log")
+    ours = (TRIAL, OUTCOME, "stdout.log", "stderr.log")
     return name in ours or name.startswith("events.out.tfevents.trial")
 
 
@@ -40,6 +50,12 @@ def attempts_in(names: Iterable[str], trial: int) -> list[str]:
         if match := re.fullmatch(rf"{trial:06d}(?:-(\d+))?", name):
             numbers[name] = int(match[1] or 1)
     return sorted(numbers, key=lambda name: -numbers[name])
+
+
+def parse_attempt_name(name: str) -> tuple[int, int]:
+    """Return trial and attempt of a folder's name; attempt 0 where it is no attempt's."""
+    match = re.fullmatch(r"([0-9]{6,15})(?:-([1-9][0-9]{0,8}))?", name)
+    return (int(match[1]), int(match[2] or 1)) if match else (0, 0)
 
 
 def only_grows(name: str) -> bool:
@@ -56,7 +72,7 @@ class AttemptPaths:
     @property
     def trial(self) -> Path:
         """What was asked for."""
-        return self.folder / "trial.json"
+        return self.folder / TRIAL
 
     @property
     def checkpoint(self) -> Path:
@@ -104,7 +120,7 @@ class RunPaths:
     @property
     def result(self) -> Path:
         """The best trial and the summary, written at the end."""
-        return self.root / "result.json"
+        return self.root / RESULT
 
     @property
     def stop(self) -> Path:
@@ -119,12 +135,12 @@ class RunPaths:
     @property
     def search(self) -> Path:
         """TensorBoard run of the search itself."""
-        return self.root / "search"
+        return self.root / SEARCH
 
     @property
     def trials(self) -> Path:
         """Folder of the trials' folders, each a TensorBoard run."""
-        return self.root / _TRIALS
+        return self.root / TRIALS
 
     def attempt(self, trial: int, number: int = 1) -> AttemptPaths:
         """Return the files of attempt `number`, from 1, at a trial."""

@@ -194,10 +194,15 @@ def hide_events(files: WritableFiles, root: Location, trial: int, number: int) -
         OSError: One of them cannot be renamed.
     """
     for earlier in range(1, number):
-        _hide_events(files, root.below(attempt_name(trial, earlier)))
+        hide_events_in(files, root.below(attempt_name(trial, earlier)))
 
 
-def _hide_events(files: WritableFiles, folder: Location) -> None:
+def hide_events_in(files: WritableFiles, folder: Location) -> None:
+    """Take what is in a folder out of TensorBoard; fine where nothing is.
+
+    Raises:
+        OSError: A file cannot be renamed.
+    """
     try:
         found = files.listdir(folder)
     except FileNotFoundError:  # an attempt that never began
@@ -207,7 +212,7 @@ def _hide_events(files: WritableFiles, folder: Location) -> None:
         if status.is_link:  # what lies outside of the folder is nobody's business
             continue
         if status.is_folder:
-            _hide_events(files, location)
+            hide_events_in(files, location)
         elif "tfevents" in location.name:
             hidden = location.name.replace("tfevents", "lost-events")
             with contextlib.suppress(FileNotFoundError):

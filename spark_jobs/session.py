@@ -163,6 +163,11 @@ class ClassicSession:
         return chosen
 
     @property
+    def speculates(self) -> bool:
+        """May Spark run a second copy of a task that seems slow?"""
+        return (self.setting("spark.speculation") or "false").lower() == "true"
+
+    @property
     def assigns_gpus(self) -> bool:
         """Does Spark hand out GPUs to the tasks of this application?"""
         return float(self.setting("spark.task.resource.gpu.amount") or 0) > 0
@@ -272,17 +277,26 @@ class ClassicSession:
 
     def _failed_hosts(self, tag: str) -> list[str]:
         """Return the hosts on which tasks of the tagged job failed; Spark's error lacks them."""
+        failed = (task for task in self._tasks(tag) if task.errorMessage().isDefined())
+        return list(dict.fromkeys(str(task.host()) for task in failed))
+
+    def failed_tasks(self, tag: str) -> list[tuple[int, int]]:
+        """Return partition and attempt of each task of the tagged job that failed or was killed."""
+        return [
+            (int(task.index()), int(task.attempt()))
+            for task in self._tasks(tag)
+            if str(task.status()) in ("FAILED", "KILLED")
+        ]
+
+    def _tasks(self, tag: str) -> Iterator[Any]:
+        """Yield what Spark knows of each task of the tagged job."""
         jvm_context = self._context._jsc.sc()
         tracker, store = jvm_context.statusTracker(), jvm_context.statusStore()
-        hosts: dict[str, None] = {}
         for job in tracker.getJobIdsForTag(tag):
             for stage in tracker.getJobInfo(job).get().stageIds():
                 attempt = tracker.getStageInfo(stage).get().currentAttemptId()
                 tasks = store.taskList(stage, attempt, 1_000)
-                for task in (tasks.apply(number) for number in range(tasks.size())):
-                    if task.errorMessage().isDefined():
-                        hosts[str(task.host())] = None
-        return list(hosts)
+                yield from (tasks.apply(number) for number in range(tasks.size()))
 
     def _use_driver_python(self) -> None:
         """Let executors on this host use this interpreter, where the user chose none.

@@ -233,7 +233,8 @@ def test_a_trial_whose_slot_is_gone_runs_again_as_the_next_attempt(start, lose):
     assert again == Work(work.trial, 2, work.params)
     [lost] = search.records("lost")
     assert (lost["trial"], lost["attempt"], lost["slot"]) == (work.trial, 1, "1.0.0")
-    assert lost["params"] == {"x": 0}
+    assert lost["kind"] == "lost executor"
+    assert "host" in lost["message"]
     search.finish(slot, again)
     [result] = search.coordinator.results
     assert result.logdir == str(search.paths.attempt(work.trial, 2).folder)
@@ -265,14 +266,99 @@ def test_a_late_outcome_of_an_attempt_that_was_given_up_is_ignored(start, lose):
     assert len(search.records("finished")) == 1
 
 
-def test_an_attempt_can_be_lost_many_times(start):
-    search = start(points(2), "1.0.0")
+def test_an_attempt_can_be_lost_as_often_as_it_may_be_tried_again(start):
+    search = start(points(2), "1.0.0", retries=5)
     for number in range(1, 6):
         assert search.ask(f"1.0.{number - 1}") == Work(0, number, {"x": 0})
         search.hello(f"1.0.{number}")
     assert search.run_to_the_end("1.0.5") == ([0, 1], Stop())
     assert [record["attempt"] for record in search.records("lost")] == [1, 2, 3, 4, 5]
     assert search.coordinator.done
+
+
+def test_a_trial_that_was_lost_too_often_has_failed(start):
+    search = start(points(2), "1.0.0", retries=1)
+    for number in range(2):
+        assert search.ask(f"1.0.{number}").trial == 0
+        search.hello(f"1.0.{number + 1}")
+    assert search.run_to_the_end("1.0.2") == ([1], Stop())
+    lost, other = search.coordinator.results
+    assert (lost.status, lost.error.kind) == ("failed", "lost executor")
+    assert "host" in lost.error.message
+    assert lost.logdir == str(search.paths.attempt(0, 2).folder)
+    assert other.status == "finished"
+
+
+@pytest.mark.parametrize("kind", ["machine", "user error", "exit", "gpu memory"])
+def test_a_failure_is_tried_again_where_that_was_asked_for(start, kind):
+    search = start(points(1), "1.0.0", retries=1, retry_on=(kind,))
+    again = search.fail("1.0.0", search.ask("1.0.0"), kind)
+    assert again == Work(0, 2, {"x": 0})
+    assert search.coordinator.results == []
+    assert search.records("lost")[0]["kind"] == kind
+    assert search.fail("1.0.0", again, kind) == Stop()
+    assert [result.error.kind for result in search.coordinator.results] == [kind]
+
+
+def test_by_default_only_the_machines_trouble_is_tried_again(start):
+    search = start(points(1), "1.0.0")
+    assert search.fail("1.0.0", search.ask("1.0.0"), "user error") == Stop()
+    assert search.coordinator.done
+
+
+def test_a_trial_that_died_of_the_machine_runs_on_another_host(start):
+    search = start(points(2), "1.0.0")
+    search.coordinator.hello(Hello("1.1.0", "other"))
+    first = search.ask("1.0.0")
+    answer = search.fail("1.0.0", first, "machine", "host host: no space left")
+    assert answer.trial == 1
+    search.finish("1.0.0", answer)
+    assert search.ask("1.0.0") == Wait()
+    assert search.ask("1.1.0") == Work(0, 2, {"x": 0})
+
+
+def test_a_host_on_which_three_trials_died_gets_no_more_work_and_is_named(start):
+    search = start(points(9), "1.0.0")
+    search.coordinator.hello(Hello("1.1.0", "other"))
+    answer = search.ask("1.0.0")
+    for _ in range(3):
+        assert search.warnings == []
+        answer = search.fail("1.0.0", answer, "machine", "host host: no space left")
+    assert answer == Stop()
+    (warning,) = search.warnings
+    assert warning == (
+        "host host: trials 0, 1, 2 died there, the last one since host host: no space left; this "
+        "host gets no more work"
+    )
+    search.hello("1.2.0")
+    assert search.ask("1.2.0") == Stop()
+    trials, answer = search.run_to_the_end("1.1.0")
+    assert sorted(trials) == list(range(9))
+    assert search.coordinator.done
+
+
+def test_without_another_host_that_is_the_end(start):
+    search = start(points(9), "1.0.0", retries=0)
+    answer = search.ask("1.0.0")
+    for _ in range(3):
+        answer = search.fail("1.0.0", answer, "machine", "no space left")
+    assert answer == Stop()
+    search.coordinator.job_ended(1)
+    assert search.coordinator.problem == (
+        "host host: trials 0, 1, 2 died there, the last one since no space left"
+    )
+
+
+def test_a_speculative_copy_of_a_slot_is_one_more(start):
+    search = start(points(3), "1.0.0", speculation=True)
+    first = search.ask("1.0.0")
+    search.hello("1.0.1")
+    second, third = search.ask("1.0.1"), None
+    assert (first.trial, second.trial) == (0, 1)
+    third = search.finish("1.0.1", second)
+    assert search.finish("1.0.1", third) == Wait()  # its end would be the other's
+    search.coordinator.slot_ended("1.0.0")
+    assert search.ask("1.0.1") == Work(0, 2, {"x": 0})
 
 
 def test_a_second_hello_of_the_same_slot_loses_nothing(start):
@@ -399,15 +485,37 @@ def test_an_ambiguous_objective_ends_the_search_with_its_own_words(start):
     assert search.coordinator.problem == message
 
 
-def test_what_a_slot_cannot_do_ends_the_search_and_the_first_reason_stays(start):
-    search = start(points(5), "1.0.0", "1.1.0", max_failures=0)
-    work = search.ask("1.0.0")
-    search.hello("1.1.0", problem="host a does not see the folder")
-    search.hello("1.2.0", problem="host b does not see the folder")
-    assert search.ask("1.1.0") == Stop()
+def test_what_no_host_can_do_ends_the_search(start):
+    search = start(points(5))
+    for slot, host in (("1.0.0", "a"), ("1.1.0", "b"), ("1.2.0", "b")):
+        search.coordinator.hello(Hello(slot, host, f"host {host} does not see the folder"))
+        assert search.ask(slot) == Stop()
+    assert search.coordinator.problem is None  # there may be more of them
+    search.coordinator.job_ended(1)
+    assert search.coordinator.problem == (
+        "host a does not see the folder; host b does not see the folder"
+    )
+    assert search.warnings == []
+
+
+def test_what_one_host_cannot_do_is_done_elsewhere_and_said(start):
+    search = start(points(3))
+    search.coordinator.hello(Hello("1.0.0", "a", "host a does not see the folder"))
+    assert search.warnings == []
+    search.coordinator.hello(Hello("1.1.0", "b"))
+    assert search.warnings == ["host a does not see the folder; this host gets no more work"]
     assert search.ask("1.0.0") == Stop()
-    assert search.fail("1.0.0", work) == Stop()
-    assert search.coordinator.problem == "host a does not see the folder"
+    assert search.run_to_the_end("1.1.0") == ([0, 1, 2], Stop())
+    assert search.coordinator.done
+
+
+def test_a_slot_that_finds_out_later_that_it_can_do_nothing_gives_its_trial_back(start):
+    search = start(points(1), "1.0.0")
+    search.ask("1.0.0")
+    search.coordinator.hello(Hello("1.1.0", "other"))
+    search.hello("1.0.0", problem="host host: TensorFlow cannot be imported")
+    assert search.ask("1.0.0") == Stop()
+    assert search.ask("1.1.0") == Work(0, 2, {"x": 0})
 
 
 def test_a_trial_that_calls_its_objective_otherwise_fails(start):
@@ -469,7 +577,7 @@ class FullDisk:
         self.event = event
 
     def append(self, record):
-        if record["event"] == self.event:
+        if type(record).__name__.lower() == self.event:
             raise OSError("No space left on device")
 
 
@@ -685,7 +793,7 @@ def test_whatever_slots_do_every_trial_ends_once_and_as_without_slots(steps, mak
 
     expected = drive(alone, remember)
     with tempfile.TemporaryDirectory() as folder:
-        search = Search(Path(folder), make_searcher())
+        search = Search(Path(folder), make_searcher(), retries=len(steps))
         cluster = Cluster(search, 3)
         for partition, action in steps:
             getattr(cluster, action)(partition)
@@ -711,7 +819,8 @@ def assert_journal_adds_up(search):
                 assert record["trial"] not in out
                 out[record["trial"]] = record
             case "lost":
-                assert out.pop(record["trial"]) == record | {"event": "planned"}
+                lost = out.pop(record["trial"])
+                assert (lost["attempt"], lost["slot"]) == (record["attempt"], record["slot"])
             case "finished":
                 assert out.pop(record["outcome"]["trial"])["attempt"] == record["attempt"]
                 ended.append(record["outcome"]["trial"])

@@ -1,0 +1,92 @@
+"""What trials have left in their folders, for a search that is resumed.
+
+A slot writes `outcome.json` before it tells the driver, so a trial that ended while there was no
+driver, or whose end the journal lacks, need not run again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Container, Iterator
+from dataclasses import dataclass
+
+import msgspec
+
+from search.trial import Outcome, Trial
+from spark_jobs.files import Files
+from spark_jobs.locations import Location
+from spark_jobs.paths import OUTCOME, TRIAL, TRIALS, attempt_name, parse_attempt_name
+from spark_jobs.protocol import (
+    LARGEST_MESSAGE,
+    Attempt,
+    ProtocolError,
+    Work,
+    decode,
+    outcome_of_json,
+    work_of,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LeftBehind:
+    """What the attempts at a trial have left.
+
+    Attributes:
+        trial: Its id.
+        attempts: The number of the newest attempt.
+        attempt: The first attempt that came to an end; 0 where none did.
+        work: What that attempt was asked for.
+        outcome: What became of it.
+    """
+
+    trial: int
+    attempts: int
+    attempt: int = 0
+    work: Work | None = None
+    outcome: Outcome | None = None
+
+    def outcome_of(self, trial: Trial) -> Outcome | None:
+        """Return the outcome, if it is one of this trial with these hyperparameters."""
+        return self.outcome if self.work == work_of(Attempt(trial, self.attempt)) else None
+
+
+def look_for_outcomes(files: Files, root: Location, ended: Container[int]) -> Iterator[LeftBehind]:
+    """Yield what each trial that has a folder has left.
+
+    Args:
+        files: Of the run.
+        root: The run's folder.
+        ended: Trials that are known to have ended; they are passed over.
+
+    Raises:
+        OSError: The folder of the trials cannot be read.
+    """
+    attempts: dict[int, list[int]] = {}
+    with contextlib.suppress(FileNotFoundError):
+        for status in files.listdir(root.below(TRIALS)):
+            trial, number = parse_attempt_name(status.location.name)
+            if number and trial not in ended:
+                attempts.setdefault(trial, []).append(number)
+    for trial, numbers in attempts.items():
+        yield _look(files, root, trial, sorted(numbers))
+
+
+def _look(files: Files, root: Location, trial: int, numbers: list[int]) -> LeftBehind:
+    for number in numbers:  # the first finish wins
+        folder = root.below(attempt_name(trial, number))
+        try:
+            work = decode(_read(files, folder.below(TRIAL)), Work)
+            outcome = outcome_of_json(msgspec.json.decode(_read(files, folder.below(OUTCOME))))
+        except (FileNotFoundError, ProtocolError, msgspec.MsgspecError, UnicodeDecodeError):
+            continue  # it did not come to an end, or what is there is nothing of ours
+        if outcome.trial == trial and outcome.status != "cancelled":
+            return LeftBehind(trial, numbers[-1], number, work, outcome)
+    return LeftBehind(trial, numbers[-1])
+
+
+def _read(files: Files, location: Location) -> bytes:
+    status, data = files.status(location), bytearray()
+    if status.is_folder or status.length > LARGEST_MESSAGE:
+        raise ProtocolError(f"{location}: no message of ours")
+    files.read(status, data.extend)
+    return bytes(data)

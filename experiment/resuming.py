@@ -1,0 +1,156 @@
+"""Going on with a run: what it was is compared, what it has done is read back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from experiment.harvest import LeftBehind, look_for_outcomes
+from experiment.loading import MANIFEST, SUMMARY, opened, read_manifest, records_of
+from experiment.record import Manifest
+from experiment.records import Record
+from experiment.text import printable
+from search.errors import InvalidArgument, shown
+from search.space import Space
+from search.trial import Outcome, Trial
+from spark_jobs.files import WritableFiles
+from spark_jobs.locations import Location
+from spark_jobs.paths import RESULT, SEARCH, STOP
+from spark_jobs.protocol import Attempt
+from spark_jobs.run_folder import hide_events_in
+
+_BUDGET = ("generations", "samples")
+"""Arguments of algorithms that may be larger than before: the trials so far are the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What a run has done so far; nothing, if it is new.
+
+    Attributes:
+        records: Of its journal.
+        left: What trials have left that the journal knows no end of.
+        segments: How many its journal has.
+    """
+
+    records: Sequence[tuple[Record, Attempt | Outcome | None]] = ()
+    left: Sequence[LeftBehind] = ()
+    segments: int = 0
+
+
+def manifest_of(run: object) -> Manifest:
+    """Return what the run is that `resume` names.
+
+    Raises:
+        InvalidArgument: It is no run's folder, or cannot be read.
+    """
+    try:
+        with opened(run, MANIFEST) as reader:
+            return read_manifest(reader.paths)
+    except InvalidArgument as error:
+        raise InvalidArgument("resume", error.expected, error.got, error.hint) from None
+
+
+def check_same_search(before: Manifest, now: Manifest, run: str) -> str | None:
+    """Make sure that a search may go on with a run.
+
+    Args:
+        before: What the run is.
+        now: What was called.
+        run: What users call the run.
+
+    Returns:
+        What the user should know, or None.
+
+    Raises:
+        InvalidArgument: It is another search; the message says what differs.
+    """
+    differences = list(_differences(before, now))
+    if differences:
+        raise _other_search(run, "; ".join(differences))
+    if before.function == now.function:
+        return None
+    return (
+        f"the train function {now.train!r} is not what {run!r} was started with; trials that have "
+        "ended keep what the old one returned"
+    )
+
+
+def _other_search(run: str, difference: str) -> InvalidArgument:
+    got = f"another one: {printable(difference)}"
+    return InvalidArgument("resume", f"the search of {run!r}", got)
+
+
+def _differences(before: Manifest, now: Manifest) -> Iterator[str]:
+    for what in ("call", "direction", "optimization_key", "seed"):
+        was, is_now = getattr(before, what), getattr(now, what)
+        if was != is_now:
+            yield f"{what} was {was!r}, is {is_now!r}"
+    spaces = [_domains(manifest.space) for manifest in (before, now)]
+    yield from _changed("space of", *spaces)
+    if list(spaces[0]) != list(spaces[1]) and set(spaces[0]) == set(spaces[1]):
+        yield f"the order of the space was {list(spaces[0])}, is {list(spaces[1])}"
+    was, is_now = dict(before.algorithm), dict(now.algorithm)
+    for name in _BUDGET:
+        if was.get(name, 0) <= is_now.get(name, 0):
+            was.pop(name, None)
+            is_now.pop(name, None)
+    yield from _changed("", was, is_now)
+
+
+def _changed(what: str, before: dict[str, Any], now: dict[str, Any]) -> Iterator[str]:
+    for name in before | now:
+        subject = f"{what} {name!r}" if what else name
+        if name not in now:
+            yield f"{subject} was {shown(before[name])}, is left out"
+        elif name not in before:
+            yield f"{subject} is new: {shown(now[name])}"
+        elif before[name] != now[name]:
+            yield f"{subject} was {shown(before[name])}, is {shown(now[name])}"
+
+
+def _domains(space: dict[str, Any] | None) -> dict[str, Any]:
+    return {} if space is None else dict(Space.from_json(space))
+
+
+def read_past(files: WritableFiles, root: Location, points: Sequence[Mapping[str, Any]]) -> Past:
+    """Read what a run has done so far. Nobody else may run it meanwhile.
+
+    Args:
+        files: Of the run.
+        root: The run's folder.
+        points: The explicit points of the search that is to go on, if it has any.
+
+    Raises:
+        JournalDamaged: Its journal was changed after it was written.
+        InvalidArgument: It cannot be read, or its points were others.
+        OSError: The trials' folders cannot be read.
+    """
+    with opened(str(root), SUMMARY) as reader:
+        records = list(records_of(reader.paths))
+        segments = len(list(reader.paths.journal.glob("*.jsonl")))
+    ended: set[int] = set()
+    for _, held in records:
+        if isinstance(held, Outcome) and held.status != "cancelled":
+            ended.add(held.trial)
+        elif isinstance(held, Attempt) and points:
+            _check_point(held.trial, points, str(root))
+    return Past(records, list(look_for_outcomes(files, root, ended)), segments)
+
+
+def _check_point(trial: Trial, points: Sequence[Mapping[str, Any]], run: str) -> None:
+    point = dict(points[trial.id]) if trial.id < len(points) else None
+    if point != dict(trial.params):
+        raise _other_search(run, f"point {trial.id} was {shown(trial.params)}, is {shown(point)}")
+
+
+def reopen(files: WritableFiles, root: Location) -> None:
+    """Take away what says that a run has ended, or is to; the search's own curves start anew.
+
+    Raises:
+        OSError: The folder cannot be written to.
+    """
+    for name in (STOP, RESULT):
+        files.remove(root.below(name))
+    hide_events_in(files, root.below(SEARCH))
