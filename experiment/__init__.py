@@ -47,6 +47,7 @@ from experiment.settings import Settings  # noqa: E402
 from experiment.viewer import TensorBoard, tensorboard  # noqa: E402
 from search.errors import ExperimentError, InvalidArgument  # noqa: E402
 from search.space import Choice, Float, Integer  # noqa: E402
+from search.trial import Failure  # noqa: E402
 from search.stopping import (  # noqa: E402
     MedianStopping,
     Patience,
@@ -65,6 +66,7 @@ from spark_jobs.context import (  # noqa: E402
 __all__ = [
     "Choice",
     "ExperimentError",
+    "Failure",
     "Float",
     "Handle",
     "Integer",
