@@ -247,16 +247,13 @@ class _Reported(msgspec.Struct, frozen=True, tag="reported", tag_field="event"):
     values: list[tuple[int, float | str]]
 
 
+class _Resumed(msgspec.Struct, frozen=True, tag="resumed", tag_field="event"):
+    records: int
+
+
 class _Finished(msgspec.Struct, frozen=True, tag="finished", tag_field="event"):
     attempt: int
     outcome: dict[str, Any]
-
-
-def _journal_of(paths: RunPaths) -> Iterator[dict[str, Any]]:
-    try:
-        yield from read_journal(paths.journal)
-    except JournalDamaged as error:  # in the copy of a run that is elsewhere
-        raise JournalDamaged(str(error).replace(str(paths.root), paths.shown())) from None
 
 
 def _fold(paths: RunPaths) -> tuple[list[TrialResult], list[Attempt], str | None]:
@@ -265,9 +262,9 @@ def _fold(paths: RunPaths) -> tuple[list[TrialResult], list[Attempt], str | None
     out: dict[int, Attempt] = {}
     results: dict[int, TrialResult] = {}
     names: dict[int, str] = {}  # what the trials that have a value call it
-    for number, line in enumerate(_journal_of(paths), start=1):
+    for number, line in enumerate(read_journal(paths.journal, paths.shown()), start=1):
         try:
-            record = msgspec.convert(line, _Planned | _Lost | _Reported | _Finished)
+            record = msgspec.convert(line, _Planned | _Lost | _Reported | _Finished | _Resumed)
             if isinstance(record, _Finished):
                 outcome = outcome_of_json(record.outcome)
                 trial = planned[outcome.trial]
