@@ -209,11 +209,12 @@ class _Segment:
                 raise self.damaged("its end was changed", number, whole)
 
     def _check(self, record: dict[str, Any], line: int, before: int, whole: int) -> None:
-        first = line == 1 and self.number > 1
-        if (record.get("event") == "resumed") != first:
-            reason = "not what a segment begins with" if first else "another segment begins"
-            raise self.damaged(reason, line, whole)
-        if first and record.get("records") != before:
+        resumed = record.get("event") == "resumed"
+        if resumed and line > 1:
+            raise self.damaged("another segment begins", line, whole)
+        if not resumed and line == 1 and self.number > 1:
+            raise self.damaged("not what a segment begins with", line, whole)
+        if resumed and record.get("records") != before:
             reason = f"begun after {record.get('records')} records, and there are {before}"
             raise self.damaged(reason, line, whole)
 

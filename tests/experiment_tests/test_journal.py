@@ -319,6 +319,11 @@ def test_a_segment_that_is_there_twice_is_refused(tmp_path, first, second):
         written(tmp_path)
 
 
+def test_a_search_that_was_resumed_before_it_had_a_journal_begins_after_no_record(tmp_path):
+    write_segments(tmp_path, [[resumed(0), *THREE], [resumed(4)]])
+    assert written(tmp_path) == [resumed(0), *THREE, resumed(4)]
+
+
 def test_a_segment_that_begins_inside_another_is_refused(tmp_path):
     write_segments(tmp_path, [joined(SEGMENTS[:2])])
     with pytest.raises(JournalDamaged, match="000001.jsonl, line 3: another segment begins"):
@@ -349,11 +354,11 @@ def test_a_changed_byte_is_refused_or_costs_no_more_than_a_torn_tail(contents, d
     with tempfile.TemporaryDirectory() as folder:
         whole = write_journal(Path(folder), contents)
         path = data.draw(st.sampled_from(sorted(Path(folder).iterdir())))
+        step = data.draw(st.integers(0, 254))
         content = path.read_bytes()
         for offset in range(len(content)):
-            value = data.draw(st.integers(1, 255)) if offset % 7 == 0 else 1 << offset % 8
             changed = bytearray(content)
-            changed[offset] ^= value
+            changed[offset] ^= 1 + (step * offset) % 255
             path.write_bytes(changed)
             if offset == len(content) - 1 and changed[offset] == 0:
                 assert written(Path(folder)) == whole  # zeros are what a power failure leaves
