@@ -92,7 +92,7 @@ def run_search(
         with (
             _opened(root, data.hadoop, manifest, interrupts) as (folder, paths),
             stopped_by_file(root.below(STOP), data.hadoop, control),
-            Journal(paths.journal) as journal,
+            _journal(paths) as journal,
         ):
             progress.announce(paths.shown())
             board = Board(paths, search, direction, manifest)
@@ -144,7 +144,7 @@ def run_search(
                     ending.callback(
                         _try, lambda: board.close(settings.optimization_key, coordinator.status)
                     )
-                    coordinator.cancel_rest()
+                    _try(coordinator.cancel_rest)
     result = summary()
     if interrupts.noted or (problem and problem == control.reason):  # the user wants what there is
         _note(f"{problem or 'interrupted'}: {result.summary()}")
@@ -168,6 +168,15 @@ def _opened(
         finally:
             # Who has no patience, and interrupts, is told where the rest is.
             _try(lambda: folder.keep(_note, lambda: interrupts.noted or interrupts.terminated))
+
+
+@contextlib.contextmanager
+def _journal(paths: RunPaths) -> Iterator[Journal]:
+    journal = Journal(paths.journal)
+    try:
+        yield journal
+    finally:
+        _try(journal.close)
 
 
 def _try(step: Callable[[], None]) -> None:

@@ -72,15 +72,17 @@ class SlotJobs:
                 with job:
                     started = self._wait(job, server, coordinator, tick)
                 if server.error is not None:
-                    error = server.error
-                    return f"the driver cannot go on: {type(error).__name__}: {error}"
+                    return _cannot_go_on(server.error)
                 if coordinator.problem is not None or coordinator.done or self.control.reason:
                     return coordinator.problem
                 if not started:
                     return self._nobody_came()
                 if self.session.stopped:
                     return "the SparkSession was stopped during the search"
-                server.call(functools.partial(coordinator.job_ended, number))
+                try:
+                    server.call(functools.partial(coordinator.job_ended, number))
+                except OSError as error:  # the journal takes no more
+                    return _cannot_go_on(error)
                 fruitless = 0 if len(coordinator.results) > before else fruitless + 1
                 sentence = problem_of_spark(job.error, job.failed_hosts)
                 if sentence or fruitless == _FRUITLESS_JOBS:
@@ -204,6 +206,10 @@ def problem_of_spark(error: BaseException | None, hosts: Sequence[str] = ()) -> 
     if match := re.search(r'Cannot run program "([^"]+)"', text):
         return f"{host}: the executor has no Python at {match[1]!r}; set PYSPARK_PYTHON to one"
     return None
+
+
+def _cannot_go_on(error: BaseException) -> str:
+    return f"the driver cannot go on: {type(error).__name__}: {error}"
 
 
 def _spark_problem(error: BaseException | None) -> str:
