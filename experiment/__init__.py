@@ -47,13 +47,13 @@ from experiment.settings import Settings  # noqa: E402
 from experiment.viewer import TensorBoard, tensorboard  # noqa: E402
 from search.errors import ExperimentError, InvalidArgument  # noqa: E402
 from search.space import Choice, Float, Integer  # noqa: E402
-from search.trial import Failure  # noqa: E402
 from search.stopping import (  # noqa: E402
     MedianStopping,
     Patience,
     SuccessiveHalving,
     Threshold,
 )
+from search.trial import Failure  # noqa: E402
 from spark_jobs.context import (  # noqa: E402
     TrialStopped,
     checkpoint_dir,

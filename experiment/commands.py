@@ -16,7 +16,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,16 +25,26 @@ from rich.table import Table
 from rich.text import Text
 
 from experiment.card import domain_in_words
-from experiment.loading import SUMMARY, Run, files_of_trial, find_runs, load, opened, read_run
+from experiment.loading import (
+    SUMMARY,
+    Run,
+    files_of_trial,
+    find_runs,
+    load,
+    opened,
+    read_manifest,
+    read_run,
+)
 from experiment.logs import copy_logs, last_attempt
+from experiment.repair import repair_journal
 from experiment.result import TrialResult, table_of
-from experiment.text import command, duration, hyperparameters, number, printable
+from experiment.text import command, count, duration, hyperparameters, number, printable
 from experiment.viewer import tensorboard
 from search.errors import ExperimentError, InvalidArgument, shown
 from search.trial import Trial
-from spark_jobs.files import writable_files_at
+from spark_jobs.files import WritableFiles, writable_files_at
 from spark_jobs.locations import Location
-from spark_jobs.paths import STOP
+from spark_jobs.paths import STOP, RunPaths
 from spark_jobs.session import active_data_settings
 
 _BEST = 10  # trials that `show` lists
@@ -75,6 +85,7 @@ def _parser() -> argparse.ArgumentParser:
         ("show", _show, "how far a run is, its best and its failed trials; or all of one trial"),
         ("logs", _logs, "what a trial printed"),
         ("stop", _stop, "end a search that goes on; what there is of it is kept"),
+        ("repair", _repair, "cut a damaged journal before the damage, and keep the damaged files"),
         ("tensorboard", _tensorboard, "start TensorBoard on a run; Ctrl-C ends it"),
         ("export", _export, "all trials of a run"),
     ):
@@ -228,17 +239,41 @@ def _stop(options: argparse.Namespace) -> None:
         run = read_run(reader.paths)
     if run.ended:
         raise InvalidArgument("run", "a run that goes on", f"{run.paths.shown()!r}, {_state(run)}")
-    file = Location.parse(run.paths.shown()).below(STOP)
-    with (
-        contextlib.closing(writable_files_at(file, active_data_settings().hadoop)) as files,
-        tempfile.NamedTemporaryFile() as empty,
-    ):
-        try:
-            files.write(file, Path(empty.name))
-        except OSError as error:
-            got = f"{run.paths.shown()!r}, that cannot be written to: {error.strerror or error}"
-            raise InvalidArgument("run", "the folder of a run", got) from None
+    with _writable(run.paths) as files, tempfile.NamedTemporaryFile() as empty:
+        files.write(Location.parse(run.paths.shown()).below(STOP), Path(empty.name))
     print(f"asked to stop: {printable(run.paths.shown())}, {_state(run)}")
+
+
+@contextlib.contextmanager
+def _writable(paths: RunPaths) -> Iterator[WritableFiles]:
+    """Open the place of a run for writing; InvalidArgument where it refuses to be written to."""
+    place = Location.parse(paths.shown())
+    with contextlib.closing(writable_files_at(place, active_data_settings().hadoop)) as files:
+        try:
+            yield files
+        except OSError as error:
+            got = f"{paths.shown()!r}, that cannot be written to: {error.strerror or error}"
+            raise InvalidArgument("run", "the folder of a run", got) from None
+
+
+def _repair(options: argparse.Namespace) -> None:
+    with opened(options.run) as reader:
+        paths = reader.paths
+        read_manifest(paths)
+        with _writable(paths) as files:
+            repaired = repair_journal(paths, files)
+        if repaired is None:
+            read_run(paths)  # which says what else there may be
+            print(f"nothing to repair: {printable(paths.shown(paths.journal))} is whole")
+            return
+    for line in (
+        f"damaged: {repaired.damage.what}",
+        f"kept: {count(repaired.records, 'record')} before it; what was there: "
+        + ", ".join(repaired.aside),
+        f"to go on, call the search again with resume={paths.shown()!r}; trials whose folders have "
+        "an outcome are not run again",
+    ):
+        print(printable(line))
 
 
 def _tensorboard(options: argparse.Namespace) -> None:

@@ -96,7 +96,7 @@ def run_search(
         with (
             _opened(root, data.hadoop, manifest, search, settings, interrupts) as run,
             stopped_by_file(root.below(STOP), data.hadoop, control),
-            Journal(run.paths.journal, run.past.segments + 1) as journal,
+            _journal(run) as journal,
         ):
             progress.announce(run.paths.shown())
             board = Board(run.paths, search, direction, manifest, run.past.segments + 1)
@@ -141,7 +141,7 @@ def run_search(
                     ending.callback(
                         _try, lambda: board.close(settings.optimization_key, coordinator.status)
                     )
-                    coordinator.cancel_rest()
+                    _try(coordinator.cancel_rest)
     result = summary()
     if interrupts.noted or (problem and problem == control.reason):  # the user wants what there is
         _note(f"{problem or 'interrupted'}: {result.summary()}")
@@ -240,6 +240,15 @@ def _coordinator(
         )
         coordinator.resume(past.records, past.left, resumed)
     return coordinator
+
+
+@contextlib.contextmanager
+def _journal(run: _Run) -> Iterator[Journal]:
+    journal = Journal(run.paths.journal, run.past.segments + 1)
+    try:
+        yield journal
+    finally:
+        _try(journal.close)
 
 
 def _try(step: Callable[[], None]) -> None:

@@ -91,7 +91,7 @@ def seconds_to_resume(folder: Path) -> float:
 
 
 def slow(x: int, folder: str) -> float:
-    """Note when an attempt began and in which executor; the first one at a trial goes on for long."""
+    """Note when an attempt began and in which executor; the first one goes on for long."""
     notes = Path(folder, f"{x}")
     again = notes.exists()
     executor = psutil.Process().parents()

@@ -1,7 +1,7 @@
 """A plugin of pytest that notes which faults the tests that ran show to be survived.
 
-`pytest -p tests.faults_tests.survived --survived=FILE` writes a JSON object of the numbers of faults
-to whether all of their tests passed.
+`pytest -p tests.faults_tests.survived --survived=FILE` writes a JSON object of the numbers of
+faults to whether all of their tests passed.
 """
 
 from __future__ import annotations
