@@ -14,10 +14,8 @@ import json
 import math
 import os
 import sys
-import tempfile
 import time
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -229,12 +227,9 @@ def _stop(options: argparse.Namespace) -> None:
     if run.ended:
         raise InvalidArgument("run", "a run that goes on", f"{run.paths.shown()!r}, {_state(run)}")
     file = Location.parse(run.paths.shown()).below(STOP)
-    with (
-        contextlib.closing(writable_files_at(file, active_data_settings().hadoop)) as files,
-        tempfile.NamedTemporaryFile() as empty,
-    ):
+    with contextlib.closing(writable_files_at(file, active_data_settings().hadoop)) as files:
         try:
-            files.write(file, Path(empty.name))
+            files.write(file, b"")
         except OSError as error:
             got = f"{run.paths.shown()!r}, that cannot be written to: {error.strerror or error}"
             raise InvalidArgument("run", "the folder of a run", got) from None
