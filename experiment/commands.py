@@ -25,6 +25,7 @@ from rich.text import Text
 from experiment.card import domain_in_words
 from experiment.loading import SUMMARY, Run, files_of_trial, find_runs, load, opened, read_run
 from experiment.logs import copy_logs, last_attempt
+from experiment.ownership import owner_of
 from experiment.result import TrialResult, table_of
 from experiment.text import command, duration, hyperparameters, number, printable
 from experiment.viewer import tensorboard
@@ -124,13 +125,34 @@ def _list_row(run: Run) -> tuple[str, ...]:
 
 
 def _state(run: Run) -> str:
+    owner = owner_of(run.paths)
+    if owner is not None and owner.alive:
+        return f"running on {owner}"
     if run.result.problem is not None:
         return f"ended early: {run.result.problem}"
     if run.ended:
         return "finished"
     files = [run.paths.manifest, *run.paths.journal.glob("*.jsonl")]
-    news = max(path.stat().st_mtime for path in files)
-    return f"not ended, last news {duration(max(0.0, time.time() - news))} ago"
+    state = f"not ended, last news {_ago(max(path.stat().st_mtime for path in files))}"
+    if owner is None:
+        return state
+    if owner.alive is None:
+        return f"{state}, last sign of life of its driver ({owner}) {_ago(owner.seen)}"
+    return f"{state}, its driver ({owner}) is gone"
+
+
+def _ago(when: float) -> str:
+    return f"{duration(max(0.0, time.time() - when))} ago"
+
+
+def _goes_on(run: Run) -> bool:
+    """May a run go on by itself?"""
+    owner = owner_of(run.paths)
+    return not run.ended if owner is None or owner.alive is None else owner.alive
+
+
+def _how_to_resume(run: Run) -> str:
+    return "" if run.ended or _goes_on(run) else f"resume={run.paths.shown()!r} goes on with it"
 
 
 def _show(options: argparse.Namespace) -> None:
@@ -149,6 +171,7 @@ def _show_run(run: Run) -> None:
         "run": manifest.name,
         "description": manifest.description,
         "state": _state(run),
+        "to go on": _how_to_resume(run),
         "so far": result.summary(),
         "call": f"experiment.{manifest.call}, train function {manifest.train}",
         "started": f"{manifest.created}, on {manifest.master}, {manifest.application}",
@@ -224,8 +247,10 @@ def _logs(options: argparse.Namespace) -> None:
 def _stop(options: argparse.Namespace) -> None:
     with opened(options.run) as reader:
         run = read_run(reader.paths)
-    if run.ended:
-        raise InvalidArgument("run", "a run that goes on", f"{run.paths.shown()!r}, {_state(run)}")
+        state = _state(run)
+        if not _goes_on(run):
+            got = f"{run.paths.shown()!r}, {state}"
+            raise InvalidArgument("run", "a run that goes on", got, _how_to_resume(run))
     file = Location.parse(run.paths.shown()).below(STOP)
     with contextlib.closing(writable_files_at(file, active_data_settings().hadoop)) as files:
         try:
@@ -233,7 +258,7 @@ def _stop(options: argparse.Namespace) -> None:
         except OSError as error:
             got = f"{run.paths.shown()!r}, that cannot be written to: {error.strerror or error}"
             raise InvalidArgument("run", "the folder of a run", got) from None
-    print(f"asked to stop: {printable(run.paths.shown())}, {_state(run)}")
+    print(f"asked to stop: {printable(run.paths.shown())}, {state}")
 
 
 def _tensorboard(options: argparse.Namespace) -> None:
