@@ -14,10 +14,8 @@ import json
 import math
 import os
 import sys
-import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -36,6 +34,7 @@ from experiment.loading import (
     read_run,
 )
 from experiment.logs import copy_logs, last_attempt
+from experiment.ownership import owned, owner_of
 from experiment.repair import repair_journal
 from experiment.result import TrialResult, table_of
 from experiment.text import command, count, duration, hyperparameters, number, printable
@@ -137,13 +136,34 @@ def _list_row(run: Run) -> tuple[str, ...]:
 
 
 def _state(run: Run) -> str:
+    owner = owner_of(run.paths)
+    if owner is not None and owner.alive:
+        return f"running on {owner}"
     if run.result.problem is not None:
         return f"ended early: {run.result.problem}"
     if run.ended:
         return "finished"
     files = [run.paths.manifest, *run.paths.journal.glob("*.jsonl")]
-    news = max(path.stat().st_mtime for path in files)
-    return f"not ended, last news {duration(max(0.0, time.time() - news))} ago"
+    state = f"not ended, last news {_ago(max(path.stat().st_mtime for path in files))}"
+    if owner is None:
+        return state
+    if owner.alive is None:
+        return f"{state}, last sign of life of its driver ({owner}) {_ago(owner.seen)}"
+    return f"{state}, its driver ({owner}) is gone"
+
+
+def _ago(when: float) -> str:
+    return f"{duration(max(0.0, time.time() - when))} ago"
+
+
+def _goes_on(run: Run) -> bool:
+    """May a run go on by itself?"""
+    owner = owner_of(run.paths)
+    return not run.ended if owner is None or owner.alive is None else owner.alive
+
+
+def _how_to_resume(run: Run) -> str:
+    return "" if run.ended or _goes_on(run) else f"resume={run.paths.shown()!r} goes on with it"
 
 
 def _show(options: argparse.Namespace) -> None:
@@ -162,6 +182,7 @@ def _show_run(run: Run) -> None:
         "run": manifest.name,
         "description": manifest.description,
         "state": _state(run),
+        "to go on": _how_to_resume(run),
         "so far": result.summary(),
         "call": f"experiment.{manifest.call}, train function {manifest.train}",
         "started": f"{manifest.created}, on {manifest.master}, {manifest.application}",
@@ -237,11 +258,13 @@ def _logs(options: argparse.Namespace) -> None:
 def _stop(options: argparse.Namespace) -> None:
     with opened(options.run) as reader:
         run = read_run(reader.paths)
-    if run.ended:
-        raise InvalidArgument("run", "a run that goes on", f"{run.paths.shown()!r}, {_state(run)}")
-    with _writable(run.paths) as files, tempfile.NamedTemporaryFile() as empty:
-        files.write(Location.parse(run.paths.shown()).below(STOP), Path(empty.name))
-    print(f"asked to stop: {printable(run.paths.shown())}, {_state(run)}")
+        state = _state(run)
+        if not _goes_on(run):
+            got = f"{run.paths.shown()!r}, {state}"
+            raise InvalidArgument("run", "a run that goes on", got, _how_to_resume(run))
+    with _writable(run.paths) as files:
+        files.write(Location.parse(run.paths.shown()).below(STOP), b"")
+    print(f"asked to stop: {printable(run.paths.shown())}, {state}")
 
 
 @contextlib.contextmanager
@@ -256,11 +279,23 @@ def _writable(paths: RunPaths) -> Iterator[WritableFiles]:
             raise InvalidArgument("run", "the folder of a run", got) from None
 
 
+def _unowned(paths: RunPaths) -> contextlib.AbstractContextManager[None]:
+    """Keep everybody else from running a run; InvalidArgument where somebody does."""
+    return owned(
+        Location.parse(paths.shown()),
+        active_data_settings().hadoop,
+        "",
+        taken=lambda reason: None,
+        tell=lambda trouble: print(printable(trouble), file=sys.stderr),
+        argument="run",
+    )
+
+
 def _repair(options: argparse.Namespace) -> None:
     with opened(options.run) as reader:
         paths = reader.paths
         read_manifest(paths)
-        with _writable(paths) as files:
+        with _unowned(paths), _writable(paths) as files:
             repaired = repair_journal(paths, files)
         if repaired is None:
             read_run(paths)  # which says what else there may be
