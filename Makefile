@@ -6,7 +6,7 @@ SOURCES := search spark_jobs experiment tests examples
 # A fresh import of TensorFlow is several times slower without its compiled files.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo demo-hdfs test test-faults test-browser test-kerberos lint format bench bench-tensorboard bench-hdfs bench-live screenshots constraints clean
+.PHONY: help demo demo-hdfs test test-faults test-browser test-kerberos lint format bench bench-tensorboard bench-hdfs bench-live bench-faults screenshots constraints clean
 
 help:  ## Show this list.
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -48,6 +48,9 @@ bench-tensorboard: .venv/.browser  ## Print how soon TensorBoard shows a search 
 
 bench-hdfs: .venv/.installed  ## Print how fast HDFS is read and written.
 	$(PYTHON) -m tests.benchmarks.hdfs_files
+
+bench-faults: .venv/.installed  ## Print what a search survives, and how soon it goes on.
+	$(PYTHON) -m tests.benchmarks.faults
 
 bench-live: .venv/.installed  ## Print what live trials cost and early stopping saves.
 	$(PYTHON) -m tests.benchmarks.live_trials

@@ -53,6 +53,7 @@ from search.stopping import (  # noqa: E402
     SuccessiveHalving,
     Threshold,
 )
+from search.trial import Failure  # noqa: E402
 from spark_jobs.context import (  # noqa: E402
     TrialStopped,
     checkpoint_dir,
@@ -65,6 +66,7 @@ from spark_jobs.context import (  # noqa: E402
 __all__ = [
     "Choice",
     "ExperimentError",
+    "Failure",
     "Float",
     "Handle",
     "Integer",

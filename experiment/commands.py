@@ -14,10 +14,8 @@ import json
 import math
 import os
 import sys
-import tempfile
 import time
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -25,16 +23,27 @@ from rich.table import Table
 from rich.text import Text
 
 from experiment.card import domain_in_words
-from experiment.loading import SUMMARY, Run, files_of_trial, find_runs, load, opened, read_run
+from experiment.loading import (
+    SUMMARY,
+    Run,
+    files_of_trial,
+    find_runs,
+    load,
+    opened,
+    read_manifest,
+    read_run,
+)
 from experiment.logs import copy_logs, last_attempt
+from experiment.ownership import owned, owner_of
+from experiment.repair import repair_journal
 from experiment.result import TrialResult, table_of
-from experiment.text import command, duration, hyperparameters, number, printable
+from experiment.text import command, count, duration, hyperparameters, number, printable
 from experiment.viewer import tensorboard
 from search.errors import ExperimentError, InvalidArgument, shown
 from search.trial import Trial
-from spark_jobs.files import writable_files_at
+from spark_jobs.files import WritableFiles, writable_files_at
 from spark_jobs.locations import Location
-from spark_jobs.paths import STOP
+from spark_jobs.paths import STOP, RunPaths
 from spark_jobs.session import active_data_settings
 
 _BEST = 10  # trials that `show` lists
@@ -75,6 +84,7 @@ def _parser() -> argparse.ArgumentParser:
         ("show", _show, "how far a run is, its best and its failed trials; or all of one trial"),
         ("logs", _logs, "what a trial printed"),
         ("stop", _stop, "end a search that goes on; what there is of it is kept"),
+        ("repair", _repair, "cut a damaged journal before the damage, and keep the damaged files"),
         ("tensorboard", _tensorboard, "start TensorBoard on a run; Ctrl-C ends it"),
         ("export", _export, "all trials of a run"),
     ):
@@ -126,13 +136,34 @@ def _list_row(run: Run) -> tuple[str, ...]:
 
 
 def _state(run: Run) -> str:
+    owner = owner_of(run.paths)
+    if owner is not None and owner.alive:
+        return f"running on {owner}"
     if run.result.problem is not None:
         return f"ended early: {run.result.problem}"
     if run.ended:
         return "finished"
     files = [run.paths.manifest, *run.paths.journal.glob("*.jsonl")]
-    news = max(path.stat().st_mtime for path in files)
-    return f"not ended, last news {duration(max(0.0, time.time() - news))} ago"
+    state = f"not ended, last news {_ago(max(path.stat().st_mtime for path in files))}"
+    if owner is None:
+        return state
+    if owner.alive is None:
+        return f"{state}, last sign of life of its driver ({owner}) {_ago(owner.seen)}"
+    return f"{state}, its driver ({owner}) is gone"
+
+
+def _ago(when: float) -> str:
+    return f"{duration(max(0.0, time.time() - when))} ago"
+
+
+def _goes_on(run: Run) -> bool:
+    """May a run go on by itself?"""
+    owner = owner_of(run.paths)
+    return not run.ended if owner is None or owner.alive is None else owner.alive
+
+
+def _how_to_resume(run: Run) -> str:
+    return "" if run.ended or _goes_on(run) else f"resume={run.paths.shown()!r} goes on with it"
 
 
 def _show(options: argparse.Namespace) -> None:
@@ -151,6 +182,7 @@ def _show_run(run: Run) -> None:
         "run": manifest.name,
         "description": manifest.description,
         "state": _state(run),
+        "to go on": _how_to_resume(run),
         "so far": result.summary(),
         "call": f"experiment.{manifest.call}, train function {manifest.train}",
         "started": f"{manifest.created}, on {manifest.master}, {manifest.application}",
@@ -226,19 +258,57 @@ def _logs(options: argparse.Namespace) -> None:
 def _stop(options: argparse.Namespace) -> None:
     with opened(options.run) as reader:
         run = read_run(reader.paths)
-    if run.ended:
-        raise InvalidArgument("run", "a run that goes on", f"{run.paths.shown()!r}, {_state(run)}")
-    file = Location.parse(run.paths.shown()).below(STOP)
-    with (
-        contextlib.closing(writable_files_at(file, active_data_settings().hadoop)) as files,
-        tempfile.NamedTemporaryFile() as empty,
-    ):
+        state = _state(run)
+        if not _goes_on(run):
+            got = f"{run.paths.shown()!r}, {state}"
+            raise InvalidArgument("run", "a run that goes on", got, _how_to_resume(run))
+    with _writable(run.paths) as files:
+        files.write(Location.parse(run.paths.shown()).below(STOP), b"")
+    print(f"asked to stop: {printable(run.paths.shown())}, {state}")
+
+
+@contextlib.contextmanager
+def _writable(paths: RunPaths) -> Iterator[WritableFiles]:
+    """Open the place of a run for writing; InvalidArgument where it refuses to be written to."""
+    place = Location.parse(paths.shown())
+    with contextlib.closing(writable_files_at(place, active_data_settings().hadoop)) as files:
         try:
-            files.write(file, Path(empty.name))
+            yield files
         except OSError as error:
-            got = f"{run.paths.shown()!r}, that cannot be written to: {error.strerror or error}"
+            got = f"{paths.shown()!r}, that cannot be written to: {error.strerror or error}"
             raise InvalidArgument("run", "the folder of a run", got) from None
-    print(f"asked to stop: {printable(run.paths.shown())}, {_state(run)}")
+
+
+def _unowned(paths: RunPaths) -> contextlib.AbstractContextManager[None]:
+    """Keep everybody else from running a run; InvalidArgument where somebody does."""
+    return owned(
+        Location.parse(paths.shown()),
+        active_data_settings().hadoop,
+        "",
+        taken=lambda reason: None,
+        tell=lambda trouble: print(printable(trouble), file=sys.stderr),
+        argument="run",
+    )
+
+
+def _repair(options: argparse.Namespace) -> None:
+    with opened(options.run) as reader:
+        paths = reader.paths
+        read_manifest(paths)
+        with _unowned(paths), _writable(paths) as files:
+            repaired = repair_journal(paths, files)
+        if repaired is None:
+            read_run(paths)  # which says what else there may be
+            print(f"nothing to repair: {printable(paths.shown(paths.journal))} is whole")
+            return
+    for line in (
+        f"damaged: {repaired.damage.what}",
+        f"kept: {count(repaired.records, 'record')} before it; what was there: "
+        + ", ".join(repaired.aside),
+        f"to go on, call the search again with resume={paths.shown()!r}; trials whose folders have "
+        "an outcome are not run again",
+    ):
+        print(printable(line))
 
 
 def _tensorboard(options: argparse.Namespace) -> None:

@@ -15,11 +15,12 @@ from typing import Any, NamedTuple
 
 from experiment.board import Board
 from experiment.checks import check_arguments, pickle_function
-from experiment.control import own_control, stopped_by_file
+from experiment.control import Control, own_control, stopped_by_file
 from experiment.coordinator import Coordinator
 from experiment.interrupts import Interrupts
 from experiment.journal import Journal
 from experiment.loading import find_run
+from experiment.ownership import owned
 from experiment.progress import Progress
 from experiment.record import Manifest, folder_name, now, versions, write_manifest, write_result
 from experiment.records import Resumed
@@ -94,9 +95,9 @@ def run_search(
         progress.asked = f"{count(slots, 'slot')} of {session.task_needs}"
         program = _program(function, settings, data)
         with (
-            _opened(root, data.hadoop, manifest, search, settings, interrupts) as run,
+            _opened(root, data.hadoop, manifest, search, settings, control, interrupts) as run,
             stopped_by_file(root.below(STOP), data.hadoop, control),
-            Journal(run.paths.journal, run.past.segments + 1) as journal,
+            _journal(run) as journal,
         ):
             progress.announce(run.paths.shown())
             board = Board(run.paths, search, direction, manifest, run.past.segments + 1)
@@ -141,7 +142,7 @@ def run_search(
                     ending.callback(
                         _try, lambda: board.close(settings.optimization_key, coordinator.status)
                     )
-                    coordinator.cancel_rest()
+                    _try(coordinator.cancel_rest)
     result = summary()
     if interrupts.noted or (problem and problem == control.reason):  # the user wants what there is
         _note(f"{problem or 'interrupted'}: {result.summary()}")
@@ -181,11 +182,21 @@ def _opened(
     manifest: Manifest,
     search: Search,
     settings: Settings,
+    control: Control,
     interrupts: Interrupts,
 ) -> Iterator[_Run]:
     """Make the run's folder, or read what was done in it; see to it that all is kept."""
+    owner = owned(
+        root,
+        hadoop,
+        manifest.application,
+        taken=control.cancel,
+        tell=_note,
+        argument="logdir" if settings.resume is None else "resume",
+    )
     with (
         run_folder(root, hadoop, every=_CARRY_EVERY) as folder,
+        owner,
         contextlib.closing(writable_files_at(root, hadoop)) as files,
     ):
         paths, past = RunPaths(folder.path, str(root)), Past()
@@ -240,6 +251,15 @@ def _coordinator(
         )
         coordinator.resume(past.records, past.left, resumed)
     return coordinator
+
+
+@contextlib.contextmanager
+def _journal(run: _Run) -> Iterator[Journal]:
+    journal = Journal(run.paths.journal, run.past.segments + 1)
+    try:
+        yield journal
+    finally:
+        _try(journal.close)
 
 
 def _try(step: Callable[[], None]) -> None:

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import msgspec
 
-from experiment.journal import JournalDamaged, read_journal
+from experiment.journal import read_journal
 from experiment.record import FORMAT, Manifest, Summary
 from experiment.records import Finished, Lost, Planned, Record, Resumed, read_records
 from experiment.result import Result, TrialResult
@@ -110,8 +110,8 @@ def read_run(paths: RunPaths) -> Run:
 
 
 MANIFEST = r"manifest\.json"
-SUMMARY = r"manifest\.json|result\.json|journal/(\d+\.jsonl)?"
-"""What `read_run` reads, for `opened`."""
+SUMMARY = r"manifest\.json|result\.json|journal/(\d+\.jsonl)?|owners/(\d+\.json)?"
+"""What `read_run` and `experiment.ownership.owner_of` read, for `opened`."""
 
 
 def files_of_trial(trial: int) -> str:
@@ -245,10 +245,8 @@ def records_of(paths: RunPaths) -> Iterator[tuple[Record, Attempt | Outcome | No
         JournalDamaged: It was changed after it was written.
         OSError: It cannot be read.
     """
-    try:
-        yield from read_records(read_journal(paths.journal), paths.shown(paths.journal))
-    except JournalDamaged as error:  # in the copy of a run that is elsewhere
-        raise JournalDamaged(str(error).replace(str(paths.root), paths.shown())) from None
+    lines = read_journal(paths.journal, paths.shown())
+    yield from read_records(lines, paths.shown(paths.journal))
 
 
 def _fold(paths: RunPaths) -> tuple[list[TrialResult], list[Attempt], str | None, int | None]:

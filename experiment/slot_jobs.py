@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import math
 import re
 import time
@@ -65,20 +64,16 @@ class SlotJobs:
             coordinator: Hands out the trials.
             tick: Called about ten times a second, from this thread.
         """
-        if coordinator.done or coordinator.problem is not None:  # by what was done before
-            return coordinator.problem
-        fruitless, host = 0, self.session.driver_host
+        fruitless = number = 0
+        host = self.session.driver_host
         with ChannelServer(self.session.bind_host, coordinator, advertised=host) as server:
-            for number in itertools.count(1):
-                before = coordinator.progress
+            while not self._is_over(server, coordinator):
+                number, before = number + 1, coordinator.progress
                 job = self._job(number, server)
                 with job:
                     started = self._wait(job, number, server, coordinator, tick)
-                if server.error is not None:
-                    error = server.error
-                    return f"the driver cannot go on: {type(error).__name__}: {error}"
-                if coordinator.problem is not None or coordinator.done or self.control.reason:
-                    return coordinator.problem
+                if self._is_over(server, coordinator):
+                    break
                 if not started:
                     return self._nobody_came()
                 if self.session.stopped:
@@ -88,7 +83,11 @@ class SlotJobs:
                 sentence = coordinator.problem or problem_of_spark(job.error, job.failed_hosts)
                 if sentence or fruitless == _FRUITLESS_JOBS:
                     return sentence or _spark_problem(job.error)
-        raise AssertionError("itertools.count has no end")
+            return coordinator.problem if server.error is None else _cannot_go_on(server.error)
+
+    def _is_over(self, server: ChannelServer, coordinator: Coordinator) -> bool:
+        ended = coordinator.done or coordinator.problem is not None
+        return ended or server.error is not None or self.control.reason is not None
 
     def _nobody_came(self) -> str:
         memory = self.session.setting("spark.executor.memory") or "1g"
@@ -220,6 +219,10 @@ def problem_of_spark(error: BaseException | None, hosts: Sequence[str] = ()) -> 
     if match := re.search(r'Cannot run program "([^"]+)"', text):
         return f"{host}: the executor has no Python at {match[1]!r}; set PYSPARK_PYTHON to one"
     return None
+
+
+def _cannot_go_on(error: BaseException) -> str:
+    return f"the driver cannot go on: {type(error).__name__}: {error}"
 
 
 def _spark_problem(error: BaseException | None) -> str:

@@ -152,17 +152,22 @@ class ChannelServer:
                 self._loop.call_soon_threadsafe(self._stopped.set)
             self._ended.wait()  # see SlotJob for why not the thread
 
-    def call(self, function: Callable[[], T]) -> T:
-        """Run a function in the server's thread, then let waiting slots ask again."""
+    def call(self, function: Callable[[], None]) -> None:
+        """Run a function in the server's thread, then let waiting slots ask again.
 
-        async def run() -> T:
+        What it raises becomes `error`, as what the handler raises.
+        """
+
+        async def run() -> None:
             try:
-                return function()
+                function()
+            except Exception as error:
+                self.error = error
             finally:
                 self._wake()
 
         assert self._loop is not None, "the server is entered"
-        return asyncio.run_coroutine_threadsafe(run(), self._loop).result()
+        asyncio.run_coroutine_threadsafe(run(), self._loop).result()
 
     def _main(self) -> None:
         try:

@@ -19,6 +19,9 @@ TRIAL = "trial.json"
 STOP = "stop"
 """The file of a run's folder that ends the search."""
 
+OWNERS = "owners"
+"""The folder of a run's folder with a mark of each driver that ran it."""
+
 CHECKPOINT = "checkpoint"
 """The folder of a trial's checkpoints, in the trial's folder."""
 
@@ -135,6 +138,11 @@ class RunPaths:
     def journal(self) -> Path:
         """Folder of the journal's segments."""
         return self.root / "journal"
+
+    @property
+    def owners(self) -> Path:
+        """Folder of the marks of the drivers that ran it."""
+        return self.root / OWNERS
 
     @property
     def search(self) -> Path:

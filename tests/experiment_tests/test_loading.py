@@ -299,8 +299,8 @@ def test_a_run_that_is_loaded_again_has_what_came_since(tmp_path):
         "outcome": msgspec.json.decode((root / "trials/000002/outcome.json").read_bytes())
         | {"trial": 3},
     }
-    with Journal(root / "journal") as journal:
-        journal.append(record)
+    with segment(root).open("ab") as journal:
+        journal.write(encode_line(record))
     assert table(load(early)) == table(early) | {3: ("finished", 0.003)}
 
 
@@ -308,7 +308,8 @@ def test_several_segments_are_one_journal(tmp_path):
     root = make_run(tmp_path, trials=4)
     whole, lines = load(root), segment(root).read_bytes().splitlines(keepends=True)
     (root / "journal" / "000001.jsonl").write_bytes(b"".join(lines[:3]) + lines[3][:9])
-    (root / "journal" / "000002.jsonl").write_bytes(b"".join(lines[3:]))
+    resumed = encode_line({"event": "resumed", "records": 3})
+    (root / "journal" / "000002.jsonl").write_bytes(resumed + b"".join(lines[3:]))
     assert load(root).trials == whole.trials
 
 
@@ -526,14 +527,15 @@ FINISHED = {"event": "finished", "attempt": 1, "outcome": OUTCOME}
 )
 def test_a_record_that_is_none_of_ours_is_refused_by_its_number(tmp_path, record):
     write_manifest(RunPaths(tmp_path), make_manifest(make_search(3)))
-    journal = tmp_path / "journal"
-    journal.mkdir()
-    (journal / "000001.jsonl").write_bytes(encode_line(PLANNED) + encode_line(FINISHED))
+    journal = tmp_path / "journal" / "000001.jsonl"
+    journal.parent.mkdir()
+    whole = encode_line(PLANNED) + encode_line(FINISHED)
+    journal.write_bytes(whole)
     assert table(load(tmp_path)) == {0: ("finished", 1.0)}
-    (journal / "000002.jsonl").write_bytes(encode_line(record) + encode_line(PLANNED))
+    journal.write_bytes(whole + encode_line(record) + encode_line(PLANNED))
     with pytest.raises(JournalDamaged) as caught:
         load(tmp_path)
-    assert str(caught.value).startswith(f"{journal}, record 3: ")
+    assert str(caught.value).startswith(f"{journal.parent}, record 3: ")
     assert "\n" not in str(caught.value)
 
 

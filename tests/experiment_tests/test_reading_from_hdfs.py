@@ -6,6 +6,7 @@ import contextlib
 import getpass
 import json
 import os
+import re
 import secrets
 import subprocess
 import sys
@@ -17,6 +18,8 @@ import pytest
 
 import experiment
 from experiment.commands import main
+from experiment.journal import encode_line
+from experiment.ownership import owned
 from search.errors import InvalidArgument
 from spark_jobs.carrier import Carrier
 from spark_jobs.hadoop import HadoopSettings
@@ -78,6 +81,23 @@ def test_a_run_that_goes_on_is_read_as_far_as_it_is(tmp_path, carry, capsys):
     output = capsys.readouterr().out
     assert "not ended, last news" in output
     assert "Running, at the last news" in output
+
+
+def test_a_run_that_goes_on_says_who_gave_a_sign_of_life_and_can_be_stopped(
+    tmp_path, carry, capsys
+):
+    url = carry(make_run(tmp_path, trials=6, running=(2,), ended=False))
+    root, hadoop = Location.parse(url), HadoopSettings(user=getpass.getuser())
+    state = rf"last sign of life of its driver \(host .*, pid {os.getpid()}\) [\d.]+ s ago"
+    with owned(root, hadoop, "app", taken=pytest.fail, tell=pytest.fail):
+        assert main(["show", url]) == 0
+        assert re.search(state, capsys.readouterr().out)
+        assert main(["stop", url]) == 0
+        assert re.search(f"^asked to stop: {url}, not ended, .*{state}", capsys.readouterr().out)
+    with contextlib.closing(WebHdfs(root, hadoop)) as files:
+        assert files.status(root.below("stop")).length == 0
+    assert main(["show", url]) == 0
+    assert "sign of life" not in capsys.readouterr().out
 
 
 def test_runs_are_listed_the_newest_last(tmp_path, carry, logdir, capsys):
@@ -250,6 +270,31 @@ def test_a_damaged_journal_is_named_by_its_place(tmp_path, carry, capsys):
     url = carry(root)
     assert main(["show", url]) == 2
     assert f"{url}/journal/000001.jsonl, line 1" in capsys.readouterr().err
+
+
+def test_a_damaged_journal_is_repaired_where_it_is(tmp_path, carry, hdfs, capsys):
+    import hdfs as hdfs_package
+
+    root = make_run(tmp_path, trials=3, failed=())
+    [segment] = RunPaths(root).journal.glob("*.jsonl")
+    damaged = segment.read_bytes().replace(b'"trial":1', b'"trial":7')
+    segment.write_bytes(damaged)
+    segment.with_name("000002.jsonl").write_bytes(encode_line({"event": "resumed", "records": 6}))
+    url, before = carry(root), leftovers()
+    assert main(["repair", url]) == 0
+    assert f"{url}/journal/000001.jsonl.damaged" in capsys.readouterr().out
+    assert [trial.id for trial in experiment.load(url).trials] == [0]
+    assert leftovers() == before
+    client = hdfs_package.InsecureClient(hdfs.http, user=getpass.getuser(), timeout=30)
+    with contextlib.closing(client._session):
+        path = Location.parse(url).below("journal").path
+        found = dict(client.list(path, status=True))
+        with client.read(f"{path}/000001.jsonl.damaged") as file:
+            assert file.read() == damaged
+        with client.read(f"{path}/000001.jsonl") as file:
+            assert damaged.startswith(file.read())
+    assert sorted(found) == ["000001.jsonl", "000001.jsonl.damaged", "000002.jsonl.damaged"]
+    assert {status["permission"] for status in found.values()} == {"600"}
 
 
 def test_a_slash_at_the_end_is_none_of_the_name(tmp_path, carry):

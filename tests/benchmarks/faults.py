@@ -1,0 +1,175 @@
+"""What a search survives, and how soon it goes on: `make bench-faults`.
+
+Absolute times mean little on a machine that is shared; they are there for their order of magnitude.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+from pyspark.sql import SparkSession
+
+import experiment
+from experiment.board import Board
+from experiment.coordinator import Coordinator
+from experiment.journal import Journal
+from experiment.record import write_manifest
+from experiment.records import Finished, Planned, Resumed
+from experiment.resuming import read_past
+from experiment.specification import Search
+from search.direction import Direction
+from search.sampling import RandomSearch
+from search.space import Space
+from search.trial import Outcome
+from spark_jobs.files import LocalFiles
+from spark_jobs.locations import Location
+from spark_jobs.paths import RunPaths
+from spark_jobs.protocol import Attempt
+from tests.experiment_tests.runs import make_manifest
+from tests.faults_tests.crashes import crash_and_resume
+from tests.faults_tests.faults import FAULTS
+
+_TRIALS = 100_000
+_KILLS = 50
+
+
+def faults_survived() -> tuple[int, list[int]]:
+    """Run the tests that bear a fault's number; return how many passed, and which did not."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "survived.json")
+        plugin = ["-p", "tests.faults_tests.survived", f"--survived={file}"]
+        command = [sys.executable, "-m", "pytest", "-q", "-o", "addopts=", "-m", "fault", *plugin]
+        subprocess.run(command, check=False, env=os.environ | {"CI": "true"})
+        survived = {int(number): passed for number, passed in json.loads(file.read_text()).items()}
+    missing = [number for number in FAULTS if not survived.get(number)]
+    return len(FAULTS) - len(missing), missing
+
+
+def _random_search() -> Search:
+    space = Space.of_bounds({"x": [0.0, 1.0], "y": [1, 64]})
+    searcher = RandomSearch(space, samples=_TRIALS + 1, rng=random.Random(1))
+    algorithm = {"type": "random", "samples": _TRIALS + 1}
+    return Search("random_search", searcher, space, algorithm=algorithm)
+
+
+def seconds_to_resume(folder: Path) -> float:
+    """Return what it takes to bring a search of 100,000 trials back to where it was."""
+    paths, search = RunPaths(folder), _random_search()
+    with Journal(paths.journal) as journal:
+        while (trial := search.searcher.ask()) is not None and trial.id < _TRIALS:
+            attempt = Attempt(trial)
+            x = trial.params["x"]
+            journal.append(Planned.of(attempt, "1.0.0"))
+            outcome = Outcome(trial.id, "finished", x, "loss", {"loss": x}, None, 1.0)
+            journal.append(Finished.of(attempt, outcome))
+            paths.attempt(trial.id).folder.mkdir(parents=True)
+    search = _random_search()
+    manifest = make_manifest(search, direction="min", optimization_key="loss")
+    write_manifest(paths, manifest)
+    started = time.perf_counter()
+    past = read_past(LocalFiles(), Location("file", "", str(folder)), ())
+    with Journal(paths.journal, past.segments + 1) as journal:
+        board = Board(paths, search, Direction.MIN, manifest, past.segments + 1)
+        coordinator = Coordinator(
+            search.searcher, paths, journal, direction=Direction.MIN, observers=(board,)
+        )
+        resumed = Resumed(len(past.records), "app", manifest.created, "", manifest.trials)
+        coordinator.resume(past.records, past.left, resumed)
+        seconds = time.perf_counter() - started
+        board.close("loss", coordinator.status)
+    assert len(coordinator.results) == _TRIALS
+    return seconds
+
+
+def slow(x: int, folder: str) -> float:
+    """Note when an attempt began and in which executor; the first one goes on for long."""
+    notes = Path(folder, f"{x}")
+    again = notes.exists()
+    executor = psutil.Process().parents()
+    jvm = next(process.pid for process in executor if process.name() == "java")
+    with notes.open("a") as file:
+        file.write(f"{time.time()} {jvm}\n")
+    time.sleep(0 if again else 600)
+    return float(x)
+
+
+def seconds_until_a_lost_trial_runs_again(spark: Any, folder: Path) -> float:
+    """Kill an executor's JVM; return how long its trial took to run again."""
+    notes = folder / "0"
+    handle = experiment.submit(
+        experiment.launch,
+        spark,
+        slow,
+        {"x": [0], "folder": [str(folder)]},
+        logdir=folder / "runs",
+        preload=(),
+        verbose=0,
+    )
+    while not notes.exists() or len(notes.read_text().split()) < 2:
+        time.sleep(0.05)
+    killed = time.time()
+    psutil.Process(int(notes.read_text().split()[1])).kill()
+    handle.result()
+    return float(notes.read_text().splitlines()[1].split()[0]) - killed
+
+
+def _session() -> Any:
+    builder = SparkSession.builder.master("local-cluster[2,1,1024]")
+    for name, value in {
+        "spark.ui.enabled": "false",
+        "spark.executor.memory": "512m",
+        "spark.driver.host": "127.0.0.1",
+    }.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("OFF")
+    return spark
+
+
+def main() -> None:
+    """Print the figures as a table."""
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        rows.append(
+            (
+                "seconds to resume a journal of 100,000 trials",
+                f"{seconds_to_resume(Path(folder)):.1f}",
+                "5",
+            )
+        )
+    spark = _session()
+    with tempfile.TemporaryDirectory() as folder:
+        seconds = seconds_until_a_lost_trial_runs_again(spark, Path(folder))
+    spark.stop()
+    rows.append(
+        ("seconds from the loss of an executor to its trial's new start", f"{seconds:.1f}", "")
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        crashes = crash_and_resume(Path(folder), kills=_KILLS)
+    rows.append(
+        (
+            f"results lost, doubled by {crashes.kills} kills of the driver",
+            f"{crashes.lost}, {crashes.doubled}",
+            "0, 0",
+        )
+    )
+    survived, missing = faults_survived()
+    rows.append(("faults survived", f"{survived} of {len(FAULTS)}", f"{len(FAULTS)}"))
+    print("| measure | value | bar |\n| --- | --- | --- |")
+    for row in rows:
+        print("| " + " | ".join(row) + " |")
+    if missing:
+        print("not shown to be survived:", ", ".join(f"{n} ({FAULTS[n]})" for n in missing))
+
+
+if __name__ == "__main__":
+    main()
