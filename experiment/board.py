@@ -32,6 +32,7 @@ _SHARES = {
 _MOST_METRICS = 3  # TensorBoard's table ticks five columns of metrics at first
 _MOST_CHOICES = 100
 _MOST_ERRORS = 100  # each is a card on the text page
+_MOST_POINTS = 1_000  # TensorBoard shows no more of a curve: beyond, one in every 0.1 % of it
 _BUCKETS = 12  # of a histogram over a population, which has few members
 
 
@@ -63,6 +64,7 @@ class Board:
         self._evolution = searcher if isinstance(searcher, GenerationalSearch) else None
         self._configured = False
         self._generations = 0
+        self._points_to = 0  # how many trials had ended at the last point of the curves
         self._events.text("about", card(manifest))
         share = None if self._evolution is None else self._evolution.logbook.header[-1]
         self._events.layout(_layout(share))
@@ -73,25 +75,33 @@ class Board:
         certain = self._key is not None or result.status == "finished"
         if status.objective is not None and certain and not self._configured:
             self._configure(status.objective, list(result.metrics))
-        values: dict[str, float] = {"search/done": status.done, "search/failed": status.failed}
-        if result.status == "cancelled":  # its slot is gone, so nobody else says so
+        cancelled = result.status == "cancelled"
+        if cancelled:  # its slot is gone, so nobody else says so
             self._end_row(Path(result.logdir).name)
-        else:  # the slot that brought this result is busy until it has its next trial
-            values["search/slots_busy"] = len(status.running) + 1
-        if status.best is not None and status.best.value is not None:
-            values["search/best_so_far"] = status.best.value
-        self._events.scalars(values, status.ended)
+        if status.ended % max(status.ended // _MOST_POINTS, 1) == 0:
+            # The slot that brought this result is busy until it has its next trial.
+            self._write_curves(status, None if cancelled else len(status.running) + 1)
         if result.error is not None and status.failed <= _MOST_ERRORS:
             self._events.text(f"failed/{Path(result.logdir).name}", failure_card(result))
-        if self._evolution is not None and result.status != "cancelled":
+        if self._evolution is not None and not cancelled:
             self._write_generations(self._evolution)  # none of what was broken off
 
     def close(self, optimization_key: str | None, status: Status) -> None:
         """Write what is missing and close the file."""
-        self._events.scalars({"search/slots_busy": 0}, status.ended)
+        self._write_curves(status, 0)
         if not self._configured:  # no trial finished; the failed ones still want a table
             self._configure(status.objective or optimization_key or UNNAMED_OBJECTIVE, [])
         self._events.close()
+
+    def _write_curves(self, status: Status, busy: int | None) -> None:
+        """Append a point of each curve; only to that of busy slots where there was one already."""
+        values: dict[str, float] = {} if busy is None else {"search/slots_busy": busy}
+        if status.ended > self._points_to:
+            self._points_to = status.ended
+            values |= {"search/done": status.done, "search/failed": status.failed}
+            if status.best is not None and status.best.value is not None:
+                values["search/best_so_far"] = status.best.value
+        self._events.scalars(values, status.ended)
 
     def _end_row(self, attempt: str) -> None:
         folder = self._trials / attempt

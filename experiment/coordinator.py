@@ -187,7 +187,7 @@ class Coordinator:
                 case Planned(), Attempt():
                     trial = held.trial.id
                     if trial not in out and trial not in ended:
-                        self._ask_again(held)
+                        self._ask_again(held, record)
                     out[trial] = held
                     self._running = {**self._running, record.slot: Running(held, self._clock())}
                 case Lost(), _:
@@ -205,9 +205,9 @@ class Coordinator:
         self._running = {}
         return list(out.values())
 
-    def _ask_again(self, planned: Attempt) -> None:
+    def _ask_again(self, planned: Attempt, record: Planned) -> None:
         trial, before = self._searcher.ask(), planned.trial
-        if trial is None or Planned.of(Attempt(trial)) != Planned.of(Attempt(before)):
+        if trial is None or Planned.of(Attempt(trial, record.attempt), record.slot) != record:
             now = "no trial" if trial is None else f"trial {trial.id} with {dict(trial.params)}"
             then = f"trial {before.id} with {dict(before.params)}"
             hint = "see that points and versions of the packages are what they were"
@@ -409,7 +409,7 @@ class Coordinator:
                     f"stopping= goes by what trials report of {wanted!r}, and they report {said}: "
                     "none of them is judged"
                 )
-        folder = self._paths.shown(self._paths.attempt(attempt.trial.id, attempt.number).folder)
+        folder = self._paths.shown_attempt(trial, attempt.number)
         result = TrialResult.of(attempt.trial, outcome, folder)
         self._failures += result.status == "failed"
         self._cancelled += result.status == "cancelled"

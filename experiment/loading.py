@@ -273,7 +273,7 @@ def _fold(paths: RunPaths) -> tuple[list[TrialResult], list[Attempt], str | None
                 out.pop(trial.id, None)
                 before = results.get(trial.id)
                 if before is None or before.status == "cancelled":  # else the first finish won
-                    folder = paths.shown(paths.attempt(trial.id, record.attempt).folder)
+                    folder = paths.shown_attempt(trial.id, record.attempt)
                     results[trial.id] = TrialResult.of(trial, held, folder)
                     if held.objective is not None:
                         names.setdefault(trial.id, held.objective)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -114,6 +116,20 @@ def _domains(space: dict[str, Any] | None) -> dict[str, Any]:
     return {} if space is None else dict(Space.from_json(space))
 
 
+@contextlib.contextmanager
+def _uncollected() -> Iterator[None]:
+    """Read without collecting garbage: there is none, and looking for it takes as long again."""
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+@_uncollected()
 def read_past(files: WritableFiles, root: Location, points: Sequence[Mapping[str, Any]]) -> Past:
     """Read what a run has done so far. Nobody else may run it meanwhile.
 

@@ -7,6 +7,7 @@ import errno
 import os
 import secrets
 import shutil
+import stat
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -128,17 +129,16 @@ class LocalFiles:
         except NotADirectoryError:  # below a file there is nothing
             reason = os.strerror(errno.ENOENT)
             raise FileNotFoundError(errno.ENOENT, reason, location.path) from None
-        folder = Path(location.path).is_dir()
-        length = 0 if folder else found.st_size
-        link, version = Path(location.path).is_symlink(), str(found.st_mtime_ns)
-        return FileStatus(location, length, version, folder, link, found.st_mtime)
+        return _status(location, found, is_link=os.path.islink(location.path))
 
     def listdir(self, location: Location) -> list[FileStatus]:
         """See `Files`."""
         found = []
-        for name in sorted(os.listdir(location.path)):
-            with _unless_gone():
-                found.append(self.status(location.at(os.path.join(location.path, name))))
+        with os.scandir(location.path) as entries:
+            for entry in sorted(entries, key=lambda entry: entry.name):
+                with _unless_gone():
+                    there = location.at(entry.path)
+                    found.append(_status(there, entry.stat(), is_link=entry.is_symlink()))
         return found
 
     def read(self, status: FileStatus, sink: Sink, offset: int = 0) -> None:
@@ -353,6 +353,12 @@ def check_complete(status: FileStatus, left: int) -> None:
     """Raise an OSError where bytes are missing."""
     if left > 0:
         raise OSError(f"{status.location}: {left} bytes fewer than before; {CHANGED}")
+
+
+def _status(location: Location, found: os.stat_result, *, is_link: bool) -> FileStatus:
+    folder = stat.S_ISDIR(found.st_mode)
+    length, version = 0 if folder else found.st_size, str(found.st_mtime_ns)
+    return FileStatus(location, length, version, folder, is_link, found.st_mtime)
 
 
 @contextlib.contextmanager

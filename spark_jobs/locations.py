@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from search.errors import InvalidArgument, shown
 
@@ -61,7 +61,7 @@ class Location:
 
     def at(self, path: str) -> Location:
         """Return another path of the same place."""
-        return replace(self, path=path)
+        return Location(self.scheme, self.authority, path)
 
     def below(self, relative: str) -> Location:
         """Return what has this relative path below this folder."""

@@ -115,6 +115,10 @@ class RunPaths:
         parts = () if path is None else path.relative_to(self.root).parts
         return "/".join((self.kept_at or str(self.root), *parts))
 
+    def shown_attempt(self, trial: int, number: int = 1) -> str:
+        """Return what users call the folder of attempt `number`, from 1, at a trial."""
+        return f"{self.shown()}/{attempt_name(trial, number)}"
+
     @property
     def manifest(self) -> Path:
         """What the run is: space, direction, algorithm, seed, versions."""
