@@ -239,7 +239,7 @@ class ClassicSession:
             self._context.addJobTag(tag)  # belongs to the thread, so set in the one that runs it
             self._context.setJobDescription(f"experiment: {count} slots")
             self._use_driver_python()
-            self._spark.range(0, count, 1, count).mapInArrow(slot, "trials long").toArrow()
+            self._mapped(self._spark.range(0, count, 1, count), slot, "trials long").toArrow()
 
         return SlotJob(
             run, lambda: self._context.cancelJobsWithTag(tag), lambda: self._failed_hosts(tag)
@@ -268,7 +268,23 @@ class ClassicSession:
             yield from pickle.loads(data)(batches)
 
         self._use_driver_python()
-        return frame.mapInArrow(run, schema).toArrow()
+        return self._mapped(frame, run, schema).toArrow()
+
+    def _mapped(
+        self, frame: Any, function: Callable[[Iterable[Any]], Iterator[Any]], schema: str
+    ) -> Any:
+        """Return `frame.mapInArrow`, of which nothing but Arrow comes back to this process.
+
+        With it would come the accumulators of the workers, as pickles that a train function in a
+        slot's own process can write and that PySpark loads here.
+        """
+        context = vars(self._context)
+        with context.setdefault("_experiment_accumulators", threading.Lock()):
+            accumulator, context["_javaAccumulator"] = context["_javaAccumulator"], None
+            try:
+                return frame.mapInArrow(function, schema)
+            finally:
+                context["_javaAccumulator"] = accumulator
 
     def _failed_hosts(self, tag: str) -> list[str]:
         """Return the hosts on which tasks of the tagged job failed; Spark's error lacks them."""

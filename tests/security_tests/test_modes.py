@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import getpass
 import itertools
-import os
 import stat
 import tempfile
 from pathlib import Path
@@ -151,7 +150,7 @@ def test_a_run_on_hdfs_is_its_users_alone(sparks, hdfs, tmp_path, monkeypatch):
     modes = {
         (entry["type"], entry["permission"])
         for folder, folders, files in client.walk(f"{home}/runs", status=True)
-        for _, entry in [folder_entry(folder), *folders, *files]
+        for _, entry in [folder, *folders, *files]
     }
     assert modes == {("DIRECTORY", "700"), ("FILE", "600")}
     names = [path for path, _, _ in client.walk(f"{home}/runs")]
@@ -160,8 +159,3 @@ def test_a_run_on_hdfs_is_its_users_alone(sparks, hdfs, tmp_path, monkeypatch):
     with opened(result.logdir, ".*") as reader:  # the copy that is read on this host
         assert open_to_others(reader.paths.root) == {}
     client._session.close()
-
-
-def folder_entry(found):
-    """`walk` gives a folder as its path and status, or as the path alone."""
-    return found if isinstance(found, tuple) else (found, found)
