@@ -23,8 +23,12 @@ from spark_jobs.tokens import DelegationTokens, KnownTokens
 
 _LOCAL = re.compile(r"local\[(\d+|\*)(?:\s*,\s*\d+)?\]")
 _LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,")
-
-
+# Each encrypts what Spark's processes send each other; the first one is advised.
+_ENCRYPTION = (
+    "spark.network.crypto.enabled",
+    "spark.authenticate.enableSaslEncryption",
+    "spark.ssl.rpc.enabled",
+)
 _REGISTRATION = 30.0  # seconds that executors have to register before slots are counted
 
 
@@ -126,7 +130,7 @@ class ClassicSession:
             InvalidArgument: Python workers are to be killed when they are idle for a time.
         """
         for prefix in ("spark.python.worker", "spark.sql.execution.pyspark.udf"):
-            kills = (self.setting(f"{prefix}.killOnIdleTimeout") or "false").lower() == "true"
+            kills = self._is_on(f"{prefix}.killOnIdleTimeout")
             seconds = self.setting(f"{prefix}.idleTimeoutSeconds")
             if kills and seconds not in (None, "0", "0s"):
                 raise InvalidArgument(
@@ -135,6 +139,27 @@ class ClassicSession:
                     f"true, after {seconds}",
                     "Spark takes a slot that runs a long trial for idle",
                 )
+
+    def untold_risk(self) -> str | None:
+        """Return what is risky about how Spark's processes talk, once in a session, or None."""
+        told = "_experiment_risk_told" in vars(self._context)
+        self._context._experiment_risk_told = True
+        return None if told else self._risk()
+
+    def _risk(self) -> str | None:
+        if self.on_this_host:
+            return None
+        authenticated = self._is_on("spark.authenticate")
+        off = [] if authenticated else ["spark.authenticate"]
+        if not any(self._is_on(name) for name in _ENCRYPTION):
+            off.append(_ENCRYPTION[0])
+        if not off:
+            return None
+        pose = "" if authenticated else ", or pose as one of Spark's processes"
+        return (
+            "whoever reaches the network of this cluster can read the train function and the token "
+            f"of a search{pose}: set {' and '.join(off)} to true"
+        )
 
     @property
     def stopped(self) -> bool:
@@ -147,6 +172,9 @@ class ClassicSession:
         """Return a Spark setting, or None where it is not set."""
         value = self._spark.conf.get(name, None)
         return None if value is None else str(value)
+
+    def _is_on(self, name: str) -> bool:
+        return (self.setting(name) or "false").lower() == "true"
 
     @property
     def driver_host(self) -> str:
@@ -226,7 +254,7 @@ class ClassicSession:
         if match := _LOCAL_CLUSTER.match(self.master):
             return int(match[1]) * (int(match[2]) // cpus)
         executor_cores = int(self.setting("spark.executor.cores") or 1)
-        if (self.setting("spark.dynamicAllocation.enabled") or "false").lower() == "true":
+        if self._is_on("spark.dynamicAllocation.enabled"):
             executors = int(self.setting("spark.dynamicAllocation.maxExecutors") or 2**31 - 1)
         else:
             executors = int(self.setting("spark.executor.instances") or 0)

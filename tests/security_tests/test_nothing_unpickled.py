@@ -316,6 +316,7 @@ def hostile_train(what, mark):
     if what == "channel":
         import grpc
 
+        gc.collect()  # those of searches that ended
         clients = [o for o in gc.get_objects() if type(o).__name__ == "ChannelClient"]
         refusals = 0
         for client in clients:
