@@ -69,8 +69,7 @@ def run_search(
     function = pickle_function(train)
     session = ClassicSession(spark)
     session.check_worker_timeouts()
-    if risk := session.untold_risk():
-        _warn(risk)
+    session.tell_risk(_warn)
     data = session.data_settings()
     logdir = choose_logdir(settings.logdir, session.default_logdir(), data.hadoop)
     manifest = _manifest(train, function, search, settings, seed, session)

@@ -140,11 +140,12 @@ class ClassicSession:
                     "Spark takes a slot that runs a long trial for idle",
                 )
 
-    def untold_risk(self) -> str | None:
-        """Return what is risky about how Spark's processes talk, once in a session, or None."""
-        told = "_experiment_risk_told" in vars(self._context)
-        self._context._experiment_risk_told = True
-        return None if told else self._risk()
+    def tell_risk(self, warn: Callable[[str], None]) -> None:
+        """Warn, once in a session, where Spark's processes talk in the open."""
+        told = vars(self._context).setdefault("_experiment_risk_told", [])
+        if not told and (risk := self._risk()):
+            told.append(risk)
+            warn(risk)
 
     def _risk(self) -> str | None:
         if self.on_this_host:

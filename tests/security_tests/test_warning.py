@@ -13,6 +13,8 @@ import pytest
 import experiment
 from tests.experiment_tests.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def master(tmp_path):
