@@ -75,6 +75,7 @@ def run_search(
     function = pickle_function(train)
     session = ClassicSession(spark)
     session.check_worker_timeouts()
+    session.tell_risk(_warn)
     data = session.data_settings()
     manifest = _manifest(train, function, search, settings, seed, session)
     root = _root(settings, manifest, session, data.hadoop)

@@ -23,8 +23,12 @@ from spark_jobs.tokens import DelegationTokens, KnownTokens
 
 _LOCAL = re.compile(r"local\[(\d+|\*)(?:\s*,\s*\d+)?\]")
 _LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,")
-
-
+# Each encrypts what Spark's processes send each other; the first one is advised.
+_ENCRYPTION = (
+    "spark.network.crypto.enabled",
+    "spark.authenticate.enableSaslEncryption",
+    "spark.ssl.rpc.enabled",
+)
 _REGISTRATION = 30.0  # seconds that executors have to register before slots are counted
 
 
@@ -126,7 +130,7 @@ class ClassicSession:
             InvalidArgument: Python workers are to be killed when they are idle for a time.
         """
         for prefix in ("spark.python.worker", "spark.sql.execution.pyspark.udf"):
-            kills = (self.setting(f"{prefix}.killOnIdleTimeout") or "false").lower() == "true"
+            kills = self._is_on(f"{prefix}.killOnIdleTimeout")
             seconds = self.setting(f"{prefix}.idleTimeoutSeconds")
             if kills and seconds not in (None, "0", "0s"):
                 raise InvalidArgument(
@@ -135,6 +139,28 @@ class ClassicSession:
                     f"true, after {seconds}",
                     "Spark takes a slot that runs a long trial for idle",
                 )
+
+    def tell_risk(self, warn: Callable[[str], None]) -> None:
+        """Warn, once in a session, where Spark's processes talk in the open."""
+        told = vars(self._context).setdefault("_experiment_risk_told", [])
+        if not told and (risk := self._risk()):
+            told.append(risk)
+            warn(risk)
+
+    def _risk(self) -> str | None:
+        if self.on_this_host:
+            return None
+        authenticated = self._is_on("spark.authenticate")
+        off = [] if authenticated else ["spark.authenticate"]
+        if not any(self._is_on(name) for name in _ENCRYPTION):
+            off.append(_ENCRYPTION[0])
+        if not off:
+            return None
+        pose = "" if authenticated else ", or pose as one of Spark's processes"
+        return (
+            "whoever reaches the network of this cluster can read the train function and the token "
+            f"of a search{pose}: set {' and '.join(off)} to true"
+        )
 
     @property
     def stopped(self) -> bool:
@@ -147,6 +173,9 @@ class ClassicSession:
         """Return a Spark setting, or None where it is not set."""
         value = self._spark.conf.get(name, None)
         return None if value is None else str(value)
+
+    def _is_on(self, name: str) -> bool:
+        return (self.setting(name) or "false").lower() == "true"
 
     @property
     def driver_host(self) -> str:
@@ -231,7 +260,7 @@ class ClassicSession:
         if match := _LOCAL_CLUSTER.match(self.master):
             return int(match[1]) * (int(match[2]) // cpus)
         executor_cores = int(self.setting("spark.executor.cores") or 1)
-        if (self.setting("spark.dynamicAllocation.enabled") or "false").lower() == "true":
+        if self._is_on("spark.dynamicAllocation.enabled"):
             executors = int(self.setting("spark.dynamicAllocation.maxExecutors") or 2**31 - 1)
         else:
             executors = int(self.setting("spark.executor.instances") or 0)
@@ -244,7 +273,7 @@ class ClassicSession:
             self._context.addJobTag(tag)  # belongs to the thread, so set in the one that runs it
             self._context.setJobDescription(f"experiment: {count} slots")
             self._use_driver_python()
-            self._spark.range(0, count, 1, count).mapInArrow(slot, "trials long").toArrow()
+            self._mapped(self._spark.range(0, count, 1, count), slot, "trials long").toArrow()
 
         return SlotJob(
             run, lambda: self._context.cancelJobsWithTag(tag), lambda: self._failed_hosts(tag)
@@ -273,7 +302,23 @@ class ClassicSession:
             yield from pickle.loads(data)(batches)
 
         self._use_driver_python()
-        return frame.mapInArrow(run, schema).toArrow()
+        return self._mapped(frame, run, schema).toArrow()
+
+    def _mapped(
+        self, frame: Any, function: Callable[[Iterable[Any]], Iterator[Any]], schema: str
+    ) -> Any:
+        """Return `frame.mapInArrow`, of which nothing but Arrow comes back to this process.
+
+        With it would come the accumulators of the workers, as pickles that a train function in a
+        slot's own process can write and that PySpark loads here.
+        """
+        context = vars(self._context)
+        with context.setdefault("_experiment_accumulators", threading.Lock()):
+            accumulator, context["_javaAccumulator"] = context["_javaAccumulator"], None
+            try:
+                return frame.mapInArrow(function, schema)
+            finally:
+                context["_javaAccumulator"] = accumulator
 
     def _failed_hosts(self, tag: str) -> list[str]:
         """Return the hosts on which tasks of the tagged job failed; Spark's error lacks them."""
