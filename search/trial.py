@@ -8,7 +8,15 @@ from typing import Any, Literal
 
 Status = Literal["finished", "failed", "stopped", "cancelled"]
 FailureKind = Literal[
-    "user error", "exit", "time", "memory", "invalid value", "ambiguous objective", "machine"
+    "user error",
+    "exit",
+    "time",
+    "memory",
+    "gpu memory",
+    "invalid value",
+    "ambiguous objective",
+    "machine",
+    "lost executor",
 ]
 
 UNNAMED_OBJECTIVE = "metric"
@@ -38,9 +46,11 @@ class Failure:
 
     Attributes:
         kind: 'user error' (the train function raised), 'exit' (its process ended by itself or by a
-            signal), 'time' (the time limit), 'memory', 'invalid value' (what it returned cannot be
-            a score), 'ambiguous objective' (several numbers and no `optimization_key`), 'machine'
-            (what runs the trial failed, not the trial).
+            signal), 'time' (the time limit), 'memory' (of its host, or what it may have of that),
+            'gpu memory', 'invalid value' (what it returned cannot be a score), 'ambiguous
+            objective' (several numbers and no `optimization_key`), 'machine' (what runs the trial
+            failed, not the trial), 'lost executor' (the executor or host that ran it was lost, more
+            often than `retries` allows).
         message: One line.
         traceback: The traceback in the trial's process, or ''.
     """

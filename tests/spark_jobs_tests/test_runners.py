@@ -6,7 +6,9 @@ import contextlib
 import functools
 import math
 import os
+import pathlib
 import re
+import resource
 import signal
 import threading
 import time
@@ -325,8 +327,40 @@ class ProcessContract(RunnerContract):
     def test_a_crash_in_native_code_is_a_failure(self, start):
         assert "SIGSEGV" in start(functions.segfault)(x=1).error.message
 
-    def test_out_of_memory_is_a_failure_of_its_own_kind(self, start):
-        assert start(functions.exhaust_memory)(x=1).error.kind == "memory"
+    @pytest.mark.fault(5)
+    @pytest.mark.parametrize(
+        ("how", "message"),
+        [
+            ("one large object", "MemoryError"),
+            ("everything", "MemoryError"),
+            ("a mapping", "OSError: [Errno 12] Cannot allocate memory"),
+            ("native code", "signal 6 (SIGABRT) before it returned, out of memory"),
+        ],
+    )
+    def test_out_of_memory_is_a_failure_of_its_own_kind(self, start, how, message):
+        run = start(functions.exhaust_memory)
+        for _ in range(2):
+            error = run(how=how).error
+            assert (error.kind, error.message.partition(";")[0]) == ("memory", message)
+            said = r"; the limit is \d[\d.]* GiB of address space \(RLIMIT_AS\)"
+            assert re.search(said, error.message)
+
+    @pytest.mark.fault(5)
+    def test_a_limit_that_is_inherited_is_in_the_message(self, tmp_path):
+        with self.make(lambda x: len(bytes(1 << 50))) as runner:
+            limit = 1 << 44  # of a process that has imported something large, too
+            resource.prlimit(zygote_of(runner), resource.RLIMIT_AS, (limit, limit))
+            error = Runner(runner, tmp_path)(x=1).error
+        assert error.message == (
+            "MemoryError; the limit is 1.64e+04 GiB of address space (RLIMIT_AS)"
+        )
+
+    @pytest.mark.fault(5)
+    def test_the_kernel_would_kill_a_trial_rather_than_what_runs_it(self, start):
+        def most_likely_killed(x):
+            return int(pathlib.Path("/proc/self/oom_score_adj").read_text())
+
+        assert start(most_likely_killed)(x=1).value == 1000
 
     @pytest.mark.parametrize("how", ["sleeping", "ignoring SIGTERM", "holding the GIL"])
     def test_a_trial_that_hangs_is_ended_at_the_time_limit(self, tmp_path, how):
@@ -627,6 +661,38 @@ class TestForked(ProcessContract):
 
         with self.make(look) as runner:
             assert Runner(runner, tmp_path)(x=1).value == 0.0
+
+    @pytest.mark.fault(5)
+    @pytest.mark.parametrize(("kills", "kind"), [(3, "memory"), (2, "exit")])
+    def test_a_kill_by_the_kernel_for_memory_is_told_from_others(
+        self, tmp_path, monkeypatch, kills, kind
+    ):
+        """The trial plays the kernel: it counts itself as killed in a copy of the files."""
+        groups = tmp_path / "groups"
+        (groups / "memory").mkdir(parents=True)
+        for folder in (groups, groups / "memory"):
+            (folder / "memory.events").write_text("oom 7\noom_kill 2\n")
+            (folder / "memory.max").write_text(f"{1 << 20}\n")
+        (tmp_path / "regrouped.py").write_text(
+            f"import pathlib, spark_jobs.memory as m; m._CGROUPS = pathlib.Path({str(groups)!r})"
+        )
+        monkeypatch.syspath_prepend(str(tmp_path))
+
+        def die(x):
+            for path in groups.rglob("memory.events"):
+                path.write_text(f"oom 8\noom_kill {kills}\n")
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        with self.make(die, preload=(*LIGHT, "regrouped")) as runner:
+            run = Runner(runner, tmp_path / "run")
+            error = run(x=1).error
+            assert error.kind == kind
+            assert error.message.startswith("signal 9 (SIGKILL) before it returned")
+            if kind == "memory":
+                assert error.message.endswith(
+                    ", out of memory; the limit is 0.000977 GiB of memory (control group)"
+                )
+            assert run(x=1).error.kind == "exit"  # nobody was killed for memory during this one
 
 
 class TestSpawned(ProcessContract):
