@@ -6,6 +6,7 @@ import contextlib
 import functools
 import inspect
 import os
+import pwd
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeVar
@@ -155,9 +156,16 @@ def choose_logdir(
             check_writable(files, location)
     except OSError as error:
         local = location.scheme == "file"  # elsewhere the message names the place, too
-        got = f"{str(location)!r}: {error.strerror}" if local else str(error)
+        got = f"{str(location)!r}: {error.strerror}, as user {_user()}" if local else str(error)
         raise InvalidArgument("logdir", "a folder that can be written to", got) from None
     return location
+
+
+def _user() -> str:
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:  # as in containers that are run by a number
+        return str(os.geteuid())
 
 
 def check_logdir(logdir: object) -> None:

@@ -110,6 +110,7 @@ class RunnerContract:
         ]
         assert all(o.seconds >= 0 for o in outcomes)
 
+    @pytest.mark.fault(1)
     def test_an_exception_is_a_failed_outcome_with_its_traceback(self, start):
         run = start(functions.fail)
         outcome = run(x=3)
@@ -134,6 +135,7 @@ class RunnerContract:
         assert outcome.error.kind == "user error"
         assert "HostileError" in outcome.error.message
 
+    @pytest.mark.fault(2)
     @pytest.mark.parametrize(
         ("code", "text"), [(17, "exit 17"), (None, "exit 0"), ("sorry", "exit 'sorry'")]
     )
@@ -142,6 +144,7 @@ class RunnerContract:
         assert outcome.error.kind == "exit"
         assert outcome.error.message == f"{text} before it returned"
 
+    @pytest.mark.fault(10, 11, 13)
     @pytest.mark.parametrize(
         ("what", "kind", "text"),
         [
@@ -309,6 +312,7 @@ class TestInProcessRunner(RunnerContract):
 class ProcessContract(RunnerContract):
     """What every runner with a process per trial promises on top."""
 
+    @pytest.mark.fault(2)
     def test_a_trial_that_ends_its_process_harms_nobody(self, start):
         run = start(functions.leave_at_once)
         for _ in range(2):
@@ -319,11 +323,13 @@ class ProcessContract(RunnerContract):
             )
             assert run.files.stdout.read_text() == "last words\n"
 
+    @pytest.mark.fault(3)
     @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM])
     def test_a_signal_is_named(self, start, number):
         outcome = start(functions.kill_itself)(number=int(number))
         assert outcome.error.message == f"signal {int(number)} ({number.name}) before it returned"
 
+    @pytest.mark.fault(3)
     def test_a_crash_in_native_code_is_a_failure(self, start):
         assert "SIGSEGV" in start(functions.segfault)(x=1).error.message
 
@@ -362,6 +368,7 @@ class ProcessContract(RunnerContract):
 
         assert start(most_likely_killed)(x=1).value == 1000
 
+    @pytest.mark.fault(4)
     @pytest.mark.parametrize("how", ["sleeping", "ignoring SIGTERM", "holding the GIL"])
     def test_a_trial_that_hangs_is_ended_at_the_time_limit(self, tmp_path, how):
         with self.make(functions.hang, timeout=1.0) as runner:
@@ -450,6 +457,7 @@ class ProcessContract(RunnerContract):
         outcome = run(x=1.5)
         assert (outcome.status, outcome.value) == ("finished", 3.0)
 
+    @pytest.mark.fault(7)
     @pytest.mark.parametrize("then", ["return", "die", "hang"])
     def test_no_descendant_outlives_its_trial(self, tmp_path, then):
         tag = f"3600.{uuid.uuid4().int % 10**9}"
@@ -458,6 +466,7 @@ class ProcessContract(RunnerContract):
             assert (outcome.status == "finished") == (then == "return"), outcome.error
             assert sleeping(tag) == []
 
+    @pytest.mark.fault(9)
     def test_the_next_trial_sees_nothing_of_what_a_trial_changed(self, start):
         run = start(functions.state)
         before = run(change=True)
@@ -503,6 +512,7 @@ class ProcessContract(RunnerContract):
         with self.make(functions.visible_devices, environment=environment) as runner:
             assert Runner(runner, tmp_path)(x=1).value == 3.0
 
+    @pytest.mark.fault(7)
     def test_killing_the_zygote_ends_the_trial_and_the_next_one_runs(self, tmp_path):
         tag = f"3600.{uuid.uuid4().int % 10**9}"
         with self.make(functions.leave_children) as runner:
@@ -522,6 +532,7 @@ class ProcessContract(RunnerContract):
             assert run(tag=tag, then="return").status == "finished"
             assert zygote_of(runner) != before
 
+    @pytest.mark.fault(7)
     def test_killing_the_slot_ends_the_zygote_and_its_trial(self, tmp_path):
         tag = f"3600.{uuid.uuid4().int % 10**9}"
         slot = os.fork()
@@ -537,6 +548,7 @@ class ProcessContract(RunnerContract):
         os.waitpid(slot, 0)
         wait_until(lambda: sleeping(tag) == [] and not any(alive(process) for process in below))
 
+    @pytest.mark.fault(7)
     def test_nothing_is_left_after_the_runner(self, tmp_path):
         before = psutil.Process().children(recursive=True)
         with self.make(functions.double) as runner:
@@ -701,6 +713,7 @@ class TestSpawned(ProcessContract):
         # a fresh interpreter needs a second or so before it calls the function
         return ProcessRunner(made, environment, timeout and timeout + 4, grace)
 
+    @pytest.mark.fault(4)
     @pytest.mark.parametrize("how", ["ignoring SIGTERM"])
     def test_a_trial_that_hangs_is_ended_at_the_time_limit(self, tmp_path, how):
         with self.make(functions.hang, timeout=1.0) as runner:
