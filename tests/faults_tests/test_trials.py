@@ -105,6 +105,7 @@ def test_tensorflow_runs_out_of_memory_and_its_scalars_are_numbers(spark, logdir
     for trial, case in zip(result.trials, cases, strict=True):
         if case in said:
             kind, text = said[case]
+            assert trial.error is not None, case
             assert (trial.error.kind, text in trial.error.message) == (kind, True), trial.error
             # how much there might have been
             limit = (

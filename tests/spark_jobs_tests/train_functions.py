@@ -93,8 +93,10 @@ def exhaust_tensorflow(how: str) -> float:
         tf.io.write_file("/dev/full", "x" * 100_000)
     if how == "eager":
         tf.zeros([1 << 44])
-    draw = tf.function(lambda: tf.random.uniform([1 << 44])[0], jit_compile=how == "XLA")
-    return float(draw())
+    drawn = tf.function(
+        lambda: tf.reduce_sum(tf.random.uniform([1 << 44])), jit_compile=how == "XLA"
+    )
+    return float(drawn())
 
 
 def hang(how: str) -> float:
