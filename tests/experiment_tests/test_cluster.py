@@ -32,6 +32,7 @@ def test_trials_run_on_both_executors_with_this_interpreter(cluster, logdir):
     assert len(zygotes) == 2
 
 
+@pytest.mark.fault(13)
 @pytest.mark.parametrize("isolation", ["process", "none"])
 def test_hostile_and_large_returns_fail_in_the_executor(cluster, tmp_path, isolation):
     mark = tmp_path / "executed"
@@ -60,6 +61,7 @@ def test_hostile_and_large_returns_fail_in_the_executor(cluster, tmp_path, isola
     assert not mark.exists()
 
 
+@pytest.mark.fault(2)
 def test_a_trial_that_ends_its_process_harms_no_neighbour(cluster, logdir):
     def train(x):
         import os

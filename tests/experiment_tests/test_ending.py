@@ -187,6 +187,7 @@ def _active_tasks(tracker):
     return sum(stage.numActiveTasks for stage in stages if stage is not None)
 
 
+@pytest.mark.fault(39)
 def test_a_session_that_is_stopped_fails_the_search_with_its_result(sparks, tmp_path):
     spark = sparks.get("local[2]", **{"spark.a.session": "to be stopped, too"})
 
@@ -294,6 +295,7 @@ def test_what_is_no_run_cannot_be_stopped(tmp_path, capsys):
 TO_WHOM = pytest.mark.parametrize("send", [os.kill, os.killpg], ids=["process", "group"])
 
 
+@pytest.mark.fault(38)
 @TO_WHOM
 def test_ctrl_c_twice_ends_a_search_as_once(script, tmp_path, send):
     wait_until_trials_hang(script, tmp_path)
@@ -307,6 +309,7 @@ def test_ctrl_c_twice_ends_a_search_as_once(script, tmp_path, send):
     assert json.loads((run / "result.json").read_text())["problem"] == "interrupted"
 
 
+@pytest.mark.fault(38)
 def test_ctrl_c_again_and_again_harms_nothing(script, tmp_path):
     """Until the result is there, so that some come while the end is written."""
     wait_until_trials_hang(script, tmp_path)
@@ -322,6 +325,7 @@ def test_ctrl_c_again_and_again_harms_nothing(script, tmp_path):
     assert [trial.status for trial in trials] == ENDED
 
 
+@pytest.mark.fault(38)
 @pytest.mark.parametrize("moment", ["starts", "runs", "runs/*/manifest.json", "runs/*/journal/*"])
 def test_ctrl_c_at_the_start_leaves_no_process(script, tmp_path, moment):
     wait_until(lambda: any(tmp_path.glob(moment)))
@@ -330,6 +334,7 @@ def test_ctrl_c_at_the_start_leaves_no_process(script, tmp_path, moment):
     assert alive(processes_in(tmp_path)) == []
 
 
+@pytest.mark.fault(39)
 @TO_WHOM
 def test_sigterm_keeps_the_partial_result_and_ends_the_script(script, tmp_path, send):
     wait_until_trials_hang(script, tmp_path)
@@ -345,6 +350,7 @@ def test_sigterm_keeps_the_partial_result_and_ends_the_script(script, tmp_path, 
     wait_until(lambda: not alive(processes_in(tmp_path)), seconds=5)
 
 
+@pytest.mark.fault(11)
 def test_a_returned_path_is_an_error(spark, logdir):
     def train(x):
         path = os.path.join(experiment.logdir(), "model.txt")

@@ -64,6 +64,7 @@ def test_a_handle_follows_a_search_to_its_result(spark, tmp_path):
     assert handle.status() == "finished"
 
 
+@pytest.mark.fault(7)
 def test_a_cancelled_search_gives_what_there_is_and_leaves_no_process(spark, tmp_path):
     spark.sparkContext.pythonExec = sys.executable
     other = {}
@@ -136,6 +137,7 @@ def test_what_is_no_search_is_refused_at_once(spark):
         experiment.submit(spark)
 
 
+@pytest.mark.fault(40)
 @pytest.mark.filterwarnings("ignore:cancelled")
 def test_two_searches_of_one_name_share_nothing_and_are_cancelled_apart(spark, tmp_path):
     folders = [tmp_path / "first", tmp_path / "second"]
@@ -187,6 +189,7 @@ if sys.argv[2] == "waits":
 """
 
 
+@pytest.mark.fault(38)
 @pytest.mark.parametrize("script", ["waits", "leaves"])
 def test_trials_of_a_handle_end_with_their_script(tmp_path, script):
     process = subprocess.Popen(
