@@ -65,7 +65,9 @@ class SlotJobs:
             tick: Called about ten times a second, from this thread.
         """
         fruitless, host = 0, self.session.driver_host
-        with ChannelServer(self.session.bind_host, coordinator, advertised=host) as server:
+        with ChannelServer(
+            self.session.bind_host, coordinator, advertised=host, slots=self.slots
+        ) as server:
             for number in itertools.count(1):
                 before = len(coordinator.results)
                 job = self._job(number, server)
