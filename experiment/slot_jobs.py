@@ -66,7 +66,9 @@ class SlotJobs:
         """
         fruitless = number = 0
         host = self.session.driver_host
-        with ChannelServer(self.session.bind_host, coordinator, advertised=host) as server:
+        with ChannelServer(
+            self.session.bind_host, coordinator, advertised=host, slots=self.slots
+        ) as server:
             while not self._is_over(server, coordinator):
                 number, before = number + 1, coordinator.progress
                 job = self._job(number, server)
