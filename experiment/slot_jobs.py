@@ -189,7 +189,7 @@ def problem_of_spark(error: BaseException | None, hosts: Sequence[str] = ()) -> 
     text = str(error)
     host = f"host {hosts[0]}" if hosts else "an executor"
     if match := re.search(rf"RuntimeError: {PROBLEM}(.+)", text):
-        return f"{match[1]}; install this package and its dependencies on every executor"
+        return f"{host}, {match[1]}; install this package and its dependencies on every executor"
     if match := re.search(r"ModuleNotFoundError: No module named '([^']+)'", text):
         return (
             f"{host}: Python on the executor has no module named {match[1]!r}; set PYSPARK_PYTHON "
