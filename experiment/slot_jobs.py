@@ -21,7 +21,7 @@ from spark_jobs.channel import ChannelServer
 from spark_jobs.locations import Location
 from spark_jobs.paths import RunPaths
 from spark_jobs.session import ClassicSession, SlotJob
-from spark_jobs.slots import PROBLEM, SlotConfig, slot_function
+from spark_jobs.slots import PROBLEM, SlotConfig, is_installed, slot_function
 from spark_jobs.trial_process import Program
 
 _SLOT_MEMORY = 0.8e9  # bytes: TensorFlow imported, and a small model
@@ -140,10 +140,16 @@ class SlotJobs:
             self.session.assigns_gpus,
             self.as_text,
             self.settings.verbose > 1,
+            self._modules(),
         )
         slot = slot_function(config, self.session.search_path())
         name = Location.parse(self.paths.shown()).name
         return self.session.job(slot, self.slots, f"{name}-{number}")
+
+    def _modules(self) -> tuple[str, ...]:
+        if self.settings.isolation == "none":  # nothing is preloaded
+            return ()
+        return tuple(name for name in self.settings.preload if is_installed(name))
 
 
 def slot_count(

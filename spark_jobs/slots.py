@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import functools
+import importlib.util
 import os
 import socket
 import sys
@@ -63,6 +64,8 @@ class SlotConfig(msgspec.Struct, frozen=True):
         spark_assigns_gpus: Does Spark hand out GPUs in this application?
         as_text: Hyperparameters that TensorBoard shows as text.
         echo: Does the driver want what trials print?
+        modules: Those to preload that the driver has, so that an executor without them is none of
+            its kind.
     """
 
     job: int
@@ -75,6 +78,7 @@ class SlotConfig(msgspec.Struct, frozen=True):
     spark_assigns_gpus: bool
     as_text: tuple[str, ...]
     echo: bool
+    modules: tuple[str, ...] = ()
 
 
 def slot_function(config: SlotConfig, search_path: list[str]) -> Callable[[Iterable[Any]], Any]:
@@ -132,7 +136,7 @@ def run_slot(data: bytes) -> int:
         def tell(warning: str) -> None:
             channel.hello(msgspec.structs.replace(hello, warnings=(warning,)))
 
-        problem = folder_problem(config, tell)
+        problem = folder_problem(config, tell) or modules_problem(config)
         channel.hello(msgspec.structs.replace(hello, problem=problem))
         first = None if problem else channel.next()
         if first is None:  # nothing to do, so nothing to import either
@@ -160,6 +164,23 @@ def host_name() -> str:
             if any(word.endswith("ExecutorBackend") for word in words) and _HOST in words[:-1]:
                 return str(words[words.index(_HOST) + 1])
     return socket.gethostname()
+
+
+def is_installed(module: str) -> bool:
+    """Is there a package that may have this module? Imports nothing."""
+    package = module.partition(".")[0]
+    return package in sys.modules or bool(package and importlib.util.find_spec(package))
+
+
+def modules_problem(config: SlotConfig) -> str:
+    """Return which module this host's Python lacks and the driver's has, or ''."""
+    missing = next((name for name in config.modules if not is_installed(name)), None)
+    if missing is None:
+        return ""
+    return (
+        f"host {host_name()}, Python {sys.executable}: no module named {missing!r}, which the "
+        "driver has; install it on every executor, or leave it out of preload"
+    )
 
 
 def folder_problem(config: SlotConfig, tell: Callable[[str], None]) -> str:
