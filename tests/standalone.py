@@ -166,10 +166,11 @@ class Standalone:
             time.sleep(0.1)
 
     def settings(self) -> dict[str, str]:
-        """Return Spark settings of an application with an executor on each worker."""
+        """Return Spark settings of an application that wants an executor on each worker."""
         return {
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
+            "spark.executor.instances": str(len(self.hosts)),
             "spark.executor.memory": "512m",
             "spark.executor.cores": str(self._cores),
             "spark.executor.extraJavaOptions": _JVM_OPTIONS,
