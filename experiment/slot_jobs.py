@@ -20,7 +20,7 @@ from spark_jobs.channel import ChannelServer
 from spark_jobs.locations import Location
 from spark_jobs.paths import RunPaths
 from spark_jobs.session import ClassicSession, SlotJob
-from spark_jobs.slots import PROBLEM, SlotConfig, slot_function
+from spark_jobs.slots import PROBLEM, SlotConfig, is_installed, slot_function
 from spark_jobs.trial_process import Program
 
 _SLOT_MEMORY = 0.8e9  # bytes: TensorFlow imported, and a small model
@@ -158,9 +158,15 @@ class SlotJobs:
             self.session.assigns_gpus,
             self.as_text,
             self.settings.verbose > 1,
+            self._modules(),
         )
         slot = slot_function(config, self.session.search_path())
         return self.session.job(slot, self.slots, self._tag(number))
+
+    def _modules(self) -> tuple[str, ...]:
+        if self.settings.isolation == "none":  # nothing is preloaded
+            return ()
+        return tuple(name for name in self.settings.preload if is_installed(name))
 
 
 def slot_count(
@@ -206,7 +212,7 @@ def problem_of_spark(error: BaseException | None, hosts: Sequence[str] = ()) -> 
     text = str(error)
     host = f"host {hosts[0]}" if hosts else "an executor"
     if match := re.search(rf"RuntimeError: {PROBLEM}(.+)", text):
-        return f"{match[1]}; install this package and its dependencies on every executor"
+        return f"{host}, {match[1]}; install this package and its dependencies on every executor"
     if match := re.search(r"ModuleNotFoundError: No module named '([^']+)'", text):
         return (
             f"{host}: Python on the executor has no module named {match[1]!r}; set PYSPARK_PYTHON "

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -20,6 +19,7 @@ from tests.experiment_tests.runs import make_run
 from tests.experiment_tests.test_handle import hang_in
 from tests.experiment_tests.waiting import alive, processes_in, wait_until
 from tests.spark_jobs_tests import train_functions as functions
+from tests.standalone import Standalone
 
 QUIET = {"preload": (), "verbose": 0}
 
@@ -135,48 +135,29 @@ def test_slots_that_never_start_are_an_error_that_says_what_was_asked_for(spark,
 
 
 @pytest.fixture
-def lonely_master(tmp_path):
+def lonely_master(sparks, tmp_path):
     """The address of a standalone master that no worker ever joins."""
-    import pyspark
-
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    spark_class = Path(pyspark.__file__).parent / "bin" / "spark-class"
-    master = ["org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", port]
-    with (tmp_path / "master.log").open("wb") as log:
-        process = subprocess.Popen(
-            [str(spark_class), *master, "--webui-port", "0"], stdout=log, stderr=log
-        )
-    wait_until(lambda: _listens(int(port)))
-    yield f"spark://127.0.0.1:{port}"
-    process.terminate()
-    process.wait(30)
+    with Standalone(tmp_path / "standalone", hosts=()) as cluster:
+        yield cluster.master
+        sparks.stop()  # before its master
 
 
-def _listens(port):
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
-
-
+@pytest.mark.fault(19)
 def test_a_cluster_without_workers_is_an_error_that_says_what_was_asked_for(
     sparks, lonely_master, tmp_path
 ):
     needs = {"cores": "2", "memory": "7g", "instances": "3"}
     wanted = {f"spark.executor.{name}": value for name, value in needs.items()}
     spark = sparks.get(lonely_master, **wanted, **{"spark.task.cpus": "2"})
-    try:
-        with pytest.raises(experiment.SearchFailed) as caught:
-            experiment.launch(
-                spark,
-                functions.double,
-                {"x": range(9)},
-                startup_timeout=2,
-                logdir=tmp_path,
-                **QUIET,
-            )
-    finally:
-        sparks.stop()  # before its master
+    with pytest.raises(experiment.SearchFailed) as caught:
+        experiment.launch(
+            spark,
+            functions.double,
+            {"x": range(9)},
+            startup_timeout=2,
+            logdir=tmp_path,
+            **QUIET,
+        )
     message = str(caught.value)
     assert message.startswith("no slot has started within 2 s; asked Spark for 3 slots of 2 cores")
     assert "on executors with 7g of memory" in message
