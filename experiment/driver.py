@@ -102,11 +102,8 @@ def run_search(
         ):
             progress.announce(run.paths.shown())
             board = Board(run.paths, search, direction, manifest, run.past.segments + 1)
-            coordinator = _coordinator(
-                search, run, journal, board, settings, manifest, session, slots
-            )
-            if run.past.segments:
-                progress.resume(coordinator.status)
+            coordinator = _coordinator(search, run, journal, board, settings, manifest, slots)
+            progress.resume(coordinator.status)
             control.status = lambda: coordinator.status
             jobs = SlotJobs(
                 session, run.paths, program, settings, search.as_text, slots, control, started
@@ -222,7 +219,6 @@ def _coordinator(
     board: Board,
     settings: Settings,
     manifest: Manifest,
-    session: ClassicSession,
     slots: int,
 ) -> Coordinator:
     """Return what drives the search, from where the run is."""
@@ -235,7 +231,6 @@ def _coordinator(
         max_failures=settings.max_failures,
         retries=settings.retries,
         retry_on=settings.retry_on,
-        speculation=session.speculates,
         stopping=read_rules(settings.stopping),
         optimization_key=settings.optimization_key,
         slots=slots,
