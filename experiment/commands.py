@@ -13,11 +13,10 @@ import io
 import json
 import math
 import os
+import signal
 import sys
-import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -36,7 +35,8 @@ from experiment.loading import (
     read_run,
 )
 from experiment.logs import copy_logs, last_attempt
-from experiment.repair import repair_journal
+from experiment.ownership import owned, owner_of
+from experiment.repair import is_damaged, repair_journal
 from experiment.result import TrialResult, table_of
 from experiment.text import command, count, duration, hyperparameters, number, printable
 from experiment.viewer import tensorboard
@@ -137,13 +137,34 @@ def _list_row(run: Run) -> tuple[str, ...]:
 
 
 def _state(run: Run) -> str:
+    owner = owner_of(run.paths)
+    if owner is not None and owner.alive:
+        return f"running on {owner}"
     if run.result.problem is not None:
         return f"ended early: {run.result.problem}"
     if run.ended:
         return "finished"
     files = [run.paths.manifest, *run.paths.journal.glob("*.jsonl")]
-    news = max(path.stat().st_mtime for path in files)
-    return f"not ended, last news {duration(max(0.0, time.time() - news))} ago"
+    state = f"not ended, last news {_ago(max(path.stat().st_mtime for path in files))}"
+    if owner is None:
+        return state
+    if owner.alive is None:
+        return f"{state}, last sign of life of its driver ({owner}) {_ago(owner.seen)}"
+    return f"{state}, its driver ({owner}) is gone"
+
+
+def _ago(when: float) -> str:
+    return f"{duration(max(0.0, time.time() - when))} ago"
+
+
+def _goes_on(run: Run) -> bool:
+    """May a run go on by itself?"""
+    owner = owner_of(run.paths)
+    return not run.ended if owner is None or owner.alive is None else owner.alive
+
+
+def _how_to_resume(run: Run) -> str:
+    return "" if run.ended or _goes_on(run) else f"resume={run.paths.shown()!r} goes on with it"
 
 
 def _show(options: argparse.Namespace) -> None:
@@ -162,6 +183,7 @@ def _show_run(run: Run) -> None:
         "run": manifest.name,
         "description": manifest.description,
         "state": _state(run),
+        "to go on": _how_to_resume(run),
         "so far": result.summary(),
         "call": f"experiment.{manifest.call}, train function {manifest.train}",
         "started": f"{manifest.created}, on {manifest.master}, {manifest.application}",
@@ -237,11 +259,13 @@ def _logs(options: argparse.Namespace) -> None:
 def _stop(options: argparse.Namespace) -> None:
     with opened(options.run) as reader:
         run = read_run(reader.paths)
-    if run.ended:
-        raise InvalidArgument("run", "a run that goes on", f"{run.paths.shown()!r}, {_state(run)}")
-    with _writable(run.paths) as files, tempfile.NamedTemporaryFile() as empty:
-        files.write(Location.parse(run.paths.shown()).below(STOP), Path(empty.name))
-    print(f"asked to stop: {printable(run.paths.shown())}, {_state(run)}")
+        state = _state(run)
+        if not _goes_on(run):
+            got = f"{run.paths.shown()!r}, {state}"
+            raise InvalidArgument("run", "a run that goes on", got, _how_to_resume(run))
+    with _writable(run.paths) as files:
+        files.write(Location.parse(run.paths.shown()).below(STOP), b"")
+    print(f"asked to stop: {printable(run.paths.shown())}, {state}")
 
 
 @contextlib.contextmanager
@@ -260,8 +284,16 @@ def _repair(options: argparse.Namespace) -> None:
     with opened(options.run) as reader:
         paths = reader.paths
         read_manifest(paths)
-        with _writable(paths) as files:
-            repaired = repair_journal(paths, files)
+        repaired = None
+        if is_damaged(paths):
+            place, hadoop = Location.parse(paths.shown()), active_data_settings().hadoop
+            who = command("repair", paths.shown())
+            with (
+                owned(place, hadoop, who, taken=_give_way, tell=_say, argument="run"),
+                _writable(paths) as files,
+            ):
+                reader.refresh()
+                repaired = repair_journal(paths, files)
         if repaired is None:
             read_run(paths)  # which says what else there may be
             print(f"nothing to repair: {printable(paths.shown(paths.journal))} is whole")
@@ -274,6 +306,15 @@ def _repair(options: argparse.Namespace) -> None:
         "an outcome are not run again",
     ):
         print(printable(line))
+
+
+def _give_way(reason: str) -> None:
+    _say(reason)
+    signal.raise_signal(signal.SIGINT)
+
+
+def _say(message: str) -> None:
+    print(printable(message), file=sys.stderr)
 
 
 def _tensorboard(options: argparse.Namespace) -> None:

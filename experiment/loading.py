@@ -109,8 +109,8 @@ def read_run(paths: RunPaths) -> Run:
 
 
 MANIFEST = r"manifest\.json"
-SUMMARY = r"manifest\.json|result\.json|journal/(\d+\.jsonl)?"
-"""What `read_run` reads, for `opened`."""
+SUMMARY = r"manifest\.json|result\.json|journal/(\d+\.jsonl)?|owners/(\d+\.json)?"
+"""What `read_run` and `experiment.ownership.owner_of` read, for `opened`."""
 
 
 def files_of_trial(trial: int) -> str:

@@ -7,7 +7,7 @@ import errno
 import os
 import secrets
 import shutil
-import tempfile
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -74,12 +74,12 @@ class WritableFiles(Files, Protocol):
     def make_folder(self, location: Location) -> None:
         """Make a folder and its parents; fine where it is there already."""
 
-    def write(self, location: Location, source: Path, length: int | None = None) -> None:
+    def write(self, location: Location, source: Path | bytes, length: int | None = None) -> None:
         """Put a file there, whole or not at all, in the place of a file that is there.
 
         Args:
             location: In a folder that is there.
-            source: A file of this host with the content.
+            source: The content, or a file of this host with it.
             length: How many of its bytes, from its start; all when left out.
         """
 
@@ -95,8 +95,24 @@ class WritableFiles(Files, Protocol):
             OSError: Among others where it has another length; part of the data may be there then.
         """
 
-    def rename(self, location: Location, new: Location) -> None:
-        """Give a file another name, in the place of a file that bears it."""
+    def rename(self, location: Location, new: Location, *, replace: bool = True) -> None:
+        """Give a file another name, in the place of a file that bears it.
+
+        Args:
+            location: The file.
+            new: Its new name.
+            replace: May there be a file that bears it? Of several processes that may not replace
+                one, a single one gets the name.
+
+        Raises:
+            FileExistsError: There is one, and it may not be replaced.
+        """
+
+    def touch(self, location: Location) -> None:
+        """Make this moment, by the clock of this host, the time at which a file was changed last.
+
+        It takes no room, on HDFS no DataNode, and the file has another version afterwards.
+        """
 
     def remove(self, location: Location) -> None:
         """Remove a file, or a folder with all that it holds; fine where nothing is."""
@@ -139,7 +155,7 @@ class LocalFiles:
         """See `WritableFiles`."""
         make_folder(Path(location.path))
 
-    def write(self, location: Location, source: Path, length: int | None = None) -> None:
+    def write(self, location: Location, source: Path | bytes, length: int | None = None) -> None:
         """See `WritableFiles`."""
         part = Path(beside(location).path)
         try:
@@ -159,9 +175,26 @@ class LocalFiles:
         with os.fdopen(open_appending(Path(location.path)), "ab") as file:
             file.write(data)
 
-    def rename(self, location: Location, new: Location) -> None:
+    def rename(self, location: Location, new: Location, *, replace: bool = True) -> None:
+        """See `WritableFiles`. A name that is not replaced is an empty file's for a moment."""
+        if replace:
+            os.replace(location.path, new.path)
+            return
+        os.close(open_appending(Path(new.path), new=True))  # not every place has hard links
+        try:
+            os.replace(location.path, new.path)
+        except BaseException:
+            os.unlink(new.path)
+            raise
+
+    def touch(self, location: Location) -> None:
         """See `WritableFiles`."""
-        os.replace(location.path, new.path)
+        now = time.time_ns()  # a file server's clock would be another
+        try:
+            os.utime(location.path, ns=(now, now))
+        except OSError as error:
+            error.filename = location.path  # which this one error of Python's does not name
+            raise
 
     def remove(self, location: Location) -> None:
         """See `WritableFiles`."""
@@ -274,10 +307,7 @@ def check_writable(files: WritableFiles, folder: Location) -> None:
     files.make_folder(folder)
     probe = folder.below(f".probe-{secrets.token_hex(8)}")
     renamed = folder.below(f"{probe.name}-2")
-    with tempfile.NamedTemporaryFile() as source:
-        source.write(b"1")  # quotas count only what has a byte
-        source.flush()
-        files.write(probe, Path(source.name))
+    files.write(probe, b"1")  # quotas count only what has a byte
     try:
         files.rename(probe, renamed)
     except OSError:
@@ -295,12 +325,15 @@ def beside(location: Location) -> Location:
     return location.parent.below(PART + secrets.token_hex(8))
 
 
-def pieces(source: Path, length: int | None = None) -> Iterator[bytes]:
-    """Yield a file of this host piece by piece.
+def pieces(source: Path | bytes, length: int | None = None) -> Iterator[bytes]:
+    """Yield bytes, or a file of this host piece by piece.
 
     Raises:
         OSError: It has fewer than `length` bytes, or cannot be read.
     """
+    if isinstance(source, bytes):
+        yield source[:length]
+        return
     with source.open("rb") as file:
         left = os.fstat(file.fileno()).st_size if length is None else length
         while left > 0:

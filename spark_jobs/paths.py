@@ -16,6 +16,9 @@ OUTCOME = "outcome.json"
 STOP = "stop"
 """The file of a run's folder that ends the search."""
 
+OWNERS = "owners"
+"""The folder of a run's folder with a mark of each driver that ran it."""
+
 CHECKPOINT = "checkpoint"
 """The folder of a trial's checkpoints, in the trial's folder."""
 
@@ -115,6 +118,11 @@ class RunPaths:
     def journal(self) -> Path:
         """Folder of the journal's segments."""
         return self.root / "journal"
+
+    @property
+    def owners(self) -> Path:
+        """Folder of the marks of the drivers that ran it."""
+        return self.root / OWNERS
 
     @property
     def search(self) -> Path:

@@ -138,7 +138,7 @@ class WebHdfs:
         """See `WritableFiles`."""
         self._ask(location, lambda: self._client.makedirs(location.path, permission="700"))
 
-    def write(self, location: Location, source: Path, length: int | None = None) -> None:
+    def write(self, location: Location, source: Path | bytes, length: int | None = None) -> None:
         """See `WritableFiles`. A reader sees the file when all of it is there."""
         parts: list[Location] = []
 
@@ -178,20 +178,32 @@ class WebHdfs:
 
         self._ask(location, send)
 
-    def rename(self, location: Location, new: Location) -> None:
+    def rename(self, location: Location, new: Location, *, replace: bool = True) -> None:
         """See `WritableFiles`."""
         tries = 0
+        # Of all its ways to rename, those that do it in one step.
+        options = "OVERWRITE" if replace else "NONE"
 
         def send() -> None:
             nonlocal tries
             tries += 1
             try:
-                # Of all its ways to rename, the one that replaces a file in one step.
-                self._client._rename(location.path, destination=new.path, renameoptions="OVERWRITE")
+                self._client._rename(location.path, destination=new.path, renameoptions=options)
             except hdfs.HdfsError as error:
+                if error.exception == "FileAlreadyExistsException" and not replace:
+                    reason = os.strerror(errno.EEXIST)
+                    raise FileExistsError(errno.EEXIST, reason, str(new)) from None
                 if error.exception != "FileNotFoundException" or tries == 1:
                     raise
                 self._client.status(new.path)  # a try before did it, and its answer got lost
+
+        self._ask(location, send)
+
+    def touch(self, location: Location) -> None:
+        """See `WritableFiles`."""
+
+        def send() -> None:
+            self._client.set_times(location.path, modification_time=time.time_ns() // 1_000_000)
 
         self._ask(location, send)
 

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -18,8 +19,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from experiment.commands import main
+from experiment.ownership import owned
 from experiment.text import printable
 from search.trial import Outcome
+from spark_jobs.hadoop import HadoopSettings
+from spark_jobs.locations import Location
 from spark_jobs.paths import RunPaths
 from tests.experiment_tests.runs import TRACEBACK, make_run
 from tests.experiment_tests.test_progress import HARMLESS, HOSTILE, in_terminal
@@ -138,6 +142,67 @@ def test_a_list_has_a_line_per_run_with_what_became_of_it(call, tmp_path):
     assert states[0] == states[3] == "finished"
     assert re.fullmatch(r"not ended, last news [\d.]+ s ago", states[1])
     assert states[2] == "ended early: 2 trials failed, more than max_failures=1"
+
+
+@contextlib.contextmanager
+def owned_by_us(root):
+    place = Location.parse(root)
+    with owned(place, HadoopSettings(), "app", taken=pytest.fail, tell=pytest.fail):
+        yield
+
+
+def leave_a_mark(root, **changes):
+    """Leave the mark of a driver that did not hand the run back, as one that was killed does."""
+    with owned_by_us(root):
+        mark = (root / "owners" / "000001.json").read_bytes()
+    (root / "owners" / "000001.json").write_text(json.dumps(json.loads(mark) | changes))
+
+
+US = f"host {socket.gethostname()}, pid {os.getpid()}"
+
+
+def test_a_run_whose_driver_lives_says_where(call, tmp_path):
+    root = make_run(tmp_path, running=(3,), ended=False)
+    with owned_by_us(root):
+        assert rows_of(call("list", tmp_path))[1][2] == f"running on {US}"
+        assert ["state", f"running on {US}"] in rows_of(call("show", root))
+        assert call("stop", root) == f"asked to stop: {root}, running on {US}\n"
+    assert (root / "stop").exists()
+    assert "not ended, last news" in call("show", root)
+
+
+def test_a_run_that_ended_and_goes_on_again_is_running(call, tmp_path):
+    root = make_run(tmp_path, problem="interrupted")
+    with owned_by_us(root):
+        assert ["state", f"running on {US}"] in rows_of(call("show", root))
+        assert "asked to stop" in call("stop", root)
+
+
+@pytest.mark.fault(24)
+def test_a_run_whose_driver_is_gone_says_how_to_go_on_and_is_not_stopped(call, refused, tmp_path):
+    root = make_run(tmp_path, running=(3,), ended=False)
+    leave_a_mark(root)
+    gone = rf"not ended, last news [\d.]+ s ago, its driver \({re.escape(US)}\) is gone"
+    how = f"resume='{root}' goes on with it"
+    rows = dict(row for row in rows_of(call("show", root)) if len(row) == 2)
+    assert re.fullmatch(gone, rows["state"])
+    assert rows["to go on"] == how
+    assert re.fullmatch(gone, rows_of(call("list", tmp_path))[1][2])
+    refusal = refused("stop", root)
+    assert re.match(f"run: expected a run that goes on, got '{root}', {gone}; ", refusal)
+    assert refusal.endswith(f"{how}\n")
+    assert not (root / "stop").exists()
+
+
+def test_a_driver_on_another_host_is_known_by_its_signs_of_life(call, tmp_path):
+    root = make_run(tmp_path, running=(3,), ended=False)
+    leave_a_mark(root, host=HOSTILE)
+    mark = root / "owners" / "000001.json"
+    os.utime(mark, times=(0, mark.stat().st_mtime - 300))
+    rows = dict(row for row in rows_of(call("show", root)) if len(row) == 2)
+    assert re.search(r"s ago, last sign of life of its driver \(.* 5 min \d s ago$", rows["state"])
+    assert "to go on" not in rows
+    assert "asked to stop" in call("stop", root)
 
 
 def test_the_list_is_of_the_default_folder_unless_told_otherwise(call, tmp_path, monkeypatch):

@@ -6,6 +6,7 @@ import contextlib
 import getpass
 import json
 import os
+import re
 import secrets
 import subprocess
 import sys
@@ -18,6 +19,7 @@ import pytest
 import experiment
 from experiment.commands import main
 from experiment.journal import encode_line
+from experiment.ownership import owned
 from search.errors import InvalidArgument
 from spark_jobs.carrier import Carrier
 from spark_jobs.hadoop import HadoopSettings
@@ -79,6 +81,23 @@ def test_a_run_that_goes_on_is_read_as_far_as_it_is(tmp_path, carry, capsys):
     output = capsys.readouterr().out
     assert "not ended, last news" in output
     assert "Running, at the last news" in output
+
+
+def test_a_run_that_goes_on_says_who_gave_a_sign_of_life_and_can_be_stopped(
+    tmp_path, carry, capsys
+):
+    url = carry(make_run(tmp_path, trials=6, running=(2,), ended=False))
+    root, hadoop = Location.parse(url), HadoopSettings(user=getpass.getuser())
+    state = rf"last sign of life of its driver \(host .*, pid {os.getpid()}\) [\d.]+ s ago"
+    with owned(root, hadoop, "app", taken=pytest.fail, tell=pytest.fail):
+        assert main(["show", url]) == 0
+        assert re.search(state, capsys.readouterr().out)
+        assert main(["stop", url]) == 0
+        assert re.search(f"^asked to stop: {url}, not ended, .*{state}", capsys.readouterr().out)
+    with contextlib.closing(WebHdfs(root, hadoop)) as files:
+        assert files.status(root.below("stop")).length == 0
+    assert main(["show", url]) == 0
+    assert "sign of life" not in capsys.readouterr().out
 
 
 def test_runs_are_listed_the_newest_last(tmp_path, carry, logdir, capsys):

@@ -174,6 +174,14 @@ class WritableFilesContract(FilesContract):
         files.write(below("a"), source(b"12345"), length)
         assert contents(files, files.status(below("a"))) == b"12345"[:length]
 
+    @pytest.mark.parametrize("length", [0, 5, CHUNK + 7])
+    def test_bytes_are_written_as_a_file_of_them_is(self, files, folder, below, length):
+        files.write(below("a"), bytes(length))
+        files.write(below("b"), bytes(length), length // 2)
+        assert contents(files, files.status(below("a"))) == bytes(length)
+        assert contents(files, files.status(below("b"))) == bytes(length // 2)
+        assert names(files, folder) == ["a", "b"]
+
     def test_writing_replaces_what_is_there(self, files, folder, below, put, source):
         put(below("a"), b"first, and longer")
         files.write(below("a"), source(b"second"))
@@ -288,6 +296,64 @@ class WritableFilesContract(FilesContract):
             files.rename(below("a"), below("b"))
         assert str(below("a")) in str(caught.value)
         assert contents(files, files.status(below("b"))) == b"12345"
+
+    def test_a_name_that_is_free_is_taken_without_replacing(self, files, folder, below, put):
+        put(below("a"), b"12345")
+        files.rename(below("a"), below("b"), replace=False)
+        assert contents(files, files.status(below("b"))) == b"12345"
+        assert names(files, folder) == ["b"]
+
+    def test_a_name_that_is_taken_is_not_taken_again(self, files, folder, below, put):
+        put(below("a"), b"12345")
+        put(below("b"), b"other")
+        with pytest.raises(FileExistsError) as caught:
+            files.rename(below("a"), below("b"), replace=False)
+        assert str(below("b")) in str(caught.value)
+        assert "\n" not in str(caught.value)
+        assert contents(files, files.status(below("a"))) == b"12345"
+        assert contents(files, files.status(below("b"))) == b"other"
+
+    def test_a_missing_file_takes_no_name(self, files, folder, below):
+        with pytest.raises(FileNotFoundError) as caught:
+            files.rename(below("a"), below("b"), replace=False)
+        assert str(below("a")) in str(caught.value)
+        assert names(files, folder) == []
+
+    def test_of_several_that_take_a_name_one_gets_it(self, files, folder, below, put):
+        def take(number):
+            start.wait()
+            try:
+                files.rename(below(f"{number}"), below("name"), replace=False)
+            except FileExistsError:
+                return
+            winners.append(number)
+
+        for _ in range(10):
+            start, winners = threading.Barrier(4), []
+            for number in range(4):
+                put(below(f"{number}"), b"%d" % number)
+            takers = [threading.Thread(target=take, args=[number]) for number in range(4)]
+            for taker in takers:
+                taker.start()
+            for taker in takers:
+                taker.join()
+            [winner] = winners
+            assert contents(files, files.status(below("name"))) == b"%d" % winner
+            files.remove(below("name"))
+
+    def test_a_touched_file_was_changed_now_and_has_another_version(self, files, below, put):
+        put(below("a"), b"12345")
+        before, began = files.status(below("a")), time.time()
+        while files.status(below("a")).version == before.version:  # clocks have coarse steps
+            files.touch(below("a"))
+        assert began - 0.01 <= files.status(below("a")).modified <= time.time()
+        assert contents(files, files.status(below("a"))) == b"12345"
+
+    def test_a_missing_file_cannot_be_touched(self, files, folder, below):
+        with pytest.raises(FileNotFoundError) as caught:
+            files.touch(below("a"))
+        assert str(below("a")) in str(caught.value)
+        assert names(files, folder) == []
 
     def test_files_and_folders_are_removed_with_all_that_they_hold(self, files, folder, below, put):
         for name in ("a", "b", "sub/a", "sub/deep/er/a"):

@@ -300,6 +300,25 @@ def test_an_append_that_arrived_twice_is_noticed(files, root, client, monkeypatc
         files.append(root.at("/twice"), b"67", 5)
 
 
+@pytest.mark.parametrize("replace", [True, False])
+def test_a_rename_whose_answer_got_lost_is_done(files, root, client, monkeypatch, replace):
+    folder = f"/lost answer/{replace}"
+    client.write(f"{folder}/a", data=b"12345", overwrite=True)
+    plain, tries = files._client._rename, []
+
+    def rename(path, **options):
+        answer = plain(path, **options)
+        tries.append(answer)
+        if len(tries) == 1:
+            raise ConnectionError("as if the network broke")
+        return answer
+
+    monkeypatch.setattr(files._client, "_rename", rename)
+    files.rename(root.at(f"{folder}/a"), root.at(f"{folder}/b"), replace=replace)
+    assert len(tries) == 1
+    assert client.list(folder) == ["b"]
+
+
 @pytest.mark.parametrize("role", ["taker", "other"])
 def test_a_write_arrives_whole_when_a_datanode_hangs(
     hdfs, settings, root, client, source_of, disturbed_source, monkeypatch, role
@@ -365,6 +384,7 @@ def test_a_safe_mode_that_outlasts_the_patience_is_one_sentence(
             lambda: files.write(location, source),
             lambda: files.append(location, b"more", 6),
             lambda: files.rename(location, root.at("/safe-mode/b")),
+            lambda: files.touch(location),
             lambda: files.remove(location),
             lambda: files.make_folder(root.at("/safe-mode/c")),
         ):
@@ -388,6 +408,7 @@ def test_what_may_not_be_written_is_no_permission_at_once(hdfs, root, client, so
         lambda: other.write(location, source_of(b"theirs")),
         lambda: other.append(location, b"theirs", 4),
         lambda: other.rename(location, root.at("/private/b")),
+        lambda: other.touch(location),
         lambda: other.remove(location),
         lambda: other.make_folder(root.at("/private/c")),
         lambda: check_writable(other, root.at("/private")),

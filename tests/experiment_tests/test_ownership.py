@@ -1,0 +1,312 @@
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import re
+import secrets
+import shlex
+import signal
+import socket
+import threading
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from experiment.ownership import Silence, owned, owner_of
+from search.errors import InvalidArgument
+from spark_jobs.hadoop import HadoopSettings
+from spark_jobs.locations import Location
+from spark_jobs.paths import RunPaths
+from tests.experiment_tests.owning import Place, race
+from tests.experiment_tests.waiting import wait_until
+
+_FOLDERS = itertools.count()
+HOST = socket.gethostname()
+pytestmark = pytest.mark.fault(24)
+
+
+@pytest.fixture(params=["local", "without locks", pytest.param("hdfs", marks=pytest.mark.slow)])
+def place(request, tmp_path):
+    if request.param == "hdfs":
+        hdfs = request.getfixturevalue("hdfs")
+        root = Location.parse(f"{hdfs.uri}/owned of ü/{next(_FOLDERS)}")
+        place = Place(root, hdfs.settings(), locks=False)
+    else:
+        place = Place(Location.parse(tmp_path / "run of ü"), locks=request.param == "local")
+    with place:
+        yield place
+
+
+def paths_of(place):
+    return RunPaths(Path(place.root.path))
+
+
+def test_a_second_driver_is_refused_and_told_who_owns_the_run(place):
+    first, second = place.driver(), place.driver()
+    assert first.take() == "owned"
+    refusal = second.take()
+    who = rf"host {HOST}, pid {first.pid} \(application app-{first.pid}\)"
+    got = rf"'{re.escape(str(place.root))}', which {who} has been running for [\d.]+ s; "
+    assert re.match(f"refused: resume: expected a run that nobody runs, got {got}", refusal)
+    assert refusal.endswith(f"-m experiment stop {shlex.quote(str(place.root))}")
+    assert first.hears_nothing()
+    assert first.ask("release") == "released"
+
+
+def test_a_run_that_was_handed_back_is_taken_at_once(place):
+    first, second = place.driver(silence=1000), place.driver(silence=1000)
+    for driver in (first, second, first, first):
+        assert driver.ask("take") == "owned"
+        assert driver.ask("release") == "released"
+    numbers = [f"00000{number}.json" for number in range(1, 5)]
+    assert [name for name in place.marks() if name != "lock"] == numbers
+
+
+def test_a_run_whose_driver_was_killed_is_taken(place):
+    first, second = place.driver(), place.driver()
+    assert first.take() == "owned"
+    first.kill()
+    if not place.locks:
+        assert second.ask("take") == (
+            f"told: {place.root} was not handed back by host {HOST}, pid {first.pid}; "
+            "1.5 s without a sign of life are waited for"
+        )
+        assert second.hear() == "owned"
+    else:
+        assert second.ask("take") == "owned"
+    assert second.ask("release") == "released"
+
+
+@pytest.mark.parametrize("dead", [False, True])
+def test_of_several_that_take_a_run_at_once_one_gets_it(place, dead):
+    if dead:
+        before = place.driver()
+        assert before.take() == "owned"
+        before.kill()
+    winner = race([place.driver() for _ in range(3)])
+    assert winner.ask("release") == "released"
+    assert not [name for name in place.marks() if name.startswith(".")]
+
+
+def test_an_owner_that_slept_notices_that_it_was_taken_for_dead(place):
+    first, second = place.driver(), place.driver()
+    assert first.take() == "owned"
+    first.process.send_signal(signal.SIGSTOP)
+    if place.locks:  # it holds the lock, asleep or not
+        assert f"pid {first.pid} " in second.take()
+        first.process.send_signal(signal.SIGCONT)
+        assert first.ask("release") == "released"
+        return
+    assert second.take() == "owned"
+    first.process.send_signal(signal.SIGCONT)
+    assert first.hear() == (
+        f"taken: host {HOST}, pid {second.pid} has taken the run over, since nothing was heard "
+        "from here"
+    )
+    assert first.ask("release") == "released"
+    assert second.hears_nothing()
+    assert f"pid {second.pid} " in first.take()
+    assert second.ask("release") == "released"
+
+
+def test_an_owner_whose_mark_is_gone_does_not_go_on(place):
+    driver = place.driver()
+    assert driver.take() == "owned"
+    mark = place.root.below("owners/000001.json")
+    with place.files() as files:
+        files.remove(mark)
+    assert driver.hear() == f"taken: {mark}, which says who runs it, was removed"
+    assert driver.ask("release") == "released"
+
+
+def mark_of(**changes):
+    known = {"host": HOST, "pid": 1, "application": "app", "since": 1.0, "locked": True}
+    return json.dumps(known | changes).encode()
+
+
+BROKEN = {
+    "empty": b"",
+    "half": mark_of()[:40],
+    "no object": b"[]",
+    "deep": b"[" * 4000,
+    "large": b" " * 5000 + mark_of(),
+    "no unicode": b'{"host": "\xff"}',
+    "long host": mark_of(host="h" * 256),
+    "no process": mark_of(pid=-1),
+    "no number": mark_of(pid="1; rm"),
+    "no time": mark_of(since=1e300),
+    "infinite": mark_of(since=float("inf")),
+}
+
+
+@pytest.mark.parametrize("content", BROKEN.values(), ids=BROKEN)
+@pytest.mark.parametrize("place", ["local"], indirect=True)
+def test_a_mark_that_cannot_be_read_is_that_of_nobody_once_it_is_silent(place, content):
+    place.put("000007.json", content)
+    assert owner_of(paths_of(place)) is None
+    told = []
+    with taking(place, tell=told.append, silence=0.3, beat=0.1):
+        assert owner_of(paths_of(place)).pid == os.getpid()
+    assert "not handed back by its driver, whose mark cannot be read" in told[0]
+    assert "000008.json" in place.marks()
+
+
+def taking(place, **options):
+    known = {"taken": pytest.fail, "tell": pytest.fail}
+    return owned(place.root, HadoopSettings(), "app", **known | options)
+
+
+@pytest.mark.parametrize("place", ["local"], indirect=True)
+def test_a_hostile_mark_moves_no_cursor(place):
+    hostile = "\x1b[2J\r\n\u202e<b>"
+    place.put("000001.json", mark_of(host=hostile, application=hostile))
+    owner = owner_of(paths_of(place))
+    assert f"{owner} {owner.application}".isprintable()
+    told = []
+    with taking(place, tell=told.append, silence=0.3, beat=0.1):
+        pass
+    assert told[0].isprintable()
+
+
+@pytest.mark.parametrize("place", ["local"], indirect=True)
+def test_what_is_no_mark_is_passed_over(place):
+    for name in ("000001.json.bak", "x.json", ".part-1", "-1.json", "1234567890.json"):
+        place.put(name, b"?")
+    Path(place.root.path, "owners", "000005.json").mkdir()
+    Path(place.root.path, "owners", "000006.json").symlink_to("x.json")
+    with taking(place):
+        assert owner_of(paths_of(place)).pid == os.getpid()
+
+
+@pytest.mark.parametrize("place", ["local"], indirect=True)
+def test_a_driver_of_another_host_is_waited_for_although_the_lock_is_free(place):
+    """Where a shared folder is mounted so that its locks are seen on one host only."""
+    place.put("000001.json", mark_of(host="elsewhere", pid=4711, since=time.time() - 200))
+    owner = owner_of(paths_of(place))
+    assert (owner.host, owner.pid, owner.alive) == ("elsewhere", 4711, None)
+    mark = Path(place.root.path, "owners", "000001.json")
+    with pytest.raises(InvalidArgument, match="which host elsewhere, pid 4711 .* for 3 min 2"):
+        with taking(place, tell=lambda message: os.utime(mark), silence=1000, beat=0.1):
+            pass
+    told = []
+    with taking(place, tell=told.append, silence=0.5, beat=0.1):
+        pass
+    assert len(told) == 1
+
+
+@pytest.mark.parametrize("place", ["local", "without locks"], indirect=True)
+def test_a_reader_says_whether_the_owner_lives(place):
+    paths = paths_of(place)
+    assert owner_of(paths) is None
+    driver = place.driver()
+    assert driver.take() == "owned"
+    owner = owner_of(paths)
+    assert (owner.host, owner.pid, owner.application) == (HOST, driver.pid, f"app-{driver.pid}")
+    assert owner.alive is (True if place.locks else None)
+    elsewhere = owner_of(RunPaths(paths.root, "hdfs://somewhere/run"))
+    assert (elsewhere.pid, elsewhere.alive) == (driver.pid, None)
+    wait_until(lambda: owner_of(paths).ran > owner.ran)
+    assert 0 <= time.time() - owner_of(paths).seen < 60
+    assert driver.ask("release") == "released"
+    assert owner_of(paths) is None
+    assert driver.take() == "owned"
+    driver.kill()
+    assert owner_of(paths).alive is (False if place.locks else None)
+
+
+@pytest.mark.parametrize("place", ["local"], indirect=True)
+def test_readers_keep_no_driver_from_starting(place):
+    ended = threading.Event()
+
+    def look():
+        while not ended.is_set():
+            owner_of(paths_of(place))
+
+    readers = [threading.Thread(target=look) for _ in range(3)]
+    for reader in readers:
+        reader.start()
+    try:
+        for _ in range(30):
+            with taking(place):
+                pass
+    finally:
+        ended.set()
+        for reader in readers:
+            reader.join()
+
+
+@pytest.mark.parametrize("place", ["local"], indirect=True)
+def test_a_child_of_a_killed_driver_does_not_keep_the_run(place):
+    first, second = place.driver(), place.driver()
+    assert first.take() == "owned"
+    child = psutil.Process(int(first.ask("fork")))
+    first.kill()
+    try:
+        assert second.ask("take") == "owned"
+        assert child.is_running()
+    finally:
+        child.kill()
+
+
+@pytest.mark.parametrize("place", ["local"], indirect=True)
+def test_a_child_that_is_forked_and_ends_does_not_end_the_ownership(place):
+    first, second = place.driver(), place.driver()
+    assert first.take() == "owned"
+    child = psutil.Process(int(first.ask("fork")))
+    child.kill()
+    assert f"pid {first.pid} " in second.take()
+
+
+@pytest.mark.parametrize("place", ["local"], indirect=True)
+def test_what_is_left_in_the_folder_is_private(place):
+    with taking(place):
+        folder = Path(place.root.path, "owners")
+        modes = {path.name: path.stat().st_mode & 0o777 for path in folder.iterdir()}
+        assert folder.stat().st_mode & 0o777 == 0o700
+    assert modes == {"lock": 0o600, "000001.json": 0o600}
+
+
+@pytest.mark.parametrize("place", ["local"], indirect=True)
+def test_a_folder_that_cannot_be_written_to_is_refused(place):
+    Path(place.root.path).mkdir()
+    Path(place.root.path, "owners").touch()
+    with pytest.raises(InvalidArgument, match="^run: expected a run that can be written to") as no:
+        with taking(place, argument="run"):
+            pass
+    assert str(place.root) in str(no.value)
+
+
+@pytest.mark.parametrize("place", ["local"], indirect=True)
+def test_who_is_interrupted_while_it_waits_leaves_nothing(place):
+    place.put("000001.json", mark_of(host="elsewhere"))
+
+    def interrupt(message):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        with taking(place, tell=interrupt):
+            pass
+    assert place.marks() == ["000001.json", "lock"]
+
+
+def test_a_mark_takes_no_more_than_a_reader_reads(tmp_path):
+    root = Location.parse(tmp_path / secrets.token_hex(50))
+    with owned(root, HadoopSettings(), "ü" * 1000, taken=pytest.fail, tell=pytest.fail):
+        assert owner_of(RunPaths(Path(root.path))).application == "ü" * 200
+
+
+GAPS = st.lists(st.floats(0.01, 3.0), max_size=60)
+
+
+@given(GAPS)
+def test_silence_is_over_when_it_was_listened_to_for_long_enough(gaps):
+    silence, now, heard = Silence(5.0, 1.0, 100.0), 100.0, 0.0
+    for gap in gaps:
+        now += gap
+        heard = heard + gap if gap <= 1.0 else 0.0
+        assert silence.is_over(now) == pytest.approx(heard >= 5.0) or heard == pytest.approx(5.0)
