@@ -523,8 +523,10 @@ def test_each_step_of_the_end_is_taken_where_one_fails(spark, tmp_path, monkeypa
         raise OSError("No space left on device")
 
     monkeypatch.setattr(Coordinator, "cancel_rest", fail)
-    arguments = {"logdir": tmp_path, "isolation": "none"}
-    result = experiment.launch(spark, functions.double, {"x": [1]}, **arguments)
+    with pytest.warns(UserWarning, match="the end of the run is not written: No space left"):
+        result = experiment.launch(
+            spark, functions.double, {"x": [1]}, logdir=tmp_path, isolation="none"
+        )
     assert result.best.value == 2.0
     (run,) = tmp_path.iterdir()
     assert experiment.load(run).best.value == 2.0
