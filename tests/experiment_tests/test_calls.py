@@ -308,6 +308,7 @@ def test_several_keys_and_no_name_end_the_search_at_the_first(spark, logdir):
     assert len(caught.value.result.trials) == 1
 
 
+@pytest.mark.fault(16)
 def test_a_python_worker_that_dies_costs_an_attempt_not_the_trial(spark, tmp_path):
     mark = tmp_path / "once"
 

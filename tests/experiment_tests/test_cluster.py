@@ -95,6 +95,7 @@ def bare_python(tmp_path_factory):
     return str(folder / "bin" / "python")
 
 
+@pytest.mark.fault(46)
 def test_a_missing_package_on_an_executor_is_one_sentence_with_the_host(
     sparks, logdir, bare_python, monkeypatch
 ):
@@ -109,6 +110,7 @@ def test_a_missing_package_on_an_executor_is_one_sentence_with_the_host(
     assert caught.value.result.trials == []
 
 
+@pytest.mark.fault(46)
 def test_a_python_that_is_not_there_is_one_sentence(sparks, logdir, monkeypatch):
     spark = sparks.get(CLUSTER, **MEMORY, **{"spark.pyspark.python": "/no/such/python"})
     monkeypatch.setattr(spark.sparkContext, "pythonExec", "/no/such/python")
@@ -161,6 +163,7 @@ MISMATCH = (
 )
 
 
+@pytest.mark.fault(46)
 def test_a_wrong_python_version_is_one_sentence_with_the_host():
     """From Spark's own message: a second Python is not on every machine that runs the tests."""
     sentence = problem_of_spark(RuntimeError(MISMATCH), ["node-7"])

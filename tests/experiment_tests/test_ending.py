@@ -93,6 +93,7 @@ def test_a_trial_has_its_grace_to_end_itself(spark, tmp_path):
     assert alive(processes_in(tmp_path)) == []
 
 
+@pytest.mark.fault(19)
 def test_slots_that_never_start_are_an_error_that_says_what_was_asked_for(spark, tmp_path):
     """Another job has both cores."""
 

@@ -392,14 +392,12 @@ def without(folder: Path, *left_out: str) -> str:
 
 @pytest.mark.fault(46)
 @pytest.mark.parametrize(
-    ("left_out", "missing"),
-    [(("",), "pyspark|pyarrow|numpy"), (("msgspec",), "msgspec"), (("tensorflow",), "tensorflow")],
-    ids=["all", "of ours", "TensorFlow"],
+    "missing", ["msgspec", "tensorflow"], ids=["a dependency of ours", "TensorFlow"]
 )
 def test_a_python_of_executors_that_lacks_something_is_one_sentence_with_the_host(
-    sparks, standalone, tmp_path, monkeypatch, left_out, missing
+    sparks, standalone, tmp_path, monkeypatch, missing
 ):
-    monkeypatch.setenv("PYSPARK_PYTHON", without(tmp_path / "python", *left_out))
+    monkeypatch.setenv("PYSPARK_PYTHON", without(tmp_path / "python", missing))
     sparks.stop()
     spark = sparks.get(standalone.master, **standalone.settings())
     try:
@@ -410,8 +408,8 @@ def test_a_python_of_executors_that_lacks_something_is_one_sentence_with_the_hos
     finally:
         sparks.stop()
     (sentence,) = str(caught.value).splitlines()
-    assert sentence.startswith(("host 127.0.0.2", "host 127.0.0.3")), sentence
-    assert any(f"no module named '{name}" in sentence for name in missing.split("|")), sentence
+    assert sentence.startswith("host 127.0.0."), sentence
+    assert f"no module named {missing!r}" in sentence
     assert caught.value.result.trials == []
 
 
