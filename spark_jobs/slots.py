@@ -193,18 +193,22 @@ def folder_problem(config: SlotConfig, tell: Callable[[str], None]) -> str:
     root, host = Location.parse(config.root), host_name()
     advice = "; give logdir a shared folder or hdfs://..." if root.scheme == "file" else ""
 
+    seen = False
+
     def look() -> None:
+        nonlocal seen
         with _files(config) as files:
             files.status(root)  # its name is random: where it is seen, it is the driver's
+            seen = True
             check_writable(files, root)
 
     try:
         with_patience(look, lambda trouble: tell(f"host {host}: {trouble}"))
-    except FileNotFoundError:
-        return f"host {host} does not see the folder {root} of the driver{advice}"
     except InvalidArgument as error:  # as where a package for Kerberos is missing
         return f"host {host}: {error}"
     except OSError as error:
+        if isinstance(error, FileNotFoundError) and not seen:
+            return f"host {host} does not see the folder {root} of the driver{advice}"
         return f"host {host} cannot write to the folder {root}: {error.strerror or error}{advice}"
     return ""
 

@@ -105,19 +105,13 @@ class Standalone:
             self._launcher = None
         shutil.rmtree(self.root / "work", ignore_errors=True)
 
-    def start_worker(self, host: str, *, largest_file: int | None = None) -> None:
-        """Start a worker, which must not run; see `wait_alive`.
-
-        Args:
-            host: Its address.
-            largest_file: Bytes that its processes may write to a file, in steps of 1,024: a host
-                whose disk is full. No limit unless told.
-        """
+    def start_worker(self, host: str) -> None:
+        """Start a worker, which must not run; see `wait_alive`."""
         folder = self.root / "work" / host
         folder.mkdir(parents=True, exist_ok=True)
         size = ("--cores", str(self._cores), "--memory", f"{self._memory}m")
         words = (*size, "--webui-port", "0", "--work-dir", str(folder), self.master)
-        self._start(host, host, "worker.Worker", *words, largest_file=largest_file)
+        self._start(host, host, "worker.Worker", *words)
 
     def kill_worker(self, host: str) -> None:
         """End a worker and everything that it started as the loss of its host does."""
@@ -129,6 +123,14 @@ class Standalone:
         The worker itself stays to be killed.
         """
         self._processes[host].send_signal(signal.SIGPWR)
+
+    def fill_disks(self, host: str) -> None:
+        """Let the executors that run on a worker write nothing to files any more.
+
+        Nor what they start later.
+        """
+        for executor in self.executors(host):
+            executor.rlimit(psutil.RLIMIT_FSIZE, (0, 0))
 
     def restore(self) -> None:
         """Start again each worker that is not alive, and wait until the master knows them all."""
@@ -177,18 +179,13 @@ class Standalone:
             "spark.executorEnv.PYTHONPATH": str(_REPOSITORY),
         }
 
-    def _start(
-        self, name: str, host: str, main: str, *words: str, largest_file: int | None = None
-    ) -> None:
+    def _start(self, name: str, host: str, main: str, *words: str) -> None:
         if name in self._processes:
             raise ValueError(f"{name} was started already, process {self._processes[name].pid}")
         if self._launcher is None:
             raise ValueError("this cluster was not started or was stopped")
         spark_class = [str(_SPARK / "bin" / "spark-class"), f"org.apache.spark.deploy.{main}"]
         command = dying_with_parent([*spark_class, "--host", host, *words])
-        if largest_file is not None:
-            limit = f'ulimit -f {largest_file // 1024} && exec "$@"'
-            command[2:] = [*command[2:4], "bash", "-c", limit, "bash", *command[4:]]
         environment = {
             **os.environ,
             "SPARK_HOME": str(_SPARK),

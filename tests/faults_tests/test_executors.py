@@ -364,12 +364,10 @@ def test_a_speculative_copy_of_a_slot_neither_ends_nor_repeats_a_trial(
 def test_a_host_that_cannot_write_is_named_and_the_other_one_does_the_work(
     sparks, standalone, tmp_path, submit
 ):
-    sparks.stop()
     broken, whole = HOSTS
-    standalone.kill_worker(broken)
-    standalone.start_worker(broken, largest_file=0)
-    standalone.wait_alive(HOSTS)
     spark = sparks.get(standalone.master, **standalone.settings())
+    wait_until(lambda: standalone.executors(broken))
+    standalone.fill_disks(broken)
     try:
         with pytest.warns(UserWarning, match=f"host {broken} cannot write to the folder"):
             result = release(tmp_path, submit(spark))
