@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -104,7 +104,8 @@ class Coordinator:
         self._finished, self._seconds = 0, 0.0  # finished trials, and what they took in all
         self._running: Mapping[str, Running] = {}  # by slot; replaced, since others look at it
         self._again: deque[Attempt] = deque()
-        self._slots: dict[tuple[int, int], str] = {}  # the slot of each job and partition
+        self._slots: dict[str, None] = {}  # in the order of their first words
+        self._lost: set[str] = set()  # slots
         self._over: set[int] = set()  # jobs
         self._warned: set[str] = set()
         self._slot_count = slots
@@ -134,13 +135,10 @@ class Coordinator:
 
     def hello(self, message: Hello) -> None:
         """See `spark_jobs.channel.Handler`."""
-        job, partition, number = _slot(message.slot)
-        before = self._slots.get((job, partition), message.slot)
-        if job in self._over or _slot(before)[2] > number:
-            return  # of a slot that was replaced, or of a job that is over
-        if before != message.slot:  # Spark runs the task again: its executor is gone
-            self._lose(before)
-        self._slots[job, partition] = message.slot
+        job, _ = _task(message.slot)
+        if job in self._over or message.slot in self._lost:
+            return
+        self._slots[message.slot] = None
         self.has_started = True
         if message.problem and self.problem is None:
             self.problem = message.problem
@@ -154,14 +152,13 @@ class Coordinator:
         slot = message.slot
         if message.outcome is not None:
             self._take(slot, message.attempt, outcome_of_json(message.outcome))
-        job, partition, _ = _slot(slot)
-        if self.problem is not None or self._slots.get((job, partition)) != slot:
+        if self.problem is not None or slot not in self._slots:
             return Stop()  # nobody would notice the end of a slot that Spark has given up
         if slot in self._running:  # the answer to its last call got lost
             return work_of(self._running[slot].attempt)
         attempt = self._again.popleft() if self._again else self._ask()
         if attempt is None:
-            return Stop() if self._searcher.finished else Wait()
+            return Stop() if self._searcher.finished and not self._is_doubled(slot) else Wait()
         work = work_of(attempt)
         self._journal.append({"event": "planned", "slot": slot, **_planned(attempt)})
         self._running = {**self._running, slot: Running(attempt, self._clock())}
@@ -206,11 +203,23 @@ class Coordinator:
             self._journal.append({"event": "reported", **record})
         return reason
 
+    def _is_doubled(self, slot: str) -> bool:
+        """Has another slot of this task a trial? Spark kills it when the task has ended well."""
+        task = _task(slot)
+        return any(_task(other) == task for other in self._running if other != slot)
+
+    def slots_lost(self, slots: Iterable[str]) -> None:
+        """Run the trials again that were out on slots whose tasks Spark has lost."""
+        for slot in slots:
+            if slot not in self._lost:
+                self._lost.add(slot)
+                self._slots.pop(slot, None)
+                self._lose(slot)
+
     def job_ended(self, job: int) -> None:
         """Run the trials again that were out on the slots of a job that is over."""
         self._over.add(job)
-        for task in [task for task in self._slots if task[0] == job]:
-            self._lose(self._slots.pop(task))
+        self.slots_lost([slot for slot in self._slots if _task(slot)[0] == job])
 
     def cancel_rest(self) -> None:
         """Record the trials that are still out as cancelled; the search has ended without them."""
@@ -350,13 +359,13 @@ class Coordinator:
             )
 
 
-def _slot(name: str) -> tuple[int, int, int]:
-    """Return job, partition and task attempt of a slot."""
+def _task(slot: str) -> tuple[int, int]:
+    """Return job and partition of the task whose attempt a slot is."""
     try:
-        job, partition, number = map(int, name.split("."))
+        job, partition, _ = map(int, slot.split("."))
     except ValueError:
-        raise ProtocolError(f"{name!r} is no slot") from None
-    return job, partition, number
+        raise ProtocolError(f"{slot!r} is no slot") from None
+    return job, partition
 
 
 def _planned(attempt: Attempt) -> dict[str, object]:

@@ -21,12 +21,13 @@ from spark_jobs.channel import ChannelServer
 from spark_jobs.locations import Location
 from spark_jobs.paths import RunPaths
 from spark_jobs.session import ClassicSession, SlotJob
-from spark_jobs.slots import PROBLEM, SlotConfig, is_installed, slot_function
+from spark_jobs.slots import PROBLEM, SlotConfig, is_installed, slot_function, slot_name
 from spark_jobs.trial_process import Program
 
 _SLOT_MEMORY = 0.8e9  # bytes: TensorFlow imported, and a small model
 _FRUITLESS_JOBS = 3
 _POLL = 0.1  # seconds between two looks at a running job
+_LOOK = 0.5  # seconds between two looks for slots that Spark has lost
 _FAREWELL = 10.0  # seconds that slots have to end after the last trial
 
 
@@ -70,7 +71,7 @@ class SlotJobs:
                 before = len(coordinator.results)
                 job = self._job(number, server)
                 with job:
-                    started = self._wait(job, server, coordinator, tick)
+                    started = self._wait(number, job, server, coordinator, tick)
                 if server.error is not None:
                     error = server.error
                     return f"the driver cannot go on: {type(error).__name__}: {error}"
@@ -97,6 +98,7 @@ class SlotJobs:
 
     def _wait(
         self,
+        number: int,
         job: SlotJob,
         server: ChannelServer,
         coordinator: Coordinator,
@@ -111,8 +113,14 @@ class SlotJobs:
         patience = self.settings.startup_timeout
         give_up = math.inf if patience is None else time.monotonic() + patience
         done_since: float | None = None
+        look = 0.0
         while not job.wait(_POLL):
             tick()
+            if time.monotonic() > look:
+                lost = [slot_name(number, t.partition, t.attempt) for t in job.lost_tasks()]
+                if lost:
+                    server.call(functools.partial(coordinator.slots_lost, lost))
+                look = time.monotonic() + _LOOK
             deadline = self.settings.deadline
             if deadline is not None and time.monotonic() > self.started + deadline:
                 self.control.cancel(f"the deadline of {deadline:g} s has passed")

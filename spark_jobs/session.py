@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any, Self
 
 import msgspec
@@ -25,7 +26,25 @@ _LOCAL = re.compile(r"local\[(\d+|\*)(?:\s*,\s*\d+)?\]")
 _LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,")
 
 
+_MOST_TASKS = 100_000  # of a stage, which is how many Spark itself remembers
 _REGISTRATION = 30.0  # seconds that executors have to register before slots are counted
+
+
+@dataclass(frozen=True, slots=True)
+class LostTask:
+    """A task that failed or was killed; Spark may have run it again since.
+
+    Attributes:
+        partition: Its number in the job, from 0.
+        attempt: Which attempt at it, from 0.
+        host: Where it ran, as Spark calls it.
+        failed: Did it fail, rather than be killed?
+    """
+
+    partition: int
+    attempt: int
+    host: str
+    failed: bool
 
 
 class SlotJob:
@@ -36,18 +55,16 @@ class SlotJob:
 
     Attributes:
         error: What Spark raised, once the job is over and has failed.
-        failed_hosts: On which hosts its tasks failed then.
     """
 
     def __init__(
         self,
         run: Callable[[], Any],
         cancel: Callable[[], None],
-        find_failed_hosts: Callable[[], list[str]],
+        find_lost_tasks: Callable[[], list[LostTask]],
     ) -> None:
         self.error: BaseException | None = None
-        self.failed_hosts: list[str] = []
-        self._run, self._cancel, self._find_failed_hosts = run, cancel, find_failed_hosts
+        self._run, self._cancel, self._find_lost_tasks = run, cancel, find_lost_tasks
         self._thread = threading.Thread(target=self._main, name="experiment-slots", daemon=True)
         # Not the thread itself is waited for: an interrupt inside of Thread.join makes Python take
         # a running thread for one that has ended.
@@ -67,6 +84,17 @@ class SlotJob:
         """Wait for the end of a job that was started; return whether it is over."""
         return self._ended.wait(seconds)
 
+    def lost_tasks(self) -> list[LostTask]:
+        """Return which of its tasks Spark has lost so far, in the order of their start."""
+        with contextlib.suppress(Exception):  # a stopped session has nothing to tell
+            return self._find_lost_tasks()
+        return []
+
+    @property
+    def failed_hosts(self) -> list[str]:
+        """On which hosts tasks of it failed, each once; Spark's error lacks them."""
+        return list(dict.fromkeys(task.host for task in self.lost_tasks() if task.failed))
+
     def cancel(self) -> None:
         """Cancel this job and no other, and wait for its end."""
         while self._thread.ident is not None and not self._ended.is_set():
@@ -79,8 +107,6 @@ class SlotJob:
             self._run()
         except BaseException as error:
             self.error = error
-            with contextlib.suppress(Exception):  # a stopped session has nothing to tell
-                self.failed_hosts = self._find_failed_hosts()
         finally:
             self._ended.set()
 
@@ -242,7 +268,7 @@ class ClassicSession:
             self._spark.range(0, count, 1, count).mapInArrow(slot, "trials long").toArrow()
 
         return SlotJob(
-            run, lambda: self._context.cancelJobsWithTag(tag), lambda: self._failed_hosts(tag)
+            run, lambda: self._context.cancelJobsWithTag(tag), lambda: self._lost_tasks(tag)
         )
 
     def map_in_arrow(
@@ -270,19 +296,22 @@ class ClassicSession:
         self._use_driver_python()
         return frame.mapInArrow(run, schema).toArrow()
 
-    def _failed_hosts(self, tag: str) -> list[str]:
-        """Return the hosts on which tasks of the tagged job failed; Spark's error lacks them."""
-        jvm_context = self._context._jsc.sc()
+    def _lost_tasks(self, tag: str) -> list[LostTask]:
+        jvm: Any = self._context._jvm
+        jvm_context, api = self._context._jsc.sc(), jvm.org.apache.spark.status.api.v1
         tracker, store = jvm_context.statusTracker(), jvm_context.statusStore()
-        hosts: dict[str, None] = {}
+        states = jvm.java.util.ArrayList()
+        states.add(api.TaskStatus.FAILED)
+        states.add(api.TaskStatus.KILLED)
+        found = []
         for job in tracker.getJobIdsForTag(tag):
             for stage in tracker.getJobInfo(job).get().stageIds():
                 attempt = tracker.getStageInfo(stage).get().currentAttemptId()
-                tasks = store.taskList(stage, attempt, 1_000)
+                tasks = store.taskList(stage, attempt, 0, _MOST_TASKS, api.TaskSorting.ID, states)
                 for task in (tasks.apply(number) for number in range(tasks.size())):
-                    if task.errorMessage().isDefined():
-                        hosts[str(task.host())] = None
-        return list(hosts)
+                    failed = str(task.status()) == "FAILED"
+                    found.append(LostTask(task.index(), task.attempt(), str(task.host()), failed))
+        return found
 
     def _use_driver_python(self) -> None:
         """Let executors on this host use this interpreter, where the user chose none.

@@ -111,6 +111,11 @@ def slot_function(config: SlotConfig, search_path: list[str]) -> Callable[[Itera
     return slot
 
 
+def slot_name(job: int, partition: int, attempt: int) -> str:
+    """Return what the slot of a task attempt is called in messages."""
+    return f"{job}.{partition}.{attempt}"
+
+
 def run_slot(data: bytes) -> int:
     """Run trials until the driver has none left; return how many.
 
@@ -123,7 +128,7 @@ def run_slot(data: bytes) -> int:
     task = TaskContext.get()
     if task is None:
         raise RuntimeError("a slot runs inside a Spark task")
-    slot = f"{config.job}.{task.partitionId()}.{task.attemptNumber()}"
+    slot = slot_name(config.job, task.partitionId(), task.attemptNumber())
     gpu = task.resources().get("gpu")
     gpus = list(gpu.addresses) if gpu else []
     environment = trial_environment(

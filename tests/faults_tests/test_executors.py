@@ -181,7 +181,6 @@ def test_the_trials_of_a_lost_host_run_on_the_other_one(standalone, two_hosts, t
 
 
 @pytest.mark.fault(17)
-@pytest.mark.xfail(strict=False, reason="a lost slot is given up only by the next one of its task")
 def test_a_generation_goes_on_without_a_lost_host(standalone, two_hosts, tmp_path, submit):
     """Its other trials are done, and their slot waits for the one that was lost."""
     handle = submit(
@@ -201,7 +200,6 @@ def test_a_generation_goes_on_without_a_lost_host(standalone, two_hosts, tmp_pat
 
 
 @pytest.mark.fault(18)
-@pytest.mark.xfail(strict=False, reason="a lost slot is given up only by the next one of its task")
 def test_a_search_without_executors_says_so_and_goes_on_with_new_ones(
     standalone, two_hosts, tmp_path, monkeypatch, submit
 ):
@@ -333,7 +331,6 @@ def test_the_trial_of_a_decommissioned_host_runs_on_the_other_one(
 
 
 @pytest.mark.fault(21)
-@pytest.mark.xfail(strict=False, reason="a copy of a slot ends the one that has work")
 def test_a_speculative_copy_of_a_slot_neither_ends_nor_repeats_a_trial(
     sparks, standalone, tmp_path, submit
 ):
