@@ -172,6 +172,15 @@ def test_leaving_a_job_ends_it(spark, tmp_path):
     assert job.wait(0)
 
 
+def test_jobs_of_slots_leave_the_accumulators_of_other_jobs_alone(spark):
+    with ClassicSession(spark).job(lambda batches: batches, 1, "slots") as job:
+        job.start()
+        assert job.wait(60)
+    total = spark.sparkContext.accumulator(0)
+    spark.sparkContext.parallelize([1, 2, 3], 2).foreach(total.add)
+    assert total.value == 6
+
+
 @pytest.mark.parametrize("prefix", ["spark.python.worker", "spark.sql.execution.pyspark.udf"])
 def test_settings_that_kill_slots_with_long_trials_are_refused(prefix):
     kills = {f"{prefix}.killOnIdleTimeout": "true", f"{prefix}.idleTimeoutSeconds": "60s"}
