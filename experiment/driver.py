@@ -134,19 +134,30 @@ def run_search(
                 interrupts.hold()
                 if not coordinator.done:
                     problem = problem or control.reason
-                with contextlib.ExitStack() as ending:  # each step, whatever becomes of the others
-                    ending.callback(lambda: progress.close(coordinator.status, summary()))
-                    ending.callback(_try, lambda: write_result(run.paths, summary()))
-                    ending.callback(
-                        _try, lambda: board.close(settings.optimization_key, coordinator.status)
-                    )
-                    _try(coordinator.cancel_rest)
+                _end(coordinator, board, progress, control, summary, run.paths)
     result = summary()
     if interrupts.noted or (problem and problem == control.reason):  # the user wants what there is
         _note(f"{problem or 'interrupted'}: {result.summary()}")
         return result
     _raise_if_failed(result)
     return result
+
+
+def _end(
+    coordinator: Coordinator,
+    board: Board,
+    progress: Progress,
+    control: Control,
+    summary: Callable[[], Result],
+    paths: RunPaths,
+) -> None:
+    """Write how a search ended, and show it: each step, whatever becomes of the others."""
+    with contextlib.ExitStack() as ending:
+        ending.callback(lambda: progress.close(coordinator.status, summary()))
+        if not control.overtaken:
+            ending.callback(_try, lambda: write_result(paths, summary()))
+            ending.callback(_try, lambda: board.close(summary().objective, coordinator.status))
+            _try(coordinator.cancel_rest)
 
 
 def _root(
@@ -184,17 +195,15 @@ def _opened(
     interrupts: Interrupts,
 ) -> Iterator[_Run]:
     """Make the run's folder, or read what was done in it; see to it that all is kept."""
-    owner = owned(
-        root,
-        hadoop,
-        manifest.application,
-        taken=control.cancel,
-        tell=_note,
-        argument="logdir" if settings.resume is None else "resume",
-    )
+
+    def give_way(reason: str) -> None:
+        folder.abandon()
+        control.give_way(reason)
+
+    argument = "logdir" if settings.resume is None else "resume"
     with (
         run_folder(root, hadoop, every=_CARRY_EVERY) as folder,
-        owner,
+        owned(root, hadoop, manifest.application, taken=give_way, tell=_note, argument=argument),
         contextlib.closing(writable_files_at(root, hadoop)) as files,
     ):
         paths, past = RunPaths(folder.path, str(root)), Past()
@@ -237,7 +246,7 @@ def _coordinator(
         warn=_warn,
     )
     past = run.past
-    if past.segments:
+    if settings.resume is not None:
         resumed = Resumed(
             len(past.records),
             manifest.application,
