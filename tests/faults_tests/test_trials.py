@@ -161,6 +161,34 @@ def test_no_descendant_survives_a_cancelled_search(either_spark, logdir):
     assert [trial.status for trial in result.trials] == ["cancelled"] * 2
 
 
+@pytest.mark.fault(3)
+def test_trials_that_are_killed_run_again_where_that_is_asked_for(spark, tmp_path, logdir):
+    def train(number, deaths):
+        begun = tmp_path / f"begun-{number}-{deaths}"
+        with begun.open("a") as file:
+            file.write("x")
+        if begun.stat().st_size <= deaths:
+            functions.segfault(0) if number == signal.SIGSEGV else functions.kill_itself(number)
+        return begun.stat().st_size
+
+    numbers = [int(signal.SIGKILL), int(signal.SIGSEGV)]
+    result = experiment.launch(
+        spark,
+        train,
+        {"number": numbers, "deaths": [0, 2, 3]},
+        retries=2,
+        retry_on=("exit",),
+        logdir=logdir,
+        **QUIET,
+    )
+    assert [trial.value for trial in result.trials] == [1.0, 3.0, None] * 2
+    folders = [Path(trial.logdir).name.partition("-")[2] for trial in result.trials]
+    assert folders == ["", "3", "3"] * 2
+    assert [str(trial.error) for trial in result.failed] == [
+        f"signal {number} ({signal.Signals(number).name}) before it returned" for number in numbers
+    ]
+
+
 @pytest.mark.fault(9)
 @pytest.mark.parametrize("isolation", ["process", "spawn"])
 def test_a_trial_finds_its_process_as_if_none_had_been_before(spark, logdir, isolation):
