@@ -256,3 +256,26 @@ def test_a_cancelled_trial_is_the_attempt_that_ran(spark, tmp_path):
         assert trial.seconds > 0
         assert Path(trial.logdir, "stdout.log").exists()
     assert not list(Path(handle.result().logdir).rglob("*-2"))
+
+
+def test_a_search_whose_run_another_driver_has_taken_over_ends_and_writes_nothing_more(
+    spark, tmp_path
+):
+    handle = experiment.submit(
+        experiment.launch,
+        spark,
+        hang_in(tmp_path),
+        {"x": [1, 2, 3]},
+        logdir=tmp_path / "runs",
+        **QUIET,
+    )
+    wait_until(lambda: len(processes_in(tmp_path)) >= 4)
+    (run,) = (tmp_path / "runs").iterdir()
+    (mark,) = run.glob("owners/*.json")
+    (run / "owners" / "000002.json").write_bytes(mark.read_bytes())
+    before = (run / "journal" / "000001.jsonl").read_bytes()
+    result = handle.result(timeout=60)
+    assert result.problem.endswith("has taken the run over, since nothing was heard from here")
+    wait_until(lambda: not alive(processes_in(tmp_path)))
+    assert (run / "journal" / "000001.jsonl").read_bytes() == before
+    assert not (run / "result.json").exists()
