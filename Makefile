@@ -6,7 +6,7 @@ SOURCES := search spark_jobs experiment tests examples
 # A fresh import of TensorFlow is several times slower without its compiled files.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo demo-hdfs test test-faults test-browser test-kerberos lint format bench bench-tensorboard bench-hdfs bench-live bench-faults screenshots constraints clean
+.PHONY: help demo demo-hdfs test test-faults test-browser test-kerberos lint audit format bench bench-tensorboard bench-hdfs bench-live bench-faults screenshots constraints clean
 
 help:  ## Show this list.
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -36,6 +36,9 @@ lint: .venv/.installed  ## Check style, types and layers.
 	$(PYTHON) -m mypy
 	.venv/bin/lint-imports
 
+audit: .venv/.audit  ## Look for known vulnerabilities in what is installed.
+	$(PYTHON) .ci/audit.py
+
 format: .venv/.installed  ## Format the code.
 	$(PYTHON) -m ruff check --fix $(SOURCES)
 	$(PYTHON) -m ruff format $(SOURCES)
@@ -62,6 +65,10 @@ screenshots: .venv/.browser  ## Make the README's pictures again.
 	.ci/install
 	touch $@
 
+.venv/.audit: .venv/.installed
+	.ci/install --audit
+	touch $@
+
 .venv/.browser: .venv/.installed
 	.ci/install --browser
 	touch $@
@@ -71,9 +78,9 @@ screenshots: .venv/.browser  ## Make the README's pictures again.
 	touch $@
 
 constraints:  ## Pin the newest versions of everything that is installed.
-	.ci/install --browser --kerberos --upgrade
-	.venv/bin/pip freeze --exclude-editable | grep -v ' @ ' > .ci/constraints.txt
-	touch .venv/.installed .venv/.browser .venv/.kerberos
+	.ci/install --audit --browser --kerberos --upgrade
+	.venv/bin/pip freeze --all --exclude-editable | grep -v ' @ ' > .ci/constraints.txt
+	touch .venv/.installed .venv/.audit .venv/.browser .venv/.kerberos
 
 clean:  ## Remove what was installed and made.
 	rm -rf .venv experiments build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -13,6 +13,7 @@ import io
 import json
 import math
 import os
+import signal
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -35,7 +36,7 @@ from experiment.loading import (
 )
 from experiment.logs import copy_logs, last_attempt
 from experiment.ownership import owned, owner_of
-from experiment.repair import repair_journal
+from experiment.repair import is_damaged, repair_journal
 from experiment.result import TrialResult, table_of
 from experiment.text import command, count, duration, hyperparameters, number, printable
 from experiment.viewer import tensorboard
@@ -279,24 +280,20 @@ def _writable(paths: RunPaths) -> Iterator[WritableFiles]:
             raise InvalidArgument("run", "the folder of a run", got) from None
 
 
-def _unowned(paths: RunPaths) -> contextlib.AbstractContextManager[None]:
-    """Keep everybody else from running a run; InvalidArgument where somebody does."""
-    return owned(
-        Location.parse(paths.shown()),
-        active_data_settings().hadoop,
-        "",
-        taken=lambda reason: None,
-        tell=lambda trouble: print(printable(trouble), file=sys.stderr),
-        argument="run",
-    )
-
-
 def _repair(options: argparse.Namespace) -> None:
     with opened(options.run) as reader:
         paths = reader.paths
         read_manifest(paths)
-        with _unowned(paths), _writable(paths) as files:
-            repaired = repair_journal(paths, files)
+        repaired = None
+        if is_damaged(paths):
+            place, hadoop = Location.parse(paths.shown()), active_data_settings().hadoop
+            who = command("repair", paths.shown())
+            with (
+                owned(place, hadoop, who, taken=_give_way, tell=_say, argument="run"),
+                _writable(paths) as files,
+            ):
+                reader.refresh()
+                repaired = repair_journal(paths, files)
         if repaired is None:
             read_run(paths)  # which says what else there may be
             print(f"nothing to repair: {printable(paths.shown(paths.journal))} is whole")
@@ -309,6 +306,15 @@ def _repair(options: argparse.Namespace) -> None:
         "an outcome are not run again",
     ):
         print(printable(line))
+
+
+def _give_way(reason: str) -> None:
+    _say(reason)
+    signal.raise_signal(signal.SIGINT)
+
+
+def _say(message: str) -> None:
+    print(printable(message), file=sys.stderr)
 
 
 def _tensorboard(options: argparse.Namespace) -> None:

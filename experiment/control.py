@@ -21,16 +21,23 @@ class Control:
     Attributes:
         reason: Why the search is to end, in one sentence; None while it may go on.
         status: Says how far it is; None before it has begun.
+        overtaken: Does another driver run the run by now? Then nothing of it is ours to write.
     """
 
     def __init__(self) -> None:
         self.reason: str | None = None
+        self.overtaken = False
         self.status: Callable[[], Status] | None = None
 
     def cancel(self, reason: str) -> None:
         """End the search within a second; the first reason counts."""
         if self.reason is None:
             self.reason = reason
+
+    def give_way(self, reason: str) -> None:
+        """End the search since another driver has taken the run over."""
+        self.overtaken = True
+        self.cancel(reason)
 
 
 _control: contextvars.ContextVar[Control | None] = contextvars.ContextVar(

@@ -11,7 +11,7 @@ import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from experiment.harvest import LeftBehind
 from experiment.hosts import Hosts
@@ -65,7 +65,6 @@ class Coordinator:
         max_failures: More failed trials than that are a `problem`.
         retries: How often a trial runs again.
         retry_on: After which failures.
-        speculation: May Spark run a second copy of a task? It is one more slot then.
         stopping: Rules by which trials are stopped.
         optimization_key: Which of the metrics that trials report is the objective.
         slots: How many slots the search asked for.
@@ -89,7 +88,6 @@ class Coordinator:
         max_failures: int | None = None,
         retries: int = 3,
         retry_on: Collection[FailureKind] = RETRIED,
-        speculation: bool = False,
         stopping: Sequence[StoppingRule] = (),
         optimization_key: str | None = None,
         slots: int = 1,
@@ -113,13 +111,13 @@ class Coordinator:
         self._failures = self._cancelled = 0
         self._finished, self._seconds = 0, 0.0  # finished trials, and what they took in all
         self._running: Mapping[str, Running] = {}  # by slot; replaced, since others look at it
-        self._retries, self._retry_on, self._speculation = retries, retry_on, speculation
+        self._retries, self._retry_on = retries, retry_on
         self._again: deque[Attempt] = deque()
         self._tried: Counter[int] = Counter()  # how often trials were tried in vain
         self._left: dict[int, LeftBehind] = {}
         self._hosts = Hosts()
         self._slots: dict[str, str] = {}  # slots that get work, with their hosts
-        self._newest: dict[tuple[int, int], int] = {}  # the newest attempt at each Spark task
+        self._lost: set[str] = set()  # slots
         self._job_hosts: dict[int, set[str]] = {}  # on which a job's slots have said hello
         self._over: set[int] = set()  # jobs
         self._warned: set[str] = set()
@@ -223,14 +221,10 @@ class Coordinator:
 
     def hello(self, message: Hello) -> None:
         """See `spark_jobs.channel.Handler`."""
-        name, host = _Slot.parse(message.slot), message.host
-        newest = self._newest.get(name.task, name.attempt)
-        if name.job in self._over or (name.attempt < newest and not self._speculation):
-            return  # of a slot that was replaced, or of a job that is over
-        if name.attempt > newest and not self._speculation:  # the executor is gone
-            self.slot_ended(f"{name.job}.{name.partition}.{newest}")
-        self._newest[name.task] = max(name.attempt, newest)
-        self._job_hosts.setdefault(name.job, set()).add(host)
+        (job, _), host = _task(message.slot), message.host
+        if job in self._over or message.slot in self._lost:
+            return
+        self._job_hosts.setdefault(job, set()).add(host)
         self.has_started = True
         for warning in message.warnings:
             self._warn_once(warning)
@@ -246,7 +240,7 @@ class Coordinator:
     def next(self, message: Next) -> Answer:
         """See `spark_jobs.channel.Handler`."""
         slot = message.slot
-        _Slot.parse(slot)
+        _task(slot)
         if message.outcome is not None:
             self._take(slot, message.attempt, outcome_of_json(message.outcome))
         host = self._slots.get(slot)
@@ -259,7 +253,7 @@ class Coordinator:
             self._journal.append(Planned.of(attempt, slot))
             self._running = {**self._running, slot: Running(attempt, self._clock())}
             return work_of(attempt)
-        nothing_left = self._searcher.finished and not self._again and not self._has_busy_twin(slot)
+        nothing_left = self._searcher.finished and not self._again and not self._is_doubled(slot)
         if self._hosts.is_excluded(host) or nothing_left:
             del self._slots[slot]
             return Stop()
@@ -305,18 +299,19 @@ class Coordinator:
             self._journal.append(Reported(message.trial, message.attempt, values, objective))
         return reason
 
-    def slot_ended(self, slot: str) -> None:
-        """Take in that a slot is gone; the trial that was out on it runs again."""
-        host = self._slots.get(slot)
-        if host is not None:
-            where = f"on host {host} " if host else ""
-            self._give_up(slot, Failure("lost executor", f"its executor {where}was lost"))
+    def slots_lost(self, slots: Iterable[str]) -> None:
+        """Run the trials again that were out on slots whose tasks Spark has lost."""
+        for slot in slots:
+            if slot not in self._lost:
+                self._lost.add(slot)
+                host = self._slots.get(slot)
+                where = f"on host {host} " if host else ""
+                self._give_up(slot, Failure("lost executor", f"its executor {where}was lost"))
 
     def job_ended(self, job: int) -> None:
         """Take in that the slots of a job are gone; see whether any host is left."""
         self._over.add(job)
-        for slot in [slot for slot in self._slots if _Slot.parse(slot).job == job]:
-            self.slot_ended(slot)
+        self.slots_lost([slot for slot in self._slots if _task(slot)[0] == job])
         hosts = self._job_hosts.pop(job, set())
         reasons = self._hosts.reasons(hosts)
         if hosts and len(reasons) == len(hosts) and self.problem is None:
@@ -352,10 +347,10 @@ class Coordinator:
         self._end(found, outcome)
         return None
 
-    def _has_busy_twin(self, slot: str) -> bool:
-        """Does another copy of this Spark task run a trial? Spark kills it when this one ends."""
-        task = _Slot.parse(slot).task
-        return self._speculation and any(_Slot.parse(other).task == task for other in self._running)
+    def _is_doubled(self, slot: str) -> bool:
+        """Has another slot of this task a trial? Spark kills it when the task has ended well."""
+        task = _task(slot)
+        return any(_task(other) == task for other in self._running if other != slot)
 
     def _again_for(self, host: str) -> Attempt | None:
         """Return a trial that is to run again; if it can be, not where it died of the machine."""
@@ -529,20 +524,10 @@ class Coordinator:
             )
 
 
-class _Slot(NamedTuple):
-    job: int
-    partition: int
-    attempt: int
-
-    @property
-    def task(self) -> tuple[int, int]:
-        """Which task of which job of Spark it is."""
-        return self.job, self.partition
-
-    @classmethod
-    def parse(cls, name: str) -> _Slot:
-        """Return the parts of a slot's name."""
-        try:
-            return cls(*map(int, name.split(".")))
-        except (ValueError, TypeError):
-            raise ProtocolError(f"{name!r} is no slot") from None
+def _task(slot: str) -> tuple[int, int]:
+    """Return job and partition of the task whose attempt a slot is."""
+    try:
+        job, partition, _ = map(int, slot.split("."))
+    except ValueError:
+        raise ProtocolError(f"{slot!r} is no slot") from None
+    return job, partition

@@ -75,6 +75,7 @@ def run_search(
     function = pickle_function(train)
     session = ClassicSession(spark)
     session.check_worker_timeouts()
+    session.tell_risk(_warn)
     data = session.data_settings()
     manifest = _manifest(train, function, search, settings, seed, session)
     root = _root(settings, manifest, session, data.hadoop)
@@ -101,11 +102,8 @@ def run_search(
         ):
             progress.announce(run.paths.shown())
             board = Board(run.paths, search, direction, manifest, run.past.segments + 1)
-            coordinator = _coordinator(
-                search, run, journal, board, settings, manifest, session, slots
-            )
-            if run.past.segments:
-                progress.resume(coordinator.status)
+            coordinator = _coordinator(search, run, journal, board, settings, manifest, slots)
+            progress.resume(coordinator.status)
             control.status = lambda: coordinator.status
             jobs = SlotJobs(
                 session, run.paths, program, settings, search.as_text, slots, control, started
@@ -136,19 +134,30 @@ def run_search(
                 interrupts.hold()
                 if not coordinator.done:
                     problem = problem or control.reason
-                with contextlib.ExitStack() as ending:  # each step, whatever becomes of the others
-                    ending.callback(lambda: progress.close(coordinator.status, summary()))
-                    ending.callback(_try, lambda: write_result(run.paths, summary()))
-                    ending.callback(
-                        _try, lambda: board.close(settings.optimization_key, coordinator.status)
-                    )
-                    _try(coordinator.cancel_rest)
+                _end(coordinator, board, progress, control, summary, run.paths)
     result = summary()
     if interrupts.noted or (problem and problem == control.reason):  # the user wants what there is
         _note(f"{problem or 'interrupted'}: {result.summary()}")
         return result
     _raise_if_failed(result)
     return result
+
+
+def _end(
+    coordinator: Coordinator,
+    board: Board,
+    progress: Progress,
+    control: Control,
+    summary: Callable[[], Result],
+    paths: RunPaths,
+) -> None:
+    """Write how a search ended, and show it: each step, whatever becomes of the others."""
+    with contextlib.ExitStack() as ending:
+        ending.callback(lambda: progress.close(coordinator.status, summary()))
+        if not control.overtaken:
+            ending.callback(_try, lambda: write_result(paths, summary()))
+            ending.callback(_try, lambda: board.close(summary().objective, coordinator.status))
+            _try(coordinator.cancel_rest)
 
 
 def _root(
@@ -186,17 +195,15 @@ def _opened(
     interrupts: Interrupts,
 ) -> Iterator[_Run]:
     """Make the run's folder, or read what was done in it; see to it that all is kept."""
-    owner = owned(
-        root,
-        hadoop,
-        manifest.application,
-        taken=control.cancel,
-        tell=_note,
-        argument="logdir" if settings.resume is None else "resume",
-    )
+
+    def give_way(reason: str) -> None:
+        folder.abandon()
+        control.give_way(reason)
+
+    argument = "logdir" if settings.resume is None else "resume"
     with (
         run_folder(root, hadoop, every=_CARRY_EVERY) as folder,
-        owner,
+        owned(root, hadoop, manifest.application, taken=give_way, tell=_note, argument=argument),
         contextlib.closing(writable_files_at(root, hadoop)) as files,
     ):
         paths, past = RunPaths(folder.path, str(root)), Past()
@@ -221,7 +228,6 @@ def _coordinator(
     board: Board,
     settings: Settings,
     manifest: Manifest,
-    session: ClassicSession,
     slots: int,
 ) -> Coordinator:
     """Return what drives the search, from where the run is."""
@@ -234,14 +240,13 @@ def _coordinator(
         max_failures=settings.max_failures,
         retries=settings.retries,
         retry_on=settings.retry_on,
-        speculation=session.speculates,
         stopping=read_rules(settings.stopping),
         optimization_key=settings.optimization_key,
         slots=slots,
         warn=_warn,
     )
     past = run.past
-    if past.segments:
+    if settings.resume is not None:
         resumed = Resumed(
             len(past.records),
             manifest.application,

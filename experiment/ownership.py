@@ -227,7 +227,7 @@ class _Taker:
             return
         who = "its driver, whose mark cannot be read" if mark is None else str(_owner(mark, last))
         self.tell(
-            f"{self.folder.parent} was not handed back by {who}; "
+            f"{str(self.folder.parent)!r} was not handed back by {who}; "
             f"{self.silence:g} s without a sign of life are waited for"
         )
         silence = Silence(self.silence, 2 * self.beat, time.monotonic())

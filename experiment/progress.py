@@ -155,10 +155,11 @@ class Progress:
         self._write(f"watch it: {command('tensorboard', self._folder)}")
 
     def resume(self, status: Status) -> None:
-        """Show what a run has done before that is resumed."""
-        ended = f"{status.ended} of {count(status.total, 'trial')}"
-        self._write(f"{self._name}: resumed, {ended} had ended before")
-        self._reported = status.ended
+        """Show what a run has done before, if it is resumed."""
+        if status.ended:
+            ended = f"{status.ended} of {count(status.total, 'trial')}"
+            self._write(f"{self._name}: resumed, {ended} had ended before")
+            self._reported = status.ended
 
     def refresh(self, status: Status, trouble: str | None = None) -> None:
         """Show how far the search is, where it is time to.

@@ -26,6 +26,16 @@ class Repair:
     aside: list[str]
 
 
+def is_damaged(paths: RunPaths) -> bool:
+    """Is the journal of a run not what was written?"""
+    try:
+        for _ in read_journal(paths.journal, paths.shown()):
+            pass
+    except JournalDamaged:
+        return True
+    return False
+
+
 def repair_journal(paths: RunPaths, files: WritableFiles) -> Repair | None:
     """Cut the journal of a run before its first damage; None where there is none.
 

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import inspect
 import os
+import pwd
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeVar, get_args
@@ -188,8 +189,15 @@ def check_folder(name: str, location: Location, hadoop: HadoopSettings) -> None:
             check_writable(files, location)
     except OSError as error:
         local = location.scheme == "file"  # elsewhere the message names the place, too
-        got = f"{str(location)!r}: {error.strerror}" if local else str(error)
+        got = f"{str(location)!r}: {error.strerror}, as user {_user()}" if local else str(error)
         raise InvalidArgument(name, "a folder that can be written to", got) from None
+
+
+def _user() -> str:
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:  # as in containers that are run by a number
+        return str(os.geteuid())
 
 
 def check_logdir(logdir: object) -> None:

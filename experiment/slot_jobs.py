@@ -20,13 +20,13 @@ from spark_jobs.channel import ChannelServer
 from spark_jobs.locations import Location
 from spark_jobs.paths import RunPaths
 from spark_jobs.session import ClassicSession, SlotJob
-from spark_jobs.slots import PROBLEM, SlotConfig, slot_function
+from spark_jobs.slots import PROBLEM, SlotConfig, is_installed, slot_function, slot_name
 from spark_jobs.trial_process import Program
 
 _SLOT_MEMORY = 0.8e9  # bytes: TensorFlow imported, and a small model
 _FRUITLESS_JOBS = 3
 _POLL = 0.1  # seconds between two looks at a running job
-_LOOK_EVERY = 1.0  # seconds between two looks at its tasks
+_LOOK = 0.5  # seconds between two looks for slots that Spark has lost
 _FAREWELL = 10.0  # seconds that slots have to end after the last trial
 
 
@@ -66,12 +66,14 @@ class SlotJobs:
         """
         fruitless = number = 0
         host = self.session.driver_host
-        with ChannelServer(self.session.bind_host, coordinator, advertised=host) as server:
+        with ChannelServer(
+            self.session.bind_host, coordinator, advertised=host, slots=self.slots
+        ) as server:
             while not self._is_over(server, coordinator):
                 number, before = number + 1, coordinator.progress
                 job = self._job(number, server)
                 with job:
-                    started = self._wait(job, number, server, coordinator, tick)
+                    started = self._wait(number, job, server, coordinator, tick)
                 if self._is_over(server, coordinator):
                     break
                 if not started:
@@ -99,8 +101,8 @@ class SlotJobs:
 
     def _wait(
         self,
-        job: SlotJob,
         number: int,
+        job: SlotJob,
         server: ChannelServer,
         coordinator: Coordinator,
         tick: Callable[[], None],
@@ -114,18 +116,19 @@ class SlotJobs:
         patience = self.settings.startup_timeout
         give_up = math.inf if patience is None else time.monotonic() + patience
         done_since: float | None = None
-        next_look = 0.0
+        look = 0.0
         while not job.wait(_POLL):
             tick()
+            if time.monotonic() > look:
+                lost = [slot_name(number, t.partition, t.attempt) for t in job.lost_tasks()]
+                if lost:
+                    server.call(functools.partial(coordinator.slots_lost, lost))
+                look = time.monotonic() + _LOOK
             deadline = self.settings.deadline
             if deadline is not None and time.monotonic() > self.started + deadline:
                 self.control.cancel(f"the deadline of {deadline:g} s has passed")
             if server.error is not None or coordinator.problem is not None or self.control.reason:
                 return True
-            if self.session.speculates and time.monotonic() > next_look:
-                next_look = time.monotonic() + _LOOK_EVERY
-                for slot in self._ended_slots(number):
-                    server.call(functools.partial(coordinator.slot_ended, slot))
             if coordinator.has_started:
                 give_up = math.inf
             elif time.monotonic() > give_up:
@@ -135,14 +138,6 @@ class SlotJobs:
                 if time.monotonic() - done_since > _FAREWELL:
                     return True  # tasks that Spark has not started would hold the search up
         return True
-
-    def _ended_slots(self, number: int) -> list[str]:
-        """Return the slots of a job that are gone, where Spark's next attempt does not say so."""
-        tasks = self.session.failed_tasks(self._tag(number))
-        return [f"{number}.{partition}.{attempt}" for partition, attempt in tasks]
-
-    def _tag(self, number: int) -> str:
-        return f"{Location.parse(self.paths.shown()).name}-{number}"
 
     def _job(self, number: int, server: ChannelServer) -> SlotJob:
         config = SlotConfig(
@@ -156,9 +151,16 @@ class SlotJobs:
             self.session.assigns_gpus,
             self.as_text,
             self.settings.verbose > 1,
+            self._modules(),
         )
         slot = slot_function(config, self.session.search_path())
-        return self.session.job(slot, self.slots, self._tag(number))
+        name = Location.parse(self.paths.shown()).name
+        return self.session.job(slot, self.slots, f"{name}-{number}")
+
+    def _modules(self) -> tuple[str, ...]:
+        if self.settings.isolation == "none":  # nothing is preloaded
+            return ()
+        return tuple(name for name in self.settings.preload if is_installed(name))
 
 
 def slot_count(
@@ -204,7 +206,7 @@ def problem_of_spark(error: BaseException | None, hosts: Sequence[str] = ()) -> 
     text = str(error)
     host = f"host {hosts[0]}" if hosts else "an executor"
     if match := re.search(rf"RuntimeError: {PROBLEM}(.+)", text):
-        return f"{match[1]}; install this package and its dependencies on every executor"
+        return f"{host}, {match[1]}; install this package and its dependencies on every executor"
     if match := re.search(r"ModuleNotFoundError: No module named '([^']+)'", text):
         return (
             f"{host}: Python on the executor has no module named {match[1]!r}; set PYSPARK_PYTHON "

@@ -80,8 +80,12 @@ class Carrier:
         trace: TracebackType | None,
     ) -> None:
         """End the thread; what was not carried by `carry` stays here."""
-        self._closing.set()
+        self.stop()
         self._thread.join()
+
+    def stop(self) -> None:
+        """Let the thread end after the round that it may be in."""
+        self._closing.set()
 
     def carry(self, *, everything: bool = True) -> None:
         """Carry what is new, in the order in which it was written last.

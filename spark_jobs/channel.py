@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import datetime
 import hmac
 import secrets
 import threading
@@ -20,13 +19,10 @@ from typing import Any, Protocol, Self, TypeVar
 
 import grpc
 import msgspec
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from search.errors import ExperimentError
 from search.trial import Outcome
+from spark_jobs.credentials import CERTIFICATE_NAME, AttemptKeys, make_certificate, new_key
 from spark_jobs.protocol import (
     LARGEST_MESSAGE,
     Answer,
@@ -47,7 +43,7 @@ from spark_jobs.protocol import (
 )
 
 _SERVICE = "experiment.Channel"
-_NAME = "experiment-run"  # in the certificate; the address is not, it may be any
+_KEY = "attempt-key"  # metadata, both ways
 _PATIENCE = 10.0  # seconds that the driver keeps a slot waiting before it says "nothing yet"
 _DEADLINE = 20.0  # seconds that a slot gives one call, longer than the driver keeps it waiting
 _OUTAGE = 600.0  # seconds for which a slot asks again
@@ -60,7 +56,19 @@ _KEEPALIVE = [
     ("grpc.http2.ping_timeout_ms", 5_000),  # a minute otherwise, also for these pings
 ]
 
+_SPARE_CONNECTIONS = 64
+# Whoever reaches the port may connect, with a token or without.
+_LIMITS = [
+    ("grpc.server_handshake_timeout_ms", 5_000),
+    ("grpc.max_connection_idle_ms", 60_000),  # without a call; slots connect again when they speak
+    ("grpc.max_concurrent_streams", 16),  # calls at once of one connection; a slot has two
+    ("grpc.max_metadata_size", 2_048),
+    ("grpc.absolute_max_metadata_size", 4_096),
+    ("grpc.max_receive_message_length", LARGEST_MESSAGE),
+]
+
 T = TypeVar("T")
+_M = TypeVar("_M", Hello, Next, Reports)
 _Call = Callable[[bytes, Any], Awaitable[bytes]]
 
 
@@ -109,15 +117,20 @@ class ChannelServer:
         host: The one address to listen on.
         handler: Gets what the slots say.
         advertised: The host by which executors reach that address.
+        slots: How many are expected at a time; each may have two connections, as when one is dead.
 
     Attributes:
         error: What the handler raised, if it did; the search cannot go on then.
     """
 
-    def __init__(self, host: str, handler: Handler, *, advertised: str | None = None) -> None:
+    def __init__(
+        self, host: str, handler: Handler, *, advertised: str | None = None, slots: int = 1
+    ) -> None:
         self._host, self._advertised = host, advertised or host
         self._handler = handler
+        self._connections = 2 * slots + _SPARE_CONNECTIONS
         self._token = secrets.token_hex(32)
+        self._keys = AttemptKeys()
         self._changed = asyncio.Event()
         self._started = threading.Event()
         self._ended = threading.Event()
@@ -187,7 +200,8 @@ class ChannelServer:
             options=[
                 ("grpc.so_reuseport", 0),
                 ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
-                ("grpc.max_receive_message_length", LARGEST_MESSAGE),
+                ("grpc.max_allowed_incoming_connections", self._connections),
+                *_LIMITS,
             ],
         )
         methods: dict[str, _Call] = {
@@ -210,12 +224,12 @@ class ChannelServer:
         await server.stop(grace=0.5)
 
     async def _hello(self, request: bytes, context: Any) -> bytes:
-        message = await _read(request, Hello, context)
+        message = await self._read(request, Hello, context)
         await self._guarded(lambda: self._handler.hello(message), context)
         return b"{}"
 
     async def _next(self, request: bytes, context: Any) -> bytes:
-        message = await _read(request, Next, context)
+        message = await self._read(request, Next, context)
         loop = asyncio.get_running_loop()
         patience = loop.time() + _PATIENCE
         answer = await self._guarded(lambda: self._handler.next(message), context)
@@ -228,11 +242,24 @@ class ChannelServer:
             except TimeoutError:
                 break
             answer = await self._guarded(lambda: self._handler.next(waiting), context)
+        if isinstance(answer, Work):
+            context.set_trailing_metadata(((_KEY, self._keys.following(message.slot)),))
         return encode(answer)
 
     async def _report(self, request: bytes, context: Any) -> bytes:
-        message = await _read(request, Reports, context)
+        message = await self._read(request, Reports, context)
         return encode(await self._guarded(lambda: self._handler.report(message), context))
+
+    async def _read(self, request: bytes, kind: type[_M], context: Any) -> _M:
+        """Return a message of the slot that it says it is from."""
+        try:
+            message = decode(request, kind)
+        except ProtocolError as error:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error)[:200])
+            raise
+        if not self._keys.admits(message.slot, _text(context.invocation_metadata(), _KEY)):
+            await context.abort(grpc.StatusCode.PERMISSION_DENIED, "not a key of this slot")
+        return message
 
     async def _guarded(self, function: Callable[[], T], context: Any) -> T:
         try:
@@ -249,32 +276,28 @@ class ChannelServer:
         changed.set()
 
 
-async def _read(request: bytes, kind: type[T], context: Any) -> T:
-    try:
-        return decode(request, kind)
-    except ProtocolError as error:
-        await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error)[:200])
-        raise
+def _text(metadata: Any, name: str) -> str:
+    """Return a value of a call's metadata; '' where it is missing or no text."""
+    value = dict(metadata).get(name, "")
+    return value if isinstance(value, str) else ""
 
 
 class _TokenCheck(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no types
-    """Refuses calls without the run's token, before their message is read."""
+    """Refuses calls without the run's token, and does not wait for their message."""
 
     def __init__(self, token: str) -> None:
         self._expected = f"Bearer {token}".encode()
-        self._refusal = grpc.unary_unary_rpc_method_handler(_refuse)
+        self._refusal = grpc.stream_unary_rpc_method_handler(_refuse)
 
     async def intercept_service(self, continuation: Any, details: Any) -> Any:
-        given = dict(details.invocation_metadata).get("authorization", "")
-        data = given if isinstance(given, bytes) else given.encode("utf-8", "replace")
-        if hmac.compare_digest(data, self._expected):
+        given = _text(details.invocation_metadata, "authorization")
+        if hmac.compare_digest(given.encode("utf-8", "replace"), self._expected):
             return await continuation(details)
         return self._refusal
 
 
-async def _refuse(request: bytes, context: Any) -> bytes:
+async def _refuse(requests: Any, context: Any) -> None:
     await context.abort(grpc.StatusCode.UNAUTHENTICATED, "wrong token")
-    return b""
 
 
 class ChannelClient:
@@ -287,14 +310,15 @@ class ChannelClient:
     def __init__(self, address: Address, slot: str) -> None:
         credentials = grpc.ssl_channel_credentials(address.certificate.encode())
         options = [
-            ("grpc.ssl_target_name_override", _NAME),
+            ("grpc.ssl_target_name_override", CERTIFICATE_NAME),
             ("grpc.enable_http_proxy", 0),
             *_KEEPALIVE,
             ("grpc.max_reconnect_backoff_ms", 5_000),  # two minutes otherwise
             ("grpc.max_receive_message_length", LARGEST_MESSAGE),
         ]
         self._slot = slot
-        self._metadata = (("authorization", f"Bearer {address.token}"),)
+        self._token = address.token
+        self._key = new_key()  # the first one; each work brings the next
         self._channel = grpc.secure_channel(address.target, credentials, options)
         self._hello = self._channel.unary_unary(f"/{_SERVICE}/Hello")
         self._next = self._channel.unary_unary(f"/{_SERVICE}/Next")
@@ -328,12 +352,16 @@ class ChannelClient:
         message = Reports(self._slot, attempt.trial.id, attempt.number, reports, output)
         return decode(self._call(self._report, message, patience=0), Heard).stop
 
+    @property
+    def _metadata(self) -> tuple[tuple[str, str], ...]:
+        return ("authorization", f"Bearer {self._token}"), (_KEY, self._key)
+
     def _call(self, method: Any, message: Any, patience: float = _OUTAGE) -> bytes:
         """Call until there is an answer: each message may arrive twice."""
         give_up = time.monotonic() + patience
         while True:
             try:
-                answer: bytes = method(
+                answer, call = method.with_call(
                     encode(message), timeout=_DEADLINE, metadata=self._metadata, wait_for_ready=True
                 )
             except grpc.RpcError as error:
@@ -346,28 +374,5 @@ class ChannelClient:
             except ValueError as error:
                 raise ChannelLost(f"the connection was closed here: {error}") from None
             else:
-                return answer
-
-
-def make_certificate() -> tuple[bytes, bytes]:
-    """Return a new private key and a certificate signed by itself, PEM, valid for a year."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, _NAME)])
-    now = datetime.datetime.now(datetime.UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))  # clocks of executors differ
-        .not_valid_after(now + datetime.timedelta(days=365))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(_NAME)]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    key_pem = key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
-    )
-    return key_pem, certificate.public_bytes(serialization.Encoding.PEM)
+                self._key = _text(call.trailing_metadata(), _KEY) or self._key
+                return bytes(answer)

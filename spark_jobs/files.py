@@ -235,7 +235,7 @@ class FsspecFiles:
         """See `Files`."""
         with _named(location):
             found = [
-                self._status(location.below(_last_part(entry["name"])), entry)
+                self._status(entry_of(location, _last_part(entry["name"])), entry)
                 for entry in self._system.ls(_key(location), detail=True)
             ]
         return sorted(found, key=lambda status: status.location.path)
@@ -314,6 +314,17 @@ def check_writable(files: WritableFiles, folder: Location) -> None:
         files.remove(probe)
         raise
     files.remove(renamed)
+
+
+def entry_of(folder: Location, name: str) -> Location:
+    """Return what is listed under a name in a folder.
+
+    Raises:
+        OSError: It is a path, which could lead out of the folder that a copy is made in.
+    """
+    if name in ("", ".", "..") or "/" in name or "\0" in name:
+        raise OSError(f"{folder}: {shown(name)} is listed there, which is no name of a file")
+    return folder.below(name)
 
 
 PART = ".part-"

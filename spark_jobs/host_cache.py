@@ -94,7 +94,7 @@ class HostCache:
             name: Of the file.
             source: What messages call it.
             size: Its bytes, or about as many.
-            make: Writes it to the path that it is given.
+            make: Writes it to the path that it is given, of an empty file.
             exact: Is a file of another size none?
 
         Returns:
@@ -129,6 +129,7 @@ class HostCache:
         make_folder(built.parent)
         part = built.with_name(".part")
         try:
+            open_new(part).close()  # so that it is the user's alone, whatever `make` opens it with
             make(part)
             part.replace(built)
         except BaseException as error:

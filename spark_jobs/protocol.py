@@ -21,6 +21,9 @@ LARGEST_MESSAGE = 1 << 20
 """Bytes. Outcomes hold numbers and a cut traceback; a message beyond this is not one of ours."""
 
 M = TypeVar("M")
+_NUMBER = r"(0|[1-9][0-9]{0,8})"
+_Slot = Annotated[str, msgspec.Meta(pattern=rf"\A{_NUMBER}\.{_NUMBER}\.{_NUMBER}\Z")]
+_Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 _Step = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]  # what an event file holds
 
 
@@ -47,18 +50,18 @@ class Hello(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         free_gpus: GPUs of the host, where Spark does not assign any; 0 where it does.
     """
 
-    slot: str
+    slot: _Slot
     host: str
     problem: str = ""
     warnings: tuple[str, ...] = ()
-    free_gpus: int = 0
+    free_gpus: _Count = 0
 
 
 class Next(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A slot hands in its last outcome, if it has one, and asks for the next trial."""
 
-    slot: str
-    attempt: int = 0
+    slot: _Slot
+    attempt: _Count = 0
     outcome: dict[str, Any] | None = None
 
 
@@ -107,9 +110,9 @@ class Reports(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         output: What it printed, where the user wants to see that.
     """
 
-    slot: str
-    trial: int
-    attempt: int
+    slot: _Slot
+    trial: _Count
+    attempt: _Count
     reports: tuple[Report, ...]
     output: str = ""
 

@@ -56,6 +56,9 @@ class RunFolder(Protocol):
             OSError: Not all of it is, and the message says where the rest will be.
         """
 
+    def abandon(self) -> None:
+        """Keep nothing more: the folder is somebody else's by now. From any thread."""
+
 
 @contextlib.contextmanager
 def run_folder(
@@ -101,10 +104,14 @@ class _InPlace:
     def keep(self, tell: Callable[[str], None], hurry: Callable[[], bool] = lambda: False) -> None:
         """See `RunFolder`."""
 
+    def abandon(self) -> None:
+        """See `RunFolder`."""
+
 
 class _Carried:
     def __init__(self, path: Path, location: Location, carrier: Carrier) -> None:
         self.path, self.carrier, self.kept = path, carrier, False
+        self._abandoned = False
         self.left = Path(tempfile.gettempdir(), path.name)  # where it will be if it is not kept
         self._location = location
 
@@ -115,13 +122,20 @@ class _Carried:
 
     def keep(self, tell: Callable[[str], None], hurry: Callable[[], bool] = lambda: False) -> None:
         """See `RunFolder`."""
-        self.kept = False
+        self.kept = self._abandoned
+        if self._abandoned:
+            return
         try:
             with_patience(self.carrier.carry, tell, hurry)
         except OSError as error:
             left = f"not all of {self._location} is there, the rest is in {self.left}"
             raise OSError(f"{left}: {error}") from None
         self.kept = True
+
+    def abandon(self) -> None:
+        """See `RunFolder`."""
+        self._abandoned = True
+        self.carrier.stop()
 
 
 def with_patience(

@@ -277,7 +277,11 @@ def _failed(trial: int, ended: zygote.Ended, timeout: float | None) -> Outcome:
         message = f"signal {-ended.exit} ({_signal_name(-ended.exit)})"
     else:
         message = f"exit {ended.exit}"
-    return Outcome.failed(trial, "exit", f"{message} before it returned", seconds=ended.seconds)
+    message += " before it returned"
+    if ended.memory:
+        message += f", out of memory; {ended.memory}"
+        return Outcome.failed(trial, "memory", message, seconds=ended.seconds)
+    return Outcome.failed(trial, "exit", message, seconds=ended.seconds)
 
 
 def _signal_name(number: int) -> str:

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any, Self
 
 import msgspec
@@ -23,9 +24,31 @@ from spark_jobs.tokens import DelegationTokens, KnownTokens
 
 _LOCAL = re.compile(r"local\[(\d+|\*)(?:\s*,\s*\d+)?\]")
 _LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,")
-
-
+# Each encrypts what Spark's processes send each other; the first one is advised.
+_ENCRYPTION = (
+    "spark.network.crypto.enabled",
+    "spark.authenticate.enableSaslEncryption",
+    "spark.ssl.rpc.enabled",
+)
+_MOST_TASKS = 100_000  # of a stage, which is how many Spark itself remembers
 _REGISTRATION = 30.0  # seconds that executors have to register before slots are counted
+
+
+@dataclass(frozen=True, slots=True)
+class LostTask:
+    """A task that failed or was killed; Spark may have run it again since.
+
+    Attributes:
+        partition: Its number in the job, from 0.
+        attempt: Which attempt at it, from 0.
+        host: Where it ran, as Spark calls it.
+        failed: Did it fail, rather than be killed?
+    """
+
+    partition: int
+    attempt: int
+    host: str
+    failed: bool
 
 
 class SlotJob:
@@ -36,18 +59,16 @@ class SlotJob:
 
     Attributes:
         error: What Spark raised, once the job is over and has failed.
-        failed_hosts: On which hosts its tasks failed then.
     """
 
     def __init__(
         self,
         run: Callable[[], Any],
         cancel: Callable[[], None],
-        find_failed_hosts: Callable[[], list[str]],
+        find_lost_tasks: Callable[[], list[LostTask]],
     ) -> None:
         self.error: BaseException | None = None
-        self.failed_hosts: list[str] = []
-        self._run, self._cancel, self._find_failed_hosts = run, cancel, find_failed_hosts
+        self._run, self._cancel, self._find_lost_tasks = run, cancel, find_lost_tasks
         self._thread = threading.Thread(target=self._main, name="experiment-slots", daemon=True)
         # Not the thread itself is waited for: an interrupt inside of Thread.join makes Python take
         # a running thread for one that has ended.
@@ -67,6 +88,17 @@ class SlotJob:
         """Wait for the end of a job that was started; return whether it is over."""
         return self._ended.wait(seconds)
 
+    def lost_tasks(self) -> list[LostTask]:
+        """Return which of its tasks Spark has lost so far, in the order of their start."""
+        with contextlib.suppress(Exception):  # a stopped session has nothing to tell
+            return self._find_lost_tasks()
+        return []
+
+    @property
+    def failed_hosts(self) -> list[str]:
+        """On which hosts tasks of it failed, each once; Spark's error lacks them."""
+        return list(dict.fromkeys(task.host for task in self.lost_tasks() if task.failed))
+
     def cancel(self) -> None:
         """Cancel this job and no other, and wait for its end."""
         while self._thread.ident is not None and not self._ended.is_set():
@@ -79,8 +111,6 @@ class SlotJob:
             self._run()
         except BaseException as error:
             self.error = error
-            with contextlib.suppress(Exception):  # a stopped session has nothing to tell
-                self.failed_hosts = self._find_failed_hosts()
         finally:
             self._ended.set()
 
@@ -126,7 +156,7 @@ class ClassicSession:
             InvalidArgument: Python workers are to be killed when they are idle for a time.
         """
         for prefix in ("spark.python.worker", "spark.sql.execution.pyspark.udf"):
-            kills = (self.setting(f"{prefix}.killOnIdleTimeout") or "false").lower() == "true"
+            kills = self._is_on(f"{prefix}.killOnIdleTimeout")
             seconds = self.setting(f"{prefix}.idleTimeoutSeconds")
             if kills and seconds not in (None, "0", "0s"):
                 raise InvalidArgument(
@@ -135,6 +165,28 @@ class ClassicSession:
                     f"true, after {seconds}",
                     "Spark takes a slot that runs a long trial for idle",
                 )
+
+    def tell_risk(self, warn: Callable[[str], None]) -> None:
+        """Warn, once in a session, where Spark's processes talk in the open."""
+        told = vars(self._context).setdefault("_experiment_risk_told", [])
+        if not told and (risk := self._risk()):
+            told.append(risk)
+            warn(risk)
+
+    def _risk(self) -> str | None:
+        if self.on_this_host:
+            return None
+        authenticated = self._is_on("spark.authenticate")
+        off = [] if authenticated else ["spark.authenticate"]
+        if not any(self._is_on(name) for name in _ENCRYPTION):
+            off.append(_ENCRYPTION[0])
+        if not off:
+            return None
+        pose = "" if authenticated else ", or pose as one of Spark's processes"
+        return (
+            "whoever reaches the network of this cluster can read the train function and the token "
+            f"of a search{pose}: set {' and '.join(off)} to true"
+        )
 
     @property
     def stopped(self) -> bool:
@@ -147,6 +199,9 @@ class ClassicSession:
         """Return a Spark setting, or None where it is not set."""
         value = self._spark.conf.get(name, None)
         return None if value is None else str(value)
+
+    def _is_on(self, name: str) -> bool:
+        return (self.setting(name) or "false").lower() == "true"
 
     @property
     def driver_host(self) -> str:
@@ -161,11 +216,6 @@ class ClassicSession:
         if self.on_this_host or not chosen or everywhere:
             return self.driver_host
         return chosen
-
-    @property
-    def speculates(self) -> bool:
-        """May Spark run a second copy of a task that seems slow?"""
-        return (self.setting("spark.speculation") or "false").lower() == "true"
 
     @property
     def assigns_gpus(self) -> bool:
@@ -231,7 +281,7 @@ class ClassicSession:
         if match := _LOCAL_CLUSTER.match(self.master):
             return int(match[1]) * (int(match[2]) // cpus)
         executor_cores = int(self.setting("spark.executor.cores") or 1)
-        if (self.setting("spark.dynamicAllocation.enabled") or "false").lower() == "true":
+        if self._is_on("spark.dynamicAllocation.enabled"):
             executors = int(self.setting("spark.dynamicAllocation.maxExecutors") or 2**31 - 1)
         else:
             executors = int(self.setting("spark.executor.instances") or 0)
@@ -244,10 +294,10 @@ class ClassicSession:
             self._context.addJobTag(tag)  # belongs to the thread, so set in the one that runs it
             self._context.setJobDescription(f"experiment: {count} slots")
             self._use_driver_python()
-            self._spark.range(0, count, 1, count).mapInArrow(slot, "trials long").toArrow()
+            self._mapped(self._spark.range(0, count, 1, count), slot, "trials long").toArrow()
 
         return SlotJob(
-            run, lambda: self._context.cancelJobsWithTag(tag), lambda: self._failed_hosts(tag)
+            run, lambda: self._context.cancelJobsWithTag(tag), lambda: self._lost_tasks(tag)
         )
 
     def map_in_arrow(
@@ -273,30 +323,40 @@ class ClassicSession:
             yield from pickle.loads(data)(batches)
 
         self._use_driver_python()
-        return frame.mapInArrow(run, schema).toArrow()
+        return self._mapped(frame, run, schema).toArrow()
 
-    def _failed_hosts(self, tag: str) -> list[str]:
-        """Return the hosts on which tasks of the tagged job failed; Spark's error lacks them."""
-        failed = (task for task in self._tasks(tag) if task.errorMessage().isDefined())
-        return list(dict.fromkeys(str(task.host()) for task in failed))
+    def _mapped(
+        self, frame: Any, function: Callable[[Iterable[Any]], Iterator[Any]], schema: str
+    ) -> Any:
+        """Return `frame.mapInArrow`, of which nothing but Arrow comes back to this process.
 
-    def failed_tasks(self, tag: str) -> list[tuple[int, int]]:
-        """Return partition and attempt of each task of the tagged job that failed or was killed."""
-        return [
-            (int(task.index()), int(task.attempt()))
-            for task in self._tasks(tag)
-            if str(task.status()) in ("FAILED", "KILLED")
-        ]
+        With it would come the accumulators of the workers, as pickles that a train function in a
+        slot's own process can write and that PySpark loads here.
+        """
+        context = vars(self._context)
+        with context.setdefault("_experiment_accumulators", threading.Lock()):
+            accumulator, context["_javaAccumulator"] = context["_javaAccumulator"], None
+            try:
+                return frame.mapInArrow(function, schema)
+            finally:
+                context["_javaAccumulator"] = accumulator
 
-    def _tasks(self, tag: str) -> Iterator[Any]:
-        """Yield what Spark knows of each task of the tagged job."""
-        jvm_context = self._context._jsc.sc()
+    def _lost_tasks(self, tag: str) -> list[LostTask]:
+        jvm: Any = self._context._jvm
+        jvm_context, api = self._context._jsc.sc(), jvm.org.apache.spark.status.api.v1
         tracker, store = jvm_context.statusTracker(), jvm_context.statusStore()
+        states = jvm.java.util.ArrayList()
+        states.add(api.TaskStatus.FAILED)
+        states.add(api.TaskStatus.KILLED)
+        found = []
         for job in tracker.getJobIdsForTag(tag):
             for stage in tracker.getJobInfo(job).get().stageIds():
                 attempt = tracker.getStageInfo(stage).get().currentAttemptId()
-                tasks = store.taskList(stage, attempt, 1_000)
-                yield from (tasks.apply(number) for number in range(tasks.size()))
+                tasks = store.taskList(stage, attempt, 0, _MOST_TASKS, api.TaskSorting.ID, states)
+                for task in (tasks.apply(number) for number in range(tasks.size())):
+                    failed = str(task.status()) == "FAILED"
+                    found.append(LostTask(task.index(), task.attempt(), str(task.host()), failed))
+        return found
 
     def _use_driver_python(self) -> None:
         """Let executors on this host use this interpreter, where the user chose none.

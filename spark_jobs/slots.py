@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import functools
+import importlib.util
 import os
 import socket
 import sys
@@ -14,6 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 import msgspec
+import psutil
 
 from search.errors import InvalidArgument
 from search.space import LARGEST_INTEGER
@@ -38,10 +40,14 @@ from spark_jobs.runners import InProcessRunner, ProcessRunner, RunnerBroken, Tel
 from spark_jobs.storage import write_whole
 from spark_jobs.trial_process import Program
 
+_HOST = "--hostname"  # of Spark's executors
 _FLUSH = 5.0  # seconds that reports have to get to the driver after a trial's end
 
 PROBLEM = "experiment: "
-"""Starts the one line by which a slot that could not start says why, inside Spark's error."""
+"""Starts the one line by which a slot that could not start says why, inside Spark's error.
+
+It lacks the host, which Spark's driver knows.
+"""
 
 
 class SlotConfig(msgspec.Struct, frozen=True):
@@ -58,6 +64,8 @@ class SlotConfig(msgspec.Struct, frozen=True):
         spark_assigns_gpus: Does Spark hand out GPUs in this application?
         as_text: Hyperparameters that TensorBoard shows as text.
         echo: Does the driver want what trials print?
+        modules: Those to preload that the driver has, so that an executor without them is none of
+            its kind.
     """
 
     job: int
@@ -70,6 +78,7 @@ class SlotConfig(msgspec.Struct, frozen=True):
     spark_assigns_gpus: bool
     as_text: tuple[str, ...]
     echo: bool
+    modules: tuple[str, ...] = ()
 
 
 def slot_function(config: SlotConfig, search_path: list[str]) -> Callable[[Iterable[Any]], Any]:
@@ -85,7 +94,6 @@ def slot_function(config: SlotConfig, search_path: list[str]) -> Callable[[Itera
     data, marker = encode(config), PROBLEM
 
     def slot(batches: Iterable[Any]) -> Iterator[Any]:
-        import socket
         import sys
 
         sys.path.extend(folder for folder in search_path if folder not in sys.path)
@@ -94,13 +102,18 @@ def slot_function(config: SlotConfig, search_path: list[str]) -> Callable[[Itera
 
             from spark_jobs.slots import run_slot
         except ModuleNotFoundError as error:
-            where = f"host {socket.gethostname()}, Python {sys.executable}"
+            where = f"Python {sys.executable}"
             raise RuntimeError(f"{marker}{where}: no module named {error.name!r}") from None
         for _ in batches:
             pass
         yield pyarrow.RecordBatch.from_pydict({"trials": [run_slot(data)]})
 
     return slot
+
+
+def slot_name(job: int, partition: int, attempt: int) -> str:
+    """Return what the slot of a task attempt is called in messages."""
+    return f"{job}.{partition}.{attempt}"
 
 
 def run_slot(data: bytes) -> int:
@@ -115,7 +128,7 @@ def run_slot(data: bytes) -> int:
     task = TaskContext.get()
     if task is None:
         raise RuntimeError("a slot runs inside a Spark task")
-    slot = f"{config.job}.{task.partitionId()}.{task.attemptNumber()}"
+    slot = slot_name(config.job, task.partitionId(), task.attemptNumber())
     gpu = task.resources().get("gpu")
     gpus = list(gpu.addresses) if gpu else []
     environment = trial_environment(
@@ -123,12 +136,12 @@ def run_slot(data: bytes) -> int:
     )
     assigned = bool(gpus) or config.spark_assigns_gpus
     with ChannelClient(config.address, slot) as channel:
-        hello = Hello(slot, socket.gethostname(), free_gpus=0 if assigned else host_gpus())
+        hello = Hello(slot, host_name(), free_gpus=0 if assigned else host_gpus())
 
         def tell(warning: str) -> None:
             channel.hello(msgspec.structs.replace(hello, warnings=(warning,)))
 
-        problem = folder_problem(config, tell)
+        problem = folder_problem(config, tell) or modules_problem(config)
         channel.hello(msgspec.structs.replace(hello, problem=problem))
         first = None if problem else channel.next()
         if first is None:  # nothing to do, so nothing to import either
@@ -144,6 +157,37 @@ def run_slot(data: bytes) -> int:
             return 0
 
 
+def host_name() -> str:
+    """Return what Spark calls this host, on its pages and in its errors; elsewhere its own name.
+
+    Spark tells an executor by an argument, and its Python processes not at all. Their own name may
+    be the same on all hosts, as in containers.
+    """
+    with contextlib.suppress(psutil.Error):
+        for process in psutil.Process().parents():
+            words = process.cmdline()
+            if any(word.endswith("ExecutorBackend") for word in words) and _HOST in words[:-1]:
+                return str(words[words.index(_HOST) + 1])
+    return socket.gethostname()
+
+
+def is_installed(module: str) -> bool:
+    """Is there a package that may have this module? Imports nothing."""
+    package = module.partition(".")[0]
+    return package in sys.modules or bool(package and importlib.util.find_spec(package))
+
+
+def modules_problem(config: SlotConfig) -> str:
+    """Return which module this host's Python lacks and the driver's has, or ''."""
+    missing = next((name for name in config.modules if not is_installed(name)), None)
+    if missing is None:
+        return ""
+    return (
+        f"host {host_name()}, Python {sys.executable}: no module named {missing!r}, which the "
+        "driver has; install it on every executor, or leave it out of preload"
+    )
+
+
 def folder_problem(config: SlotConfig, tell: Callable[[str], None]) -> str:
     """Return why this host cannot write to the run's folder, or ''.
 
@@ -151,21 +195,25 @@ def folder_problem(config: SlotConfig, tell: Callable[[str], None]) -> str:
         config: Of the slot.
         tell: Told why it takes so long.
     """
-    root, host = Location.parse(config.root), socket.gethostname()
+    root, host = Location.parse(config.root), host_name()
     advice = "; give logdir a shared folder or hdfs://..." if root.scheme == "file" else ""
 
+    seen = False
+
     def look() -> None:
+        nonlocal seen
         with _files(config) as files:
             files.status(root)  # its name is random: where it is seen, it is the driver's
+            seen = True
             check_writable(files, root)
 
     try:
         with_patience(look, lambda trouble: tell(f"host {host}: {trouble}"))
-    except FileNotFoundError:
-        return f"host {host} does not see the folder {root} of the driver{advice}"
     except InvalidArgument as error:  # as where a package for Kerberos is missing
         return f"host {host}: {error}"
     except OSError as error:
+        if isinstance(error, FileNotFoundError) and not seen:
+            return f"host {host} does not see the folder {root} of the driver{advice}"
         return f"host {host} cannot write to the folder {root}: {error.strerror or error}{advice}"
     return ""
 
@@ -231,7 +279,10 @@ def run_attempt(
     """
     trial, root = attempt.trial, Location.parse(config.root)
     name = attempt_name(trial.id, attempt.number)
-    host = f"host {socket.gethostname()}"
+
+    def say(trouble: str) -> None:
+        tell(f"host {host_name()}: {trouble}")
+
     try:
         with (
             _files(config) as files,
@@ -244,10 +295,7 @@ def run_attempt(
                 hide_events(files, root, trial.id, attempt.number)
             except OSError as error:  # TensorBoard averages the attempts then; no reason to stop
                 tell(f"trial {trial.id} shows twice in TensorBoard: {error}")
-            with_patience(
-                lambda: hand_on_checkpoint(files, root, attempt, paths.checkpoint),
-                lambda trouble: tell(f"{host}: {trouble}"),
-            )
+            with_patience(lambda: hand_on_checkpoint(files, root, attempt, paths.checkpoint), say)
             if config.echo:
                 reporter.follow(attempt, (paths.stdout, paths.stderr))
             add = functools.partial(reporter.add, attempt)
@@ -255,11 +303,11 @@ def run_attempt(
             # The driver judges a trial by what it said before its end; and here its logs still are.
             reporter.flush(_FLUSH)
             try:
-                folder.keep(lambda trouble: tell(f"{host}: {trouble}"))
+                folder.keep(say)
             except OSError as error:  # of what it wrote; what became of it is known
-                tell(f"trial {trial.id}, {host}: {error}")
+                say(f"trial {trial.id}: {error}")
     except OSError as error:
-        message = f"{host}: {error}"
+        message = f"host {host_name()}: {error}"
         if error.errno in (errno.ENOSPC, errno.EDQUOT) and root.scheme != "file":
             message += "; set spark.local.dir to a larger disk"
         return Outcome.failed(trial.id, "machine", message, traceback.format_exc())

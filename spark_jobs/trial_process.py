@@ -25,7 +25,7 @@ import msgspec
 from search.direction import Direction
 from search.errors import shown
 from search.trial import Outcome, Status
-from spark_jobs import context
+from spark_jobs import context, memory
 from spark_jobs.link import Link, NoLink, PipeLink
 from spark_jobs.objective import AmbiguousObjective, Objective, UnusableReturn
 from spark_jobs.protocol import (
@@ -99,7 +99,7 @@ def evaluate(program: Program, attempt: Attempt, folder: Path, link: Link | None
     trial, started = attempt.trial, time.perf_counter()
     running = context.TrialContext(trial.params, folder, program.data, link or NoLink())
     try:
-        with context.entered(running), default_writer(folder):
+        with context.entered(running), default_writer(folder), memory.reserve():
             function = pickle.loads(program.function)
             returned = function(**trial.params)
             name, value, metrics = program.objective.read(returned)
@@ -147,10 +147,10 @@ def _failed(trial: int, error: BaseException, seconds: float) -> Outcome:
             code = 0 if error.code is None else error.code
             message = f"exit {shown(code, 80)} before it returned"
             return Outcome.failed(trial, "exit", message, _traceback(error), seconds)
-        case MemoryError():
-            return Outcome.failed(trial, "memory", _one_line(error), _traceback(error), seconds)
-        case _:
-            return Outcome.failed(trial, "user error", _one_line(error), _traceback(error), seconds)
+    kind, message = memory.kind_of(error), _one_line(error)
+    if kind == "memory":
+        message = f"{message}; {memory.limits()}"
+    return Outcome.failed(trial, kind or "user error", message, _traceback(error), seconds)
 
 
 def _one_line(error: BaseException) -> str:
@@ -167,8 +167,9 @@ def _traceback(error: BaseException) -> str:
 def become_trial(supervisor: int, task: Task, output: tuple[int, int]) -> None:
     """Make this fresh child of the supervisor a process that can run user code.
 
-    A session of its own, so that one signal reaches all of it; death with the supervisor; default
-    signal handlers; the trial's environment; its output into pipes.
+    A session of its own, so that one signal reaches all of it; death with the supervisor, and
+    before it where the kernel is out of memory; default signal handlers; the trial's environment;
+    its output into pipes.
 
     Args:
         supervisor: The process id of the supervisor.
@@ -177,6 +178,7 @@ def become_trial(supervisor: int, task: Task, output: tuple[int, int]) -> None:
     """
     os.setsid()
     die_with_parent(supervisor)
+    memory.be_first_to_be_killed()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
     for name, value in task.environment.items():

@@ -28,6 +28,7 @@ from spark_jobs.files import (
     Sink,
     beside,
     check_complete,
+    entry_of,
     pieces,
     wrong_length,
 )
@@ -104,7 +105,7 @@ class WebHdfs:
 
         def ask() -> list[FileStatus]:
             entries = self._client.list(location.path, status=True)
-            return [_status(location.below(name), entry) for name, entry in sorted(entries)]
+            return [_status(entry_of(location, name), entry) for name, entry in sorted(entries)]
 
         return self._ask(location, ask)
 

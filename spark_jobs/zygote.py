@@ -30,7 +30,7 @@ from pathlib import Path
 import msgspec
 import psutil
 
-from spark_jobs import trial_process
+from spark_jobs import memory, trial_process
 from spark_jobs.bounded_log import BoundedLog
 from spark_jobs.frames import FrameReader, frame, write_frame
 from spark_jobs.hugepages import use_huge_pages
@@ -86,6 +86,7 @@ class Ended(msgspec.Struct, frozen=True, tag="ended"):
         overdue: It was ended, at the time limit or since it did not stop.
         seconds: From the fork to the end.
         stopped: Why it was to stop; '' where it was not.
+        memory: How much it might have had, where it ended for want of memory; '' where it did not.
         outcome: What it wrote as its outcome, unchecked; empty where it wrote none.
     """
 
@@ -94,6 +95,7 @@ class Ended(msgspec.Struct, frozen=True, tag="ended"):
     seconds: float
     outcome: str = ""
     stopped: str = ""
+    memory: str = ""
 
 
 class Reported(msgspec.Struct, frozen=True, tag="reported"):
@@ -240,16 +242,21 @@ class Zygote:
         write_frame(self._control, encode(message))
 
     def _run_trial(self, task: Task) -> None:
+        kills = memory.oom_kills()
         child = self._start(task)
         self._send(Started(child.pid))
         overdue = self._watch(child, task)
+        room = memory.limits(child.pid) if has_crashed(child.pid) else ""  # gone when waited for
         _, status = os.waitpid(child.pid, 0)
         seconds = time.monotonic() - child.started
         end_descendants()
         child.read(self._report)  # all that the pipe holds: nobody writes any more
         child.close()
         outcome, code = child.outcome.decode("utf-8", "replace"), os.waitstatus_to_exitcode(status)
-        self._send(Ended(code, overdue, seconds, outcome, child.stopped))
+        complaints = AttemptPaths(Path(task.folder)).stderr
+        if not memory.ended_by_memory(code, complaints, kills=memory.oom_kills() - kills):
+            room = ""
+        self._send(Ended(code, overdue, seconds, outcome, child.stopped, room))
 
     def _report(self, report: Report) -> None:
         self._send(Reported(report))
@@ -311,6 +318,12 @@ class Zygote:
             if time.monotonic() >= deadline:
                 child.signal(signal.SIGKILL if overdue else signal.SIGTERM)
                 overdue, killed = True, time.monotonic() + task.grace
+
+
+def has_crashed(pid: int) -> bool:
+    """Did a child that has ended do so by a signal? It can be waited for after that, too."""
+    ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    return ended is not None and ended.si_code != os.CLD_EXITED
 
 
 def warm_up() -> None:

@@ -113,6 +113,32 @@ def hdfs(hdfs_of_session: Any) -> Iterator[Any]:
     hdfs_of_session.restore()
 
 
+@pytest.fixture(scope="session")
+def standalone_of_session(
+    sparks: Sparks, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Any]:
+    """A standalone master with workers that pass for two hosts."""
+    from tests.standalone import Standalone
+
+    with Standalone(tmp_path_factory.mktemp("standalone")) as cluster:
+        yield cluster
+        sparks.stop()  # before its master
+
+
+@pytest.fixture
+def standalone(standalone_of_session: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The standalone cluster of the session; workers that a test ended are started again."""
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)  # for sessions that the test makes
+    yield standalone_of_session
+    standalone_of_session.restore()
+
+
+@pytest.fixture
+def two_hosts(sparks: Sparks, standalone: Any) -> Any:
+    """A session with an executor of one core on each host of the standalone cluster."""
+    return sparks.get(standalone.master, **standalone.settings())
+
+
 @pytest.fixture
 def logdir(tmp_path: Path) -> str:
     """A folder for runs, with a name that has to be quoted."""

@@ -101,6 +101,7 @@ def wait_for_steps(folder, more=20):
     wait_until(lambda: all(steps(folder, t) >= before[t] + more for t in (0, 1)))
 
 
+@pytest.mark.fault(32, 33)
 @pytest.mark.parametrize("harm", ["cut", "hold", "hold answers", "slow"])
 def test_trials_go_on_and_all_is_heard_when_the_network_is_back(
     spark, proxies, logdir, tmp_path, harm
@@ -141,6 +142,7 @@ def all_ended(handle, logdir):
     return all(RunPaths(root).attempt(trial).outcome.exists() for trial in (0, 1))
 
 
+@pytest.mark.fault(32)
 def test_a_network_that_drops_everything_in_one_direction_is_left_for_a_new_connection(
     spark, proxies, logdir, tmp_path
 ):
@@ -156,6 +158,7 @@ def test_a_network_that_drops_everything_in_one_direction_is_left_for_a_new_conn
     assert [trial.status for trial in handle.result(SECONDS).trials] == ["finished"] * 2
 
 
+@pytest.mark.fault(32)
 def test_a_search_can_be_cancelled_though_its_slots_cannot_be_reached(
     spark, proxies, logdir, tmp_path
 ):
@@ -184,6 +187,7 @@ DRIVER = """
 """
 
 
+@pytest.mark.fault(33)
 def test_a_driver_that_is_stopped_for_a_while_holds_up_no_trial(logdir, tmp_path):
     script = tmp_path / "driver.py"
     script.write_text(textwrap.dedent(DRIVER))

@@ -203,6 +203,7 @@ def assert_names(train, name, kind="lock"):
     assert str(error) == f"train: expected {error.expected}, got {error.got}; {error.hint}"
 
 
+@pytest.mark.fault(14)
 def test_the_culprit_in_the_closure_is_named():
     connection, fine = threading.Lock(), [1, 2]
 
@@ -212,6 +213,7 @@ def test_the_culprit_in_the_closure_is_named():
     assert_names(train, "connection")
 
 
+@pytest.mark.fault(14)
 def test_the_culprit_among_the_globals_is_named():
     def train(lr):
         return accepts_lr, LOCK
@@ -297,6 +299,7 @@ class Context:
         )
 
 
+@pytest.mark.fault(14)
 def test_a_spark_context_is_refused_in_words_of_ours():
     spark = [Context()]
 
@@ -337,6 +340,7 @@ def test_a_nesting_too_deep_to_be_pickled_is_refused_and_named():
     assert "recursion" in error.got
 
 
+@pytest.mark.fault(14)
 def test_data_beyond_the_limit_is_refused_and_named():
     data = bytes(200 << 20)
 
@@ -408,6 +412,7 @@ def partial_self():
     return functools.partial(lambda data, lr: lock, 1)
 
 
+@pytest.mark.fault(14)
 @pytest.mark.parametrize(
     ("train", "name"),
     [

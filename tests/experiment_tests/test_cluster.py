@@ -32,6 +32,7 @@ def test_trials_run_on_both_executors_with_this_interpreter(cluster, logdir):
     assert len(zygotes) == 2
 
 
+@pytest.mark.fault(13)
 @pytest.mark.parametrize("isolation", ["process", "none"])
 def test_hostile_and_large_returns_fail_in_the_executor(cluster, tmp_path, isolation):
     mark = tmp_path / "executed"
@@ -60,6 +61,7 @@ def test_hostile_and_large_returns_fail_in_the_executor(cluster, tmp_path, isola
     assert not mark.exists()
 
 
+@pytest.mark.fault(2)
 def test_a_trial_that_ends_its_process_harms_no_neighbour(cluster, logdir):
     def train(x):
         import os
@@ -95,6 +97,7 @@ def bare_python(tmp_path_factory):
     return str(folder / "bin" / "python")
 
 
+@pytest.mark.fault(46)
 def test_a_missing_package_on_an_executor_is_one_sentence_with_the_host(
     sparks, logdir, bare_python, monkeypatch
 ):
@@ -109,6 +112,7 @@ def test_a_missing_package_on_an_executor_is_one_sentence_with_the_host(
     assert caught.value.result.trials == []
 
 
+@pytest.mark.fault(46)
 def test_a_python_that_is_not_there_is_one_sentence(sparks, logdir, monkeypatch):
     spark = sparks.get(CLUSTER, **MEMORY, **{"spark.pyspark.python": "/no/such/python"})
     monkeypatch.setattr(spark.sparkContext, "pythonExec", "/no/such/python")
@@ -161,6 +165,7 @@ MISMATCH = (
 )
 
 
+@pytest.mark.fault(46)
 def test_a_wrong_python_version_is_one_sentence_with_the_host():
     """From Spark's own message: a second Python is not on every machine that runs the tests."""
     sentence = problem_of_spark(RuntimeError(MISMATCH), ["node-7"])

@@ -211,7 +211,8 @@ def test_an_outcome_of_work_that_another_slot_has_is_ignored(start):
     assert search.records("finished") == []
 
 
-def lose_by_hello(search):
+def lose_by_the_task(search):
+    search.coordinator.slots_lost(["1.0.0"])
     search.hello("1.0.1")
     return "1.0.1"
 
@@ -222,7 +223,7 @@ def lose_by_the_end_of_the_job(search):
     return "2.0.0"
 
 
-@pytest.mark.parametrize("lose", [lose_by_hello, lose_by_the_end_of_the_job])
+@pytest.mark.parametrize("lose", [lose_by_the_task, lose_by_the_end_of_the_job])
 def test_a_trial_whose_slot_is_gone_runs_again_as_the_next_attempt(start, lose):
     search = start(points(2), "1.0.0")
     work = search.ask("1.0.0")
@@ -241,7 +242,7 @@ def test_a_trial_whose_slot_is_gone_runs_again_as_the_next_attempt(start, lose):
     assert search.records("finished")[0]["attempt"] == 2
 
 
-@pytest.mark.parametrize("lose", [lose_by_hello, lose_by_the_end_of_the_job])
+@pytest.mark.parametrize("lose", [lose_by_the_task, lose_by_the_end_of_the_job])
 def test_a_lost_attempt_is_no_failure_of_its_trial(start, lose):
     search = start(points(1), "1.0.0", max_failures=0)
     search.ask("1.0.0")
@@ -252,7 +253,7 @@ def test_a_lost_attempt_is_no_failure_of_its_trial(start, lose):
     assert search.coordinator.done
 
 
-@pytest.mark.parametrize("lose", [lose_by_hello, lose_by_the_end_of_the_job])
+@pytest.mark.parametrize("lose", [lose_by_the_task, lose_by_the_end_of_the_job])
 def test_a_late_outcome_of_an_attempt_that_was_given_up_is_ignored(start, lose):
     search = start(points(1), "1.0.0")
     work = search.ask("1.0.0")
@@ -270,6 +271,7 @@ def test_an_attempt_can_be_lost_as_often_as_it_may_be_tried_again(start):
     search = start(points(2), "1.0.0", retries=5)
     for number in range(1, 6):
         assert search.ask(f"1.0.{number - 1}") == Work(0, number, {"x": 0})
+        search.coordinator.slots_lost([f"1.0.{number - 1}"])
         search.hello(f"1.0.{number}")
     assert search.run_to_the_end("1.0.5") == ([0, 1], Stop())
     assert [record["attempt"] for record in search.records("lost")] == [1, 2, 3, 4, 5]
@@ -281,6 +283,7 @@ def test_a_trial_that_was_lost_too_often_has_failed(start):
     for number in range(2):
         assert search.ask(f"1.0.{number}").trial == 0
         search.hello(f"1.0.{number + 1}")
+        search.coordinator.slots_lost([f"1.0.{number}"])
     assert search.run_to_the_end("1.0.2") == ([1], Stop())
     lost, other = search.coordinator.results
     assert (lost.status, lost.error.kind) == ("failed", "lost executor")
@@ -349,18 +352,6 @@ def test_without_another_host_that_is_the_end(start):
     )
 
 
-def test_a_speculative_copy_of_a_slot_is_one_more(start):
-    search = start(points(3), "1.0.0", speculation=True)
-    first = search.ask("1.0.0")
-    search.hello("1.0.1")
-    second, third = search.ask("1.0.1"), None
-    assert (first.trial, second.trial) == (0, 1)
-    third = search.finish("1.0.1", second)
-    assert search.finish("1.0.1", third) == Wait()  # its end would be the other's
-    search.coordinator.slot_ended("1.0.0")
-    assert search.ask("1.0.1") == Work(0, 2, {"x": 0})
-
-
 def test_a_second_hello_of_the_same_slot_loses_nothing(start):
     search = start(points(1), "1.0.0")
     work = search.ask("1.0.0")
@@ -369,8 +360,9 @@ def test_a_second_hello_of_the_same_slot_loses_nothing(start):
     assert search.records("lost") == []
 
 
-@pytest.mark.parametrize("slot", ["1.1.1", "2.0.1", "11.0.1"])
-def test_a_hello_of_another_partition_or_job_loses_nothing(start, slot):
+@pytest.mark.parametrize("slot", ["1.0.1", "1.1.1", "2.0.1", "11.0.1"])
+def test_a_hello_of_another_slot_loses_nothing(start, slot):
+    """Nor that of the same task's next attempt, which may be a speculative copy."""
     search = start(points(1), "1.0.0")
     work = search.ask("1.0.0")
     search.hello(slot)
@@ -399,12 +391,35 @@ def test_the_end_of_a_job_without_work_changes_nothing(start):
     assert search.records("lost") == []
 
 
+@pytest.mark.fault(21)
+def test_a_slot_does_not_end_while_another_of_its_task_has_a_trial(start):
+    """Spark kills that one when a task has ended well, and it may have run for hours."""
+    search = start(points(2), "1.0.0", "1.1.0", "1.0.1")
+    work, other = search.ask("1.0.0"), search.ask("1.1.0")
+    assert search.ask("1.0.1") == Wait()
+    assert search.finish("1.1.0", other) == Stop()
+    assert search.finish("1.0.0", work) == Stop()
+    assert search.ask("1.0.1") == Stop()
+    assert search.records("lost") == []
+
+
+def test_a_slot_that_is_lost_is_none_any_more(start):
+    search = start(points(2), "1.0.0", "1.1.0")
+    search.ask("1.0.0")
+    search.coordinator.slots_lost(["1.0.0", "1.7.0"])
+    search.hello("1.0.0", warnings=("slow",))
+    assert search.coordinator.status.slots == 1
+    assert search.ask("1.0.0") == Stop()
+    assert search.warnings == []
+
+
 def test_lost_work_comes_before_new_work(start):
     search = start(points(4), "1.0.0", "1.1.0")
     search.ask("1.0.0")
     search.ask("1.1.0")
+    search.coordinator.slots_lost(["1.1.0"])
     search.hello("1.1.1")
-    search.hello("1.0.1")
+    search.coordinator.slots_lost(["1.1.0", "1.0.0"])
     trials, _ = search.run_to_the_end("1.1.1")
     assert trials == [1, 0, 2, 3]
 
@@ -437,9 +452,10 @@ def test_a_slot_that_waits_gets_the_work_that_another_lost(start):
     for _ in range(3):
         work = search.finish("1.1.0", work)
     assert work == Wait()
-    search.hello("1.0.1")
+    search.coordinator.slots_lost(["1.0.0"])
     again = search.ask("1.1.0")
     assert again == Work(slow.trial, 2, slow.params, 0)
+    search.hello("1.0.1")
     assert search.ask("1.0.1") == Wait()
     assert search.finish("1.1.0", again).generation == 1
 
@@ -743,6 +759,7 @@ class Cluster:
 
     def die(self, partition):
         self.leave_ghost(partition)
+        self.coordinator.slots_lost([self.slot(partition)])
         self.tries[partition] += 1
         self.work[partition] = self.last[partition] = None
         self.search.hello(self.slot(partition))
@@ -907,7 +924,7 @@ def test_what_is_no_number_is_judged_as_none(start):
     assert search.records("reported")[0]["values"] == [[0, "nan"]]
 
 
-@pytest.mark.parametrize("lose", [lose_by_hello, lose_by_the_end_of_the_job])
+@pytest.mark.parametrize("lose", [lose_by_the_task, lose_by_the_end_of_the_job])
 def test_an_attempt_that_was_given_up_is_told_to_stop(start, lose):
     search = start(points(1), "1.0.0", stopping=[Threshold(upper=1.0)])
     work = search.ask("1.0.0")
@@ -1094,7 +1111,7 @@ def test_a_trial_that_is_to_stop_and_is_lost_does_not_run_again(start):
     work = search.ask("1.0.0")
     assert search.report("1.0.0", work, 0, metric=0.5, other=2.0) == ""
     assert "above the threshold" in search.report("1.0.0", work, 1, metric=5.0)
-    search.hello("1.0.1")
+    search.coordinator.slots_lost(["1.0.0"])
     [result] = search.coordinator.results
     assert (result.status, result.value) == ("stopped", 5.0)
     assert result.metrics == {"metric": 5.0, "other": 2.0}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -20,6 +19,7 @@ from tests.experiment_tests.runs import make_run
 from tests.experiment_tests.test_handle import hang_in
 from tests.experiment_tests.waiting import alive, processes_in, wait_until
 from tests.spark_jobs_tests import train_functions as functions
+from tests.standalone import Standalone
 
 QUIET = {"preload": (), "verbose": 0}
 
@@ -93,6 +93,7 @@ def test_a_trial_has_its_grace_to_end_itself(spark, tmp_path):
     assert alive(processes_in(tmp_path)) == []
 
 
+@pytest.mark.fault(19)
 def test_slots_that_never_start_are_an_error_that_says_what_was_asked_for(spark, tmp_path):
     """Another job has both cores."""
 
@@ -135,48 +136,29 @@ def test_slots_that_never_start_are_an_error_that_says_what_was_asked_for(spark,
 
 
 @pytest.fixture
-def lonely_master(tmp_path):
+def lonely_master(sparks, tmp_path):
     """The address of a standalone master that no worker ever joins."""
-    import pyspark
-
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    spark_class = Path(pyspark.__file__).parent / "bin" / "spark-class"
-    master = ["org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", port]
-    with (tmp_path / "master.log").open("wb") as log:
-        process = subprocess.Popen(
-            [str(spark_class), *master, "--webui-port", "0"], stdout=log, stderr=log
-        )
-    wait_until(lambda: _listens(int(port)))
-    yield f"spark://127.0.0.1:{port}"
-    process.terminate()
-    process.wait(30)
+    with Standalone(tmp_path / "standalone", hosts=()) as cluster:
+        yield cluster.master
+        sparks.stop()  # before its master
 
 
-def _listens(port):
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
-
-
+@pytest.mark.fault(19)
 def test_a_cluster_without_workers_is_an_error_that_says_what_was_asked_for(
     sparks, lonely_master, tmp_path
 ):
     needs = {"cores": "2", "memory": "7g", "instances": "3"}
     wanted = {f"spark.executor.{name}": value for name, value in needs.items()}
     spark = sparks.get(lonely_master, **wanted, **{"spark.task.cpus": "2"})
-    try:
-        with pytest.raises(experiment.SearchFailed) as caught:
-            experiment.launch(
-                spark,
-                functions.double,
-                {"x": range(9)},
-                startup_timeout=2,
-                logdir=tmp_path,
-                **QUIET,
-            )
-    finally:
-        sparks.stop()  # before its master
+    with pytest.raises(experiment.SearchFailed) as caught:
+        experiment.launch(
+            spark,
+            functions.double,
+            {"x": range(9)},
+            startup_timeout=2,
+            logdir=tmp_path,
+            **QUIET,
+        )
     message = str(caught.value)
     assert message.startswith("no slot has started within 2 s; asked Spark for 3 slots of 2 cores")
     assert "on executors with 7g of memory" in message
@@ -187,6 +169,7 @@ def _active_tasks(tracker):
     return sum(stage.numActiveTasks for stage in stages if stage is not None)
 
 
+@pytest.mark.fault(39)
 def test_a_session_that_is_stopped_fails_the_search_with_its_result(sparks, tmp_path):
     spark = sparks.get("local[2]", **{"spark.a.session": "to be stopped, too"})
 
@@ -294,6 +277,7 @@ def test_what_is_no_run_cannot_be_stopped(tmp_path, capsys):
 TO_WHOM = pytest.mark.parametrize("send", [os.kill, os.killpg], ids=["process", "group"])
 
 
+@pytest.mark.fault(38)
 @TO_WHOM
 def test_ctrl_c_twice_ends_a_search_as_once(script, tmp_path, send):
     wait_until_trials_hang(script, tmp_path)
@@ -307,6 +291,7 @@ def test_ctrl_c_twice_ends_a_search_as_once(script, tmp_path, send):
     assert json.loads((run / "result.json").read_text())["problem"] == "interrupted"
 
 
+@pytest.mark.fault(38)
 def test_ctrl_c_again_and_again_harms_nothing(script, tmp_path):
     """Until the result is there, so that some come while the end is written."""
     wait_until_trials_hang(script, tmp_path)
@@ -322,6 +307,7 @@ def test_ctrl_c_again_and_again_harms_nothing(script, tmp_path):
     assert [trial.status for trial in trials] == ENDED
 
 
+@pytest.mark.fault(38)
 @pytest.mark.parametrize("moment", ["starts", "runs", "runs/*/manifest.json", "runs/*/journal/*"])
 def test_ctrl_c_at_the_start_leaves_no_process(script, tmp_path, moment):
     wait_until(lambda: any(tmp_path.glob(moment)))
@@ -330,6 +316,7 @@ def test_ctrl_c_at_the_start_leaves_no_process(script, tmp_path, moment):
     assert alive(processes_in(tmp_path)) == []
 
 
+@pytest.mark.fault(39)
 @TO_WHOM
 def test_sigterm_keeps_the_partial_result_and_ends_the_script(script, tmp_path, send):
     wait_until_trials_hang(script, tmp_path)
@@ -345,6 +332,7 @@ def test_sigterm_keeps_the_partial_result_and_ends_the_script(script, tmp_path, 
     wait_until(lambda: not alive(processes_in(tmp_path)), seconds=5)
 
 
+@pytest.mark.fault(11)
 def test_a_returned_path_is_an_error(spark, logdir):
     def train(x):
         path = os.path.join(experiment.logdir(), "model.txt")

@@ -64,6 +64,7 @@ def test_a_handle_follows_a_search_to_its_result(spark, tmp_path):
     assert handle.status() == "finished"
 
 
+@pytest.mark.fault(7)
 def test_a_cancelled_search_gives_what_there_is_and_leaves_no_process(spark, tmp_path):
     spark.sparkContext.pythonExec = sys.executable
     other = {}
@@ -136,6 +137,7 @@ def test_what_is_no_search_is_refused_at_once(spark):
         experiment.submit(spark)
 
 
+@pytest.mark.fault(40)
 @pytest.mark.filterwarnings("ignore:cancelled")
 def test_two_searches_of_one_name_share_nothing_and_are_cancelled_apart(spark, tmp_path):
     folders = [tmp_path / "first", tmp_path / "second"]
@@ -187,6 +189,7 @@ if sys.argv[2] == "waits":
 """
 
 
+@pytest.mark.fault(38)
 @pytest.mark.parametrize("script", ["waits", "leaves"])
 def test_trials_of_a_handle_end_with_their_script(tmp_path, script):
     process = subprocess.Popen(
@@ -253,3 +256,26 @@ def test_a_cancelled_trial_is_the_attempt_that_ran(spark, tmp_path):
         assert trial.seconds > 0
         assert Path(trial.logdir, "stdout.log").exists()
     assert not list(Path(handle.result().logdir).rglob("*-2"))
+
+
+def test_a_search_whose_run_another_driver_has_taken_over_ends_and_writes_nothing_more(
+    spark, tmp_path
+):
+    handle = experiment.submit(
+        experiment.launch,
+        spark,
+        hang_in(tmp_path),
+        {"x": [1, 2, 3]},
+        logdir=tmp_path / "runs",
+        **QUIET,
+    )
+    wait_until(lambda: len(processes_in(tmp_path)) >= 4)
+    (run,) = (tmp_path / "runs").iterdir()
+    (mark,) = run.glob("owners/*.json")
+    (run / "owners" / "000002.json").write_bytes(mark.read_bytes())
+    before = (run / "journal" / "000001.jsonl").read_bytes()
+    result = handle.result(timeout=60)
+    assert result.problem.endswith("has taken the run over, since nothing was heard from here")
+    wait_until(lambda: not alive(processes_in(tmp_path)))
+    assert (run / "journal" / "000001.jsonl").read_bytes() == before
+    assert not (run / "result.json").exists()

@@ -18,6 +18,7 @@ from experiment import loading
 from experiment.journal import Journal, JournalDamaged, encode_line, read_journal
 from experiment.loading import find_run, find_runs, load, opened
 from experiment.record import FORMAT, write_manifest, write_result
+from experiment.records import Resumed
 from experiment.result import Result
 from experiment.specification import Search as Specification
 from search.direction import Direction
@@ -308,7 +309,7 @@ def test_several_segments_are_one_journal(tmp_path):
     root = make_run(tmp_path, trials=4)
     whole, lines = load(root), segment(root).read_bytes().splitlines(keepends=True)
     (root / "journal" / "000001.jsonl").write_bytes(b"".join(lines[:3]) + lines[3][:9])
-    resumed = encode_line({"event": "resumed", "records": 3})
+    resumed = encode_line(Resumed(3, "app", "now", "hash", trials=4))
     (root / "journal" / "000002.jsonl").write_bytes(resumed + b"".join(lines[3:]))
     assert load(root).trials == whole.trials
 

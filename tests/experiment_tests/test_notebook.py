@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import nbformat
+import pytest
 from jupyter_client.manager import start_new_kernel
 from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell, new_notebook
@@ -81,6 +82,7 @@ SEARCH = """result = experiment.launch(
 LOOK = "print(len(result), [t.status for t in result.trials], result.problem, result.best.value)"
 
 
+@pytest.mark.fault(38)
 def test_interrupting_a_cell_ends_the_trials_and_keeps_what_there_is(tmp_path):
     sources = [TRAIN.format(folder=str(tmp_path)), SEARCH, LOOK, "result", "spark.stop()"]
     notebook = new_notebook(cells=[new_code_cell(source) for source in sources])
@@ -131,6 +133,7 @@ experiment.launch(spark, train, {{"x": [0, 1]}}, logdir="runs", preload=())
 """
 
 
+@pytest.mark.fault(39)
 def test_a_kernel_that_is_restarted_leaves_no_trial_behind(tmp_path):
     before = {process.pid for process in marked_processes()}
     kernel, client = start_new_kernel(kernel_name="python3", cwd=str(tmp_path))

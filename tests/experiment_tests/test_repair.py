@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import stat
 from pathlib import Path
 
@@ -8,8 +9,11 @@ import pytest
 import experiment
 from experiment.commands import main
 from experiment.journal import Journal, JournalDamaged, encode_line, read_journal
+from experiment.ownership import owned, owner_of
 from experiment.repair import repair_journal
 from spark_jobs.files import LocalFiles
+from spark_jobs.hadoop import HadoopSettings
+from spark_jobs.locations import Location
 from spark_jobs.paths import RunPaths
 from tests.experiment_tests.runs import make_run
 
@@ -99,6 +103,7 @@ def test_what_is_before_the_damage_is_kept_and_the_rest_is_set_aside(paths, kind
     assert main(["repair", str(paths.root)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 3
+    assert owner_of(paths) is None
     assert lines[1].startswith(f"kept: {kept} records before it; ")
     assert f"resume={str(paths.root)!r}" in lines[2]
     assert list(read_journal(paths.journal)) == whole[:kept]
@@ -122,6 +127,7 @@ def test_a_journal_that_is_whole_stays_as_it_is(paths, capsys):
     assert main(["repair", str(paths.root)]) == 0
     assert capsys.readouterr().out == f"nothing to repair: {paths.journal} is whole\n"
     assert contents(paths.journal) == before
+    assert not paths.owners.exists()
 
 
 def test_what_was_set_aside_before_is_kept_too(paths):
@@ -184,6 +190,19 @@ def test_records_that_make_no_sense_are_not_repaired_and_not_called_whole(paths,
     assert main(["repair", str(paths.root)]) == 2
     assert f"{paths.journal}, record 11: " in capsys.readouterr().err
     assert contents(paths.journal) == before
+
+
+def test_a_run_whose_driver_lives_is_refused(paths, capsys):
+    change_line(3)(paths.journal)
+    before = contents(paths.journal)
+    with owned(Location.parse(paths.root), HadoopSettings(), "", taken=fail, tell=fail):
+        assert main(["repair", str(paths.root)]) == 2
+    assert f"pid {os.getpid()}" in capsys.readouterr().err
+    assert contents(paths.journal) == before
+
+
+def fail(message):
+    raise AssertionError(message)
 
 
 def test_what_is_no_run_is_refused(tmp_path, capsys):

@@ -244,6 +244,7 @@ def when_begun(folder, action):
     return thread
 
 
+@pytest.mark.fault(28)
 def test_a_namenode_that_restarts_costs_no_trial(spark, hdfs, client, logdir, tmp_path, scratch):
     def restart():
         hdfs.kill("namenode")
@@ -260,6 +261,7 @@ def test_a_namenode_that_restarts_costs_no_trial(spark, hdfs, client, logdir, tm
     assert os.listdir(scratch) == []
 
 
+@pytest.mark.fault(27)
 @pytest.mark.parametrize("name", ["datanode0", "datanode1"])
 def test_a_datanode_that_dies_costs_no_trial(spark, hdfs, client, logdir, tmp_path, name):
     thread = when_begun(tmp_path, lambda: hdfs.kill(name))
@@ -269,6 +271,7 @@ def test_a_datanode_that_dies_costs_no_trial(spark, hdfs, client, logdir, tmp_pa
     assert_all_is_there(Kept(client, hdfs, result.logdir), result)
 
 
+@pytest.mark.fault(38)
 def test_an_interrupted_search_keeps_what_there_is(spark, hdfs, client, logdir, tmp_path, scratch):
     def train(x):
         import time
@@ -318,6 +321,7 @@ def refused(spark, logdir):
     return message
 
 
+@pytest.mark.fault(30)
 def test_a_folder_of_somebody_else_is_refused(spark, hdfs, client, monkeypatch):
     client.makedirs("/own", permission="700")
     monkeypatch.setattr(ClassicSession, "_hadoop_user", "somebody")
@@ -327,6 +331,7 @@ def test_a_folder_of_somebody_else_is_refused(spark, hdfs, client, monkeypatch):
         assert "no permission, as user somebody" in message
 
 
+@pytest.mark.fault(28)
 @pytest.mark.usefixtures("impatient")
 def test_a_safe_mode_is_said(spark, hdfs, logdir):
     hdfs.admin("-safemode", "enter")
@@ -338,6 +343,7 @@ def test_a_safe_mode_is_said(spark, hdfs, logdir):
     assert "safe mode" in message
 
 
+@pytest.mark.fault(30)
 @pytest.mark.parametrize("quota", [("-setSpaceQuota", "1m"), ("-setQuota", "1")])
 def test_a_quota_that_is_used_up_is_said(spark, hdfs, client, logdir, quota):
     path = logdir.removeprefix(hdfs.uri)

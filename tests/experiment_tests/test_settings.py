@@ -1,7 +1,9 @@
 import dataclasses
+import getpass
 import inspect
 import math
 import os
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -245,10 +247,50 @@ def test_a_file_in_the_way_is_refused_by_name(tmp_path, below):
     assert file.read_text() == "mine"
 
 
+@pytest.mark.fault(30)
 @pytest.mark.parametrize("path", ["/proc/nope", "/proc/self/fdinfo"])
 def test_a_folder_that_cannot_be_written_to_is_refused(path):
     with pytest.raises(InvalidArgument, match="logdir: expected a folder that can be written to"):
         chosen(path)
+
+
+@pytest.mark.fault(30)
+def test_a_folder_of_somebody_else_is_refused_with_path_and_user(tmp_path):
+    folder = tmp_path / "not mine"
+    folder.mkdir(mode=0o500)
+    user = os.geteuid()
+    if user == 0:  # who may write everywhere
+        os.seteuid(12_345)
+    try:
+        with pytest.raises(InvalidArgument) as caught:
+            chosen(folder)
+    finally:
+        os.seteuid(user)
+    who = "12345" if user == 0 else getpass.getuser()
+    assert caught.value.got == f"{str(folder)!r}: Permission denied, as user {who}"
+
+
+@pytest.mark.fault(30)
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [("ro", "Read-only file system"), ("size=4k", "No space left on device")],
+)
+def test_a_read_only_and_a_full_disk_are_refused(tmp_path, options, problem):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", options, "none", str(disk)]
+    if subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("mounting is not allowed here")
+    try:
+        if options != "ro":
+            (disk / "full").write_bytes(bytes(4096))
+        with pytest.raises(InvalidArgument) as caught:
+            chosen(disk)
+        assert caught.value.got == f"{str(disk)!r}: {problem}, as user root"
+        assert [path.name for path in disk.iterdir()] in ([], ["full"])
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
 
 
 @pytest.mark.parametrize(

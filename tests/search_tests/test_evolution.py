@@ -534,6 +534,7 @@ NO_INTEGERS = [True, False, 8.0, math.nan, math.inf, "8", None, [8]]
 NO_NUMBERS = [math.nan, math.inf, -math.inf, True, False, "0.5", None, [0.5], 1j]
 
 
+@pytest.mark.fault(44)
 @pytest.mark.parametrize(
     ("name", "values", "expected"),
     [

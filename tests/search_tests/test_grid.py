@@ -40,6 +40,7 @@ def test_last_name_changes_fastest():
     ]
 
 
+@pytest.mark.fault(45)
 @pytest.mark.parametrize(
     ("values", "points"),
     [

@@ -360,6 +360,7 @@ def test_on_the_papers_toy_problem_copying_beats_going_on(popsize):
 NO_NUMBERS = [math.nan, math.inf, True, "0.5", None, [0.5]]
 
 
+@pytest.mark.fault(44)
 @pytest.mark.parametrize(
     ("name", "values", "expected"),
     [

@@ -60,6 +60,7 @@ choices = st.lists(
 ).map(Choice) | st.integers(1, 10**4).map(lambda length: Choice(range(length)))
 
 
+@pytest.mark.fault(43)
 @pytest.mark.parametrize(
     ("bounds", "domain"),
     [
@@ -153,6 +154,7 @@ def test_scale_of_any_two_floats(first, second):
         assert domain.log == (ratio > 3)
 
 
+@pytest.mark.fault(43)
 @pytest.mark.parametrize("value", [3, -3, 0, 0.5, -0.5, 0.0, 1e-300, 1e300])
 def test_equal_bounds_are_a_constant(value):
     domain = bound([value, value])
@@ -219,12 +221,14 @@ def test_sequences_of_any_kind_are_read(values, domain):
     assert repr(read) == repr(domain)
 
 
+@pytest.mark.fault(44)
 def test_generators_are_read_once():
     assert bound(number for number in (9, 1)) == Integer(1, 9)
     assert bound(iter(["a", "b", "c"])) == Choice(["a", "b", "c"])
     assert grid(number * 2 for number in range(3)) == [0, 2, 4]
 
 
+@pytest.mark.fault(43)
 @pytest.mark.parametrize(
     "value",
     [
@@ -244,6 +248,7 @@ def test_bounds_that_are_not_finite_are_refused(value):
     assert error.expected == "a finite number as bound"
 
 
+@pytest.mark.fault(43)
 @pytest.mark.parametrize("value", ["0.1", "adam", b"ab", "", {"low": 1, "high": 2}, {1, 2}, {}])
 def test_strings_dicts_and_sets_are_no_bounds(value):
     error = refusal(bound, value)
@@ -286,11 +291,13 @@ def test_two_values_of_different_kinds_are_refused(value):
     assert "Choice([...])" in error.hint
 
 
+@pytest.mark.fault(44)
 @pytest.mark.parametrize("value", [[], (), range(0), np.array([]), iter(())], ids=repr)
 def test_empty_lists_are_refused(value):
     assert refusal(bound, value).name == "bounds['x']"
 
 
+@pytest.mark.fault(43)
 @pytest.mark.parametrize("value", [[0, 2**53 + 1], [-(2**53) - 1, 0], [10**400, 1]])
 def test_integers_beyond_two_to_the_53_are_refused(value):
     error = refusal(bound, value)
@@ -312,6 +319,7 @@ def test_values_that_cannot_travel_are_refused(value):
     assert refusal(Choice, value).name == "Choice"
 
 
+@pytest.mark.fault(43)
 @pytest.mark.parametrize(
     ("kind", "low", "high"),
     [(Float, 0.0, 1.0), (Float, -1.0, 1.0), (Float, 1.0, 0.0), (Integer, 0, 5), (Integer, -5, 5)],
@@ -341,6 +349,7 @@ def test_domains_sort_their_bounds_and_keep_the_scale():
     assert type(Integer(np.int64(1), np.int64(2)).high) is int
 
 
+@pytest.mark.fault(44)
 @pytest.mark.parametrize("values", ["abc", b"abc", 5, None, {"a": 1}, {1}, frozenset([1]), []])
 def test_choice_needs_a_list_of_values(values):
     assert refusal(Choice, values).name == "Choice"
@@ -363,6 +372,7 @@ def test_a_space_without_hyperparameters_is_refused():
 BAD_NAMES = ["", "a\nb", "\x00", "tab\t", "\x7f", "\x85", "a\ud800", "\udc80", 5, None, True, b"x"]
 
 
+@pytest.mark.fault(42)
 @pytest.mark.parametrize("name", [*BAD_NAMES, ("a",), 0.5], ids=repr)
 def test_unusable_names_are_refused(name):
     for read, where in ((Space.of_bounds, "bounds"), (Space.of_grid, "args_dict")):
@@ -373,6 +383,7 @@ def test_unusable_names_are_refused(name):
     assert refusal(read_points, [{name: 1}]).name == "args_dict[0]"
 
 
+@pytest.mark.fault(42)
 @pytest.mark.parametrize(
     ("one", "other"),
     [("é", "e\u0301"), ("ﬁt", "fit"), ("x²", "x2"), ("Ａ", "A"), ("ℌ", "H"), ("Å", "\u212b")],
@@ -384,6 +395,7 @@ def test_names_that_python_reads_as_one_are_refused(one, other):
         assert error.got == f"{one!r} and {other!r}"
 
 
+@pytest.mark.fault(42)
 @pytest.mark.parametrize(
     "name",
     [
@@ -463,6 +475,7 @@ def test_grid_values_that_are_no_lists_are_refused(value, hint):
     assert hint in str(error)
 
 
+@pytest.mark.fault(44)
 @pytest.mark.parametrize("value", [[], (), range(5, 5), np.array([]), iter(())], ids=repr)
 def test_empty_grid_lists_are_refused(value):
     error = refusal(grid, value)

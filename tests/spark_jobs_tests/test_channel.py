@@ -1,18 +1,19 @@
 from __future__ import annotations
 
 import contextlib
-import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
 import grpc
 import msgspec
+import psutil
 import pytest
 
 from search.trial import Outcome, Trial
 from spark_jobs import channel
-from spark_jobs.channel import Address, ChannelClient, ChannelLost, ChannelServer, make_certificate
+from spark_jobs.channel import Address, ChannelClient, ChannelLost, ChannelServer
+from spark_jobs.credentials import make_certificate, new_key
 from spark_jobs.protocol import (
     LARGEST_MESSAGE,
     Attempt,
@@ -364,11 +365,22 @@ def test_two_servers_live_side_by_side():
     assert one.address.token != two.address.token
 
 
-@pytest.mark.parametrize("token", ["", "0" * 64])
+@pytest.mark.fault(35)
+@pytest.mark.parametrize("token", ["", "0" * 64, "an older run's"])
 def test_a_wrong_token_is_refused_before_the_message_is_read(token):
     handler = Script(work_of(ATTEMPT))
     with ChannelServer(LOOPBACK, handler) as server:
+        if token == "an older run's":
+            with ChannelServer(LOOPBACK, handler) as older:
+                token = older.address.token
         wrong = msgspec.structs.replace(server.address, token=token)
+        call = stranger(server.address).stream_unary("/experiment.Channel/Next")
+        silence = threading.Event()
+        metadata = [("authorization", f"Bearer {token}")]
+        with pytest.raises(grpc.RpcError) as caught:  # though it sends no message ever
+            call((b"" for _ in iter(silence.wait, True)), timeout=30, metadata=metadata)
+        silence.set()
+        assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
         with (
             ChannelClient(wrong, "1.0.0") as slot,
             pytest.raises(ChannelLost, match="UNAUTHENTICATED"),
@@ -377,12 +389,18 @@ def test_a_wrong_token_is_refused_before_the_message_is_read(token):
     assert handler.heard == []
 
 
+def stranger(address):
+    """Return a connection of somebody who knows address and certificate, and no token."""
+    credentials = grpc.ssl_channel_credentials(address.certificate.encode())
+    options = [("grpc.ssl_target_name_override", "experiment-run")]
+    return grpc.secure_channel(address.target, credentials, options)
+
+
+@pytest.mark.fault(35)
 def test_a_call_without_a_token_is_refused():
     handler = Script(work_of(ATTEMPT))
     with ChannelServer(LOOPBACK, handler) as server:
-        credentials = grpc.ssl_channel_credentials(server.address.certificate.encode())
-        options = [("grpc.ssl_target_name_override", "experiment-run")]
-        with grpc.secure_channel(server.address.target, credentials, options) as channel:
+        with stranger(server.address) as channel:
             call = channel.unary_unary("/experiment.Channel/Next")
             with pytest.raises(grpc.RpcError) as caught:
                 call(b'{"slot": "1.0.0"}', timeout=30)
@@ -390,15 +408,104 @@ def test_a_call_without_a_token_is_refused():
     assert handler.heard == []
 
 
+METHODS = {
+    "Hello": Hello("1.0.0", "host"),
+    "Next": Next("1.0.0", 2, {}),
+    "Report": Reports("1.0.0", 3, 2, REPORTS),
+}
+
+
+@pytest.mark.fault(35)
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("key", [None, "", "0" * 31, "0" * 32, "another slot's", "the last one's"])
+def test_who_has_the_token_still_speaks_for_its_own_attempt_only(method, key):
+    handler = Script(work_of(ATTEMPT), work_of(ATTEMPT), Heard(), Stop())
+    with (
+        ChannelServer(LOOPBACK, handler) as server,
+        ChannelClient(server.address, "1.0.0") as slot,
+        ChannelClient(server.address, "1.1.0") as other,
+    ):
+        first = slot._key
+        assert (slot.next(), other.next()) == (ATTEMPT, ATTEMPT)
+        assert slot.report(ATTEMPT, REPORTS) == ""
+        heard = len(handler.heard)
+        key = {"another slot's": other._key, "the last one's": first}.get(key, key)
+        metadata = [("authorization", f"Bearer {server.address.token}")]
+        metadata += [] if key is None else [("attempt-key", key)]
+        call = other._channel.unary_unary(f"/experiment.Channel/{method}")
+        with pytest.raises(grpc.RpcError) as caught:
+            call(encode(METHODS[method]), timeout=30, metadata=metadata)
+        assert caught.value.code() is grpc.StatusCode.PERMISSION_DENIED
+        assert len(handler.heard) == heard
+        assert slot.next(2, OUTCOME) is None
+    assert server.error is None
+
+
+def test_a_slot_whose_work_got_lost_on_the_way_asks_again_with_the_key_it_has():
+    handler = Script(*[work_of(ATTEMPT)] * 3, Heard(), Stop())
+    with ChannelServer(LOOPBACK, handler) as server, ChannelClient(server.address, "1.0.0") as slot:
+        for _ in range(2):  # as the answers do not arrive
+            slot._next(encode(Next("1.0.0")), timeout=30, metadata=slot._metadata)
+        assert slot.next() == ATTEMPT
+        assert slot.report(ATTEMPT, REPORTS) == ""
+        assert slot.next(2, OUTCOME) is None
+
+
+@pytest.mark.fault(35)
+def test_token_and_keys_are_compared_in_constant_time(monkeypatch):
+    compared = []
+
+    def compare(given, expected):
+        compared.append(expected)
+        return given == expected
+
+    monkeypatch.setattr("hmac.compare_digest", compare)
+    with (
+        ChannelServer(LOOPBACK, Script(Stop())) as server,
+        ChannelClient(server.address, "1.0.0") as slot,
+    ):
+        assert slot.next() is None
+        assert len(compared) == 3  # the token, and both keys that count
+        assert f"Bearer {server.address.token}".encode() in compared
+        assert slot._key in compared
+
+
+@pytest.mark.fault(35)
 def test_only_the_runs_own_certificate_is_accepted():
     with ChannelServer(LOOPBACK, Script(Stop())) as server:
-        other = make_certificate()[1].decode()
-        credentials = grpc.ssl_channel_credentials(other.encode())
-        options = [("grpc.ssl_target_name_override", "experiment-run")]
-        with grpc.secure_channel(server.address.target, credentials, options) as channel:
-            with pytest.raises(grpc.RpcError) as caught:
-                channel.unary_unary("/experiment.Channel/Next")(b"{}", timeout=30)
+        other = msgspec.structs.replace(server.address, certificate=make_certificate()[1].decode())
+        with stranger(other) as channel, pytest.raises(grpc.RpcError) as caught:
+            channel.unary_unary("/experiment.Channel/Next")(b"{}", timeout=30)
     assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+
+
+@pytest.mark.fault(35)
+def test_nothing_is_said_without_encryption():
+    handler = Script(Stop())
+    with ChannelServer(LOOPBACK, handler) as server:
+        metadata = [
+            ("authorization", f"Bearer {server.address.token}"),
+            ("attempt-key", new_key()),
+        ]
+        with grpc.insecure_channel(server.address.target) as channel:
+            with pytest.raises(grpc.RpcError) as caught:
+                call = channel.unary_unary("/experiment.Channel/Next")
+                call(b'{"slot": "1.0.0"}', timeout=30, metadata=metadata)
+        assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+        with ChannelClient(server.address, "1.0.0") as slot:
+            assert slot.next() is None
+    assert len(handler.heard) == 1
+
+
+def test_a_call_with_a_lot_of_metadata_is_refused_and_the_server_goes_on():
+    with (
+        ChannelServer(LOOPBACK, Script(Stop())) as server,
+        ChannelClient(server.address, "1.0.0") as slot,
+    ):
+        with pytest.raises(grpc.RpcError) as caught:
+            slot._next(b"", timeout=30, metadata=(*slot._metadata, ("more", "x" * 5_000)))
+        assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert slot.next() is None
 
 
 @pytest.mark.parametrize("message", [b"", b"nonsense", b'{"slot": 1}', b"[" * 10_000])
@@ -432,11 +539,17 @@ def test_an_error_of_the_driver_is_kept_and_ends_the_slot():
     assert str(server.error) == "disk full"
 
 
-def test_it_listens_on_the_one_address_only():
-    with ChannelServer(LOOPBACK, Script()) as server:
+@pytest.mark.fault(35)
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2"])
+def test_it_listens_on_the_one_address_only(host):
+    with ChannelServer(host, Script()) as server:
         port = int(server.address.target.rpartition(":")[2])
-        with socket.socket() as other:
-            other.bind(("127.0.0.2", port))  # free, so nothing listens on 0.0.0.0
+        listening = [
+            connection.laddr.ip.removeprefix("::ffff:")
+            for connection in psutil.Process().net_connections("tcp")
+            if connection.status == psutil.CONN_LISTEN and connection.laddr.port == port
+        ]
+    assert listening == [host]
 
 
 def test_an_address_that_is_not_ours_is_an_error():

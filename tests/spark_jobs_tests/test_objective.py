@@ -11,6 +11,7 @@ UNNAMED = Objective(None, Direction.MAX)
 ACCURACY = Objective("accuracy", Direction.MAX)
 
 
+@pytest.mark.fault(11)
 @pytest.mark.parametrize(
     "value",
     [3, 3.0, np.float32(3), np.int8(3), np.uint64(3), np.array(3.0), fractions.Fraction(3)],
@@ -20,6 +21,7 @@ def test_numeric_scalars_are_accepted(value):
     assert UNNAMED.read(value) == ("metric", 3.0, {"metric": 3.0})
 
 
+@pytest.mark.fault(11)
 @pytest.mark.parametrize(
     "value",
     [
@@ -42,6 +44,7 @@ def test_everything_else_is_refused_with_its_type(value):
         UNNAMED.read(value)
 
 
+@pytest.mark.fault(11)
 def test_tensors_without_dimensions_are_numbers():
     tensorflow = pytest.importorskip("tensorflow")
     assert number(tensorflow.constant(2.5)) == 2.5
@@ -56,6 +59,7 @@ def test_tensors_without_dimensions_are_numbers():
             number(refused)
 
 
+@pytest.mark.fault(10)
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), np.float32("nan")])
 def test_an_objective_that_is_not_finite_is_refused_with_its_text(value):
     with pytest.raises(UnusableReturn, match=str(float(value))):
@@ -75,6 +79,7 @@ def test_a_single_key_needs_no_name():
     assert UNNAMED.read({"loss": 0.5}) == ("loss", 0.5, {"loss": 0.5})
 
 
+@pytest.mark.fault(12)
 def test_extra_metrics_are_kept_even_when_not_finite():
     name, value, metrics = ACCURACY.read({"loss": float("inf"), "accuracy": np.float64(0.5)})
     assert (name, value, metrics) == ("accuracy", 0.5, {"loss": float("inf"), "accuracy": 0.5})
@@ -85,6 +90,7 @@ def test_several_keys_without_a_name_are_ambiguous():
         UNNAMED.read({"loss": 1.0, "accuracy": 0.5})
 
 
+@pytest.mark.fault(12)
 def test_a_missing_key_names_what_was_wanted_and_what_came():
     with pytest.raises(
         UnusableReturn, match=r"want the key 'accuracy', got the keys 'acc', 'loss'"
@@ -92,6 +98,7 @@ def test_a_missing_key_names_what_was_wanted_and_what_came():
         ACCURACY.read({"acc": 1.0, "loss": 0.5})
 
 
+@pytest.mark.fault(12)
 @pytest.mark.parametrize(
     "returned", [{}, {"accuracy": {"value": 1}}, {1: 0.5}, {"a" * 201: 1.0}, {"\udcff": 1.0}]
 )

@@ -90,7 +90,12 @@ def test_outcomes_survive_the_wire(outcome):
         assert back.metrics[name] == value or math.isnan(value)
 
 
-@given(st.builds(Reports, text, st.integers(), st.integers(), st.tuples(reports, reports), text))
+parts = st.integers(0, 10**9 - 1)
+slots = st.builds("{}.{}.{}".format, parts, parts, parts)
+counts = st.integers(0, 2**53)
+
+
+@given(st.builds(Reports, slots, counts, counts, st.tuples(reports, reports), text))
 def test_reports_survive_the_wire_as_standard_json(message):
     data = encode(message)
     assert decode(data, Reports) == message
@@ -127,16 +132,36 @@ def test_answers_tell_each_other_apart(answer):
         b"null",
         b"[]",
         b'{"slot": 1}',
+        b'{"slot": "1.0.0", "attempt": -1}',
+        b'{"slot": "1.0.0", "attempt": 1.5}',
+        b'{"slot": "1.0.0", "attempt": 1e400}',
+        b'{"slot": "1.0.0", "attempt": %s}' % (b"1" * 4_000),
+        b'{"slot": "1.0.0", "outcome": {"value": NaN}}',
+        b'{"slot": "1.0.0", "outcome": {"a": %s}}' % (b"[" * 300_000 + b"]" * 300_000),
+        b'{"slot": "1.0.0", "outcome": {"a": "\\ud800"}}',
         b'{"slot": "a", "other": 1}',
         b"\xff\xfe",
         b"[" * 100_000,
         b'{"slot": "' + b"a" * LARGEST_MESSAGE + b'"}',
     ],
-    ids=["empty", "null", "list", "type", "unknown", "bytes", "deep", "long"],
+    ids=lambda data: str(data[:60]),
 )
 def test_what_is_no_message_is_refused(data):
     with pytest.raises(ProtocolError):
         decode(data, Next)
+
+
+@pytest.mark.parametrize(
+    "slot",
+    [
+        *("", "1", "1.0", "1.0.0.0", "1..0", "a.b.c", "-1.0.0", "+1.0.0", "1.0.0\\n", " 1.0.0"),
+        *("1_0.0.0", "01.0.0", "1.0.1e3", "0x1.0.0", "1.0.999999999999", "\u0661.0.0", "1,0,0"),
+    ],
+)
+def test_what_int_takes_for_a_number_is_not_yet_a_slot(slot):
+    with pytest.raises(ProtocolError, match="slot"):
+        decode(f'{{"slot": "{slot}"}}'.encode(), Next)
+    assert decode(b'{"slot": "10.0.999999999"}', Next).slot == "10.0.999999999"
 
 
 @given(st.binary(max_size=200))

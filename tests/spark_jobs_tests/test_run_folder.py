@@ -157,6 +157,7 @@ def test_a_run_on_hdfs_grows_while_it_is_written(on_hdfs):
 
 
 @pytest.mark.usefixtures("impatient")
+@pytest.mark.fault(28)
 def test_trouble_of_hdfs_is_told_and_costs_nothing(hdfs, on_hdfs, scratch):
     told, back = [], threading.Event()
 

@@ -6,7 +6,9 @@ import contextlib
 import functools
 import math
 import os
+import pathlib
 import re
+import resource
 import signal
 import threading
 import time
@@ -108,6 +110,7 @@ class RunnerContract:
         ]
         assert all(o.seconds >= 0 for o in outcomes)
 
+    @pytest.mark.fault(1)
     def test_an_exception_is_a_failed_outcome_with_its_traceback(self, start):
         run = start(functions.fail)
         outcome = run(x=3)
@@ -132,6 +135,7 @@ class RunnerContract:
         assert outcome.error.kind == "user error"
         assert "HostileError" in outcome.error.message
 
+    @pytest.mark.fault(2)
     @pytest.mark.parametrize(
         ("code", "text"), [(17, "exit 17"), (None, "exit 0"), ("sorry", "exit 'sorry'")]
     )
@@ -140,6 +144,7 @@ class RunnerContract:
         assert outcome.error.kind == "exit"
         assert outcome.error.message == f"{text} before it returned"
 
+    @pytest.mark.fault(10, 11, 13)
     @pytest.mark.parametrize(
         ("what", "kind", "text"),
         [
@@ -307,6 +312,7 @@ class TestInProcessRunner(RunnerContract):
 class ProcessContract(RunnerContract):
     """What every runner with a process per trial promises on top."""
 
+    @pytest.mark.fault(2)
     def test_a_trial_that_ends_its_process_harms_nobody(self, start):
         run = start(functions.leave_at_once)
         for _ in range(2):
@@ -317,17 +323,52 @@ class ProcessContract(RunnerContract):
             )
             assert run.files.stdout.read_text() == "last words\n"
 
+    @pytest.mark.fault(3)
     @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM])
     def test_a_signal_is_named(self, start, number):
         outcome = start(functions.kill_itself)(number=int(number))
         assert outcome.error.message == f"signal {int(number)} ({number.name}) before it returned"
 
+    @pytest.mark.fault(3)
     def test_a_crash_in_native_code_is_a_failure(self, start):
         assert "SIGSEGV" in start(functions.segfault)(x=1).error.message
 
-    def test_out_of_memory_is_a_failure_of_its_own_kind(self, start):
-        assert start(functions.exhaust_memory)(x=1).error.kind == "memory"
+    @pytest.mark.fault(5)
+    @pytest.mark.parametrize(
+        ("how", "message"),
+        [
+            ("one large object", "MemoryError"),
+            ("everything", "MemoryError"),
+            ("a mapping", "OSError: [Errno 12] Cannot allocate memory"),
+            ("native code", "signal 6 (SIGABRT) before it returned, out of memory"),
+        ],
+    )
+    def test_out_of_memory_is_a_failure_of_its_own_kind(self, start, how, message):
+        run = start(functions.exhaust_memory)
+        for _ in range(2):
+            error = run(how=how).error
+            assert (error.kind, error.message.partition(";")[0]) == ("memory", message)
+            said = r"; the limit is \d[\d.]* GiB of address space \(RLIMIT_AS\)"
+            assert re.search(said, error.message)
 
+    @pytest.mark.fault(5)
+    def test_a_limit_that_is_inherited_is_in_the_message(self, tmp_path):
+        with self.make(lambda x: len(bytes(1 << 50))) as runner:
+            limit = 1 << 44  # of a process that has imported something large, too
+            resource.prlimit(zygote_of(runner), resource.RLIMIT_AS, (limit, limit))
+            error = Runner(runner, tmp_path)(x=1).error
+        assert error.message == (
+            "MemoryError; the limit is 1.64e+04 GiB of address space (RLIMIT_AS)"
+        )
+
+    @pytest.mark.fault(5)
+    def test_the_kernel_would_kill_a_trial_rather_than_what_runs_it(self, start):
+        def most_likely_killed(x):
+            return int(pathlib.Path("/proc/self/oom_score_adj").read_text())
+
+        assert start(most_likely_killed)(x=1).value == 1000
+
+    @pytest.mark.fault(4)
     @pytest.mark.parametrize("how", ["sleeping", "ignoring SIGTERM", "holding the GIL"])
     def test_a_trial_that_hangs_is_ended_at_the_time_limit(self, tmp_path, how):
         with self.make(functions.hang, timeout=1.0) as runner:
@@ -416,6 +457,7 @@ class ProcessContract(RunnerContract):
         outcome = run(x=1.5)
         assert (outcome.status, outcome.value) == ("finished", 3.0)
 
+    @pytest.mark.fault(7)
     @pytest.mark.parametrize("then", ["return", "die", "hang"])
     def test_no_descendant_outlives_its_trial(self, tmp_path, then):
         tag = f"3600.{uuid.uuid4().int % 10**9}"
@@ -424,6 +466,7 @@ class ProcessContract(RunnerContract):
             assert (outcome.status == "finished") == (then == "return"), outcome.error
             assert sleeping(tag) == []
 
+    @pytest.mark.fault(9)
     def test_the_next_trial_sees_nothing_of_what_a_trial_changed(self, start):
         run = start(functions.state)
         before = run(change=True)
@@ -469,6 +512,7 @@ class ProcessContract(RunnerContract):
         with self.make(functions.visible_devices, environment=environment) as runner:
             assert Runner(runner, tmp_path)(x=1).value == 3.0
 
+    @pytest.mark.fault(7)
     def test_killing_the_zygote_ends_the_trial_and_the_next_one_runs(self, tmp_path):
         tag = f"3600.{uuid.uuid4().int % 10**9}"
         with self.make(functions.leave_children) as runner:
@@ -488,6 +532,7 @@ class ProcessContract(RunnerContract):
             assert run(tag=tag, then="return").status == "finished"
             assert zygote_of(runner) != before
 
+    @pytest.mark.fault(7)
     def test_killing_the_slot_ends_the_zygote_and_its_trial(self, tmp_path):
         tag = f"3600.{uuid.uuid4().int % 10**9}"
         slot = os.fork()
@@ -503,6 +548,7 @@ class ProcessContract(RunnerContract):
         os.waitpid(slot, 0)
         wait_until(lambda: sleeping(tag) == [] and not any(alive(process) for process in below))
 
+    @pytest.mark.fault(7)
     def test_nothing_is_left_after_the_runner(self, tmp_path):
         before = psutil.Process().children(recursive=True)
         with self.make(functions.double) as runner:
@@ -628,6 +674,38 @@ class TestForked(ProcessContract):
         with self.make(look) as runner:
             assert Runner(runner, tmp_path)(x=1).value == 0.0
 
+    @pytest.mark.fault(5)
+    @pytest.mark.parametrize(("kills", "kind"), [(3, "memory"), (2, "exit")])
+    def test_a_kill_by_the_kernel_for_memory_is_told_from_others(
+        self, tmp_path, monkeypatch, kills, kind
+    ):
+        """The trial plays the kernel: it counts itself as killed in a copy of the files."""
+        groups = tmp_path / "groups"
+        (groups / "memory").mkdir(parents=True)
+        for folder in (groups, groups / "memory"):
+            (folder / "memory.events").write_text("oom 7\noom_kill 2\n")
+            (folder / "memory.max").write_text(f"{1 << 20}\n")
+        (tmp_path / "regrouped.py").write_text(
+            f"import pathlib, spark_jobs.memory as m; m._CGROUPS = pathlib.Path({str(groups)!r})"
+        )
+        monkeypatch.syspath_prepend(str(tmp_path))
+
+        def die(x):
+            for path in groups.rglob("memory.events"):
+                path.write_text(f"oom 8\noom_kill {kills}\n")
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        with self.make(die, preload=(*LIGHT, "regrouped")) as runner:
+            run = Runner(runner, tmp_path / "run")
+            error = run(x=1).error
+            assert error.kind == kind
+            assert error.message.startswith("signal 9 (SIGKILL) before it returned")
+            if kind == "memory":
+                assert error.message.endswith(
+                    ", out of memory; the limit is 0.000977 GiB of memory (control group)"
+                )
+            assert run(x=1).error.kind == "exit"  # nobody was killed for memory during this one
+
 
 class TestSpawned(ProcessContract):
     def make(self, function, timeout=None, environment=None, grace=1.0, **settings):
@@ -635,6 +713,7 @@ class TestSpawned(ProcessContract):
         # a fresh interpreter needs a second or so before it calls the function
         return ProcessRunner(made, environment, timeout and timeout + 4, grace)
 
+    @pytest.mark.fault(4)
     @pytest.mark.parametrize("how", ["ignoring SIGTERM"])
     def test_a_trial_that_hangs_is_ended_at_the_time_limit(self, tmp_path, how):
         with self.make(functions.hang, timeout=1.0) as runner:

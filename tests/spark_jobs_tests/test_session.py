@@ -55,8 +55,11 @@ class Settings:
     def setting(self, name):
         return self._settings.get(name)
 
+    on_this_host = ClassicSession.on_this_host
     configured = ClassicSession._slots_configured
     check_worker_timeouts = ClassicSession.check_worker_timeouts
+    risk = ClassicSession._risk
+    _is_on = ClassicSession._is_on
 
 
 @pytest.mark.parametrize(
@@ -169,6 +172,15 @@ def test_leaving_a_job_ends_it(spark, tmp_path):
     assert job.wait(0)
 
 
+def test_jobs_of_slots_leave_the_accumulators_of_other_jobs_alone(spark):
+    with ClassicSession(spark).job(lambda batches: batches, 1, "slots") as job:
+        job.start()
+        assert job.wait(60)
+    total = spark.sparkContext.accumulator(0)
+    spark.sparkContext.parallelize([1, 2, 3], 2).foreach(total.add)
+    assert total.value == 6
+
+
 @pytest.mark.parametrize("prefix", ["spark.python.worker", "spark.sql.execution.pyspark.udf"])
 def test_settings_that_kill_slots_with_long_trials_are_refused(prefix):
     kills = {f"{prefix}.killOnIdleTimeout": "true", f"{prefix}.idleTimeoutSeconds": "60s"}
@@ -176,6 +188,29 @@ def test_settings_that_kill_slots_with_long_trials_are_refused(prefix):
         Settings("yarn", **kills).check_worker_timeouts()
     Settings("yarn", **(kills | {f"{prefix}.idleTimeoutSeconds": "0"})).check_worker_timeouts()
     Settings("yarn").check_worker_timeouts()
+
+
+AUTHENTICATED = {"spark.authenticate": "true"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "risks"),
+    [
+        ({}, ["read", "pose", "spark.authenticate", "spark.network.crypto.enabled"]),
+        ({"spark.ssl.rpc.enabled": "true"}, ["read", "pose", "spark.authenticate"]),
+        (AUTHENTICATED, ["read", "spark.network.crypto.enabled"]),
+        (AUTHENTICATED | {"spark.network.crypto.enabled": "TRUE"}, []),
+        (AUTHENTICATED | {"spark.authenticate.enableSaslEncryption": "true"}, []),
+        (AUTHENTICATED | {"spark.ssl.rpc.enabled": "true"}, []),
+    ],
+)
+def test_what_is_risky_on_a_cluster_is_said_with_what_to_set(settings, risks):
+    for master in ("yarn", "spark://host:7077", "k8s://https://host:443"):
+        risk = Settings(master, **settings).risk() or ""
+        words = ["read", "pose", "spark.authenticate", "spark.network.crypto.enabled"]
+        assert [word for word in words if word in risk] == risks
+    for master in ("local", "local[2]", "local-cluster[2,1,1024]"):
+        assert Settings(master, **settings).risk() is None
 
 
 CONNECT = """

@@ -1,6 +1,8 @@
 import json
 import math
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import cloudpickle
@@ -16,8 +18,11 @@ from spark_jobs.runners import InProcessRunner, ProcessRunner
 from spark_jobs.slots import (
     SlotConfig,
     folder_problem,
+    host_name,
     hparam,
+    is_installed,
     make_runner,
+    modules_problem,
     pull_trials,
     run_attempt,
 )
@@ -47,6 +52,31 @@ def test_the_configuration_travels_as_json(tmp_path):
     assert decode(encode(config), SlotConfig) == config
 
 
+def test_a_host_has_its_own_name_where_spark_has_none():
+    assert host_name() == socket.gethostname()
+
+
+def test_a_host_has_the_name_that_spark_gave_to_the_executor():
+    ask = "from spark_jobs.slots import host_name; print(host_name())"
+    call = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {ask!r}], check=True)"
+    words = ["org.apache.spark.executor.CoarseGrainedExecutorBackend", "--hostname", "10.1.2.3"]
+    command = [sys.executable, "-c", call, *words]
+    assert subprocess.run(command, capture_output=True, text=True).stdout == "10.1.2.3\n"
+
+
+@pytest.mark.fault(46)
+def test_a_host_without_a_module_that_the_driver_preloads_says_so(tmp_path):
+    assert modules_problem(config_of(tmp_path, modules=("math", "pyspark.sql"))) == ""
+    problem = modules_problem(config_of(tmp_path, modules=("math", "no_such_package.module")))
+    assert problem.startswith(f"host {socket.gethostname()}, Python {sys.executable}: no module ")
+    assert "'no_such_package.module', which the driver has" in problem
+
+
+@pytest.mark.parametrize("odd", ["", ".", ".relative", "__main__"])
+def test_a_name_that_is_no_module_does_not_break_the_look_for_it(odd):
+    assert is_installed(odd) is (odd == "__main__")
+
+
 def test_a_host_that_does_not_see_the_drivers_folder_says_so_and_makes_none(tmp_path):
     root = tmp_path / "run-20260101T000000Z-0123abcd"
     for missing in (root, tmp_path / "file" / "run"):
@@ -69,6 +99,20 @@ def test_a_folder_that_a_host_cannot_write_to_is_one_sentence(tmp_path):
     assert f"cannot write to the folder {tmp_path / 'run'}: File exists; " in problem
     assert problem.endswith("give logdir a shared folder or hdfs://...")
     assert "\n" not in problem
+
+
+@pytest.mark.fault(31)
+def test_a_host_whose_disks_are_full_sees_the_folder_and_cannot_write_to_it(tmp_path):
+    """Python then finds no temporary folder, and says so by FileNotFoundError."""
+    look = (
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)); "
+        "from tests.spark_jobs_tests.test_slots import config_of; "
+        "from spark_jobs.slots import folder_problem; "
+        "print(folder_problem(config_of(sys.argv[1]), print))"
+    )
+    command = [sys.executable, "-B", "-c", look, str(tmp_path)]
+    problem = subprocess.run(command, capture_output=True, text=True).stdout
+    assert f"cannot write to the folder {tmp_path}: No usable temporary directory" in problem
 
 
 @pytest.mark.parametrize(

@@ -103,6 +103,7 @@ def once(after, action):
     return disturb
 
 
+@pytest.mark.fault(27)
 def test_a_read_goes_on_from_a_replica_when_a_datanode_is_killed(hdfs, files, root, client):
     data = random.Random(1).randbytes(40 << 20)
     client.write("/killed", data=data, overwrite=True, replication=2)
@@ -112,6 +113,7 @@ def test_a_read_goes_on_from_a_replica_when_a_datanode_is_killed(hdfs, files, ro
         hdfs.restore()
 
 
+@pytest.mark.fault(28)
 def test_a_read_goes_on_when_the_namenode_comes_back(hdfs, files, root, client):
     data = random.Random(2).randbytes(8 << 20)
     client.write("/restarted", data=data, overwrite=True, replication=2)
@@ -124,6 +126,7 @@ def test_a_read_goes_on_when_the_namenode_comes_back(hdfs, files, root, client):
         starter.join()
 
 
+@pytest.mark.fault(28)
 def test_files_are_read_in_safe_mode(hdfs, files, root, client):
     client.write("/safe", data=b"safe", overwrite=True)
     hdfs.admin("-safemode", "enter")
@@ -147,6 +150,7 @@ class KilledInTurn:
             self._hdfs.kill(next(self._names))
 
 
+@pytest.mark.fault(27)
 def test_large_files_make_both_ways_whole_while_nodes_are_killed_in_turn(
     hdfs, files, root, source_of, disturbed_source
 ):
@@ -240,6 +244,7 @@ def left(client, path):
     return sorted(client.list(path))
 
 
+@pytest.mark.fault(27)
 @pytest.mark.parametrize("role", ["taker", "other"])
 def test_a_write_arrives_whole_when_a_datanode_is_killed(
     hdfs, files, root, client, source_of, disturbed_source, role
@@ -253,6 +258,7 @@ def test_a_write_arrives_whole_when_a_datanode_is_killed(
     assert left(client, folder) == ["a"]
 
 
+@pytest.mark.fault(27)
 def test_an_append_arrives_whole_when_the_next_datanode_is_killed(
     hdfs, files, root, client, disturbed_appends
 ):
@@ -264,6 +270,7 @@ def test_an_append_arrives_whole_when_the_next_datanode_is_killed(
     assert read(files, root.at("/append-next")) == data
 
 
+@pytest.mark.fault(27)
 def test_an_append_whose_datanode_is_killed_is_refused_and_a_new_file_is_not(
     hdfs, files, root, client, source_of, disturbed_appends
 ):
@@ -335,6 +342,7 @@ def test_a_write_arrives_whole_when_a_datanode_hangs(
     assert left(client, folder) == ["a"]
 
 
+@pytest.mark.fault(28)
 def test_a_write_arrives_whole_when_the_namenode_restarts(
     hdfs, files, root, client, source_of, disturbed_source
 ):
@@ -356,6 +364,7 @@ def test_a_write_arrives_whole_when_the_namenode_restarts(
     assert left(client, "/write-restarted") == ["a"]
 
 
+@pytest.mark.fault(28)
 def test_a_write_goes_on_after_a_safe_mode(hdfs, files, root, client, source_of, disturbed_source):
     data = random.Random(9).randbytes(40 << 20)
     leaving = []
@@ -372,6 +381,7 @@ def test_a_write_goes_on_after_a_safe_mode(hdfs, files, root, client, source_of,
     assert left(client, "/write-safe") == ["a"]
 
 
+@pytest.mark.fault(28)
 def test_a_safe_mode_that_outlasts_the_patience_is_one_sentence(
     hdfs, settings, root, client, source_of
 ):
@@ -399,6 +409,7 @@ def test_a_safe_mode_that_outlasts_the_patience_is_one_sentence(
     assert client.list("/safe-mode") == ["a"]
 
 
+@pytest.mark.fault(30)
 def test_what_may_not_be_written_is_no_permission_at_once(hdfs, root, client, source_of):
     client.write("/private/a", data=b"mine", overwrite=True)
     client.set_permission("/private", "700")
@@ -422,6 +433,7 @@ def test_what_may_not_be_written_is_no_permission_at_once(hdfs, root, client, so
     assert client.status("/private/a")["length"] == 4
 
 
+@pytest.mark.fault(30)
 def test_a_quota_of_bytes_is_one_sentence_at_once(hdfs, settings, root, client, source_of):
     client.makedirs("/few bytes", permission="700")
     hdfs.admin("-setSpaceQuota", "40m", "/few bytes")  # a block of 16 MB, twice, is taken at first
@@ -444,6 +456,7 @@ def test_a_quota_of_bytes_is_one_sentence_at_once(hdfs, settings, root, client, 
     files.close()
 
 
+@pytest.mark.fault(30)
 def test_a_quota_of_names_is_one_sentence_at_once(hdfs, settings, root, client, source_of):
     client.makedirs("/few names", permission="700")
     files = WebHdfs(root, settings, patience=600)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import fcntl
 import itertools
+import mmap
 import os
 import pathlib
 import random
@@ -65,9 +67,36 @@ def segfault(x: float) -> float:
     return x
 
 
-def exhaust_memory(x: float) -> float:
-    resource.setrlimit(resource.RLIMIT_AS, (1 << 33, 1 << 33))
-    return float(len(bytes(1 << 34)))
+def exhaust_memory(how: str) -> float:
+    """Run out of address space, of which it may have 128 MiB more than it has by now."""
+    with open("/proc/self/statm") as file:
+        limit = int(file.read().split()[0]) * resource.getpagesize() + (128 << 20)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    if how == "everything":
+        chain: Any = None
+        for size in (2**power for power in range(20, -1, -1)):  # until not even a byte is left
+            with contextlib.suppress(MemoryError):
+                while True:
+                    chain = chain, bytearray(size)
+    if how == "a mapping":
+        mmap.mmap(-1, 1 << 40)
+    if how == "native code":
+        ctypes.CDLL("libstdc++.so.6")._Znwm(ctypes.c_size_t(1 << 40))  # operator new, uncaught
+    return float(len(bytes(1 << 40)))
+
+
+def exhaust_tensorflow(how: str) -> float:
+    """Ask TensorFlow for 64 TiB in ways of which each says otherwise that there are none."""
+    import tensorflow as tf
+
+    if how == "disk":  # the same class of exception
+        tf.io.write_file("/dev/full", "x" * 100_000)
+    if how == "eager":
+        tf.zeros([1 << 44])
+    drawn = tf.function(
+        lambda: tf.reduce_sum(tf.random.uniform([1 << 44])), jit_compile=how == "XLA"
+    )
+    return float(drawn())
 
 
 def hang(how: str) -> float:

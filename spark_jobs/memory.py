@@ -1,0 +1,169 @@
+"""Out of memory: how it shows, and how much a trial might have had.
+
+Frameworks are known by the names of their classes and by what they say: none of them is imported
+to find out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import mmap
+import os
+import re
+import resource
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+import psutil
+
+_CGROUPS, _OWN_GROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
+_RESERVE = 16 << 20  # bytes of address space; nothing is kept in them
+_LAST_WORDS = 1 << 14  # bytes of its complaints in which native code says why it aborts
+
+_ON_GPU = {"cupy.OutOfMemoryError", "torch.OutOfMemoryError"}
+_ANYWHERE = {
+    "jax.JaxRuntimeError",
+    "jaxlib.XlaRuntimeError",
+    "tensorflow.InternalError",
+    "tensorflow.ResourceExhaustedError",  # also of a disk
+}
+_SAYS_MEMORY = re.compile(r"\bOOM\b|out.of.memory|allocat", re.IGNORECASE)
+_SAYS_GPU = re.compile(r"\bGPU\b|CUDA|ROCm", re.IGNORECASE)
+_OF_TORCH = re.compile(r"(DefaultCPUAllocator: )|CUDA error: out of memory")
+_OF_NATIVE_CODE = re.compile(rb"std::bad_alloc|memory allocation of \d+ bytes failed")
+_OOM_KILLS = re.compile(r"^oom_kill (\d+)$", re.MULTILINE)
+
+
+def kind_of(error: BaseException) -> Literal["memory", "gpu memory"] | None:
+    """Return which memory an exception says was exhausted; None where it says something else."""
+    classes = type(error).__mro__
+    names = {f"{str(base.__module__).partition('.')[0]}.{base.__name__}" for base in classes}
+    if names & _ON_GPU:
+        return "gpu memory"
+    if isinstance(error, MemoryError):
+        return "memory"
+    if isinstance(error, OSError):
+        return "memory" if error.errno == errno.ENOMEM else None
+    said = _said(error)
+    if names & _ANYWHERE and _SAYS_MEMORY.search(said):
+        return "gpu memory" if _on_gpu(said, names) else "memory"
+    if isinstance(error, RuntimeError) and (found := _OF_TORCH.search(said)):
+        return "memory" if found[1] else "gpu memory"
+    return None
+
+
+def _said(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:
+        return ""
+
+
+def _on_gpu(said: str, names: set[str]) -> bool:
+    if "device:CPU" in said:  # a GPU's transfers also need memory of the host
+        return False
+    if _SAYS_GPU.search(said):
+        return True
+    with contextlib.suppress(Exception):  # XLA names no device: where does the framework compute?
+        if names & {"jax.JaxRuntimeError", "jaxlib.XlaRuntimeError"}:
+            return bool(sys.modules["jax"].default_backend() == "gpu")
+        return bool(sys.modules["tensorflow"].config.list_logical_devices("GPU"))
+    return False
+
+
+@contextlib.contextmanager
+def reserve() -> Iterator[None]:
+    """Keep some address space back while a body runs, for who has to tell how that ended."""
+    with mmap.mmap(-1, _RESERVE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS):
+        yield
+
+
+def be_first_to_be_killed() -> None:
+    """Let the kernel kill this process and its children when memory is short, not the executor."""
+    with contextlib.suppress(OSError):  # no such file in some containers
+        Path("/proc/self/oom_score_adj").write_text("1000")
+
+
+def limits(pid: int = 0) -> str:
+    """Return how much memory a process may have, for people.
+
+    Args:
+        pid: A process of this one's control group that has not been waited for; 0 for this one.
+    """
+    found = []
+    for name, what in (("RLIMIT_AS", "address space"), ("RLIMIT_DATA", "data")):
+        with contextlib.suppress(OSError):  # what it became may be another user's
+            soft, _ = resource.prlimit(pid, getattr(resource, name))
+            if soft != resource.RLIM_INFINITY:
+                found.append(f"{_gib(soft)} of {what} ({name})")
+    host = psutil.virtual_memory().total
+    allowed = min([host, *_allowed_by_cgroups()])
+    if allowed < host:
+        found.append(f"{_gib(allowed)} of memory (control group)")
+    return "the limit is " + " and ".join(found) if found else f"the host has {_gib(host)}"
+
+
+def _gib(size: int) -> str:
+    return f"{size / (1 << 30):.3g} GiB"
+
+
+def oom_kills() -> int:
+    """Return how many processes of this one's control group the kernel has killed for memory."""
+    for folder in _cgroups():
+        for name in ("memory.events", "memory.oom_control"):
+            with contextlib.suppress(OSError):
+                return oom_kills_in((folder / name).read_text())
+    return 0
+
+
+def oom_kills_in(text: str) -> int:
+    """Return the number in `memory.events` of control groups, or `memory.oom_control` of old ones.
+
+    0 where it is not there, as in kernels before 4.13.
+    """
+    found = _OOM_KILLS.search(text)
+    return int(found[1]) if found else 0
+
+
+def ended_by_memory(code: int, complaints: Path, *, kills: int) -> bool:
+    """Did a process that returned nothing end for want of memory?
+
+    Args:
+        code: Its exit code, or minus the number of a signal.
+        complaints: What it wrote as errors.
+        kills: How many processes of its control group the kernel has killed for memory meanwhile.
+    """
+    if code == -signal.SIGABRT:
+        with contextlib.suppress(OSError), complaints.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _LAST_WORDS))
+            return _OF_NATIVE_CODE.search(file.read()) is not None
+    return code == -signal.SIGKILL and kills > 0
+
+
+def _allowed_by_cgroups() -> Iterator[int]:
+    for folder in _cgroups():
+        for name in ("memory.max", "memory.limit_in_bytes"):
+            with contextlib.suppress(OSError, ValueError):  # ValueError: "max"
+                yield int((folder / name).read_text())
+
+
+def _cgroups() -> Iterator[Path]:
+    """Yield the folder of the control group that counts this process' memory, then those above.
+
+    A container sees its own group at the root, whatever the kernel calls it.
+    """
+    groups = {}
+    with contextlib.suppress(OSError):
+        for line in _OWN_GROUPS.read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            groups[controllers] = path.strip("/")
+    name, root = ("memory", _CGROUPS / "memory") if "memory" in groups else ("", _CGROUPS)
+    folder = root / groups.get(name, "")
+    yield folder
+    while folder != root:
+        folder = folder.parent
+        yield folder
