@@ -33,6 +33,7 @@ from spark_jobs.protocol import (
     Hello,
     Next,
     ProtocolError,
+    Report,
     Reports,
     Stop,
     Wait,
@@ -171,14 +172,18 @@ class Coordinator:
         out = self._replay(records)
         self._journal.append(resumed)
         self._left = {found.trial: found for found in left}
-        for attempt in out:
-            again = self._not_left(Attempt(attempt.trial, attempt.number + 1))
-            if again is not None:
+        for running in out:
+            trial = running.attempt.trial
+            again = self._not_left(Attempt(trial, running.attempt.number + 1))
+            if again is not None and running.stop:  # nobody wants it to run again
+                last = stopped(self._objective_of, trial.id, running.stop, running.last, 0.0)
+                self._end(running.attempt, last)
+            elif again is not None:
                 self._again.append(again)
 
-    def _replay(self, records: Iterable[tuple[Record, Attempt | Outcome | None]]) -> list[Attempt]:
-        """Take in what a journal says; return the attempts that were out at its end."""
-        out: dict[int, Attempt] = {}
+    def _replay(self, records: Iterable[tuple[Record, Attempt | Outcome | None]]) -> list[Running]:
+        """Take in what a journal says; return what was out at its end."""
+        out: dict[int, Running] = {}
         ended: set[int] = set()
         for record, held in records:
             match record, held:
@@ -186,18 +191,21 @@ class Coordinator:
                     trial = held.trial.id
                     if trial not in out and trial not in ended:
                         self._ask_again(held, record)
-                    out[trial] = held
-                    self._running = {**self._running, record.slot: Running(held, self._clock())}
+                    out[trial] = Running(held, self._clock())
+                    self._running = {**self._running, record.slot: out[trial]}
                 case Lost(), _:
                     self._tried[record.trial] += 1
-                case Reported(), _ if self._judge is not None:
+                case Reported(trial=trial, objective=name), _ if self._judge is not None:
                     self._judged = True
                     for step, value in record.values:
-                        self._judge.report(record.trial, step, float(value))
+                        stop = self._judge.report(trial, step, float(value)) or ""
+                        if trial in out:
+                            last = Report(step, {name: value})
+                            out[trial] = replace(out[trial], last=last, stop=stop)
                 case Finished(), Outcome(status=status, trial=trial) if status != "cancelled":
-                    if attempt := out.pop(trial, None):  # else another attempt was the first
+                    if running := out.pop(trial, None):  # else another attempt was the first
                         ended.add(trial)
-                        self._apply(attempt, self._with_one_objective(held))
+                        self._apply(running.attempt, self._with_one_objective(held))
                 case Resumed(), _:
                     self._running = {}
         self._running = {}
@@ -273,6 +281,7 @@ class Coordinator:
             return None
         reason: str | None = None
         values: list[tuple[int, float | str]] = []
+        objective = ""
         for report in message.reports:
             try:
                 name = self._objective_of.reported(report.metrics)
@@ -283,10 +292,11 @@ class Coordinator:
                 self._unjudged[message.trial] = list(report.metrics)
             else:
                 self._judged = True
+                objective = name
                 values.append((report.step, report.metrics[name]))
                 reason = self._judge.report(message.trial, report.step, report.value(name))
         if values:
-            self._journal.append(Reported(message.trial, message.attempt, values))
+            self._journal.append(Reported(message.trial, message.attempt, values, objective))
         return reason
 
     def slots_lost(self, slots: Iterable[str]) -> None:

@@ -26,6 +26,14 @@ from spark_jobs.protocol import (
     work_of,
 )
 
+_NOTHING_OF_OURS = (
+    FileNotFoundError,
+    ProtocolError,
+    msgspec.MsgspecError,
+    UnicodeDecodeError,
+    RecursionError,
+)
+
 
 @dataclass(frozen=True, slots=True)
 class LeftBehind:
@@ -50,13 +58,20 @@ class LeftBehind:
         return self.outcome if self.work == work_of(Attempt(trial, self.attempt)) else None
 
 
-def look_for_outcomes(files: Files, root: Location, ended: Container[int]) -> Iterator[LeftBehind]:
+def look_for_outcomes(
+    files: Files,
+    root: Location,
+    ended: Container[int],
+    tried_again: Container[tuple[int, int]] = (),
+) -> Iterator[LeftBehind]:
     """Yield what each trial that has a folder has left.
 
     Args:
         files: Of the run.
         root: The run's folder.
         ended: Trials that are known to have ended; they are passed over.
+        tried_again: Trials and attempts after which they were to run again; that these failed
+            is no end.
 
     Raises:
         OSError: The folder of the trials cannot be read.
@@ -68,17 +83,27 @@ def look_for_outcomes(files: Files, root: Location, ended: Container[int]) -> It
             if number and trial not in ended:
                 attempts.setdefault(trial, []).append(number)
     for trial, numbers in attempts.items():
-        yield _look(files, root, trial, sorted(numbers))
+        numbers.sort()
+        yield _look(files, root, trial, numbers, tried_again)
 
 
-def _look(files: Files, root: Location, trial: int, numbers: list[int]) -> LeftBehind:
+def _look(
+    files: Files,
+    root: Location,
+    trial: int,
+    numbers: list[int],
+    tried_again: Container[tuple[int, int]],
+) -> LeftBehind:
     for number in numbers:  # the first finish wins
         folder = root.below(attempt_name(trial, number))
         try:
             work = decode(_read(files, folder.below(TRIAL)), Work)
             outcome = outcome_of_json(msgspec.json.decode(_read(files, folder.below(OUTCOME))))
-        except (FileNotFoundError, ProtocolError, msgspec.MsgspecError, UnicodeDecodeError):
-            continue  # it did not come to an end, or what is there is nothing of ours
+        except _NOTHING_OF_OURS:
+            continue
+        was_tried_again = number < numbers[-1] or (trial, number) in tried_again
+        if outcome.status == "failed" and was_tried_again:
+            continue
         if outcome.trial == trial and outcome.status != "cancelled":
             return LeftBehind(trial, numbers[-1], number, work, outcome)
     return LeftBehind(trial, numbers[-1])
@@ -86,7 +111,7 @@ def _look(files: Files, root: Location, trial: int, numbers: list[int]) -> LeftB
 
 def _read(files: Files, location: Location) -> bytes:
     status, data = files.status(location), bytearray()
-    if status.is_folder or status.length > LARGEST_MESSAGE:
+    if not 0 < status.length <= LARGEST_MESSAGE:  # a pipe, too, has no length
         raise ProtocolError(f"{location}: no message of ours")
     files.read(status, data.extend)
     return bytes(data)

@@ -268,11 +268,11 @@ def _fold(paths: RunPaths) -> tuple[list[TrialResult], list[Attempt], str | None
                 out.pop(record.trial, None)
             case Resumed(), _:
                 out, total = {}, record.trials
+                results = {trial: r for trial, r in results.items() if r.status != "cancelled"}
             case Finished(), Outcome():
                 trial = planned[held.trial].trial
                 out.pop(trial.id, None)
-                before = results.get(trial.id)
-                if before is None or before.status == "cancelled":  # else the first finish won
+                if trial.id not in results:  # else the first finish won
                     folder = paths.shown_attempt(trial.id, record.attempt)
                     results[trial.id] = TrialResult.of(trial, held, folder)
                     if held.objective is not None:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from experiment.journal import JournalDamaged
-from search.trial import Failure, FailureKind, Outcome
+from search.trial import UNNAMED_OBJECTIVE, Failure, FailureKind, Outcome
 from search.values import to_json
 from spark_jobs.protocol import (
     Attempt,
@@ -60,11 +60,12 @@ class Lost(msgspec.Struct, frozen=True, tag="lost", tag_field="event"):
 
 
 class Reported(msgspec.Struct, frozen=True, tag="reported", tag_field="event"):
-    """Steps of a trial that is judged, with the values of its objective."""
+    """Steps of a trial that is judged, with the values of its objective, and what it called it."""
 
     trial: int
     attempt: int
     values: list[tuple[int, float | str]]
+    objective: str = UNNAMED_OBJECTIVE
 
 
 class Finished(msgspec.Struct, frozen=True, tag="finished", tag_field="event"):

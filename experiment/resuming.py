@@ -11,7 +11,7 @@ from typing import Any
 from experiment.harvest import LeftBehind, look_for_outcomes
 from experiment.loading import MANIFEST, SUMMARY, opened, read_manifest, records_of
 from experiment.record import Manifest
-from experiment.records import Record
+from experiment.records import Lost, Record
 from experiment.text import printable
 from search.errors import InvalidArgument, shown
 from search.space import Space
@@ -147,12 +147,16 @@ def read_past(files: WritableFiles, root: Location, points: Sequence[Mapping[str
         records = list(records_of(reader.paths))
         segments = len(list(reader.paths.journal.glob("*.jsonl")))
     ended: set[int] = set()
-    for _, held in records:
-        if isinstance(held, Outcome) and held.status != "cancelled":
+    tried_again: set[tuple[int, int]] = set()
+    for record, held in records:
+        if isinstance(record, Lost):
+            tried_again.add((record.trial, record.attempt))
+        elif isinstance(held, Outcome) and held.status != "cancelled":
             ended.add(held.trial)
         elif isinstance(held, Attempt) and points:
             _check_point(held.trial, points, str(root))
-    return Past(records, list(look_for_outcomes(files, root, ended)), segments)
+    left = list(look_for_outcomes(files, root, ended, tried_again))
+    return Past(records, left, segments)
 
 
 def _check_point(trial: Trial, points: Sequence[Mapping[str, Any]], run: str) -> None:
