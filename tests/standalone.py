@@ -10,6 +10,7 @@ import contextlib
 import http.client
 import json
 import os
+import secrets
 import shutil
 import signal
 import subprocess
@@ -60,6 +61,11 @@ class Standalone:
         self._cores, self._memory = cores, memory
         port, self._web = free_ports(2)
         self.master = f"spark://127.0.0.1:{port}"
+        self._security = {
+            "spark.authenticate": "true",
+            "spark.authenticate.secret": secrets.token_hex(16),
+            "spark.network.crypto.enabled": "true",
+        }
         self._processes: dict[str, psutil.Popen] = {}
         self._launcher: ThreadPoolExecutor | None = None
 
@@ -85,6 +91,8 @@ class Standalone:
         if self._launcher is not None:
             raise ValueError("this cluster was started already")
         self.root.mkdir(parents=True, exist_ok=True)
+        lines = [f"{name} {value}\n" for name, value in self._security.items()]
+        (self.root / "spark-defaults.conf").write_text("".join(lines))
         # A thread that stays, since the kernel ends a JVM with the thread that started it.
         self._launcher = ThreadPoolExecutor(1, "standalone launcher")
         address, port = self.master.removeprefix("spark://").split(":")
@@ -177,6 +185,7 @@ class Standalone:
             "spark.executor.cores": str(self._cores),
             "spark.executor.extraJavaOptions": _JVM_OPTIONS,
             "spark.executorEnv.PYTHONPATH": str(_REPOSITORY),
+            **self._security,
         }
 
     def _start(self, name: str, host: str, main: str, *words: str) -> None:
@@ -189,6 +198,7 @@ class Standalone:
         environment = {
             **os.environ,
             "SPARK_HOME": str(_SPARK),
+            "SPARK_CONF_DIR": str(self.root),
             "SPARK_LOCAL_IP": host,
             "SPARK_DAEMON_MEMORY": "128m",
             "SPARK_DAEMON_JAVA_OPTS": _JVM_OPTIONS,

@@ -357,7 +357,6 @@ def test_a_speculative_copy_of_a_slot_neither_ends_nor_repeats_a_trial(
 
 
 @pytest.mark.fault(31)
-@pytest.mark.xfail(strict=False, reason="a host with trouble ends the search; it is to be excluded")
 def test_a_host_that_cannot_write_is_named_and_the_other_one_does_the_work(
     sparks, standalone, tmp_path, submit
 ):

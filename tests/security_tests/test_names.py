@@ -22,6 +22,7 @@ from tests.spark_jobs_tests.test_webhdfs import Impostor
 
 _OURS = re.compile(
     r"manifest\.json|result\.json|journal(/\d{6}\.jsonl)?|search(/events\.out\.tfevents\.[^/]+)?"
+    r"|owners(/(lock|\d{6}\.json))?"
     r"|trials(/\d{6}(/(trial\.json|outcome\.json|std(out|err)\.log|events\.out\.tfevents\.[^/]+))?)?"
 )
 

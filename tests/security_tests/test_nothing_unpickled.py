@@ -25,8 +25,11 @@ import pytest
 
 import experiment
 from experiment.commands import main
+from experiment.resuming import manifest_of, read_past
 from search.errors import ExperimentError
 from spark_jobs.events import EventFile
+from spark_jobs.files import LocalFiles
+from spark_jobs.locations import Location
 from tests.experiment_tests.runs import make_run
 from tests.experiment_tests.waiting import wait_until
 
@@ -220,11 +223,16 @@ def look_at(run: Path) -> None:
     """Read a run in every way; those that are refused are."""
     with contextlib.suppress(ExperimentError):
         experiment.load(run)
+    with contextlib.suppress(ExperimentError):
+        manifest_of(run)
+    with contextlib.suppress(ExperimentError):
+        read_past(LocalFiles(), Location.parse(str(run)), ())
     for command in ("show", "logs", "export --json", "export --csv", "stop"):
         name, *options = command.split()
         main([name, str(run), *(["0"] if name == "logs" else []), *options])
     main(["show", str(run), "0"])
     main(["list", str(run.parent)])
+    main(["repair", str(run)])
 
 
 def test_a_pickle_in_any_file_of_a_run_is_never_loaded(tmp_path, mark, capsys):
