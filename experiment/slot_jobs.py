@@ -11,6 +11,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import msgspec
 import psutil
 
 from experiment.control import Control
@@ -20,7 +21,7 @@ from experiment.text import count
 from spark_jobs.channel import ChannelServer
 from spark_jobs.locations import Location
 from spark_jobs.paths import RunPaths
-from spark_jobs.session import ClassicSession, SlotJob
+from spark_jobs.session import ClassicSession, SharedBytes, SlotJob
 from spark_jobs.slots import PROBLEM, SlotConfig, slot_function
 from spark_jobs.trial_process import Program
 
@@ -65,12 +66,15 @@ class SlotJobs:
             tick: Called about ten times a second, from this thread.
         """
         fruitless, host = 0, self.session.driver_host
-        with ChannelServer(
-            self.session.bind_host, coordinator, advertised=host, slots=self.slots
-        ) as server:
+        with (
+            ChannelServer(
+                self.session.bind_host, coordinator, advertised=host, slots=self.slots
+            ) as server,
+            self.session.shared(self.program.function) as function,
+        ):
             for number in itertools.count(1):
                 before = len(coordinator.results)
-                job = self._job(number, server)
+                job = self._job(number, server, function)
                 with job:
                     started = self._wait(job, server, coordinator, tick)
                 if server.error is not None:
@@ -130,12 +134,12 @@ class SlotJobs:
                     return True  # tasks that Spark has not started would hold the search up
         return True
 
-    def _job(self, number: int, server: ChannelServer) -> SlotJob:
+    def _job(self, number: int, server: ChannelServer, function: SharedBytes) -> SlotJob:
         config = SlotConfig(
             number,
             server.address,
             self.paths.shown(),
-            self.program,
+            msgspec.structs.replace(self.program, function=b""),
             self.settings.isolation,
             self.settings.timeout,
             self.settings.grace,
@@ -143,7 +147,7 @@ class SlotJobs:
             self.as_text,
             self.settings.verbose > 1,
         )
-        slot = slot_function(config, self.session.search_path())
+        slot = slot_function(config, function, self.session.search_path())
         name = Location.parse(self.paths.shown()).name
         return self.session.job(slot, self.slots, f"{name}-{number}")
 

@@ -286,7 +286,6 @@ def test_a_hundred_thousand_messages_of_one_who_has_the_token(served, monkeypatc
     assert answers > 1_000
     assert set(refusals) == {"INVALID_ARGUMENT", "PERMISSION_DENIED"}
     assert grown[-1] - grown[0] < MEMORY
-    print(answers, refusals, [size >> 20 for size in grown[:: len(grown) // 10]])
 
 
 @pytest.mark.fault(35)
@@ -334,7 +333,6 @@ def test_thousands_of_messages_over_the_wire(served):
     assert {"UNIMPLEMENTED", "RESOURCE_EXHAUSTED"} <= set(codes)
     assert not {"UNKNOWN", "INTERNAL", "ABORTED"} & set(codes)
     assert memory() - before < MEMORY
-    print(codes)
 
 
 @pytest.mark.fault(35)
