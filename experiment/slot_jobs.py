@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import re
+import secrets
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -159,7 +160,9 @@ class SlotJobs:
         )
         slot = slot_function(config, function, self.session.search_path())
         name = Location.parse(self.paths.shown()).name
-        return self.session.job(slot, self.slots, f"{name}-{number}")
+        # Spark remembers the jobs of a search that this session has run, and may go on with.
+        tag = f"{name}-{number}-{secrets.token_hex(4)}"
+        return self.session.job(slot, self.slots, tag)
 
     def _modules(self) -> tuple[str, ...]:
         if self.settings.isolation == "none":  # nothing is preloaded
