@@ -100,14 +100,15 @@ def run_search(
             stopped_by_file(root.below(STOP), data.hadoop, control),
             _journal(run) as journal,
         ):
-            progress.announce(run.paths.shown())
-            board = Board(run.paths, search, direction, manifest, run.past.segments + 1)
-            coordinator = _coordinator(search, run, journal, board, settings, manifest, slots)
-            progress.resume(coordinator.status)
-            control.status = lambda: coordinator.status
-            jobs = SlotJobs(
-                session, run.paths, program, settings, search.as_text, slots, control, started
-            )
+            with interrupts.deferred():
+                progress.announce(run.paths.shown())
+                board = Board(run.paths, search, direction, manifest, run.past.segments + 1)
+                coordinator = _coordinator(search, run, journal, board, settings, manifest, slots)
+                progress.resume(coordinator.status)
+                control.status = lambda: coordinator.status
+                jobs = SlotJobs(
+                    session, run.paths, program, settings, search.as_text, slots, control, started
+                )
             problem: str | None = None
 
             def summary() -> Result:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import threading
+from collections.abc import Iterator
 from types import FrameType
 from typing import Any, Self
 
@@ -28,7 +30,7 @@ class Interrupts:
     """
 
     def __init__(self, control: Control) -> None:
-        self.noted = False
+        self.noted = self._deferred = False
         self._control, self.terminated = control, False
         self._before: dict[int, Any] = {}
         self._active = threading.current_thread() is threading.main_thread()
@@ -48,6 +50,15 @@ class Interrupts:
         if self.terminated:
             os.kill(os.getpid(), signal.SIGTERM)
 
+    @contextlib.contextmanager
+    def deferred(self) -> Iterator[None]:
+        """Let a Ctrl-C inside the block only cancel the search, which has yet to begin."""
+        self._deferred = True
+        try:
+            yield
+        finally:
+            self._deferred = False
+
     def hold(self) -> None:
         """From now on only note them: what a search leaves behind is being written."""
         if self._active:
@@ -56,7 +67,8 @@ class Interrupts:
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
         self.hold()
         self._control.cancel("interrupted")
-        raise KeyboardInterrupt
+        if not self._deferred:
+            raise KeyboardInterrupt
 
     def _terminate(self, number: int, frame: FrameType | None) -> None:
         self.terminated = True

@@ -5,11 +5,13 @@ from __future__ import annotations
 import functools
 import math
 import re
+import secrets
 import time
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import msgspec
 import psutil
 
 from experiment.control import Control
@@ -19,7 +21,7 @@ from experiment.text import count
 from spark_jobs.channel import ChannelServer
 from spark_jobs.locations import Location
 from spark_jobs.paths import RunPaths
-from spark_jobs.session import ClassicSession, SlotJob
+from spark_jobs.session import ClassicSession, SharedBytes, SlotJob
 from spark_jobs.slots import PROBLEM, SlotConfig, is_installed, slot_function, slot_name
 from spark_jobs.trial_process import Program
 
@@ -66,12 +68,15 @@ class SlotJobs:
         """
         fruitless = number = 0
         host = self.session.driver_host
-        with ChannelServer(
-            self.session.bind_host, coordinator, advertised=host, slots=self.slots
-        ) as server:
+        with (
+            ChannelServer(
+                self.session.bind_host, coordinator, advertised=host, slots=self.slots
+            ) as server,
+            self.session.shared(self.program.function) as function,
+        ):
             while not self._is_over(server, coordinator):
                 number, before = number + 1, coordinator.progress
-                job = self._job(number, server)
+                job = self._job(number, server, function)
                 with job:
                     started = self._wait(number, job, server, coordinator, tick)
                 if self._is_over(server, coordinator):
@@ -139,12 +144,12 @@ class SlotJobs:
                     return True  # tasks that Spark has not started would hold the search up
         return True
 
-    def _job(self, number: int, server: ChannelServer) -> SlotJob:
+    def _job(self, number: int, server: ChannelServer, function: SharedBytes) -> SlotJob:
         config = SlotConfig(
             number,
             server.address,
             self.paths.shown(),
-            self.program,
+            msgspec.structs.replace(self.program, function=b""),
             self.settings.isolation,
             self.settings.timeout,
             self.settings.grace,
@@ -153,9 +158,11 @@ class SlotJobs:
             self.settings.verbose > 1,
             self._modules(),
         )
-        slot = slot_function(config, self.session.search_path())
+        slot = slot_function(config, function, self.session.search_path())
         name = Location.parse(self.paths.shown()).name
-        return self.session.job(slot, self.slots, f"{name}-{number}")
+        # Spark remembers the jobs of a search that this session has run, and may go on with.
+        tag = f"{name}-{number}-{secrets.token_hex(4)}"
+        return self.session.job(slot, self.slots, tag)
 
     def _modules(self) -> tuple[str, ...]:
         if self.settings.isolation == "none":  # nothing is preloaded

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import msgspec
 
@@ -20,7 +20,7 @@ from search.errors import InvalidArgument, shown
 from spark_jobs import hadoop
 from spark_jobs.context import DataSettings
 from spark_jobs.host_cache import CacheSettings
-from spark_jobs.tokens import DelegationTokens, KnownTokens
+from spark_jobs.tokens import DelegationTokens, KnownTokens, unlogged
 
 _LOCAL = re.compile(r"local\[(\d+|\*)(?:\s*,\s*\d+)?\]")
 _LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,")
@@ -113,6 +113,14 @@ class SlotJob:
             self.error = error
         finally:
             self._ended.set()
+
+
+class SharedBytes(Protocol):
+    """Bytes that the driver lends to its executors; part of a closure, it is only a number."""
+
+    @property
+    def value(self) -> bytes:
+        """The bytes."""
 
 
 class ClassicSession:
@@ -287,6 +295,16 @@ class ClassicSession:
             executors = int(self.setting("spark.executor.instances") or 0)
         return executors * (executor_cores // cpus)
 
+    @contextlib.contextmanager
+    def shared(self, data: bytes) -> Iterator[SharedBytes]:
+        """Lend bytes to executors while the block lasts: Spark keeps them in files of its own."""
+        broadcast = self._context.broadcast(data)
+        try:
+            yield broadcast
+        finally:
+            with contextlib.suppress(Exception):  # of a stopped session nothing is left
+                broadcast.destroy()
+
     def job(self, slot: Callable[[Iterable[Any]], Iterator[Any]], count: int, tag: str) -> SlotJob:
         """Return a job of `count` slots; `tag` names it for cancelling, unique among all jobs."""
 
@@ -294,7 +312,9 @@ class ClassicSession:
             self._context.addJobTag(tag)  # belongs to the thread, so set in the one that runs it
             self._context.setJobDescription(f"experiment: {count} slots")
             self._use_driver_python()
-            self._mapped(self._spark.range(0, count, 1, count), slot, "trials long").toArrow()
+            with unlogged():  # the slot's closure holds secrets
+                slots = self._mapped(self._spark.range(0, count, 1, count), slot, "trials long")
+            slots.toArrow()
 
         return SlotJob(
             run, lambda: self._context.cancelJobsWithTag(tag), lambda: self._lost_tasks(tag)

@@ -37,6 +37,7 @@ from spark_jobs.protocol import (
 )
 from spark_jobs.run_folder import hand_on_checkpoint, hide_events, run_folder, with_patience
 from spark_jobs.runners import InProcessRunner, ProcessRunner, RunnerBroken, Tell, TrialRunner
+from spark_jobs.session import SharedBytes
 from spark_jobs.storage import write_whole
 from spark_jobs.trial_process import Program
 
@@ -81,14 +82,18 @@ class SlotConfig(msgspec.Struct, frozen=True):
     modules: tuple[str, ...] = ()
 
 
-def slot_function(config: SlotConfig, search_path: list[str]) -> Callable[[Iterable[Any]], Any]:
+def slot_function(
+    config: SlotConfig, function: SharedBytes, search_path: list[str]
+) -> Callable[[Iterable[Any]], Any]:
     """Return the function for `mapInArrow`: runs a slot, yields how many trials it ran.
 
     It is pickled by value and imports our packages itself, so that an executor that lacks one
-    answers with a sentence of ours rather than fail to unpickle it.
+    answers with a sentence of ours rather than fail to unpickle it. The train function is not part
+    of it: Spark would write the whole of a large closure to disk, and with it the secrets.
 
     Args:
-        config: Of the slots.
+        config: Of the slots; the program lacks its function.
+        function: The program's.
         search_path: Folders to import from beside the executor's own.
     """
     data, marker = encode(config), PROBLEM
@@ -106,7 +111,7 @@ def slot_function(config: SlotConfig, search_path: list[str]) -> Callable[[Itera
             raise RuntimeError(f"{marker}{where}: no module named {error.name!r}") from None
         for _ in batches:
             pass
-        yield pyarrow.RecordBatch.from_pydict({"trials": [run_slot(data)]})
+        yield pyarrow.RecordBatch.from_pydict({"trials": [run_slot(data, function.value)]})
 
     return slot
 
@@ -116,15 +121,18 @@ def slot_name(job: int, partition: int, attempt: int) -> str:
     return f"{job}.{partition}.{attempt}"
 
 
-def run_slot(data: bytes) -> int:
+def run_slot(data: bytes, function: bytes) -> int:
     """Run trials until the driver has none left; return how many.
 
     Args:
         data: The `SlotConfig` as JSON.
+        function: That its program lacks.
     """
     from pyspark import TaskContext
 
     config = msgspec.json.decode(data, type=SlotConfig)
+    program = msgspec.structs.replace(config.program, function=function)
+    config = msgspec.structs.replace(config, program=program)
     task = TaskContext.get()
     if task is None:
         raise RuntimeError("a slot runs inside a Spark task")

@@ -73,7 +73,7 @@ class DelegationTokens:
             try:
                 user = self._login()
                 token = self._issue(authority, user)
-                with _unlogged():
+                with unlogged():
                     tokens[authority] = str(token.encodeToUrlString())
                 ends.append(self._end(token, user))
             except Exception as error:
@@ -184,7 +184,7 @@ class DelegationTokens:
 
     def _decoded(self, text: str) -> Any:
         token = self._jvm.org.apache.hadoop.security.token.Token()
-        with _unlogged():
+        with unlogged():
             token.decodeFromUrlString(text)
         return token
 
@@ -233,7 +233,7 @@ class DelegationTokens:
 
 
 @contextlib.contextmanager
-def _unlogged() -> Iterator[None]:
+def unlogged() -> Iterator[None]:
     """Keep out of the log what this thread and the JVM tell each other; Py4J writes all of it."""
     thread = threading.get_ident()
 

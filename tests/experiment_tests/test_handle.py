@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -279,3 +280,19 @@ def test_a_search_whose_run_another_driver_has_taken_over_ends_and_writes_nothin
     wait_until(lambda: not alive(processes_in(tmp_path)))
     assert (run / "journal" / "000001.jsonl").read_bytes() == before
     assert not (run / "result.json").exists()
+
+
+def test_a_cancelled_search_goes_on_in_the_same_session_and_loses_no_slot(spark, tmp_path):
+    handle = experiment.submit(
+        experiment.launch, spark, hang_in(tmp_path), {"x": [1, 2, 3]}, logdir=tmp_path, **QUIET
+    )
+    wait_until(lambda: len(processes_in(tmp_path)) >= 4)
+    before = cancelled(handle)
+    wait_until(lambda: not alive(processes_in(tmp_path)))
+    (tmp_path / "release").touch()
+    result = experiment.launch(spark, hang_in(tmp_path), {"x": [1, 2, 3]}, resume=before, **QUIET)
+    assert sorted(trial.value for trial in result.trials) == [1.0, 2.0, 3.0]
+    lines = (Path(result.logdir) / "journal" / "000002.jsonl").read_text().splitlines()
+    records = [json.loads(line[9:]) for line in lines]
+    assert {record["slot"].partition(".")[0] for record in records if "slot" in record} == {"1"}
+    assert not [record for record in records if record["event"] == "lost"]

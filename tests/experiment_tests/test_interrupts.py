@@ -68,3 +68,12 @@ def test_in_another_thread_the_handlers_stay_as_they_are():
     thread.start()
     thread.join()
     assert inside == [before]
+
+
+def test_an_interrupt_before_the_search_begins_cancels_it_and_is_not_raised():
+    control = Control()
+    with Interrupts(control) as interrupts:
+        with interrupts.deferred():
+            signal.raise_signal(signal.SIGINT)
+        assert control.reason == "interrupted"
+        assert not interrupts.noted

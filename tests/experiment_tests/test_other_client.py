@@ -76,7 +76,7 @@ def test_the_slots_of_a_real_search_may_be_of_another_kind(spark, logdir, monkey
     """Spark runs them; the driver hands out trials, stops one, and keeps what they say."""
     source = str(Path(__file__).parents[2])
 
-    def slot_function(config, search_path):
+    def slot_function(config, function, search_path):
         job, address = config.job, msgspec.structs.asdict(config.address)
 
         def run(batches):

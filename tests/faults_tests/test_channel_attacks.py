@@ -25,7 +25,7 @@ from search.trial import Outcome
 from spark_jobs import channel
 from spark_jobs.channel import ChannelClient, ChannelServer
 from spark_jobs.credentials import new_key
-from spark_jobs.protocol import LARGEST_MESSAGE, Hello, Report
+from spark_jobs.protocol import LARGEST_MESSAGE, Hello, Report, encode
 from tests.experiment_tests.test_channel_cut import search as submit
 from tests.experiment_tests.test_channel_cut import wait_for_steps
 from tests.experiment_tests.test_coordinator import Search, points
@@ -120,7 +120,8 @@ def test_ten_thousand_connections_that_wait_harm_no_trial_and_keep_nobody_out(
     finally:
         flood.communicate("")
     with ChannelClient(server.address, "1.7.0") as late:
-        late._call(late._hello, Hello("1.7.0", "host"), patience=0)
+        greeting = encode(Hello("1.7.0", "host"))
+        late._hello(greeting, timeout=15, metadata=late._metadata, wait_for_ready=True)
     (tmp_path / "enough").touch()
     result = handle.result(120)
     assert [trial.status for trial in result.trials] == ["finished"] * 2
@@ -286,7 +287,6 @@ def test_a_hundred_thousand_messages_of_one_who_has_the_token(served, monkeypatc
     assert answers > 1_000
     assert set(refusals) == {"INVALID_ARGUMENT", "PERMISSION_DENIED"}
     assert grown[-1] - grown[0] < MEMORY
-    print(answers, refusals, [size >> 20 for size in grown[:: len(grown) // 10]])
 
 
 @pytest.mark.fault(35)
@@ -334,7 +334,6 @@ def test_thousands_of_messages_over_the_wire(served):
     assert {"UNIMPLEMENTED", "RESOURCE_EXHAUSTED"} <= set(codes)
     assert not {"UNKNOWN", "INTERNAL", "ABORTED"} & set(codes)
     assert memory() - before < MEMORY
-    print(codes)
 
 
 @pytest.mark.fault(35)

@@ -1,0 +1,157 @@
+"""The secrets of a run: in no log, argument, environment or event log, nor in a trial's process."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from base64 import b64encode
+from pathlib import Path
+
+import psutil
+import pytest
+
+import experiment
+from experiment import slot_jobs
+from spark_jobs import channel
+from spark_jobs.channel import ChannelServer
+from spark_jobs.credentials import AttemptKeys
+from tests.conftest import marked_processes
+from tests.experiment_tests.waiting import processes_in, wait_until
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def secrets(monkeypatch):
+    """Every token and key that searches make from now on."""
+    known = set()
+
+    class Server(ChannelServer):
+        def __enter__(self):
+            server = super().__enter__()
+            known.add(self.address.token)
+            return server
+
+    class Keys(AttemptKeys):
+        def admits(self, slot, key):
+            admitted = super().admits(slot, key)
+            known.update((key, self.following(slot)))
+            return admitted
+
+    monkeypatch.setattr(slot_jobs, "ChannelServer", Server)
+    monkeypatch.setattr(channel, "AttemptKeys", Keys)
+    return known
+
+
+@pytest.fixture
+def logged(sparks, tmp_path):
+    """A session that writes all that Spark logs, and has its own files, below `tmp_path`."""
+    (tmp_path / "events").mkdir()
+    yield sparks.get(
+        "local-cluster[2,1,1024]",
+        **{
+            "spark.executor.memory": "512m",
+            "spark.executor.memoryOverhead": "384m",
+            "spark.eventLog.enabled": "true",
+            "spark.eventLog.compress": "false",
+            "spark.eventLog.dir": (tmp_path / "events").as_uri(),
+            "spark.local.dir": str(tmp_path / "local"),
+        },
+    )
+    sparks.stop()
+
+
+def forms(secrets):
+    """Return each secret as it is, and what base64 makes of it wherever it stands."""
+    texts = list(secrets)
+    for secret, before in itertools.product(secrets, range(3)):
+        data = bytes(before) + secret.encode()
+        texts.append(b64encode(data).decode()[-(-before * 8 // 6) : len(data) * 8 // 6])
+    return texts
+
+
+def files_with(secrets, *folders):
+    """Return the files below folders that contain one of the secrets."""
+    files = (path for folder in folders for path in folder.rglob("*") if path.is_file())
+    return [path for path in files if contains(path.read_bytes().decode("latin-1"), secrets)]
+
+
+def contains(text, secrets):
+    return any(form in text for form in forms(secrets))
+
+
+def memory_of(pid):
+    """Yield what a process has written to its memory."""
+    with Path(f"/proc/{pid}/maps").open() as maps, Path(f"/proc/{pid}/mem").open("rb") as memory:
+        for line in maps:
+            span, permissions = line.split()[:2]
+            if permissions.startswith("rw"):
+                start, end = (int(address, 16) for address in span.split("-"))
+                with contextlib.suppress(OSError):
+                    memory.seek(start)
+                    yield memory.read(end - start)
+
+
+@pytest.mark.fault(35)
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("ballast", [0, 2 << 20], ids=["small closure", "large closure"])
+def test_no_secret_is_written_anywhere(logged, secrets, tmp_path, capfd, caplog, ballast):
+    large = bytes(range(256)) * (ballast // 256)
+
+    def train(trial, folder):
+        import os
+        import pathlib
+        import sys
+        import time
+
+        import experiment
+
+        print(dict(os.environ), sys.argv, len(large))
+        print(dict(os.environ), file=sys.stderr)
+        pathlib.Path(folder, f"pid-{os.getpid()}").touch()
+        while not pathlib.Path(folder, "enough").exists():
+            experiment.report(value=1.0)
+            time.sleep(0.05)
+        if trial:
+            raise ValueError("as long as a traceback may be")
+        return {"value": 1.0}
+
+    caplog.set_level("DEBUG")
+    handle = experiment.submit(
+        experiment.launch,
+        logged,
+        train,
+        {"trial": [0, 1], "folder": [str(tmp_path)]},
+        logdir=tmp_path / "runs",
+        preload=(),
+        verbose=2,
+    )
+    wait_until(lambda: len(processes_in(tmp_path)) == 2)
+    wait_until(lambda: len(secrets) >= 5)
+    wait_until(lambda: all(out.last for out in handle._control.status().running))
+    known = set(secrets)
+    environments = [process.environ() for process in marked_processes()]
+    arguments = [process.cmdline() for process in marked_processes()]
+    assert len(environments) > 6  # JVMs, Python workers, zygotes, trials
+    assert not contains(str([environments, arguments]), known)
+    for trial in map(psutil.Process, processes_in(tmp_path)):
+        for process in (trial, trial.parent()):
+            for part in memory_of(process.pid):
+                assert not any(secret.encode() in part for secret in known), process
+    folders = {Path(logged.sparkContext._temp_dir).parent} | {
+        Path(folder)
+        for environment in environments
+        for folder in environment.get("SPARK_LOCAL_DIRS", "").split(",")
+        if folder
+    }
+    assert files_with(known, *folders) == []
+    (tmp_path / "enough").touch()
+    result = handle.result(120)
+    assert [trial.status for trial in result.trials] == ["finished", "failed"]
+    assert files_with(secrets, *folders) == []
+    logged.stop()
+    events = "".join(path.read_text() for path in (tmp_path / "events").rglob("events_*"))
+    assert "MapInArrow" in events
+    assert files_with(secrets, tmp_path, *folders) == []  # the run, its logs, the event log
+    output = capfd.readouterr()
+    assert not contains(output.out + output.err + caplog.text, secrets)
