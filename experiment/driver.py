@@ -212,7 +212,7 @@ def _opened(
         if settings.resume is None:
             write_manifest(paths, manifest)
         else:
-            past = read_past(files, root, search.points)
+            past = read_past(files, root, search)
             reopen(files, root)
         folder.keep(_note)
         try:

@@ -11,7 +11,8 @@ from typing import Any
 from experiment.harvest import LeftBehind, look_for_outcomes
 from experiment.loading import MANIFEST, SUMMARY, opened, read_manifest, records_of
 from experiment.record import Manifest
-from experiment.records import Lost, Record
+from experiment.records import Lost, Record, Resumed
+from experiment.specification import Search
 from experiment.text import printable
 from search.errors import InvalidArgument, shown
 from search.space import Space
@@ -130,31 +131,35 @@ def _uncollected() -> Iterator[None]:
 
 
 @_uncollected()
-def read_past(files: WritableFiles, root: Location, points: Sequence[Mapping[str, Any]]) -> Past:
+def read_past(files: WritableFiles, root: Location, search: Search) -> Past:
     """Read what a run has done so far. Nobody else may run it meanwhile.
 
     Args:
         files: Of the run.
         root: The run's folder.
-        points: The explicit points of the search that is to go on, if it has any.
+        search: That is to go on.
 
     Raises:
         JournalDamaged: Its journal was changed after it was written.
-        InvalidArgument: It cannot be read, or its points were others.
+        InvalidArgument: It cannot be read, it has got more trials since it was begun than the
+            search has, or its points were others.
         OSError: The trials' folders cannot be read.
     """
     with opened(str(root), SUMMARY) as reader:
         records = list(records_of(reader.paths))
         segments = len(list(reader.paths.journal.glob("*.jsonl")))
+    total = search.searcher.total
     ended: set[int] = set()
     tried_again: set[tuple[int, int]] = set()
     for record, held in records:
         if isinstance(record, Lost):
             tried_again.add((record.trial, record.attempt))
+        elif isinstance(record, Resumed) and record.trials > total:
+            raise _other_search(str(root), f"its trials were {record.trials}, are {total}")
         elif isinstance(held, Outcome) and held.status != "cancelled":
             ended.add(held.trial)
-        elif isinstance(held, Attempt) and points:
-            _check_point(held.trial, points, str(root))
+        elif isinstance(held, Attempt) and search.points:
+            _check_point(held.trial, search.points, str(root))
     left = list(look_for_outcomes(files, root, ended, tried_again))
     return Past(records, left, segments)
 

@@ -76,7 +76,7 @@ def seconds_to_resume(folder: Path) -> float:
     manifest = make_manifest(search, direction="min", optimization_key="loss")
     write_manifest(paths, manifest)
     started = time.perf_counter()
-    past = read_past(LocalFiles(), Location("file", "", str(folder)), ())
+    past = read_past(LocalFiles(), Location("file", "", str(folder)), search)
     with Journal(paths.journal, past.segments + 1) as journal:
         board = Board(paths, search, Direction.MIN, manifest, past.segments + 1)
         coordinator = Coordinator(

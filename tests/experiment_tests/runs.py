@@ -253,6 +253,7 @@ def _run_trials(
             answer = greet()
         elif attempt.trial.id in lost and attempt.number == 1:
             start_attempt(paths, attempt, search.as_text)
+            coordinator.slots_lost([f"1.{partition}.{number}"])
             number += 1
             answer = greet()
         else:

@@ -147,7 +147,7 @@ class Driver:
         self.held.enter_context(owning(root))
         files, past = LocalFiles(), Past()
         if resume:
-            past = read_past(files, root, self.search.points)
+            past = read_past(files, root, self.search)
             reopen(files, root)
         self.journal = Journal(paths.journal, past.segments + 1)
         self.coordinator = Coordinator(
@@ -292,6 +292,7 @@ class Crashes(RuleBasedStateMachine):
     def lose_the_slot(self, slot):
         if self.running[slot] is not None:
             self.orphans.append(self.running[slot])
+        self.driver.coordinator.slots_lost([self.name(slot)])
         self.tries[slot] += 1
         self.running[slot] = None
         self.driver.coordinator.hello(Hello(self.name(slot), "host"))
