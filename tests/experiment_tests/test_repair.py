@@ -10,6 +10,7 @@ import experiment
 from experiment.commands import main
 from experiment.journal import Journal, JournalDamaged, encode_line, read_journal
 from experiment.ownership import owned, owner_of
+from experiment.records import Resumed
 from experiment.repair import repair_journal
 from spark_jobs.files import LocalFiles
 from spark_jobs.hadoop import HadoopSettings
@@ -24,7 +25,7 @@ def resume(journal):
     """Add the segment of a resumption that had nothing to do."""
     records = len(list(read_journal(journal)))
     with Journal(journal) as segment:
-        segment.append({"event": "resumed", "records": records})
+        segment.append(Resumed(records, "local-2", "", "0" * 64, 4))
 
 
 @pytest.fixture
