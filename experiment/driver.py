@@ -25,7 +25,7 @@ from experiment.progress import Progress
 from experiment.record import Manifest, folder_name, now, versions, write_manifest, write_result
 from experiment.records import Resumed
 from experiment.result import Result, SearchFailed
-from experiment.resuming import Past, check_same_search, manifest_of, read_past, reopen
+from experiment.resuming import Past, check_same_search, manifest_of, read_past, reopen, uncollected
 from experiment.settings import Settings, check_folder, choose_logdir
 from experiment.slot_jobs import SlotJobs, slot_count
 from experiment.specification import Search
@@ -255,7 +255,8 @@ def _coordinator(
             manifest.function,
             manifest.trials,
         )
-        coordinator.resume(past.records, past.left, resumed)
+        with uncollected():
+            coordinator.resume(past.records, past.left, resumed)
     return coordinator
 
 

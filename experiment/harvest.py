@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import msgspec
 
 from search.trial import Outcome, Trial
-from spark_jobs.files import Files
+from spark_jobs.files import WritableFiles
 from spark_jobs.locations import Location
 from spark_jobs.paths import OUTCOME, TRIAL, TRIALS, attempt_name, parse_attempt_name
 from spark_jobs.protocol import (
@@ -59,7 +59,7 @@ class LeftBehind:
 
 
 def look_for_outcomes(
-    files: Files,
+    files: WritableFiles,
     root: Location,
     ended: Container[int],
     tried_again: Container[tuple[int, int]] = (),
@@ -78,8 +78,8 @@ def look_for_outcomes(
     """
     attempts: dict[int, list[int]] = {}
     with contextlib.suppress(FileNotFoundError):
-        for status in files.listdir(root.below(TRIALS)):
-            trial, number = parse_attempt_name(status.location.name)
+        for name in files.names(root.below(TRIALS)):
+            trial, number = parse_attempt_name(name)
             if number and trial not in ended:
                 attempts.setdefault(trial, []).append(number)
     for trial, numbers in attempts.items():
@@ -88,7 +88,7 @@ def look_for_outcomes(
 
 
 def _look(
-    files: Files,
+    files: WritableFiles,
     root: Location,
     trial: int,
     numbers: list[int],
@@ -109,7 +109,7 @@ def _look(
     return LeftBehind(trial, numbers[-1])
 
 
-def _read(files: Files, location: Location) -> bytes:
+def _read(files: WritableFiles, location: Location) -> bytes:
     status, data = files.status(location), bytearray()
     if not 0 < status.length <= LARGEST_MESSAGE:  # a pipe, too, has no length
         raise ProtocolError(f"{location}: no message of ours")

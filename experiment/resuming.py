@@ -119,8 +119,8 @@ def _domains(space: dict[str, Any] | None) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _uncollected() -> Iterator[None]:
-    """Read without collecting garbage: there is none, and looking for it takes as long again."""
+def uncollected() -> Iterator[None]:
+    """Look for no garbage while a run is read back: there is none, and it takes as long again."""
     if not gc.isenabled():
         yield
         return
@@ -131,7 +131,7 @@ def _uncollected() -> Iterator[None]:
         gc.enable()
 
 
-@_uncollected()
+@uncollected()
 def read_past(files: WritableFiles, root: Location, search: Search) -> Past:
     """Read what a run has done so far. Nobody else may run it meanwhile.
 

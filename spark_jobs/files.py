@@ -72,6 +72,9 @@ class Files(Protocol):
 class WritableFiles(Files, Protocol):
     """A place that files can be written to. Folders get mode 0700, files 0600."""
 
+    def names(self, location: Location) -> list[str]:
+        """Return the names of what is in a folder, sorted, without looking at each."""
+
     def make_folder(self, location: Location) -> None:
         """Make a folder and its parents; fine where it is there already."""
 
@@ -140,6 +143,10 @@ class LocalFiles:
                     there = location.at(entry.path)
                     found.append(_status(there, entry.stat(), is_link=entry.is_symlink()))
         return found
+
+    def names(self, location: Location) -> list[str]:
+        """See `WritableFiles`."""
+        return sorted(os.listdir(location.path))
 
     def read(self, status: FileStatus, sink: Sink, offset: int = 0) -> None:
         """See `Files`."""

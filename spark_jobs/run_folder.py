@@ -179,7 +179,7 @@ def hand_on_checkpoint(files: WritableFiles, root: Location, attempt: Attempt, t
     this = root.below(attempt_name(trial.id, attempt.number))
     trials = this.parent
     try:
-        there = [status.location.name for status in files.listdir(trials)]
+        there = files.names(trials)
     except FileNotFoundError:  # nothing was kept yet
         return
     own = attempts_in([*there, this.name], trial.id)

@@ -109,6 +109,10 @@ class WebHdfs:
 
         return self._ask(location, ask)
 
+    def names(self, location: Location) -> list[str]:
+        """See `WritableFiles`."""
+        return [status.location.name for status in self.listdir(location)]
+
     def read(self, status: FileStatus, sink: Sink, offset: int = 0) -> None:
         """See `Files`. Goes on where a connection broke off."""
         location, reached = status.location, offset

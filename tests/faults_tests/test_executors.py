@@ -365,8 +365,10 @@ def test_a_host_that_cannot_write_is_named_and_the_other_one_does_the_work(
     wait_until(lambda: standalone.executors(broken))
     standalone.fill_disks(broken)
     try:
-        with pytest.warns(UserWarning, match=f"host {broken} cannot write to the folder"):
-            result = release(tmp_path, submit(spark))
+        with pytest.warns(UserWarning, match=f"host {broken} cannot write to the folder") as warned:
+            handle = submit(spark)
+            wait_until(lambda: len(warned))
+            result = release(tmp_path, handle)
         check(result, [0.0, 2.0, 4.0, 6.0], tmp_path)
         assert set(hosts_of(tmp_path).values()) == {whole}
     finally:

@@ -368,6 +368,14 @@ class WritableFilesContract(FilesContract):
             files.remove(below(missing))
         assert names(files, folder) == ["b"]
 
+    def test_names_are_those_of_the_listing(self, files, folder, below, source):
+        for name in ("b", "a", "sub/x"):
+            files.make_folder(below(name).parent)
+            files.write(below(name), source(b""))
+        assert files.names(folder) == names(files, folder) == ["a", "b", "sub"]
+        with pytest.raises(FileNotFoundError):
+            files.names(below("nowhere"))
+
     @pytest.mark.parametrize("name", NAMES)
     def test_what_is_written_may_have_odd_names(self, files, folder, below, source, name):
         files.make_folder(below(name))

@@ -1,0 +1,75 @@
+"""Drivers that are killed by kill -9 again and again, and runs that go on after each."""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import re
+import uuid
+
+import msgspec
+import pytest
+
+from experiment.loading import SUMMARY
+from spark_jobs.files import files_at
+from spark_jobs.hadoop import HadoopSettings
+from spark_jobs.locations import Location
+from spark_jobs.mirror import Mirror
+from tests.faults_tests.crashes import Driver, DriverOptions, compare, crash_and_resume, ends
+
+pytestmark = [pytest.mark.slow, pytest.mark.fault(23)]
+
+
+def show(crashes):
+    print(
+        f"\n{crashes.kills} kills of the driver {dict(crashes.where)}: "
+        f"{crashes.lost} results lost, {crashes.doubled} doubled"
+    )
+
+
+@pytest.mark.timeout(900)
+def test_fifty_kills_lose_nothing_and_double_nothing(tmp_path):
+    crashes = crash_and_resume(tmp_path, kills=50)
+    show(crashes)
+    assert (crashes.kills, crashes.lost, crashes.doubled) == (50, 0, 0)
+    assert len(crashes.where) == 3
+
+
+@pytest.mark.timeout(600)
+def test_five_kills_with_executors_of_their_own(tmp_path):
+    settings = {"spark.executor.memory": "512m", "spark.executor.memoryOverhead": "384m"}
+    master = "local-cluster[2,1,1024]"
+    crashes = crash_and_resume(tmp_path, kills=5, seed=1, master=master, settings=settings)
+    show(crashes)
+    assert (crashes.kills, crashes.lost, crashes.doubled) == (5, 0, 0)
+
+
+@pytest.mark.timeout(300)
+def test_a_killed_driver_of_a_run_on_hdfs(hdfs, tmp_path):
+    settings = {f"spark.hadoop.{name}": value for name, value in hdfs.settings().items()}
+    logdir = Location.parse(f"{hdfs.uri}/crashes/{uuid.uuid4().hex}")
+    options = DriverOptions("grid", str(logdir), isolation="none", settings=settings)
+    hadoop = HadoopSettings(hdfs.settings(), getpass.getuser())
+    with contextlib.closing(files_at(logdir, hadoop)) as files:
+
+        def run():
+            return next(status.location for status in files.listdir(logdir) if status.is_folder)
+
+        def trials():
+            with contextlib.suppress(FileNotFoundError, StopIteration):
+                return len(files.listdir(run().below("trials")))
+            return 0
+
+        def copy(name):
+            (tmp_path / name).mkdir()
+            Mirror(files, run(), tmp_path / name, re.compile(SUMMARY)).update()
+            return tmp_path / name
+
+        with Driver(options, tmp_path / "killed") as driver:
+            assert driver.lives_until(lambda: trials() > 6), driver.said()
+            driver.kill()
+        known = ends(copy("before"))
+        with Driver(msgspec.structs.replace(options, resume=str(run())), tmp_path) as driver:
+            assert driver.process.wait(timeout=200) == 0, driver.said()
+        assert compare(copy("after"), "grid", known) == (0, 0)
+        assert trials() >= 12
