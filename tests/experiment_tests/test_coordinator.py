@@ -1119,6 +1119,16 @@ def test_a_trial_that_is_to_stop_and_is_lost_does_not_run_again(start):
     assert search.ask("1.0.1") == Stop()
 
 
+def test_a_trial_that_is_to_stop_and_fails_does_not_run_again(start):
+    search = start(points(1), "1.0.0", stopping=[Threshold(upper=1.0)])
+    work = search.ask("1.0.0")
+    assert "above the threshold" in search.report("1.0.0", work, 1, metric=5.0)
+    assert search.fail("1.0.0", work, "machine", "the disk is full") == Stop()
+    [result] = search.coordinator.results
+    assert (result.status, result.value) == ("stopped", 5.0)
+    assert search.records("lost") == []
+
+
 def test_a_searcher_is_told_no_value_that_may_be_taken_back(start):
     told = []
 
