@@ -319,10 +319,12 @@ class Coordinator:
 
     def cancel_rest(self) -> None:
         """Record the trials that are still out as cancelled; the search has ended without them."""
-        again, self._again = self._again, deque()
+        # What waits to run again is shown as the attempt that ran.
+        lost = [Attempt(attempt.trial, attempt.number - 1) for attempt in self._again]
+        self._again.clear()
         now = self._clock()
         out = [(out.attempt, now - out.since) for out in self._running.values()]
-        for attempt, seconds in [*out, *((attempt, 0.0) for attempt in again)]:
+        for attempt, seconds in [*out, *((attempt, 0.0) for attempt in lost)]:
             self._record(attempt, Outcome(attempt.trial.id, "cancelled", seconds=seconds))
 
     def _next_for(self, host: str) -> Attempt | None:

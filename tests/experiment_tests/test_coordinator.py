@@ -877,6 +877,16 @@ def test_cancelled_trials_are_not_done(start):
     assert (status.done, status.ended, status.cancelled, status.failed) == (1, 3, 2, 0)
 
 
+def test_a_cancelled_trial_that_was_to_run_again_is_the_attempt_that_ran(start):
+    search = start(points(1), "1.0.0")
+    search.ask("1.0.0")
+    search.coordinator.slots_lost(["1.0.0"])
+    search.coordinator.cancel_rest()
+    [result] = search.coordinator.results
+    assert result.logdir == search.paths.shown_attempt(0, 1)
+    assert [record["attempt"] for record in search.records("finished")] == [1]
+
+
 def test_a_typical_trial_is_known_from_two_that_finished(start):
     search = start(points(5), "1.0.0")
     search.fail("1.0.0", search.ask("1.0.0"))
