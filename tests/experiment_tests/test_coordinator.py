@@ -877,6 +877,16 @@ def test_cancelled_trials_are_not_done(start):
     assert (status.done, status.ended, status.cancelled, status.failed) == (1, 3, 2, 0)
 
 
+def test_a_cancelled_trial_that_was_to_run_again_is_the_attempt_that_ran(start):
+    search = start(points(1), "1.0.0")
+    search.ask("1.0.0")
+    search.coordinator.slots_lost(["1.0.0"])
+    search.coordinator.cancel_rest()
+    [result] = search.coordinator.results
+    assert result.logdir == search.paths.shown_attempt(0, 1)
+    assert [record["attempt"] for record in search.records("finished")] == [1]
+
+
 def test_a_typical_trial_is_known_from_two_that_finished(start):
     search = start(points(5), "1.0.0")
     search.fail("1.0.0", search.ask("1.0.0"))
@@ -1117,6 +1127,16 @@ def test_a_trial_that_is_to_stop_and_is_lost_does_not_run_again(start):
     assert result.metrics == {"metric": 5.0, "other": 2.0}
     assert search.records("lost") == []
     assert search.ask("1.0.1") == Stop()
+
+
+def test_a_trial_that_is_to_stop_and_fails_does_not_run_again(start):
+    search = start(points(1), "1.0.0", stopping=[Threshold(upper=1.0)])
+    work = search.ask("1.0.0")
+    assert "above the threshold" in search.report("1.0.0", work, 1, metric=5.0)
+    assert search.fail("1.0.0", work, "machine", "the disk is full") == Stop()
+    [result] = search.coordinator.results
+    assert (result.status, result.value) == ("stopped", 5.0)
+    assert search.records("lost") == []
 
 
 def test_a_searcher_is_told_no_value_that_may_be_taken_back(start):
