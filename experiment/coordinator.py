@@ -44,6 +44,7 @@ from spark_jobs.trial_process import stopped
 
 _MOST_OUTPUT = 1_000  # pieces that wait to be shown
 _GIVEN_UP = "its slot was given up"
+_MOST_REFUSED_JOBS = 3
 
 
 class Observer(Protocol):
@@ -120,6 +121,7 @@ class Coordinator:
         self._lost: set[str] = set()  # slots
         self._job_hosts: dict[int, set[str]] = {}  # on which a job's slots have said hello
         self._over: set[int] = set()  # jobs
+        self._refused_jobs = 0  # in a row, that met no host but those in trouble
         self._warned: set[str] = set()
         self._slot_count = slots
         self._gpus_warned = False
@@ -309,12 +311,17 @@ class Coordinator:
                 self._give_up(slot, Failure("lost executor", f"its executor {where}was lost"))
 
     def job_ended(self, job: int) -> None:
-        """Take in that the slots of a job are gone; see whether any host is left."""
+        """Take in that the slots of a job are gone; see whether any host is left.
+
+        Spark may have a better host for the next job than those that this one met.
+        """
         self._over.add(job)
         self.slots_lost([slot for slot in self._slots if _task(slot)[0] == job])
         hosts = self._job_hosts.pop(job, set())
         reasons = self._hosts.reasons(hosts)
-        if hosts and len(reasons) == len(hosts) and self.problem is None:
+        refused = hosts and len(reasons) == len(hosts)
+        self._refused_jobs = self._refused_jobs + 1 if refused else 0
+        if self._refused_jobs == _MOST_REFUSED_JOBS and self.problem is None:
             self.problem = "; ".join(reasons)
 
     def cancel_rest(self) -> None:

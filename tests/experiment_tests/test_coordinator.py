@@ -347,6 +347,11 @@ def test_without_another_host_that_is_the_end(start):
         answer = search.fail("1.0.0", answer, "machine", "no space left")
     assert answer == Stop()
     search.coordinator.job_ended(1)
+    for job in (2, 3):
+        search.hello(f"{job}.0.0")
+        assert search.ask(f"{job}.0.0") == Stop()
+        assert search.coordinator.problem is None
+        search.coordinator.job_ended(job)
     assert search.coordinator.problem == (
         "host host: trials 0, 1, 2 died there, the last one since no space left"
     )
@@ -503,11 +508,13 @@ def test_an_ambiguous_objective_ends_the_search_with_its_own_words(start):
 
 def test_what_no_host_can_do_ends_the_search(start):
     search = start(points(5))
-    for slot, host in (("1.0.0", "a"), ("1.1.0", "b"), ("1.2.0", "b")):
-        search.coordinator.hello(Hello(slot, host, f"host {host} does not see the folder"))
-        assert search.ask(slot) == Stop()
-    assert search.coordinator.problem is None  # there may be more of them
-    search.coordinator.job_ended(1)
+    for job in (1, 2, 3):
+        for task, host in enumerate("abb"):
+            slot = f"{job}.{task}.0"
+            search.coordinator.hello(Hello(slot, host, f"host {host} does not see the folder"))
+            assert search.ask(slot) == Stop()
+        assert search.coordinator.problem is None  # there may be more of them
+        search.coordinator.job_ended(job)
     assert search.coordinator.problem == (
         "host a does not see the folder; host b does not see the folder"
     )
