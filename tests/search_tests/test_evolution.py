@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from search import DifferentialEvolution, Direction, InvalidArgument, Space, drive
-from search.evolution import mate_binomial, mutate_rand1, repair_between, select_rand1
+from search.operators import mate_binomial, mutate_rand1, repair_between, select_rand1
 from tests.search_tests.fakes import all_fail, evaluated_by, outcome, recorded, run_in_any_order
 
 PLANE = Space.of_bounds({"x": [-5.0, 5.0], "y": [-5.0, 5.0]})
@@ -541,7 +541,7 @@ NO_NUMBERS = [math.nan, math.inf, -math.inf, True, False, "0.5", None, [0.5], 1j
         ("popsize", [3, 0, -4, *NO_INTEGERS], "an integer of at least 4"),
         ("generations", [0, -1, *NO_INTEGERS], "an integer of at least 1"),
         ("crossover", [-0.1, 1.1, 2, -1, *NO_NUMBERS], "a number of [0, 1]"),
-        ("mutation", [0, 0.0, -0.5, 2.1, 3, *NO_NUMBERS], "a number of (0, 2]"),
+        ("mutation", [0, 0.0, -0.5, 2.1, 3, *NO_NUMBERS], "a number of (0, 2], or two of them"),
     ],
 )
 def test_unusable_settings_are_refused(name, values, expected):
