@@ -137,7 +137,7 @@ class SteadyStateEvolution(PopulationSearch[_Candidate]):
     def _design_point(self) -> list[float]:
         if not self._design:
             self._design = list(self.toolbox.population())
-        point = self._design.pop()
+        point = self._design.pop(0)
         return self._tried.another() if point in self._tried else point
 
     def _trial_vector(self, place: int) -> list[float]:
