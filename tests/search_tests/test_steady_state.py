@@ -56,6 +56,12 @@ def configuration(trial):
     return tuple((type(value), str(value)) for value in trial.params.values())
 
 
+def is_latin_hypercube(trials, space):
+    points = np.array([space.encode(trial.params) for trial in trials])
+    slices = np.sort(np.floor(points * len(trials)), axis=0)
+    return (slices == np.arange(len(trials))[:, np.newaxis]).all()
+
+
 def begun(scores, space=CUBE, seed=0, **kwargs):
     """Return a searcher of which as many design points were told, and their trials."""
     searcher = steady(space, seed, popsize=len(scores), **kwargs)
@@ -83,9 +89,7 @@ def test_there_is_always_another_trial_whatever_is_out():
     assert None not in trials
     assert searcher.finished
     for start in range(0, 40, 4):  # nothing was learnt, so each four are a Latin hypercube
-        points = [PLANE.encode(trial.params) for trial in trials[start : start + 4]]
-        for axis in zip(*points, strict=True):
-            assert sorted(math.floor(unit * 4) for unit in axis) == [0, 1, 2, 3]
+        assert is_latin_hypercube(trials[start : start + 4], PLANE)
 
 
 @pytest.mark.parametrize("told", range(5))
@@ -102,6 +106,7 @@ def test_design_points_come_until_as_many_were_told_as_there_are_individuals(tol
 
 def test_while_no_trial_has_a_value_only_design_points_are_tried():
     searcher = steady(popsize=4, generations=9)
+    searcher.toolbox.register("select", lambda population, index: pytest.fail("bred of nothing"))
     assert len(asked_by(searcher, all_fail)) == 40
     assert searcher.logbook.select("best") == [None] * 10
     assert len(searcher.hall_of_fame) == 0
@@ -288,6 +293,19 @@ def test_of_a_population_that_has_collapsed_only_the_best_stays():
 def test_a_population_that_has_not_collapsed_stays():
     searcher, trials = collapsing(COLLAPSED)
     assert searcher.population == [trial.params for trial in trials[:4]]
+
+
+def test_a_new_population_has_a_latin_hypercube_of_its_own():
+    searcher = steady(CUBE, popsize=4, generations=9)
+    design = [searcher.ask() for _ in range(6)]  # the second hypercube is begun
+    for trial in design:
+        searcher.tell(outcome(trial, 0.0))
+    points = itertools.cycle([[0.5, 0.5 + number / 1e4] for number in range(4)])
+    searcher.toolbox.register("repair", lambda vector, target: list(next(points)))
+    for _ in range(4):
+        searcher.tell(outcome(searcher.ask(), 1.0))
+    assert len(searcher.population) == 1
+    assert is_latin_hypercube([searcher.ask() for _ in range(4)], CUBE)
 
 
 def test_what_was_bred_before_competes_with_the_best_alone():
