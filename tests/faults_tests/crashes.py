@@ -184,6 +184,7 @@ def crash_and_resume(
 class _CrashingSearch:
     def __init__(self, options: DriverOptions, kills: int, rng: random.Random) -> None:
         self._options, self._kills, self._rng = options, kills, rng
+        self._plan = [*(["trials", "start", "trials"] * kills)[: kills - 2], "end", "start"]
         self._logdir, self._total = Path(options.logdir), len(uncut(options.kind))
         self._known: dict[int, tuple[int, Any]] = {}
         self.where: Counter[str] = Counter()
@@ -191,12 +192,10 @@ class _CrashingSearch:
 
     def run(self) -> None:
         with contextlib.ExitStack() as drivers:
-            while self.where.total() < self._kills:
-                driver = drivers.enter_context(self._driver())
+            while (kills := self.where.total()) < self._kills:
                 left = self._total - len(ends(find_run(self._logdir)))
-                where = self._rng.choice(
-                    ["start", "trials", "trials", "end"] if left else ["start"]
-                )
+                where = "start" if not left else self._plan[kills]
+                driver = drivers.enter_context(self._driver())
                 if driver.lives_until(self._point(where, left)):
                     self._known = ends(find_run(self._logdir)) | self._known
                     driver.kill()  # and what it left is not waited for
