@@ -41,6 +41,7 @@ from experiment.calls import (  # noqa: E402
     random_search,
 )
 from experiment.handle import Handle, submit  # noqa: E402
+from experiment.journal import JournalDamaged  # noqa: E402
 from experiment.loading import load  # noqa: E402
 from experiment.result import Result, SearchFailed, TrialResult  # noqa: E402
 from experiment.settings import Settings  # noqa: E402
@@ -71,6 +72,7 @@ __all__ = [
     "Handle",
     "Integer",
     "InvalidArgument",
+    "JournalDamaged",
     "MedianStopping",
     "Patience",
     "Result",

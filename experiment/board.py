@@ -16,7 +16,7 @@ from experiment.specification import Search
 from experiment.status import Status
 from experiment.text import hyperparameter
 from search.direction import Direction
-from search.generations import GenerationalSearch
+from search.generations import PopulationSearch
 from search.space import Choice, Domain, Float, Integer
 from search.trial import UNNAMED_OBJECTIVE
 from search.values import is_finite
@@ -61,7 +61,7 @@ class Board:
         self._search, self._direction = search, direction
         searcher, self._stops = search.searcher, bool(manifest.stopping)
         self._key = manifest.optimization_key
-        self._evolution = searcher if isinstance(searcher, GenerationalSearch) else None
+        self._evolution = searcher if isinstance(searcher, PopulationSearch) else None
         self._configured = False
         self._generations = 0
         self._points_to = 0  # how many trials had ended at the last point of the curves
@@ -127,7 +127,7 @@ class Board:
         self._events.hparams_config(columns, shown, fixed=self._search.fixed)
         self._configured = True
 
-    def _write_generations(self, evolution: GenerationalSearch[Any]) -> None:
+    def _write_generations(self, evolution: PopulationSearch[Any]) -> None:
         for record in evolution.logbook[self._generations :]:
             generation = record["gen"]
             values = {

@@ -15,9 +15,11 @@ from search.direction import Direction
 from search.errors import InvalidArgument, shown
 from search.evolution import DifferentialEvolution
 from search.grid import GridSearch, PointSearch
+from search.operators import Mutation
 from search.population import PopulationBasedTraining
 from search.sampling import RandomSearch
 from search.space import Space, read_points
+from search.steady_state import SteadyStateEvolution
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -66,14 +68,19 @@ def evolutionary_search(
     popsize: int = 10,
     generations: int = 3,
     crossover: float = 0.7,
-    mutation: float = 0.5,
+    mutation: Mutation | None = None,
     *,
     generational: bool = True,
+    strategy: str | None = None,
     **settings: Any,
 ) -> Result:
-    """Search by differential evolution (rand/1/bin), one generation after the other.
+    """Search by differential evolution, by generation or without a barrier between them.
 
     `popsize * (generations + 1)` trials: generation 0 is the initial population, a Latin hypercube.
+    With `generational=False` whoever is free gets the next trial at once, made from the best that
+    is known by then; see `search.SteadyStateEvolution`. The same seed then gives the same trials
+    only where results come in the same order, as with `parallelism=1`; by generation they may come
+    in any order.
 
     Args:
         spark: A running SparkSession.
@@ -86,9 +93,13 @@ def evolutionary_search(
         popsize: Individuals, at least 4.
         generations: After the initial population, at least 1.
         crossover: Crossover rate CR of [0, 1].
-        mutation: Differential weight F of (0, 2].
-        generational: True, the only value so far: the next generation starts when the last trial of
-            one has ended.
+        mutation: Differential weight F of (0, 2], or two of them, between which it is drawn for
+            each trial. Left out, 0.5 by generation, otherwise (0.5, 1.0).
+        generational: True: the next generation starts when the last trial of one has ended, and
+            some slots wait for it. False: no slot waits, the better of two trials replaces the
+            other as soon as it has ended, and no configuration is tried twice before all were once.
+        strategy: How a trial is made of others, 'rand1bin' or 'current-to-pbest1bin'. Left out,
+            the first by generation, otherwise the second.
         **settings: See `experiment.Settings`.
 
     Returns:
@@ -99,25 +110,27 @@ def evolutionary_search(
         SearchFailed: More failures than allowed, or every trial failed; has `.result`.
     """
     checked = Settings(direction=direction, **settings)
-    if generational is not True:
-        raise InvalidArgument("generational", "True", shown(generational))
+    if not isinstance(generational, bool):
+        raise InvalidArgument("generational", "True or False", shown(generational))
     space, seed = Space.of_bounds(bounds), _seed(checked)
-    searcher = DifferentialEvolution(
+    chosen: dict[str, Any] = {"strategy": strategy, "mutation": mutation}
+    searcher = (DifferentialEvolution if generational else SteadyStateEvolution)(
         space,
         rng=random.Random(seed),
         direction=Direction(direction),
         popsize=popsize,
         generations=generations,
         crossover=crossover,
-        mutation=mutation,
+        **{name: value for name, value in chosen.items() if value is not None},
     )
+    mutated = searcher.mutation
     algorithm = {
         "type": "differential evolution",
-        "strategy": "rand1bin",
+        "strategy": searcher.strategy,
         "popsize": popsize,
         "generations": generations,
         "crossover": crossover,
-        "mutation": mutation,
+        "mutation": list(mutated) if isinstance(mutated, tuple) else mutated,
         "generational": generational,
     }
     search = Search("evolutionary_search", searcher, space, algorithm=algorithm)

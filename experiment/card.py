@@ -60,7 +60,7 @@ def _as_code(rule: dict[str, Any]) -> str:
 
 def _call(manifest: Manifest) -> str:
     """Return the call as code, which is what four spaces make of it."""
-    algorithm = {k: v for k, v in manifest.algorithm.items() if k not in ("type", "strategy")}
+    algorithm = {k: v for k, v in manifest.algorithm.items() if k != "type"}
     arguments = "".join(f", {name}={value!r}" for name, value in algorithm.items())
     return f"    experiment.{manifest.call}(spark, {printable(manifest.train)}, ...{arguments})"
 

@@ -44,6 +44,7 @@ from spark_jobs.trial_process import stopped
 
 _MOST_OUTPUT = 1_000  # pieces that wait to be shown
 _GIVEN_UP = "its slot was given up"
+_MOST_REFUSED_JOBS = 3
 
 
 class Observer(Protocol):
@@ -120,6 +121,7 @@ class Coordinator:
         self._lost: set[str] = set()  # slots
         self._job_hosts: dict[int, set[str]] = {}  # on which a job's slots have said hello
         self._over: set[int] = set()  # jobs
+        self._refused_jobs = 0  # in a row, that met no host but those in trouble
         self._warned: set[str] = set()
         self._slot_count = slots
         self._gpus_warned = False
@@ -309,20 +311,27 @@ class Coordinator:
                 self._give_up(slot, Failure("lost executor", f"its executor {where}was lost"))
 
     def job_ended(self, job: int) -> None:
-        """Take in that the slots of a job are gone; see whether any host is left."""
+        """Take in that the slots of a job are gone; see whether any host is left.
+
+        Spark may have a better host for the next job than those that this one met.
+        """
         self._over.add(job)
         self.slots_lost([slot for slot in self._slots if _task(slot)[0] == job])
         hosts = self._job_hosts.pop(job, set())
         reasons = self._hosts.reasons(hosts)
-        if hosts and len(reasons) == len(hosts) and self.problem is None:
+        refused = hosts and len(reasons) == len(hosts)
+        self._refused_jobs = self._refused_jobs + 1 if refused else 0
+        if self._refused_jobs == _MOST_REFUSED_JOBS and self.problem is None:
             self.problem = "; ".join(reasons)
 
     def cancel_rest(self) -> None:
         """Record the trials that are still out as cancelled; the search has ended without them."""
-        again, self._again = self._again, deque()
+        # What waits to run again is shown as the attempt that ran.
+        lost = [Attempt(attempt.trial, attempt.number - 1) for attempt in self._again]
+        self._again.clear()
         now = self._clock()
         out = [(out.attempt, now - out.since) for out in self._running.values()]
-        for attempt, seconds in [*out, *((attempt, 0.0) for attempt in again)]:
+        for attempt, seconds in [*out, *((attempt, 0.0) for attempt in lost)]:
             self._record(attempt, Outcome(attempt.trial.id, "cancelled", seconds=seconds))
 
     def _next_for(self, host: str) -> Attempt | None:
@@ -370,7 +379,7 @@ class Coordinator:
             self._hosts.died(self._slots.get(slot, ""), outcome.trial, outcome.error.message)
             self._warn_of_hosts()
         if outcome.error is not None and self._is_retried(outcome):
-            self._try_again(slot, outcome.error)
+            self._try_again(slot, outcome.error, outcome.seconds)
         else:
             self._end(out.attempt, outcome)
 
@@ -387,10 +396,15 @@ class Coordinator:
             and self._tried[outcome.trial] < self._retries
         )
 
-    def _try_again(self, slot: str, failure: Failure) -> None:
-        attempt = self._running[slot].attempt
+    def _try_again(self, slot: str, failure: Failure, seconds: float) -> None:
+        """Let the trial on a slot run again, unless it was to stop: nobody wants that."""
+        out = self._running[slot]
+        attempt, trial = out.attempt, out.attempt.trial.id
+        if out.stop:
+            self._end(attempt, stopped(self._objective_of, trial, out.stop, out.last, seconds))
+            return
         self._journal.append(Lost.of(attempt, slot, failure))
-        self._tried[attempt.trial.id] += 1
+        self._tried[trial] += 1
         self._running = {s: out for s, out in self._running.items() if s != slot}
         self._again.append(Attempt(attempt.trial, attempt.number + 1))
 
@@ -493,10 +507,8 @@ class Coordinator:
         attempt, seconds = out.attempt, self._clock() - out.since
         trial = attempt.trial.id
         outcome = Outcome(trial, "failed", error=failure, seconds=seconds)
-        if out.stop:  # nobody wants it to run again
-            self._end(attempt, stopped(self._objective_of, trial, out.stop, out.last, seconds))
-        elif self._is_retried(outcome):
-            self._try_again(slot, failure)
+        if out.stop or self._is_retried(outcome):
+            self._try_again(slot, failure, seconds)
         else:
             self._hosts.died(host, trial, failure.message)  # for good
             self._end(attempt, outcome)

@@ -10,6 +10,7 @@ after the first begins with a record `resumed` that says how many records the on
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import re
@@ -145,7 +146,8 @@ def read_journal(folder: Path, run: str = "") -> Iterator[dict[str, Any]]:
 
     The torn last line of a segment, as a killed driver leaves it, was never acknowledged and is
     passed over; so are zeros at its end, as a file system may leave them when the power fails. A
-    line that lacks nothing but its line end counts.
+    line that lacks nothing but its line end counts. What a driver wrote after another one had taken
+    the run over, and had begun a segment, does not.
 
     Args:
         folder: Of the segments.
@@ -153,15 +155,21 @@ def read_journal(folder: Path, run: str = "") -> Iterator[dict[str, Any]]:
 
     Raises:
         JournalDamaged: A whole line does not match its checksum, a segment is missing, or one has
-            not as many records before it as it was begun after.
+            fewer records before it than it was begun after.
         OSError: It cannot be read.
     """
     run, count = run or str(folder.parent), 0
-    for number, found in enumerate(segment_numbers(folder), start=1):
-        segment = _Segment(folder / segment_name(number), run, number)
-        if number != found:
+    numbers = segment_numbers(folder)
+    segments = [_Segment(folder / segment_name(n), run, n) for n in range(1, len(numbers) + 1)]
+    for segment, found in zip(segments, numbers, strict=True):
+        if segment.number != found:
             raise segment.damaged("there are later segments, and it is missing")
+        later = (known.begun_after() for known in segments[segment.number :])
+        most = next((records for records in later if records is not None), None)
         for record in segment.records(before=count):
+            # The record that begins a segment counts: without it two would be taken for one.
+            if count == most and record.get("event") != "resumed":
+                break
             count += 1
             yield record
 
@@ -189,6 +197,14 @@ class _Segment:
     path: Path
     run: str
     number: int
+
+    def begun_after(self) -> int | None:
+        """Return after how many records it was begun; None where nothing says so."""
+        with contextlib.suppress(FileNotFoundError), self.path.open("rb") as file:
+            record = _decode_line(file.readline().removesuffix(b"\n")) or {}
+            if record.get("event") == "resumed" and isinstance(record.get("records"), int):
+                return int(record["records"])
+        return None
 
     def records(self, before: int) -> Iterator[dict[str, Any]]:
         whole = 0

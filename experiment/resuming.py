@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from experiment.harvest import LeftBehind, look_for_outcomes
+from experiment.journal import segment_numbers
 from experiment.loading import MANIFEST, SUMMARY, opened, read_manifest, records_of
 from experiment.record import Manifest
 from experiment.records import Lost, Record, Resumed
@@ -147,7 +148,7 @@ def read_past(files: WritableFiles, root: Location, search: Search) -> Past:
     """
     with opened(str(root), SUMMARY) as reader:
         records = list(records_of(reader.paths))
-        segments = len(list(reader.paths.journal.glob("*.jsonl")))
+        segments = len(segment_numbers(reader.paths.journal))
     total = search.searcher.total
     ended: set[int] = set()
     tried_again: set[tuple[int, int]] = set()

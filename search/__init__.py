@@ -13,6 +13,7 @@ from search.population import PopulationBasedTraining
 from search.sampling import RandomSearch
 from search.searcher import Searcher, drive
 from search.space import Choice, Domain, Float, Integer, Space
+from search.steady_state import SteadyStateEvolution
 from search.stopping import (
     MedianStopping,
     Patience,
@@ -42,6 +43,7 @@ __all__ = [
     "RandomSearch",
     "Searcher",
     "Space",
+    "SteadyStateEvolution",
     "StoppingJudge",
     "StoppingRule",
     "SuccessiveHalving",

@@ -1,23 +1,15 @@
 """Differential evolution by generation, with DEAP's toolbox, statistics, logbook, hall of fame.
 
-Storn, Price: Differential Evolution (Journal of Global Optimization 11, 1997), rand/1/bin.
-DEAP has no operators of differential evolution, and those that it has draw from the global
-`random`; so the operators here are our own, take a generator, and are registered under DEAP's
-usual names.
+Storn, Price: Differential Evolution (Journal of Global Optimization 11, 1997).
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
-from typing import Any
 
-from deap import base
-
-from search.checks import check_number
 from search.direction import Direction
 from search.generations import GenerationalSearch, Individual
-from search.sampling import latin_hypercube
+from search.operators import Mutation, breed, make_toolbox
 from search.space import Space
 
 
@@ -34,10 +26,12 @@ class DifferentialEvolution(GenerationalSearch[Individual]):
     Args:
         space: What to search.
         direction: 'max' or 'min' of the objective.
-        popsize: Individuals, at least 4, since rand/1 takes three parents beside the individual.
+        popsize: Individuals, at least 4, since a mutant is made of four different ones.
         generations: After the initial one, at least 1.
+        strategy: The operator, 'rand1bin' or 'current-to-pbest1bin'.
         crossover: Crossover rate CR of [0, 1]: the share of coordinates taken from the mutant.
-        mutation: Differential weight F of (0, 2].
+        mutation: Differential weight F of (0, 2], or two of them between which it is drawn evenly
+            for each trial.
         rng: Owned by the searcher from now on.
 
     Attributes:
@@ -57,8 +51,9 @@ class DifferentialEvolution(GenerationalSearch[Individual]):
         direction: Direction = Direction.MAX,
         popsize: int = 10,
         generations: int = 3,
+        strategy: str = "rand1bin",
         crossover: float = 0.7,
-        mutation: float = 0.5,
+        mutation: Mutation = 0.5,
     ) -> None:
         super().__init__(
             space,
@@ -68,22 +63,24 @@ class DifferentialEvolution(GenerationalSearch[Individual]):
             least=4,
             share="acceptance",
         )
-        check_number("crossover", crossover, "a number of [0, 1]", lambda rate: 0 <= rate <= 1)
-        check_number("mutation", mutation, "a number of (0, 2]", lambda weight: 0 < weight <= 2)
-        self.toolbox = _toolbox(len(space), popsize, crossover, mutation, rng)
+        self.strategy, self.crossover, self.mutation = strategy, crossover, mutation
+        self.toolbox = make_toolbox(
+            len(space),
+            popsize=popsize,
+            direction=direction,
+            strategy=strategy,
+            crossover=crossover,
+            mutation=mutation,
+            rng=rng,
+        )
 
     def _breed(self) -> list[Individual]:
         if not self._population:
             points = self.toolbox.population()
         else:
-            points = [self._trial_vector(index) for index in range(self.popsize)]
+            indices = range(self.popsize)
+            points = [breed(self.toolbox, self._population, index) for index in indices]
         return [Individual(point, self._direction) for point in points]
-
-    def _trial_vector(self, index: int) -> list[float]:
-        target = self._population[index]
-        mutant = self.toolbox.mutate(*self.toolbox.select(self._population, index))
-        vector: list[float] = self.toolbox.repair(self.toolbox.mate(target, mutant), target)
-        return vector
 
     def _replace(self) -> float:
         pairs = list(zip(self._population, self._candidates, strict=True))
@@ -93,54 +90,3 @@ class DifferentialEvolution(GenerationalSearch[Individual]):
             for (parent, child), taken in zip(pairs, accepted, strict=True)
         ]
         return sum(accepted) / self.popsize
-
-
-def _toolbox(
-    dimensions: int, popsize: int, crossover: float, mutation: float, rng: random.Random
-) -> Any:
-    toolbox = base.Toolbox()
-    toolbox.register("population", latin_hypercube, popsize, dimensions, rng)
-    toolbox.register("select", select_rand1, rng=rng)
-    toolbox.register("mutate", mutate_rand1, weight=mutation)
-    toolbox.register("mate", mate_binomial, rate=crossover, rng=rng)
-    toolbox.register("repair", repair_between, rng=rng)
-    return toolbox
-
-
-def select_rand1(
-    population: Sequence[list[float]], index: int, *, rng: random.Random
-) -> list[list[float]]:
-    """Return three different individuals, none of them number `index`."""
-    others = [number for number in range(len(population)) if number != index]
-    return [population[number] for number in rng.sample(others, 3)]
-
-
-def mutate_rand1(
-    base_vector: list[float], plus: list[float], minus: list[float], *, weight: float
-) -> list[float]:
-    """Return base + F * (plus - minus), equation (1) of Storn and Price 1997."""
-    vectors = zip(base_vector, plus, minus, strict=True)
-    return [x + weight * (a - b) for x, a, b in vectors]
-
-
-def mate_binomial(
-    target: list[float], mutant: list[float], *, rate: float, rng: random.Random
-) -> list[float]:
-    """Return the target with each coordinate, and one for sure, taken from the mutant at `rate`."""
-    forced = rng.randrange(len(target))
-    return [
-        m if rng.random() < rate or index == forced else t
-        for index, (t, m) in enumerate(zip(target, mutant, strict=True))
-    ]
-
-
-def repair_between(vector: list[float], target: list[float], *, rng: random.Random) -> list[float]:
-    """Draw each coordinate that left the unit cube anew, between the target and the bound crossed.
-
-    Clipping instead would heap points up on the bounds ("bounce-back": Price, Storn, Lampinen:
-    Differential Evolution, 2005, section 4.3.1).
-    """
-    return [
-        x if 0 <= x <= 1 else t + rng.random() * ((0.0 if x < 0 else 1.0) - t)
-        for x, t in zip(vector, target, strict=True)
-    ]

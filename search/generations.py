@@ -1,4 +1,4 @@
-"""What algorithms that go by generations share: who is out, who is done, the statistics.
+"""What algorithms with a population share: who is out, who is done, statistics by generation.
 
 The logbook and the statistics are DEAP's.
 """
@@ -53,12 +53,10 @@ class Individual(list[float]):
 IndividualT = TypeVar("IndividualT", bound=Individual)
 
 
-class GenerationalSearch(ABC, Generic[IndividualT]):
-    """A `Searcher` that evaluates one generation after the other, of `popsize` trials each.
+class PopulationSearch(ABC, Generic[IndividualT]):
+    """A `Searcher` with a population of `popsize` individuals, for some generations.
 
-    Trial number i is for individual `i % popsize` of generation `i // popsize`. `ask` returns None
-    while the last trials of a generation are out, so what is bred does not depend on the order in
-    which outcomes are told.
+    Trial number i is of generation `i // popsize`.
 
     Args:
         space: What to search.
@@ -66,7 +64,7 @@ class GenerationalSearch(ABC, Generic[IndividualT]):
         popsize: Individuals, at least `least`.
         generations: After the initial one, at least 1.
         least: The smallest population that the algorithm can work with.
-        share: What the logbook calls that which `_replace` returns.
+        share: What the logbook calls that which `_end_generation` is given.
     """
 
     def __init__(
@@ -89,7 +87,6 @@ class GenerationalSearch(ABC, Generic[IndividualT]):
         self.logbook.header = ["gen", "evals", *self._statistics.fields, share]
         self.hall_of_fame = tools.HallOfFame(1)
         self._population: list[IndividualT] = []
-        self._candidates: list[IndividualT] = []  # of the generation that is being evaluated
         self._asked = 0  # trials handed out, in all
         self._out: dict[int, IndividualT] = {}
 
@@ -100,19 +97,15 @@ class GenerationalSearch(ABC, Generic[IndividualT]):
 
     @property
     def population(self) -> list[dict[str, Any]]:
-        """The hyperparameters of each individual after the last generation that is done."""
+        """The hyperparameters of each individual of the population."""
         return [self._params(member) for member in self._population]
 
     def ask(self) -> Trial | None:
         """See `Searcher`."""
-        if self.finished:
+        candidate = None if self.finished else self._next()
+        if candidate is None:
             return None
-        generation, index = divmod(self._asked, self.popsize)
-        if index == 0:
-            if self._out:
-                return None
-            self._candidates = self._breed()
-        candidate = self._candidates[index]
+        generation = self._asked // self.popsize
         trial = Trial(self._asked, self._params(candidate), generation, candidate.parent)
         self._out[trial.id] = candidate
         self._asked += 1
@@ -123,22 +116,54 @@ class GenerationalSearch(ABC, Generic[IndividualT]):
         candidate = self._out.pop(outcome.trial)
         if self._direction.better(outcome.value, None):  # a number, whatever the direction
             candidate.fitness.values = (outcome.value,)
-        if not self._out and self._asked % self.popsize == 0:
-            self._end_generation()
+        self._take(candidate)
 
-    def _end_generation(self) -> None:
-        share = None
-        if self._population:
-            share = self._replace()
-        else:
-            self._population = self._candidates
-        self.hall_of_fame.update([member for member in self._candidates if member.fitness.valid])
-        generation = self._asked // self.popsize - 1
+    def _end_generation(self, candidates: Sequence[IndividualT], share: float | None) -> None:
+        """Write down what the population has become by `popsize` more candidates."""
+        self.hall_of_fame.update([member for member in candidates if member.fitness.valid])
         record = self._statistics.compile(self._population)
+        generation = len(self.logbook)
         self.logbook.record(gen=generation, evals=self.popsize, **record, **{self._share: share})
 
     def _params(self, individual: IndividualT) -> dict[str, Any]:
         return self._space.decode(individual)
+
+    @abstractmethod
+    def _next(self) -> IndividualT | None:
+        """Return what the next trial is for, or None, which changes nothing."""
+
+    @abstractmethod
+    def _take(self, candidate: IndividualT) -> None:
+        """Take in a candidate that was evaluated and is no longer out."""
+
+
+class GenerationalSearch(PopulationSearch[IndividualT]):
+    """Evaluates one generation after the other.
+
+    Trial number i is for individual `i % popsize`. `ask` returns None while the last trials of a
+    generation are out, so what is bred does not depend on the order in which outcomes are told.
+    The population is that after the last generation that is done.
+    """
+
+    _candidates: Sequence[IndividualT] = ()  # of the generation that is being evaluated
+
+    def _next(self) -> IndividualT | None:
+        index = self._asked % self.popsize
+        if index == 0:
+            if self._out:
+                return None
+            self._candidates = self._breed()
+        return self._candidates[index]
+
+    def _take(self, candidate: IndividualT) -> None:
+        if self._out or self._asked % self.popsize != 0:
+            return
+        share = None
+        if self._population:
+            share = self._replace()
+        else:
+            self._population = list(self._candidates)
+        self._end_generation(self._candidates, share)
 
     @abstractmethod
     def _breed(self) -> list[IndividualT]:

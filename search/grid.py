@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from search.errors import InvalidArgument
-from search.space import Choice, Space
+from search.space import Choice, Float, Integer, Space
 from search.trial import Outcome, Trial
 
 
@@ -53,6 +53,22 @@ class GridSearch:
 
     def tell(self, outcome: Outcome) -> None:
         """See `Searcher`; a grid learns nothing."""
+
+
+def grid_of(space: Space) -> GridSearch | None:
+    """Return the grid of every configuration of a space, or None if it has real numbers."""
+    values: dict[str, Sequence[Any]] = {}
+    for name, domain in space.items():
+        match domain:
+            case Choice():
+                values[name] = domain.values
+            case Integer():
+                values[name] = range(domain.low, domain.high + 1)
+            case Float() if domain.low == domain.high:
+                values[name] = [domain.low]
+            case _:
+                return None
+    return GridSearch(Space.of_grid(values))
 
 
 class PointSearch:

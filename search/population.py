@@ -115,7 +115,7 @@ class PopulationBasedTraining(GenerationalSearch[_Member]):
         return dict(individual.params)
 
     def _replace(self) -> float:
-        self._population = self._candidates
+        self._population = list(self._candidates)
         owns = enumerate(self._population)
         copied = [m.parent is not None and m.parent % self.popsize != own for own, m in owns]
         return sum(copied) / self.popsize

@@ -253,6 +253,13 @@ class Space(Mapping[str, Domain]):
         """Return the point of the unit cube at which hyperparameters lie."""
         return [domain.encode(params[name]) for name, domain in self._domains.items()]
 
+    def snap(self, point: Sequence[float]) -> tuple[float, ...]:
+        """Return where the values at a point of the unit cube lie: of a bin, its middle.
+
+        So it is the same wherever the values are the same.
+        """
+        return tuple(self.encode(self.decode(point)))
+
     def to_json(self) -> dict[str, Any]:
         """Return the space as JSON, in its order."""
         return {name: domain.to_json() for name, domain in self._domains.items()}

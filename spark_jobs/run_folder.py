@@ -89,7 +89,7 @@ def run_folder(
             with carried.carrier:
                 yield carried
         finally:
-            if carried.kept:
+            if carried.kept or not any(found.is_file() for found in path.rglob("*")):
                 shutil.rmtree(path, ignore_errors=True)
             elif path != carried.left:
                 shutil.move(path, carried.left)

@@ -487,14 +487,27 @@ def _is_connect(spark: Any) -> bool:
 
 
 def active_data_settings() -> DataSettings:
-    """Return the settings of this process's active session; where there is none, Hadoop's files'.
+    """Return the settings of this process's session; where there is none, those of Hadoop's files.
 
     Raises:
         InvalidArgument: A file of HADOOP_CONF_DIR cannot be read.
     """
-    pyspark = sys.modules.get("pyspark.sql")
-    active = None if pyspark is None else pyspark.SparkSession.getActiveSession()
-    if active is not None:
-        return data_settings_of(active)
+    session = _session_of_this_process()
+    if session is not None:
+        return data_settings_of(session)
     folder = os.environ.get("HADOOP_CONF_DIR") or None
     return DataSettings(hadoop.HadoopSettings.of_files(folder))
+
+
+def _session_of_this_process() -> Any:
+    if "pyspark.sql" not in sys.modules:
+        return None
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.sql import SparkSession
+
+    try:
+        session = SparkSession.active()  # not getActiveSession: of a new thread there is none
+    except PySparkRuntimeError:
+        return None
+    stopped = not _is_connect(session) and session.sparkContext._jsc is None
+    return None if stopped else session

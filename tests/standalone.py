@@ -133,12 +133,14 @@ class Standalone:
         self._processes[host].send_signal(signal.SIGPWR)
 
     def fill_disks(self, host: str) -> None:
-        """Let the executors that run on a worker write nothing to files any more.
+        """Let the Python workers on a worker write nothing to files any more.
 
-        Nor what they start later.
+        Those of the daemons that run by now: Spark starts one with an executor's first Python task.
+        Spark itself goes on writing.
         """
         for executor in self.executors(host):
-            executor.rlimit(psutil.RLIMIT_FSIZE, (0, 0))
+            for daemon in _descendants(executor):
+                daemon.rlimit(psutil.RLIMIT_FSIZE, (0, 0))
 
     def restore(self) -> None:
         """Start again each worker that is not alive, and wait until the master knows them all."""

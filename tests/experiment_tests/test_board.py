@@ -23,6 +23,7 @@ from search.evolution import DifferentialEvolution
 from search.grid import GridSearch
 from search.population import PopulationBasedTraining
 from search.space import Choice, Float, Integer, Space
+from search.steady_state import SteadyStateEvolution
 from search.trial import Outcome
 from spark_jobs.paths import RunPaths
 from tests.experiment_tests.runs import make_manifest, make_run, make_search
@@ -34,9 +35,11 @@ def grid(**lists):
     return Search("launch", GridSearch(space), space)
 
 
-def evolution(popsize=4, generations=2, direction=Direction.MAX, **domains):
+def evolution(
+    popsize=4, generations=2, direction=Direction.MAX, kind=DifferentialEvolution, **domains
+):
     space = Space(domains)
-    searcher = DifferentialEvolution(
+    searcher = kind(
         space,
         rng=random.Random(3),
         direction=direction,
@@ -146,10 +149,11 @@ def test_a_trial_that_was_lost_counts_once(tmp_path):
     assert curve(root, "search/done") == [(1, 1), (2, 2), (3, 3)]
 
 
+@pytest.mark.parametrize("kind", [DifferentialEvolution, SteadyStateEvolution])
 @pytest.mark.parametrize("direction", ["max", "min"])
-def test_the_curves_of_generations_are_the_logbook(tmp_path, direction):
+def test_the_curves_of_generations_are_the_logbook(tmp_path, direction, kind):
     toward = Direction(direction)
-    search = evolution(4, 3, toward, x=Float(-1, 1), y=Integer(1, 9))
+    search = evolution(4, 3, toward, kind, x=Float(-1, 1), y=Integer(1, 9))
 
     def outcome_of(trial):
         if trial.id == 5:
@@ -449,6 +453,20 @@ def test_every_chart_of_the_layout_has_its_curves_and_every_curve_a_chart(tmp_pa
                 assert {series.value, series.lower, series.upper} <= tags
                 charted |= {series.value, series.lower, series.upper}
     assert tags - charted == ({"generation/std"} if generations else set())
+
+
+def test_a_search_without_a_barrier_has_the_same_pages(tmp_path):
+    kinds = [DifferentialEvolution, SteadyStateEvolution]
+    pages = []
+    for kind in kinds:
+        search = evolution(kind=kind, x=Float(0, 1), units=Integer(1, 64))
+        root = make_run(tmp_path / kind.__name__, search=search, failed=())
+        populations = {
+            tag: [step for step, _ in values] for tag, values in histograms(root / "search").items()
+        }
+        pages.append((set(scalars(root / "search")), populations, layout(root)))
+    assert pages[0] == pages[1]
+    assert pages[0][1] == {"population/x": [0, 1, 2], "population/units": [0, 1, 2]}
 
 
 def test_population_based_training_has_its_generations_too(tmp_path):

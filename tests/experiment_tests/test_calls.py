@@ -97,6 +97,66 @@ def test_a_seed_repeats_a_search(spark, logdir):
     assert (len(runs[0]), len(runs[2])) == (16, 7)
 
 
+def test_a_search_without_a_barrier_has_as_many_trials(spark, logdir):
+    def train(a, b):
+        if b == 2:
+            raise ValueError("no")
+        return -((a - 0.3) ** 2) - b
+
+    result = experiment.evolutionary_search(
+        spark,
+        train,
+        {"a": [0.0, 1.0], "b": [1, 4]},
+        popsize=5,
+        generations=3,
+        generational=False,
+        logdir=logdir,
+        isolation="none",
+    )
+    assert [trial.id for trial in result.trials] == list(range(20))
+    assert len({tuple(trial.params.values()) for trial in result.trials}) == 20
+    assert [trial.params["b"] == 2 for trial in result.trials] == [
+        trial.status == "failed" for trial in result.trials
+    ]
+    manifest = json.loads(RunPaths(Path(result.logdir)).manifest.read_text())
+    assert manifest["algorithm"] == {
+        "type": "differential evolution",
+        "strategy": "current-to-pbest1bin",
+        "popsize": 5,
+        "generations": 3,
+        "crossover": 0.7,
+        "mutation": [0.5, 1.0],
+        "generational": False,
+    }
+    journal = read_journal(RunPaths(Path(result.logdir)).journal)
+    planned = [record for record in journal if record["event"] == "planned"]
+    assert [record["generation"] for record in planned] == [trial // 5 for trial in range(20)]
+
+
+def test_a_search_without_a_barrier_goes_on_with_the_same_trials(spark, logdir):
+    def search(**settings):
+        result = experiment.evolutionary_search(
+            spark,
+            product,
+            {"a": [0.0, 1.0], "b": [5, 1]},
+            popsize=4,
+            generational=False,
+            isolation="none",
+            parallelism=1,
+            **settings,
+        )
+        return result, [(trial.params, trial.value) for trial in result.trials]
+
+    _, uncut = search(seed=3, generations=4, logdir=logdir)
+    begun, first = search(seed=3, generations=2, logdir=logdir)
+    assert first == uncut[:12]
+    with pytest.raises(experiment.InvalidArgument, match="mutation was .*, is 0.5"):
+        search(generations=4, resume=begun, mutation=0.5)
+    resumed, trials = search(generations=4, resume=begun)
+    assert trials == uncut
+    assert resumed.logdir == begun.logdir
+
+
 def test_the_folder_of_a_run(spark, logdir):
     result = experiment.launch(
         spark,

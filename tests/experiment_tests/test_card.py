@@ -224,7 +224,8 @@ def test_the_card_says_what_the_run_is():
     assert shown.texts["h2"] == ["Space", "Settings", "Versions"]
     assert shown.texts["p"] == ["Two lines."]
     assert shown.texts["code"] == [
-        "experiment.evolutionary_search(spark, train, ..., popsize=4, generations=1)\n"
+        "experiment.evolutionary_search(spark, train, ..., strategy='rand1bin', popsize=4, "
+        "generations=1)\n"
     ]
     assert shown.table("hyperparameter") == [
         ["learning_rate", "0.0001 to 0.1", "float, log"],

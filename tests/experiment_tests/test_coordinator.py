@@ -347,6 +347,11 @@ def test_without_another_host_that_is_the_end(start):
         answer = search.fail("1.0.0", answer, "machine", "no space left")
     assert answer == Stop()
     search.coordinator.job_ended(1)
+    for job in (2, 3):
+        search.hello(f"{job}.0.0")
+        assert search.ask(f"{job}.0.0") == Stop()
+        assert search.coordinator.problem is None
+        search.coordinator.job_ended(job)
     assert search.coordinator.problem == (
         "host host: trials 0, 1, 2 died there, the last one since no space left"
     )
@@ -503,11 +508,13 @@ def test_an_ambiguous_objective_ends_the_search_with_its_own_words(start):
 
 def test_what_no_host_can_do_ends_the_search(start):
     search = start(points(5))
-    for slot, host in (("1.0.0", "a"), ("1.1.0", "b"), ("1.2.0", "b")):
-        search.coordinator.hello(Hello(slot, host, f"host {host} does not see the folder"))
-        assert search.ask(slot) == Stop()
-    assert search.coordinator.problem is None  # there may be more of them
-    search.coordinator.job_ended(1)
+    for job in (1, 2, 3):
+        for task, host in enumerate("abb"):
+            slot = f"{job}.{task}.0"
+            search.coordinator.hello(Hello(slot, host, f"host {host} does not see the folder"))
+            assert search.ask(slot) == Stop()
+        assert search.coordinator.problem is None  # there may be more of them
+        search.coordinator.job_ended(job)
     assert search.coordinator.problem == (
         "host a does not see the folder; host b does not see the folder"
     )
@@ -877,6 +884,16 @@ def test_cancelled_trials_are_not_done(start):
     assert (status.done, status.ended, status.cancelled, status.failed) == (1, 3, 2, 0)
 
 
+def test_a_cancelled_trial_that_was_to_run_again_is_the_attempt_that_ran(start):
+    search = start(points(1), "1.0.0")
+    search.ask("1.0.0")
+    search.coordinator.slots_lost(["1.0.0"])
+    search.coordinator.cancel_rest()
+    [result] = search.coordinator.results
+    assert result.logdir == search.paths.shown_attempt(0, 1)
+    assert [record["attempt"] for record in search.records("finished")] == [1]
+
+
 def test_a_typical_trial_is_known_from_two_that_finished(start):
     search = start(points(5), "1.0.0")
     search.fail("1.0.0", search.ask("1.0.0"))
@@ -1117,6 +1134,16 @@ def test_a_trial_that_is_to_stop_and_is_lost_does_not_run_again(start):
     assert result.metrics == {"metric": 5.0, "other": 2.0}
     assert search.records("lost") == []
     assert search.ask("1.0.1") == Stop()
+
+
+def test_a_trial_that_is_to_stop_and_fails_does_not_run_again(start):
+    search = start(points(1), "1.0.0", stopping=[Threshold(upper=1.0)])
+    work = search.ask("1.0.0")
+    assert "above the threshold" in search.report("1.0.0", work, 1, metric=5.0)
+    assert search.fail("1.0.0", work, "machine", "the disk is full") == Stop()
+    [result] = search.coordinator.results
+    assert (result.status, result.value) == ("stopped", 5.0)
+    assert search.records("lost") == []
 
 
 def test_a_searcher_is_told_no_value_that_may_be_taken_back(start):

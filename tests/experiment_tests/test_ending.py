@@ -137,9 +137,9 @@ def test_slots_that_never_start_are_an_error_that_says_what_was_asked_for(spark,
 
 @pytest.fixture
 def lonely_master(sparks, tmp_path):
-    """The address of a standalone master that no worker ever joins."""
+    """A standalone master that no worker ever joins."""
     with Standalone(tmp_path / "standalone", hosts=()) as cluster:
-        yield cluster.master
+        yield cluster
         sparks.stop()  # before its master
 
 
@@ -149,7 +149,8 @@ def test_a_cluster_without_workers_is_an_error_that_says_what_was_asked_for(
 ):
     needs = {"cores": "2", "memory": "7g", "instances": "3"}
     wanted = {f"spark.executor.{name}": value for name, value in needs.items()}
-    spark = sparks.get(lonely_master, **wanted, **{"spark.task.cpus": "2"})
+    settings = lonely_master.settings() | wanted | {"spark.task.cpus": "2"}
+    spark = sparks.get(lonely_master.master, **settings)
     with pytest.raises(experiment.SearchFailed) as caught:
         experiment.launch(
             spark,
@@ -245,7 +246,7 @@ def test_the_command_line_stops_a_search_of_another_process(script, tmp_path, ca
     wait_until_trials_hang(script, tmp_path)
     run = run_of(tmp_path)
     assert main(["stop", str(run)]) == 0
-    assert capsys.readouterr().out.startswith(f"asked to stop: {run}, not ended, last news ")
+    assert capsys.readouterr().out.startswith(f"asked to stop: {run}, running on host ")
     output, errors = script.communicate(timeout=60)
     assert output.splitlines() == [f"stopped by python -m experiment stop {ENDED}", "[]"]
     assert "stopped by python -m experiment stop: 1 of 4 trials, 2 cancelled" in errors

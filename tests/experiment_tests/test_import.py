@@ -144,6 +144,7 @@ def test_a_folder_that_is_no_package_hides_nothing_on_a_path_of_folders(tmp_path
                 "crossover",
                 "mutation",
                 "generational",
+                "strategy",
             ],
         ),
         (random_search, ["spark", "train", "bounds", "samples"]),
@@ -174,14 +175,15 @@ def test_the_signature_shows_every_argument_once(function, own):
 
 def test_the_defaults_of_an_evolutionary_search_can_be_seen():
     parameters = inspect.signature(evolutionary_search).parameters
-    defaults = {name: parameters[name].default for name in list(parameters)[3:9]}
+    defaults = {name: parameters[name].default for name in list(parameters)[3:10]}
     assert defaults == {
         "direction": "max",
         "popsize": 10,
         "generations": 3,
         "crossover": 0.7,
-        "mutation": 0.5,
+        "mutation": None,
         "generational": True,
+        "strategy": None,
     }
 
 
@@ -287,19 +289,23 @@ def test_bounds_that_cannot_be_searched_are_refused(search, bounds, name, part):
         ({"crossover": 1.5}, "a number of [0, 1]"),
         ({"crossover": -0.1}, "a number of [0, 1]"),
         ({"crossover": math.nan}, "a number of [0, 1]"),
-        ({"mutation": 0}, "a number of (0, 2]"),
-        ({"mutation": 2.5}, "a number of (0, 2]"),
-        ({"mutation": "0.5"}, "a number of (0, 2]"),
-        ({"generational": False}, "True"),
-        ({"generational": 1}, "True"),
+        ({"mutation": 0}, "a number of (0, 2], or two of them"),
+        ({"mutation": 2.5}, "a number of (0, 2], or two of them"),
+        ({"mutation": "0.5"}, "a number of (0, 2], or two of them"),
+        ({"generational": None}, "True or False"),
+        ({"generational": 1}, "True or False"),
+        ({"strategy": "best1bin"}, "'rand1bin' or 'current-to-pbest1bin'"),
         ({"direction": "up"}, "'max' or 'min'"),
     ],
     ids=str,
 )
 def test_arguments_of_an_evolutionary_search_are_checked(arguments, expected):
     [(name, value)] = arguments.items()
-    error = refused(evolutionary_search, train, BOUNDS, **arguments)
-    assert (error.name, error.expected, error.got) == (name, expected, repr(value))
+    for generational in (True, False):
+        error = refused(
+            evolutionary_search, train, BOUNDS, **{"generational": generational, **arguments}
+        )
+        assert (error.name, error.expected, error.got) == (name, expected, repr(value))
 
 
 @pytest.mark.parametrize("samples", [0, -1, 1.5, True, None])

@@ -319,6 +319,19 @@ def test_a_segment_that_is_there_twice_is_refused(tmp_path, first, second):
         written(tmp_path)
 
 
+@pytest.mark.parametrize("number", [1, 2, 3, 4])
+def test_what_a_driver_wrote_after_it_was_taken_for_dead_does_not_count(tmp_path, number):
+    contents = [*SEGMENTS, [], [resumed(7)]]
+    late = [*contents[number - 1], {"late": 1}, {"late": 2}]
+    write_segments(tmp_path, [*contents[: number - 1], late, *contents[number:]])
+    assert written(tmp_path) == joined(contents)
+
+
+def test_all_that_a_driver_wrote_may_be_too_late(tmp_path):
+    write_segments(tmp_path, [[{"late": 1}, {"late": 2}], [resumed(0), {"n": 1}]])
+    assert written(tmp_path) == [resumed(0), {"n": 1}]
+
+
 def test_a_search_that_was_resumed_before_it_had_a_journal_begins_after_no_record(tmp_path):
     write_segments(tmp_path, [[resumed(0), *THREE], [resumed(4)]])
     assert written(tmp_path) == [resumed(0), *THREE, resumed(4)]

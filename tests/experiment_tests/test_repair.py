@@ -25,7 +25,7 @@ def resume(journal):
     """Add the segment of a resumption that had nothing to do."""
     records = len(list(read_journal(journal)))
     with Journal(journal) as segment:
-        segment.append(Resumed(records, "local-1700000000000", "", "", 4))
+        segment.append(Resumed(records, "local-2", "", "0" * 64, 4))
 
 
 @pytest.fixture

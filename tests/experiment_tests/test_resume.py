@@ -128,6 +128,14 @@ def test_a_finished_run_returns_at_once_without_a_job(make, go_on, given):
     assert resumed["records"] == 12
 
 
+def test_what_is_no_segment_is_not_counted_as_one(make, go_on):
+    run = make(trials=6)
+    journal = run / "journal"
+    (journal / "copy.jsonl").write_bytes((journal / "000001.jsonl").read_bytes())
+    result = go_on(run)
+    assert experiment.load(run).trials == result.trials
+
+
 @pytest.mark.fault(23)
 def test_a_run_whose_driver_was_killed_goes_on(make, go_on):
     run = make(trials=6, running=(2, 4), ended=False)

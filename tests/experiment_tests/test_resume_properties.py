@@ -37,6 +37,7 @@ from search.evolution import DifferentialEvolution
 from search.grid import GridSearch, PointSearch
 from search.population import PopulationBasedTraining
 from search.space import Space
+from search.steady_state import SteadyStateEvolution
 from search.stopping import SuccessiveHalving, Threshold
 from search.trial import RETRIED, Outcome
 from spark_jobs.files import LocalFiles
@@ -78,6 +79,10 @@ def _by_generation(kind, name):
 
 def evolution():
     return _by_generation(DifferentialEvolution, "evolutionary_search")
+
+
+def steady_state():
+    return _by_generation(SteadyStateEvolution, "evolutionary_search")
 
 
 def population():
@@ -207,7 +212,7 @@ class Crashes(RuleBasedStateMachine):
     """Drivers and slots that work at a run, and all that may hinder them."""
 
     @initialize(
-        make=st.sampled_from([point_search, grid_search, evolution, population]),
+        make=st.sampled_from([point_search, grid_search, evolution, steady_state, population]),
         stopping=st.sampled_from([(), (Threshold(lower=0.0),), (SuccessiveHalving(1, 2),)]),
     )
     def begin(self, make, stopping):
@@ -359,6 +364,8 @@ class Crashes(RuleBasedStateMachine):
             record = json.loads(lines[-1][9:])
             if record["event"] == "finished" and not self.is_left(record):
                 break
+            if record["event"] == "planned" and self.make is steady_state:
+                self.kept.pop(record["trial"], None)  # made anew of what is known by then
             lines.pop()
         path.write_bytes(b"".join(lines))
 
@@ -439,7 +446,8 @@ class Crashes(RuleBasedStateMachine):
         assert all(same(results[trial], result) for trial, result in self.kept.items())
         assert sorted(results) == list(range(self.driver.search.searcher.total))
         self.the_folder_says_what_the_driver_knows()
-        if self.stopping and isinstance(self.stopping[0], SuccessiveHalving):
+        halving = self.stopping and isinstance(self.stopping[0], SuccessiveHalving)
+        if halving or self.make is steady_state:
             return  # goes by who was there first
         expected = uncut(self.make, self.stopping)
         assert {n: (r.params, r.status, r.value) for n, r in results.items()} == expected

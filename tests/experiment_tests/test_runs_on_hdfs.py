@@ -16,7 +16,7 @@ import hdfs as hdfs_package
 import pytest
 
 import experiment
-from experiment.journal import read_journal
+from experiment.journal import JournalDamaged, read_journal
 from search.errors import InvalidArgument
 from spark_jobs import webhdfs
 from spark_jobs.session import ClassicSession
@@ -370,3 +370,28 @@ def test_a_file_in_the_way_is_said(spark, hdfs, client, logdir):
     for folder in (logdir, f"{logdir}/deeper"):
         assert f"{logdir}" in refused(spark, folder)
     assert client.status(path)["length"] == 4
+
+
+def test_a_run_goes_on_there_in_the_background(spark, hdfs, client, logdir, scratch):
+    points = [{"x": x} for x in (1, 2, 3, 4)]
+    before = experiment.launch(spark, train, points[:2], logdir=logdir, **LIGHT)
+    handle = experiment.submit(
+        experiment.launch, spark, train, points, resume=before, preload=(), verbose=0
+    )
+    result = handle.result(timeout=120)
+    assert [trial.value for trial in result.trials] == [1.0, 2.0, 3.0, 4.0]
+    assert Kept(client, hdfs, result.logdir).in_folder("journal") == {
+        "000001.jsonl",
+        "000002.jsonl",
+    }
+    assert experiment.load(result).trials == result.trials
+    assert not list(scratch.iterdir())
+
+
+def test_a_run_that_is_refused_leaves_nothing_on_this_host(spark, hdfs, client, logdir, scratch):
+    before = experiment.launch(spark, train, [{"x": 1}], logdir=logdir, preload=(), verbose=0)
+    journal = f"{before.logdir.removeprefix(hdfs.uri)}/journal/000001.jsonl"
+    client.write(journal, b"damaged\n", overwrite=True)
+    with pytest.raises(JournalDamaged):
+        experiment.launch(spark, train, [{"x": 1}], resume=before, preload=(), verbose=0)
+    assert not list(scratch.iterdir())

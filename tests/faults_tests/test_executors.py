@@ -356,6 +356,26 @@ def test_a_speculative_copy_of_a_slot_neither_ends_nor_repeats_a_trial(
     assert set(attempts.values()) == {1}
 
 
+def start_python_on_both(spark):
+    """Run Python tasks until both hosts have had one."""
+
+    def where(batches):
+        import os
+
+        import pyarrow
+
+        time.sleep(0.2)
+        list(batches)
+        yield pyarrow.RecordBatch.from_pydict({"host": [os.environ["SPARK_LOCAL_IP"]]})
+
+    def hosts():
+        return {
+            row.host for row in spark.range(0, 4, 1, 4).mapInArrow(where, "host string").collect()
+        }
+
+    wait_until(lambda: hosts() == set(HOSTS))
+
+
 @pytest.mark.fault(31)
 def test_a_host_that_cannot_write_is_named_and_the_other_one_does_the_work(
     sparks, standalone, tmp_path, submit
@@ -363,10 +383,17 @@ def test_a_host_that_cannot_write_is_named_and_the_other_one_does_the_work(
     broken, whole = HOSTS
     spark = sparks.get(standalone.master, **standalone.settings())
     wait_until(lambda: standalone.executors(broken))
+    start_python_on_both(spark)
     standalone.fill_disks(broken)
+
+    def search():
+        handle = submit(spark)
+        wait_until(lambda: len(warned))
+        return release(tmp_path, handle)
+
     try:
-        with pytest.warns(UserWarning, match=f"host {broken} cannot write to the folder"):
-            result = release(tmp_path, submit(spark))
+        with pytest.warns(UserWarning, match=f"host {broken} cannot write to the folder") as warned:
+            result = search()
         check(result, [0.0, 2.0, 4.0, 6.0], tmp_path)
         assert set(hosts_of(tmp_path).values()) == {whole}
     finally:

@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from search import DifferentialEvolution, Direction, InvalidArgument, Space, drive
-from search.evolution import mate_binomial, mutate_rand1, repair_between, select_rand1
 from tests.search_tests.fakes import all_fail, evaluated_by, outcome, recorded, run_in_any_order
 
 PLANE = Space.of_bounds({"x": [-5.0, 5.0], "y": [-5.0, 5.0]})
@@ -16,7 +15,6 @@ MIXED = Space.of_bounds({"lr": [0.1, 1e-5], "units": [1, 64], "act": ["relu", "t
 CUBE = Space.of_bounds({"a": [0.0, 1.0], "b": [0.0, 1.0]})
 CORNERS = [[0.0, 0.0], [1.0, 1.0], [0.0, 0.0], [1.0, 1.0]]
 
-coordinates = st.lists(st.floats(0, 1), min_size=1, max_size=8)
 seeds = st.integers(0, 10**6)
 
 COLUMNS = ["gen", "evals", "best", "mean", "std", "diversity", "acceptance"]
@@ -431,95 +429,6 @@ def test_crossover_at_rate_zero_changes_one_coordinate_of_each_parent():
         assert len(changed) == 1
 
 
-@given(size=st.integers(4, 12), data=st.data(), seed=seeds)
-@settings(max_examples=60, deadline=None)
-def test_selection_gives_three_others(size, data, seed):
-    index = data.draw(st.integers(0, size - 1))
-    population = [[float(number)] for number in range(size)]
-    selected = select_rand1(population, index, rng=random.Random(seed))
-    numbers = {int(vector[0]) for vector in selected}
-    assert len(selected) == len(numbers) == 3
-    assert index not in numbers
-
-
-def test_selection_takes_every_other_individual_in_every_role():
-    rng = random.Random(0)
-    population = [[float(number)] for number in range(5)]
-    drawn = [select_rand1(population, 2, rng=rng) for _ in range(300)]
-    for role in zip(*drawn, strict=True):
-        assert {int(vector[0]) for vector in role} == {0, 1, 3, 4}
-
-
-@given(
-    vectors=st.lists(st.tuples(*[st.floats(-2, 2)] * 3), min_size=1, max_size=6),
-    weight=st.floats(0, 2),
-)
-@settings(max_examples=60, deadline=None)
-def test_mutation_is_base_plus_weighted_difference(vectors, weight):
-    base, plus, minus = ([row[axis] for row in vectors] for axis in range(3))
-    expected = np.array(base) + weight * (np.array(plus) - np.array(minus))
-    assert mutate_rand1(base, plus, minus, weight=weight) == pytest.approx(expected.tolist())
-
-
-def test_mutation_example():
-    mutant = mutate_rand1([0.5, 0.5], [1.0, 0.0], [0.0, 0.5], weight=0.5)
-    assert mutant == [1.0, 0.25]
-
-
-@given(size=st.integers(1, 8), seed=seeds)
-@settings(max_examples=60, deadline=None)
-def test_crossover_at_rate_zero_takes_just_the_forced_coordinate(size, seed):
-    child = mate_binomial([0.0] * size, [1.0] * size, rate=0.0, rng=random.Random(seed))
-    assert sorted(child) == [0.0] * (size - 1) + [1.0]
-
-
-@given(target=coordinates, seed=seeds)
-@settings(max_examples=60, deadline=None)
-def test_crossover_at_rate_one_takes_the_mutant(target, seed):
-    mutant = [coordinate + 2 for coordinate in target]
-    assert mate_binomial(target, mutant, rate=1.0, rng=random.Random(seed)) == mutant
-
-
-def test_crossover_forces_every_coordinate_as_often():
-    rng = random.Random(0)
-    forced = collections.Counter(
-        mate_binomial([0.0] * 4, [1.0] * 4, rate=0.0, rng=rng).index(1.0) for _ in range(2000)
-    )
-    assert sorted(forced) == [0, 1, 2, 3]
-    assert all(430 < number < 570 for number in forced.values())
-
-
-def test_crossover_takes_the_share_of_its_rate():
-    child = mate_binomial([0.0] * 5000, [1.0] * 5000, rate=0.3, rng=random.Random(0))
-    assert 1400 < sum(child) < 1600
-
-
-@given(
-    pairs=st.lists(st.tuples(st.floats(-3, 4), st.floats(0, 1)), min_size=1, max_size=8),
-    seed=seeds,
-)
-@settings(max_examples=100, deadline=None)
-def test_repair_stays_in_the_cube_and_leaves_inner_coordinates_alone(pairs, seed):
-    vector, target = map(list, zip(*pairs, strict=True))
-    repaired = repair_between(vector, target, rng=random.Random(seed))
-    assert len(repaired) == len(vector)
-    for before, parent, after in zip(vector, target, repaired, strict=True):
-        if before < 0:
-            assert 0 <= after <= parent
-        elif before > 1:
-            assert parent <= after <= 1
-        else:
-            assert after == before
-
-
-def test_repair_draws_all_over_the_way_to_the_bound():
-    rng = random.Random(0)
-    low = [repair_between([-1.0], [0.4], rng=rng)[0] for _ in range(500)]
-    high = [repair_between([2.0], [0.4], rng=rng)[0] for _ in range(500)]
-    assert (min(low), max(low)) == pytest.approx((0.0, 0.4), abs=0.02)
-    assert (min(high), max(high)) == pytest.approx((0.4, 1.0), abs=0.02)
-
-
 @pytest.mark.parametrize("mutation", [0.5, 2.0])
 def test_trials_stay_in_the_space_even_with_large_steps(mutation):
     trials, _ = traced(
@@ -531,6 +440,7 @@ def test_trials_stay_in_the_space_even_with_large_steps(mutation):
 
 
 NO_INTEGERS = [True, False, 8.0, math.nan, math.inf, "8", None, [8]]
+STRATEGIES = "'rand1bin' or 'current-to-pbest1bin'"
 NO_NUMBERS = [math.nan, math.inf, -math.inf, True, False, "0.5", None, [0.5], 1j]
 
 
@@ -541,7 +451,8 @@ NO_NUMBERS = [math.nan, math.inf, -math.inf, True, False, "0.5", None, [0.5], 1j
         ("popsize", [3, 0, -4, *NO_INTEGERS], "an integer of at least 4"),
         ("generations", [0, -1, *NO_INTEGERS], "an integer of at least 1"),
         ("crossover", [-0.1, 1.1, 2, -1, *NO_NUMBERS], "a number of [0, 1]"),
-        ("mutation", [0, 0.0, -0.5, 2.1, 3, *NO_NUMBERS], "a number of (0, 2]"),
+        ("strategy", ["best1bin", "", None, 1, ["rand1bin"]], STRATEGIES),
+        ("mutation", [0, 0.0, -0.5, 2.1, 3, *NO_NUMBERS], "a number of (0, 2], or two of them"),
     ],
 )
 def test_unusable_settings_are_refused(name, values, expected):
@@ -564,12 +475,47 @@ def test_unusable_settings_are_refused(name, values, expected):
         {"mutation": 2},
         {"mutation": 2.0},
         {"mutation": 1e-9},
+        {"mutation": (0.5, 1.0)},
+        {"mutation": [2, 1e-9]},
+        {"strategy": "current-to-pbest1bin"},
     ],
     ids=str,
 )
 def test_settings_at_the_edge_are_accepted(settings_at_the_edge):
     searcher = evolution(**settings_at_the_edge)
     assert len(drive(searcher, evaluated_by(sphere))) == searcher.total
+
+
+def test_of_two_weights_the_one_that_cannot_be_used_is_named():
+    for pair in [(0.5, 3.0), [3.0, 0.5]]:
+        with pytest.raises(InvalidArgument, match="mutation: .* got 3.0"):
+            evolution(mutation=pair)
+
+
+def test_a_weight_between_two_is_drawn_for_each_trial():
+    points = [[0.1, 0.1], [0.2, 0.2], [0.3, 0.3], [0.4, 0.4]]
+    searcher = evolution(CUBE, popsize=4, generations=9, crossover=1.0, mutation=(0.25, 0.5))
+    searcher.toolbox.register("population", lambda: points)
+    searcher.toolbox.register("select", lambda population, index: [points[i] for i in (1, 3, 0)])
+    trials, _ = traced(searcher, evaluated_by(lambda params: 1.0))
+    weights = [(trial.params["a"] - 0.2) / 0.3 for trial in trials[4:]]
+    assert len(set(weights)) == 36
+    assert 0.25 <= min(weights) < 0.3
+    assert 0.45 < max(weights) <= 0.5
+
+
+def test_the_strategy_is_the_operator():
+    seen = set()
+    searcher = evolution(popsize=4, generations=1, strategy="current-to-pbest1bin")
+    mutate = searcher.toolbox.mutate
+
+    def watched(*vectors):
+        seen.add(len(vectors))
+        return mutate(*vectors)
+
+    searcher.toolbox.register("mutate", watched)
+    drive(searcher, evaluated_by(sphere))
+    assert seen == {4}
 
 
 def test_global_random_states_stay_untouched():

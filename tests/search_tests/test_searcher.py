@@ -17,6 +17,7 @@ from search import (
     PopulationBasedTraining,
     RandomSearch,
     Space,
+    SteadyStateEvolution,
     drive,
 )
 from tests.search_tests.fakes import all_fail, evaluated_by, outcome, recorded, run_in_any_order
@@ -51,6 +52,35 @@ def asked_by(searcher, evaluate):
     trials = []
     drive(searcher, recorded(evaluate, trials))
     return trials
+
+
+class Noted:
+    """A searcher whose asks and tells are noted down, as by a journal: only those with a trial."""
+
+    def __init__(self, searcher, events=None):
+        self._searcher, self._events = searcher, [] if events is None else events
+
+    @property
+    def finished(self):
+        return self._searcher.finished
+
+    def ask(self):
+        trial = self._searcher.ask()
+        if trial is not None:
+            self._events.append(("ask", trial))
+        return trial
+
+    def tell(self, outcome):
+        self._events.append(("tell", outcome))
+        self._searcher.tell(outcome)
+
+
+class Impatient(Noted):
+    def ask(self):
+        trial = super().ask()
+        if trial is None:
+            assert [self._searcher.ask() for _ in range(3)] == [None] * 3
+        return trial
 
 
 class SearcherContract:
@@ -117,10 +147,25 @@ class SearcherContract:
         assert one == same
 
     @pytest.mark.parametrize("seed", range(5))
-    def test_outcomes_may_be_told_in_any_order(self, seed):
-        rng = random.Random(seed)
-        in_order = asked_by(self.make(), evaluated_by(units))
-        assert run_in_any_order(self.make(), evaluated_by(units), rng) == in_order
+    def test_a_searcher_is_rebuilt_by_the_same_asks_and_tells(self, seed):
+        searcher, events = self.make(), []
+        noted = Noted(searcher, events)
+        trials = run_in_any_order(noted, evaluated_by(units), random.Random(seed))
+        for cut in range(0, len(events), 7):
+            rebuilt = self.make()
+            for what, item in events[:cut]:
+                assert rebuilt.ask() == item if what == "ask" else rebuilt.tell(item) is None
+            rest = [rebuilt.ask() if w == "ask" else rebuilt.tell(item) for w, item in events[cut:]]
+            asked = [item for what, item in events[:cut] if what == "ask"]
+            assert asked + [trial for trial in rest if trial is not None] == trials
+
+    @pytest.mark.parametrize("seed", range(5))
+    def test_asks_for_which_there_is_no_trial_change_nothing(self, seed):
+        once, often = (
+            run_in_any_order(kind(self.make()), evaluated_by(units), random.Random(seed))
+            for kind in (Noted, Impatient)
+        )
+        assert once == often
 
     def test_failed_and_nan_outcomes_are_accepted_and_never_the_best(self):
         for direction in Direction:
@@ -142,7 +187,19 @@ class SearcherContract:
         assert [item.value for item in outcomes] == [number * 0.5 for number in range(self.total)]
 
 
+class OrderlessContract(SearcherContract):
+    """What those keep, too, for which the order of outcomes means nothing."""
+
+    @pytest.mark.parametrize("seed", range(5))
+    def test_outcomes_may_be_told_in_any_order(self, seed):
+        rng = random.Random(seed)
+        in_order = asked_by(self.make(), evaluated_by(units))
+        assert run_in_any_order(self.make(), evaluated_by(units), rng) == in_order
+
+
 class RandomSearcherContract(SearcherContract):
+    """What those keep, too, that draw random numbers."""
+
     def test_another_seed_gives_other_trials(self):
         one, other = (asked_by(self.make(seed), evaluated_by(units)) for seed in (1, 2))
         assert one != other
@@ -156,7 +213,7 @@ class RandomSearcherContract(SearcherContract):
         assert asked_by(self.make(), sometimes_without_value) == one
 
 
-class TestGridSearch(SearcherContract):
+class TestGridSearch(OrderlessContract):
     space = LISTS
     total = 12
 
@@ -164,7 +221,7 @@ class TestGridSearch(SearcherContract):
         return GridSearch(LISTS)
 
 
-class TestPointSearch(SearcherContract):
+class TestPointSearch(OrderlessContract):
     space = LISTS
     total = 3
 
@@ -172,21 +229,28 @@ class TestPointSearch(SearcherContract):
         return PointSearch(POINTS)
 
 
-class TestRandomSearch(RandomSearcherContract):
+class TestRandomSearch(RandomSearcherContract, OrderlessContract):
     total = 13
 
     def make(self, seed=0):
         return RandomSearch(MIXED, samples=13, rng=random.Random(seed))
 
 
-class TestDifferentialEvolution(RandomSearcherContract):
+class TestDifferentialEvolution(RandomSearcherContract, OrderlessContract):
     total = 20
 
     def make(self, seed=0):
         return DifferentialEvolution(MIXED, rng=random.Random(seed), popsize=5, generations=3)
 
 
-class TestPopulationBasedTraining(RandomSearcherContract):
+class TestSteadyStateEvolution(RandomSearcherContract):
+    total = 20
+
+    def make(self, seed=0):
+        return SteadyStateEvolution(MIXED, rng=random.Random(seed), popsize=5, generations=3)
+
+
+class TestPopulationBasedTraining(RandomSearcherContract, OrderlessContract):
     total = 20
 
     def make(self, seed=0):

@@ -4,12 +4,13 @@ import os
 import subprocess
 import sys
 import textwrap
+from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow
 import pytest
 
 from search.errors import InvalidArgument
-from spark_jobs.session import ClassicSession
+from spark_jobs.session import ClassicSession, active_data_settings
 
 
 @pytest.mark.parametrize("wrong", [None, "local[2]", object()])
@@ -249,3 +250,18 @@ def test_a_session_of_spark_connect_says_where_hdfs_is(tmp_path):
     )
     assert ran.stdout.splitlines()[0] == "('http://nn:9999',) me", ran.stderr
     assert "got a Spark Connect session" in ran.stdout
+
+
+def test_the_settings_of_the_session_are_those_of_every_thread(spark):
+    assert active_data_settings().hadoop.values
+    with ThreadPoolExecutor(1) as thread:
+        assert thread.submit(active_data_settings).result() == active_data_settings()
+
+
+def test_the_settings_of_a_stopped_context_count_no_more(sparks):
+    context = sparks.get("local[1]").sparkContext
+    context.stop()
+    try:
+        assert not active_data_settings().hadoop.values
+    finally:
+        sparks.stop()

@@ -1,0 +1,60 @@
+"""Which configurations a search has tried, so that none is tried twice."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+from search.grid import grid_of
+from search.space import Space
+
+_DRAWS = 20
+"""Points drawn before a new one is looked for in order; a space may have hardly any left."""
+
+
+class Tried:
+    """The configurations of a space that were tried.
+
+    Two points of the unit cube are one configuration where they decode to the same values.
+
+    Args:
+        space: What is searched.
+        rng: Drawn from by `another`.
+    """
+
+    def __init__(self, space: Space, rng: random.Random) -> None:
+        self._space, self._rng, self._grid = space, rng, grid_of(space)
+        self._snapped: set[tuple[float, ...]] = set()
+
+    def __contains__(self, point: Sequence[float]) -> bool:
+        return self._space.snap(point) in self._snapped
+
+    def add(self, point: Sequence[float]) -> None:
+        """Note that the configuration at a point is tried."""
+        self._snapped.add(self._space.snap(point))
+
+    def another(self) -> list[float]:
+        """Return a point at random whose configuration was not tried.
+
+        Once all were tried that is forgotten, so that each may be tried a second time, and so on.
+        """
+        for _ in range(_DRAWS):
+            point = [self._rng.random() for _ in self._space]
+            if point not in self:
+                return point
+        return self._next_of_grid() or self._begin_again(point)
+
+    def _next_of_grid(self) -> list[float] | None:
+        """Go through a space without real numbers from anywhere in it."""
+        if self._grid is None:
+            return None
+        start = self._rng.randrange(self._grid.total)
+        for step in range(min(self._grid.total, len(self._snapped) + 1)):
+            point = self._space.encode(self._grid.point((start + step) % self._grid.total))
+            if point not in self:
+                return point
+        return None
+
+    def _begin_again(self, point: list[float]) -> list[float]:
+        self._snapped.clear()
+        return point

@@ -1,0 +1,195 @@
+"""Differential evolution without a barrier: whoever is free gets the next trial.
+
+The population is replaced one individual at a time, as results come in (steady state). The
+operator is that of Zhang, Sanderson: JADE (IEEE Transactions on Evolutionary Computation 13, 2009),
+without its archive and its adaptation.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Sequence
+
+import numpy as np
+
+from search.direction import Direction
+from search.generations import Individual, PopulationSearch
+from search.novelty import Tried
+from search.operators import Mutation, breed, make_toolbox
+from search.screening import Screen
+from search.space import Space
+
+CANDIDATES = 5
+"""Trial vectors of which the most promising one is evaluated."""
+
+SCREENED = 80
+"""Trials up to which each one is screened so; after n, one is with probability 80 / n."""
+
+COLLAPSED = 0.01
+"""Standard deviation below which, on every axis of the unit cube, a population is renewed."""
+
+_TRIES = 20
+"""Trial vectors made for a trial at the most; in a small space most of them were tried."""
+
+
+class _Candidate(Individual):
+    """An individual that knows where its values lie and which place it competes for.
+
+    Attributes:
+        snapped: See `Space.snap`.
+        place: In the population; None for a design point, which has no target.
+    """
+
+    def __init__(
+        self, space: Space, point: Sequence[float], direction: Direction, place: int | None
+    ) -> None:
+        super().__init__(point, direction)
+        self.snapped, self.place = space.snap(point), place
+
+
+class SteadyStateEvolution(PopulationSearch[_Candidate]):
+    """Differential evolution that always has another trial, whatever is still out.
+
+    The first trials are design points: Latin hypercubes of `popsize` points, until `popsize` of
+    them were told and one has a value. So where more are evaluated at once than `popsize`, more of
+    them are drawn at random, and the best `popsize` become the population.
+
+    From then on trial number i is a trial vector for individual `i % popsize`, and takes the place
+    of whoever holds that place when it is told, unless that one is better. It is the one of five
+    whose five nearest neighbours among the points evaluated so far rank best; beyond 80 trials,
+    fewer and fewer are chosen so. When the population has collapsed, all but its best are replaced
+    by design points. A failed trial takes nobody's place.
+
+    No configuration is tried twice, going by the values of the hyperparameters, unless the space
+    has fewer of them than there are trials: then none is tried a third time before all were twice,
+    and so on.
+
+    The same `rng` and the same order of asking and telling give the same trials.
+
+    Args:
+        space: What to search.
+        direction: 'max' or 'min' of the objective.
+        popsize: Individuals, at least 4, since a mutant is made of four different ones. 8 to 10 are
+            good up to 300 trials; 20 beyond, with 50 trials at once, or where the objective is
+            noisy. It need not grow with how many are evaluated at once.
+        generations: `popsize * (generations + 1)` trials in all.
+        strategy: The operator, 'current-to-pbest1bin' or 'rand1bin'.
+        crossover: Crossover rate CR of [0, 1]: the share of coordinates taken from the mutant.
+        mutation: Differential weight F of (0, 2], or two of them between which it is drawn evenly
+            for each trial.
+        rng: Owned by the searcher from now on.
+
+    Attributes:
+        toolbox: DEAP's, with `population`, `select`, `mutate`, `mate`, `repair` registered; swap
+            one by registering another function of the same signature before the first `ask`.
+        logbook: DEAP's, one record per `popsize` trials told: gen, evals, best, mean, std,
+            diversity (the mean over the axes of the population's standard deviation in the unit
+            cube), acceptance (the share of these trials that took a place; None for the first).
+        hall_of_fame: DEAP's, the best individual at the last of these records.
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        *,
+        rng: random.Random,
+        direction: Direction = Direction.MAX,
+        popsize: int = 10,
+        generations: int = 3,
+        strategy: str = "current-to-pbest1bin",
+        crossover: float = 0.7,
+        mutation: Mutation = (0.5, 1.0),
+    ) -> None:
+        super().__init__(
+            space,
+            direction=direction,
+            popsize=popsize,
+            generations=generations,
+            least=4,
+            share="acceptance",
+        )
+        self.strategy, self.crossover, self.mutation = strategy, crossover, mutation
+        self.toolbox = make_toolbox(
+            len(space),
+            popsize=popsize,
+            direction=direction,
+            strategy=strategy,
+            crossover=crossover,
+            mutation=mutation,
+            rng=rng,
+        )
+        self._rng, self._tried, self._screen = rng, Tried(space, rng), Screen(space, direction)
+        self._design: list[list[float]] = []  # points of a Latin hypercube that are left
+        self._told: list[_Candidate] = []  # since the last record of the logbook
+        self._accepted = 0  # of these
+
+    def _next(self) -> _Candidate:
+        place = None
+        if len(self._population) < self.popsize or self._best() is None:
+            point = self._design_point()
+        else:
+            place = self._asked % self.popsize
+            point = self._trial_vector(place)
+        self._tried.add(point)
+        return _Candidate(self._space, point, self._direction, place)
+
+    def _design_point(self) -> list[float]:
+        if not self._design:
+            self._design = list(self.toolbox.population())
+        point = self._design.pop(0)
+        return self._tried.another() if point in self._tried else point
+
+    def _trial_vector(self, place: int) -> list[float]:
+        screened = self._rng.random() * len(self._screen) < SCREENED
+        vectors = (breed(self.toolbox, self._population, place) for _ in range(_TRIES))
+        new = (vector for vector in vectors if vector not in self._tried)
+        candidates = list(itertools.islice(new, CANDIDATES if screened else 1))
+        if not candidates:
+            return self._tried.another()
+        return self._screen.most_promising(candidates) if screened else candidates[0]
+
+    def _take(self, candidate: _Candidate) -> None:
+        self._screen.add(candidate, candidate.score)
+        self._accepted += self._replace(candidate)
+        self._told.append(candidate)
+        if len(self._told) == self.popsize:
+            share = self._accepted / self.popsize if self.logbook else None
+            self._end_generation(self._told, share)
+            self._told, self._accepted = [], 0
+        if self._has_collapsed():
+            self._renew()
+
+    def _replace(self, candidate: _Candidate) -> bool:
+        """Put a candidate into the population, unless who has its place is better."""
+        place = candidate.place
+        if place is None:
+            if len(self._population) < self.popsize:
+                self._population.append(candidate)
+                return True
+            merits = [self._direction.merit(member.score) for member in self._population]
+            place = merits.index(min(merits))
+        holder = self._population[place].score
+        if candidate.score is None or self._direction.better(holder, candidate.score):
+            return False
+        self._population[place] = candidate
+        return True
+
+    def _best(self) -> _Candidate | None:
+        return self._direction.best(self._population, lambda member: member.score)
+
+    def _has_collapsed(self) -> bool:
+        if len(self._population) < self.popsize:
+            return False
+        # By the values: within its bin, a coordinate of a choice may wander for ever.
+        snapped = [member.snapped for member in self._population]
+        return bool(np.std(snapped, axis=0).max() < COLLAPSED)
+
+    def _renew(self) -> None:
+        """Keep the best alone, for whose place all compete that were bred from the others."""
+        best = self._best()
+        if best is not None:
+            self._population, self._design = [best], []
+            for candidate in self._out.values():
+                if candidate.place is not None:
+                    candidate.place = 0
