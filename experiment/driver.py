@@ -32,11 +32,12 @@ from experiment.specification import Search
 from experiment.status import Status
 from experiment.text import count, printable
 from search.direction import Direction
+from search.errors import InvalidArgument
 from search.space import Float, Space
 from search.stopping import read_rules
 from search.trial import Failure
 from spark_jobs.context import DataSettings
-from spark_jobs.files import writable_files_at
+from spark_jobs.files import WritableFiles, writable_files_at
 from spark_jobs.hadoop import HadoopSettings
 from spark_jobs.locations import Location
 from spark_jobs.paths import STOP, RunPaths
@@ -212,14 +213,24 @@ def _opened(
         if settings.resume is None:
             write_manifest(paths, manifest)
         else:
-            past = read_past(files, root, search)
-            reopen(files, root)
+            past = _past(files, root, search)
         folder.keep(_note)
         try:
             yield _Run(folder, paths, past)
         finally:
             # Who has no patience, and interrupts, is told where the rest is.
             _try(lambda: folder.keep(_note, lambda: interrupts.noted or interrupts.terminated))
+
+
+def _past(files: WritableFiles, root: Location, search: Search) -> Past:
+    """Read what was done in a run, and open it again."""
+    try:
+        past = read_past(files, root, search)
+        reopen(files, root)
+    except OSError as error:
+        got = f"{str(root)!r}: {error}"
+        raise InvalidArgument("resume", "a run that can be read and written to", got) from None
+    return past
 
 
 def _coordinator(

@@ -24,7 +24,7 @@ from experiment.coordinator import Coordinator
 from experiment.journal import Journal
 from experiment.record import write_manifest
 from experiment.records import Finished, Planned, Resumed
-from experiment.resuming import read_past
+from experiment.resuming import read_past, uncollected
 from experiment.specification import Search
 from search.direction import Direction
 from search.sampling import RandomSearch
@@ -83,7 +83,8 @@ def seconds_to_resume(folder: Path) -> float:
             search.searcher, paths, journal, direction=Direction.MIN, observers=(board,)
         )
         resumed = Resumed(len(past.records), "app", manifest.created, "", manifest.trials)
-        coordinator.resume(past.records, past.left, resumed)
+        with uncollected():  # as the driver does
+            coordinator.resume(past.records, past.left, resumed)
         seconds = time.perf_counter() - started
         board.close("loss", coordinator.status)
     assert len(coordinator.results) == _TRIALS

@@ -299,6 +299,18 @@ def newer(run):
     return run
 
 
+def test_a_run_that_cannot_be_opened_again_is_one_sentence(make, go_on):
+    run = make(trials=2)
+    for file in (run / "search").iterdir():
+        file.unlink()
+    (run / "search").rmdir()
+    (run / "search").touch()
+    with pytest.raises(
+        InvalidArgument, match="resume: expected a run that can be read and written"
+    ):
+        go_on(run, grid(2))
+
+
 @pytest.mark.parametrize(
     ("given", "reason"),
     [
