@@ -310,6 +310,9 @@ class Hdfs:
             # A DataNode that is silent is dead after 12 s, not after 10.5 minutes.
             "dfs.heartbeat.interval": "1",
             "dfs.namenode.heartbeat.recheck-interval": "1000",
+            # A replica that a killed DataNode was to make is asked for again after 10 s, not 5 min.
+            "dfs.namenode.reconstruction.pending.timeout-sec": "10",
+            "dfs.namenode.redundancy.interval.seconds": "1s",
             **self._properties,
         }
 
