@@ -103,6 +103,10 @@ class Board:
                 values["search/best_so_far"] = status.best.value
         self._events.scalars(values, status.ended)
 
+    def abandon(self) -> None:
+        """Close the file and write nothing more."""
+        self._events.close()
+
     def _end_row(self, attempt: str) -> None:
         folder = self._trials / attempt
         make_folder(folder)

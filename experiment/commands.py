@@ -36,6 +36,7 @@ from experiment.loading import (
 )
 from experiment.logs import copy_logs, last_attempt
 from experiment.ownership import owned, owner_of
+from experiment.record import Manifest
 from experiment.repair import is_damaged, repair_journal
 from experiment.result import TrialResult, table_of
 from experiment.text import command, count, duration, hyperparameters, number, printable
@@ -137,9 +138,9 @@ def _list_row(run: Run) -> tuple[str, ...]:
 
 
 def _state(run: Run) -> str:
+    if running := _running_on(run.paths):
+        return running
     owner = owner_of(run.paths)
-    if owner is not None and owner.alive:
-        return f"running on {owner}"
     if run.result.problem is not None:
         return f"ended early: {run.result.problem}"
     if run.ended:
@@ -157,14 +158,23 @@ def _ago(when: float) -> str:
     return f"{duration(max(0.0, time.time() - when))} ago"
 
 
+def _running_on(paths: RunPaths) -> str:
+    """Return where a driver runs a run; '' where none does, or nobody can tell."""
+    owner = owner_of(paths)
+    return f"running on {owner}" if owner is not None and owner.alive else ""
+
+
 def _goes_on(run: Run) -> bool:
     """May a run go on by itself?"""
     owner = owner_of(run.paths)
-    return not run.ended if owner is None or owner.alive is None else owner.alive
+    if owner is None:  # it was handed back
+        return not run.ended and not run.paths.owners.is_dir()
+    return not run.ended if owner.alive is None else owner.alive
 
 
 def _how_to_resume(run: Run) -> str:
-    return "" if run.ended or _goes_on(run) else f"resume={run.paths.shown()!r} goes on with it"
+    whole = run.ended and run.result.problem is None and run.result.done == run.result.total
+    return "" if whole or _goes_on(run) else f"resume={run.paths.shown()!r} goes on with it"
 
 
 def _show(options: argparse.Namespace) -> None:
@@ -186,6 +196,7 @@ def _show_run(run: Run) -> None:
         "to go on": _how_to_resume(run),
         "so far": result.summary(),
         "call": f"experiment.{manifest.call}, train function {manifest.train}",
+        "arguments": _arguments(manifest),
         "started": f"{manifest.created}, on {manifest.master}, {manifest.application}",
         "folder": run.paths.shown(),
     }
@@ -209,6 +220,13 @@ def _show_run(run: Run) -> None:
         title = "Failed trials" + (f", {more} more not shown" if more else "")
         _print_table(("trial", "error", "hyperparameters"), rows, title)
         print(printable(f"A traceback: {command('show', run.paths.shown())} {failed[0].id}"))
+
+
+def _arguments(manifest: Manifest) -> str:
+    """Return what a call has to repeat to go on with the run, beside the space."""
+    names = ("direction", "optimization_key", "seed")
+    given = {name: getattr(manifest, name) for name in names} | manifest.algorithm
+    return ", ".join(f"{name}={value!r}" for name, value in given.items() if name != "type")
 
 
 def _show_trial(run: Run, trial: int) -> None:
@@ -237,6 +255,8 @@ def _facts_of_result(trial: TrialResult, objective: str) -> dict[str, str]:
     others = {name: value for name, value in trial.metrics.items() if name != objective}
     facts["metrics"] = ", ".join(f"{name}={number(value)}" for name, value in others.items())
     facts["took"] = duration(trial.seconds)
+    if trial.attempt > 1:
+        facts["attempt"] = f"{trial.attempt}; what became of those before is in their folders"
     if trial.reason:
         facts["stopped at"] = trial.reason
     if trial.error is not None:
@@ -258,14 +278,17 @@ def _logs(options: argparse.Namespace) -> None:
 
 def _stop(options: argparse.Namespace) -> None:
     with opened(options.run) as reader:
-        run = read_run(reader.paths)
-        state = _state(run)
-        if not _goes_on(run):
-            got = f"{run.paths.shown()!r}, {state}"
-            raise InvalidArgument("run", "a run that goes on", got, _how_to_resume(run))
-    with _writable(run.paths) as files:
-        files.write(Location.parse(run.paths.shown()).below(STOP), b"")
-    print(f"asked to stop: {printable(run.paths.shown())}, {state}")
+        paths = reader.paths
+        state = _running_on(paths)  # also where its journal is damaged
+        if not state:
+            run = read_run(paths)
+            state = _state(run)
+            if not _goes_on(run):
+                got = f"{paths.shown()!r}, {state}"
+                raise InvalidArgument("run", "a run that goes on", got, _how_to_resume(run))
+    with _writable(paths) as files:
+        files.write(Location.parse(paths.shown()).below(STOP), b"")
+    print(f"asked to stop: {printable(paths.shown())}, {state}")
 
 
 @contextlib.contextmanager
@@ -339,6 +362,7 @@ def _as_json(trial: TrialResult) -> dict[str, Any]:
     return {
         "trial": trial.id,
         "status": trial.status,
+        "attempt": trial.attempt,
         "value": trial.value,
         "params": _finite(trial.params),
         "metrics": _finite(trial.metrics),

@@ -405,6 +405,8 @@ class Coordinator:
             return
         self._journal.append(Lost.of(attempt, slot, failure))
         self._tried[trial] += 1
+        told = f"attempt {attempt.number} has failed, it runs again: {failure.message}\n"
+        self._output.append((trial, told))
         self._running = {s: out for s, out in self._running.items() if s != slot}
         self._again.append(Attempt(attempt.trial, attempt.number + 1))
 
@@ -429,7 +431,7 @@ class Coordinator:
                     "none of them is judged"
                 )
         folder = self._paths.shown_attempt(trial, attempt.number)
-        result = TrialResult.of(attempt.trial, outcome, folder)
+        result = TrialResult.of(attempt.trial, outcome, folder, attempt.number)
         self._failures += result.status == "failed"
         self._cancelled += result.status == "cancelled"
         if result.status == "finished":  # failed ones may end at once, and would promise too much

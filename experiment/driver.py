@@ -156,7 +156,9 @@ def _end(
     """Write how a search ended, and show it: each step, whatever becomes of the others."""
     with contextlib.ExitStack() as ending:
         ending.callback(lambda: progress.close(coordinator.status, summary()))
-        if not control.overtaken:
+        if control.overtaken:
+            board.abandon()
+        else:
             ending.callback(_try, lambda: write_result(paths, summary()))
             ending.callback(_try, lambda: board.close(summary().objective, coordinator.status))
             _try(coordinator.cancel_rest)
@@ -266,8 +268,12 @@ def _coordinator(
             manifest.function,
             manifest.trials,
         )
-        with uncollected():
-            coordinator.resume(past.records, past.left, resumed)
+        try:
+            with uncollected():
+                coordinator.resume(past.records, past.left, resumed)
+        except BaseException:
+            board.abandon()
+            raise
     return coordinator
 
 

@@ -274,7 +274,7 @@ def _fold(paths: RunPaths) -> tuple[list[TrialResult], list[Attempt], str | None
                 out.pop(trial.id, None)
                 if trial.id not in results:  # else the first finish won
                     folder = paths.shown_attempt(trial.id, record.attempt)
-                    results[trial.id] = TrialResult.of(trial, held, folder)
+                    results[trial.id] = TrialResult.of(trial, held, folder, record.attempt)
                     if held.objective is not None:
                         names.setdefault(trial.id, held.objective)
     objective = _objective(results, names)

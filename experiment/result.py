@@ -34,6 +34,7 @@ class TrialResult:
         seconds: Wall time of the train function.
         reason: Why it was stopped, such as "step 7: ..."; '' otherwise.
         logdir: Its folder: logs, TensorBoard events, what it wrote.
+        attempt: Which attempt at it that was, from 1.
     """
 
     id: int
@@ -45,6 +46,7 @@ class TrialResult:
     seconds: float
     logdir: str
     reason: str = ""
+    attempt: int = 1
 
     @property
     def ending(self) -> str:
@@ -65,7 +67,7 @@ class TrialResult:
         return files_of_trial(self.logdir)
 
     @classmethod
-    def of(cls, trial: Trial, outcome: Outcome, logdir: str) -> TrialResult:
+    def of(cls, trial: Trial, outcome: Outcome, logdir: str, attempt: int = 1) -> TrialResult:
         """Return a trial with its outcome."""
         return cls(
             trial.id,
@@ -77,6 +79,7 @@ class TrialResult:
             outcome.seconds,
             logdir,
             outcome.reason,
+            attempt,
         )
 
 

@@ -648,6 +648,7 @@ def test_json_has_all_trials_with_all_that_is_known(call, finished):
     assert trials[1] == {
         "trial": 1,
         "status": "failed",
+        "attempt": 1,
         "value": None,
         "params": {"learning_rate": 0.02, "optimizer": "adam"},
         "metrics": {},
