@@ -126,11 +126,11 @@ def evolutionary_search(
     mutated = searcher.mutation
     algorithm = {
         "type": "differential evolution",
-        "strategy": searcher.strategy,
         "popsize": popsize,
         "generations": generations,
         "crossover": crossover,
         "mutation": list(mutated) if isinstance(mutated, tuple) else mutated,
+        "strategy": searcher.strategy,
         "generational": generational,
     }
     search = Search("evolutionary_search", searcher, space, algorithm=algorithm)

@@ -21,7 +21,8 @@ from experiment.text import count
 from spark_jobs.channel import ChannelServer
 from spark_jobs.locations import Location
 from spark_jobs.paths import RunPaths
-from spark_jobs.session import ClassicSession, SharedBytes, SlotJob
+from spark_jobs.session import ClassicSession, SharedBytes
+from spark_jobs.slot_job import SlotJob
 from spark_jobs.slots import PROBLEM, SlotConfig, is_installed, slot_function, slot_name
 from spark_jobs.trial_process import Program
 

@@ -11,8 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 import msgspec
 
@@ -20,6 +19,7 @@ from search.errors import InvalidArgument, shown
 from spark_jobs import hadoop
 from spark_jobs.context import DataSettings
 from spark_jobs.host_cache import CacheSettings
+from spark_jobs.slot_job import LostTask, SlotJob
 from spark_jobs.tokens import DelegationTokens, KnownTokens, unlogged
 
 _LOCAL = re.compile(r"local\[(\d+|\*)(?:\s*,\s*\d+)?\]")
@@ -32,87 +32,6 @@ _ENCRYPTION = (
 )
 _MOST_TASKS = 100_000  # of a stage, which is how many Spark itself remembers
 _REGISTRATION = 30.0  # seconds that executors have to register before slots are counted
-
-
-@dataclass(frozen=True, slots=True)
-class LostTask:
-    """A task that failed or was killed; Spark may have run it again since.
-
-    Attributes:
-        partition: Its number in the job, from 0.
-        attempt: Which attempt at it, from 0.
-        host: Where it ran, as Spark calls it.
-        failed: Did it fail, rather than be killed?
-    """
-
-    partition: int
-    attempt: int
-    host: str
-    failed: bool
-
-
-class SlotJob:
-    """A Spark job of slots. A context manager: leaving it cancels the job and waits for its end.
-
-    It is entered before the job is started, so that nothing that interrupts the caller leaves a job
-    behind.
-
-    Attributes:
-        error: What Spark raised, once the job is over and has failed.
-    """
-
-    def __init__(
-        self,
-        run: Callable[[], Any],
-        cancel: Callable[[], None],
-        find_lost_tasks: Callable[[], list[LostTask]],
-    ) -> None:
-        self.error: BaseException | None = None
-        self._run, self._cancel, self._find_lost_tasks = run, cancel, find_lost_tasks
-        self._thread = threading.Thread(target=self._main, name="experiment-slots", daemon=True)
-        # Not the thread itself is waited for: an interrupt inside of Thread.join makes Python take
-        # a running thread for one that has ended.
-        self._ended = threading.Event()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.cancel()
-
-    def start(self) -> None:
-        """Start the job; it runs in a thread."""
-        self._thread.start()
-
-    def wait(self, seconds: float | None = None) -> bool:
-        """Wait for the end of a job that was started; return whether it is over."""
-        return self._ended.wait(seconds)
-
-    def lost_tasks(self) -> list[LostTask]:
-        """Return which of its tasks Spark has lost so far, in the order of their start."""
-        with contextlib.suppress(Exception):  # a stopped session has nothing to tell
-            return self._find_lost_tasks()
-        return []
-
-    @property
-    def failed_hosts(self) -> list[str]:
-        """On which hosts tasks of it failed, each once; Spark's error lacks them."""
-        return list(dict.fromkeys(task.host for task in self.lost_tasks() if task.failed))
-
-    def cancel(self) -> None:
-        """Cancel this job and no other, and wait for its end."""
-        while self._thread.ident is not None and not self._ended.is_set():
-            with contextlib.suppress(Exception):  # a stopped session: the job ends by itself
-                self._cancel()  # again: a job that is just being submitted is not found
-            self.wait(0.5)
-
-    def _main(self) -> None:
-        try:
-            self._run()
-        except BaseException as error:
-            self.error = error
-        finally:
-            self._ended.set()
 
 
 class SharedBytes(Protocol):

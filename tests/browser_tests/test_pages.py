@@ -137,8 +137,7 @@ def test_the_text_page_has_the_call_the_space_and_the_errors(chromium, evolution
     cards = page.locator("tf-text-loader")
     wait_until(page, lambda: cards.count() == 1 + len(result.failed))
     for text in [
-        "experiment.evolutionary_search(spark, train, ",
-        "popsize=6, generations=3, ",
+        "experiment.evolutionary_search(spark, train, ..., popsize=6, generations=3",
         "0.0001 to 0.1",
         "float, log",
         *(f"failed/{trial.id:06d}" for trial in result.failed),
