@@ -236,7 +236,10 @@ class ClassicSession:
             slots.toArrow()
 
         return SlotJob(
-            run, lambda: self._context.cancelJobsWithTag(tag), lambda: self._lost_tasks(tag)
+            run,
+            lambda: self._context.cancelJobsWithTag(tag),
+            lambda: self._lost_tasks(tag),
+            lambda: self._running_tasks(tag),
         )
 
     def map_in_arrow(
@@ -296,6 +299,15 @@ class ClassicSession:
                     failed = str(task.status()) == "FAILED"
                     found.append(LostTask(task.index(), task.attempt(), str(task.host()), failed))
         return found
+
+    def _running_tasks(self, tag: str) -> int:
+        tracker = self._context._jsc.sc().statusTracker()
+        stages = [
+            tracker.getStageInfo(stage)
+            for job in tracker.getJobIdsForTag(tag)
+            for stage in tracker.getJobInfo(job).get().stageIds()
+        ]
+        return sum(stage.get().numActiveTasks() for stage in stages if stage.isDefined())
 
     def _use_driver_python(self) -> None:
         """Let executors on this host use this interpreter, where the user chose none.

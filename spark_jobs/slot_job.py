@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self
+
+_LAST_TASKS = 5.0  # seconds that the tasks of a job that is over are waited for
+_POLL = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +33,10 @@ class LostTask:
 class SlotJob:
     """A Spark job of slots. A context manager: leaving it cancels the job and waits for its end.
 
+    A job that Spark has cancelled is over before its tasks are, so these are waited for as well:
+    whoever goes on after the block meets no trial any more. Some seconds only, since a task whose
+    host is gone may hold out.
+
     It is entered before the job is started, so that nothing that interrupts the caller leaves a job
     behind.
 
@@ -41,9 +49,11 @@ class SlotJob:
         run: Callable[[], Any],
         cancel: Callable[[], None],
         find_lost_tasks: Callable[[], list[LostTask]],
+        count_running_tasks: Callable[[], int],
     ) -> None:
         self.error: BaseException | None = None
         self._run, self._cancel, self._find_lost_tasks = run, cancel, find_lost_tasks
+        self._count_running_tasks = count_running_tasks
         self._thread = threading.Thread(target=self._main, name="experiment-slots", daemon=True)
         # Not the thread itself is waited for: an interrupt inside of Thread.join makes Python take
         # a running thread for one that has ended.
@@ -54,6 +64,10 @@ class SlotJob:
 
     def __exit__(self, *error: object) -> None:
         self.cancel()
+        patience = time.monotonic() + _LAST_TASKS
+        with contextlib.suppress(Exception):  # a stopped session has no tasks
+            while self._count_running_tasks() and time.monotonic() < patience:
+                time.sleep(_POLL)
 
     def start(self) -> None:
         """Start the job; it runs in a thread."""
