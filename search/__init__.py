@@ -6,7 +6,7 @@ plain function.
 """
 
 from search.direction import Direction
-from search.errors import ExperimentError, InvalidArgument
+from search.errors import ExperimentError, InvalidArgument, NothingAllowed
 from search.evolution import DifferentialEvolution
 from search.grid import GridSearch, PointSearch
 from search.population import PopulationBasedTraining
@@ -36,6 +36,7 @@ __all__ = [
     "Integer",
     "InvalidArgument",
     "MedianStopping",
+    "NothingAllowed",
     "Outcome",
     "Patience",
     "PointSearch",
