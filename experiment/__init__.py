@@ -39,6 +39,7 @@ from experiment.calls import (  # noqa: E402
     launch,
     population_based_training,
     random_search,
+    run,
 )
 from experiment.handle import Handle, submit  # noqa: E402
 from experiment.journal import JournalDamaged  # noqa: E402
@@ -94,6 +95,7 @@ __all__ = [
     "population_based_training",
     "random_search",
     "report",
+    "run",
     "submit",
     "tensorboard",
 ]

@@ -11,15 +11,13 @@ from experiment.result import Result
 from experiment.resuming import manifest_of
 from experiment.settings import Settings, takes_settings
 from experiment.specification import Search
+from search.algorithms import Evolution, Grid, PopulationTraining, Random
 from search.direction import Direction
 from search.errors import InvalidArgument, shown
-from search.evolution import DifferentialEvolution
-from search.grid import GridSearch, PointSearch
+from search.grid import PointSearch
 from search.operators import Mutation
-from search.population import PopulationBasedTraining
-from search.sampling import RandomSearch
+from search.searcher import Algorithm, Problem
 from search.space import Space, read_points
-from search.steady_state import SteadyStateEvolution
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -49,14 +47,49 @@ def launch(
         InvalidArgument: Bad input, found before any Spark job.
         SearchFailed: More failures than allowed, or every trial failed; has `.result`.
     """
-    checked = Settings(**settings)
     if isinstance(args_dict, Mapping):
         space = Space.of_grid(args_dict)
-        search = Search("launch", GridSearch(space), space, algorithm={"type": "grid"})
-    else:
-        points = read_points(args_dict)
-        search = Search("launch", PointSearch(points), None, points, {"type": "points"})
+        return _search("launch", spark, train, space, Grid(), Settings(**settings))
+    checked, points = Settings(**settings), read_points(args_dict)
+    search = Search("launch", PointSearch(points), None, points, {"type": "points"})
     return _run(spark, train, search, checked, _seed(checked))
+
+
+@takes_settings
+def run(
+    spark: SparkSession,
+    train: Callable[..., Any],
+    space: Mapping[str, Any],
+    *,
+    searcher: Algorithm,
+    samples: int | None = None,
+    **settings: Any,
+) -> Result:
+    """Search a space by any algorithm: the call that the others are made of.
+
+    Args:
+        spark: A running SparkSession.
+        train: Called with a hyperparameter per argument; returns a number, a dict of names to
+            numbers (see `optimization_key`), or a Keras History, of which the best epoch counts.
+        space: As `bounds` of `evolutionary_search`.
+        searcher: The algorithm, such as `experiment.RegularizedEvolution()`; any object with the
+            methods of `search.Algorithm`.
+        samples: How many trials, for algorithms that do not know.
+        **settings: See `experiment.Settings`.
+
+    Returns:
+        All trials, failed ones too; `.best` is the best.
+
+    Raises:
+        InvalidArgument: Bad input, found before any Spark job.
+        SearchFailed: More failures than allowed, or every trial failed; has `.result`.
+    """
+    for method in ("start", "to_json"):
+        if isinstance(searcher, type) or not callable(getattr(searcher, method, None)):
+            expected = "a search algorithm, such as experiment.RegularizedEvolution()"
+            raise InvalidArgument("searcher", expected, shown(searcher))
+    checked = Settings(**settings)
+    return _search("run", spark, train, Space.of_bounds(space), searcher, checked, samples)
 
 
 @takes_settings
@@ -109,32 +142,17 @@ def evolutionary_search(
         InvalidArgument: Bad input, found before any Spark job.
         SearchFailed: More failures than allowed, or every trial failed; has `.result`.
     """
-    checked = Settings(direction=direction, **settings)
-    if not isinstance(generational, bool):
-        raise InvalidArgument("generational", "True or False", shown(generational))
-    space, seed = Space.of_bounds(bounds), _seed(checked)
-    chosen: dict[str, Any] = {"strategy": strategy, "mutation": mutation}
-    searcher = (DifferentialEvolution if generational else SteadyStateEvolution)(
-        space,
-        rng=random.Random(seed),
-        direction=Direction(direction),
+    evolution = Evolution(
         popsize=popsize,
         generations=generations,
         crossover=crossover,
-        **{name: value for name, value in chosen.items() if value is not None},
+        mutation=mutation,
+        strategy=strategy,
+        generational=generational,
     )
-    mutated = searcher.mutation
-    algorithm = {
-        "type": "differential evolution",
-        "popsize": popsize,
-        "generations": generations,
-        "crossover": crossover,
-        "mutation": list(mutated) if isinstance(mutated, tuple) else mutated,
-        "strategy": searcher.strategy,
-        "generational": generational,
-    }
-    search = Search("evolutionary_search", searcher, space, algorithm=algorithm)
-    return _run(spark, train, search, checked, seed)
+    checked = Settings(direction=direction, **settings)
+    space = Space.of_bounds(bounds)
+    return _search("evolutionary_search", spark, train, space, evolution, checked)
 
 
 @takes_settings
@@ -164,11 +182,8 @@ def random_search(
         SearchFailed: More failures than allowed, or every trial failed; has `.result`.
     """
     checked = Settings(**settings)
-    space, seed = Space.of_bounds(bounds), _seed(checked)
-    searcher = RandomSearch(space, samples=samples, rng=random.Random(seed))
-    algorithm = {"type": "random", "samples": samples}
-    search = Search("random_search", searcher, space, algorithm=algorithm)
-    return _run(spark, train, search, checked, seed)
+    space = Space.of_bounds(bounds)
+    return _search("random_search", spark, train, space, Random(), checked, samples)
 
 
 @takes_settings
@@ -210,26 +225,37 @@ def population_based_training(
         InvalidArgument: Bad input, found before any Spark job.
         SearchFailed: More failures than allowed, or every trial failed; has `.result`.
     """
-    checked = Settings(direction=direction, **settings)
-    space, seed = Space.of_bounds(bounds), _seed(checked)
-    searcher = PopulationBasedTraining(
-        space,
-        rng=random.Random(seed),
-        direction=Direction(direction),
+    training = PopulationTraining(
         popsize=popsize,
         generations=generations,
         quantile=quantile,
         resample_probability=resample_probability,
     )
-    algorithm = {
-        "type": "population based training",
-        "popsize": popsize,
-        "generations": generations,
-        "quantile": quantile,
-        "resample_probability": resample_probability,
-    }
-    search = Search("population_based_training", searcher, space, algorithm=algorithm)
-    return _run(spark, train, search, checked, seed)
+    checked = Settings(direction=direction, **settings)
+    space = Space.of_bounds(bounds)
+    return _search("population_based_training", spark, train, space, training, checked)
+
+
+def _search(
+    call: str,
+    spark: SparkSession,
+    train: Callable[..., Any],
+    space: Space,
+    algorithm: Algorithm,
+    settings: Settings,
+    samples: int | None = None,
+) -> Result:
+    seed, arguments = _seed(settings), algorithm.to_json()
+    problem = Problem(
+        space=space,
+        rng=random.Random(seed),
+        direction=Direction(settings.direction),
+        samples=samples,
+    )
+    if samples is not None:
+        arguments["samples"] = samples
+    search = Search(call, algorithm.start(problem), space, algorithm=arguments)
+    return _run(spark, train, search, settings, seed)
 
 
 def _run(

@@ -11,7 +11,7 @@ from search.evolution import DifferentialEvolution
 from search.grid import GridSearch, PointSearch
 from search.population import PopulationBasedTraining
 from search.sampling import RandomSearch
-from search.searcher import Searcher, drive
+from search.searcher import Algorithm, Evaluated, Problem, Searcher, drive
 from search.space import Choice, Domain, Float, Integer, Space
 from search.steady_state import SteadyStateEvolution
 from search.stopping import (
@@ -25,10 +25,12 @@ from search.stopping import (
 from search.trial import Failure, Outcome, Trial
 
 __all__ = [
+    "Algorithm",
     "Choice",
     "DifferentialEvolution",
     "Direction",
     "Domain",
+    "Evaluated",
     "ExperimentError",
     "Failure",
     "Float",
@@ -41,6 +43,7 @@ __all__ = [
     "Patience",
     "PointSearch",
     "PopulationBasedTraining",
+    "Problem",
     "RandomSearch",
     "Searcher",
     "Space",
