@@ -13,6 +13,7 @@ import pytest
 
 import experiment
 from experiment import (
+    Float,
     InvalidArgument,
     Settings,
     evolutionary_search,
@@ -145,9 +146,10 @@ def test_a_folder_that_is_no_package_hides_nothing_on_a_path_of_folders(tmp_path
                 "mutation",
                 "generational",
                 "strategy",
+                "constraint",
             ],
         ),
-        (random_search, ["spark", "train", "bounds", "samples"]),
+        (random_search, ["spark", "train", "bounds", "samples", "constraint"]),
         (
             population_based_training,
             [
@@ -159,6 +161,7 @@ def test_a_folder_that_is_no_package_hides_nothing_on_a_path_of_folders(tmp_path
                 "generations",
                 "quantile",
                 "resample_probability",
+                "constraint",
             ],
         ),
     ],
@@ -258,8 +261,8 @@ def test_a_grid_that_cannot_be_run_is_refused(args_dict, name, part):
         ([], "bounds", "a dict of hyperparameter names"),
         ([0.1, 0.2], "bounds", "a dict of hyperparameter names"),
         ({"lr": []}, "bounds['lr']", "at least one value"),
-        ({"lr": 5}, "bounds['lr']", "write [low, high]"),
-        ({"lr": "adam"}, "bounds['lr']", "write ['adam']"),
+        ({"lr": len}, "bounds['lr']", "write [low, high]"),
+        ({"lr": b"adam"}, "bounds['lr']", "write [b'adam']"),
         ({"lr": [0.1]}, "bounds['lr']", "two bounds"),
         ({"lr": [math.nan, 1.0]}, "bounds['lr']", "a finite number"),
         ({"lr": [0.0, math.inf]}, "bounds['lr']", "a finite number"),
@@ -276,6 +279,49 @@ def test_bounds_that_cannot_be_searched_are_refused(search, bounds, name, part):
     error = refused(search, train, bounds)
     assert error.name == name
     assert part in str(error)
+
+
+CONDITIONAL = {"opt": ["adam", "sgd"], "lr": Float(0.0, 1.0, when={"opt": "sgd"})}
+
+
+def has_a_default(opt, lr=None):
+    return 0.0
+
+
+@pytest.mark.parametrize("search", [evolutionary_search, random_search, population_based_training])
+def test_what_only_some_trials_get_needs_a_default(search):
+    def train(opt, lr):
+        return 0.0
+
+    error = refused(search, train, CONDITIONAL)
+    assert str(error) == (
+        "train: expected a default for its argument 'lr', which only some trials get (when=), got "
+        "none; write lr=None, or the value that those without it use"
+    )
+
+
+@pytest.mark.parametrize("search", [evolutionary_search, random_search, population_based_training])
+@pytest.mark.parametrize(
+    ("constraint", "part"),
+    [
+        (lambda p: False, "got none among 10,000 drawn at random, such as {'opt': '"),
+        (lambda p: p["lr"] < 0.5, "got KeyError: 'lr', for {'opt': 'adam'}; it is not in every "),
+        (lambda p: None, "expected True or False, got None, for {'opt': '"),
+        (lambda: True, "expected True or False, got TypeError: "),
+        ("lr < 0.5", "expected a function of a dict of hyperparameters, or None"),
+    ],
+    ids=["nothing", "inactive", "no bool", "no argument", "no function"],
+)
+def test_a_constraint_that_cannot_be_met_is_refused(search, constraint, part):
+    error = refused(search, has_a_default, CONDITIONAL, constraint=constraint)
+    assert error.name == "constraint"
+    assert part in str(error)
+
+
+def test_conditions_that_cannot_hold_are_refused():
+    bounds = CONDITIONAL | {"lr": Float(0.0, 1.0, when={"opt": "sdg"})}
+    error = refused(random_search, has_a_default, bounds)
+    assert error.name == "bounds['lr'].when['opt']"
 
 
 @pytest.mark.parametrize(
