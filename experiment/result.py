@@ -154,8 +154,8 @@ class Result:
         """Return one row per trial, failed ones too, in order of id.
 
         Columns: trial, status, value; each parameter under its own name, or as `params.<name>`
-        where that is taken; `metrics.<key>` for each number returned; seconds, error, reason (where
-        a trial was stopped), logdir.
+        where that is taken, NaN where a trial lacks it; `metrics.<key>` for each number returned;
+        seconds, error, reason (where a trial was stopped), logdir.
         """
         import pandas
 

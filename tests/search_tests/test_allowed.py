@@ -22,6 +22,8 @@ from search import (
 from search.algorithms import Evolution, PopulationTraining, Random
 from search.novelty import Tried
 from search.population import explore
+from search.regularized_evolution import RegularizedEvolution
+from search.reinforce import Reinforce
 from search.screening import Screen
 from search.searcher import Problem
 from tests.search_tests.fakes import outcome, run_in_any_order
@@ -32,6 +34,8 @@ ALGORITHMS = [
     (Evolution(popsize=5, generations=4, generational=True), None),
     (Evolution(popsize=5, generations=4), None),
     (PopulationTraining(popsize=5, generations=4), None),
+    (RegularizedEvolution(popsize=5, tournament=2), 25),
+    (Reinforce(), 25),
 ]
 each_algorithm = pytest.mark.parametrize(
     ("algorithm", "samples"), ALGORITHMS, ids=lambda value: str(value)[:40]

@@ -73,6 +73,7 @@ def test_what_has_steps_decodes_to_one_of_them_and_encodes_to_the_middle_of_its_
 
 
 @given(domain=stepped_floats | stepped_integers)
+@example(domain=Float(131.0, -0.3, step=1.4868261143565178))
 @settings(max_examples=200, deadline=None)
 def test_a_domain_with_steps_made_of_its_own_bounds_is_the_same(domain):
     again = type(domain)(domain.low, domain.high, step=domain.step)
