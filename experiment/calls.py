@@ -103,17 +103,17 @@ def evolutionary_search(
     crossover: float = 0.7,
     mutation: Mutation | None = None,
     *,
-    generational: bool = True,
+    generational: bool = False,
     strategy: str | None = None,
     **settings: Any,
 ) -> Result:
-    """Search by differential evolution, by generation or without a barrier between them.
+    """Search by differential evolution, without a barrier or one generation after the other.
 
     `popsize * (generations + 1)` trials: generation 0 is the initial population, a Latin hypercube.
-    With `generational=False` whoever is free gets the next trial at once, made from the best that
-    is known by then; see `search.SteadyStateEvolution`. The same seed then gives the same trials
-    only where results come in the same order, as with `parallelism=1`; by generation they may come
-    in any order.
+    Whoever is free gets the next trial at once, made from the best that is known by then; see
+    `search.SteadyStateEvolution`. The same seed gives the same trials where results come in the
+    same order, as with `parallelism=1`. With `generational=True` it does whatever their order, but
+    slots wait at the end of each generation; see `search.DifferentialEvolution`.
 
     Args:
         spark: A running SparkSession.
@@ -128,9 +128,9 @@ def evolutionary_search(
         crossover: Crossover rate CR of [0, 1].
         mutation: Differential weight F of (0, 2], or two of them, between which it is drawn for
             each trial. Left out, 0.5 by generation, otherwise (0.5, 1.0).
-        generational: True: the next generation starts when the last trial of one has ended, and
-            some slots wait for it. False: no slot waits, the better of two trials replaces the
-            other as soon as it has ended, and no configuration is tried twice before all were once.
+        generational: False: no slot waits, the better of two trials replaces the other as soon as
+            it has ended, and no configuration is tried twice before all were once. True: the next
+            generation starts when the last trial of one has ended, and some slots wait for it.
         strategy: How a trial is made of others, 'rand1bin' or 'current-to-pbest1bin'. Left out,
             the first by generation, otherwise the second.
         **settings: See `experiment.Settings`.

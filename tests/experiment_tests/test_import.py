@@ -182,7 +182,7 @@ def test_the_defaults_of_an_evolutionary_search_can_be_seen():
         "generations": 3,
         "crossover": 0.7,
         "mutation": None,
-        "generational": True,
+        "generational": False,
         "strategy": None,
     }
 
