@@ -6,10 +6,14 @@ Storn, Price: Differential Evolution (Journal of Global Optimization 11, 1997).
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from search.direction import Direction
 from search.generations import GenerationalSearch, Individual
 from search.operators import Mutation, breed, make_toolbox
+from search.points import check_points
+from search.searcher import Evaluated
 from search.space import Space
 
 
@@ -19,6 +23,9 @@ class DifferentialEvolution(GenerationalSearch[Individual]):
     Generation 0 is a Latin hypercube; then every individual of the population meets one trial
     vector per generation and is replaced by it unless it is better. `popsize * (generations + 1)`
     trials in all. `ask` returns None while the last trials of a generation are out.
+
+    Where `popsize` configurations are known, the best of them are the population that generation 0
+    is bred from; where fewer are, the best of them and of generation 0 are the next population.
 
     The same `rng` gives the same trials whatever the order in which outcomes are told. A failed
     trial never replaces an individual that has a value.
@@ -33,6 +40,8 @@ class DifferentialEvolution(GenerationalSearch[Individual]):
         mutation: Differential weight F of (0, 2], or two of them between which it is drawn evenly
             for each trial.
         rng: Owned by the searcher from now on.
+        points: Configurations that are the first of generation 0, at most `popsize`.
+        known: Configurations evaluated before.
 
     Attributes:
         toolbox: DEAP's, with `population`, `select`, `mutate`, `mate`, `repair` registered; swap
@@ -54,6 +63,8 @@ class DifferentialEvolution(GenerationalSearch[Individual]):
         strategy: str = "rand1bin",
         crossover: float = 0.7,
         mutation: Mutation = 0.5,
+        points: Sequence[Mapping[str, Any]] = (),
+        known: Sequence[Evaluated] = (),
     ) -> None:
         super().__init__(
             space,
@@ -73,14 +84,24 @@ class DifferentialEvolution(GenerationalSearch[Individual]):
             mutation=mutation,
             rng=rng,
         )
+        check_points(points, popsize, "individuals")
+        self._points = [self._individual(params) for params in points]
+        self._begin_with([self._individual(item.params, item.value) for item in known])
+
+    def _individual(self, params: Mapping[str, Any], score: float | None = None) -> Individual:
+        individual = Individual(self._space.encode(params), self._direction, params=params)
+        self._score(individual, score)
+        return individual
 
     def _breed(self) -> list[Individual]:
-        if not self._population:
+        if len(self._population) < self.popsize:
             points = self.toolbox.population()
         else:
             indices = range(self.popsize)
             points = [breed(self.toolbox, self._population, index) for index in indices]
-        return [Individual(point, self._direction) for point in points]
+        bred = [Individual(point, self._direction) for point in points]
+        first, self._points = self._points, []
+        return [*first, *bred[len(first) :]]
 
     def _replace(self) -> float:
         pairs = list(zip(self._population, self._candidates, strict=True))
