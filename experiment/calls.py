@@ -11,13 +11,16 @@ from experiment.result import Result
 from experiment.resuming import manifest_of
 from experiment.settings import Settings, takes_settings
 from experiment.specification import Search
+from experiment.warm_start import Runs, known_of, runs_of
 from search.algorithms import Evolution, Grid, PopulationTraining, Random
 from search.direction import Direction
 from search.errors import InvalidArgument, shown
 from search.grid import PointSearch
 from search.operators import Mutation
+from search.points import read_first_points
 from search.searcher import Algorithm, Problem
 from search.space import Space, read_points
+from search.values import to_json
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -63,6 +66,8 @@ def run(
     *,
     searcher: Algorithm,
     samples: int | None = None,
+    points: Iterable[Mapping[str, Any]] = (),
+    warm_start: Runs = (),
     **settings: Any,
 ) -> Result:
     """Search a space by any algorithm: the call that the others are made of.
@@ -75,6 +80,11 @@ def run(
         searcher: The algorithm, such as `experiment.RegularizedEvolution()`; any object with the
             methods of `search.Algorithm`.
         samples: How many trials, for algorithms that do not know.
+        points: Configurations to try first, counted among the trials: dicts of hyperparameter to
+            value. What one leaves out is drawn; a value may lie between two steps of its domain.
+        warm_start: Runs, each by its folder or `Result`, or a list of them, whose trials are to be
+            learnt from, finished and failed ones; they are not counted among the trials. Space,
+            direction and `optimization_key` have to be the same.
         **settings: See `experiment.Settings`.
 
     Returns:
@@ -89,7 +99,8 @@ def run(
             expected = "a search algorithm, such as experiment.RegularizedEvolution()"
             raise InvalidArgument("searcher", expected, shown(searcher))
     checked = Settings(**settings)
-    return _search("run", spark, train, Space.of_bounds(space), searcher, checked, samples)
+    domains = Space.of_bounds(space)
+    return _search("run", spark, train, domains, searcher, checked, samples, points, warm_start)
 
 
 @takes_settings
@@ -105,6 +116,9 @@ def evolutionary_search(
     *,
     generational: bool = False,
     strategy: str | None = None,
+    noisy: bool = False,
+    points: Iterable[Mapping[str, Any]] = (),
+    warm_start: Runs = (),
     **settings: Any,
 ) -> Result:
     """Search by differential evolution, without a barrier or one generation after the other.
@@ -133,6 +147,15 @@ def evolutionary_search(
             generation starts when the last trial of one has ended, and some slots wait for it.
         strategy: How a trial is made of others, 'rand1bin' or 'current-to-pbest1bin'. Left out,
             the first by generation, otherwise the second.
+        noisy: Does a configuration come to another value each time? Then one trial in ten tries
+            the best one again, whose score is the mean of its values; not by generation. A
+            `popsize` of 20 suits noise. `Result.best_mean` is the best of what was tried again.
+        points: Configurations to try first, counted among the trials: dicts of hyperparameter to
+            value. What one leaves out is drawn; a value may lie between two steps of its domain.
+        warm_start: Runs, each by its folder or `Result`, or a list of them, whose trials are to be
+            learnt from, finished and failed ones; they are not counted among the trials. Space,
+            direction and `optimization_key` have to be the same. The best of
+            them are the first population.
         **settings: See `experiment.Settings`.
 
     Returns:
@@ -149,10 +172,11 @@ def evolutionary_search(
         mutation=mutation,
         strategy=strategy,
         generational=generational,
+        noisy=noisy,
     )
     checked = Settings(direction=direction, **settings)
-    space = Space.of_bounds(bounds)
-    return _search("evolutionary_search", spark, train, space, evolution, checked)
+    call, space = "evolutionary_search", Space.of_bounds(bounds)
+    return _search(call, spark, train, space, evolution, checked, None, points, warm_start)
 
 
 @takes_settings
@@ -162,6 +186,8 @@ def random_search(
     bounds: Mapping[str, Any],
     *,
     samples: int = 10,
+    points: Iterable[Mapping[str, Any]] = (),
+    warm_start: Runs = (),
     **settings: Any,
 ) -> Result:
     """Run a train function on independent random points.
@@ -172,6 +198,12 @@ def random_search(
             numbers (see `optimization_key`), or a Keras History, of which the best epoch counts.
         bounds: As for `evolutionary_search`.
         samples: How many points.
+        points: Configurations to try first, counted among the trials: dicts of hyperparameter to
+            value. What one leaves out is drawn; a value may lie between two steps of its domain.
+        warm_start: Runs, each by its folder or `Result`, or a list of them, whose trials are to be
+            learnt from, finished and failed ones; they are not counted among the trials. Space,
+            direction and `optimization_key` have to be the same. They are not
+            tried again.
         **settings: See `experiment.Settings`.
 
     Returns:
@@ -183,7 +215,8 @@ def random_search(
     """
     checked = Settings(**settings)
     space = Space.of_bounds(bounds)
-    return _search("random_search", spark, train, space, Random(), checked, samples)
+    call = "random_search"
+    return _search(call, spark, train, space, Random(), checked, samples, points, warm_start)
 
 
 @takes_settings
@@ -197,6 +230,7 @@ def population_based_training(
     *,
     quantile: float = 0.25,
     resample_probability: float = 0.25,
+    points: Iterable[Mapping[str, Any]] = (),
     **settings: Any,
 ) -> Result:
     """Train a population; the worst go on from copies of the best, with other hyperparameters.
@@ -216,6 +250,8 @@ def population_based_training(
         generations: After the initial one, at least 1.
         quantile: Share of the members, of [0, 0.5], that are replaced by copies of as many best.
         resample_probability: That a hyperparameter of a copy is drawn anew rather than perturbed.
+        points: Hyperparameters of the first members, at most `popsize`: dicts of hyperparameter to
+            value. What one leaves out is drawn; a value may lie between two steps of its domain.
         **settings: See `experiment.Settings`.
 
     Returns:
@@ -233,7 +269,8 @@ def population_based_training(
     )
     checked = Settings(direction=direction, **settings)
     space = Space.of_bounds(bounds)
-    return _search("population_based_training", spark, train, space, training, checked)
+    call = "population_based_training"
+    return _search(call, spark, train, space, training, checked, points=points)
 
 
 def _search(
@@ -244,17 +281,28 @@ def _search(
     algorithm: Algorithm,
     settings: Settings,
     samples: int | None = None,
+    points: Iterable[Mapping[str, Any]] = (),
+    warm_start: Runs = (),
 ) -> Result:
     seed, arguments = _seed(settings), algorithm.to_json()
+    runs = runs_of(warm_start)
     problem = Problem(
         space=space,
         rng=random.Random(seed),
         direction=Direction(settings.direction),
         samples=samples,
+        # With numbers of their own, so that what is drawn for a point can be said the next time.
+        points=read_first_points(space, points, random.Random(f"points of {seed}")),
+        known=known_of(runs, space, settings),
     )
     if samples is not None:
         arguments["samples"] = samples
-    search = Search(call, algorithm.start(problem), space, algorithm=arguments)
+    if problem.points:
+        arguments["points"] = [_as_json(point) for point in problem.points]
+    if runs:
+        arguments["warm_start"] = runs
+    searcher = algorithm.start(problem)
+    search = Search(call, searcher, space, algorithm=arguments, known=problem.known)
     return _run(spark, train, search, settings, seed)
 
 
@@ -265,6 +313,10 @@ def _run(
     from experiment.driver import run_search
 
     return run_search(spark, train, search, settings, seed)
+
+
+def _as_json(point: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: to_json(value) for name, value in point.items()}
 
 
 def _seed(settings: Settings) -> int:

@@ -31,6 +31,7 @@ from experiment.slot_jobs import SlotJobs, slot_count
 from experiment.specification import Search
 from experiment.status import Status
 from experiment.text import count, printable
+from experiment.warm_start import write_known
 from search.direction import Direction
 from search.errors import InvalidArgument
 from search.space import Float, Space
@@ -121,6 +122,7 @@ def run_search(
                     total=total,
                     problem=problem,
                     space=search.space,
+                    target=settings.target,
                 )
 
             try:
@@ -213,6 +215,7 @@ def _opened(
         paths, past = RunPaths(folder.path, str(root)), Past()
         make_folder(paths.trials)  # executors look for it
         if settings.resume is None:
+            write_known(paths, search.known)
             write_manifest(paths, manifest)
         else:
             past = _past(files, root, search)
@@ -256,6 +259,7 @@ def _coordinator(
         retry_on=settings.retry_on,
         stopping=read_rules(settings.stopping),
         optimization_key=settings.optimization_key,
+        target=settings.target,
         slots=slots,
         warn=_warn,
     )
@@ -329,6 +333,7 @@ def _manifest(
         algorithm=dict(search.algorithm or {}),
         space=None if search.space is None else search.space.to_json(),
         trials=search.searcher.total,
+        known=len(search.known),
         direction="max" if settings.direction == "max" else "min",
         optimization_key=settings.optimization_key,
         seed=seed,

@@ -14,7 +14,9 @@ _DRAWS = 1_000
 """Draws of what a point leaves out, at the most, until the point lies in the space."""
 
 
-def read_points(space: Space, points: Any, rng: random.Random) -> list[dict[str, Any]]:
+def read_first_points(
+    space: Space, points: Any, rng: random.Random, name: str = "points"
+) -> list[dict[str, Any]]:
     """Read points that are to be tried first.
 
     A value counts as it is written, also between two steps of a domain. What a point leaves out is
@@ -24,6 +26,7 @@ def read_points(space: Space, points: Any, rng: random.Random) -> list[dict[str,
         space: In which they lie.
         points: Dicts of hyperparameter name to value.
         rng: Drawn from for what they leave out.
+        name: Of the argument, for errors.
 
     Returns:
         Configurations of the space.
@@ -32,19 +35,14 @@ def read_points(space: Space, points: Any, rng: random.Random) -> list[dict[str,
         InvalidArgument: Naming the point, what was expected and what came.
     """
     if isinstance(points, str | bytes | Mapping) or not isinstance(points, Iterable):
-        raise InvalidArgument("points", "a list of dicts", shown(points))
+        raise InvalidArgument(name, "a list of dicts", shown(points))
     return [
-        _completed(space, f"points[{number}]", read_point(space, f"points[{number}]", point), rng)
+        _completed(space, f"{name}[{number}]", _read(space, f"{name}[{number}]", point), rng)
         for number, point in enumerate(points)
     ]
 
 
-def read_point(space: Space, name: str, point: Any) -> dict[str, Any]:
-    """Read values of some hyperparameters of a space.
-
-    Raises:
-        InvalidArgument: Naming the value, below `name`, what was expected and what came.
-    """
+def _read(space: Space, name: str, point: Any) -> dict[str, Any]:
     if not isinstance(point, Mapping):
         raise InvalidArgument(name, "a dict of hyperparameter names", shown(point))
     if unknown := next((key for key in point if key not in space), None):

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from search import Choice, Float, Integer, InvalidArgument, Space
-from search.points import read_points
+from search.points import read_first_points
 
 SPACE = Space(
     {
@@ -20,7 +20,7 @@ WHOLE = {"lr": 0.0003, "units": 5, "layers": (8, 4)}
 
 
 def read(points, seed=0, space=SPACE):
-    return read_points(space, points, random.Random(seed))
+    return read_first_points(space, points, random.Random(seed))
 
 
 def test_points_are_what_they_were_in_the_order_of_the_space():
@@ -53,7 +53,7 @@ def test_what_is_left_out_differs_from_point_to_point_and_whole_points_draw_noth
     assert len({point["lr"] for point in read([{"units": 5}] * 10)}) == 10
     rng = random.Random(3)
     before = rng.getstate()
-    read_points(SPACE, [WHOLE], rng)
+    read_first_points(SPACE, [WHOLE], rng)
     assert rng.getstate() == before
 
 

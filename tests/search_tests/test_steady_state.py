@@ -488,18 +488,20 @@ def test_what_is_known_several_times_counts_by_its_mean_where_there_is_noise():
     assert searcher.population[-1] in [known[0].params, known[1].params]
 
 
-def test_with_noise_what_counts_as_best_is_better_for_the_repetitions():
-    """Of the same budget; the true value of what the searcher takes for the best."""
+def test_with_noise_the_score_of_the_best_promises_less_for_the_repetitions():
+    """Of the same budget; how far below its true value the score of the best is."""
 
-    def truth(noisy, seed):
+    def promise(noisy, seed):
         searcher = steady(
-            seed=seed, popsize=10, generations=14, direction=Direction.MIN, noisy=noisy
+            seed=seed, popsize=20, generations=14, direction=Direction.MIN, noisy=noisy
         )
         drive(searcher, noisy_sphere(random.Random(seed + 1000), 3.0))
-        return sphere(PLANE.decode(searcher.hall_of_fame[0]))
+        best = searcher.hall_of_fame[0]
+        return sphere(PLANE.decode(best)) - best.score
 
-    pairs = np.array([[truth(noisy, seed) for noisy in (True, False)] for seed in range(40)])
-    assert pairs[:, 0].mean() < pairs[:, 1].mean()
+    pairs = np.array([[promise(noisy, seed) for noisy in (True, False)] for seed in range(10)])
+    repeated, once = pairs.mean(axis=0)
+    assert 0 < repeated < 0.7 * once
 
 
 # The statistics
