@@ -18,8 +18,9 @@ from search.errors import InvalidArgument, shown
 from search.grid import PointSearch
 from search.operators import Mutation
 from search.points import read_first_points
+from search.sampling import check_constraint
 from search.searcher import Algorithm, Problem
-from search.space import Space, read_points
+from search.space import Constraint, Space, read_points
 from search.values import to_json
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ def run(
     samples: int | None = None,
     points: Iterable[Mapping[str, Any]] = (),
     warm_start: Runs = (),
+    constraint: Constraint | None = None,
     **settings: Any,
 ) -> Result:
     """Search a space by any algorithm: the call that the others are made of.
@@ -85,6 +87,7 @@ def run(
         warm_start: Runs, each by its folder or `Result`, or a list of them, whose trials are to be
             learnt from, finished and failed ones; they are not counted among the trials. Space,
             direction and `optimization_key` have to be the same.
+        constraint: As for `evolutionary_search`.
         **settings: See `experiment.Settings`.
 
     Returns:
@@ -99,7 +102,7 @@ def run(
             expected = "a search algorithm, such as experiment.RegularizedEvolution()"
             raise InvalidArgument("searcher", expected, shown(searcher))
     checked = Settings(**settings)
-    domains = Space.of_bounds(space)
+    domains = Space.of_bounds(space, constraint)
     return _search("run", spark, train, domains, searcher, checked, samples, points, warm_start)
 
 
@@ -119,6 +122,7 @@ def evolutionary_search(
     noisy: bool = False,
     points: Iterable[Mapping[str, Any]] = (),
     warm_start: Runs = (),
+    constraint: Constraint | None = None,
     **settings: Any,
 ) -> Result:
     """Search by differential evolution, without a barrier or one generation after the other.
@@ -135,7 +139,9 @@ def evolutionary_search(
             numbers (see `optimization_key`), or a Keras History, of which the best epoch counts.
         bounds: Argument name to `[low, high]` in either order, or to a list of choices. Two ints
             stay ints; positive floats written high first, or 1,000 times apart, are searched on a
-            log scale. `experiment.Float`, `Integer` and `Choice` say it explicitly.
+            log scale. A lone string, number, bool or None is a constant. `experiment.Float`,
+            `Integer` and `Choice` say it explicitly, and more: steps, an order of choices, and
+            `when={'optimizer': 'sgd'}` for what other trials lack: `train` has a default for it.
         direction: 'max' or 'min' of the objective.
         popsize: Individuals, at least 4.
         generations: After the initial population, at least 1.
@@ -154,8 +160,10 @@ def evolutionary_search(
             value. What one leaves out is drawn; a value may lie between two steps of its domain.
         warm_start: Runs, each by its folder or `Result`, or a list of them, whose trials are to be
             learnt from, finished and failed ones; they are not counted among the trials. Space,
-            direction and `optimization_key` have to be the same. The best of
-            them are the first population.
+            direction and `optimization_key` have to be the same. The best of them are the first
+            population.
+        constraint: Called with a dict of hyperparameters; returns whether they may be tried, as
+            `lambda p: p["batch"] * p["units"] < 1e6`. The same ones get the same answer.
         **settings: See `experiment.Settings`.
 
     Returns:
@@ -175,7 +183,7 @@ def evolutionary_search(
         noisy=noisy,
     )
     checked = Settings(direction=direction, **settings)
-    call, space = "evolutionary_search", Space.of_bounds(bounds)
+    call, space = "evolutionary_search", Space.of_bounds(bounds, constraint)
     return _search(call, spark, train, space, evolution, checked, None, points, warm_start)
 
 
@@ -188,6 +196,7 @@ def random_search(
     samples: int = 10,
     points: Iterable[Mapping[str, Any]] = (),
     warm_start: Runs = (),
+    constraint: Constraint | None = None,
     **settings: Any,
 ) -> Result:
     """Run a train function on independent random points.
@@ -202,8 +211,8 @@ def random_search(
             value. What one leaves out is drawn; a value may lie between two steps of its domain.
         warm_start: Runs, each by its folder or `Result`, or a list of them, whose trials are to be
             learnt from, finished and failed ones; they are not counted among the trials. Space,
-            direction and `optimization_key` have to be the same. They are not
-            tried again.
+            direction and `optimization_key` have to be the same. They are not tried again.
+        constraint: As for `evolutionary_search`.
         **settings: See `experiment.Settings`.
 
     Returns:
@@ -214,7 +223,7 @@ def random_search(
         SearchFailed: More failures than allowed, or every trial failed; has `.result`.
     """
     checked = Settings(**settings)
-    space = Space.of_bounds(bounds)
+    space = Space.of_bounds(bounds, constraint)
     call = "random_search"
     return _search(call, spark, train, space, Random(), checked, samples, points, warm_start)
 
@@ -231,6 +240,7 @@ def population_based_training(
     quantile: float = 0.25,
     resample_probability: float = 0.25,
     points: Iterable[Mapping[str, Any]] = (),
+    constraint: Constraint | None = None,
     **settings: Any,
 ) -> Result:
     """Train a population; the worst go on from copies of the best, with other hyperparameters.
@@ -252,6 +262,7 @@ def population_based_training(
         resample_probability: That a hyperparameter of a copy is drawn anew rather than perturbed.
         points: Hyperparameters of the first members, at most `popsize`: dicts of hyperparameter to
             value. What one leaves out is drawn; a value may lie between two steps of its domain.
+        constraint: As for `evolutionary_search`.
         **settings: See `experiment.Settings`.
 
     Returns:
@@ -268,7 +279,7 @@ def population_based_training(
         resample_probability=resample_probability,
     )
     checked = Settings(direction=direction, **settings)
-    space = Space.of_bounds(bounds)
+    space = Space.of_bounds(bounds, constraint)
     call = "population_based_training"
     return _search(call, spark, train, space, training, checked, points=points)
 
@@ -285,6 +296,7 @@ def _search(
     warm_start: Runs = (),
 ) -> Result:
     seed, arguments = _seed(settings), algorithm.to_json()
+    check_constraint(space, random.Random(seed))
     runs = runs_of(warm_start)
     problem = Problem(
         space=space,

@@ -43,6 +43,8 @@ def runs_of(warm_start: Any) -> list[str]:
 def known_of(runs: Sequence[str], space: Space, settings: Settings) -> list[Evaluated]:
     """Return the trials of other runs that a search learns from: the finished and the failed.
 
+    Those that the constraint of the space does not allow are passed over.
+
     A run that goes on has kept what it has learnt from, whatever has become of the other runs.
 
     Args:
@@ -71,7 +73,8 @@ def _known_of(name: str, space: Space, settings: Settings) -> list[Evaluated]:
     if differences := list(_differences(run, space, settings)):
         expected = "runs of the same space, direction and objective"
         raise InvalidArgument("warm_start", expected, f"{name!r}: " + "; ".join(differences))
-    trials = [t for t in run.result.trials if t.status in ("finished", "failed")]
+    ended = [t for t in run.result.trials if t.status in ("finished", "failed")]
+    trials = [trial for trial in ended if space.allows_params(trial.params)]
     points = _configurations(space, [trial.params for trial in trials])
     return [Evaluated(p, trial.value) for p, trial in zip(points, trials, strict=True)]
 
@@ -90,8 +93,8 @@ def _differences(run: Run, space: Space, settings: Settings) -> Iterator[str]:
 
 
 def _configurations(space: Space, params: Sequence[Any]) -> list[dict[str, Any]]:
-    # All of them are whole: nothing is drawn.
-    return read_first_points(space, params, random.Random(0), "warm_start")
+    # They are whole, so nothing is drawn; the constraint may be another by now.
+    return read_first_points(Space(space), params, random.Random(0), "warm_start")
 
 
 class _Trial(msgspec.Struct):

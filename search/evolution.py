@@ -13,8 +13,12 @@ from search.direction import Direction
 from search.generations import GenerationalSearch, Individual
 from search.operators import Mutation, breed, make_toolbox
 from search.points import check_points
+from search.sampling import allowed, random_point
 from search.searcher import Evaluated
 from search.space import Space
+
+_TRIES = 20
+"""Trial vectors made for a trial at the most; the constraint may allow none of them."""
 
 
 class DifferentialEvolution(GenerationalSearch[Individual]):
@@ -23,6 +27,9 @@ class DifferentialEvolution(GenerationalSearch[Individual]):
     Generation 0 is a Latin hypercube; then every individual of the population meets one trial
     vector per generation and is replaced by it unless it is better. `popsize * (generations + 1)`
     trials in all. `ask` returns None while the last trials of a generation are out.
+
+    Where the space's constraint does not allow a point of the hypercube, or any of 20 trial
+    vectors, a random point takes its place.
 
     Where `popsize` configurations are known, the best of them are the population that generation 0
     is bred from; where fewer are, the best of them and of generation 0 are the next population.
@@ -74,7 +81,7 @@ class DifferentialEvolution(GenerationalSearch[Individual]):
             least=4,
             share="acceptance",
         )
-        self.strategy, self.crossover, self.mutation = strategy, crossover, mutation
+        self.strategy, self.crossover, self.mutation, self._rng = strategy, crossover, mutation, rng
         self.toolbox = make_toolbox(
             len(space),
             popsize=popsize,
@@ -95,13 +102,19 @@ class DifferentialEvolution(GenerationalSearch[Individual]):
 
     def _breed(self) -> list[Individual]:
         if len(self._population) < self.popsize:
-            points = self.toolbox.population()
+            points = allowed(self._space, self.toolbox.population(), self._rng)
         else:
-            indices = range(self.popsize)
-            points = [breed(self.toolbox, self._population, index) for index in indices]
+            points = [self._trial_vector(index) for index in range(self.popsize)]
         bred = [Individual(point, self._direction) for point in points]
         first, self._points = self._points, []
         return [*first, *bred[len(first) :]]
+
+    def _trial_vector(self, index: int) -> list[float]:
+        for _ in range(_TRIES):
+            vector = breed(self.toolbox, self._population, index)
+            if self._space.allows(vector):
+                return vector
+        return random_point(self._space, self._rng)
 
     def _replace(self) -> float:
         pairs = list(zip(self._population, self._candidates, strict=True))

@@ -69,15 +69,17 @@ def _value(name: str, domain: Domain, value: Any) -> Any:
 def _completed(
     space: Space, name: str, given: Mapping[str, Any], rng: random.Random
 ) -> dict[str, Any]:
-    for _ in range(1 if len(given) == len(space) else _DRAWS):
-        point = [
-            domain.encode(given[key]) if key in given else rng.random()
-            for key, domain in space.items()
-        ]
-        drawn = space.decode(point)
-        if given.keys() <= drawn.keys():
-            return {**drawn, **given}
-    raise InvalidArgument(name, "a configuration of the space", shown(dict(given)))
+    def value_of(key: str) -> Any:
+        return given[key] if key in given else space[key].decode(rng.random())
+
+    for _ in range(_DRAWS):
+        params = space.assemble(value_of)
+        if given.keys() <= params.keys() and space.allows_params(params):
+            return params
+        if params.keys() <= given.keys():  # nothing was drawn
+            break
+    expected = "a configuration that the conditions and the constraint of the space allow"
+    raise InvalidArgument(name, expected, shown(dict(given), 300))
 
 
 def check_points(points: Sequence[Mapping[str, Any]], most: int, what: str) -> None:

@@ -38,7 +38,7 @@ REPEATED = 10
 """Where the objective is noisy, one trial in so many evaluates the best individual again."""
 
 _TRIES = 20
-"""Trial vectors made for a trial at the most; in a small space most of them were tried."""
+"""Trial vectors made for a trial at the most; many may have been tried, or not be allowed."""
 
 
 class _Candidate(Individual):
@@ -82,7 +82,9 @@ class SteadyStateEvolution(PopulationSearch[_Candidate]):
 
     No configuration is tried twice, going by the values of the hyperparameters, unless the space
     has fewer of them than there are trials: then none is tried a third time before all were twice,
-    and so on. What is known counts as tried, and `points` are tried in any case.
+    and so on. Where the space's constraint does not allow a design point, or any of 20 trial
+    vectors, a random point takes its place. What is known counts as tried, and `points` are tried
+    in any case.
 
     Of what is known the best `popsize` are the first population; design points fill it up where
     they are fewer.
@@ -195,17 +197,20 @@ class SteadyStateEvolution(PopulationSearch[_Candidate]):
         if not self._design:
             self._design = list(self.toolbox.population())
         point = self._design.pop(0)
-        point = self._tried.another() if point in self._tried else point
+        point = point if self._is_new(point) else self._tried.another()
         return _Candidate(self._space, point, self._direction)
 
     def _trial_vector(self, place: int) -> list[float]:
         screened = self._rng.random() * len(self._screen) < SCREENED
         vectors = (breed(self.toolbox, self._population, place) for _ in range(_TRIES))
-        new = (vector for vector in vectors if vector not in self._tried)
+        new = filter(self._is_new, vectors)
         candidates = list(itertools.islice(new, CANDIDATES if screened else 1))
         if not candidates:
             return self._tried.another()
         return self._screen.most_promising(candidates) if screened else candidates[0]
+
+    def _is_new(self, point: list[float]) -> bool:
+        return point not in self._tried and self._space.allows(point)
 
     def _take(self, candidate: _Candidate) -> None:
         individual = self._evaluated(candidate)

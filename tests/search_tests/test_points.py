@@ -82,3 +82,52 @@ def test_points_that_cannot_be_tried_are_refused(points, name, expected, got):
     assert caught.value.name == name
     assert caught.value.expected.startswith(expected)
     assert caught.value.got.startswith(got)
+
+
+# Conditions, constraints, steps
+
+OPTIMIZERS = Space.of_bounds(
+    {
+        "momentum": Float(0.0, 1.0, step=0.25, when={"optimizer": "sgd"}),
+        "optimizer": ["sgd", "adam", "rmsprop"],
+        "units": [1, 9],
+    },
+    lambda params: params["units"] != 5,
+)
+
+
+def test_what_is_inactive_is_left_out():
+    rng = random.Random(3)
+    before = rng.getstate()
+    points = [{"optimizer": "adam", "units": 1}]
+    assert read_first_points(OPTIMIZERS, points, rng) == points
+    assert rng.getstate() == before
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_is_drawn_goes_with_what_was_given(seed):
+    (active,) = read([{"momentum": 0.5}], seed, OPTIMIZERS)
+    assert active == {"momentum": 0.5, "optimizer": "sgd", "units": active["units"]}
+    points = read([{"optimizer": "adam"}] * 50, seed, OPTIMIZERS)
+    assert {tuple(point) for point in points} == {("optimizer", "units")}
+    assert {point["units"] for point in points} == {1, 2, 3, 4, 6, 7, 8, 9}
+
+
+def test_a_value_between_two_steps_is_taken_as_it_is():
+    point = {"momentum": 0.3, "optimizer": "sgd", "units": 1}
+    assert read([point], space=OPTIMIZERS) == [point]
+
+
+@pytest.mark.parametrize(
+    "point",
+    [
+        {"momentum": 0.5, "optimizer": "adam"},
+        {"momentum": 0.5, "optimizer": "adam", "units": 1},
+        {"units": 5},
+        {"optimizer": "adam", "units": 5},
+    ],
+)
+def test_points_that_the_space_does_not_allow_are_refused(point):
+    with pytest.raises(InvalidArgument, match="conditions and the constraint") as caught:
+        read([{}, point], space=OPTIMIZERS)
+    assert (caught.value.name, caught.value.got) == ("points[1]", repr(point))
