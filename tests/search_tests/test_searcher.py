@@ -380,6 +380,15 @@ class TestSteadyStateEvolution(RandomSearcherContract, NoveltyContract):
         return SteadyStateEvolution(MIXED, rng=random.Random(seed), popsize=5, generations=3)
 
 
+class TestNoisySteadyStateEvolution(RandomSearcherContract, KnownContract):
+    total = 40
+    algorithm = Evolution(popsize=5, generations=7, noisy=True)
+
+    def make(self, seed=0):
+        rng = random.Random(seed)
+        return SteadyStateEvolution(MIXED, rng=rng, popsize=5, generations=7, noisy=True)
+
+
 class TestPopulationBasedTraining(RandomSearcherContract, OrderlessContract, PointsContract):
     total = 20
     algorithm = PopulationTraining(popsize=5, generations=3)
