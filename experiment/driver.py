@@ -29,6 +29,7 @@ from experiment.sources import hash_of_constraint, hash_of_train, name_of
 from experiment.specification import Search
 from experiment.status import Status
 from experiment.text import count, printable
+from experiment.warm_start import write_known
 from search.direction import Direction
 from search.errors import InvalidArgument
 from search.space import Float, Space
@@ -119,6 +120,7 @@ def run_search(
                     total=total,
                     problem=problem,
                     space=search.space,
+                    target=settings.target,
                 )
 
             try:
@@ -211,6 +213,7 @@ def _opened(
         paths, past = RunPaths(folder.path, str(root)), Past()
         make_folder(paths.trials)  # executors look for it
         if settings.resume is None:
+            write_known(paths, search.known)
             write_manifest(paths, manifest)
         else:
             past = _past(files, root, search)
@@ -254,6 +257,7 @@ def _coordinator(
         retry_on=settings.retry_on,
         stopping=read_rules(settings.stopping),
         optimization_key=settings.optimization_key,
+        target=settings.target,
         slots=slots,
         warn=_warn,
     )
@@ -328,6 +332,7 @@ def _manifest(
         space=None if search.space is None else search.space.to_json(),
         constraint=None if search.space is None else hash_of_constraint(search.space.constraint),
         trials=search.searcher.total,
+        known=len(search.known),
         direction="max" if settings.direction == "max" else "min",
         optimization_key=settings.optimization_key,
         seed=seed,

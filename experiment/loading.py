@@ -105,6 +105,7 @@ def read_run(paths: RunPaths) -> Run:
         total=total or manifest.trials,
         problem=None if summary is None else summary.problem,
         space=space,
+        target=None if summary is None else summary.target,
     )
     return Run(paths, manifest, result, [] if summary else running, summary is not None)
 

@@ -94,7 +94,7 @@ class SlotJobs:
             return coordinator.problem if server.error is None else _cannot_go_on(server.error)
 
     def _is_over(self, server: ChannelServer, coordinator: Coordinator) -> bool:
-        ended = coordinator.done or coordinator.problem is not None
+        ended = coordinator.done or coordinator.target_reached or coordinator.problem is not None
         return ended or server.error is not None or self.control.reason is not None
 
     def _nobody_came(self) -> str:
@@ -134,6 +134,8 @@ class SlotJobs:
             if deadline is not None and time.monotonic() > self.started + deadline:
                 self.control.cancel(f"the deadline of {deadline:g} s has passed")
             if server.error is not None or coordinator.problem is not None or self.control.reason:
+                return True
+            if coordinator.target_reached and not coordinator.done:
                 return True
             if coordinator.has_started:
                 give_up = math.inf

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from search.searcher import Searcher
+from search.searcher import Evaluated, Searcher
 from search.space import LARGEST_INTEGER, Choice, Space
 from search.values import is_finite
 
@@ -21,6 +21,7 @@ class Search:
         space: None for explicit points.
         points: The explicit points; empty otherwise.
         algorithm: What the manifest says of the searcher.
+        known: What the searcher was told of other runs.
     """
 
     call: str
@@ -28,6 +29,7 @@ class Search:
     space: Space | None
     points: Sequence[Mapping[str, Any]] = ()
     algorithm: Mapping[str, Any] | None = None
+    known: Sequence[Evaluated] = ()
 
     @property
     def columns(self) -> dict[str, Any]:

@@ -28,6 +28,9 @@ CHECKPOINT = "checkpoint"
 RESULT = "result.json"
 """The file of a run's folder that is written at the end of the search."""
 
+KNOWN = "known.json"
+"""The file of a run's folder with the trials of other runs that the search has learnt from."""
+
 SEARCH = "search"
 """The folder of a run that is the search's own TensorBoard run."""
 
@@ -123,6 +126,11 @@ class RunPaths:
     def manifest(self) -> Path:
         """What the run is: space, direction, algorithm, seed, versions."""
         return self.root / "manifest.json"
+
+    @property
+    def known(self) -> Path:
+        """What the search was told of other runs, where there are any."""
+        return self.root / KNOWN
 
     @property
     def result(self) -> Path:

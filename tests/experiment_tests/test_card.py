@@ -211,6 +211,13 @@ def test_the_sanitizer_of_tensorboard_leaves_the_card_as_it_is():
     assert (plain.tags, plain.texts, plain.tables) == (safe.tags, safe.texts, safe.tables)
 
 
+def test_the_card_says_how_many_trials_of_other_runs_are_known():
+    search = make_search(8, generations=True)
+    row = ["trials known from other runs", "12"]
+    assert row in page(card(make_manifest(search, known=12))).table("setting")
+    assert row[0] not in card(make_manifest(search))
+
+
 def test_the_card_says_what_the_run_is():
     manifest = make_manifest(
         make_search(8, generations=True),

@@ -20,6 +20,7 @@ from experiment import (
     launch,
     population_based_training,
     random_search,
+    run,
 )
 
 HOME = str(Path(experiment.__file__).parent.parent)
@@ -146,10 +147,29 @@ def test_a_folder_that_is_no_package_hides_nothing_on_a_path_of_folders(tmp_path
                 "mutation",
                 "generational",
                 "strategy",
+                "noisy",
+                "points",
+                "warm_start",
                 "constraint",
             ],
         ),
-        (random_search, ["spark", "train", "bounds", "samples", "constraint"]),
+        (
+            random_search,
+            ["spark", "train", "bounds", "samples", "points", "warm_start", "constraint"],
+        ),
+        (
+            run,
+            [
+                "spark",
+                "train",
+                "space",
+                "searcher",
+                "samples",
+                "points",
+                "warm_start",
+                "constraint",
+            ],
+        ),
         (
             population_based_training,
             [
@@ -161,6 +181,7 @@ def test_a_folder_that_is_no_package_hides_nothing_on_a_path_of_folders(tmp_path
                 "generations",
                 "quantile",
                 "resample_probability",
+                "points",
                 "constraint",
             ],
         ),
@@ -185,7 +206,7 @@ def test_the_defaults_of_an_evolutionary_search_can_be_seen():
         "generations": 3,
         "crossover": 0.7,
         "mutation": None,
-        "generational": True,
+        "generational": False,
         "strategy": None,
     }
 
@@ -340,6 +361,7 @@ def test_conditions_that_cannot_hold_are_refused():
         ({"mutation": "0.5"}, "a number of (0, 2], or two of them"),
         ({"generational": None}, "True or False"),
         ({"generational": 1}, "True or False"),
+        ({"noisy": None}, "True or False"),
         ({"strategy": "best1bin"}, "'rand1bin' or 'current-to-pbest1bin'"),
         ({"direction": "up"}, "'max' or 'min'"),
     ],
@@ -352,6 +374,48 @@ def test_arguments_of_an_evolutionary_search_are_checked(arguments, expected):
             evolutionary_search, train, BOUNDS, **{"generational": generational, **arguments}
         )
         assert (error.name, error.expected, error.got) == (name, expected, repr(value))
+
+
+def test_what_is_noisy_is_not_searched_by_generation():
+    error = refused(evolutionary_search, train, BOUNDS, generational=True, noisy=True)
+    assert (error.name, error.expected) == ("noisy", "False with generational=True")
+
+
+@pytest.mark.parametrize("search", [evolutionary_search, random_search, population_based_training])
+@pytest.mark.parametrize(
+    ("points", "name", "part"),
+    [
+        ({"lr": 0.1}, "points", "a list of dicts"),
+        (["lr"], "points[0]", "a dict of hyperparameter names"),
+        ([{"lr": 0.15}, {"lr": 5}], "points[1]['lr']", "a value from 0.1 to 0.2"),
+        ([{"rate": 0.1}], "points[0]", "hyperparameters of ['lr']"),
+        ([{"lr": 0.1}] * 1000, "points", "at most"),
+    ],
+    ids=lambda value: str(value)[:30],
+)
+def test_points_that_cannot_be_tried_are_refused(search, points, name, part):
+    error = refused(search, train, BOUNDS, points=points)
+    assert error.name == name
+    assert part in str(error)
+
+
+@pytest.mark.parametrize("search", [evolutionary_search, random_search])
+@pytest.mark.parametrize(
+    ("runs", "part"),
+    [
+        (5, "the folder of a run, or a list"),
+        ([5], "the folder of a run, got 5"),
+        ("", "the folder of a run, got ''"),
+        ("/nowhere", "'/nowhere', which is no folder"),
+        (["/nowhere"], "'/nowhere', which is no folder"),
+        (b"run", "the folder of a run, got b'run'"),
+    ],
+    ids=str,
+)
+def test_what_is_no_run_to_learn_from_is_refused(search, runs, part):
+    error = refused(search, train, BOUNDS, warm_start=runs)
+    assert error.name == "warm_start"
+    assert part in str(error)
 
 
 @pytest.mark.parametrize("samples", [0, -1, 1.5, True, None])
@@ -387,6 +451,7 @@ SEARCHES = pytest.mark.parametrize(
         {"timeout": math.nan},
         {"grace": 0},
         {"deadline": -1},
+        {"target": math.nan},
         {"startup_timeout": "soon"},
         {"max_failures": -1},
         {"seed": -1},

@@ -156,6 +156,23 @@ def test_an_evolution_is_on_hdfs(spark, hdfs, client, logdir):
     assert json.loads(kept.read("manifest.json"))["call"] == "evolutionary_search"
 
 
+def test_what_a_run_on_hdfs_has_learnt_from_another_is_kept_there(spark, hdfs, client, logdir):
+    def search(**settings):
+        bounds = {"x": [0.0, 1.0]}
+        return experiment.evolutionary_search(
+            spark, train, bounds, popsize=4, seed=1, parallelism=1, **LIGHT, **settings
+        )
+
+    before = search(generations=1, logdir=logdir)
+    begun = search(generations=1, warm_start=before.logdir, logdir=logdir)
+    kept = Kept(client, hdfs, begun.logdir)
+    assert len(json.loads(kept.read("known.json"))["trials"]) == 8
+    client.delete(Kept(client, hdfs, before.logdir).root, recursive=True)
+    resumed = search(generations=2, warm_start=before.logdir, resume=begun)
+    assert resumed.trials[:8] == begun.trials
+    assert len(resumed.trials) == 12
+
+
 def test_processes_of_their_own_and_sub_folders_are_on_hdfs(spark, hdfs, client, logdir):
     def save(x):
         from pathlib import Path
