@@ -75,6 +75,7 @@ class SlotJobs:
             ) as server,
             self.session.shared(self.program.function) as function,
         ):
+            self.control.wake = server.wake
             while not self._is_over(server, coordinator):
                 number, before = number + 1, coordinator.progress
                 job = self._job(number, server, function)
