@@ -15,7 +15,7 @@ import cloudpickle
 
 from search.errors import InvalidArgument, shown
 
-TakeBuffer = Callable[[pickle.PickleBuffer], Any]
+TakeBuffer = Callable[[Any], Any]
 LARGEST_FUNCTION = 64 << 20
 """Bytes. Every slot gets a copy of the train function with all that it refers to."""
 

@@ -166,6 +166,22 @@ class SparkExecutor(Executor):
         if wait:
             self._wait(self._ended)
 
+    def joblib_backend(self) -> Any:
+        """Return a backend for joblib, by which `n_jobs=` of scikit-learn means slots of this.
+
+            with joblib.parallel_config(backend=pool.joblib_backend()):
+                cross_val_score(model, x, y)
+
+        Left out, `n_jobs` is the number of slots. What the parallel calls return is limited as for
+        `submit`: scores and predictions are fine, fitted models are not.
+
+        Raises:
+            ImportError: joblib is not installed.
+        """
+        from experiment.joblib_backend import ExecutorBackend  # late: joblib is optional
+
+        return ExecutorBackend(self, self.parallelism)
+
     def __exit__(
         self,
         kind: type[BaseException] | None,

@@ -108,7 +108,7 @@ def _from_tree(tree: Any, depth: int) -> Any:
     if type(tree) is not dict or len(tree) != 1:
         raise ValueError(f"not a value: {shown(tree)}")
     [(name, content)] = tree.items()
-    if name not in ("tuple", "dict"):
+    if name not in ("tuple", "dict") or type(content) is not list:
         return _leaf_from_tree(name, content)
     items = [_from_tree(item, depth + 1) for item in content]
     return tuple(items) if name == "tuple" else dict(zip(items[::2], items[1::2], strict=True))
