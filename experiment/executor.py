@@ -83,7 +83,7 @@ def executor(
     is imported beforehand unless `preload` says so, and nothing is shown.
 
     The slots are tasks of Spark that run until `shutdown`, idle or not: nobody else gets their
-    cores and GPUs meanwhile.
+    cores and GPUs meanwhile. They end with this process, calls that still run, too.
 
     Args:
         spark: A running SparkSession.

@@ -1,4 +1,4 @@
-"""`experiment.executor`: the contract of `concurrent.futures`, and what is ours, on a real Spark."""
+"""`experiment.executor`: the contract of `concurrent.futures`, and what is ours; real Spark."""
 
 from __future__ import annotations
 
@@ -20,27 +20,29 @@ import numpy as np
 import pytest
 
 import experiment
+from experiment.commands import main
 from tests.experiment_tests import calls
 from tests.experiment_tests.waiting import alive, processes_in, wait_until
 
 LONG = 60  # seconds that only keep a failing test from hanging
 
 
+@pytest.fixture(scope="class", params=["threads", "spark"])
+def pool(request, sparks, tmp_path_factory):
+    if request.param == "threads":
+        pool = ThreadPoolExecutor(2)
+    else:
+        logdir = tmp_path_factory.mktemp("runs")
+        pool = experiment.executor(sparks.get("local[2]"), logdir=logdir)
+    with pool:
+        yield pool
+    with pytest.raises(RuntimeError, match="cannot schedule new futures after shutdown"):
+        pool.submit(int)
+    pool.shutdown()  # again, and nothing happens
+
+
 class TestContract:
     """What holds for every executor, shown by the one that everybody knows, too."""
-
-    @pytest.fixture(scope="class", params=["threads", "spark"])
-    def pool(self, request, sparks, tmp_path_factory):
-        if request.param == "threads":
-            pool = ThreadPoolExecutor(2)
-        else:
-            logdir = tmp_path_factory.mktemp("runs")
-            pool = experiment.executor(sparks.get("local[2]"), logdir=logdir)
-        with pool:
-            yield pool
-        with pytest.raises(RuntimeError, match="cannot schedule new futures after shutdown"):
-            pool.submit(int)
-        pool.shutdown()  # again, and nothing happens
 
     @pytest.fixture
     def gate(self, tmp_path):
@@ -253,7 +255,7 @@ def test_a_call_beyond_its_time_is_ended(spark, logdir, tmp_path):
     assert not alive(processes_in(tmp_path))
 
 
-def test_ctrl_c_ends_the_calls(spark, logdir, tmp_path):
+def test_ctrl_c_ends_the_calls(spark, logdir, tmp_path, capsys):
     def interrupt():
         wait_until(lambda: processes_in(tmp_path))
         os.kill(os.getpid(), signal.SIGINT)
@@ -271,6 +273,10 @@ def test_ctrl_c_ends_the_calls(spark, logdir, tmp_path):
         running.result(0)
     with pytest.raises(experiment.ExecutorFailed, match="^cancelled$"):
         pool.submit(int)
+    main(["show", pool.logdir])
+    shown = capsys.readouterr().out
+    assert "cancelled" in shown
+    assert "resume" not in shown  # nobody has the calls any more
 
 
 def test_a_stopped_session_ends_the_calls(spark, logdir, tmp_path):
@@ -285,6 +291,14 @@ def test_a_stopped_session_ends_the_calls(spark, logdir, tmp_path):
         pool.submit(int)
     pool.shutdown()
     wait_until(lambda: not alive(processes_in(tmp_path)))
+
+
+@pytest.mark.parametrize("isolation", ["spawn", "none"])
+def test_calls_are_isolated_as_trials_are(spark, logdir, isolation):
+    with experiment.executor(spark, logdir=logdir, parallelism=1, isolation=isolation) as pool:
+        first, second = (pool.submit(os.getpid).result(LONG) for _ in range(2))
+        assert (first == second) == (isolation == "none")
+        assert type(pool.submit(int, "x").exception(LONG)) is ValueError
 
 
 def test_bad_settings_are_refused_before_any_job(spark, logdir):
