@@ -6,10 +6,12 @@ plain function.
 """
 
 from search.direction import Direction
-from search.errors import ExperimentError, InvalidArgument
+from search.errors import ExperimentError, InvalidArgument, NothingAllowed
 from search.evolution import DifferentialEvolution
 from search.grid import GridSearch, PointSearch
 from search.population import PopulationBasedTraining
+from search.regularized_evolution import RegularizedEvolution, RegularizedEvolutionSearch
+from search.reinforce import Reinforce, ReinforceSearch
 from search.sampling import RandomSearch
 from search.searcher import Algorithm, Evaluated, Problem, Searcher, drive
 from search.space import Choice, Domain, Float, Integer, Space
@@ -38,12 +40,17 @@ __all__ = [
     "Integer",
     "InvalidArgument",
     "MedianStopping",
+    "NothingAllowed",
     "Outcome",
     "Patience",
     "PointSearch",
     "PopulationBasedTraining",
     "Problem",
     "RandomSearch",
+    "RegularizedEvolution",
+    "RegularizedEvolutionSearch",
+    "Reinforce",
+    "ReinforceSearch",
     "Searcher",
     "Space",
     "SteadyStateEvolution",
