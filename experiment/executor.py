@@ -253,22 +253,29 @@ class SparkExecutor(Executor):
 
     def _settle(self, future: Future[Any], result: TrialResult) -> None:
         """Give a future what its call came to. In a thread that may wait for files."""
-        folder = Location.parse(result.logdir)
+        try:
+            value = self._value(result)
+        except Exception as error:
+            future.set_exception(error)
+        else:
+            future.set_result(value)
+
+    def _value(self, result: TrialResult) -> Any:
+        """Return what a call returned, or raise what it raised."""
+        folder, failure = Location.parse(result.logdir), result.error
+        raised: Exception | None = None
         with contextlib.closing(files_at(folder, self._hadoop)) as files:
-            failure = result.error
             if failure is None:
                 try:
-                    value = read_returned(files, folder)
+                    return read_returned(files, folder)
                 except (OSError, NotPlain) as error:
                     failure = Failure("machine", f"what the call returned cannot be read: {error}")
-                else:
-                    future.set_result(value)
-                    return
-            failed = CallFailed(failure)
-            raised = read_raised(files, folder) if failure.kind == "user error" else None
-        if raised is not None:
-            raised.__cause__ = failed
-        future.set_exception(raised or failed)
+            elif failure.kind == "user error":
+                raised = read_raised(files, folder)
+        failed = CallFailed(failure)
+        if raised is None:
+            raise failed
+        raise raised from failed
 
 
 def _pickled(pickle: Callable[[Callable[[Any], bool]], bytes]) -> Pickled:
