@@ -91,7 +91,11 @@ def run_search(
             session.hide_console_progress()
         total = search.searcher.total
         slots = slot_count(
-            total, settings, session, warn=_warn, tick=lambda: progress.refresh(Status(total))
+            None if search.grows else total,
+            settings,
+            session,
+            warn=_warn,
+            tick=lambda: progress.refresh(Status(total)),
         )
         progress.asked = f"{count(slots, 'slot')} of {session.task_needs}"
         program = _program(function, settings, data)
@@ -109,6 +113,7 @@ def run_search(
                 jobs = SlotJobs(
                     session, run.paths, program, settings, search.as_text, slots, control, started
                 )
+            search.opened(root, data.hadoop, slots)
             problem: str | None = None
 
             def summary() -> Result:
@@ -117,7 +122,7 @@ def run_search(
                     direction,
                     run.paths.shown(),
                     objective=coordinator.status.objective or settings.optimization_key,
-                    total=total,
+                    total=search.searcher.total,
                     problem=problem,
                     space=search.space,
                     target=settings.target,
@@ -251,7 +256,7 @@ def _coordinator(
         run.paths,
         journal,
         direction=Direction(settings.direction),
-        observers=(board,),
+        observers=(board, *search.observers),
         max_failures=settings.max_failures,
         retries=settings.retries,
         retry_on=settings.retry_on,

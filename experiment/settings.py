@@ -7,7 +7,7 @@ import functools
 import inspect
 import os
 import pwd
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeVar, get_args
 
@@ -127,10 +127,14 @@ class Settings:
         object.__setattr__(self, "preload", _module_names(self.preload))
 
 
-def takes_settings(function: F) -> F:
+def takes_settings(function: F, without: Collection[str] = ()) -> F:
     """Show the fields of `Settings` in the signature of a function that takes `**settings`.
 
     So `help` and completion name them, and they are written down once.
+
+    Args:
+        function: To be called with them.
+        without: Those that it does not take.
     """
     signature = inspect.signature(function)
     own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
@@ -139,7 +143,7 @@ def takes_settings(function: F) -> F:
             f.name, inspect.Parameter.KEYWORD_ONLY, default=f.default, annotation=f.type
         )
         for f in fields(Settings)
-        if f.name not in signature.parameters
+        if f.name not in signature.parameters and f.name not in without
     ]
 
     @functools.wraps(function)

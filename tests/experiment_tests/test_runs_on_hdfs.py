@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 import hdfs as hdfs_package
+import numpy as np
 import pytest
 
 import experiment
@@ -412,3 +413,11 @@ def test_a_run_that_is_refused_leaves_nothing_on_this_host(spark, hdfs, client, 
     with pytest.raises(JournalDamaged):
         experiment.launch(spark, train, [{"x": 1}], resume=before, preload=(), verbose=0)
     assert not list(scratch.iterdir())
+
+
+def test_the_calls_of_an_executor_go_over_hdfs_both_ways(spark, logdir):
+    big = np.arange(20_000.0)
+    with experiment.executor(spark, logdir=logdir, parallelism=1) as pool:
+        assert pool.submit(np.add, big, 1).result(60).tolist() == (big + 1).tolist()
+        assert type(pool.submit(int, "x").exception(60)) is ValueError
+    assert experiment.load(pool.logdir).done == 2
