@@ -84,10 +84,11 @@ class ReinforceSearch(SampledSearch):
     Each trial that is told moves the controller one step of Adam up the gradient of
     `(reward - baseline) * log p + entropy * H`, p and H being those of its configuration under the
     parameters of now, not of when it was asked: with K trials out they are K updates apart, which
-    is not corrected for. Rewards are objectives less their mean, divided by their standard
-    deviation, over all told so far and at most 3, so that a scale of the objective means nothing.
-    The baseline is their exponential moving average. A failed trial has the reward of the worst one
-    told so far, and teaches nothing before there is one.
+    is not corrected for. A reward is the rank of an objective among all told so far, scaled to a
+    mean of 0 and a standard deviation of 1: neither the scale of the objective nor an outlier, as
+    where a training diverges, means anything. The baseline is their exponential moving average. A
+    failed trial has the reward of the worst one told so far, and teaches nothing before there is
+    one.
 
     What the controller draws is drawn again where it was tried or is known, up to 20 times, then a
     configuration at random: none is tried twice as long as the space has others. So a controller
