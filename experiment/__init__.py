@@ -47,6 +47,12 @@ from experiment.loading import load  # noqa: E402
 from experiment.result import Result, SearchFailed, TrialResult  # noqa: E402
 from experiment.settings import Settings  # noqa: E402
 from experiment.viewer import TensorBoard, tensorboard  # noqa: E402
+from search.adapters import (  # noqa: E402
+    DeapSearcher,
+    DehbSearcher,
+    NevergradSearcher,
+    OptunaSearcher,
+)
 from search.errors import ExperimentError, InvalidArgument  # noqa: E402
 from search.space import Choice, Float, Integer  # noqa: E402
 from search.stopping import (  # noqa: E402
@@ -67,6 +73,8 @@ from spark_jobs.context import (  # noqa: E402
 
 __all__ = [
     "Choice",
+    "DeapSearcher",
+    "DehbSearcher",
     "ExperimentError",
     "Failure",
     "Float",
@@ -75,6 +83,8 @@ __all__ = [
     "InvalidArgument",
     "JournalDamaged",
     "MedianStopping",
+    "NevergradSearcher",
+    "OptunaSearcher",
     "Patience",
     "Result",
     "SearchFailed",
