@@ -54,6 +54,8 @@ from search.adapters import (  # noqa: E402
     OptunaSearcher,
 )
 from search.errors import ExperimentError, InvalidArgument  # noqa: E402
+from search.regularized_evolution import RegularizedEvolution  # noqa: E402
+from search.reinforce import Reinforce  # noqa: E402
 from search.space import Choice, Float, Integer  # noqa: E402
 from search.stopping import (  # noqa: E402
     MedianStopping,
@@ -86,6 +88,8 @@ __all__ = [
     "NevergradSearcher",
     "OptunaSearcher",
     "Patience",
+    "RegularizedEvolution",
+    "Reinforce",
     "Result",
     "SearchFailed",
     "Settings",

@@ -10,6 +10,8 @@ from search.errors import ExperimentError, InvalidArgument, NothingAllowed
 from search.evolution import DifferentialEvolution
 from search.grid import GridSearch, PointSearch
 from search.population import PopulationBasedTraining
+from search.regularized_evolution import RegularizedEvolution, RegularizedEvolutionSearch
+from search.reinforce import Reinforce, ReinforceSearch
 from search.sampling import RandomSearch
 from search.searcher import Algorithm, Evaluated, Problem, Searcher, drive
 from search.space import Choice, Domain, Float, Integer, Space
@@ -45,6 +47,10 @@ __all__ = [
     "PopulationBasedTraining",
     "Problem",
     "RandomSearch",
+    "RegularizedEvolution",
+    "RegularizedEvolutionSearch",
+    "Reinforce",
+    "ReinforceSearch",
     "Searcher",
     "Space",
     "SteadyStateEvolution",
