@@ -17,7 +17,7 @@ from search.sampling import random_point
 from search.searcher import Problem
 from search.trial import Outcome, Trial
 
-TRIES = 100
+TRIES = 20
 """Proposals for a trial at the most; the constraint may allow none of them."""
 
 _UNTOLD = ("seed",)  # drawn at random where the user gives none, so it may differ by the process
@@ -52,7 +52,7 @@ class AdaptedSearch:
 
     The first trials are the points that the user gives; the optimiser learns of them as of what is
     known from elsewhere. A proposal that the constraint does not allow is rejected and another one
-    asked for; after 100 of them a random configuration takes the trial's place.
+    asked for; after 20 of them a random configuration takes the trial's place.
 
     The same `rng` and the same order of asking and telling give the same trials.
 
@@ -165,7 +165,7 @@ def described(thing: object, kind: type) -> dict[str, Any]:
     """
     told: dict[str, Any] = {"class": type(thing).__name__}
     for name, value in sorted(getattr(thing, "__dict__", {}).items()):
-        key = name.strip("_")
+        key = name.lstrip("_")
         if isinstance(value, kind):
             told[key] = described(value, kind)
         elif key not in _UNTOLD and (value is None or type(value) in (bool, int, float, str)):

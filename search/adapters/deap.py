@@ -30,10 +30,10 @@ class DeapSearcher:
     `update(population)`. Each search works on a copy of it.
 
     There is no barrier: the strategy is updated whenever as many trials were told as a generation
-    has, whichever they are, and generates as many more whenever all were handed out. What it
-    generates beyond the unit cube is reflected at its bounds. A trial that failed, and what the
-    constraint does not allow, ranks last. Points and what is known are among those with which the
-    strategy is updated, the best of them where there are more than a generation.
+    has, whichever they are, with the best of them if there are more, and generates anew then and
+    whenever all were handed out. Points and what is known count as told, too. What is generated
+    beyond the unit cube is reflected at its bounds. A trial that failed, and what the constraint
+    does not allow, ranks last.
 
     Args:
         strategy: The strategy, for as many dimensions as there are hyperparameters, or a function
@@ -80,6 +80,9 @@ class _Generations:
             raise InvalidArgument("strategy", expected, shown(self._generated), _HINT)
 
     def propose(self) -> tuple[Individual, dict[str, Any]]:
+        if len(self._told) >= self._size:
+            self._strategy.update(tools.selBest(self._told, self._size))
+            self._told, self._generated = [], []
         if not self._generated:
             self._generated = self._generate()
         individual = self._generated.pop(0)
@@ -89,12 +92,6 @@ class _Generations:
         worst = -math.inf * self._direction.weight
         proposal.fitness.values = (worst if value is None else value,)
         self._told.append(proposal)
-        if len(self._told) < self._size:
-            return
-        if len(self._told) > self._size:
-            self._told = tools.selBest(self._told, self._size)
-        self._strategy.update(self._told)
-        self._told, self._generated = [], []
 
     def reject(self, proposal: Individual) -> None:
         self.learn(proposal, None)

@@ -175,7 +175,7 @@ def test_a_description_has_the_class_and_what_is_plain():
     assert described(thing, Part) == {
         "class": "Part",
         "inner": {"class": "Part", "size": 2},
-        "name": "n",
+        "name_": "n",
         "none": None,
         "popsize": 5,
         "worst": "inf",

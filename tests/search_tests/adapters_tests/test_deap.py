@@ -11,7 +11,13 @@ from search import Direction, Evaluated, InvalidArgument, Space, drive
 from search.adapters import DeapSearcher
 from search.adapters.deap import _reflected
 from search.generations import Individual
-from tests.search_tests.adapters_tests.spaces import PLANE, AdapterContract, bowl, problem_on
+from tests.search_tests.adapters_tests.spaces import (
+    PLANE,
+    AdapterContract,
+    bowl,
+    global_random_numbers,
+    problem_on,
+)
 from tests.search_tests.fakes import evaluated_by, outcome, run_in_any_order
 from tests.search_tests.test_searcher import MIXED, RandomSearcherContract
 
@@ -67,12 +73,8 @@ def native_values(strategy, generations, seed, direction):
     toolbox.register("generate", strategy.generate, Point)
     toolbox.register("update", strategy.update)
     toolbox.register("evaluate", evaluate)
-    before = np.random.get_state()
-    np.random.seed(seed)
-    try:
+    with global_random_numbers(seed):
         algorithms.eaGenerateUpdate(toolbox, ngen=generations, verbose=False)
-    finally:
-        np.random.set_state(before)
     return values
 
 
