@@ -116,7 +116,7 @@ def run_search(
                     direction,
                     run.paths.shown(),
                     objective=coordinator.status.objective or settings.optimization_key,
-                    total=total,
+                    total=search.searcher.total,  # fewer than at first, where nothing is left
                     problem=problem,
                     space=search.space,
                 )

@@ -136,13 +136,13 @@ class AdaptedSearch:
             np.random.set_state(others[1])
 
 
-def library(module: str, extra: str, searcher: str) -> Any:
+def library(module: str, searcher: str, package: str) -> Any:
     """Import a library that not everybody has.
 
     Args:
         module: What to import.
-        extra: The extra of this project that installs it; or the package, where it is in none.
         searcher: Who needs it.
+        package: What pip installs it by.
 
     Raises:
         InvalidArgument: It cannot be imported; the message has the command that installs it.
@@ -150,12 +150,8 @@ def library(module: str, extra: str, searcher: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        raise InvalidArgument(
-            "searcher",
-            f"the package {module!r}, which {searcher} needs",
-            str(error),
-            f'type: pip install "spark-tf-experiment[{extra}]"',
-        ) from error
+        expected, hint = f"{module}, which {searcher} needs", f'type: pip install "{package}"'
+        raise InvalidArgument("searcher", expected, str(error), hint) from error
 
 
 def described(thing: object, kind: type) -> dict[str, Any]:

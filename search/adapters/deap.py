@@ -86,7 +86,7 @@ class _Generations:
         if not self._generated:
             self._generated = self._generate()
         individual = self._generated.pop(0)
-        return individual, self._space.decode([_reflected(number) for number in individual])
+        return individual, self._space.decode([_reflected(float(number)) for number in individual])
 
     def learn(self, proposal: Individual, value: float | None) -> None:
         worst = -math.inf * self._direction.weight

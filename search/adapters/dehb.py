@@ -149,4 +149,4 @@ def _quiet(dehb: Any) -> Any:
 
 
 def _dehb() -> Any:
-    return library("dehb", "dehb", "DehbSearcher")
+    return library("dehb", "DehbSearcher", "spark-tf-experiment[dehb]")

@@ -156,4 +156,4 @@ def _unit(domain: Domain, value: float) -> float:
 
 
 def _nevergrad() -> Any:
-    return library("nevergrad", "nevergrad", "NevergradSearcher")
+    return library("nevergrad", "NevergradSearcher", "spark-tf-experiment[nevergrad]")

@@ -54,7 +54,7 @@ class OptunaSearcher:
         """See `search.Algorithm`."""
         name = type(self.sampler).__name__
         if name in _NEEDS:
-            library(_NEEDS[name], "optuna", name)
+            library(_NEEDS[name], name, _NEEDS[name])
         seed = problem.rng.getrandbits(32)
         return AdaptedSearch(problem, lambda: _Study(problem, self.sampler, seed))
 
@@ -161,7 +161,7 @@ def _parameter(kinds: Any, domain: Domain) -> _Parameter:
     distribution = kind(domain.low, domain.high, log=domain.log, step=domain.step)
     if isinstance(domain, Float) and domain.step is not None:  # 0.1 + 2 * 0.1 is not 0.3
         return _Parameter(distribution, lambda value: domain.decode(domain.encode(value)), _same)
-    return _Parameter(distribution, _same, _same)
+    return _Parameter(distribution, float if isinstance(domain, Float) else int, _same)
 
 
 def _choice(kinds: Any, domain: Choice) -> _Parameter:
@@ -203,4 +203,4 @@ def _seed(sampler: Any, seed: int, kind: type) -> bool:
 
 
 def _optuna() -> Any:
-    return library("optuna", "optuna", "OptunaSearcher")
+    return library("optuna", "OptunaSearcher", "spark-tf-experiment[optuna]")

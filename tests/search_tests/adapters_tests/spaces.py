@@ -90,7 +90,14 @@ class AdapterContract:
             assert list(trial.params) == active
             for name, value in trial.params.items():
                 assert value in EVERYTHING[name]
-                assert type(value) is type(EVERYTHING[name].decode(EVERYTHING[name].encode(value)))
+                assert type(value) in (
+                    type(None),
+                    bool,
+                    int,
+                    float,
+                    str,
+                    tuple,
+                )  # as JSON takes them
         names = {frozenset(trial.params) for trial in trials}
         assert len(names) > 1
 
