@@ -13,8 +13,10 @@ import numpy as np
 
 from search.algorithms import samples_of
 from search.errors import InvalidArgument
+from search.points import check_points
 from search.sampling import random_point
 from search.searcher import Problem
+from search.space import Float, Integer
 from search.trial import Outcome, Trial
 
 TRIES = 20
@@ -63,13 +65,15 @@ class AdaptedSearch:
         most_out: Trials that may be out at once; None: any number.
 
     Raises:
-        InvalidArgument: No `samples`, or something is known to an optimiser that cannot learn it.
+        InvalidArgument: No `samples`, more points than those, or something is known to an
+            optimiser that cannot learn it.
     """
 
     def __init__(
         self, problem: Problem, begin: Callable[[], Optimiser], most_out: int | None = None
     ) -> None:
         self.total = samples_of(problem)
+        check_points(problem.points, self.total, "samples")
         self._space, self._rng, self._points = problem.space, problem.rng, problem.points
         self._most_out = math.inf if most_out is None else most_out
         self._asked = 0  # trials handed out, in all
@@ -152,6 +156,15 @@ def library(module: str, searcher: str, package: str) -> Any:
     except ImportError as error:
         expected, hint = f"{module}, which {searcher} needs", f'type: pip install "{package}"'
         raise InvalidArgument("searcher", expected, str(error), hint) from error
+
+
+def nearest(domain: Float | Integer, value: float) -> float:
+    """Return the value of a domain that is nearest to a number."""
+    if domain.step is None:
+        return min(max(float(value), domain.low), domain.high)
+    if domain.step == 1 and isinstance(domain, Integer):  # exact, however far apart the bounds are
+        return min(max(round(value), domain.low), domain.high)
+    return domain.decode(domain.encode(min(max(value, domain.low), domain.high)))
 
 
 def described(thing: object, kind: type) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from search.adapters.adapted import AdaptedSearch, library
+from search.adapters.adapted import AdaptedSearch, library, nearest
 from search.checks import check_integer
 from search.errors import InvalidArgument, shown
 from search.searcher import Problem, Searcher
@@ -97,7 +97,7 @@ class _Brackets:
             n_workers=1,  # it would start as many processes; we only ask and tell
             save_freq="end",  # of a run of its own, which there is not
         )
-        self._levels = {level: _nearest(domain, level) for level in self._dehb.fidelities}
+        self._levels = {level: nearest(domain, level) for level in self._dehb.fidelities}
 
     def propose(self) -> tuple[Any, dict[str, Any]]:
         job = self._dehb.ask()
@@ -128,13 +128,6 @@ class _Brackets:
 
     def _loss(self, value: float | None) -> float:
         return _WORST if value is None else -self._weight * value
-
-
-def _nearest(domain: Float | Integer, level: float) -> float:
-    """Return the value of a number's domain that is nearest to a fidelity of DEHB's."""
-    if isinstance(domain, Float) and domain.step is None:
-        return min(max(float(level), domain.low), domain.high)
-    return domain.decode(domain.encode(level))
 
 
 def _quiet(dehb: Any) -> Any:

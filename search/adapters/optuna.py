@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from search.adapters.adapted import AdaptedSearch, described, library
+from search.adapters.adapted import AdaptedSearch, described, library, nearest
 from search.direction import Direction
 from search.errors import InvalidArgument, shown
 from search.searcher import Problem, Searcher
@@ -159,9 +160,9 @@ def _parameter(kinds: Any, domain: Domain) -> _Parameter:
         return _Parameter(kinds.FloatDistribution(0.0, 1.0), domain.decode, domain.encode)
     kind = kinds.FloatDistribution if isinstance(domain, Float) else kinds.IntDistribution
     distribution = kind(domain.low, domain.high, log=domain.log, step=domain.step)
-    if isinstance(domain, Float) and domain.step is not None:  # 0.1 + 2 * 0.1 is not 0.3
-        return _Parameter(distribution, lambda value: domain.decode(domain.encode(value)), _same)
-    return _Parameter(distribution, float if isinstance(domain, Float) else int, _same)
+    # 0.1 + 2 * 0.1 is not 0.3, and a point that the user gives may lie between two steps.
+    value_of = functools.partial(nearest, domain)
+    return _Parameter(distribution, value_of, value_of)
 
 
 def _choice(kinds: Any, domain: Choice) -> _Parameter:

@@ -4,9 +4,11 @@ import contextlib
 import random
 
 import numpy as np
+import pytest
 
 from search import Choice, Evaluated, Float, Integer, Problem, Space
 from tests.search_tests.fakes import outcome, run_in_any_order
+from tests.search_tests.test_searcher import assert_rebuilt
 
 PLANE = Space.of_bounds({"x": [-5.0, 5.0], "y": [-5.0, 5.0]})
 
@@ -106,6 +108,21 @@ class AdapterContract:
         trials = self.run(points=points)
         assert [trial.params for trial in trials[:4]] == points
         assert len(trials) == 25
+
+    def test_a_point_may_lie_between_two_steps(self):
+        between = point(1) | {"rate": 0.27}
+        assert self.run(points=[between])[0].params == between
+
+    @pytest.mark.parametrize("seed", range(1))
+    def test_a_searcher_with_points_and_known_is_rebuilt_by_the_same_asks_and_tells(self, seed):
+        points = [point(seed) for seed in range(3)]
+        known = [Evaluated(point(seed), seed if seed % 3 else None) for seed in range(9)]
+
+        def make():
+            problem = problem_on(EVERYTHING, 20, points=points, known=known)
+            return self.algorithm().start(problem)
+
+        assert_rebuilt(make, seed)
 
     def test_what_is_known_is_learned(self):
         known = [Evaluated(point(seed), seed * 1.5 if seed % 7 else None) for seed in range(30)]

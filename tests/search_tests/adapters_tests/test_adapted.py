@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import search
-from search import Evaluated, InvalidArgument, NothingAllowed, Space, drive
-from search.adapters.adapted import TRIES, AdaptedSearch, described, library
+from search import Evaluated, Float, Integer, InvalidArgument, NothingAllowed, Space, drive
+from search.adapters.adapted import TRIES, AdaptedSearch, described, library, nearest
 from tests.search_tests.adapters_tests.spaces import PLANE, bowl, problem_on
 from tests.search_tests.fakes import evaluated_by, outcome
 
@@ -181,6 +181,24 @@ def test_a_description_has_the_class_and_what_is_plain():
         "worst": "inf",
     }
     json.dumps(described(thing, Part), allow_nan=False)
+
+
+@pytest.mark.parametrize(
+    ("domain", "number", "value"),
+    [
+        (Float(0.0, 1.0), 0.3, 0.3),
+        (Float(0.0, 1.0), 1.0000001, 1.0),
+        (Float(0.1, 0.5, step=0.1), 0.1 + 0.1 + 0.1, 0.3),
+        (Integer(1, 9), np.float64(2.6), 3),
+        (Integer(1, 9), 0.2, 1),
+        (Integer(-(2**53), 2**53), 2**53 - 1, 2**53 - 1),
+        (Integer(10, 100, step=20), 49.0, 50),
+        (Integer(1, 1000, log=True), 33.4, 33),
+    ],
+)
+def test_the_nearest_value_of_a_domain(domain, number, value):
+    found = nearest(domain, number)
+    assert (found, type(found)) == (value, type(value))
 
 
 def test_a_library_that_is_there_is_imported():

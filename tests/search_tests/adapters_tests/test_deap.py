@@ -19,7 +19,7 @@ from tests.search_tests.adapters_tests.spaces import (
     problem_on,
 )
 from tests.search_tests.fakes import evaluated_by, outcome, run_in_any_order
-from tests.search_tests.test_searcher import MIXED, RandomSearcherContract
+from tests.search_tests.test_searcher import MIXED, KnownContract, RandomSearcherContract
 
 
 def cma_es(dimensions):
@@ -31,8 +31,9 @@ def one_plus_lambda(dimensions):
     return cma.StrategyOnePlusLambda(parent, sigma=0.2, lambda_=3)
 
 
-class TestCma(RandomSearcherContract):
-    total = 23
+class TestCma(RandomSearcherContract, KnownContract):
+    total = samples = 23
+    algorithm = DeapSearcher(cma_es)
 
     def make(self, seed=0):
         return DeapSearcher(cma_es).start(problem_on(MIXED, 23, seed))

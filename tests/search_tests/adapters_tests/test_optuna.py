@@ -20,7 +20,7 @@ from tests.search_tests.adapters_tests.spaces import (
     problem_on,
 )
 from tests.search_tests.fakes import evaluated_by, outcome
-from tests.search_tests.test_searcher import MIXED, RandomSearcherContract, units
+from tests.search_tests.test_searcher import MIXED, KnownContract, RandomSearcherContract, units
 
 MODEL = Space(
     {
@@ -111,8 +111,9 @@ def our_trials(sampler, samples, seed=0, direction=Direction.MAX):
     return trials
 
 
-class TestTpe(RandomSearcherContract):
-    total = 23
+class TestTpe(RandomSearcherContract, KnownContract):
+    total = samples = 23
+    algorithm = OptunaSearcher()
 
     def make(self, seed=0):
         return OptunaSearcher().start(problem_on(MIXED, 23, seed))
