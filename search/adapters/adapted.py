@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import math
 import random
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
@@ -21,6 +21,9 @@ from search.trial import Outcome, Trial
 
 TRIES = 20
 """Proposals for a trial at the most; the constraint may allow none of them."""
+
+_GLOBAL_RANDOM_NUMBERS = threading.Lock()
+"""There is one set of them in a process, and perhaps two searches, each in its thread."""
 
 _UNTOLD = ("seed",)  # drawn at random where the user gives none, so it may differ by the process
 
@@ -129,22 +132,23 @@ class AdaptedSearch:
     @contextlib.contextmanager
     def _random_numbers(self) -> Iterator[None]:
         """Let global random numbers be this searcher's own, and afterwards what they were."""
-        others = random.getstate(), np.random.get_state()
-        random.setstate(self._globals[0])
-        np.random.set_state(self._globals[1])
-        try:
-            yield
-        finally:
-            self._globals = random.getstate(), np.random.get_state()
-            random.setstate(others[0])
-            np.random.set_state(others[1])
+        with _GLOBAL_RANDOM_NUMBERS:
+            others = random.getstate(), np.random.get_state()
+            random.setstate(self._globals[0])
+            np.random.set_state(self._globals[1])
+            try:
+                yield
+            finally:
+                self._globals = random.getstate(), np.random.get_state()
+                random.setstate(others[0])
+                np.random.set_state(others[1])
 
 
-def library(module: str, searcher: str, package: str) -> Any:
-    """Import a library that not everybody has.
+@contextlib.contextmanager
+def needed_by(searcher: str, package: str) -> Iterator[None]:
+    """Say, where an import in this context fails, what is missing and how to get it.
 
     Args:
-        module: What to import.
         searcher: Who needs it.
         package: What pip installs it by.
 
@@ -152,9 +156,9 @@ def library(module: str, searcher: str, package: str) -> Any:
         InvalidArgument: It cannot be imported; the message has the command that installs it.
     """
     try:
-        return importlib.import_module(module)
+        yield
     except ImportError as error:
-        expected, hint = f"{module}, which {searcher} needs", f'type: pip install "{package}"'
+        expected, hint = f"the packages that {searcher} needs", f'type: pip install "{package}"'
         raise InvalidArgument("searcher", expected, str(error), hint) from error
 
 

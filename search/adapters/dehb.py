@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from search.adapters.adapted import AdaptedSearch, library, nearest
+from search.adapters.adapted import AdaptedSearch, nearest, needed_by
 from search.checks import check_integer
 from search.errors import InvalidArgument, shown
 from search.searcher import Problem, Searcher
@@ -142,4 +142,6 @@ def _quiet(dehb: Any) -> Any:
 
 
 def _dehb() -> Any:
-    return library("dehb", "DehbSearcher", "spark-tf-experiment[dehb]")
+    with needed_by("DehbSearcher", "spark-tf-experiment[dehb]"):
+        import dehb
+    return dehb

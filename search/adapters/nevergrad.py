@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from search.adapters.adapted import AdaptedSearch, library
+from search.adapters.adapted import AdaptedSearch, needed_by
 from search.checks import check_integer
 from search.errors import InvalidArgument, shown
 from search.searcher import Problem, Searcher
@@ -30,7 +30,7 @@ class NevergradSearcher:
     Choices are Nevergrad's `Choice`, ordered ones its `TransitionChoice`; numbers are its `Scalar`
     on the unit interval, on the scale and with the steps of the hyperparameter, and so are choices
     of more than 1,000 values. A trial that failed, and what the constraint does not allow, has
-    a huge loss.
+    a huge loss. `samples` is the optimizer's budget; one that plans by it cannot go on with more.
 
     Args:
         optimizer: The name of an optimizer, such as 'CMA', or a class or a configured optimizer of
@@ -156,4 +156,6 @@ def _unit(domain: Domain, value: float) -> float:
 
 
 def _nevergrad() -> Any:
-    return library("nevergrad", "NevergradSearcher", "spark-tf-experiment[nevergrad]")
+    with needed_by("NevergradSearcher", "spark-tf-experiment[nevergrad]"):
+        import nevergrad
+    return nevergrad

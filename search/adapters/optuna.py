@@ -10,14 +10,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from search.adapters.adapted import AdaptedSearch, described, library, nearest
+from search.adapters.adapted import AdaptedSearch, described, nearest, needed_by
 from search.direction import Direction
 from search.errors import InvalidArgument, shown
 from search.searcher import Problem, Searcher
 from search.space import LARGEST_INTEGER, Choice, Domain, Float
-
-_NEEDS = {"CmaEsSampler": "cmaes", "GPSampler": "torch", "QMCSampler": "scipy"}
-"""Packages that Optuna looks for only when it samples, in the middle of a search."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +50,7 @@ class OptunaSearcher:
 
     def start(self, problem: Problem) -> Searcher:
         """See `search.Algorithm`."""
-        name = type(self.sampler).__name__
-        if name in _NEEDS:
-            library(_NEEDS[name], name, _NEEDS[name])
+        _check_packages(type(self.sampler).__name__)
         seed = problem.rng.getrandbits(32)
         return AdaptedSearch(problem, lambda: _Study(problem, self.sampler, seed))
 
@@ -203,5 +198,21 @@ def _seed(sampler: Any, seed: int, kind: type) -> bool:
     return found
 
 
+def _check_packages(sampler: str) -> None:
+    """Import what Optuna itself would look for only when it samples, in the middle of a search."""
+    match sampler:
+        case "CmaEsSampler":
+            with needed_by(sampler, "cmaes"):
+                import cmaes  # noqa: F401
+        case "GPSampler":
+            with needed_by(sampler, "torch"):
+                import torch  # noqa: F401
+        case "QMCSampler":
+            with needed_by(sampler, "scipy"):
+                import scipy  # noqa: F401
+
+
 def _optuna() -> Any:
-    return library("optuna", "OptunaSearcher", "spark-tf-experiment[optuna]")
+    with needed_by("OptunaSearcher", "spark-tf-experiment[optuna]"):
+        import optuna
+    return optuna

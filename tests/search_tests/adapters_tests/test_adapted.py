@@ -3,6 +3,7 @@ import math
 import random
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 
 import search
 from search import Evaluated, Float, Integer, InvalidArgument, NothingAllowed, Space, drive
-from search.adapters.adapted import TRIES, AdaptedSearch, described, library, nearest
+from search.adapters.adapted import TRIES, AdaptedSearch, described, nearest
 from tests.search_tests.adapters_tests.spaces import PLANE, bowl, problem_on
 from tests.search_tests.fakes import evaluated_by, outcome
 
@@ -153,6 +154,23 @@ def test_global_random_numbers_are_the_searchers_own_inside_and_untouched_outsid
     assert asked(started(Counting(), seed=3), 1) != asked(started(Counting()), 1)
 
 
+def test_two_searches_at_once_have_random_numbers_of_their_own():
+    def run(seed):
+        trials = []
+        searcher = started(Counting(), 500, seed=seed)
+        drive(searcher, lambda trial: trials.append(trial) or outcome(trial, 1.0))
+        return trials
+
+    alone = [run(seed) for seed in range(4)]
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as threads:
+            assert list(threads.map(run, range(4))) == alone
+    finally:
+        sys.setswitchinterval(before)
+
+
 def test_random_numbers_are_given_back_where_the_library_raises():
     class Broken(Counting):
         def propose(self):
@@ -201,10 +219,6 @@ def test_the_nearest_value_of_a_domain(domain, number, value):
     assert (found, type(found)) == (value, type(value))
 
 
-def test_a_library_that_is_there_is_imported():
-    assert library("json", "OptunaSearcher", "json") is json
-
-
 @pytest.mark.parametrize(
     ("missing", "made"),
     [
@@ -228,5 +242,8 @@ except experiment.InvalidArgument as error:
         [sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, timeout=120
     )
     assert ended.stderr == ""
-    assert ended.stdout.startswith(f"searcher: expected {missing}, which ")
+    assert ended.stdout.startswith(
+        f"searcher: expected the packages that {made.partition('(')[0]} needs, got "
+    )
+    assert missing in ended.stdout.partition(";")[0]
     assert ended.stdout.endswith(f'type: pip install "spark-tf-experiment[{missing}]"\n')
