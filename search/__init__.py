@@ -5,10 +5,11 @@ object with `ask` and `tell` (see `search.searcher`), and `search.searcher.drive
 plain function.
 """
 
-from search.direction import Direction
+from search.direction import Direction, Directions
 from search.errors import ExperimentError, InvalidArgument
 from search.evolution import DifferentialEvolution
 from search.grid import GridSearch, PointSearch
+from search.nsga2 import NSGA2Search
 from search.population import PopulationBasedTraining
 from search.sampling import RandomSearch
 from search.searcher import Algorithm, Evaluated, Problem, Searcher, drive
@@ -29,6 +30,7 @@ __all__ = [
     "Choice",
     "DifferentialEvolution",
     "Direction",
+    "Directions",
     "Domain",
     "Evaluated",
     "ExperimentError",
@@ -38,6 +40,7 @@ __all__ = [
     "Integer",
     "InvalidArgument",
     "MedianStopping",
+    "NSGA2Search",
     "Outcome",
     "Patience",
     "PointSearch",

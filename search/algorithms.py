@@ -6,9 +6,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from search.checks import check_integer
+from search.direction import Direction, Directions
 from search.errors import InvalidArgument, shown
 from search.evolution import DifferentialEvolution
 from search.grid import GridSearch
+from search.nsga2 import NSGA2Search
 from search.operators import Mutation
 from search.population import PopulationBasedTraining
 from search.sampling import RandomSearch
@@ -80,12 +82,54 @@ class Evolution:
         check_own_budget(problem)
         arguments = asdict(self)
         kind = DifferentialEvolution if arguments.pop("generational") else SteadyStateEvolution
-        return kind(problem.space, rng=problem.rng, direction=problem.direction, **arguments)
+        direction = one_direction(problem)
+        return kind(problem.space, rng=problem.rng, direction=direction, **arguments)
 
     def to_json(self) -> dict[str, Any]:
         """See `Algorithm`."""
         mutation = list(self.mutation) if isinstance(self.mutation, tuple) else self.mutation
         return {"type": "differential evolution", **asdict(self), "mutation": mutation}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NSGA2:
+    """NSGA-II, for several objectives; see `search.NSGA2Search`.
+
+    `popsize * (generations + 1)` trials.
+
+    Args:
+        popsize: Individuals, at least 4.
+        generations: After the initial population, at least 1.
+        crossover: Probability of [0, 1] that a child has two parents.
+        mutation: Probability of [0, 1] that a hyperparameter of a child mutates; None makes it one
+            of them on average.
+        generational: Does each generation wait for the end of the last trial of the one before?
+    """
+
+    popsize: int = 10
+    generations: int = 9
+    crossover: float = 0.9
+    mutation: float | None = None
+    generational: bool = False
+
+    def start(self, problem: Problem) -> Searcher:
+        """See `Algorithm`."""
+        check_own_budget(problem)
+        if not isinstance(problem.direction, Directions):
+            expected = "several objectives, such as {'accuracy': 'max', 'latency': 'min'}"
+            raise InvalidArgument("direction", expected, repr(problem.direction.value))
+        return NSGA2Search(
+            problem.space,
+            rng=problem.rng,
+            directions=problem.direction,
+            points=problem.points,
+            known=problem.known,
+            **asdict(self),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """See `Algorithm`."""
+        return {"type": "NSGA-II", **asdict(self)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,12 +154,21 @@ class PopulationTraining:
         """See `Algorithm`."""
         check_own_budget(problem)
         return PopulationBasedTraining(
-            problem.space, rng=problem.rng, direction=problem.direction, **asdict(self)
+            problem.space, rng=problem.rng, direction=one_direction(problem), **asdict(self)
         )
 
     def to_json(self) -> dict[str, Any]:
         """See `Algorithm`."""
         return {"type": "population based training", **asdict(self)}
+
+
+def one_direction(problem: Problem) -> Direction:
+    """Return the direction of a problem's objective; `InvalidArgument` where it has several."""
+    if isinstance(problem.direction, Directions):
+        hint = "several objectives are for NSGA2, random search and grids"
+        got = shown(problem.direction.to_json())
+        raise InvalidArgument("direction", "'max' or 'min', of one objective", got, hint)
+    return problem.direction
 
 
 def samples_of(problem: Problem) -> int:

@@ -63,6 +63,7 @@ class DifferentialEvolution(GenerationalSearch[Individual]):
             least=4,
             share="acceptance",
         )
+        self._direction = direction
         self.strategy, self.crossover, self.mutation = strategy, crossover, mutation
         self.toolbox = make_toolbox(
             len(space),

@@ -14,17 +14,22 @@ import numpy as np
 from deap import base, tools
 
 from search.checks import check_integer
-from search.direction import Direction
+from search.direction import Direction, Goal
 from search.space import Space
 from search.trial import Outcome, Trial
 
 
-class _Maximize(base.Fitness):  # type: ignore[misc]  # deap has no types
-    weights = (Direction.MAX.weight,)
+class _Fitness(base.Fitness):  # type: ignore[misc]  # deap has no types
+    """DEAP's, with weights of its own rather than of a class made for them."""
 
+    def __init__(self, weights: tuple[float, ...]) -> None:
+        self.weights = weights
+        super().__init__()
 
-class _Minimize(base.Fitness):  # type: ignore[misc]  # deap has no types
-    weights = (Direction.MIN.weight,)
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Fitness:
+        copy = _Fitness(self.weights)
+        copy.wvalues = self.wvalues
+        return copy
 
 
 class Individual(list[float]):
@@ -38,15 +43,15 @@ class Individual(list[float]):
     """
 
     def __init__(
-        self, point: Sequence[float], direction: Direction, parent: int | None = None
+        self, point: Sequence[float], direction: Goal, parent: int | None = None
     ) -> None:
         super().__init__(point)
         self.parent = parent
-        self.fitness = _Maximize() if direction is Direction.MAX else _Minimize()
+        self.fitness = _Fitness(direction.weights)
 
     @property
     def score(self) -> float | None:
-        """The objective, or None where the trial failed or is not done."""
+        """The objective, the first of several; None where the trial failed or is not done."""
         return self.fitness.values[0] if self.fitness.valid else None
 
 
@@ -60,7 +65,7 @@ class PopulationSearch(ABC, Generic[IndividualT]):
 
     Args:
         space: What to search.
-        direction: 'max' or 'min' of the objective.
+        direction: 'max' or 'min' of the objective, or of each of several.
         popsize: Individuals, at least `least`.
         generations: After the initial one, at least 1.
         least: The smallest population that the algorithm can work with.
@@ -71,7 +76,7 @@ class PopulationSearch(ABC, Generic[IndividualT]):
         self,
         space: Space,
         *,
-        direction: Direction,
+        direction: Goal,
         popsize: int,
         generations: int,
         least: int,
@@ -79,13 +84,14 @@ class PopulationSearch(ABC, Generic[IndividualT]):
     ) -> None:
         check_integer("popsize", popsize, least)
         check_integer("generations", generations, 1)
-        self._space, self._direction = space, direction
+        self._space, self._goal = space, direction
         self.popsize, self.generations = popsize, generations
         self.total = popsize * (generations + 1)
         self._statistics, self._share = _statistics(direction), share
         self.logbook = tools.Logbook()
         self.logbook.header = ["gen", "evals", *self._statistics.fields, share]
-        self.hall_of_fame = tools.HallOfFame(1)
+        one = isinstance(direction, Direction)
+        self.hall_of_fame = tools.HallOfFame(1) if one else tools.ParetoFront()
         self._population: list[IndividualT] = []
         self._asked = 0  # trials handed out, in all
         self._out: dict[int, IndividualT] = {}
@@ -114,8 +120,9 @@ class PopulationSearch(ABC, Generic[IndividualT]):
     def tell(self, outcome: Outcome) -> None:
         """See `Searcher`."""
         candidate = self._out.pop(outcome.trial)
-        if self._direction.better(outcome.value, None):  # a number, whatever the direction
-            candidate.fitness.values = (outcome.value,)
+        scores = self._goal.scores(outcome)
+        if scores is not None:
+            candidate.fitness.values = scores
         self._take(candidate)
 
     def _end_generation(self, candidates: Sequence[IndividualT], share: float | None) -> None:
@@ -174,13 +181,25 @@ class GenerationalSearch(PopulationSearch[IndividualT]):
         """Put the candidates, all evaluated, into the population; return a share of popsize."""
 
 
-def _statistics(direction: Direction) -> Any:
+def _statistics(direction: Goal) -> Any:
     statistics = tools.Statistics()
-    statistics.register("best", _over_scores(lambda scores: direction.best(scores, float)))
-    statistics.register("mean", _over_scores(np.mean))
-    statistics.register("std", _over_scores(np.std))
-    statistics.register("diversity", lambda population: float(np.std(population, axis=0).mean()))
+    if isinstance(direction, Direction):
+        statistics.register("best", _over_scores(lambda scores: direction.best(scores, float)))
+        statistics.register("mean", _over_scores(np.mean))
+        statistics.register("std", _over_scores(np.std))
+    else:
+        statistics.register("front", _size_of_front)
+    statistics.register("diversity", _diversity)
     return statistics
+
+
+def _diversity(population: Sequence[Individual]) -> float | None:
+    return float(np.std(population, axis=0).mean()) if population else None
+
+
+def _size_of_front(population: Sequence[Individual]) -> int:
+    fronts = tools.sortNondominated(population, len(population), first_front_only=True)
+    return sum(map(len, fronts))
 
 
 def _over_scores(function: Callable[[Any], Any]) -> Callable[[Sequence[Individual]], float | None]:

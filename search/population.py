@@ -95,6 +95,7 @@ class PopulationBasedTraining(GenerationalSearch[_Member]):
             least=2,
             share="copied",
         )
+        self._direction = direction
         check_number("quantile", quantile, "a number of [0, 0.5]", lambda share: 0 <= share <= 0.5)
         check_number(
             "resample_probability",

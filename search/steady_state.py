@@ -109,6 +109,7 @@ class SteadyStateEvolution(PopulationSearch[_Candidate]):
             least=4,
             share="acceptance",
         )
+        self._direction = direction
         self.strategy, self.crossover, self.mutation = strategy, crossover, mutation
         self.toolbox = make_toolbox(
             len(space),

@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import math
 import random
@@ -11,8 +12,10 @@ import search
 from search import (
     DifferentialEvolution,
     Direction,
+    Directions,
     ExperimentError,
     GridSearch,
+    NSGA2Search,
     PointSearch,
     PopulationBasedTraining,
     RandomSearch,
@@ -248,6 +251,40 @@ class TestSteadyStateEvolution(RandomSearcherContract):
 
     def make(self, seed=0):
         return SteadyStateEvolution(MIXED, rng=random.Random(seed), popsize=5, generations=3)
+
+
+class OfTwoObjectives(Noted):
+    """A searcher of two objectives that is told of one."""
+
+    @property
+    def total(self):
+        return self._searcher.total
+
+    def tell(self, outcome):
+        values = {}
+        if outcome.value is not None:
+            values = {"value": outcome.value, "rest": outcome.value % 0.7}
+        super().tell(dataclasses.replace(outcome, value=None, values=values))
+
+
+class TestNSGA2(RandomSearcherContract):
+    total = 20
+    generational = False
+
+    def make(self, seed=0):
+        searcher = NSGA2Search(
+            MIXED,
+            rng=random.Random(seed),
+            directions=Directions.parse({"value": "max", "rest": "min"}),
+            popsize=5,
+            generations=3,
+            generational=self.generational,
+        )
+        return OfTwoObjectives(searcher)
+
+
+class TestNSGA2ByGeneration(TestNSGA2, OrderlessContract):
+    generational = True
 
 
 class TestPopulationBasedTraining(RandomSearcherContract, OrderlessContract):

@@ -1,0 +1,155 @@
+"""NSGA-II, the elitist genetic algorithm for several objectives, with DEAP's sorting.
+
+Deb, Pratap, Agarwal, Meyarivan: A fast and elitist multiobjective genetic algorithm: NSGA-II (IEEE
+Transactions on Evolutionary Computation 6, 2002). Without a barrier it is the steady-state form of
+Durillo, Nebro, Luna, Alba: On the effect of the steady-state selection scheme in multi-objective
+genetic algorithms (EMO 2009), which has the better fronts there.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from search.direction import Directions, Goal
+from search.errors import InvalidArgument, shown
+from search.genetic import breed, make_toolbox
+from search.generations import Individual, PopulationSearch
+from search.novelty import Tried
+from search.searcher import Evaluated
+from search.space import Space
+
+_TRIES = 20
+"""Children made for a trial at the most; in a small space most of them were tried."""
+
+
+class _Candidate(Individual):
+    """An individual with the number of its trial."""
+
+    def __init__(self, point: Sequence[float], goal: Goal, number: int) -> None:
+        super().__init__(point, goal)
+        self.number = number
+
+
+class NSGA2Search(PopulationSearch[_Candidate]):
+    """NSGA-II, with or without a barrier between generations.
+
+    The first trials are `points`, then design points: Latin hypercubes of `popsize` points, until
+    `popsize` configurations were evaluated and two have values. From then on a trial is a child of
+    two individuals, each the winner of a tournament by dominance and crowding distance.
+
+    By default, each trial that is told joins the population, which then loses the individual that
+    is last by non-dominated sorting and crowding distance; there is always another trial, whatever
+    is still out, and the same `rng` and the same order of asking and telling give the same trials.
+    With `generational`, a generation joins as a whole, once all of it was told: `ask` returns None
+    while its last trials are out, and the order of telling means nothing.
+
+    A trial that failed, or lacks an objective, joins nothing. No configuration is tried twice, going
+    by the values of the hyperparameters, unless the space has fewer of them than there are trials.
+
+    Args:
+        space: What to search.
+        directions: The objectives.
+        popsize: Individuals, at least 4.
+        generations: `popsize * (generations + 1)` trials in all.
+        crossover: Probability of [0, 1] that a child has two parents.
+        mutation: Probability of [0, 1] that a hyperparameter of a child mutates; None makes it one
+            of them on average.
+        generational: Does each generation wait for the end of the one before?
+        points: Configurations to try first, counted among the trials.
+        known: Configurations evaluated before; those that have values are the first population.
+        rng: Owned by the searcher from now on.
+
+    Attributes:
+        toolbox: DEAP's, with `population`, `select`, `parent`, `mate`, `mutate` registered; swap
+            one by registering another function of the same signature before the first `ask`.
+        logbook: DEAP's, one record per `popsize` trials told: gen, evals, front (how many of the
+            population no other dominates), diversity (the mean over the axes of the population's
+            standard deviation in the unit cube), acceptance (the share of these trials that joined
+            the population; None for the first).
+        hall_of_fame: DEAP's `ParetoFront` at the last of these records.
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        *,
+        rng: random.Random,
+        directions: Directions,
+        popsize: int = 10,
+        generations: int = 9,
+        crossover: float = 0.9,
+        mutation: float | None = None,
+        generational: bool = False,
+        points: Sequence[Mapping[str, Any]] = (),
+        known: Sequence[Evaluated] = (),
+    ) -> None:
+        super().__init__(
+            space,
+            direction=directions,
+            popsize=popsize,
+            generations=generations,
+            least=4,
+            share="acceptance",
+        )
+        if not isinstance(generational, bool):
+            raise InvalidArgument("generational", "True or False", shown(generational))
+        self._generational, self._tried = generational, Tried(space, rng)
+        self.toolbox = make_toolbox(
+            space, popsize=popsize, crossover=crossover, mutation=mutation, rng=rng
+        )
+        self._points = [space.encode(params) for params in points]
+        self._design: list[list[float]] = []  # points of a Latin hypercube that are left
+        self._told: list[_Candidate] = []  # since the last record of the logbook
+        self._accepted = 0  # of these
+        self._evaluated = 0  # those that may have joined the population, known ones too
+        self._join([self._known(item) for item in known])
+
+    def _known(self, item: Evaluated) -> _Candidate:
+        candidate = _Candidate(self._space.encode(item.params), self._goal, number=-1)
+        self._tried.add(candidate)
+        scores = self._goal.scores(item)
+        if scores is not None:
+            candidate.fitness.values = scores
+        return candidate
+
+    def _next(self) -> _Candidate | None:
+        if self._generational and self._out and self._asked % self.popsize == 0:
+            return None
+        point = self._points.pop(0) if self._points else self._new_point()
+        self._tried.add(point)
+        return _Candidate(point, self._goal, self._asked)
+
+    def _new_point(self) -> list[float]:
+        if self._evaluated >= self.popsize and len(self._population) > 1:
+            children = (breed(self.toolbox, self._population) for _ in range(_TRIES))
+            new = (child for child in children if child not in self._tried)
+            return next(new, None) or self._tried.another()
+        if not self._design:
+            self._design = list(self.toolbox.population())
+        point = self._design.pop(0)
+        return self._tried.another() if point in self._tried else point
+
+    def _take(self, candidate: _Candidate) -> None:
+        self._told.append(candidate)
+        if not self._generational:
+            self._accepted += self._join([candidate])
+        if len(self._told) < self.popsize:
+            return
+        if self._generational:
+            self._told.sort(key=lambda candidate: candidate.number)
+            self._accepted = self._join(self._told)
+        self._end_generation(self._told, self._accepted / self.popsize if self.logbook else None)
+        self._told, self._accepted = [], 0
+
+    def _join(self, candidates: Sequence[_Candidate]) -> int:
+        """Let the best of the population and of some candidates be the population.
+
+        Returns:
+            How many of the candidates are among them.
+        """
+        self._evaluated += len(candidates)
+        valid = [candidate for candidate in candidates if candidate.fitness.valid]
+        self._population = self.toolbox.select([*self._population, *valid], self.popsize)
+        return sum(any(member is one for member in self._population) for one in valid)
