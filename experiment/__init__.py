@@ -47,6 +47,7 @@ from experiment.loading import load  # noqa: E402
 from experiment.result import Result, SearchFailed, TrialResult  # noqa: E402
 from experiment.settings import Settings  # noqa: E402
 from experiment.viewer import TensorBoard, tensorboard  # noqa: E402
+from search.algorithms import NSGA2  # noqa: E402
 from search.errors import ExperimentError, InvalidArgument  # noqa: E402
 from search.space import Choice, Float, Integer  # noqa: E402
 from search.stopping import (  # noqa: E402
@@ -66,6 +67,7 @@ from spark_jobs.context import (  # noqa: E402
 )
 
 __all__ = [
+    "NSGA2",
     "Choice",
     "ExperimentError",
     "Failure",

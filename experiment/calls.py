@@ -11,8 +11,8 @@ from experiment.result import Result
 from experiment.resuming import manifest_of
 from experiment.settings import Settings, takes_settings
 from experiment.specification import Search
-from search.algorithms import Evolution, Grid, PopulationTraining, Random
-from search.direction import Direction
+from search.algorithms import NSGA2, Evolution, Grid, PopulationTraining, Random
+from search.direction import Directions
 from search.errors import InvalidArgument, shown
 from search.grid import PointSearch
 from search.operators import Mutation
@@ -97,10 +97,10 @@ def evolutionary_search(
     spark: SparkSession,
     train: Callable[..., Any],
     bounds: Mapping[str, Any],
-    direction: str = "max",
+    direction: str | Mapping[str, str] = "max",
     popsize: int = 10,
     generations: int = 3,
-    crossover: float = 0.7,
+    crossover: float | None = None,
     mutation: Mutation | None = None,
     *,
     generational: bool = True,
@@ -108,6 +108,9 @@ def evolutionary_search(
     **settings: Any,
 ) -> Result:
     """Search by differential evolution, by generation or without a barrier between them.
+
+    Several objectives are searched by NSGA-II instead, for their Pareto front; see
+    `search.NSGA2Search`.
 
     `popsize * (generations + 1)` trials: generation 0 is the initial population, a Latin hypercube.
     With `generational=False` whoever is free gets the next trial at once, made from the best that
@@ -122,10 +125,12 @@ def evolutionary_search(
         bounds: Argument name to `[low, high]` in either order, or to a list of choices. Two ints
             stay ints; positive floats written high first, or 1,000 times apart, are searched on a
             log scale. `experiment.Float`, `Integer` and `Choice` say it explicitly.
-        direction: 'max' or 'min' of the objective.
+        direction: 'max' or 'min' of the objective; for several, a dict of what the train function
+            calls them: `{'accuracy': 'max', 'latency': 'min'}`.
         popsize: Individuals, at least 4.
         generations: After the initial population, at least 1.
-        crossover: Crossover rate CR of [0, 1].
+        crossover: Crossover rate CR of [0, 1]; left out, 0.7. Not for several objectives, as
+            mutation and strategy: `run` with `searcher=experiment.NSGA2(...)` has those of NSGA-II.
         mutation: Differential weight F of (0, 2], or two of them, between which it is drawn for
             each trial. Left out, 0.5 by generation, otherwise (0.5, 1.0).
         generational: True: the next generation starts when the last trial of one has ended, and
@@ -142,7 +147,8 @@ def evolutionary_search(
         InvalidArgument: Bad input, found before any Spark job.
         SearchFailed: More failures than allowed, or every trial failed; has `.result`.
     """
-    evolution = Evolution(
+    checked = Settings(direction=direction, **settings)
+    algorithm: Algorithm = Evolution(
         popsize=popsize,
         generations=generations,
         crossover=crossover,
@@ -150,9 +156,11 @@ def evolutionary_search(
         strategy=strategy,
         generational=generational,
     )
-    checked = Settings(direction=direction, **settings)
+    if isinstance(checked.goal, Directions):
+        _check_left_out(crossover=crossover, mutation=mutation, strategy=strategy)
+        algorithm = NSGA2(popsize=popsize, generations=generations, generational=generational)
     space = Space.of_bounds(bounds)
-    return _search("evolutionary_search", spark, train, space, evolution, checked)
+    return _search("evolutionary_search", spark, train, space, algorithm, checked)
 
 
 @takes_settings
@@ -236,6 +244,13 @@ def population_based_training(
     return _search("population_based_training", spark, train, space, training, checked)
 
 
+def _check_left_out(**operators: Any) -> None:
+    for name, value in operators.items():
+        if value is not None:
+            hint = "NSGA-II has others: run(..., searcher=experiment.NSGA2(...))"
+            raise InvalidArgument(name, "None with several objectives", shown(value), hint)
+
+
 def _search(
     call: str,
     spark: SparkSession,
@@ -249,7 +264,7 @@ def _search(
     problem = Problem(
         space=space,
         rng=random.Random(seed),
-        direction=Direction(settings.direction),
+        direction=settings.goal,
         samples=samples,
     )
     if samples is not None:

@@ -31,7 +31,6 @@ from experiment.slot_jobs import SlotJobs, slot_count
 from experiment.specification import Search
 from experiment.status import Status
 from experiment.text import count, printable
-from search.direction import Direction
 from search.errors import InvalidArgument
 from search.space import Float, Space
 from search.stopping import read_rules
@@ -80,7 +79,6 @@ def run_search(
     data = session.data_settings()
     manifest = _manifest(train, function, search, settings, seed, session)
     root = _root(settings, manifest, session, data.hadoop)
-    direction = Direction(settings.direction)
     _log_scales(search.space)
     control, started = own_control(), time.monotonic()
     with (
@@ -103,7 +101,7 @@ def run_search(
         ):
             with interrupts.deferred():
                 progress.announce(run.paths.shown())
-                board = Board(run.paths, search, direction, manifest, run.past.segments + 1)
+                board = Board(run.paths, search, settings.goal, manifest, run.past.segments + 1)
                 coordinator = _coordinator(search, run, journal, board, settings, manifest, slots)
                 progress.resume(coordinator.status)
                 control.status = lambda: coordinator.status
@@ -115,7 +113,7 @@ def run_search(
             def summary() -> Result:
                 return Result(
                     coordinator.results,
-                    direction,
+                    settings.goal,
                     run.paths.shown(),
                     objective=coordinator.status.objective or settings.optimization_key,
                     total=total,
@@ -249,7 +247,7 @@ def _coordinator(
         search.searcher,
         run.paths,
         journal,
-        direction=Direction(settings.direction),
+        direction=settings.goal,
         observers=(board,),
         max_failures=settings.max_failures,
         retries=settings.retries,
@@ -304,7 +302,7 @@ def _program(function: bytes, settings: Settings, data: DataSettings) -> Program
     return Program(
         function,
         settings.optimization_key,
-        settings.direction,
+        settings.goal.to_json(),
         _preloads(settings.preload),
         "spawn" if settings.isolation == "spawn" else "fork",
         settings.seed,
@@ -329,7 +327,7 @@ def _manifest(
         algorithm=dict(search.algorithm or {}),
         space=None if search.space is None else search.space.to_json(),
         trials=search.searcher.total,
-        direction="max" if settings.direction == "max" else "min",
+        direction=settings.goal.to_json(),
         optimization_key=settings.optimization_key,
         seed=seed,
         isolation=settings.isolation,

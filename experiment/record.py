@@ -11,11 +11,12 @@ import platform
 import re
 import secrets
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
-from experiment.result import Result
+from experiment.result import Result, TrialResult
+from search.direction import DirectionName
 from search.trial import Outcome
 from search.values import to_json
 from spark_jobs.paths import RunPaths
@@ -56,7 +57,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         algorithm: What makes the trials: its type and arguments.
         space: The space as JSON; None for explicit points.
         trials: How many there are in all.
-        direction: 'max' or 'min'.
+        direction: 'max' or 'min', or several objectives' names to these.
         optimization_key: As the user gave it.
         seed: That the searcher was made with.
         isolation: 'process', 'spawn' or 'none'.
@@ -77,7 +78,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     algorithm: dict[str, Any]
     space: dict[str, Any] | None
     trials: int
-    direction: Literal["max", "min"]
+    direction: DirectionName | dict[str, DirectionName]
     optimization_key: str | None
     seed: int
     isolation: str
@@ -94,19 +95,21 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """How a run ended, as `result.json`.
 
     Attributes:
-        direction: 'max' or 'min'.
+        direction: As in the manifest.
         trials: How many came to an end.
         failed: How many of them failed.
         problem: Why the search ended early, or None.
         best: The best trial's outcome with its hyperparameters, or None.
+        front: With several objectives, those of each trial that no other dominates; else nothing.
         format: As in the manifest.
     """
 
-    direction: Literal["max", "min"]
+    direction: DirectionName | dict[str, DirectionName]
     trials: int
     failed: int
     problem: str | None
     best: dict[str, Any] | None
+    front: list[dict[str, Any]] = []
     format: int = FORMAT
 
 
@@ -127,28 +130,32 @@ def write_manifest(paths: RunPaths, manifest: Manifest) -> None:
 
 
 def write_result(paths: RunPaths, result: Result) -> None:
-    """Write the best trial and the summary."""
-    best, problem = result.best, result.problem
-    data = None
-    if best is not None:
-        outcome = Outcome(
-            best.id,
-            best.status,
-            best.value,
-            metrics=best.metrics,
-            seconds=best.seconds,
-            reason=best.reason,
-        )
-        params = {name: to_json(value) for name, value in best.params.items()}
-        data = outcome_to_json(outcome) | {"params": params}
+    """Write the best trial, or those on the front, and the summary."""
+    problem = result.problem
+    front = [_trial_to_json(trial) for trial in result.front]
     summary = Summary(
-        direction="max" if result.direction == "max" else "min",
+        direction=result.direction,
         trials=len(result.trials),
         failed=len(result.failed),
         problem=problem and problem.encode("utf-8", "backslashreplace").decode(),
-        best=data,
+        best=None if result.objectives else next(iter(front), None),
+        front=front if result.objectives else [],
     )
     _write_json(paths.result, summary)
+
+
+def _trial_to_json(trial: TrialResult) -> dict[str, Any]:
+    outcome = Outcome(
+        trial.id,
+        trial.status,
+        trial.value,
+        metrics=trial.metrics,
+        seconds=trial.seconds,
+        reason=trial.reason,
+        values=trial.values,
+    )
+    params = {name: to_json(value) for name, value in trial.params.items()}
+    return outcome_to_json(outcome) | {"params": params}
 
 
 def _write_json(path: Path, value: Any) -> None:

@@ -54,7 +54,7 @@ class Evolution:
     Args:
         popsize: Individuals, at least 4.
         generations: After the initial population, at least 1.
-        crossover: Crossover rate CR of [0, 1].
+        crossover: Crossover rate CR of [0, 1]; None chooses 0.7.
         mutation: Differential weight F of (0, 2], or two of them to draw it from; None chooses 0.5
             by generation, otherwise (0.5, 1.0).
         strategy: 'rand1bin' or 'current-to-pbest1bin'; None chooses the first by generation,
@@ -64,7 +64,7 @@ class Evolution:
 
     popsize: int = 10
     generations: int = 3
-    crossover: float = 0.7
+    crossover: float | None = None
     mutation: Mutation | None = None
     strategy: str | None = None
     generational: bool = False
@@ -73,7 +73,8 @@ class Evolution:
         if not isinstance(self.generational, bool):
             raise InvalidArgument("generational", "True or False", shown(self.generational))
         defaults = ("rand1bin", 0.5) if self.generational else ("current-to-pbest1bin", (0.5, 1.0))
-        for name, default in zip(("strategy", "mutation"), defaults, strict=True):
+        names = ("strategy", "mutation", "crossover")
+        for name, default in zip(names, (*defaults, 0.7), strict=True):
             if getattr(self, name) is None:
                 object.__setattr__(self, name, default)
 

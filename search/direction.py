@@ -6,12 +6,14 @@ import enum
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias, TypeVar
+from typing import Literal, Protocol, TypeAlias, TypeVar
 
 from search.errors import InvalidArgument, shown
 from search.values import is_unicode
 
 T = TypeVar("T")
+
+DirectionName: TypeAlias = Literal["max", "min"]
 
 LONGEST_NAME = 200
 """Characters of an objective's name."""
@@ -85,9 +87,14 @@ class Direction(enum.StrEnum):
         """Return the objective's number alone, or None where there is none, or NaN."""
         return (item.value,) if item.value is not None and not math.isnan(item.value) else None
 
-    def to_json(self) -> str:
+    def to_json(self) -> DirectionName:
         """Return it as JSON, and as users write it."""
-        return self.value
+        return "max" if self is Direction.MAX else "min"
+
+    def front(self, items: Iterable[ScoredT]) -> list[ScoredT]:
+        """Return the first item with the best value alone; none where no item has a number."""
+        best = self.best(items, lambda item: item.value)
+        return [] if best is None else [best]
 
     def best(self, items: Iterable[T], score: Callable[[T], float | None]) -> T | None:
         """Return the first item with the best score, or None where no item has a number."""
@@ -169,9 +176,9 @@ class Directions:
                 front.append((numbers, item))
         return [item for _, item in front]
 
-    def to_json(self) -> dict[str, str]:
+    def to_json(self) -> dict[str, DirectionName]:
         """Return them as JSON, and as users write them."""
-        return {name: direction.value for name, direction in self.by_name.items()}
+        return {name: direction.to_json() for name, direction in self.by_name.items()}
 
     def _merits(self, item: Scored) -> tuple[float, ...] | None:
         scores = self.scores(item)

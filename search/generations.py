@@ -42,9 +42,7 @@ class Individual(list[float]):
         parent: The trial from whose checkpoint its trial goes on, if any.
     """
 
-    def __init__(
-        self, point: Sequence[float], direction: Goal, parent: int | None = None
-    ) -> None:
+    def __init__(self, point: Sequence[float], direction: Goal, parent: int | None = None) -> None:
         super().__init__(point)
         self.parent = parent
         self.fitness = _Fitness(direction.weights)

@@ -14,8 +14,8 @@ from typing import Any
 
 from search.direction import Directions, Goal
 from search.errors import InvalidArgument, shown
-from search.genetic import breed, make_toolbox
 from search.generations import Individual, PopulationSearch
+from search.genetic import breed, make_toolbox
 from search.novelty import Tried
 from search.searcher import Evaluated
 from search.space import Space
@@ -45,8 +45,8 @@ class NSGA2Search(PopulationSearch[_Candidate]):
     With `generational`, a generation joins as a whole, once all of it was told: `ask` returns None
     while its last trials are out, and the order of telling means nothing.
 
-    A trial that failed, or lacks an objective, joins nothing. No configuration is tried twice, going
-    by the values of the hyperparameters, unless the space has fewer of them than there are trials.
+    A trial that failed, or lacks an objective, joins nothing. No configuration is tried twice,
+    going by the values of the hyperparameters, unless the space has fewer than there are trials.
 
     Args:
         space: What to search.

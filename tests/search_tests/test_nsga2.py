@@ -22,8 +22,13 @@ from search.algorithms import NSGA2, Evolution, Grid, PopulationTraining, Random
 GOAL = Directions({"error": Direction.MIN, "cost": Direction.MIN})
 SQUARE = Space.of_bounds({"a": [0.0, 1.0], "b": [0.0, 1.0]})
 MIXED = Space.of_bounds(
-    {"lr": [0.1, 0.0001], "units": [4, 40], "optimizer": ["adam", "sgd", "lion"], "bias": [True, False]}
-)  # fmt: skip
+    {
+        "lr": [0.1, 0.0001],
+        "units": [4, 40],
+        "optimizer": ["adam", "sgd", "lion"],
+        "bias": [True, False],
+    }
+)
 TINY = Space.of_bounds({"units": [1, 3], "bias": [True, False]})
 
 
