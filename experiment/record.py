@@ -100,7 +100,6 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
         failed: How many of them failed.
         problem: Why the search ended early, or None.
         best: The best trial's outcome with its hyperparameters, or None.
-        front: With several objectives, those of each trial that no other dominates; else nothing.
         format: As in the manifest.
     """
 
@@ -109,8 +108,17 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     failed: int
     problem: str | None
     best: dict[str, Any] | None
-    front: list[dict[str, Any]] = []
     format: int = FORMAT
+
+
+class FrontSummary(Summary, frozen=True, kw_only=True):
+    """How a run with several objectives ended; `best` is None.
+
+    Attributes:
+        front: The outcome of each trial that no other dominates, with its hyperparameters.
+    """
+
+    front: list[dict[str, Any]]
 
 
 def folder_name(name: str) -> str:
@@ -131,17 +139,17 @@ def write_manifest(paths: RunPaths, manifest: Manifest) -> None:
 
 def write_result(paths: RunPaths, result: Result) -> None:
     """Write the best trial, or those on the front, and the summary."""
-    problem = result.problem
-    front = [_trial_to_json(trial) for trial in result.front]
-    summary = Summary(
-        direction=result.direction,
-        trials=len(result.trials),
-        failed=len(result.failed),
-        problem=problem and problem.encode("utf-8", "backslashreplace").decode(),
-        best=None if result.objectives else next(iter(front), None),
-        front=front if result.objectives else [],
-    )
-    _write_json(paths.result, summary)
+    front, problem = [_trial_to_json(trial) for trial in result.front], result.problem
+    facts: dict[str, Any] = {
+        "direction": result.direction,
+        "trials": len(result.trials),
+        "failed": len(result.failed),
+        "problem": problem and problem.encode("utf-8", "backslashreplace").decode(),
+    }
+    if result.objectives:
+        _write_json(paths.result, FrontSummary(**facts, best=None, front=front))
+    else:
+        _write_json(paths.result, Summary(**facts, best=next(iter(front), None)))
 
 
 def _trial_to_json(trial: TrialResult) -> dict[str, Any]:
