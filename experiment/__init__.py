@@ -49,6 +49,8 @@ from experiment.settings import Settings  # noqa: E402
 from experiment.viewer import TensorBoard, tensorboard  # noqa: E402
 from search.algorithms import NSGA2  # noqa: E402
 from search.errors import ExperimentError, InvalidArgument  # noqa: E402
+from search.regularized_evolution import RegularizedEvolution  # noqa: E402
+from search.reinforce import Reinforce  # noqa: E402
 from search.space import Choice, Float, Integer  # noqa: E402
 from search.stopping import (  # noqa: E402
     MedianStopping,
@@ -78,6 +80,8 @@ __all__ = [
     "JournalDamaged",
     "MedianStopping",
     "Patience",
+    "RegularizedEvolution",
+    "Reinforce",
     "Result",
     "SearchFailed",
     "Settings",

@@ -6,11 +6,13 @@ plain function.
 """
 
 from search.direction import Direction, Directions
-from search.errors import ExperimentError, InvalidArgument
+from search.errors import ExperimentError, InvalidArgument, NothingAllowed
 from search.evolution import DifferentialEvolution
 from search.grid import GridSearch, PointSearch
 from search.nsga2 import NSGA2Search
 from search.population import PopulationBasedTraining
+from search.regularized_evolution import RegularizedEvolution, RegularizedEvolutionSearch
+from search.reinforce import Reinforce, ReinforceSearch
 from search.sampling import RandomSearch
 from search.searcher import Algorithm, Evaluated, Problem, Searcher, drive
 from search.space import Choice, Domain, Float, Integer, Space
@@ -41,12 +43,17 @@ __all__ = [
     "InvalidArgument",
     "MedianStopping",
     "NSGA2Search",
+    "NothingAllowed",
     "Outcome",
     "Patience",
     "PointSearch",
     "PopulationBasedTraining",
     "Problem",
     "RandomSearch",
+    "RegularizedEvolution",
+    "RegularizedEvolutionSearch",
+    "Reinforce",
+    "ReinforceSearch",
     "Searcher",
     "Space",
     "SteadyStateEvolution",

@@ -30,10 +30,11 @@ def make_toolbox(
     """Return a toolbox with `population`, `select`, `parent`, `mate` and `mutate`.
 
     Args:
-        space: What is searched; choices have no order, so nothing lies between two of them.
+        space: What is searched; of choices without an order nothing lies between two.
         popsize: Points that `population` makes, a Latin hypercube.
         crossover: Probability of [0, 1] that a child has two parents.
-        mutation: Probability of [0, 1] that a coordinate mutates; None makes it one in all of them.
+        mutation: Probability of [0, 1] that a coordinate mutates; None makes it one of those that
+            are no constants.
         rng: Drawn from by the operators.
 
     Raises:
@@ -41,9 +42,9 @@ def make_toolbox(
     """
     check_number("crossover", crossover, "a number of [0, 1]", lambda rate: 0 <= rate <= 1)
     if mutation is None:
-        mutation = 1 / len(space)
+        mutation = 1 / max(sum(domain.size != 1 for domain in space.values()), 1)
     check_number("mutation", mutation, "a number of [0, 1], or None", lambda rate: 0 <= rate <= 1)
-    unordered = [isinstance(domain, Choice) for domain in space.values()]
+    unordered = [isinstance(d, Choice) and not d.ordered for d in space.values()]
     toolbox = base.Toolbox()
     toolbox.register("population", latin_hypercube, popsize, len(space), rng)
     toolbox.register("select", tools.selNSGA2)

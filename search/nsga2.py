@@ -21,15 +21,26 @@ from search.searcher import Evaluated
 from search.space import Space
 
 _TRIES = 20
-"""Children made for a trial at the most; in a small space most of them were tried."""
+"""Children made for a trial at the most; many may have been tried, or not be allowed."""
 
 
 class _Candidate(Individual):
-    """An individual with the number of its trial."""
+    """An individual with the number of its trial.
 
-    def __init__(self, point: Sequence[float], goal: Goal, number: int) -> None:
+    Attributes:
+        number: Of its trial; -1 where it was known before.
+        params: Its hyperparameters, where the user gave them; else those at the point.
+    """
+
+    def __init__(
+        self,
+        point: Sequence[float],
+        goal: Goal,
+        number: int,
+        params: Mapping[str, Any] | None = None,
+    ) -> None:
         super().__init__(point, goal)
-        self.number = number
+        self.number, self.params = number, params
 
 
 class NSGA2Search(PopulationSearch[_Candidate]):
@@ -46,7 +57,9 @@ class NSGA2Search(PopulationSearch[_Candidate]):
     while its last trials are out, and the order of telling means nothing.
 
     A trial that failed, or lacks an objective, joins nothing. No configuration is tried twice,
-    going by the values of the hyperparameters, unless the space has fewer than there are trials.
+    going by the values of the hyperparameters, unless the space has fewer than there are trials;
+    points are tried in any case. Where the space's constraint does not allow a design point, or any
+    of 20 children, a random point takes its place.
 
     Args:
         space: What to search.
@@ -99,7 +112,7 @@ class NSGA2Search(PopulationSearch[_Candidate]):
         self.toolbox = make_toolbox(
             space, popsize=popsize, crossover=crossover, mutation=mutation, rng=rng
         )
-        self._points = [space.encode(params) for params in points]
+        self._points = points
         self._design: list[list[float]] = []  # points of a Latin hypercube that are left
         self._told: list[_Candidate] = []  # since the last record of the logbook
         self._accepted = 0  # of these
@@ -107,29 +120,40 @@ class NSGA2Search(PopulationSearch[_Candidate]):
         self._join([self._known(item) for item in known])
 
     def _known(self, item: Evaluated) -> _Candidate:
-        candidate = _Candidate(self._space.encode(item.params), self._goal, number=-1)
+        candidate = self._given(item.params, -1)
         self._tried.add(candidate)
         scores = self._goal.scores(item)
         if scores is not None:
             candidate.fitness.values = scores
         return candidate
 
+    def _given(self, params: Mapping[str, Any], number: int) -> _Candidate:
+        return _Candidate(self._space.encode(params), self._goal, number, params)
+
+    def _params(self, individual: _Candidate) -> dict[str, Any]:
+        return dict(individual.params or super()._params(individual))
+
     def _next(self) -> _Candidate | None:
         if self._generational and self._out and self._asked % self.popsize == 0:
             return None
-        point = self._points.pop(0) if self._points else self._new_point()
-        self._tried.add(point)
-        return _Candidate(point, self._goal, self._asked)
+        if self._asked < len(self._points):
+            candidate = self._given(self._points[self._asked], self._asked)
+        else:
+            candidate = _Candidate(self._new_point(), self._goal, self._asked)
+        self._tried.add(candidate)
+        return candidate
 
     def _new_point(self) -> list[float]:
         if self._evaluated >= self.popsize and len(self._population) > 1:
             children = (breed(self.toolbox, self._population) for _ in range(_TRIES))
-            new = (child for child in children if child not in self._tried)
-            return next(new, None) or self._tried.another()
+            return next(filter(self._is_new, children), None) or self._tried.another()
         if not self._design:
             self._design = list(self.toolbox.population())
         point = self._design.pop(0)
-        return self._tried.another() if point in self._tried else point
+        return point if self._is_new(point) else self._tried.another()
+
+    def _is_new(self, point: list[float]) -> bool:
+        return point not in self._tried and self._space.allows(point)
 
     def _take(self, candidate: _Candidate) -> None:
         self._told.append(candidate)

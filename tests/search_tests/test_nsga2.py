@@ -9,6 +9,7 @@ from search import (
     Direction,
     Directions,
     Evaluated,
+    Float,
     InvalidArgument,
     NSGA2Search,
     Outcome,
@@ -124,6 +125,25 @@ def test_a_space_with_fewer_configurations_than_trials_is_tried_all_over():
     assert len({repr(trial.params) for trial in trials[:6]}) == 6
 
 
+@pytest.mark.parametrize("generational", [False, True])
+def test_every_trial_meets_the_constraint_and_lacks_what_is_not_active(generational):
+    bounds = {
+        "optimizer": ["adam", "sgd"],
+        "momentum": Float(0.0, 1.0, when={"optimizer": "sgd"}),
+        "a": [0.0, 1.0],
+    }
+    space = Space.of_bounds(bounds, lambda p: p["a"] + p.get("momentum", 0.0) < 0.6)
+    searcher = nsga2(space, popsize=6, generations=9, generational=generational)
+
+    def evaluate(trial):
+        assert space.allows_params(trial.params)
+        assert ("momentum" in trial.params) == (trial.params["optimizer"] == "sgd")
+        values = {"error": 1 - trial.params["a"], "cost": trial.params["a"] ** 2}
+        return Outcome(trial.id, "finished", values=values)
+
+    assert len(drive(searcher, evaluate)) == 60
+
+
 @given(seed=st.integers(0, 10**6), at_once=st.integers(1, 12), generational=st.booleans())
 @settings(max_examples=25, deadline=None)
 def test_the_best_in_each_objective_stays_in_the_population(seed, at_once, generational):
@@ -194,9 +214,10 @@ def test_the_logbook_has_the_front_of_the_population():
 
 @pytest.mark.parametrize("generational", [False, True])
 def test_points_are_tried_first(generational):
-    points = [{"a": 0.25, "b": 0.5}, {"a": 1.0, "b": 0.0}]
-    searcher = nsga2(popsize=4, points=points, generational=generational)
-    assert [searcher.ask().params for _ in range(2)] == points
+    space = Space.of_bounds({"a": [0.001, 0.9], "b": [0.0, 1.0]})  # on a log scale
+    points = [{"a": 0.3, "b": 0.5}, {"a": 0.7, "b": 0.0}]
+    searcher = nsga2(space, popsize=4, points=points, generational=generational)
+    assert [searcher.ask().params for _ in range(2)] == points  # to the last digit
     assert searcher.ask().params not in points
 
 
