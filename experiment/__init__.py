@@ -47,8 +47,8 @@ from experiment.loading import load  # noqa: E402
 from experiment.result import Result, SearchFailed, TrialResult  # noqa: E402
 from experiment.settings import Settings  # noqa: E402
 from experiment.viewer import TensorBoard, tensorboard  # noqa: E402
-from search.algorithms import NSGA2  # noqa: E402
 from search.errors import ExperimentError, InvalidArgument  # noqa: E402
+from search.nsga2 import NSGA2  # noqa: E402
 from search.regularized_evolution import RegularizedEvolution  # noqa: E402
 from search.reinforce import Reinforce  # noqa: E402
 from search.space import Choice, Float, Integer  # noqa: E402

@@ -11,10 +11,11 @@ from experiment.result import Result
 from experiment.resuming import manifest_of
 from experiment.settings import Settings, takes_settings
 from experiment.specification import Search
-from search.algorithms import NSGA2, Evolution, Grid, PopulationTraining, Random
-from search.direction import Directions
+from search.algorithms import Evolution, Grid, PopulationTraining, Random
+from search.direction import Direction
 from search.errors import InvalidArgument, shown
 from search.grid import PointSearch
+from search.nsga2 import NSGA2
 from search.operators import Mutation
 from search.sampling import check_constraint
 from search.searcher import Algorithm, Problem
@@ -104,7 +105,7 @@ def evolutionary_search(
     direction: str | Mapping[str, str] = "max",
     popsize: int = 10,
     generations: int = 3,
-    crossover: float | None = None,
+    crossover: float = 0.7,
     mutation: Mutation | None = None,
     *,
     generational: bool = True,
@@ -136,15 +137,16 @@ def evolutionary_search(
             calls them: `{'accuracy': 'max', 'latency': 'min'}`.
         popsize: Individuals, at least 4.
         generations: After the initial population, at least 1.
-        crossover: Crossover rate CR of [0, 1]; left out, 0.7. Not for several objectives, as
-            mutation and strategy: `run` with `searcher=experiment.NSGA2(...)` has those of NSGA-II.
+        crossover: Crossover rate CR of [0, 1]. With several objectives, the probability that a
+            child has two parents.
         mutation: Differential weight F of (0, 2], or two of them, between which it is drawn for
-            each trial. Left out, 0.5 by generation, otherwise (0.5, 1.0).
+            each trial. Left out, 0.5 by generation, otherwise (0.5, 1.0). With several objectives,
+            the probability of [0, 1] that a hyperparameter mutates; left out, one does on average.
         generational: True: the next generation starts when the last trial of one has ended, and
             some slots wait for it. False: no slot waits, the better of two trials replaces the
             other as soon as it has ended, and no configuration is tried twice before all were once.
         strategy: How a trial is made of others, 'rand1bin' or 'current-to-pbest1bin'. Left out,
-            the first by generation, otherwise the second.
+            the first by generation, otherwise the second. Not with several objectives.
         constraint: Called with a dict of hyperparameters; returns whether they may be tried, as
             `lambda p: p["batch"] * p["units"] < 1e6`. The same ones get the same answer.
         **settings: See `experiment.Settings`.
@@ -157,17 +159,26 @@ def evolutionary_search(
         SearchFailed: More failures than allowed, or every trial failed; has `.result`.
     """
     checked = Settings(direction=direction, **settings)
-    algorithm: Algorithm = Evolution(
-        popsize=popsize,
-        generations=generations,
-        crossover=crossover,
-        mutation=mutation,
-        strategy=strategy,
-        generational=generational,
-    )
-    if isinstance(checked.goal, Directions):
-        _check_left_out(crossover=crossover, mutation=mutation, strategy=strategy)
-        algorithm = NSGA2(popsize=popsize, generations=generations, generational=generational)
+    algorithm: Algorithm
+    budget = {"popsize": popsize, "generations": generations}
+    if isinstance(checked.goal, Direction):
+        algorithm = Evolution(
+            **budget,
+            crossover=crossover,
+            mutation=mutation,
+            strategy=strategy,
+            generational=generational,
+        )
+    else:
+        if strategy is not None:
+            expected = "None with several objectives, which NSGA-II searches"
+            raise InvalidArgument("strategy", expected, shown(strategy))
+        algorithm = NSGA2(
+            **budget,
+            crossover=crossover,
+            mutation=mutation,  # type: ignore[arg-type]  # two weights are refused there
+            generational=generational,
+        )
     space = Space.of_bounds(bounds, constraint)
     return _search("evolutionary_search", spark, train, space, algorithm, checked)
 
@@ -255,13 +266,6 @@ def population_based_training(
     checked = Settings(direction=direction, **settings)
     space = Space.of_bounds(bounds, constraint)
     return _search("population_based_training", spark, train, space, training, checked)
-
-
-def _check_left_out(**operators: Any) -> None:
-    for name, value in operators.items():
-        if value is not None:
-            hint = "NSGA-II has others: run(..., searcher=experiment.NSGA2(...))"
-            raise InvalidArgument(name, "None with several objectives", shown(value), hint)
 
 
 def _search(

@@ -9,7 +9,7 @@ from search.direction import Direction, Directions
 from search.errors import ExperimentError, InvalidArgument, NothingAllowed
 from search.evolution import DifferentialEvolution
 from search.grid import GridSearch, PointSearch
-from search.nsga2 import NSGA2Search
+from search.nsga2 import NSGA2, NSGA2Search
 from search.population import PopulationBasedTraining
 from search.regularized_evolution import RegularizedEvolution, RegularizedEvolutionSearch
 from search.reinforce import Reinforce, ReinforceSearch
@@ -28,6 +28,7 @@ from search.stopping import (
 from search.trial import Failure, Outcome, Trial
 
 __all__ = [
+    "NSGA2",
     "Algorithm",
     "Choice",
     "DifferentialEvolution",

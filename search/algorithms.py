@@ -10,7 +10,6 @@ from search.direction import Direction, Directions
 from search.errors import InvalidArgument, shown
 from search.evolution import DifferentialEvolution
 from search.grid import GridSearch
-from search.nsga2 import NSGA2Search
 from search.operators import Mutation
 from search.population import PopulationBasedTraining
 from search.sampling import RandomSearch
@@ -54,7 +53,7 @@ class Evolution:
     Args:
         popsize: Individuals, at least 4.
         generations: After the initial population, at least 1.
-        crossover: Crossover rate CR of [0, 1]; None chooses 0.7.
+        crossover: Crossover rate CR of [0, 1].
         mutation: Differential weight F of (0, 2], or two of them to draw it from; None chooses 0.5
             by generation, otherwise (0.5, 1.0).
         strategy: 'rand1bin' or 'current-to-pbest1bin'; None chooses the first by generation,
@@ -64,7 +63,7 @@ class Evolution:
 
     popsize: int = 10
     generations: int = 3
-    crossover: float | None = None
+    crossover: float = 0.7
     mutation: Mutation | None = None
     strategy: str | None = None
     generational: bool = False
@@ -73,8 +72,7 @@ class Evolution:
         if not isinstance(self.generational, bool):
             raise InvalidArgument("generational", "True or False", shown(self.generational))
         defaults = ("rand1bin", 0.5) if self.generational else ("current-to-pbest1bin", (0.5, 1.0))
-        names = ("strategy", "mutation", "crossover")
-        for name, default in zip(names, (*defaults, 0.7), strict=True):
+        for name, default in zip(("strategy", "mutation"), defaults, strict=True):
             if getattr(self, name) is None:
                 object.__setattr__(self, name, default)
 
@@ -90,47 +88,6 @@ class Evolution:
         """See `Algorithm`."""
         mutation = list(self.mutation) if isinstance(self.mutation, tuple) else self.mutation
         return {"type": "differential evolution", **asdict(self), "mutation": mutation}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NSGA2:
-    """NSGA-II, for several objectives; see `search.NSGA2Search`.
-
-    `popsize * (generations + 1)` trials.
-
-    Args:
-        popsize: Individuals, at least 4.
-        generations: After the initial population, at least 1.
-        crossover: Probability of [0, 1] that a child has two parents.
-        mutation: Probability of [0, 1] that a hyperparameter of a child mutates; None makes it one
-            of them on average.
-        generational: Does each generation wait for the end of the last trial of the one before?
-    """
-
-    popsize: int = 10
-    generations: int = 9
-    crossover: float = 0.9
-    mutation: float | None = None
-    generational: bool = False
-
-    def start(self, problem: Problem) -> Searcher:
-        """See `Algorithm`."""
-        check_own_budget(problem)
-        if not isinstance(problem.direction, Directions):
-            expected = "several objectives, such as {'accuracy': 'max', 'latency': 'min'}"
-            raise InvalidArgument("direction", expected, repr(problem.direction.value))
-        return NSGA2Search(
-            problem.space,
-            rng=problem.rng,
-            directions=problem.direction,
-            points=problem.points,
-            known=problem.known,
-            **asdict(self),
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        """See `Algorithm`."""
-        return {"type": "NSGA-II", **asdict(self)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,6 @@ from typing import Any
 
 from deap import base, tools
 
-from search.checks import check_number
 from search.generations import Individual
 from search.sampling import latin_hypercube
 from search.space import Choice, Space
@@ -36,14 +35,9 @@ def make_toolbox(
         mutation: Probability of [0, 1] that a coordinate mutates; None makes it one of those that
             are no constants.
         rng: Drawn from by the operators.
-
-    Raises:
-        InvalidArgument: A probability that cannot be used.
     """
-    check_number("crossover", crossover, "a number of [0, 1]", lambda rate: 0 <= rate <= 1)
     if mutation is None:
         mutation = 1 / max(sum(domain.size != 1 for domain in space.values()), 1)
-    check_number("mutation", mutation, "a number of [0, 1], or None", lambda rate: 0 <= rate <= 1)
     unordered = [isinstance(d, Choice) and not d.ordered for d in space.values()]
     toolbox = base.Toolbox()
     toolbox.register("population", latin_hypercube, popsize, len(space), rng)

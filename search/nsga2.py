@@ -10,18 +10,75 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
+from search.algorithms import check_own_budget
+from search.checks import check_integer, check_number
 from search.direction import Directions, Goal
 from search.errors import InvalidArgument, shown
 from search.generations import Individual, PopulationSearch
 from search.genetic import breed, make_toolbox
 from search.novelty import Tried
-from search.searcher import Evaluated
+from search.searcher import Evaluated, Problem, Searcher
 from search.space import Space
 
 _TRIES = 20
 """Children made for a trial at the most; many may have been tried, or not be allowed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NSGA2:
+    """NSGA-II, for several objectives; see `search.NSGA2Search`.
+
+    `popsize * (generations + 1)` trials.
+
+    Args:
+        popsize: Individuals, at least 4.
+        generations: After the initial population, at least 1.
+        crossover: Probability of [0, 1] that a child has two parents.
+        mutation: Probability of [0, 1] that a hyperparameter of a child mutates; None makes it one
+            of them on average.
+        generational: Does each generation wait for the end of the last trial of the one before?
+
+    Raises:
+        InvalidArgument: One that cannot be used.
+    """
+
+    popsize: int = 10
+    generations: int = 9
+    crossover: float = 0.9
+    mutation: float | None = None
+    generational: bool = False
+
+    def __post_init__(self) -> None:
+        check_integer("popsize", self.popsize, 4)
+        check_integer("generations", self.generations, 1)
+        expected, inside = "a number of [0, 1]", lambda rate: 0 <= rate <= 1
+        check_number("crossover", self.crossover, expected, inside)
+        if self.mutation is not None:
+            check_number("mutation", self.mutation, f"{expected}, or None", inside)
+        if not isinstance(self.generational, bool):
+            raise InvalidArgument("generational", "True or False", shown(self.generational))
+
+    def start(self, problem: Problem) -> Searcher:
+        """See `Algorithm`."""
+        check_own_budget(problem)
+        if not isinstance(problem.direction, Directions):
+            expected = "several objectives, such as {'accuracy': 'max', 'latency': 'min'}"
+            raise InvalidArgument("direction", expected, repr(problem.direction.value))
+        return NSGA2Search(
+            problem.space,
+            rng=problem.rng,
+            directions=problem.direction,
+            points=problem.points,
+            known=problem.known,
+            **asdict(self),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """See `Algorithm`."""
+        return {"type": "NSGA-II", **asdict(self)}
 
 
 class _Candidate(Individual):
@@ -106,8 +163,7 @@ class NSGA2Search(PopulationSearch[_Candidate]):
             least=4,
             share="acceptance",
         )
-        if not isinstance(generational, bool):
-            raise InvalidArgument("generational", "True or False", shown(generational))
+        NSGA2(crossover=crossover, mutation=mutation, generational=generational)  # checks them
         self._generational, self._tried = generational, Tried(space, rng)
         self.toolbox = make_toolbox(
             space, popsize=popsize, crossover=crossover, mutation=mutation, rng=rng

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from search import Direction, Directions, InvalidArgument, Space
+from search import Direction, Directions, Space
 from search.generations import Individual
 from search.genetic import (
     breed,
@@ -15,7 +15,6 @@ from search.genetic import (
 )
 
 TWO = Directions({"a": Direction.MAX, "b": Direction.MIN})
-MIXED = Space.of_bounds({"lr": [0.1, 0.0001], "units": [4, 12], "optimizer": ["adam", "sgd"]})
 units = st.floats(0, 1)
 pairs = st.lists(st.tuples(units, units, st.booleans()), min_size=1, max_size=8)
 seeds = st.integers(0, 10**6)
@@ -118,19 +117,3 @@ def test_operators_draw_from_their_generator_alone():
     assert same[0] == same[1]
     assert len({tuple(child) for child in same[0]}) > 10
     assert random.getstate() == state
-
-
-@pytest.mark.parametrize(
-    ("name", "unusable", "expected"),
-    [
-        ("crossover", [-0.1, 1.1, None, "0.5", True], "a number of [0, 1]"),
-        ("mutation", [-0.1, 1.1, "0.5", True], "a number of [0, 1], or None"),
-    ],
-)
-def test_unusable_probabilities_are_refused(name, unusable, expected):
-    for value in unusable:
-        arguments = {"crossover": 0.9, "mutation": None} | {name: value}
-        with pytest.raises(InvalidArgument) as caught:
-            make_toolbox(MIXED, popsize=4, rng=random.Random(0), **arguments)
-        assert (caught.value.name, caught.value.expected) == (name, expected)
-        assert caught.value.got == repr(value)

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from search import (
+    NSGA2,
     Direction,
     Directions,
     Evaluated,
@@ -18,7 +19,7 @@ from search import (
     Space,
     drive,
 )
-from search.algorithms import NSGA2, Evolution, Grid, PopulationTraining, Random
+from search.algorithms import Evolution, Grid, PopulationTraining, Random
 
 GOAL = Directions({"error": Direction.MIN, "cost": Direction.MIN})
 SQUARE = Space.of_bounds({"a": [0.0, 1.0], "b": [0.0, 1.0]})
@@ -315,15 +316,16 @@ def test_algorithms_that_learn_nothing_take_several():
         ("generations", [0, "3"], "an integer of at least 1"),
         ("generational", [1, None], "True or False"),
         ("crossover", [1.1, None], "a number of [0, 1]"),
-        ("mutation", [-0.5, "0.5"], "a number of [0, 1], or None"),
+        ("mutation", [-0.5, "0.5", (0.1, 0.2)], "a number of [0, 1], or None"),
     ],
 )
 def test_unusable_settings_are_refused(name, unusable, expected):
     for value in unusable:
-        with pytest.raises(InvalidArgument) as caught:
-            nsga2(**{name: value})
-        assert (caught.value.name, caught.value.expected) == (name, expected)
-        assert caught.value.got == repr(value)
+        for kind in (nsga2, NSGA2):
+            with pytest.raises(InvalidArgument) as caught:
+                kind(**{name: value})
+            assert (caught.value.name, caught.value.expected) == (name, expected)
+            assert caught.value.got == repr(value)
 
 
 def test_operators_can_be_swapped():
