@@ -299,8 +299,9 @@ class Result:
             counts += f", {len(self.failed)} failed"
         if self.done < len(self.trials):
             counts += f", {len(self.trials) - self.done} cancelled"
-        best = front_in_words(self.front) or best_in_words(self.best, self.objective)
-        return f"{counts}, {best}" if best else counts
+        best = next(iter(self.front), None)
+        words = front_in_words(self.front) or best_in_words(best, self.objective)
+        return f"{counts}, {words}" if words else counts
 
     def __len__(self) -> int:
         return len(self.trials)
