@@ -14,12 +14,13 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from search.algorithms import check_own_budget
-from search.checks import check_integer, check_number
+from search.checks import check_flag, check_integer, check_number
 from search.direction import Directions, Goal
-from search.errors import InvalidArgument, shown
+from search.errors import InvalidArgument
 from search.generations import Individual, PopulationSearch
 from search.genetic import breed, make_toolbox
 from search.novelty import Tried
+from search.points import check_points
 from search.searcher import Evaluated, Problem, Searcher
 from search.space import Space
 
@@ -58,8 +59,7 @@ class NSGA2:
         check_number("crossover", self.crossover, expected, inside)
         if self.mutation is not None:
             check_number("mutation", self.mutation, f"{expected}, or None", inside)
-        if not isinstance(self.generational, bool):
-            raise InvalidArgument("generational", "True or False", shown(self.generational))
+        check_flag("generational", self.generational)
 
     def start(self, problem: Problem) -> Searcher:
         """See `Algorithm`."""
@@ -86,7 +86,6 @@ class _Candidate(Individual):
 
     Attributes:
         number: Of its trial; -1 where it was known before.
-        params: Its hyperparameters, where the user gave them; else those at the point.
     """
 
     def __init__(
@@ -96,8 +95,8 @@ class _Candidate(Individual):
         number: int,
         params: Mapping[str, Any] | None = None,
     ) -> None:
-        super().__init__(point, goal)
-        self.number, self.params = number, params
+        super().__init__(point, goal, params=params)
+        self.number = number
 
 
 class NSGA2Search(PopulationSearch[_Candidate]):
@@ -128,7 +127,8 @@ class NSGA2Search(PopulationSearch[_Candidate]):
             of them on average.
         generational: Does each generation wait for the end of the one before?
         points: Configurations to try first, counted among the trials.
-        known: Configurations evaluated before; those that have values are the first population.
+        known: Configurations evaluated before; the best of those that have values are the first
+            population.
         rng: Owned by the searcher from now on.
 
     Attributes:
@@ -168,26 +168,26 @@ class NSGA2Search(PopulationSearch[_Candidate]):
         self.toolbox = make_toolbox(
             space, popsize=popsize, crossover=crossover, mutation=mutation, rng=rng
         )
+        check_points(points, self.total, "trials")
         self._points = points
         self._design: list[list[float]] = []  # points of a Latin hypercube that are left
         self._told: list[_Candidate] = []  # since the last record of the logbook
         self._accepted = 0  # of these
         self._evaluated = 0  # those that may have joined the population, known ones too
-        self._join([self._known(item) for item in known])
+        self._learn(known)
 
-    def _known(self, item: Evaluated) -> _Candidate:
-        candidate = self._given(item.params, -1)
-        self._tried.add(candidate)
-        scores = self._goal.scores(item)
-        if scores is not None:
-            candidate.fitness.values = scores
-        return candidate
+    def _learn(self, known: Sequence[Evaluated]) -> None:
+        first: dict[tuple[float, ...], _Candidate] = {}
+        for item in known:
+            candidate, scores = self._given(item.params, -1), self._goal.scores(item)
+            self._tried.add(candidate)
+            if scores is not None:
+                candidate.fitness.values = scores
+                first.setdefault(self._space.snap(candidate), candidate)
+        self._join(list(first.values()))
 
     def _given(self, params: Mapping[str, Any], number: int) -> _Candidate:
         return _Candidate(self._space.encode(params), self._goal, number, params)
-
-    def _params(self, individual: _Candidate) -> dict[str, Any]:
-        return dict(individual.params or super()._params(individual))
 
     def _next(self) -> _Candidate | None:
         if self._generational and self._out and self._asked % self.popsize == 0:
