@@ -7,6 +7,8 @@ import json
 import math
 import random
 import re
+import shutil
+from pathlib import Path
 
 import matplotlib
 
@@ -18,6 +20,7 @@ from tensorboard.plugins.custom_scalar import layout_pb2
 from tensorboard.plugins.custom_scalar import metadata as layout_metadata
 from tensorboard.util import tensor_util
 
+import experiment
 from experiment.commands import main
 from experiment.coordinator import Coordinator
 from experiment.journal import Journal
@@ -430,3 +433,138 @@ def test_the_curves_of_generations_are_those_of_the_front(tmp_path):
     assert [step for step, _ in curves["generation/acceptance"]] == [1, 2]
     columns = {info.name for info in table_config(root / "search").hparam_infos}
     assert columns == {*BOUNDS, "generation"}
+
+
+# The calls, on Spark
+
+LIGHT = {"preload": (), "verbose": 0, "parallelism": 2}
+SPACE = {"units": [4, 64], "rate": [0.1, 0.001], "kind": ["a", "b"]}
+
+
+def train(units, rate, kind):
+    if units % 7 == 0:
+        return {"accuracy": 0.5}
+    if units % 11 == 0:
+        return {"accuracy": math.nan, "latency": 1.0}
+    accuracy = 1 - 1 / units - (math.log10(rate) + 2) ** 2 / 9
+    return {"accuracy": accuracy, "latency": units * (2 if kind == "b" else 1), "loss": rate}
+
+
+@pytest.fixture(scope="module")
+def once(tmp_path_factory):
+    """What the tests of this module make once."""
+    return {"logdir": tmp_path_factory.mktemp("searched")}
+
+
+@pytest.fixture
+def searched(spark, once):
+    """A search of the front, in processes of their own, two at a time."""
+    if "result" not in once:
+        settings = {"direction": BOTH, "seed": 3, "logdir": once["logdir"], **LIGHT}
+        once["result"] = experiment.evolutionary_search(
+            spark, train, SPACE, popsize=5, generations=3, **settings
+        )
+    return once["result"]
+
+
+def test_a_search_returns_the_front(searched):
+    assert len(searched) == 20
+    missing, nan = ([t for t in searched.trials if t.params["units"] % n == 0] for n in (7, 11))
+    lacking = {*numbers(missing), *numbers(nan)}
+    assert {*numbers(searched.failed)} == lacking
+    assert not lacking & {*numbers(searched.front)}
+    for trial in missing:
+        assert trial.error.kind == "invalid value"
+        assert trial.error.message == "want the key 'latency', got the keys 'accuracy'"
+    others = [trial for trial in searched.trials if trial.id not in lacking]
+    assert all(t.values == {n: t.metrics[n] for n in BOTH} for t in others)
+    assert searched.front == GOAL.front(others)
+    assert len({repr(trial.params) for trial in searched.trials}) == 20
+
+
+def test_a_search_is_read_back_as_it_was(searched, printed):
+    again = load(searched.logdir)
+    assert again.trials == searched.trials
+    assert (again.front, again.direction) == (searched.front, BOTH)
+    shown = printed("show", searched.logdir)
+    assert " Front trial accuracy ↑ latency ↓ front units rate kind loss seconds status " in shown
+    assert "popsize=5, generations=3, crossover=0.7, mutation=None, generational=False" in shown
+    folder = RunPaths(Path(searched.logdir)).search
+    tags = [info.name.tag for info in table_config(folder).metric_infos]
+    assert tags == ["objective/accuracy", "objective/latency", "objective/loss"]
+    assert scalars(folder)["search/front"][-1] == (20, len(searched.front))
+
+
+def test_a_search_of_the_front_is_resumed_with_more_generations(spark, searched, tmp_path):
+    run = shutil.copytree(searched.logdir, tmp_path / "run")
+    arguments = {"popsize": 5, "resume": run, **LIGHT}
+    again = experiment.evolutionary_search(
+        spark, train, SPACE, direction=BOTH, generations=4, **arguments
+    )
+    before, after = ([(t.id, t.params, t.values) for t in r.trials] for r in (searched, again))
+    assert after[:20] == before
+    assert len(again) == 25
+    assert again.front == GOAL.front(again.trials)
+    for other, got in (
+        ("max", r"direction was \{'accuracy': 'max', 'latency': 'min'\}, is 'max'"),
+        ({"accuracy": "max", "latency": "max"}, "direction was .* is {'accuracy': 'max', 'lat"),
+        ({"latency": "min", "accuracy": "max"}, "direction was .* is {'latency': 'min', 'acc"),
+    ):
+        with pytest.raises(InvalidArgument, match=got):
+            experiment.evolutionary_search(
+                spark, train, SPACE, direction=other, generations=4, **arguments
+            )
+
+
+def test_a_search_begins_with_the_front_of_another(spark, searched, tmp_path):
+    settings = {"direction": BOTH, "logdir": tmp_path, "seed": 5, **LIGHT, "isolation": "none"}
+    result = experiment.run(
+        spark,
+        train,
+        SPACE,
+        searcher=experiment.NSGA2(popsize=4, generations=1),
+        warm_start=searched,
+        **settings,
+    )
+    assert len(result) == 8
+    tried = {repr(trial.params) for trial in searched.trials}
+    assert not tried & {repr(trial.params) for trial in result.trials}
+    with pytest.raises(InvalidArgument, match="warm_start: .*direction was .*is 'max'"):
+        experiment.random_search(
+            spark, train, SPACE, warm_start=searched, **settings | {"direction": "max"}
+        )
+
+
+def test_grids_and_random_searches_take_several_objectives(spark, tmp_path):
+    def train(a):
+        return {"accuracy": a, "latency": a * a}
+
+    settings = {"direction": BOTH, "logdir": tmp_path, **LIGHT, "isolation": "none"}
+    result = experiment.launch(spark, train, {"a": [-1, 0, 1]}, **settings)
+    assert numbers(result.front) == [2, 1]
+    result = experiment.launch(spark, train, [{"a": 2}, {"a": 1}], **settings)
+    assert numbers(result.front) == [0, 1]
+    result = experiment.random_search(spark, train, {"a": [0.0, 1.0]}, samples=3, **settings)
+    assert len(result.front) == 3
+
+
+@pytest.mark.parametrize(
+    ("call", "arguments", "message"),
+    [
+        ("population_based_training", {}, "direction: expected 'max' or 'min', of one objective"),
+        ("evolutionary_search", {"strategy": "rand1bin"}, "strategy: expected nothing with"),
+        ("evolutionary_search", {"noisy": True}, "noisy: expected nothing with several objectives"),
+        ("evolutionary_search", {"mutation": (0.5, 1.0)}, r"mutation: expected a number of"),
+        ("evolutionary_search", {"target": 0.5}, "target: expected None with several objectives"),
+        ("random_search", {"optimization_key": "accuracy"}, "optimization_key: expected None with"),
+        ("random_search", {"stopping": experiment.Patience(3)}, "stopping: expected None with sev"),
+    ],
+)  # fmt: skip
+def test_what_several_objectives_exclude_is_refused_before_spark_is_asked(call, arguments, message):
+    with pytest.raises(InvalidArgument, match=message):
+        getattr(experiment, call)(None, train, SPACE, direction=BOTH, **arguments)
+
+
+def test_the_algorithm_for_several_objectives_needs_several():
+    with pytest.raises(InvalidArgument, match="direction: expected several objectives"):
+        experiment.run(None, train, SPACE, searcher=experiment.NSGA2(), direction="max")
