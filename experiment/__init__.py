@@ -61,6 +61,7 @@ from search.adapters import (  # noqa: E402
     OptunaSearcher,
 )
 from search.errors import ExperimentError, InvalidArgument  # noqa: E402
+from search.nsga2 import NSGA2  # noqa: E402
 from search.regularized_evolution import RegularizedEvolution  # noqa: E402
 from search.reinforce import Reinforce  # noqa: E402
 from search.space import Choice, Float, Integer  # noqa: E402
@@ -81,6 +82,7 @@ from spark_jobs.context import (  # noqa: E402
 )
 
 __all__ = [
+    "NSGA2",
     "CallFailed",
     "Choice",
     "DeapSearcher",

@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import math
 import random
@@ -9,8 +10,10 @@ import pytest
 
 import search
 from search import (
+    NSGA2,
     DifferentialEvolution,
     Direction,
+    Directions,
     Evaluated,
     ExperimentError,
     GridSearch,
@@ -378,6 +381,55 @@ class TestSteadyStateEvolution(RandomSearcherContract, NoveltyContract):
 
     def make(self, seed=0):
         return SteadyStateEvolution(MIXED, rng=random.Random(seed), popsize=5, generations=3)
+
+
+TWO = Directions.parse({"value": "max", "rest": "min"})
+
+
+def of_two(item):
+    """Make what has one objective have two that cannot both be best."""
+    known = item.value is not None
+    values = {"value": item.value, "rest": item.value % 0.7} if known else {}
+    return dataclasses.replace(item, value=None, values=values)
+
+
+class TellsTwo(Noted):
+    """A searcher of two objectives that is told of one."""
+
+    @property
+    def total(self):
+        return self._searcher.total
+
+    def tell(self, outcome):
+        super().tell(of_two(outcome))
+
+
+class StartsForTwo:
+    """An algorithm of two objectives that is started for one."""
+
+    def __init__(self, algorithm):
+        self._algorithm = algorithm
+
+    def start(self, problem):
+        known = [of_two(item) for item in problem.known]
+        problem = dataclasses.replace(problem, direction=TWO, known=known)
+        return TellsTwo(self._algorithm.start(problem))
+
+
+class TestNSGA2(RandomSearcherContract, NoveltyContract):
+    total = 20
+    algorithm = StartsForTwo(NSGA2(popsize=5, generations=3))
+
+    def make(self, seed=0):
+        return self.started(seed=seed)
+
+
+class TestNSGA2ByGeneration(RandomSearcherContract, OrderlessContract, NoveltyContract):
+    total = 20
+    algorithm = StartsForTwo(NSGA2(popsize=5, generations=3, generational=True))
+
+    def make(self, seed=0):
+        return self.started(seed=seed)
 
 
 class TestNoisySteadyStateEvolution(RandomSearcherContract, KnownContract):
