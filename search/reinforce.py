@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from search.algorithms import samples_of
+from search.algorithms import one_direction, samples_of
 from search.checks import check_integer, check_number
 from search.controller import Controller, Step
 from search.direction import Direction
@@ -61,7 +61,7 @@ class Reinforce:
             problem.space,
             samples=samples_of(problem),
             rng=problem.rng,
-            direction=problem.direction,
+            direction=one_direction(problem),
             points=problem.points,
             known=problem.known,
             **asdict(self),

@@ -1,4 +1,5 @@
 import collections
+import dataclasses
 import json
 import math
 import random
@@ -12,9 +13,11 @@ from hypothesis import strategies as st
 
 import search
 from search import (
+    NSGA2,
     Choice,
     DifferentialEvolution,
     Direction,
+    Directions,
     Evaluated,
     ExperimentError,
     Float,
@@ -394,15 +397,6 @@ class SpacesContract(SearcherContract):
     def test_a_search_of_any_space_whose_trials_all_fail_ends(self, space):
         assert len(drive(self.started(space=space), all_fail)) == self.total
 
-    @pytest.mark.parametrize("direction", Direction)
-    def test_the_senses_are_mirror_images(self, direction):
-        def negated(trial):
-            return outcome(trial, -units(trial.params))
-
-        other = Direction.MIN if direction is Direction.MAX else Direction.MAX
-        trials = asked_by(self.started(direction=direction), evaluated_by(units))
-        assert asked_by(self.started(direction=other), negated) == trials
-
 
 class LearningContract(SpacesContract):
     """What those keep, too, that go where trials were good.
@@ -432,6 +426,15 @@ class LearningContract(SpacesContract):
             last += asked_by(searcher, evaluate)[-(searcher.total // 3) :]
         bad = sum(trial.params["kind"] == "bad" for trial in last)
         assert bad < len(last) / 4
+
+    @pytest.mark.parametrize("direction", Direction)
+    def test_the_senses_are_mirror_images(self, direction):
+        def negated(trial):
+            return outcome(trial, -units(trial.params))
+
+        other = Direction.MIN if direction is Direction.MAX else Direction.MAX
+        trials = asked_by(self.started(direction=direction), evaluated_by(units))
+        assert asked_by(self.started(direction=other), negated) == trials
 
 
 class PointsContract(SearcherContract):
@@ -566,6 +569,51 @@ class TestDifferentialEvolution(
 
 class TestSteadyStateEvolution(RandomSearcherContract, LearningContract, NoRepeatsContract):
     algorithm = Evolution(popsize=5)
+    total = 20
+
+
+TWO = Directions.parse({"value": "max", "rest": "min"})
+
+
+def of_two(item):
+    """Make what has one objective have two that cannot both be best."""
+    known = item.value is not None
+    values = {"value": item.value, "rest": item.value % 0.7} if known else {}
+    return dataclasses.replace(item, value=None, values=values)
+
+
+class TellsTwo(Noted):
+    """A searcher of two objectives that is told of one."""
+
+    @property
+    def total(self):
+        return self._searcher.total
+
+    def tell(self, outcome):
+        super().tell(of_two(outcome))
+
+
+class StartsForTwo:
+    """An algorithm of two objectives that is started for one."""
+
+    def __init__(self, algorithm):
+        self._algorithm = algorithm
+
+    def start(self, problem):
+        known = [of_two(item) for item in problem.known]
+        problem = dataclasses.replace(problem, direction=TWO, known=known)
+        return TellsTwo(self._algorithm.start(problem))
+
+
+class TestNSGA2(RandomSearcherContract, SpacesContract, NoRepeatsContract):
+    algorithm = StartsForTwo(NSGA2(popsize=5, generations=3))
+    total = 20
+
+
+class TestNSGA2ByGeneration(
+    RandomSearcherContract, OrderlessContract, SpacesContract, NoRepeatsContract
+):
+    algorithm = StartsForTwo(NSGA2(popsize=5, generations=3, generational=True))
     total = 20
 
 
