@@ -14,6 +14,7 @@ from typing import Any
 from deap import tools
 
 from search.adapters.adapted import AdaptedSearch, described
+from search.algorithms import one_direction
 from search.errors import InvalidArgument, shown
 from search.generations import Individual
 from search.searcher import Problem, Searcher
@@ -70,7 +71,7 @@ class _Generations:
     exhausted = False
 
     def __init__(self, problem: Problem, strategy: Any) -> None:
-        self._space, self._direction = problem.space, problem.direction
+        self._space, self._direction = problem.space, one_direction(problem)
         self._strategy = _made(strategy, len(problem.space))
         self._told: list[Individual] = []
         self._generated = self._generate()

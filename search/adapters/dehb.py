@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from search.adapters.adapted import AdaptedSearch, nearest, needed_by
+from search.algorithms import one_direction
 from search.checks import check_integer
 from search.errors import InvalidArgument, shown
 from search.searcher import Problem, Searcher
@@ -85,7 +86,7 @@ class _Brackets:
     def __init__(
         self, problem: Problem, fidelity: str, domain: Float | Integer, eta: int, seed: int
     ) -> None:
-        self._space, self._weight = problem.space, problem.direction.weight
+        self._space, self._weight = problem.space, one_direction(problem).weight
         self._fidelity, self._axis = fidelity, list(problem.space).index(fidelity)
         # Not its ConfigSpace, which it only uses to get to and from the unit cube.
         self._dehb = _quiet(_dehb().DEHB)(

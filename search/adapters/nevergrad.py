@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from search.adapters.adapted import AdaptedSearch, needed_by
+from search.algorithms import one_direction
 from search.checks import check_integer
 from search.errors import InvalidArgument, shown
 from search.searcher import Problem, Searcher
@@ -93,7 +94,7 @@ class _Optimizer:
 
     def __init__(self, problem: Problem, optimizer: Any, num_workers: int, seed: int) -> None:
         nevergrad = _nevergrad()
-        self._space, self._weight = problem.space, problem.direction.weight
+        self._space, self._weight = problem.space, one_direction(problem).weight
         self._cannot = nevergrad.errors.TellNotAskedNotSupportedError
         parameters = [_parameter(nevergrad.p, domain) for domain in problem.space.values()]
         parametrization = nevergrad.p.Tuple(*parameters)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from search.adapters.adapted import AdaptedSearch, described, nearest, needed_by
+from search.algorithms import one_direction
 from search.direction import Direction
 from search.errors import InvalidArgument, shown
 from search.searcher import Problem, Searcher
@@ -69,7 +70,7 @@ class _Study:
             name: _parameter(self._optuna.distributions, domain)
             for name, domain in problem.space.items()
         }
-        direction = "maximize" if problem.direction is Direction.MAX else "minimize"
+        direction = "maximize" if one_direction(problem) is Direction.MAX else "minimize"
         own = copy.deepcopy(sampler)
         _seed(own, seed, self._optuna.samplers.BaseSampler)
         with self._quiet():

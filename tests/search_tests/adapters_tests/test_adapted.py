@@ -8,9 +8,22 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from deap import cma
 
 import search
-from search import Evaluated, Float, Integer, InvalidArgument, NothingAllowed, Space, drive
+from search import (
+    Direction,
+    Directions,
+    Evaluated,
+    Float,
+    Integer,
+    InvalidArgument,
+    NothingAllowed,
+    Problem,
+    Space,
+    drive,
+)
+from search.adapters import DeapSearcher, DehbSearcher, NevergradSearcher, OptunaSearcher
 from search.adapters.adapted import TRIES, AdaptedSearch, described, nearest
 from tests.search_tests.adapters_tests.spaces import PLANE, bowl, problem_on
 from tests.search_tests.fakes import evaluated_by, outcome
@@ -247,3 +260,21 @@ except experiment.InvalidArgument as error:
     )
     assert missing in ended.stdout.partition(";")[0]
     assert ended.stdout.endswith(f'type: pip install "spark-tf-experiment[{missing}]"\n')
+
+
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        OptunaSearcher(),
+        NevergradSearcher("CMA"),
+        DeapSearcher(lambda n: cma.Strategy([0.5] * n, 0.3)),
+        DehbSearcher("x"),
+    ],
+    ids=lambda algorithm: type(algorithm).__name__,
+)
+def test_several_objectives_are_refused(algorithm):
+    several = Directions({"a": Direction.MAX, "b": Direction.MIN})
+    space = Space({"x": Float(1.0, 9.0), "y": Float(0.0, 1.0)})
+    problem = Problem(space=space, rng=random.Random(0), direction=several, samples=5)
+    with pytest.raises(InvalidArgument, match="'max' or 'min', of one objective"):
+        algorithm.start(problem)
