@@ -448,7 +448,7 @@ class Coordinator:
         self._cancelled += result.status == "cancelled"
         if result.status == "finished":  # failed ones may end at once, and would promise too much
             self._finished, self._seconds = self._finished + 1, self._seconds + result.seconds
-        self._front = self._direction.front([*self._front, result])
+        self._front = self._direction.joined(self._front, result)
         self.results.append(result)
         status = self.status
         for observer in list(self._observers):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias, TypeVar
+
+import numpy as np
 
 from search.errors import InvalidArgument, shown
 from search.values import is_unicode
@@ -100,6 +102,10 @@ class Direction(enum.StrEnum):
         best = self.best(items, lambda item: item.value)
         return [] if best is None else [best]
 
+    def joined(self, front: Sequence[ScoredT], item: ScoredT) -> list[ScoredT]:
+        """Return `front` of what a front was made of and of one item more."""
+        return self.front([*front, item])
+
     def best(self, items: Iterable[T], score: Callable[[T], float | None]) -> T | None:
         """Return the first item with the best score, or None where no item has a number."""
         best: T | None = None
@@ -174,11 +180,25 @@ class Directions:
         merits = [(self._merits(item), item) for item in items]
         whole = [(numbers, item) for numbers, item in merits if numbers is not None]
         whole.sort(key=lambda pair: pair[0], reverse=True)  # so nobody dominates one before it
-        front: list[tuple[tuple[float, ...], ScoredT]] = []
+        front: list[ScoredT] = []
+        numbers_of_front = np.empty((len(whole), len(self.by_name)))
         for numbers, item in whole:
-            if not any(_dominates(others, numbers) for others, _ in front):
-                front.append((numbers, item))
-        return [item for _, item in front]
+            others = numbers_of_front[: len(front)]
+            no_worse, better = (others >= numbers).all(axis=1), (others > numbers).any(axis=1)
+            if not (no_worse & better).any():
+                numbers_of_front[len(front)] = numbers
+                front.append(item)
+        return front
+
+    def joined(self, front: Sequence[ScoredT], item: ScoredT) -> list[ScoredT]:
+        """Return `front` of what a front was made of and of one item more, in linear time."""
+        merits = self._merits(item)
+        members = [(self._merits(member) or (), member) for member in front]
+        if merits is None or any(_dominates(others, merits) for others, _ in members):
+            return list(front)
+        kept = [pair for pair in members if not _dominates(merits, pair[0])]
+        kept.append((merits, item))
+        return [member for _, member in sorted(kept, key=lambda pair: pair[0], reverse=True)]
 
     def to_json(self) -> dict[str, DirectionName]:
         """Return them as JSON, and as users write them."""
@@ -205,6 +225,5 @@ def read_direction(value: object) -> Goal:
 
 
 def _dominates(merits: tuple[float, ...], others: tuple[float, ...]) -> bool:
-    return merits != others and all(
-        merit >= other for merit, other in zip(merits, others, strict=True)
-    )
+    pairs = zip(merits, others, strict=True)
+    return merits != others and all(ours >= theirs for ours, theirs in pairs)

@@ -253,7 +253,7 @@ def test_the_front_grows_item_by_item(goal, values):
     items = [several(value, trial) for trial, value in enumerate(values)]
     front = []
     for item in items:
-        front = goal.front([*front, item])
+        front = goal.joined(front, item)
     assert front == goal.front(items)
 
 
@@ -277,3 +277,13 @@ def test_who_lacks_an_objective_is_never_on_the_front():
 def test_of_equals_all_are_on_the_front():
     items = [several({"accuracy": 0.5, "latency": 3.0}, trial) for trial in range(3)]
     assert BOTH_WAYS.front(items) == items
+
+
+@pytest.mark.parametrize("direction", Direction)
+def test_one_objective_has_a_front_of_its_best(direction):
+    items = [Outcome(n, "finished", v) for n, v in enumerate([1.0, 3.0, None, 3.0, -1.0, -1.0])]
+    best = direction.best(items, lambda item: item.value)
+    assert direction.front(items) == [best]
+    assert direction.front(items[2:3]) == direction.front([]) == []
+    assert direction.joined([], items[2]) == []
+    assert direction.joined([best], items[5]) == direction.joined([best], items[3]) == [best]
