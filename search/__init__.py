@@ -5,10 +5,12 @@ object with `ask` and `tell` (see `search.searcher`), and `search.searcher.drive
 plain function.
 """
 
+from search.bayesian import BayesianSearch
 from search.direction import Direction
 from search.errors import ExperimentError, InvalidArgument, NothingAllowed
 from search.evolution import DifferentialEvolution
 from search.grid import GridSearch, PointSearch
+from search.grouped import GroupedSearch
 from search.population import PopulationBasedTraining
 from search.sampling import RandomSearch
 from search.searcher import Algorithm, Evaluated, Problem, Searcher, drive
@@ -26,6 +28,7 @@ from search.trial import Failure, Outcome, Trial
 
 __all__ = [
     "Algorithm",
+    "BayesianSearch",
     "Choice",
     "DifferentialEvolution",
     "Direction",
@@ -35,6 +38,7 @@ __all__ = [
     "Failure",
     "Float",
     "GridSearch",
+    "GroupedSearch",
     "Integer",
     "InvalidArgument",
     "MedianStopping",
