@@ -48,6 +48,8 @@ from experiment.result import Result, SearchFailed, TrialResult  # noqa: E402
 from experiment.settings import Settings  # noqa: E402
 from experiment.viewer import TensorBoard, tensorboard  # noqa: E402
 from search.errors import ExperimentError, InvalidArgument  # noqa: E402
+from search.regularized_evolution import RegularizedEvolution  # noqa: E402
+from search.reinforce import Reinforce  # noqa: E402
 from search.space import Choice, Float, Integer  # noqa: E402
 from search.stopping import (  # noqa: E402
     MedianStopping,
@@ -76,6 +78,8 @@ __all__ = [
     "JournalDamaged",
     "MedianStopping",
     "Patience",
+    "RegularizedEvolution",
+    "Reinforce",
     "Result",
     "SearchFailed",
     "Settings",

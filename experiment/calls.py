@@ -16,8 +16,9 @@ from search.direction import Direction
 from search.errors import InvalidArgument, shown
 from search.grid import PointSearch
 from search.operators import Mutation
+from search.sampling import check_constraint
 from search.searcher import Algorithm, Problem
-from search.space import Space, read_points
+from search.space import Constraint, Space, read_points
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -63,6 +64,7 @@ def run(
     *,
     searcher: Algorithm,
     samples: int | None = None,
+    constraint: Constraint | None = None,
     **settings: Any,
 ) -> Result:
     """Search a space by any algorithm: the call that the others are made of.
@@ -75,6 +77,7 @@ def run(
         searcher: The algorithm, such as `experiment.RegularizedEvolution()`; any object with the
             methods of `search.Algorithm`.
         samples: How many trials, for algorithms that do not know.
+        constraint: As for `evolutionary_search`.
         **settings: See `experiment.Settings`.
 
     Returns:
@@ -89,7 +92,8 @@ def run(
             expected = "a search algorithm, such as experiment.RegularizedEvolution()"
             raise InvalidArgument("searcher", expected, shown(searcher))
     checked = Settings(**settings)
-    return _search("run", spark, train, Space.of_bounds(space), searcher, checked, samples)
+    read = Space.of_bounds(space, constraint)
+    return _search("run", spark, train, read, searcher, checked, samples)
 
 
 @takes_settings
@@ -105,6 +109,7 @@ def evolutionary_search(
     *,
     generational: bool = True,
     strategy: str | None = None,
+    constraint: Constraint | None = None,
     **settings: Any,
 ) -> Result:
     """Search by differential evolution, by generation or without a barrier between them.
@@ -121,7 +126,9 @@ def evolutionary_search(
             numbers (see `optimization_key`), or a Keras History, of which the best epoch counts.
         bounds: Argument name to `[low, high]` in either order, or to a list of choices. Two ints
             stay ints; positive floats written high first, or 1,000 times apart, are searched on a
-            log scale. `experiment.Float`, `Integer` and `Choice` say it explicitly.
+            log scale. A lone string, number, bool or None is a constant. `experiment.Float`,
+            `Integer` and `Choice` say it explicitly, and more: steps, an order of choices, and
+            `when={'optimizer': 'sgd'}` for what other trials lack: `train` has a default for it.
         direction: 'max' or 'min' of the objective.
         popsize: Individuals, at least 4.
         generations: After the initial population, at least 1.
@@ -133,6 +140,8 @@ def evolutionary_search(
             other as soon as it has ended, and no configuration is tried twice before all were once.
         strategy: How a trial is made of others, 'rand1bin' or 'current-to-pbest1bin'. Left out,
             the first by generation, otherwise the second.
+        constraint: Called with a dict of hyperparameters; returns whether they may be tried, as
+            `lambda p: p["batch"] * p["units"] < 1e6`. The same ones get the same answer.
         **settings: See `experiment.Settings`.
 
     Returns:
@@ -151,7 +160,7 @@ def evolutionary_search(
         generational=generational,
     )
     checked = Settings(direction=direction, **settings)
-    space = Space.of_bounds(bounds)
+    space = Space.of_bounds(bounds, constraint)
     return _search("evolutionary_search", spark, train, space, evolution, checked)
 
 
@@ -162,6 +171,7 @@ def random_search(
     bounds: Mapping[str, Any],
     *,
     samples: int = 10,
+    constraint: Constraint | None = None,
     **settings: Any,
 ) -> Result:
     """Run a train function on independent random points.
@@ -172,6 +182,7 @@ def random_search(
             numbers (see `optimization_key`), or a Keras History, of which the best epoch counts.
         bounds: As for `evolutionary_search`.
         samples: How many points.
+        constraint: As for `evolutionary_search`.
         **settings: See `experiment.Settings`.
 
     Returns:
@@ -182,7 +193,7 @@ def random_search(
         SearchFailed: More failures than allowed, or every trial failed; has `.result`.
     """
     checked = Settings(**settings)
-    space = Space.of_bounds(bounds)
+    space = Space.of_bounds(bounds, constraint)
     return _search("random_search", spark, train, space, Random(), checked, samples)
 
 
@@ -197,6 +208,7 @@ def population_based_training(
     *,
     quantile: float = 0.25,
     resample_probability: float = 0.25,
+    constraint: Constraint | None = None,
     **settings: Any,
 ) -> Result:
     """Train a population; the worst go on from copies of the best, with other hyperparameters.
@@ -216,6 +228,7 @@ def population_based_training(
         generations: After the initial one, at least 1.
         quantile: Share of the members, of [0, 0.5], that are replaced by copies of as many best.
         resample_probability: That a hyperparameter of a copy is drawn anew rather than perturbed.
+        constraint: As for `evolutionary_search`.
         **settings: See `experiment.Settings`.
 
     Returns:
@@ -232,7 +245,7 @@ def population_based_training(
         resample_probability=resample_probability,
     )
     checked = Settings(direction=direction, **settings)
-    space = Space.of_bounds(bounds)
+    space = Space.of_bounds(bounds, constraint)
     return _search("population_based_training", spark, train, space, training, checked)
 
 
@@ -246,6 +259,7 @@ def _search(
     samples: int | None = None,
 ) -> Result:
     seed, arguments = _seed(settings), algorithm.to_json()
+    check_constraint(space, random.Random(seed))
     problem = Problem(
         space=space,
         rng=random.Random(seed),

@@ -12,6 +12,8 @@ from search.evolution import DifferentialEvolution
 from search.grid import GridSearch, PointSearch
 from search.grouped import GroupedSearch
 from search.population import PopulationBasedTraining
+from search.regularized_evolution import RegularizedEvolution, RegularizedEvolutionSearch
+from search.reinforce import Reinforce, ReinforceSearch
 from search.sampling import RandomSearch
 from search.searcher import Algorithm, Evaluated, Problem, Searcher, drive
 from search.space import Choice, Domain, Float, Integer, Space
@@ -49,6 +51,10 @@ __all__ = [
     "PopulationBasedTraining",
     "Problem",
     "RandomSearch",
+    "RegularizedEvolution",
+    "RegularizedEvolutionSearch",
+    "Reinforce",
+    "ReinforceSearch",
     "Searcher",
     "Space",
     "SteadyStateEvolution",

@@ -14,6 +14,9 @@ DRAWS = 10_000
 """Points drawn for one that the constraint of a space allows, before that is given up."""
 
 
+_CHECKS = 10  # points found before a search starts: a constraint may stumble over a few only
+
+
 def random_point(space: Space, rng: random.Random) -> list[float]:
     """Return a point drawn evenly from those of the unit cube that the constraint allows.
 
@@ -30,6 +33,18 @@ def random_point(space: Space, rng: random.Random) -> list[float]:
         "one that some configurations meet",
         f"none among {DRAWS:,} drawn at random, such as {shown(space.decode(point), 300)}",
     )
+
+
+def check_constraint(space: Space, rng: random.Random) -> None:
+    """Make sure that a space's constraint can be asked and does not refuse next to everything.
+
+    Raises:
+        NothingAllowed: It refuses nearly everything, as `random_point`.
+        InvalidArgument: It raised, or returned no bool.
+    """
+    if space.constraint is not None:
+        for _ in range(_CHECKS):
+            random_point(space, rng)
 
 
 def allowed(space: Space, points: Sequence[list[float]], rng: random.Random) -> list[list[float]]:
