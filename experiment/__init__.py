@@ -35,18 +35,21 @@ _check_neighbours()
 
 from experiment import data  # noqa: E402  # after the check
 from experiment.calls import (  # noqa: E402
+    bayesian_search,
     evolutionary_search,
     launch,
     population_based_training,
     random_search,
     run,
+    search_each,
 )
 from experiment.handle import Handle, submit  # noqa: E402
 from experiment.journal import JournalDamaged  # noqa: E402
 from experiment.loading import load  # noqa: E402
-from experiment.result import Result, SearchFailed, TrialResult  # noqa: E402
+from experiment.result import Result, Results, SearchFailed, TrialResult  # noqa: E402
 from experiment.settings import Settings  # noqa: E402
 from experiment.viewer import TensorBoard, tensorboard  # noqa: E402
+from search.bayesian import BayesianOptimization  # noqa: E402
 from search.errors import ExperimentError, InvalidArgument  # noqa: E402
 from search.regularized_evolution import RegularizedEvolution  # noqa: E402
 from search.reinforce import Reinforce  # noqa: E402
@@ -68,6 +71,7 @@ from spark_jobs.context import (  # noqa: E402
 )
 
 __all__ = [
+    "BayesianOptimization",
     "Choice",
     "ExperimentError",
     "Failure",
@@ -81,6 +85,7 @@ __all__ = [
     "RegularizedEvolution",
     "Reinforce",
     "Result",
+    "Results",
     "SearchFailed",
     "Settings",
     "SuccessiveHalving",
@@ -88,6 +93,7 @@ __all__ = [
     "Threshold",
     "TrialResult",
     "TrialStopped",
+    "bayesian_search",
     "checkpoint_dir",
     "data",
     "evolutionary_search",
@@ -100,6 +106,7 @@ __all__ = [
     "random_search",
     "report",
     "run",
+    "search_each",
     "submit",
     "tensorboard",
 ]

@@ -5,16 +5,19 @@ from __future__ import annotations
 import random
 import secrets
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from experiment.result import Result
+from experiment.result import Result, Results, results_of_groups
 from experiment.resuming import manifest_of
 from experiment.settings import Settings, takes_settings
 from experiment.specification import Search
 from search.algorithms import Evolution, Grid, PopulationTraining, Random
+from search.bayesian import BayesianOptimization
 from search.direction import Direction
 from search.errors import InvalidArgument, shown
 from search.grid import PointSearch
+from search.grouped import Grouped, read_groups, union
 from search.operators import Mutation
 from search.sampling import check_constraint
 from search.searcher import Algorithm, Problem
@@ -87,10 +90,7 @@ def run(
         InvalidArgument: Bad input, found before any Spark job.
         SearchFailed: More failures than allowed, or every trial failed; has `.result`.
     """
-    for method in ("start", "to_json"):
-        if isinstance(searcher, type) or not callable(getattr(searcher, method, None)):
-            expected = "a search algorithm, such as experiment.RegularizedEvolution()"
-            raise InvalidArgument("searcher", expected, shown(searcher))
+    _check_algorithm(searcher)
     checked = Settings(**settings)
     read = Space.of_bounds(space, constraint)
     return _search("run", spark, train, read, searcher, checked, samples)
@@ -198,6 +198,103 @@ def random_search(
 
 
 @takes_settings
+def bayesian_search(
+    spark: SparkSession,
+    train: Callable[..., Any],
+    bounds: Mapping[str, Any],
+    direction: str = "max",
+    *,
+    samples: int = 30,
+    noisy: bool = False,
+    constraint: Constraint | None = None,
+    **settings: Any,
+) -> Result:
+    """Search by Bayesian optimisation with a Gaussian process: for few trials that take long.
+
+    The first trials are spread over the space. Each later one is where a model of the objective
+    expects the largest improvement, those that are out accounted for, so no slot waits; see
+    `search.BayesianSearch`. The same seed gives the same trials only where results come in the same
+    order, as with `parallelism=1`.
+
+    Args:
+        spark: A running SparkSession.
+        train: Called with a hyperparameter per argument; returns a number, a dict of names to
+            numbers (see `optimization_key`), or a Keras History, of which the best epoch counts.
+        bounds: As for `evolutionary_search`.
+        direction: 'max' or 'min' of the objective.
+        samples: How many trials. Tens to a few hundreds; beyond, `evolutionary_search` does better.
+        noisy: Does a configuration come to another value each time? Then the search goes by what
+            the model makes of the values, and may try a configuration again.
+        constraint: As for `evolutionary_search`.
+        **settings: See `experiment.Settings`.
+
+    Returns:
+        All trials, failed ones too; `.best` is the best.
+
+    Raises:
+        InvalidArgument: Bad input, found before any Spark job.
+        SearchFailed: More failures than allowed, or every trial failed; has `.result`.
+    """
+    algorithm = BayesianOptimization(noisy=noisy)
+    checked = Settings(direction=direction, **settings)
+    space = Space.of_bounds(bounds, constraint)
+    return _search("bayesian_search", spark, train, space, algorithm, checked, samples)
+
+
+@takes_settings
+def search_each(
+    spark: SparkSession,
+    train: Callable[..., Any],
+    bounds: Mapping[str, Mapping[str, Any]],
+    direction: str = "max",
+    *,
+    searcher: Algorithm | None = None,
+    samples: int | None = None,
+    by: str = "group",
+    constraint: Constraint | None = None,
+    **settings: Any,
+) -> Results:
+    """Run one search per group, such as one model per region, over the same slots, as one run.
+
+    The groups take turns: a slot that is free gets a trial of the next group that has one. Each
+    search learns from the trials of its own group alone.
+
+    Args:
+        spark: A running SparkSession.
+        train: Called with a hyperparameter per argument, and with the name of the group as `group`;
+            returns a number, a dict of names to numbers (see `optimization_key`), or a Keras
+            History, of which the best epoch counts.
+        bounds: Group to bounds, as for `evolutionary_search`: the same hyperparameters for all.
+        direction: 'max' or 'min' of the objective.
+        searcher: The algorithm; left out, `experiment.BayesianOptimization()`.
+        samples: How many trials per group, for algorithms that do not know; 30 where `searcher` is
+            left out.
+        by: The argument of `train` that gets the name of the group, where it is not 'group'.
+        constraint: As for `evolutionary_search`; gets the group, too.
+        **settings: See `experiment.Settings`. `max_failures` counts for each group: one with more
+            failed trials gets no more, and the others go on.
+
+    Returns:
+        Group to its `Result`; `.overall` is that of all trials.
+
+    Raises:
+        InvalidArgument: Bad input, found before any Spark job.
+        SearchFailed: More failures than allowed in each of the groups, or every trial failed; has
+            `.result`, of all trials.
+    """
+    if searcher is None:
+        searcher, samples = BayesianOptimization(), 30 if samples is None else samples
+    _check_algorithm(searcher)
+    checked, spaces = Settings(direction=direction, **settings), read_groups(bounds, by, constraint)
+    most = checked.max_failures
+    grouped = Grouped(searcher=searcher, spaces=spaces, by=by, max_failures=most)
+    space = union(spaces, by, constraint)
+    all_of_them = replace(checked, max_failures=None)
+    result = _search("search_each", spark, train, space, grouped, all_of_them, samples)
+    return results_of_groups(result, spaces, by, most)
+
+
+@takes_settings
 def population_based_training(
     spark: SparkSession,
     train: Callable[..., Any],
@@ -247,6 +344,13 @@ def population_based_training(
     checked = Settings(direction=direction, **settings)
     space = Space.of_bounds(bounds, constraint)
     return _search("population_based_training", spark, train, space, training, checked)
+
+
+def _check_algorithm(searcher: object) -> None:
+    for method in ("start", "to_json"):
+        if isinstance(searcher, type) or not callable(getattr(searcher, method, None)):
+            expected = "a search algorithm, such as experiment.RegularizedEvolution()"
+            raise InvalidArgument("searcher", expected, shown(searcher))
 
 
 def _search(

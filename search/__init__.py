@@ -5,7 +5,7 @@ object with `ask` and `tell` (see `search.searcher`), and `search.searcher.drive
 plain function.
 """
 
-from search.bayesian import BayesianSearch
+from search.bayesian import BayesianOptimization, BayesianSearch
 from search.direction import Direction
 from search.errors import ExperimentError, InvalidArgument, NothingAllowed
 from search.evolution import DifferentialEvolution
@@ -30,6 +30,7 @@ from search.trial import Failure, Outcome, Trial
 
 __all__ = [
     "Algorithm",
+    "BayesianOptimization",
     "BayesianSearch",
     "Choice",
     "DifferentialEvolution",

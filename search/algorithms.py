@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from search.bayesian import BayesianSearch
 from search.checks import check_integer
 from search.errors import InvalidArgument, shown
 from search.evolution import DifferentialEvolution
 from search.grid import GridSearch
-from search.grouped import GroupedSearch
 from search.operators import Mutation
 from search.population import PopulationBasedTraining
 from search.sampling import RandomSearch
-from search.searcher import Algorithm, Problem, Searcher
-from search.space import Space
+from search.searcher import Problem, Searcher
 from search.steady_state import SteadyStateEvolution
 
 
@@ -46,91 +41,6 @@ class Random:
     def to_json(self) -> dict[str, Any]:
         """See `Algorithm`."""
         return {"type": "random"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bayesian:
-    """Bayesian optimisation with a Gaussian process; see `search.BayesianSearch`.
-
-    Args:
-        noisy: Does the objective differ from one evaluation of a configuration to the next?
-    """
-
-    noisy: bool = False
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.noisy, bool):
-            raise InvalidArgument("noisy", "True or False", shown(self.noisy))
-
-    def start(self, problem: Problem) -> Searcher:
-        """See `Algorithm`."""
-        return BayesianSearch(
-            problem.space,
-            samples=samples_of(problem),
-            rng=problem.rng,
-            direction=problem.direction,
-            noisy=self.noisy,
-            points=problem.points,
-            known=problem.known,
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        """See `Algorithm`."""
-        return {"type": "bayesian optimisation", **asdict(self)}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Grouped:
-    """One search per group, over the same slots; see `search.GroupedSearch`.
-
-    Args:
-        searcher: What searches for each group.
-        spaces: Group to its space.
-        by: The hyperparameter that tells a trial its group.
-        max_failures: A group of which more trials failed gets no more; None for any number.
-    """
-
-    searcher: Algorithm
-    spaces: Mapping[str, Space]
-    by: str = "group"
-    max_failures: int | None = None
-
-    def start(self, problem: Problem) -> Searcher:
-        """See `Algorithm`. The problem's space is the union of the groups'.
-
-        The points and what is known of it are those of the group that they name.
-        """
-        searchers = {
-            group: self.searcher.start(self._of_group(group, space, problem))
-            for group, space in self.spaces.items()
-        }
-        return GroupedSearch(searchers, by=self.by, max_failures=self.max_failures)
-
-    def _of_group(self, group: str, space: Space, problem: Problem) -> Problem:
-        points = [dict(params) for params in problem.points if params[self.by] == group]
-        known = [item for item in problem.known if item.params[self.by] == group]
-        for params in [*points, *(item.params for item in known)]:
-            for name, value in params.items():
-                if name != self.by and value not in space[name]:
-                    where, hint = f"bounds[{group!r}][{name!r}]", "as for a point or a warm start"
-                    raise InvalidArgument(where, f"bounds with {shown(value)}", "others", hint)
-        return replace(
-            problem,
-            space=space,
-            rng=random.Random(problem.rng.getrandbits(64)),
-            points=[{n: v for n, v in params.items() if n != self.by} for params in points],
-            known=known,
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        """See `Algorithm`."""
-        groups = {group: space.to_json() for group, space in self.spaces.items()}
-        return {
-            "type": "search each",
-            "by": self.by,
-            "bounds": groups,
-            "searcher": self.searcher.to_json(),
-        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,19 +10,20 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from search.checks import check_integer
+from search.algorithms import samples_of
 from search.direction import Direction
 from search.errors import InvalidArgument, shown
-from search.novelty import Tried
-from search.sampling import allowed, latin_hypercube
-from search.searcher import Evaluated
+from search.sampled import SampledSearch
+from search.sampling import latin_hypercube, random_point
+from search.searcher import Evaluated, Problem, Searcher
 from search.space import Choice, Space
-from search.trial import Outcome, Trial
+from search.trial import Trial
 
 Array = npt.NDArray[np.float64]
 
@@ -45,7 +46,41 @@ _BEST = 8  # points near which others are made
 _DISTANCES = (0.3, 0.1, 0.03, 0.01)  # standard deviations, on an axis 1 long, of how near they are
 
 
-class BayesianSearch:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BayesianOptimization:
+    """Settings of Bayesian optimisation with a Gaussian process; see `search.BayesianSearch`.
+
+    Args:
+        noisy: Does the objective differ from one evaluation of a configuration to the next?
+
+    Raises:
+        InvalidArgument: `noisy` is no bool.
+    """
+
+    noisy: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.noisy, bool):
+            raise InvalidArgument("noisy", "True or False", shown(self.noisy))
+
+    def start(self, problem: Problem) -> Searcher:
+        """See `search.Algorithm`."""
+        return BayesianSearch(
+            problem.space,
+            samples=samples_of(problem),
+            rng=problem.rng,
+            direction=problem.direction,
+            points=problem.points,
+            known=problem.known,
+            **asdict(self),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """See `search.Algorithm`."""
+        return {"type": "bayesian optimization", **asdict(self)}
+
+
+class BayesianSearch(SampledSearch):
     """Bayesian optimisation with a Gaussian process, for tens to a few hundreds of dear trials.
 
     The first trials are `points`, then a Latin hypercube until `DESIGN` configurations were tried
@@ -90,78 +125,63 @@ class BayesianSearch:
         points: Sequence[Mapping[str, Any]] = (),
         known: Sequence[Evaluated] = (),
     ) -> None:
-        check_integer("samples", samples, 1)
-        if not isinstance(noisy, bool):
-            raise InvalidArgument("noisy", "True or False", shown(noisy))
+        settings = BayesianOptimization(noisy=noisy)
         # Here, not with the first model: the import takes a second, and ask may have no time.
         from search import gaussian_process
 
-        self._model = gaussian_process
-        self._space, self._direction, self._noisy = space, direction, noisy
-        self._points, self.total = points, samples
+        # Seeded anew for each trial: a search that is resumed asks for the first ones `again`.
+        super().__init__(
+            space, samples=samples, rng=random.Random(), direction=direction, points=points
+        )
+        self._model, self._noisy, self._seed = gaussian_process, settings.noisy, rng.getrandbits(64)
         self._categorical = tuple(
             isinstance(domain, Choice) and not domain.ordered for domain in space.values()
         )
-        self._seed, self._rng = rng.getrandbits(64), random.Random()
-        self._design = latin_hypercube(max(DESIGN - len(points) - len(known), 0), len(space), rng)
-        self._tried = Tried(space, self._rng)
-        self._asked = 0
-        self._out: dict[int, tuple[float, ...]] = {}
-        self._evaluated: list[tuple[float, ...]] = []
+        count = max(DESIGN - len(points) - len(known), 0)
+        self._design = latin_hypercube(count, len(space), rng)
+        self._evaluated: list[list[float]] = []
         self._merits: list[float] = []
         self._theta: tuple[int, Array] = 0, np.empty(0)  # fitted to so many evaluated points
-        for item in known:
-            point = tuple(space.encode(item.params))
-            self._tried.add(point)
-            self._learn(point, item.value)
-
-    @property
-    def finished(self) -> bool:
-        """See `Searcher`."""
-        return self._asked >= self.total
+        self._take_known(known)
 
     def ask(self) -> Trial | None:
         """See `Searcher`."""
-        if self.finished:
-            return None
-        if self._asked < len(self._points):
-            params = dict(self._points[self._asked])
-        else:
-            # Of its number alone: a search that is resumed asks for the first ones `again`.
-            self._rng.seed(self._seed + self._asked)
-            params = self._space.decode(self._next())
-        return self.ask_again(Trial(self._asked, params))
+        trial = super().ask()
+        if trial is not None:
+            self._out[trial.id] = self._space.encode(trial.params)
+        return trial
 
     def ask_again(self, trial: Trial) -> Trial | None:
         """See `search.searcher.Recalling`."""
         given = trial.id < len(self._points)
         if trial.id != self._asked or (given and trial.params != self._points[trial.id]):
             return None
-        point = tuple(self._space.encode(trial.params))
+        point = self._space.encode(trial.params)
         self._tried.add(point)
         self._out[trial.id] = point
         self._asked += 1
         return trial
 
-    def tell(self, outcome: Outcome) -> None:
-        """See `Searcher`."""
-        self._learn(self._out.pop(outcome.trial), outcome.value)
-
-    def _learn(self, point: tuple[float, ...], value: float | None) -> None:
+    def _take(self, point: list[float], score: float | None) -> None:
         self._evaluated.append(point)
-        self._merits.append(self._direction.merit(value))
+        self._merits.append(self._direction.merit(score))
 
-    def _next(self) -> Sequence[float]:
-        number = self._asked - len(self._points)
-        if number < len(self._design):
-            [point] = allowed(self._space, [self._design[number]], self._rng)
-            return self._tried.another() if point in self._tried else point
-        if sum(map(math.isfinite, self._merits)) < LEAST:
-            return self._tried.another()
+    def _new_point(self) -> list[float]:
+        self._rng.seed(self._seed + self._asked)
+        begun = self._asked >= len(self._points) + len(self._design)
+        if not begun or sum(map(math.isfinite, self._merits)) < LEAST:
+            return super()._new_point()
         with self._model.one_thread():
             return self._most_promising() or self._tried.another()
 
-    def _most_promising(self) -> Sequence[float] | None:
+    def _propose(self) -> list[float]:
+        """Return a point of the design, or a random one where no model can be made yet."""
+        number = self._asked - len(self._points)
+        if number < len(self._design):
+            return self._design[number]
+        return random_point(self._space, self._rng)
+
+    def _most_promising(self) -> list[float] | None:
         """Return the point of the largest expected improvement; None where none is new."""
         points, values = self._data(len(self._evaluated))
         model, theta = self._model.GaussianProcess, self._fitted()
@@ -176,7 +196,7 @@ class BayesianSearch:
             lambda some: self._model.log_expected_improvement(*process.predict(some), best), good
         )
 
-    def _maximized(self, score: Callable[[Array], Array], good: Array) -> Sequence[float] | None:
+    def _maximized(self, score: Callable[[Array], Array], good: Array) -> list[float] | None:
         """Return the new point of the highest score, looked for everywhere and near good ones."""
         generator = np.random.default_rng(self._rng.getrandbits(64))
         distances = generator.choice(_DISTANCES, size=(NEAR, 1))

@@ -165,4 +165,5 @@ def normalized(values: Array) -> Array:
 
 def one_thread() -> AbstractContextManager[Any]:
     """Let linear algebra use one thread: enough for small matrices, and always the same digits."""
-    return threadpool_limits(1, "blas")
+    limits: AbstractContextManager[Any] = threadpool_limits(1, "blas")
+    return limits

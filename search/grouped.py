@@ -2,14 +2,75 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from search.errors import InvalidArgument, shown
-from search.searcher import Searcher, ask_again
-from search.space import Choice, Domain, Space
+from search.searcher import Algorithm, Problem, Searcher, ask_again
+from search.space import Choice, Constraint, Domain, Float, Integer, Space
 from search.trial import Outcome, Trial
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grouped:
+    """One search per group, over the same slots; see `search.GroupedSearch`.
+
+    Args:
+        searcher: What searches for each group.
+        spaces: Group to its space.
+        by: The hyperparameter that tells a trial its group.
+        max_failures: A group of which more trials failed gets no more; None for any number.
+    """
+
+    searcher: Algorithm
+    spaces: Mapping[str, Space]
+    by: str = "group"
+    max_failures: int | None = None
+
+    def start(self, problem: Problem) -> Searcher:
+        """See `Algorithm`. The problem's space is the union of the groups'.
+
+        The points and what is known of it are those of the group that they name.
+        """
+        searchers = {
+            group: self.searcher.start(self._of_group(group, space, problem))
+            for group, space in self.spaces.items()
+        }
+        return GroupedSearch(searchers, by=self.by, max_failures=self.max_failures)
+
+    def _of_group(self, group: str, space: Space, problem: Problem) -> Problem:
+        points = [
+            self._own(group, space, params) for params in problem.points if params[self.by] == group
+        ]
+        known = [
+            replace(item, params=self._own(group, space, item.params))
+            for item in problem.known
+            if item.params[self.by] == group
+        ]
+        rng = random.Random(problem.rng.getrandbits(64))
+        return replace(problem, space=space, rng=rng, points=points, known=known)
+
+    def _own(self, group: str, space: Space, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the hyperparameters of a group's configuration without the group."""
+        own = {name: value for name, value in params.items() if name != self.by}
+        for name, value in own.items():
+            match space[name]:
+                case Choice() as domain:
+                    inside = value in domain
+                case domain:
+                    inside = domain.low <= value <= domain.high
+            if not inside:
+                where, hint = f"bounds[{group!r}][{name!r}]", "points= or warm_start= has that"
+                raise InvalidArgument(where, f"bounds around {shown(value)}", shown(domain), hint)
+        return own
+
+    def to_json(self) -> dict[str, Any]:
+        """See `Algorithm`."""
+        groups = {group: space.to_json() for group, space in self.spaces.items()}
+        searcher = self.searcher.to_json()
+        return {"type": "search each", "searcher": searcher, "by": self.by, "bounds": groups}
 
 
 class GroupedSearch:
@@ -109,12 +170,13 @@ class _Group:
         return self.given_up or self.searcher.finished
 
 
-def read_groups(bounds: Any, by: Any) -> dict[str, Space]:
+def read_groups(bounds: Any, by: Any, constraint: Constraint | None = None) -> dict[str, Space]:
     """Read the bounds of each group.
 
     Args:
         bounds: Group to bounds, see `Space.of_bounds`; the hyperparameters are the same in all.
         by: What the hyperparameter is called that tells a trial its group.
+        constraint: See `Space`; called with the group, too.
 
     Raises:
         InvalidArgument: No group, a group that is no name, bounds that cannot be read, or a
@@ -130,7 +192,7 @@ def read_groups(bounds: Any, by: Any) -> dict[str, Space]:
             raise InvalidArgument("bounds", "non-empty strings as names of groups", shown(group))
         name = f"bounds[{group!r}]"
         try:
-            space = Space.of_bounds(own)
+            space = Space.of_bounds(own, _of_group(constraint, by, group))
         except InvalidArgument as error:
             where = name + error.name.removeprefix("bounds")
             raise InvalidArgument(where, error.expected, error.got, error.hint) from None
@@ -145,7 +207,13 @@ def read_groups(bounds: Any, by: Any) -> dict[str, Space]:
     return spaces
 
 
-def union(spaces: Mapping[str, Space], by: str) -> Space:
+def _of_group(constraint: Constraint | None, by: str, group: str) -> Constraint | None:
+    if not callable(constraint):
+        return constraint  # which the space refuses, unless it is None
+    return lambda params: constraint({by: group, **params})
+
+
+def union(spaces: Mapping[str, Space], by: str, constraint: Constraint | None = None) -> Space:
     """Return a space of all that trials of any group may get, their groups among it.
 
     Raises:
@@ -163,19 +231,25 @@ def union(spaces: Mapping[str, Space], by: str) -> Space:
                 raise InvalidArgument(where, expected, shown(spaces[group][name]), hint)
             domain = both
         domains[name] = domain
-    return Space(domains, "bounds")
+    return Space(domains, "bounds", constraint)
 
 
 def _either(one: Domain, other: Domain) -> Domain | None:
     """Return a domain with the values of both; None where they are of different kinds."""
     if one == other:
         return one
-    if type(one) is not type(other) or one.when != other.when:
+    if one.when != other.when:
         return None
-    if isinstance(one, Choice):
-        return _either_choice(one, other)  # type: ignore[arg-type]  # of the same type
-    low, high = min(one.low, other.low), max(one.high, other.high)
-    return type(one)(low, high, log=one.log and other.log, when=one.when)
+    match one, other:
+        case Choice(), Choice():
+            return _either_choice(one, other)
+        case Integer(), Integer():
+            low, high = min(one.low, other.low), max(one.high, other.high)
+            return Integer(low, high, one.log and other.log, when=one.when)
+        case Float(), Float():
+            bounds = min(one.low, other.low), max(one.high, other.high)
+            return Float(*bounds, one.log and other.log, when=one.when)
+    return None
 
 
 def _either_choice(one: Choice, other: Choice) -> Choice | None:

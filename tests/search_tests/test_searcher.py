@@ -9,10 +9,13 @@ import pytest
 
 import search
 from search import (
+    BayesianSearch,
+    Choice,
     DifferentialEvolution,
     Direction,
     ExperimentError,
     GridSearch,
+    GroupedSearch,
     PointSearch,
     PopulationBasedTraining,
     RandomSearch,
@@ -20,6 +23,7 @@ from search import (
     SteadyStateEvolution,
     drive,
 )
+from search.searcher import ask_again
 from tests.search_tests.fakes import all_fail, evaluated_by, outcome, recorded, run_in_any_order
 
 MIXED = Space.of_bounds(
@@ -159,6 +163,19 @@ class SearcherContract:
             asked = [item for what, item in events[:cut] if what == "ask"]
             assert asked + [trial for trial in rest if trial is not None] == trials
 
+    @pytest.mark.parametrize("seed", range(3))
+    def test_a_searcher_goes_on_alike_when_it_was_asked_again_for_its_trials(self, seed):
+        searcher, events = self.make(), []
+        trials = run_in_any_order(Noted(searcher, events), evaluated_by(units), random.Random(seed))
+        for cut in range(len(events) // 3, len(events), 11):
+            rebuilt = self.make()
+            for what, item in events[:cut]:
+                again = ask_again(rebuilt, item) if what == "ask" else rebuilt.tell(item)
+                assert again == (item if what == "ask" else None)
+            rest = [rebuilt.ask() if w == "ask" else rebuilt.tell(item) for w, item in events[cut:]]
+            asked = [item for what, item in events[:cut] if what == "ask"]
+            assert asked + [trial for trial in rest if trial is not None] == trials
+
     @pytest.mark.parametrize("seed", range(5))
     def test_asks_for_which_there_is_no_trial_change_nothing(self, seed):
         once, often = (
@@ -257,6 +274,50 @@ class TestPopulationBasedTraining(RandomSearcherContract, OrderlessContract):
         return PopulationBasedTraining(MIXED, rng=random.Random(seed), popsize=5, generations=3)
 
 
+class TestBayesianSearch(RandomSearcherContract):
+    total = 13
+
+    def make(self, seed=0):
+        return BayesianSearch(MIXED, samples=13, rng=random.Random(seed))
+
+
+class TestNoisyBayesianSearch(RandomSearcherContract):
+    total = 13
+
+    def make(self, seed=0):
+        return BayesianSearch(MIXED, samples=13, rng=random.Random(seed), noisy=True)
+
+
+GROUPS = Space({"region": Choice(["eu", "us"]), **MIXED})
+
+
+class TestGroupedSearch(RandomSearcherContract):
+    space = GROUPS
+    total = 24
+
+    def make(self, seed=0):
+        rng = random.Random(seed)
+        bayesian = BayesianSearch(MIXED, samples=12, rng=random.Random(rng.getrandbits(32)))
+        sampled = RandomSearch(MIXED, samples=12, rng=random.Random(rng.getrandbits(32)))
+        return GroupedSearch({"eu": bayesian, "us": sampled}, by="region")
+
+
+class TestGroupedSearchByGeneration(RandomSearcherContract):
+    space = GROUPS
+    total = 32
+
+    def make(self, seed=0):
+        rng = random.Random(seed)
+        kinds = {"eu": DifferentialEvolution, "us": PopulationBasedTraining}
+        return GroupedSearch(
+            {
+                name: kind(MIXED, rng=random.Random(rng.getrandbits(32)), popsize=4, generations=3)
+                for name, kind in kinds.items()
+            },
+            by="region",
+        )
+
+
 def test_drive_ends_where_the_searcher_waits_for_an_outcome_of_someone_else():
     searcher = DifferentialEvolution(MIXED, rng=random.Random(0), popsize=4)
     for _ in range(4):
@@ -276,7 +337,7 @@ def test_drive_of_a_finished_searcher_gives_nothing():
 
 
 def test_import_of_search_loads_no_heavy_package():
-    heavy = ["pyspark", "tensorflow", "tensorboard", "hdfs", "grpc", "pandas"]
+    heavy = ["pyspark", "tensorflow", "tensorboard", "hdfs", "grpc", "pandas", "sklearn", "scipy"]
     code = "import json, search, sys; print(json.dumps([search.__file__, *sys.modules]))"
     finished = subprocess.run(
         [sys.executable, "-c", code],
