@@ -34,7 +34,7 @@ LEAST = 3
 """Values that a model needs at least; where many trials are out at once it begins with so few."""
 
 MODELLED = 300
-"""Evaluated points that the model is made of at the most: the best half and the latest half."""
+"""Evaluated points that make the model at the most: the latest half, and the best of the others."""
 
 RANDOM, NEAR = 500, 300
 """Candidates for a trial: at random, and near the best evaluated points."""
@@ -186,11 +186,12 @@ class BayesianSearch(SampledSearch):
         points, values = self._data(len(self._evaluated))
         model, theta = self._model.GaussianProcess, self._fitted()
         process = model(points, values, theta, self._categorical)
-        best = float(process.predict(points)[0].max() if self._noisy else values.max())
         if self._out:
             out = np.array(list(self._out.values()))
-            points, believed = np.vstack([points, out]), process.predict(out)[0]
-            process = model(points, np.append(values, believed), theta, self._categorical)
+            believed, _ = process.predict(out)
+            points, values = np.vstack([points, out]), np.append(values, believed)
+            process = model(points, values, theta, self._categorical)
+        best = float(process.predict(points)[0].max() if self._noisy else values.max())
         good = points[np.argsort(-values, kind="stable")[:_BEST]]
         return self._maximized(
             lambda some: self._model.log_expected_improvement(*process.predict(some), best), good
@@ -257,7 +258,8 @@ class BayesianSearch(SampledSearch):
         finite = np.isfinite(merits)
         merits[~finite] = merits[finite].min() if finite.any() else 0.0
         if count > MODELLED:
-            best = np.argsort(-merits, kind="stable")[: MODELLED // 2]
-            kept = np.union1d(best, np.arange(count - MODELLED // 2, count))
+            earlier, half = count - MODELLED // 2, MODELLED - MODELLED // 2
+            best = np.argsort(-merits[:earlier], kind="stable")[:half]
+            kept = np.append(np.sort(best), np.arange(earlier, count))
             points, merits = points[kept], merits[kept]
         return points, self._model.normalized(merits)

@@ -30,6 +30,9 @@ optimization performs great in high dimensions (ICML 2024), equation (6).
 NOISE = (-8.0, 2.0)
 """Mean and standard deviation of the logarithm of the noise's variance, a priori."""
 
+LOWEST = 10.0
+"""Distance below the median beyond which all values are the same; the best is 1 above it."""
+
 _LENGTHS = (1e-2, 1e3)
 _NOISES = (1e-6, 1.0)
 _ITERATIONS = 60  # of the optimizer
@@ -149,16 +152,18 @@ def normalized(values: Array) -> Array:
     """Return values of mean 0 and standard deviation 1, with the bad ones closer to each other.
 
     What lies further below the median than the best lies above it is moved up to a logarithmic
-    scale, so that a diverged trial does not hide how the good ones differ. After the warping of
-    Song et al.: The Vizier Gaussian process bandit algorithm (2024), section 3.2, where the lower
-    half is warped by its ranks. Values that are all equal become 0.
+    scale, which ends at `LOWEST` times that distance, so that a diverged trial does not hide how
+    the good ones differ. After the warping of Song et al.: The Vizier Gaussian process bandit
+    algorithm (2024), where the lower half is warped by its ranks. Values that are all equal
+    become 0.
     """
     values = values / 4  # the differences of huge ones overflow
     best, median, worst = values.max(), np.median(values), values.min()
     if best == worst:
         return np.zeros_like(values)
-    below = (median - values) / (best - median if best > median else best - worst)
-    warped = -np.where(below > 1, 1 + np.log(np.maximum(below, 1)), below)
+    with np.errstate(over="ignore"):  # all beyond the end of the scale is the same
+        below = (median - values) / (best - median if best > median else best - worst)
+    warped = -np.where(below > 1, 1 + np.log(np.clip(below, 1, LOWEST)), below)
     standard: Array = (warped - warped.mean()) / warped.std()
     return standard
 
