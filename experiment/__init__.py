@@ -5,6 +5,7 @@
     experiment.launch(spark, train, {"learning_rate": [0.001, 0.01], "dropout": [0.5, 0.6]})
     experiment.evolutionary_search(spark, train, {"learning_rate": [0.005, 0.00005]})
     experiment.submit(experiment.launch, spark, train, ...)     # in the background
+    experiment.executor(spark)      # a concurrent.futures.Executor on the same slots
 
     experiment.load(run)            # the result of a run, finished or not
     experiment.tensorboard(run)     # TensorBoard on it
@@ -43,14 +44,27 @@ from experiment.calls import (  # noqa: E402
     run,
     search_each,
 )
+from experiment.executor import (  # noqa: E402
+    CallFailed,
+    ExecutorFailed,
+    SparkExecutor,
+    executor,
+)
 from experiment.handle import Handle, submit  # noqa: E402
 from experiment.journal import JournalDamaged  # noqa: E402
 from experiment.loading import load  # noqa: E402
 from experiment.result import Result, Results, SearchFailed, TrialResult  # noqa: E402
 from experiment.settings import Settings  # noqa: E402
 from experiment.viewer import TensorBoard, tensorboard  # noqa: E402
+from search.adapters import (  # noqa: E402
+    DeapSearcher,
+    DehbSearcher,
+    NevergradSearcher,
+    OptunaSearcher,
+)
 from search.bayesian import BayesianOptimization  # noqa: E402
 from search.errors import ExperimentError, InvalidArgument  # noqa: E402
+from search.nsga2 import NSGA2  # noqa: E402
 from search.regularized_evolution import RegularizedEvolution  # noqa: E402
 from search.reinforce import Reinforce  # noqa: E402
 from search.space import Choice, Float, Integer  # noqa: E402
@@ -71,8 +85,13 @@ from spark_jobs.context import (  # noqa: E402
 )
 
 __all__ = [
+    "NSGA2",
     "BayesianOptimization",
+    "CallFailed",
     "Choice",
+    "DeapSearcher",
+    "DehbSearcher",
+    "ExecutorFailed",
     "ExperimentError",
     "Failure",
     "Float",
@@ -81,6 +100,8 @@ __all__ = [
     "InvalidArgument",
     "JournalDamaged",
     "MedianStopping",
+    "NevergradSearcher",
+    "OptunaSearcher",
     "Patience",
     "RegularizedEvolution",
     "Reinforce",
@@ -88,6 +109,7 @@ __all__ = [
     "Results",
     "SearchFailed",
     "Settings",
+    "SparkExecutor",
     "SuccessiveHalving",
     "TensorBoard",
     "Threshold",
@@ -97,6 +119,7 @@ __all__ = [
     "checkpoint_dir",
     "data",
     "evolutionary_search",
+    "executor",
     "keras_callbacks",
     "launch",
     "load",

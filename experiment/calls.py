@@ -12,16 +12,20 @@ from experiment.result import Result, Results, results_of_groups
 from experiment.resuming import manifest_of
 from experiment.settings import Settings, takes_settings
 from experiment.specification import Search
+from experiment.warm_start import Runs, known_of, runs_of
 from search.algorithms import Evolution, Grid, PopulationTraining, Random
 from search.bayesian import BayesianOptimization
 from search.direction import Direction
 from search.errors import InvalidArgument, shown
 from search.grid import PointSearch
 from search.grouped import Grouped, read_groups, union
+from search.nsga2 import NSGA2
 from search.operators import Mutation
+from search.points import read_first_points
 from search.sampling import check_constraint
 from search.searcher import Algorithm, Problem
 from search.space import Constraint, Space, read_points
+from search.values import to_json
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -67,6 +71,8 @@ def run(
     *,
     searcher: Algorithm,
     samples: int | None = None,
+    points: Iterable[Mapping[str, Any]] = (),
+    warm_start: Runs = (),
     constraint: Constraint | None = None,
     **settings: Any,
 ) -> Result:
@@ -80,6 +86,11 @@ def run(
         searcher: The algorithm, such as `experiment.RegularizedEvolution()`; any object with the
             methods of `search.Algorithm`.
         samples: How many trials, for algorithms that do not know.
+        points: Configurations to try first, counted among the trials: dicts of hyperparameter to
+            value. What one leaves out is drawn; a value may lie between two steps of its domain.
+        warm_start: Runs, each by its folder or `Result`, or a list of them, whose trials are to be
+            learnt from, finished and failed ones; they are not counted among the trials. Space,
+            direction and `optimization_key` have to be the same.
         constraint: As for `evolutionary_search`.
         **settings: See `experiment.Settings`.
 
@@ -92,8 +103,8 @@ def run(
     """
     _check_algorithm(searcher)
     checked = Settings(**settings)
-    read = Space.of_bounds(space, constraint)
-    return _search("run", spark, train, read, searcher, checked, samples)
+    domains = Space.of_bounds(space, constraint)
+    return _search("run", spark, train, domains, searcher, checked, samples, points, warm_start)
 
 
 @takes_settings
@@ -101,24 +112,30 @@ def evolutionary_search(
     spark: SparkSession,
     train: Callable[..., Any],
     bounds: Mapping[str, Any],
-    direction: str = "max",
+    direction: str | Mapping[str, str] = "max",
     popsize: int = 10,
     generations: int = 3,
     crossover: float = 0.7,
     mutation: Mutation | None = None,
     *,
-    generational: bool = True,
+    generational: bool = False,
     strategy: str | None = None,
+    noisy: bool = False,
+    points: Iterable[Mapping[str, Any]] = (),
+    warm_start: Runs = (),
     constraint: Constraint | None = None,
     **settings: Any,
 ) -> Result:
-    """Search by differential evolution, by generation or without a barrier between them.
+    """Search by differential evolution, without a barrier or one generation after the other.
+
+    Several objectives are searched by NSGA-II instead, for their Pareto front; see
+    `search.NSGA2Search`.
 
     `popsize * (generations + 1)` trials: generation 0 is the initial population, a Latin hypercube.
-    With `generational=False` whoever is free gets the next trial at once, made from the best that
-    is known by then; see `search.SteadyStateEvolution`. The same seed then gives the same trials
-    only where results come in the same order, as with `parallelism=1`; by generation they may come
-    in any order.
+    Whoever is free gets the next trial at once, made from the best that is known by then; see
+    `search.SteadyStateEvolution`. The same seed gives the same trials where results come in the
+    same order, as with `parallelism=1`. With `generational=True` it does whatever their order, but
+    slots wait at the end of each generation; see `search.DifferentialEvolution`.
 
     Args:
         spark: A running SparkSession.
@@ -129,17 +146,30 @@ def evolutionary_search(
             log scale. A lone string, number, bool or None is a constant. `experiment.Float`,
             `Integer` and `Choice` say it explicitly, and more: steps, an order of choices, and
             `when={'optimizer': 'sgd'}` for what other trials lack: `train` has a default for it.
-        direction: 'max' or 'min' of the objective.
+        direction: 'max' or 'min' of the objective; for several, a dict of what the train function
+            calls them: `{'accuracy': 'max', 'latency': 'min'}`.
         popsize: Individuals, at least 4.
         generations: After the initial population, at least 1.
-        crossover: Crossover rate CR of [0, 1].
+        crossover: Crossover rate CR of [0, 1]. With several objectives, the probability that a
+            child has two parents.
         mutation: Differential weight F of (0, 2], or two of them, between which it is drawn for
-            each trial. Left out, 0.5 by generation, otherwise (0.5, 1.0).
-        generational: True: the next generation starts when the last trial of one has ended, and
-            some slots wait for it. False: no slot waits, the better of two trials replaces the
-            other as soon as it has ended, and no configuration is tried twice before all were once.
+            each trial. Left out, 0.5 by generation, otherwise (0.5, 1.0). With several objectives,
+            the probability of [0, 1] that a hyperparameter mutates; left out, one does on average.
+        generational: False: no slot waits, the better of two trials replaces the other as soon as
+            it has ended, and no configuration is tried twice before all were once. True: the next
+            generation starts when the last trial of one has ended, and some slots wait for it.
         strategy: How a trial is made of others, 'rand1bin' or 'current-to-pbest1bin'. Left out,
-            the first by generation, otherwise the second.
+            the first by generation, otherwise the second. Not with several objectives.
+        noisy: Does a configuration come to another value each time? Then one trial in ten tries
+            the best one again, whose score is the mean of its values; not by generation. A
+            `popsize` of 20 suits noise. `Result.best_mean` is the best of what was tried again.
+            Not with several objectives.
+        points: Configurations to try first, counted among the trials: dicts of hyperparameter to
+            value. What one leaves out is drawn; a value may lie between two steps of its domain.
+        warm_start: Runs, each by its folder or `Result`, or a list of them, whose trials are to be
+            learnt from, finished and failed ones; they are not counted among the trials. Space,
+            direction and `optimization_key` have to be the same. The best of them are the first
+            population.
         constraint: Called with a dict of hyperparameters; returns whether they may be tried, as
             `lambda p: p["batch"] * p["units"] < 1e6`. The same ones get the same answer.
         **settings: See `experiment.Settings`.
@@ -151,17 +181,28 @@ def evolutionary_search(
         InvalidArgument: Bad input, found before any Spark job.
         SearchFailed: More failures than allowed, or every trial failed; has `.result`.
     """
-    evolution = Evolution(
-        popsize=popsize,
-        generations=generations,
-        crossover=crossover,
-        mutation=mutation,
-        strategy=strategy,
-        generational=generational,
-    )
     checked = Settings(direction=direction, **settings)
-    space = Space.of_bounds(bounds, constraint)
-    return _search("evolutionary_search", spark, train, space, evolution, checked)
+    algorithm: Algorithm
+    budget = {"popsize": popsize, "generations": generations}
+    if isinstance(checked.goal, Direction):
+        algorithm = Evolution(
+            **budget,
+            crossover=crossover,
+            mutation=mutation,
+            strategy=strategy,
+            generational=generational,
+            noisy=noisy,
+        )
+    else:
+        _check_nsga2(strategy=strategy, noisy=noisy or None)
+        algorithm = NSGA2(
+            **budget,
+            crossover=crossover,
+            mutation=mutation,  # type: ignore[arg-type]  # two weights are refused there
+            generational=generational,
+        )
+    call, space = "evolutionary_search", Space.of_bounds(bounds, constraint)
+    return _search(call, spark, train, space, algorithm, checked, None, points, warm_start)
 
 
 @takes_settings
@@ -171,6 +212,8 @@ def random_search(
     bounds: Mapping[str, Any],
     *,
     samples: int = 10,
+    points: Iterable[Mapping[str, Any]] = (),
+    warm_start: Runs = (),
     constraint: Constraint | None = None,
     **settings: Any,
 ) -> Result:
@@ -182,6 +225,11 @@ def random_search(
             numbers (see `optimization_key`), or a Keras History, of which the best epoch counts.
         bounds: As for `evolutionary_search`.
         samples: How many points.
+        points: Configurations to try first, counted among the trials: dicts of hyperparameter to
+            value. What one leaves out is drawn; a value may lie between two steps of its domain.
+        warm_start: Runs, each by its folder or `Result`, or a list of them, whose trials are to be
+            learnt from, finished and failed ones; they are not counted among the trials. Space,
+            direction and `optimization_key` have to be the same. They are not tried again.
         constraint: As for `evolutionary_search`.
         **settings: See `experiment.Settings`.
 
@@ -194,7 +242,8 @@ def random_search(
     """
     checked = Settings(**settings)
     space = Space.of_bounds(bounds, constraint)
-    return _search("random_search", spark, train, space, Random(), checked, samples)
+    call = "random_search"
+    return _search(call, spark, train, space, Random(), checked, samples, points, warm_start)
 
 
 @takes_settings
@@ -206,6 +255,8 @@ def bayesian_search(
     *,
     samples: int = 30,
     noisy: bool = False,
+    points: Iterable[Mapping[str, Any]] = (),
+    warm_start: Runs = (),
     constraint: Constraint | None = None,
     **settings: Any,
 ) -> Result:
@@ -225,6 +276,11 @@ def bayesian_search(
         samples: How many trials. Tens to a few hundreds; beyond, `evolutionary_search` does better.
         noisy: Does a configuration come to another value each time? Then the search goes by what
             the model makes of the values, and may try a configuration again.
+        points: Configurations to try first, counted among the trials: dicts of hyperparameter to
+            value. What one leaves out is drawn; a value may lie between two steps of its domain.
+        warm_start: Runs, each by its folder or `Result`, or a list of them, whose trials are to be
+            learnt from, finished and failed ones; they are not counted among the trials. Space,
+            direction and `optimization_key` have to be the same.
         constraint: As for `evolutionary_search`.
         **settings: See `experiment.Settings`.
 
@@ -237,8 +293,8 @@ def bayesian_search(
     """
     algorithm = BayesianOptimization(noisy=noisy)
     checked = Settings(direction=direction, **settings)
-    space = Space.of_bounds(bounds, constraint)
-    return _search("bayesian_search", spark, train, space, algorithm, checked, samples)
+    call, space = "bayesian_search", Space.of_bounds(bounds, constraint)
+    return _search(call, spark, train, space, algorithm, checked, samples, points, warm_start)
 
 
 @takes_settings
@@ -246,11 +302,13 @@ def search_each(
     spark: SparkSession,
     train: Callable[..., Any],
     bounds: Mapping[str, Mapping[str, Any]],
-    direction: str = "max",
+    direction: str | Mapping[str, str] = "max",
     *,
     searcher: Algorithm | None = None,
     samples: int | None = None,
     by: str = "group",
+    points: Iterable[Mapping[str, Any]] = (),
+    warm_start: Runs = (),
     constraint: Constraint | None = None,
     **settings: Any,
 ) -> Results:
@@ -265,14 +323,17 @@ def search_each(
             returns a number, a dict of names to numbers (see `optimization_key`), or a Keras
             History, of which the best epoch counts.
         bounds: Group to bounds, as for `evolutionary_search`: the same hyperparameters for all.
-        direction: 'max' or 'min' of the objective.
+        direction: As for `evolutionary_search`; several objectives need a `searcher` for them.
         searcher: The algorithm; left out, `experiment.BayesianOptimization()`.
         samples: How many trials per group, for algorithms that do not know; 30 where `searcher` is
             left out.
         by: The argument of `train` that gets the name of the group, where it is not 'group'.
+        points: As for `bayesian_search`, each with the group as a hyperparameter more.
+        warm_start: Runs of `search_each` with these groups and this `by`.
         constraint: As for `evolutionary_search`; gets the group, too.
-        **settings: See `experiment.Settings`. `max_failures` counts for each group: one with more
-            failed trials gets no more, and the others go on.
+        **settings: See `experiment.Settings`. `max_failures` and `target` count for each group: one
+            with more failed trials, or with a trial that is good enough, gets no more, and the
+            others go on.
 
     Returns:
         Group to its `Result`; `.overall` is that of all trials.
@@ -286,12 +347,13 @@ def search_each(
         searcher, samples = BayesianOptimization(), 30 if samples is None else samples
     _check_algorithm(searcher)
     checked, spaces = Settings(direction=direction, **settings), read_groups(bounds, by, constraint)
-    most = checked.max_failures
-    grouped = Grouped(searcher=searcher, spaces=spaces, by=by, max_failures=most)
-    space = union(spaces, by, constraint)
-    all_of_them = replace(checked, max_failures=None)
-    result = _search("search_each", spark, train, space, grouped, all_of_them, samples)
-    return results_of_groups(result, spaces, by, most)
+    most, target = checked.max_failures, checked.target
+    grouped = Grouped(searcher, spaces, by=by, max_failures=most, target=target)
+    whole, space = replace(checked, max_failures=None, target=None), union(spaces, by, constraint)
+    result = _search(
+        "search_each", spark, train, space, grouped, whole, samples, points, warm_start
+    )
+    return results_of_groups(result, spaces, by=by, max_failures=most, target=target)
 
 
 @takes_settings
@@ -305,6 +367,7 @@ def population_based_training(
     *,
     quantile: float = 0.25,
     resample_probability: float = 0.25,
+    points: Iterable[Mapping[str, Any]] = (),
     constraint: Constraint | None = None,
     **settings: Any,
 ) -> Result:
@@ -325,6 +388,8 @@ def population_based_training(
         generations: After the initial one, at least 1.
         quantile: Share of the members, of [0, 0.5], that are replaced by copies of as many best.
         resample_probability: That a hyperparameter of a copy is drawn anew rather than perturbed.
+        points: Hyperparameters of the first members, at most `popsize`: dicts of hyperparameter to
+            value. What one leaves out is drawn; a value may lie between two steps of its domain.
         constraint: As for `evolutionary_search`.
         **settings: See `experiment.Settings`.
 
@@ -343,7 +408,15 @@ def population_based_training(
     )
     checked = Settings(direction=direction, **settings)
     space = Space.of_bounds(bounds, constraint)
-    return _search("population_based_training", spark, train, space, training, checked)
+    call = "population_based_training"
+    return _search(call, spark, train, space, training, checked, points=points)
+
+
+def _check_nsga2(**arguments: Any) -> None:
+    for name, value in arguments.items():
+        if value is not None:
+            expected = "nothing with several objectives, which NSGA-II searches"
+            raise InvalidArgument(name, expected, shown(value))
 
 
 def _check_algorithm(searcher: object) -> None:
@@ -361,18 +434,29 @@ def _search(
     algorithm: Algorithm,
     settings: Settings,
     samples: int | None = None,
+    points: Iterable[Mapping[str, Any]] = (),
+    warm_start: Runs = (),
 ) -> Result:
     seed, arguments = _seed(settings), algorithm.to_json()
     check_constraint(space, random.Random(seed))
+    runs = runs_of(warm_start)
     problem = Problem(
         space=space,
         rng=random.Random(seed),
-        direction=Direction(settings.direction),
+        direction=settings.goal,
         samples=samples,
+        # With numbers of their own, so that what is drawn for a point can be said the next time.
+        points=read_first_points(space, points, random.Random(f"points of {seed}")),
+        known=known_of(runs, space, settings),
     )
     if samples is not None:
         arguments["samples"] = samples
-    search = Search(call, algorithm.start(problem), space, algorithm=arguments)
+    if problem.points:
+        arguments["points"] = [_as_json(point) for point in problem.points]
+    if runs:
+        arguments["warm_start"] = runs
+    searcher = algorithm.start(problem)
+    search = Search(call, searcher, space, algorithm=arguments, known=problem.known)
     return _run(spark, train, search, settings, seed)
 
 
@@ -383,6 +467,10 @@ def _run(
     from experiment.driver import run_search
 
     return run_search(spark, train, search, settings, seed)
+
+
+def _as_json(point: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: to_json(value) for name, value in point.items()}
 
 
 def _seed(settings: Settings) -> int:

@@ -29,7 +29,7 @@ from experiment.sources import hash_of_constraint, hash_of_train, name_of
 from experiment.specification import Search
 from experiment.status import Status
 from experiment.text import count, printable
-from search.direction import Direction
+from experiment.warm_start import write_known
 from search.errors import InvalidArgument
 from search.space import Float, Space
 from search.stopping import read_rules
@@ -78,7 +78,6 @@ def run_search(
     data = session.data_settings()
     manifest = _manifest(train, function, search, settings, seed, session)
     root = _root(settings, manifest, session, data.hadoop)
-    direction = Direction(settings.direction)
     _log_scales(search.space)
     control, started = own_control(), time.monotonic()
     with (
@@ -90,7 +89,11 @@ def run_search(
             session.hide_console_progress()
         total = search.searcher.total
         slots = slot_count(
-            total, settings, session, warn=_warn, tick=lambda: progress.refresh(Status(total))
+            None if search.grows else total,
+            settings,
+            session,
+            warn=_warn,
+            tick=lambda: progress.refresh(Status(total)),
         )
         progress.asked = f"{count(slots, 'slot')} of {session.task_needs}"
         program = _program(function, settings, data)
@@ -101,24 +104,26 @@ def run_search(
         ):
             with interrupts.deferred():
                 progress.announce(run.paths.shown())
-                board = Board(run.paths, search, direction, manifest, run.past.segments + 1)
+                board = Board(run.paths, search, settings.goal, manifest, run.past.segments + 1)
                 coordinator = _coordinator(search, run, journal, board, settings, manifest, slots)
                 progress.resume(coordinator.status)
                 control.status = lambda: coordinator.status
                 jobs = SlotJobs(
                     session, run.paths, program, settings, search.as_text, slots, control, started
                 )
+            search.opened(root, data.hadoop, slots)
             problem: str | None = None
 
             def summary() -> Result:
                 return Result(
                     coordinator.results,
-                    direction,
+                    settings.goal,
                     run.paths.shown(),
                     objective=coordinator.status.objective or settings.optimization_key,
-                    total=total,
+                    total=search.searcher.total,
                     problem=problem,
                     space=search.space,
+                    target=settings.target,
                 )
 
             try:
@@ -211,6 +216,7 @@ def _opened(
         paths, past = RunPaths(folder.path, str(root)), Past()
         make_folder(paths.trials)  # executors look for it
         if settings.resume is None:
+            write_known(paths, search.known)
             write_manifest(paths, manifest)
         else:
             past = _past(files, root, search)
@@ -247,13 +253,14 @@ def _coordinator(
         search.searcher,
         run.paths,
         journal,
-        direction=Direction(settings.direction),
-        observers=(board,),
+        direction=settings.goal,
+        observers=(board, *search.observers),
         max_failures=settings.max_failures,
         retries=settings.retries,
         retry_on=settings.retry_on,
         stopping=read_rules(settings.stopping),
         optimization_key=settings.optimization_key,
+        target=settings.target,
         slots=slots,
         warn=_warn,
     )
@@ -302,7 +309,7 @@ def _program(function: bytes, settings: Settings, data: DataSettings) -> Program
     return Program(
         function,
         settings.optimization_key,
-        settings.direction,
+        settings.goal.to_json(),
         _preloads(settings.preload),
         "spawn" if settings.isolation == "spawn" else "fork",
         settings.seed,
@@ -328,7 +335,8 @@ def _manifest(
         space=None if search.space is None else search.space.to_json(),
         constraint=None if search.space is None else hash_of_constraint(search.space.constraint),
         trials=search.searcher.total,
-        direction="max" if settings.direction == "max" else "min",
+        known=len(search.known),
+        direction=settings.goal.to_json(),
         optimization_key=settings.optimization_key,
         seed=seed,
         isolation=settings.isolation,

@@ -18,7 +18,7 @@ from experiment.record import FORMAT, Manifest, Summary
 from experiment.records import Finished, Lost, Planned, Record, Resumed, read_records
 from experiment.result import Result, Results, TrialResult
 from experiment.text import count
-from search.direction import Direction
+from search.direction import read_direction
 from search.errors import InvalidArgument, shown
 from search.space import Space
 from search.trial import Outcome
@@ -43,7 +43,7 @@ def load(run: str | os.PathLike[str] | Result | Results) -> Result:
             result.
 
     Returns:
-        All trials; of a run of `search_each`, `.by('group')` has those of each group.
+        All trials; of a run of `search_each`, `.split('group')` has those of each group.
 
     Raises:
         InvalidArgument: It is no run's folder, cannot be read, or is of a newer version.
@@ -91,6 +91,7 @@ def read_run(paths: RunPaths) -> Run:
     manifest = read_manifest(paths)
     try:
         space = None if manifest.space is None else Space.from_json(manifest.space)
+        goal = read_direction(manifest.direction)
     except ValueError as error:
         raise _unusable(paths, f"whose manifest.json cannot be used: {error}") from None
     try:
@@ -103,12 +104,13 @@ def read_run(paths: RunPaths) -> Run:
         raise _unusable(paths, f"whose result.json cannot be used: {error}") from None
     result = Result(
         trials,
-        Direction(manifest.direction),
+        goal,
         paths.shown(),
         objective=objective or manifest.optimization_key,
-        total=total or manifest.trials,
+        total=max(total or manifest.trials, len(trials)),  # of an executor nobody knew it before
         problem=None if summary is None else summary.problem,
         space=space,
+        target=None if summary is None else summary.target,
     )
     return Run(paths, manifest, result, [] if summary else running, summary is not None)
 

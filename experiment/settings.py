@@ -7,18 +7,18 @@ import functools
 import inspect
 import os
 import pwd
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeVar, get_args
 
 from experiment.loading import find_run
 from experiment.result import Result
 from search.checks import check_integer
-from search.direction import Direction
+from search.direction import Directions, Goal, read_direction
 from search.errors import InvalidArgument, shown
 from search.stopping import StoppingRule, read_rules
 from search.trial import RETRIED, FailureKind
-from search.values import is_unicode
+from search.values import is_finite, is_unicode, plain_value
 from spark_jobs.files import check_writable, writable_files_at
 from spark_jobs.hadoop import HadoopSettings
 from spark_jobs.locations import HADOOP, Location
@@ -35,7 +35,9 @@ class Settings:
     Args:
         name: A label of the run; left out, the name of the train function.
         description: A longer text, kept with the run.
-        direction: 'max' or 'min' of the objective.
+        direction: 'max' or 'min' of the objective; for several objectives, of which the Pareto
+            front is wanted, a dict: `{'accuracy': 'max', 'latency': 'min'}`. The train function
+            then returns a dict with a number for each, and there is no `stopping`.
         optimization_key: Which key of a returned dict is the objective. Not needed for a lone
             number (called 'metric' then) or a dict with one key.
         resume: The folder of a run, or its `Result`, to go on with, in the same call with the same
@@ -51,6 +53,8 @@ class Settings:
         timeout: Seconds after which a trial is ended, with all processes that it started.
         grace: Seconds that a trial has between SIGTERM and SIGKILL then.
         deadline: Seconds after which the search is ended; it returns what there is.
+        target: A value of the objective that is good enough: the search ends when its best trial
+            reaches it, and those that still run are cancelled.
         startup_timeout: Seconds that Spark has to start the first slot; None waits for ever.
         max_failures: More failed trials than that end the search.
         retries: How often a trial runs again after a failure of `retry_on`, as another attempt.
@@ -71,7 +75,7 @@ class Settings:
 
     name: str | None = None
     description: str = ""
-    direction: str = "max"
+    direction: str | Mapping[str, str] = "max"
     optimization_key: str | None = None
     resume: str | os.PathLike[str] | Result | None = None
     logdir: str | os.PathLike[str] | None = None
@@ -80,6 +84,7 @@ class Settings:
     timeout: float | None = None
     grace: float = 3.0
     deadline: float | None = None
+    target: float | None = None
     startup_timeout: float | None = 600.0
     max_failures: int | None = None
     retries: int = 3
@@ -90,7 +95,7 @@ class Settings:
     verbose: Literal[0, 1, 2] = 1
 
     def __post_init__(self) -> None:
-        Direction.parse(self.direction)
+        object.__setattr__(self, "direction", self.goal.to_json())
         for name in ("name", "optimization_key"):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, _text(name, getattr(self, name), "or None"))
@@ -118,15 +123,34 @@ class Settings:
         for name in ("timeout", "deadline", "startup_timeout"):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, _positive(name, getattr(self, name), ", or None"))
+        object.__setattr__(self, "target", _target(self.target))
         object.__setattr__(self, "grace", _positive("grace", self.grace))
         read_rules(self.stopping)
+        if isinstance(self.goal, Directions):
+            self._check_for_several()
         object.__setattr__(self, "preload", _module_names(self.preload))
 
+    def _check_for_several(self) -> None:
+        """Refuse what goes by one objective."""
+        for name in ("optimization_key", "stopping", "target"):
+            value = getattr(self, name)
+            if value is not None and value != []:
+                raise InvalidArgument(name, "None with several objectives", shown(value))
 
-def takes_settings(function: F) -> F:
+    @property
+    def goal(self) -> Goal:
+        """What the search is to achieve, as `direction` says it."""
+        return read_direction(self.direction)
+
+
+def takes_settings(function: F, without: Collection[str] = ()) -> F:
     """Show the fields of `Settings` in the signature of a function that takes `**settings`.
 
     So `help` and completion name them, and they are written down once.
+
+    Args:
+        function: To be called with them.
+        without: Those that it does not take.
     """
     signature = inspect.signature(function)
     own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
@@ -135,7 +159,7 @@ def takes_settings(function: F) -> F:
             f.name, inspect.Parameter.KEYWORD_ONLY, default=f.default, annotation=f.type
         )
         for f in fields(Settings)
-        if f.name not in signature.parameters
+        if f.name not in signature.parameters and f.name not in without
     ]
 
     @functools.wraps(function)
@@ -252,6 +276,13 @@ def _check_integer(name: str, value: object, least: int) -> None:
 def _check_verbose(value: object) -> None:
     if type(value) is not int or value not in (0, 1, 2):
         raise InvalidArgument("verbose", "0, 1 or 2", shown(value))
+
+
+def _target(value: object) -> float | None:
+    number = plain_value("target", value)
+    if number is not None and not is_finite(number):
+        raise InvalidArgument("target", "a finite number, or None", shown(value))
+    return None if number is None else float(number)
 
 
 def _positive(name: str, value: object, alternative: str = "") -> float:

@@ -6,11 +6,12 @@ plain function.
 """
 
 from search.bayesian import BayesianOptimization, BayesianSearch
-from search.direction import Direction
+from search.direction import Direction, Directions
 from search.errors import ExperimentError, InvalidArgument, NothingAllowed
 from search.evolution import DifferentialEvolution
 from search.grid import GridSearch, PointSearch
 from search.grouped import GroupedSearch
+from search.nsga2 import NSGA2, NSGA2Search
 from search.population import PopulationBasedTraining
 from search.regularized_evolution import RegularizedEvolution, RegularizedEvolutionSearch
 from search.reinforce import Reinforce, ReinforceSearch
@@ -29,12 +30,14 @@ from search.stopping import (
 from search.trial import Failure, Outcome, Trial
 
 __all__ = [
+    "NSGA2",
     "Algorithm",
     "BayesianOptimization",
     "BayesianSearch",
     "Choice",
     "DifferentialEvolution",
     "Direction",
+    "Directions",
     "Domain",
     "Evaluated",
     "ExperimentError",
@@ -45,6 +48,7 @@ __all__ = [
     "Integer",
     "InvalidArgument",
     "MedianStopping",
+    "NSGA2Search",
     "NothingAllowed",
     "Outcome",
     "Patience",

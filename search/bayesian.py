@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from search.algorithms import samples_of
+from search.algorithms import one_direction, samples_of
+from search.checks import check_flag
 from search.direction import Direction
-from search.errors import InvalidArgument, shown
 from search.sampled import SampledSearch
 from search.sampling import latin_hypercube, random_point
 from search.searcher import Evaluated, Problem, Searcher
@@ -60,8 +60,7 @@ class BayesianOptimization:
     noisy: bool = False
 
     def __post_init__(self) -> None:
-        if not isinstance(self.noisy, bool):
-            raise InvalidArgument("noisy", "True or False", shown(self.noisy))
+        check_flag("noisy", self.noisy)
 
     def start(self, problem: Problem) -> Searcher:
         """See `search.Algorithm`."""
@@ -69,7 +68,7 @@ class BayesianOptimization:
             problem.space,
             samples=samples_of(problem),
             rng=problem.rng,
-            direction=problem.direction,
+            direction=one_direction(problem),
             points=problem.points,
             known=problem.known,
             **asdict(self),
@@ -158,6 +157,9 @@ class BayesianSearch(SampledSearch):
         if trial.id != self._asked or (given and trial.params != self._points[trial.id]):
             return None
         point = self._space.encode(trial.params)
+        may_repeat = given or (self._noisy and self._has_model())
+        if point in self._tried and not may_repeat:
+            self._tried.forget()  # as `ask` did: all were tried
         self._tried.add(point)
         self._out[trial.id] = point
         self._asked += 1
@@ -167,10 +169,13 @@ class BayesianSearch(SampledSearch):
         self._evaluated.append(point)
         self._merits.append(self._direction.merit(score))
 
+    def _has_model(self) -> bool:
+        designed = self._asked >= len(self._points) + len(self._design)
+        return designed and sum(map(math.isfinite, self._merits)) >= LEAST
+
     def _new_point(self) -> list[float]:
         self._rng.seed(self._seed + self._asked)
-        begun = self._asked >= len(self._points) + len(self._design)
-        if not begun or sum(map(math.isfinite, self._merits)) < LEAST:
+        if not self._has_model():
             return super()._new_point()
         with self._model.one_thread():
             return self._most_promising() or self._tried.another()

@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from search.direction import Direction, Goal
 from search.errors import InvalidArgument, shown
 from search.searcher import Algorithm, Problem, Searcher, ask_again
 from search.space import Choice, Constraint, Domain, Float, Integer, Space
 from search.trial import Outcome, Trial
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Grouped:
     """One search per group, over the same slots; see `search.GroupedSearch`.
 
@@ -22,12 +23,14 @@ class Grouped:
         spaces: Group to its space.
         by: The hyperparameter that tells a trial its group.
         max_failures: A group of which more trials failed gets no more; None for any number.
+        target: A group with a value that is as good, or better, gets no more; None for none.
     """
 
     searcher: Algorithm
     spaces: Mapping[str, Space]
     by: str = "group"
     max_failures: int | None = None
+    target: float | None = None
 
     def start(self, problem: Problem) -> Searcher:
         """See `Algorithm`. The problem's space is the union of the groups'.
@@ -38,7 +41,13 @@ class Grouped:
             group: self.searcher.start(self._of_group(group, space, problem))
             for group, space in self.spaces.items()
         }
-        return GroupedSearch(searchers, by=self.by, max_failures=self.max_failures)
+        return GroupedSearch(
+            searchers,
+            by=self.by,
+            direction=problem.direction,
+            max_failures=self.max_failures,
+            target=self.target,
+        )
 
     def _of_group(self, group: str, space: Space, problem: Problem) -> Problem:
         points = [
@@ -82,7 +91,10 @@ class GroupedSearch:
     Args:
         searchers: Group to what searches for it; owned by this searcher from now on.
         by: The hyperparameter that tells a trial its group, the first of its `params`.
+        direction: 'max' or 'min' of the objective, or of each of several; for `target`.
         max_failures: A group of which more trials failed gets no more; None for any number.
+        target: A group with a value that is as good, or better, gets no more; None for none, and
+            where there are several objectives.
     """
 
     def __init__(
@@ -90,16 +102,19 @@ class GroupedSearch:
         searchers: Mapping[str, Searcher],
         *,
         by: str = "group",
+        direction: Goal = Direction.MAX,
         max_failures: int | None = None,
+        target: float | None = None,
     ) -> None:
-        self._by, self._max_failures = by, max_failures
+        self._by, self._direction = by, direction
+        self._max_failures, self._target = max_failures, target
         self._groups = {name: _Group(name, searcher) for name, searcher in searchers.items()}
         self._waiting = list(self._groups.values())  # who is next comes first
         self._of: list[tuple[_Group, int]] = []  # each trial's group, and its number in there
 
     @property
     def total(self) -> int:
-        """How many trials there will be in all; fewer once a group has been given up."""
+        """How many trials there will be in all; fewer once a group has ended early."""
         return sum(group.total for group in self._groups.values())
 
     @property
@@ -131,8 +146,11 @@ class GroupedSearch:
         group, number = self._of[outcome.trial]
         group.searcher.tell(replace(outcome, trial=number))
         group.failures += outcome.status == "failed"
-        if self._max_failures is not None and group.failures > self._max_failures:
-            group.given_up = True
+        failed = self._max_failures is not None and group.failures > self._max_failures
+        reached = isinstance(self._direction, Direction) and self._direction.reaches(
+            outcome.value, self._target
+        )
+        group.ended = group.ended or failed or reached
 
     def _handed_out(self, group: _Group, trial: Trial) -> Trial:
         """Return a trial of a group as one of all, and let the other groups come first."""
@@ -152,22 +170,22 @@ class _Group:
     Attributes:
         trials: The numbers, among all, of those that were handed out.
         failures: How many of them failed.
-        given_up: Did too many?
+        ended: Did too many, or was one good enough?
     """
 
     name: str
     searcher: Searcher
     trials: list[int] = field(default_factory=list)
     failures: int = 0
-    given_up: bool = False
+    ended: bool = False
 
     @property
     def total(self) -> int:
-        return len(self.trials) if self.given_up else self.searcher.total
+        return len(self.trials) if self.ended else self.searcher.total
 
     @property
     def finished(self) -> bool:
-        return self.given_up or self.searcher.finished
+        return self.ended or self.searcher.finished
 
 
 def read_groups(bounds: Any, by: Any, constraint: Constraint | None = None) -> dict[str, Space]:

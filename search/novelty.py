@@ -65,6 +65,10 @@ class Tried:
                 return point
         return None
 
-    def _begin_again(self, point: list[float]) -> list[float]:
+    def forget(self) -> None:
+        """Let each configuration be tried once more."""
         self._snapped.clear()
+
+    def _begin_again(self, point: list[float]) -> list[float]:
+        self.forget()
         return point

@@ -88,7 +88,7 @@ def test_each_group_is_searched_in_one_run(spark, tmp_path):
 
     loaded = experiment.load(results)
     assert loaded.total == 28
-    assert {group: params_of(one) for group, one in loaded.by("group").items()} == {
+    assert {group: params_of(one) for group, one in loaded.split("group").items()} == {
         group: params_of(one) for group, one in results.items()
     }
     config = table_config(Path(results.logdir, "search"))

@@ -105,6 +105,20 @@ def test_a_group_with_too_many_failures_is_given_up_and_the_others_go_on():
     assert searcher.finished
 
 
+@pytest.mark.parametrize("direction", Direction)
+def test_a_group_that_has_reached_the_target_gets_no_more(direction):
+    searcher = GroupedSearch(
+        {"a": sampled(10), "b": sampled(5)}, direction=direction, target=direction.weight
+    )
+
+    def evaluate(trial):
+        good = trial.id == 4 or (trial.params["group"] == "b" and trial.id > 5)
+        return outcome(trial, direction.weight * (1.0 if good else 0.5))
+
+    assert groups_of(asked_by(searcher, evaluate)) == "ababa" + "bb"
+    assert searcher.total == 7
+
+
 def test_a_search_of_which_each_group_is_given_up_ends():
     searcher = GroupedSearch({"a": sampled(10), "b": sampled(5)}, max_failures=0)
     out = [searcher.ask() for _ in range(4)]
