@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import search
 from search import (
     NSGA2,
+    BayesianOptimization,
     Choice,
     DifferentialEvolution,
     Direction,
@@ -32,6 +33,8 @@ from search import (
     drive,
 )
 from search.algorithms import Evolution, Grid, PopulationTraining, Random
+from search.grouped import Grouped
+from search.searcher import ask_again
 from tests.search_tests.fakes import all_fail, evaluated_by, outcome, recorded, run_in_any_order
 
 MIXED = Space.of_bounds(
@@ -184,16 +187,23 @@ class Impatient(Noted):
 
 
 def assert_rebuilt(make, order):
-    """Run a searcher in some order; see that each ask gives what it gave, after the same events."""
+    """Run a searcher in some order; see that each ask gives what it gave, after the same events.
+
+    Also where it was asked again, as by a journal, for the first half of them.
+    """
     events = []
     run_in_any_order(Noted(make(), events), evaluated_by(units), order)
-    rebuilt = make()
-    for what, item in events:
+    rebuilt, resumed = make(), make()
+    for number, (what, item) in enumerate(events):
         if what == "ask":
             assert rebuilt.ask() == item
+            first_half = number < len(events) / 2
+            assert (ask_again(resumed, item) if first_half else resumed.ask()) == item
         else:
             rebuilt.tell(item)
+            resumed.tell(item)
     assert rebuilt.finished
+    assert resumed.finished
 
 
 class SearcherContract:
@@ -640,6 +650,40 @@ class TestReinforce(RandomSearcherContract, LearningContract, NoRepeatsContract)
     samples = total = 24
 
 
+class TestBayesianSearch(RandomSearcherContract, LearningContract, NoRepeatsContract):
+    algorithm = BayesianOptimization()
+    samples = total = 16
+    examples = 1
+
+
+class TestNoisyBayesianSearch(RandomSearcherContract, LearningContract, KnownContract):
+    algorithm = BayesianOptimization(noisy=True)
+    samples = total = 16
+    examples = 1
+
+
+REGIONS = Space({"region": Choice(["eu", "us"]), **MIXED})
+
+
+class TestGroupedSearch(RandomSearcherContract):
+    algorithm = Grouped(
+        searcher=BayesianOptimization(), spaces={"eu": MIXED, "us": MIXED}, by="region"
+    )
+    space = REGIONS
+    samples, total = 12, 24
+    examples = 2
+
+
+class TestGroupedSearchByGeneration(RandomSearcherContract):
+    algorithm = Grouped(
+        searcher=PopulationTraining(popsize=4, generations=3),
+        spaces={"eu": MIXED, "us": MIXED},
+        by="region",
+    )
+    space = REGIONS
+    total = 32
+
+
 @pytest.mark.parametrize(
     "given_first", [{"points": POINTS}, {"known": [Evaluated(POINTS[0], 1.0)]}]
 )
@@ -674,7 +718,7 @@ def test_drive_of_a_finished_searcher_gives_nothing():
 
 
 def test_import_of_search_loads_no_heavy_package():
-    heavy = ["pyspark", "tensorflow", "tensorboard", "hdfs", "grpc", "pandas"]
+    heavy = ["pyspark", "tensorflow", "tensorboard", "hdfs", "grpc", "pandas", "scipy", "sklearn"]
     code = "import json, search, sys; print(json.dumps([search.__file__, *sys.modules]))"
     finished = subprocess.run(
         [sys.executable, "-c", code],
