@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from statistics import fmean
+from statistics import mean
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from experiment import markup
@@ -212,7 +212,7 @@ class Result:
         for trial, value in self.scores:
             same.setdefault(repr(trial.params), []).append((trial, value))
         means = [
-            Mean(scores[0][0].params, fmean(v for _, v in scores), [trial for trial, _ in scores])
+            Mean(scores[0][0].params, mean(v for _, v in scores), [trial for trial, _ in scores])
             for scores in same.values()
             if len(scores) > 1
         ]
