@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import secrets
 from collections.abc import Callable, Iterable, Mapping
@@ -29,6 +30,8 @@ from search.values import to_json
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_WANTED = "a to_json() that returns a dict of what JSON has"
 
 
 @takes_settings
@@ -103,7 +106,7 @@ def run(
     """
     _check_algorithm(searcher)
     checked = Settings(**settings)
-    domains = Space.of_bounds(space, constraint)
+    domains = Space.of_bounds(space, constraint, "space")
     return _search("run", spark, train, domains, searcher, checked, samples, points, warm_start)
 
 
@@ -437,7 +440,7 @@ def _search(
     points: Iterable[Mapping[str, Any]] = (),
     warm_start: Runs = (),
 ) -> Result:
-    seed, arguments = _seed(settings), algorithm.to_json()
+    seed, arguments = _seed(settings), _settings_of(algorithm)
     check_constraint(space, random.Random(seed))
     runs = runs_of(warm_start)
     problem = Problem(
@@ -456,8 +459,24 @@ def _search(
     if runs:
         arguments["warm_start"] = runs
     searcher = algorithm.start(problem)
+    if not all(hasattr(searcher, name) for name in ("total", "finished", "ask", "tell")):
+        expected = "a start() that returns a search.Searcher"
+        raise InvalidArgument("searcher", expected, shown(searcher))
     search = Search(call, searcher, space, algorithm=arguments, known=problem.known)
     return _run(spark, train, search, settings, seed)
+
+
+def _settings_of(algorithm: Algorithm) -> dict[str, Any]:
+    """Return what an algorithm says of itself, as the manifest will have it."""
+    told: Any = algorithm.to_json()
+    try:
+        settings = json.loads(json.dumps(told, allow_nan=False))
+    except (TypeError, ValueError, RecursionError) as error:
+        got = f"{shown(told)}: {error}"
+        raise InvalidArgument("searcher", _WANTED, got) from None
+    if not isinstance(settings, dict):
+        raise InvalidArgument("searcher", _WANTED, shown(told))
+    return settings
 
 
 def _run(
