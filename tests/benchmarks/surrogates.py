@@ -212,8 +212,8 @@ def _design(space: Space, count: int) -> list[dict[str, Any]]:
 
 def _results(task: Task, design: Sequence[Mapping[str, Any]]) -> list[float]:
     """Return the results of real fits, from the file where they are kept if they are there."""
-    made_of = f"{sklearn.__version__} {len(design)} {task.name}".encode() + Path(__file__).read_bytes()
-    file = _FOLDER / f"{hashlib.sha256(made_of).hexdigest()[:16]}.json"
+    made_of = f"{sklearn.__version__} {len(design)} {task.name} {Path(__file__).read_text()}"
+    file = _FOLDER / f"{hashlib.sha256(made_of.encode()).hexdigest()[:16]}.json"
     if not file.exists():
         values = [evaluate(task, params) for params in design]
         _FOLDER.mkdir(parents=True, exist_ok=True)
