@@ -39,6 +39,7 @@ from experiment.calls import (  # noqa: E402
     launch,
     population_based_training,
     random_search,
+    run,
 )
 from experiment.handle import Handle, submit  # noqa: E402
 from experiment.journal import JournalDamaged  # noqa: E402
@@ -47,6 +48,8 @@ from experiment.result import Result, SearchFailed, TrialResult  # noqa: E402
 from experiment.settings import Settings  # noqa: E402
 from experiment.viewer import TensorBoard, tensorboard  # noqa: E402
 from search.errors import ExperimentError, InvalidArgument  # noqa: E402
+from search.regularized_evolution import RegularizedEvolution  # noqa: E402
+from search.reinforce import Reinforce  # noqa: E402
 from search.space import Choice, Float, Integer  # noqa: E402
 from search.stopping import (  # noqa: E402
     MedianStopping,
@@ -75,6 +78,8 @@ __all__ = [
     "JournalDamaged",
     "MedianStopping",
     "Patience",
+    "RegularizedEvolution",
+    "Reinforce",
     "Result",
     "SearchFailed",
     "Settings",
@@ -94,6 +99,7 @@ __all__ = [
     "population_based_training",
     "random_search",
     "report",
+    "run",
     "submit",
     "tensorboard",
 ]

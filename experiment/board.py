@@ -149,7 +149,10 @@ class Board:
 
     def _write_population(self, population: list[dict[str, Any]], generation: int) -> None:
         for name, domain in (self._search.space or {}).items():
-            values, meaning = _axis(domain, [params[name] for params in population])
+            some = [params[name] for params in population if name in params]
+            if not some:  # a condition that holds for none of them
+                continue
+            values, meaning = _axis(domain, some)
             self._events.histogram(
                 f"population/{name}", values, generation, buckets=_BUCKETS, description=meaning
             )

@@ -11,15 +11,14 @@ from experiment.result import Result
 from experiment.resuming import manifest_of
 from experiment.settings import Settings, takes_settings
 from experiment.specification import Search
+from search.algorithms import Evolution, Grid, PopulationTraining, Random
 from search.direction import Direction
 from search.errors import InvalidArgument, shown
-from search.evolution import DifferentialEvolution
-from search.grid import GridSearch, PointSearch
+from search.grid import PointSearch
 from search.operators import Mutation
-from search.population import PopulationBasedTraining
-from search.sampling import RandomSearch
-from search.space import Space, read_points
-from search.steady_state import SteadyStateEvolution
+from search.sampling import check_constraint
+from search.searcher import Algorithm, Problem
+from search.space import Constraint, Space, read_points
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -49,14 +48,52 @@ def launch(
         InvalidArgument: Bad input, found before any Spark job.
         SearchFailed: More failures than allowed, or every trial failed; has `.result`.
     """
-    checked = Settings(**settings)
     if isinstance(args_dict, Mapping):
         space = Space.of_grid(args_dict)
-        search = Search("launch", GridSearch(space), space, algorithm={"type": "grid"})
-    else:
-        points = read_points(args_dict)
-        search = Search("launch", PointSearch(points), None, points, {"type": "points"})
+        return _search("launch", spark, train, space, Grid(), Settings(**settings))
+    checked, points = Settings(**settings), read_points(args_dict)
+    search = Search("launch", PointSearch(points), None, points, {"type": "points"})
     return _run(spark, train, search, checked, _seed(checked))
+
+
+@takes_settings
+def run(
+    spark: SparkSession,
+    train: Callable[..., Any],
+    space: Mapping[str, Any],
+    *,
+    searcher: Algorithm,
+    samples: int | None = None,
+    constraint: Constraint | None = None,
+    **settings: Any,
+) -> Result:
+    """Search a space by any algorithm: the call that the others are made of.
+
+    Args:
+        spark: A running SparkSession.
+        train: Called with a hyperparameter per argument; returns a number, a dict of names to
+            numbers (see `optimization_key`), or a Keras History, of which the best epoch counts.
+        space: As `bounds` of `evolutionary_search`.
+        searcher: The algorithm, such as `experiment.RegularizedEvolution()`; any object with the
+            methods of `search.Algorithm`.
+        samples: How many trials, for algorithms that do not know.
+        constraint: As for `evolutionary_search`.
+        **settings: See `experiment.Settings`.
+
+    Returns:
+        All trials, failed ones too; `.best` is the best.
+
+    Raises:
+        InvalidArgument: Bad input, found before any Spark job.
+        SearchFailed: More failures than allowed, or every trial failed; has `.result`.
+    """
+    for method in ("start", "to_json"):
+        if isinstance(searcher, type) or not callable(getattr(searcher, method, None)):
+            expected = "a search algorithm, such as experiment.RegularizedEvolution()"
+            raise InvalidArgument("searcher", expected, shown(searcher))
+    checked = Settings(**settings)
+    read = Space.of_bounds(space, constraint)
+    return _search("run", spark, train, read, searcher, checked, samples)
 
 
 @takes_settings
@@ -72,6 +109,7 @@ def evolutionary_search(
     *,
     generational: bool = True,
     strategy: str | None = None,
+    constraint: Constraint | None = None,
     **settings: Any,
 ) -> Result:
     """Search by differential evolution, by generation or without a barrier between them.
@@ -88,7 +126,9 @@ def evolutionary_search(
             numbers (see `optimization_key`), or a Keras History, of which the best epoch counts.
         bounds: Argument name to `[low, high]` in either order, or to a list of choices. Two ints
             stay ints; positive floats written high first, or 1,000 times apart, are searched on a
-            log scale. `experiment.Float`, `Integer` and `Choice` say it explicitly.
+            log scale. A lone string, number, bool or None is a constant. `experiment.Float`,
+            `Integer` and `Choice` say it explicitly, and more: steps, an order of choices, and
+            `when={'optimizer': 'sgd'}` for what other trials lack: `train` has a default for it.
         direction: 'max' or 'min' of the objective.
         popsize: Individuals, at least 4.
         generations: After the initial population, at least 1.
@@ -100,6 +140,8 @@ def evolutionary_search(
             other as soon as it has ended, and no configuration is tried twice before all were once.
         strategy: How a trial is made of others, 'rand1bin' or 'current-to-pbest1bin'. Left out,
             the first by generation, otherwise the second.
+        constraint: Called with a dict of hyperparameters; returns whether they may be tried, as
+            `lambda p: p["batch"] * p["units"] < 1e6`. The same ones get the same answer.
         **settings: See `experiment.Settings`.
 
     Returns:
@@ -109,32 +151,17 @@ def evolutionary_search(
         InvalidArgument: Bad input, found before any Spark job.
         SearchFailed: More failures than allowed, or every trial failed; has `.result`.
     """
-    checked = Settings(direction=direction, **settings)
-    if not isinstance(generational, bool):
-        raise InvalidArgument("generational", "True or False", shown(generational))
-    space, seed = Space.of_bounds(bounds), _seed(checked)
-    chosen: dict[str, Any] = {"strategy": strategy, "mutation": mutation}
-    searcher = (DifferentialEvolution if generational else SteadyStateEvolution)(
-        space,
-        rng=random.Random(seed),
-        direction=Direction(direction),
+    evolution = Evolution(
         popsize=popsize,
         generations=generations,
         crossover=crossover,
-        **{name: value for name, value in chosen.items() if value is not None},
+        mutation=mutation,
+        strategy=strategy,
+        generational=generational,
     )
-    mutated = searcher.mutation
-    algorithm = {
-        "type": "differential evolution",
-        "popsize": popsize,
-        "generations": generations,
-        "crossover": crossover,
-        "mutation": list(mutated) if isinstance(mutated, tuple) else mutated,
-        "strategy": searcher.strategy,
-        "generational": generational,
-    }
-    search = Search("evolutionary_search", searcher, space, algorithm=algorithm)
-    return _run(spark, train, search, checked, seed)
+    checked = Settings(direction=direction, **settings)
+    space = Space.of_bounds(bounds, constraint)
+    return _search("evolutionary_search", spark, train, space, evolution, checked)
 
 
 @takes_settings
@@ -144,6 +171,7 @@ def random_search(
     bounds: Mapping[str, Any],
     *,
     samples: int = 10,
+    constraint: Constraint | None = None,
     **settings: Any,
 ) -> Result:
     """Run a train function on independent random points.
@@ -154,6 +182,7 @@ def random_search(
             numbers (see `optimization_key`), or a Keras History, of which the best epoch counts.
         bounds: As for `evolutionary_search`.
         samples: How many points.
+        constraint: As for `evolutionary_search`.
         **settings: See `experiment.Settings`.
 
     Returns:
@@ -164,11 +193,8 @@ def random_search(
         SearchFailed: More failures than allowed, or every trial failed; has `.result`.
     """
     checked = Settings(**settings)
-    space, seed = Space.of_bounds(bounds), _seed(checked)
-    searcher = RandomSearch(space, samples=samples, rng=random.Random(seed))
-    algorithm = {"type": "random", "samples": samples}
-    search = Search("random_search", searcher, space, algorithm=algorithm)
-    return _run(spark, train, search, checked, seed)
+    space = Space.of_bounds(bounds, constraint)
+    return _search("random_search", spark, train, space, Random(), checked, samples)
 
 
 @takes_settings
@@ -182,6 +208,7 @@ def population_based_training(
     *,
     quantile: float = 0.25,
     resample_probability: float = 0.25,
+    constraint: Constraint | None = None,
     **settings: Any,
 ) -> Result:
     """Train a population; the worst go on from copies of the best, with other hyperparameters.
@@ -201,6 +228,7 @@ def population_based_training(
         generations: After the initial one, at least 1.
         quantile: Share of the members, of [0, 0.5], that are replaced by copies of as many best.
         resample_probability: That a hyperparameter of a copy is drawn anew rather than perturbed.
+        constraint: As for `evolutionary_search`.
         **settings: See `experiment.Settings`.
 
     Returns:
@@ -210,26 +238,38 @@ def population_based_training(
         InvalidArgument: Bad input, found before any Spark job.
         SearchFailed: More failures than allowed, or every trial failed; has `.result`.
     """
-    checked = Settings(direction=direction, **settings)
-    space, seed = Space.of_bounds(bounds), _seed(checked)
-    searcher = PopulationBasedTraining(
-        space,
-        rng=random.Random(seed),
-        direction=Direction(direction),
+    training = PopulationTraining(
         popsize=popsize,
         generations=generations,
         quantile=quantile,
         resample_probability=resample_probability,
     )
-    algorithm = {
-        "type": "population based training",
-        "popsize": popsize,
-        "generations": generations,
-        "quantile": quantile,
-        "resample_probability": resample_probability,
-    }
-    search = Search("population_based_training", searcher, space, algorithm=algorithm)
-    return _run(spark, train, search, checked, seed)
+    checked = Settings(direction=direction, **settings)
+    space = Space.of_bounds(bounds, constraint)
+    return _search("population_based_training", spark, train, space, training, checked)
+
+
+def _search(
+    call: str,
+    spark: SparkSession,
+    train: Callable[..., Any],
+    space: Space,
+    algorithm: Algorithm,
+    settings: Settings,
+    samples: int | None = None,
+) -> Result:
+    seed, arguments = _seed(settings), algorithm.to_json()
+    check_constraint(space, random.Random(seed))
+    problem = Problem(
+        space=space,
+        rng=random.Random(seed),
+        direction=Direction(settings.direction),
+        samples=samples,
+    )
+    if samples is not None:
+        arguments["samples"] = samples
+    search = Search(call, algorithm.start(problem), space, algorithm=arguments)
+    return _run(spark, train, search, settings, seed)
 
 
 def _run(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from experiment.record import Manifest
@@ -43,14 +43,26 @@ def failure_card(trial: TrialResult) -> str:
 
 
 def domain_in_words(domain: Domain) -> tuple[str, str]:
-    """Return what values a hyperparameter may have, and on what scale they are searched."""
+    """Return what values a hyperparameter may have; on what scale they are searched, and when."""
+    conditions = [
+        f"when {printable(name)} is {_listed(v)}" for name, v in (domain.when or {}).items()
+    ]
     if isinstance(domain, Choice):
         some = ", ".join(hyperparameter(value) for value in domain.values[:_MOST_CHOICES])
         more = len(domain.values) - _MOST_CHOICES
-        return some + (f" and {more} more" if more > 0 else ""), "choice"
+        kind = "ordered choice" if domain.ordered else "choice"
+        return some + (f" and {more} more" if more > 0 else ""), ", ".join([kind, *conditions])
     whole = type(domain).__name__.lower()
     bounds = f"{hyperparameter(domain.low)} to {hyperparameter(domain.high)}"
-    return bounds, f"{whole}, {'log' if domain.log else 'linear'}"
+    scale = [whole, "log" if domain.log else "linear"]
+    if domain.step is not None and (domain.step != 1 or whole == "float"):
+        scale.append(f"steps of {hyperparameter(domain.step)}")
+    return bounds, ", ".join(scale + conditions)
+
+
+def _listed(values: Sequence[Any]) -> str:
+    some = " or ".join(hyperparameter(value) for value in values[:_MOST_CHOICES])
+    return some + (" or ..." if len(values) > _MOST_CHOICES else "")
 
 
 def _as_code(rule: dict[str, Any]) -> str:

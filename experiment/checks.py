@@ -8,7 +8,7 @@ import inspect
 import io
 import pickle
 import types
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
 import cloudpickle
@@ -19,11 +19,19 @@ LARGEST_FUNCTION = 64 << 20
 """Bytes. Every slot gets a copy of the train function with all that it refers to."""
 
 
-def check_arguments(train: Callable[..., Any], names: Iterable[str]) -> None:
-    """Check that `train` can be called with exactly these keyword arguments.
+def check_arguments(
+    train: Callable[..., Any], names: Iterable[str], conditional: Collection[str] = ()
+) -> None:
+    """Check that `train` can be called with these keyword arguments.
+
+    Args:
+        train: The train function.
+        names: What its trials get.
+        conditional: Those of the names that some trials get and others do not.
 
     Raises:
-        InvalidArgument: It is not callable, does not accept a name, or needs one that is missing.
+        InvalidArgument: It is not callable, does not accept a name, needs one that is missing, or
+            has no default for a conditional one.
     """
     if not callable(train):
         raise InvalidArgument("train", "a function", shown(train))
@@ -58,6 +66,13 @@ def check_arguments(train: Callable[..., Any], names: Iterable[str]) -> None:
                 f"a hyperparameter for its argument {name!r}",
                 ", ".join(sorted(given)) or "none",
                 f"add {name!r} or give the argument a default",
+            )
+        if name in conditional:
+            raise InvalidArgument(
+                "train",
+                f"a default for its argument {name!r}, which only some trials get (when=)",
+                "none",
+                f"write {name}=None, or the value that those without it use",
             )
 
 

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
-import hashlib
-import inspect
 import logging
 import sys
 import time
@@ -28,6 +25,7 @@ from experiment.result import Result, SearchFailed
 from experiment.resuming import Past, check_same_search, manifest_of, read_past, reopen, uncollected
 from experiment.settings import Settings, check_folder, choose_logdir
 from experiment.slot_jobs import SlotJobs, slot_count
+from experiment.sources import hash_of_constraint, hash_of_train, name_of
 from experiment.specification import Search
 from experiment.status import Status
 from experiment.text import count, printable
@@ -72,7 +70,7 @@ def run_search(
         SearchFailed: The search ended early, or every trial failed.
     """
     for names in [search.columns] if search.space is not None else search.points:
-        check_arguments(train, names)
+        check_arguments(train, names, search.conditional)
     function = pickle_function(train)
     session = ClassicSession(spark)
     session.check_worker_timeouts()
@@ -176,7 +174,7 @@ def _root(
         logdir = choose_logdir(settings.logdir, session.default_logdir(), hadoop)
         return logdir.below(folder_name(manifest.name))
     root = find_run(settings.resume, "resume")
-    if warning := check_same_search(manifest_of(settings.resume), manifest, str(root)):
+    for warning in check_same_search(manifest_of(settings.resume), manifest, str(root)):
         _warn(warning)
     check_folder("resume", root, hadoop)
     return root
@@ -321,13 +319,14 @@ def _manifest(
     session: ClassicSession,
 ) -> Manifest:
     return Manifest(
-        name=settings.name or _name_of(train),
+        name=settings.name or name_of(train),
         description=settings.description,
         call=search.call,
-        train=_name_of(train),
-        function=_hash_of(train, function),
+        train=name_of(train),
+        function=hash_of_train(train, function),
         algorithm=dict(search.algorithm or {}),
         space=None if search.space is None else search.space.to_json(),
+        constraint=None if search.space is None else hash_of_constraint(search.space.constraint),
         trials=search.searcher.total,
         direction="max" if settings.direction == "max" else "min",
         optimization_key=settings.optimization_key,
@@ -342,32 +341,9 @@ def _manifest(
     )
 
 
-def _hash_of(train: Callable[..., Any], pickled: bytes) -> str:
-    """Return what tells whether it is the same train function in another process.
-
-    Pickled it has the names of a notebook's cells, which are others in each kernel.
-    """
-    try:
-        source = inspect.getsource(_innermost(train)).encode("utf-8", "backslashreplace")
-    except (OSError, TypeError):
-        source = pickled
-    return hashlib.sha256(source).hexdigest()
-
-
 def _preloads(modules: Sequence[str]) -> tuple[str, ...]:
     # `experiment` too: train functions call it, and in the zygote it is imported only once
     return (*modules, "experiment", "spark_jobs.events")
-
-
-def _name_of(train: Callable[..., Any]) -> str:
-    train = _innermost(train)
-    return str(getattr(train, "__name__", type(train).__name__))
-
-
-def _innermost(train: Callable[..., Any]) -> Callable[..., Any]:
-    while isinstance(train, functools.partial):
-        train = train.func
-    return train
 
 
 def _log_scales(space: Space | None) -> None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     Scores = Sequence[tuple[TrialResult, float]]
 
 _MOST_TICKS = 12  # of an axis of choices
+_INACTIVE = -0.1  # where the line of a trial passes below the axis of what it lacks
 
 
 def draw(result: Result, kind: str, parameter: str | None, ax: Any) -> Axes:
@@ -42,7 +43,9 @@ def draw(result: Result, kind: str, parameter: str | None, ax: Any) -> Axes:
     if kind == "convergence":
         _convergence(result, ax)
     elif kind == "parallel":
-        scores = [(t, value) for t, value in result.scores if all(n in t.params for n in names)]
+        conditional = () if result.space is None else result.space.conditional
+        needed = [name for name in names if name not in conditional]
+        scores = [(t, value) for t, value in result.scores if all(n in t.params for n in needed)]
         _parallel(result, scores, names, ax)
     else:
         scores = [(t, value) for t, value in result.scores if parameter in t.params]
@@ -96,18 +99,21 @@ def _parameter(result: Result, scores: Scores, name: str, ax: Any) -> None:
 def _parallel(result: Result, scores: Scores, names: list[str], ax: Any) -> None:
     from matplotlib.collections import LineCollection
 
-    axes = [_Axis(result, name, [trial.params[name] for trial, _ in scores]) for name in names]
+    has = [[name in trial.params for trial, _ in scores] for name in names]
+    values = [[t.params[name] for t, _ in scores if name in t.params] for name in names]
+    axes = [_Axis(result, name, some) for name, some in zip(names, values, strict=True)]
+    columns = [axis.heights_of(there) for axis, there in zip(axes, has, strict=True)]
     axes.append(_Axis(result, None, [value for _, value in scores]))
-    lines = [
-        [(place, axis.heights[row]) for place, axis in enumerate(axes)]
-        for row in range(len(scores))
-    ]
+    columns.append(axes[-1].heights)
+    lines = [list(enumerate(heights)) for heights in zip(*columns, strict=True)]
     collection = LineCollection(lines, cmap="viridis", linewidths=1.2, alpha=0.7)
     collection.set_array([value for _, value in scores])
     ax.add_collection(collection)
+    inactive = [(_INACTIVE, "inactive")]
     for place, axis in enumerate(axes):
         ax.axvline(place, color="black", linewidth=0.8)
-        for height, text in axis.labels():
+        lacking = inactive if _INACTIVE in columns[place] else []
+        for height, text in [*axis.labels(), *lacking]:
             ax.annotate(
                 text,
                 (place, height),
@@ -119,7 +125,8 @@ def _parallel(result: Result, scores: Scores, names: list[str], ax: Any) -> None
             )
     titles = [_literal(name) + axis.unit for name, axis in zip(names, axes, strict=False)]
     ax.set_xticks(range(len(axes)), [*titles, _literal(result.objective_title)])
-    ax.set(xlim=(-0.2, len(axes) - 0.6), ylim=(-0.05, 1.05), yticks=[])
+    lowest = min(map(min, columns)) if scores else 0.0
+    ax.set(xlim=(-0.2, len(axes) - 0.6), ylim=(lowest - 0.05, 1.05), yticks=[])
     ax.figure.colorbar(collection, ax=ax).set_label(_literal(result.objective_title))
 
 
@@ -154,6 +161,11 @@ class _Axis:
     def _height(self, scaled: float) -> float:
         span = self._high / 2 - self._low / 2  # halves: the span of two huge values overflows
         return (scaled / 2 - self._low / 2) / span if span > 0 else 0.5
+
+    def heights_of(self, there: Sequence[bool]) -> list[float]:
+        """Return the height of each trial, of one that lacks the hyperparameter below the axis."""
+        heights = iter(self.heights)
+        return [next(heights) if has else _INACTIVE for has in there]
 
     def labels(self) -> list[tuple[float, str]]:
         """Return the texts along the axis with their heights."""

@@ -55,6 +55,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         function: SHA-256 of the train function's source; pickled, where there is none.
         algorithm: What makes the trials: its type and arguments.
         space: The space as JSON; None for explicit points.
+        constraint: SHA-256 of the source of the space's constraint, of its name, where there is no
+            source; None without one.
         trials: How many there are in all.
         direction: 'max' or 'min'.
         optimization_key: As the user gave it.
@@ -82,6 +84,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     isolation: str
     timeout: float | None
+    constraint: str | None = None
     stopping: list[dict[str, Any]] = []
     application: str
     master: str

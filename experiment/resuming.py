@@ -56,7 +56,7 @@ def manifest_of(run: object) -> Manifest:
         raise InvalidArgument("resume", error.expected, error.got, error.hint) from None
 
 
-def check_same_search(before: Manifest, now: Manifest, run: str) -> str | None:
+def check_same_search(before: Manifest, now: Manifest, run: str) -> list[str]:
     """Make sure that a search may go on with a run.
 
     Args:
@@ -65,7 +65,7 @@ def check_same_search(before: Manifest, now: Manifest, run: str) -> str | None:
         run: What users call the run.
 
     Returns:
-        What the user should know, or None.
+        What the user should know.
 
     Raises:
         InvalidArgument: It is another search; the message says what differs.
@@ -73,12 +73,18 @@ def check_same_search(before: Manifest, now: Manifest, run: str) -> str | None:
     differences = list(_differences(before, now))
     if differences:
         raise _other_search(run, "; ".join(differences))
-    if before.function == now.function:
-        return None
-    return (
-        f"the train function {now.train!r} is not what {run!r} was started with; trials that have "
-        "ended keep what the old one returned"
-    )
+    warnings = []
+    if before.function != now.function:
+        warnings.append(
+            f"the train function {now.train!r} is not what {run!r} was started with; trials that "
+            "have ended keep what the old one returned"
+        )
+    if before.constraint != now.constraint:
+        warnings.append(
+            f"the constraint is not what {run!r} was started with; trials that it would not allow "
+            "now stay, and where it would have made others the run cannot go on"
+        )
+    return warnings
 
 
 def _other_search(run: str, difference: str) -> InvalidArgument:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from search.searcher import Searcher
-from search.space import LARGEST_INTEGER, Choice, Domain, Space
+from search.space import LARGEST_INTEGER, Choice, Space
 from search.values import is_finite
 
 
@@ -45,7 +45,14 @@ class Search:
                 for name in self.columns
             }
             return tuple(name for name, different in texts.items() if len(different) == 1)
-        return tuple(name for name, domain in self.space.items() if _is_constant(domain))
+        return tuple(
+            name for name, d in self.space.items() if d.size == 1 and name not in self.conditional
+        )
+
+    @property
+    def conditional(self) -> tuple[str, ...]:
+        """Hyperparameters of a space that some trials get and others do not."""
+        return () if self.space is None else self.space.conditional
 
     @property
     def as_text(self) -> tuple[str, ...]:
@@ -63,10 +70,6 @@ class Search:
                 if isinstance(domain, Choice)
             }
         return tuple(name for name, some in values.items() if len({_kind(v) for v in some}) > 1)
-
-
-def _is_constant(domain: Domain) -> bool:
-    return len(domain.values) == 1 if isinstance(domain, Choice) else domain.low == domain.high
 
 
 def _kind(value: Any) -> str:

@@ -6,12 +6,14 @@ plain function.
 """
 
 from search.direction import Direction
-from search.errors import ExperimentError, InvalidArgument
+from search.errors import ExperimentError, InvalidArgument, NothingAllowed
 from search.evolution import DifferentialEvolution
 from search.grid import GridSearch, PointSearch
 from search.population import PopulationBasedTraining
+from search.regularized_evolution import RegularizedEvolution, RegularizedEvolutionSearch
+from search.reinforce import Reinforce, ReinforceSearch
 from search.sampling import RandomSearch
-from search.searcher import Searcher, drive
+from search.searcher import Algorithm, Evaluated, Problem, Searcher, drive
 from search.space import Choice, Domain, Float, Integer, Space
 from search.steady_state import SteadyStateEvolution
 from search.stopping import (
@@ -25,10 +27,12 @@ from search.stopping import (
 from search.trial import Failure, Outcome, Trial
 
 __all__ = [
+    "Algorithm",
     "Choice",
     "DifferentialEvolution",
     "Direction",
     "Domain",
+    "Evaluated",
     "ExperimentError",
     "Failure",
     "Float",
@@ -36,11 +40,17 @@ __all__ = [
     "Integer",
     "InvalidArgument",
     "MedianStopping",
+    "NothingAllowed",
     "Outcome",
     "Patience",
     "PointSearch",
     "PopulationBasedTraining",
+    "Problem",
     "RandomSearch",
+    "RegularizedEvolution",
+    "RegularizedEvolutionSearch",
+    "Reinforce",
+    "ReinforceSearch",
     "Searcher",
     "Space",
     "SteadyStateEvolution",

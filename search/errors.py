@@ -2,6 +2,7 @@
 
 ExperimentError
  +-- InvalidArgument     bad input, found before any work starts (also a ValueError)
+ |    +-- NothingAllowed a constraint that allows next to nothing
  +-- SearchFailed        in experiment.result: a search that ended without being done
 """
 
@@ -27,6 +28,10 @@ class InvalidArgument(ExperimentError, ValueError):
     def __str__(self) -> str:
         message = f"{self.name}: expected {self.expected}, got {self.got}"
         return f"{message}; {self.hint}" if self.hint else message
+
+
+class NothingAllowed(InvalidArgument):
+    """A constraint that allowed none of many configurations drawn at random."""
 
 
 def shown(value: object, limit: int = 120) -> str:

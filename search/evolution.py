@@ -10,7 +10,11 @@ import random
 from search.direction import Direction
 from search.generations import GenerationalSearch, Individual
 from search.operators import Mutation, breed, make_toolbox
+from search.sampling import allowed, random_point
 from search.space import Space
+
+_TRIES = 20
+"""Trial vectors made for a trial at the most; the constraint may allow none of them."""
 
 
 class DifferentialEvolution(GenerationalSearch[Individual]):
@@ -19,6 +23,9 @@ class DifferentialEvolution(GenerationalSearch[Individual]):
     Generation 0 is a Latin hypercube; then every individual of the population meets one trial
     vector per generation and is replaced by it unless it is better. `popsize * (generations + 1)`
     trials in all. `ask` returns None while the last trials of a generation are out.
+
+    Where the space's constraint does not allow a point of the hypercube, or any of 20 trial
+    vectors, a random point takes its place.
 
     The same `rng` gives the same trials whatever the order in which outcomes are told. A failed
     trial never replaces an individual that has a value.
@@ -63,7 +70,7 @@ class DifferentialEvolution(GenerationalSearch[Individual]):
             least=4,
             share="acceptance",
         )
-        self.strategy, self.crossover, self.mutation = strategy, crossover, mutation
+        self.strategy, self.crossover, self.mutation, self._rng = strategy, crossover, mutation, rng
         self.toolbox = make_toolbox(
             len(space),
             popsize=popsize,
@@ -76,11 +83,17 @@ class DifferentialEvolution(GenerationalSearch[Individual]):
 
     def _breed(self) -> list[Individual]:
         if not self._population:
-            points = self.toolbox.population()
+            points = allowed(self._space, self.toolbox.population(), self._rng)
         else:
-            indices = range(self.popsize)
-            points = [breed(self.toolbox, self._population, index) for index in indices]
+            points = [self._trial_vector(index) for index in range(self.popsize)]
         return [Individual(point, self._direction) for point in points]
+
+    def _trial_vector(self, index: int) -> list[float]:
+        for _ in range(_TRIES):
+            vector = breed(self.toolbox, self._population, index)
+            if self._space.allows(vector):
+                return vector
+        return random_point(self._space, self._rng)
 
     def _replace(self) -> float:
         pairs = list(zip(self._population, self._candidates, strict=True))

@@ -10,6 +10,8 @@ from search.errors import InvalidArgument
 from search.space import Choice, Float, Integer, Space
 from search.trial import Outcome, Trial
 
+_MOST_STEPS = 10_000  # of a float whose values are listed
+
 
 class GridSearch:
     """Every combination of the values of a space of choices, in the order of itertools.product.
@@ -18,13 +20,18 @@ class GridSearch:
     the lengths of the lists, as indices. So a grid of 10^9 points costs nothing until it is run.
 
     Args:
-        space: All domains are `Choice`.
+        space: All domains are `Choice`, without conditions.
     """
 
     def __init__(self, space: Space) -> None:
         for name, domain in space.items():
             if not isinstance(domain, Choice):
                 raise InvalidArgument(f"args_dict[{name!r}]", "a list of values", repr(domain))
+            if domain.when is not None:
+                hint = "launch a list of dicts, one per trial"
+                raise InvalidArgument(
+                    f"args_dict[{name!r}]", "values without a condition", repr(domain), hint
+                )
         self._names = list(space)
         self._values = [d.values for d in space.values() if isinstance(d, Choice)]
         self._next = 0
@@ -56,16 +63,20 @@ class GridSearch:
 
 
 def grid_of(space: Space) -> GridSearch | None:
-    """Return the grid of every configuration of a space, or None if it has real numbers."""
+    """Return the grid of every configuration of a space, or None if it has real numbers.
+
+    Its points have values for inactive hyperparameters, too, and the space may not allow them all.
+    Floats with more than a few thousand steps count as real numbers.
+    """
     values: dict[str, Sequence[Any]] = {}
     for name, domain in space.items():
         match domain:
             case Choice():
                 values[name] = domain.values
             case Integer():
-                values[name] = range(domain.low, domain.high + 1)
-            case Float() if domain.low == domain.high:
-                values[name] = [domain.low]
+                values[name] = range(domain.low, domain.high + 1, domain.step)
+            case Float(size=int(size)) if size <= _MOST_STEPS:
+                values[name] = [domain.decode((index + 0.5) / size) for index in range(size)]
             case _:
                 return None
     return GridSearch(Space.of_grid(values))

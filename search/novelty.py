@@ -6,10 +6,14 @@ import random
 from collections.abc import Sequence
 
 from search.grid import grid_of
+from search.sampling import random_point
 from search.space import Space
 
 _DRAWS = 20
 """Points drawn before a new one is looked for in order; a space may have hardly any left."""
+
+_LOOKED_AT = 10_000
+"""Points of a grid looked at for a new one, where some are the same or not allowed."""
 
 
 class Tried:
@@ -34,12 +38,12 @@ class Tried:
         self._snapped.add(self._space.snap(point))
 
     def another(self) -> list[float]:
-        """Return a point at random whose configuration was not tried.
+        """Return a point at random whose configuration is allowed and was not tried.
 
         Once all were tried that is forgotten, so that each may be tried a second time, and so on.
         """
         for _ in range(_DRAWS):
-            point = [self._rng.random() for _ in self._space]
+            point = random_point(self._space, self._rng)
             if point not in self:
                 return point
         return self._next_of_grid() or self._begin_again(point)
@@ -49,9 +53,11 @@ class Tried:
         if self._grid is None:
             return None
         start = self._rng.randrange(self._grid.total)
-        for step in range(min(self._grid.total, len(self._snapped) + 1)):
+        all_differ = not self._space.conditional and self._space.constraint is None
+        most = len(self._snapped) + 1 if all_differ else _LOOKED_AT
+        for step in range(min(self._grid.total, most)):
             point = self._space.encode(self._grid.point((start + step) % self._grid.total))
-            if point not in self:
+            if point not in self and self._space.allows(point):
                 return point
         return None
 

@@ -15,12 +15,15 @@ from typing import Any
 from search.checks import check_number
 from search.direction import Direction
 from search.generations import GenerationalSearch, Individual
-from search.sampling import latin_hypercube
-from search.space import Choice, Domain, Float, Space
+from search.sampling import allowed, latin_hypercube
+from search.space import Choice, Domain, Float, Integer, Space
 from search.trial import Outcome
 
 FACTORS = (0.8, 1.2)
 """What a number is multiplied by when it is perturbed, either as likely."""
+
+_TRIES = 20
+"""Explored hyperparameters made for a member at the most; the constraint may allow none."""
 
 
 class _Member(Individual):
@@ -45,8 +48,10 @@ class PopulationBasedTraining(GenerationalSearch[_Member]):
 
     To explore is to treat every hyperparameter by itself: with `resample_probability` it is drawn
     from the space anew. Otherwise a number, on a log scale too, is multiplied by 0.8 or 1.2 and
-    kept within its bounds, an integer moved by 1 at least; of a `Choice` the value before or
-    after is taken, so its order counts. At a bound or an end it may stay what it is.
+    kept within its bounds, an integer and what has steps moved by one step at least; of a `Choice`
+    the value before or after is taken, so its order counts. At a bound or an end it may stay what
+    it is. One that has become active is drawn. Where the space's constraint allows nothing of what
+    was explored in 20 tries, a member goes on with the hyperparameters of the one it copies.
 
     A trial that failed or was stopped ranks last and nobody goes on from it: its member is one of
     those that copy. When no trial of a generation has a value, the next one begins anew like
@@ -126,6 +131,7 @@ class PopulationBasedTraining(GenerationalSearch[_Member]):
         alive = [index for index in ranking if self._population[index].score is not None]
         if not alive:
             points = latin_hypercube(self.popsize, len(self._space), self._rng)
+            points = allowed(self._space, points, self._rng)
             return [self._member(self._space.decode(point), None) for point in points]
         copies = min(math.ceil(self.popsize * self._quantile), self.popsize // 2)
         top = alive[: max(copies, 1)]
@@ -148,13 +154,22 @@ class PopulationBasedTraining(GenerationalSearch[_Member]):
 def explore(
     space: Space, params: Mapping[str, Any], resample_probability: float, rng: random.Random
 ) -> dict[str, Any]:
-    """Return hyperparameters of the space with each one resampled or perturbed."""
-    return {
-        name: domain.decode(rng.random())
-        if rng.random() < resample_probability
-        else perturb(domain, params[name], rng)
-        for name, domain in space.items()
-    }
+    """Return hyperparameters of the space with each one resampled or perturbed.
+
+    One that has become active is drawn. Where the constraint allows nothing of what is made so in a
+    few tries, the hyperparameters stay what they are.
+    """
+
+    def explored(name: str) -> Any:
+        if rng.random() < resample_probability or name not in params:
+            return space[name].decode(rng.random())
+        return perturb(space[name], params[name], rng)
+
+    for _ in range(_TRIES):
+        found = space.assemble(explored)
+        if space.allows_params(found):
+            return found
+    return dict(params)
 
 
 def perturb(domain: Domain, value: Any, rng: random.Random) -> Any:
@@ -164,8 +179,16 @@ def perturb(domain: Domain, value: Any, rng: random.Random) -> Any:
         return domain.values[min(max(index, 0), len(domain.values) - 1)]
     factor = rng.choice(FACTORS)
     moved = value * factor
-    if not isinstance(domain, Float):
-        moved = round(moved)
+    if domain.step is not None:
+        moved = _on_grid(domain, moved)
         if moved == value:
-            moved += 1 if (factor > 1) == (value >= 0) else -1
+            upwards = (factor > 1) == (value >= 0)
+            moved = _on_grid(domain, value + (domain.step if upwards else -domain.step))
     return min(max(moved, domain.low), domain.high)
+
+
+def _on_grid(domain: Float | Integer, value: float) -> float:
+    """Return the value of a domain with steps that is nearest."""
+    if domain.step == 1 and isinstance(domain, Integer):  # exact, however far apart the bounds are
+        return round(value)
+    return domain.decode(domain.encode(min(max(value, domain.low), domain.high)))

@@ -3,14 +3,57 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 from search.checks import check_integer
+from search.errors import NothingAllowed, shown
 from search.space import Space
 from search.trial import Outcome, Trial
 
+DRAWS = 10_000
+"""Points drawn for one that the constraint of a space allows, before that is given up."""
+
+
+_CHECKS = 10  # points found before a search starts: a constraint may stumble over a few only
+
+
+def random_point(space: Space, rng: random.Random) -> list[float]:
+    """Return a point drawn evenly from those of the unit cube that the constraint allows.
+
+    Raises:
+        NothingAllowed: None of `DRAWS` points was one.
+        InvalidArgument: The constraint raised, or returned no bool.
+    """
+    for _ in range(DRAWS):
+        point = [rng.random() for _ in space]
+        if space.allows(point):
+            return point
+    raise NothingAllowed(
+        "constraint",
+        "one that some configurations meet",
+        f"none among {DRAWS:,} drawn at random, such as {shown(space.decode(point), 300)}",
+    )
+
+
+def check_constraint(space: Space, rng: random.Random) -> None:
+    """Make sure that a space's constraint can be asked and does not refuse next to everything.
+
+    Raises:
+        NothingAllowed: It refuses nearly everything, as `random_point`.
+        InvalidArgument: It raised, or returned no bool.
+    """
+    if space.constraint is not None:
+        for _ in range(_CHECKS):
+            random_point(space, rng)
+
+
+def allowed(space: Space, points: Sequence[list[float]], rng: random.Random) -> list[list[float]]:
+    """Return points of the unit cube, those that are not allowed replaced by random ones."""
+    return [point if space.allows(point) else random_point(space, rng) for point in points]
+
 
 class RandomSearch:
-    """Independent uniform points of the unit cube.
+    """Independent uniform points of the unit cube, of those that the space's constraint allows.
 
     Args:
         space: What to search.
@@ -33,8 +76,7 @@ class RandomSearch:
         """See `Searcher`."""
         if self.finished:
             return None
-        point = [self._rng.random() for _ in self._space]
-        trial = Trial(self._next, self._space.decode(point))
+        trial = Trial(self._next, self._space.decode(random_point(self._space, self._rng)))
         self._next += 1
         return trial
 

@@ -13,7 +13,7 @@ NEIGHBOURS = 5
 """Evaluated points around a point by which it is judged."""
 
 ANOTHER_CHOICE = 0.5
-"""Distance between any two values of a choice, whose order means nothing; an axis is 1 long."""
+"""Distance between any two values of a choice without an order; an axis is 1 long."""
 
 
 class Screen:
@@ -26,7 +26,9 @@ class Screen:
 
     def __init__(self, space: Space, direction: Direction) -> None:
         self._space, self._direction = space, direction
-        self._choices = np.array([isinstance(domain, Choice) for domain in space.values()])
+        self._choices = np.array(
+            [isinstance(domain, Choice) and not domain.ordered for domain in space.values()]
+        )
         self._points: list[tuple[float, ...]] = []
         self._merits: list[float] = []
 

@@ -1,12 +1,50 @@
-"""The contract between a search algorithm and whatever evaluates its trials."""
+"""The contracts between a search algorithm, what it is started on and what evaluates its trials."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
 
+from search.direction import Direction
 from search.errors import ExperimentError
+from search.space import Space
 from search.trial import Outcome, Trial
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluated:
+    """A configuration whose score is known from elsewhere.
+
+    Attributes:
+        params: Hyperparameter name to value, a configuration of the space.
+        value: The objective; None where the trial failed.
+    """
+
+    params: Mapping[str, Any]
+    value: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """What an algorithm is started on.
+
+    Attributes:
+        space: What to search.
+        rng: Owned by the searcher from now on.
+        direction: 'max' or 'min' of the objective.
+        samples: How many trials, in all; None where the algorithm knows.
+        points: Configurations to try first, counted among the samples.
+        known: Configurations evaluated before, not counted among the samples.
+    """
+
+    space: Space
+    rng: random.Random
+    direction: Direction = Direction.MAX
+    samples: int | None = None
+    points: Sequence[Mapping[str, Any]] = ()
+    known: Sequence[Evaluated] = ()
 
 
 class Searcher(Protocol):
@@ -32,6 +70,20 @@ class Searcher(Protocol):
 
     def tell(self, outcome: Outcome) -> None:
         """Take in the outcome of a trial that was asked for, failed ones too."""
+
+
+class Algorithm(Protocol):
+    """The settings of a search algorithm. Immutable: any number of searches can be started."""
+
+    def start(self, problem: Problem) -> Searcher:
+        """Return what searches a space.
+
+        Raises:
+            InvalidArgument: The algorithm cannot work on this problem.
+        """
+
+    def to_json(self) -> dict[str, Any]:
+        """Return its type and arguments as JSON; two that are equal make the same trials."""
 
 
 def drive(searcher: Searcher, evaluate: Callable[[Trial], Outcome]) -> list[Outcome]:

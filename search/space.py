@@ -1,218 +1,116 @@
-"""Search spaces: what each hyperparameter may be, and how a point of the unit cube becomes values.
+"""Search spaces: what hyperparameters there are, and how a point of the unit cube becomes values.
 
 Every algorithm works in the unit cube [0, 1]^n; `Space.decode` turns a point of it into
 hyperparameters and `Space.encode` turns those back. All input of the user is read here, once:
-`Space.of_bounds` for searches, `Space.of_grid` for grids.
+`Space.of_bounds` for searches, `Space.of_grid` for grids. What a single one may be is in
+`search.domains`, whose names are this module's too.
 """
 
 from __future__ import annotations
 
+import graphlib
 import math
-import numbers
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from search.errors import InvalidArgument, shown
-from search.values import from_json, plain_value, to_json
+import numpy as np
 
-LARGEST_INTEGER = 2**53
-"""Beyond it a float cannot tell neighbouring integers apart."""
+from search.domains import (
+    LARGEST_INTEGER,
+    Choice,
+    Domain,
+    Float,
+    Integer,
+    choices,
+    domain_of_json,
+    finite,
+    integer,
+    is_number,
+    iterable,
+)
+from search.errors import InvalidArgument, shown
+from search.values import plain_value
+
+__all__ = ["LARGEST_INTEGER", "Choice", "Constraint", "Domain", "Float", "Integer", "Space"]
 
 LOG_RATIO = 1000.0
 """Positive float bounds this far apart are searched on a log scale."""
 
-
-@dataclass(frozen=True, slots=True)
-class Float:
-    """A real number between two bounds, both included, given in either order.
-
-    Args:
-        low: One bound.
-        high: The other bound; equal bounds make a constant.
-        log: Search the logarithm, so that each power of ten gets as many points as the next.
-
-    Raises:
-        InvalidArgument: A bound is not finite, or `log` with a bound that is not above zero.
-    """
-
-    low: float
-    high: float
-    log: bool = False
-
-    def __post_init__(self) -> None:
-        low, high = (_finite("Float", bound) for bound in (self.low, self.high))
-        object.__setattr__(self, "low", float(min(low, high)))
-        object.__setattr__(self, "high", float(max(low, high)))
-        _check_log("Float", self)
-
-    def decode(self, unit: float) -> float:
-        """Return the value at `unit`, a number of [0, 1]."""
-        if self.log:
-            span = math.log(self.high) - math.log(self.low)
-            value = math.exp(min(math.log(self.low) + unit * span, math.log(self.high)))
-        else:  # not low + unit * (high - low), which overflows between two huge bounds
-            value = self.low * (1.0 - unit) + self.high * unit
-        return min(max(value, self.low), self.high)
-
-    def encode(self, value: float) -> float:
-        """Return where in [0, 1] a value lies; the middle for a constant."""
-        if self.low == self.high:
-            return 0.5
-        if self.log:  # not the logarithm of a quotient, which overflows
-            span = math.log(self.high) - math.log(self.low)
-            unit = (math.log(value) - math.log(self.low)) / span if span else 0.5
-        elif math.isinf(self.high - self.low):
-            unit = (value / 2 - self.low / 2) / (self.high / 2 - self.low / 2)
-        else:
-            unit = (value - self.low) / (self.high - self.low)
-        return min(max(unit, 0.0), 1.0)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the domain as JSON."""
-        return {"type": "float", "low": self.low, "high": self.high, "log": self.log}
-
-
-@dataclass(frozen=True, slots=True)
-class Integer:
-    """A whole number between two bounds, both included, given in either order.
-
-    The unit interval is cut into bins, one per integer, so on the linear scale both ends are as
-    likely as the middle.
-
-    Args:
-        low: One bound.
-        high: The other bound; equal bounds make a constant.
-        log: Search the logarithm. Between bounds beyond about 2^46 some integers are never drawn
-            then, nor on the linear scale between bounds more than 2^52 apart.
-
-    Raises:
-        InvalidArgument: A bound is not an integer or beyond 2^53, or `log` with a bound below 1.
-    """
-
-    low: int
-    high: int
-    log: bool = False
-
-    def __post_init__(self) -> None:
-        low, high = (_integer("Integer", bound) for bound in (self.low, self.high))
-        object.__setattr__(self, "low", min(low, high))
-        object.__setattr__(self, "high", max(low, high))
-        _check_log("Integer", self)
-
-    def decode(self, unit: float) -> int:
-        """Return the integer whose bin holds `unit`, a number of [0, 1]."""
-        if self.log:
-            span = math.log(self.high + 1) - math.log(self.low)
-            value = math.floor(math.exp(math.log(self.low) + unit * span))
-        else:
-            value = self.low + math.floor(unit * (self.high - self.low + 1))
-        return min(max(value, self.low), self.high)
-
-    def encode(self, value: int) -> float:
-        """Return the middle of the integer's bin."""
-        if self.low == self.high:
-            return 0.5
-        if self.log:
-            span = math.log(self.high + 1) - math.log(self.low)
-            return (math.log(value + 0.5) - math.log(self.low)) / span
-        return (value - self.low + 0.5) / (self.high - self.low + 1)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the domain as JSON."""
-        return {"type": "integer", "low": self.low, "high": self.high, "log": self.log}
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """One of several values, without an order between them.
-
-    Args:
-        values: At least one: None, bools, numbers, strings, or lists, tuples and dicts of those.
-
-    Raises:
-        InvalidArgument: No value, or one that cannot travel as JSON.
-    """
-
-    values: Sequence[Any]
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "values", _choices("Choice", self.values))
-
-    def decode(self, unit: float) -> Any:
-        """Return the value whose bin holds `unit`, a number of [0, 1]."""
-        return self.values[min(math.floor(unit * len(self.values)), len(self.values) - 1)]
-
-    def encode(self, value: Any) -> float:
-        """Return the middle of the value's bin; ValueError where the value is none of them."""
-        return (self.index(value) + 0.5) / len(self.values)
-
-    def index(self, value: Any) -> int:
-        """Return the position of a value; ValueError where the value is none of them."""
-        if isinstance(self.values, range):  # which may have a billion values
-            if type(value) is int and value in self.values:
-                return self.values.index(value)
-        else:
-            for index, candidate in enumerate(self.values):
-                same = candidate is value or candidate == value  # NaN is not equal to itself
-                if type(candidate) is type(value) and same:
-                    return index
-        raise ValueError(f"{shown(value)} is none of {shown(self.values)}")
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the domain as JSON; a range as its bounds, it may have a billion values."""
-        if isinstance(self.values, range):
-            start, stop, step = self.values.start, self.values.stop, self.values.step
-            return {"type": "choice", "range": [start, stop, step]}
-        return {"type": "choice", "values": [to_json(value) for value in self.values]}
-
-
-Domain: TypeAlias = Float | Integer | Choice
+Constraint: TypeAlias = Callable[[dict[str, Any]], bool]
+"""Says of hyperparameters whether they may be tried; the same ones get the same answer."""
 
 
 class Space(Mapping[str, Domain]):
     """Ordered names of hyperparameters to their domains. Immutable.
 
+    A hyperparameter with a condition (`when`) that does not hold is inactive: it is missing from
+    what `decode` returns, and its coordinate means nothing.
+
     Args:
         domains: Name to `Float`, `Integer` or `Choice`.
+        name: What the user calls the domains.
+        constraint: Called with decoded hyperparameters, without the inactive ones: may they be
+            tried? None: all may.
+
+    Attributes:
+        constraint: As above.
 
     Raises:
-        InvalidArgument: No name at all, or a name that cannot be used.
+        InvalidArgument: No name at all, a name that cannot be used, a condition that can never
+            hold, conditions that form a cycle, or a constraint that cannot be called.
     """
 
-    def __init__(self, domains: Mapping[str, Domain], name: str = "space") -> None:
+    def __init__(
+        self,
+        domains: Mapping[str, Domain],
+        name: str = "space",
+        constraint: Constraint | None = None,
+    ) -> None:
         self._domains = dict(domains)
         if not self._domains:
             raise InvalidArgument(name, "at least one hyperparameter", shown(domains))
         _check_names(name, self._domains)
+        self._conditions = {
+            child: _conditions(name, child, self._domains)
+            for child, domain in self._domains.items()
+            if domain.when is not None
+        }
+        self._order = _parents_first(name, self._domains, self._conditions)
+        _check_constraint(constraint)
+        self.constraint = constraint
 
     @classmethod
-    def of_bounds(cls, bounds: Mapping[str, Any]) -> Space:
+    def of_bounds(cls, bounds: Mapping[str, Any], constraint: Constraint | None = None) -> Space:
         """Read the bounds of a search.
 
         Two ints are an `Integer`, two numbers with a float among them a `Float`, in either order.
         Two booleans, two strings or more than two values are a `Choice`. A `Float` is searched on a
         log scale where both ends are above zero and the bounds are written high first
-        (`[0.005, 0.00005]`) or high / low >= 1,000. `Float`, `Integer` and `Choice` objects stay as
-        they are.
+        (`[0.005, 0.00005]`) or high / low >= 1,000. A lone string, number, bool or None is a
+        constant: every trial gets it. `Float`, `Integer` and `Choice` objects stay as they are.
+
+        Args:
+            bounds: Name to bounds.
+            constraint: See `Space`.
 
         Raises:
             InvalidArgument: Naming the hyperparameter, what was expected and what came.
         """
         _check_mapping("bounds", bounds)
-        return cls({name: _bound(f"bounds[{name!r}]", v) for name, v in bounds.items()}, "bounds")
+        domains = {name: _bound(f"bounds[{name!r}]", value) for name, value in bounds.items()}
+        return cls(domains, "bounds", constraint)
 
     @classmethod
     def from_json(cls, data: Any) -> Space:
-        """Return the space that `to_json` was called on.
+        """Return the space that `to_json` was called on, without its constraint.
 
         Raises:
             ValueError: Not a space; `InvalidArgument` where a domain contradicts itself.
         """
         if not isinstance(data, dict):
             raise ValueError(f"not a space: {shown(data)}")
-        return cls({name: _domain_of_json(domain) for name, domain in data.items()})
+        return cls({name: domain_of_json(domain) for name, domain in data.items()})
 
     @classmethod
     def of_grid(cls, args_dict: Mapping[str, Any]) -> Space:
@@ -226,7 +124,7 @@ class Space(Mapping[str, Domain]):
             {
                 name: values
                 if isinstance(values, Choice)
-                else Choice(_choices(f"args_dict[{name!r}]", values))
+                else Choice(choices(f"args_dict[{name!r}]", values))
                 for name, values in args_dict.items()
             },
             "args_dict",
@@ -244,14 +142,37 @@ class Space(Mapping[str, Domain]):
     def __repr__(self) -> str:
         return f"Space({self._domains})"
 
+    @property
+    def conditional(self) -> tuple[str, ...]:
+        """The names of those that some trials get and others do not."""
+        return tuple(self._conditions)
+
+    def assemble(self, value_of: Callable[[str], Any]) -> dict[str, Any]:
+        """Return hyperparameters whose values are asked for one by one.
+
+        Args:
+            value_of: Returns the value of a name. Called for the active ones only, for each after
+                those on which its condition depends.
+        """
+        values: dict[str, Any] = {}
+        for name in self._order:
+            conditions = self._conditions.get(name, {})
+            if all(parent in values and values[parent] in c for parent, c in conditions.items()):
+                values[name] = value_of(name)
+        return {name: values[name] for name in self._domains if name in values}
+
     def decode(self, point: Sequence[float]) -> dict[str, Any]:
         """Return the hyperparameters at a point of the unit cube, one coordinate per name."""
-        pairs = zip(self._domains.items(), point, strict=True)
-        return {name: domain.decode(unit) for (name, domain), unit in pairs}
+        units = dict(zip(self._domains, point, strict=True))
+        return self.assemble(lambda name: self._domains[name].decode(units[name]))
 
     def encode(self, params: Mapping[str, Any]) -> list[float]:
-        """Return the point of the unit cube at which hyperparameters lie."""
-        return [domain.encode(params[name]) for name, domain in self._domains.items()]
+        """Return the point of the unit cube at which hyperparameters lie: 0.5 for inactive ones."""
+        active = self.assemble(params.__getitem__)
+        return [
+            domain.encode(active[name]) if name in active else 0.5
+            for name, domain in self._domains.items()
+        ]
 
     def snap(self, point: Sequence[float]) -> tuple[float, ...]:
         """Return where the values at a point of the unit cube lie: of a bin, its middle.
@@ -260,22 +181,82 @@ class Space(Mapping[str, Domain]):
         """
         return tuple(self.encode(self.decode(point)))
 
+    def allows(self, point: Sequence[float]) -> bool:
+        """Does the constraint allow what a point of the unit cube decodes to?
+
+        Raises:
+            InvalidArgument: As `allows_params`.
+        """
+        return self.constraint is None or self.allows_params(self.decode(point))
+
+    def allows_params(self, params: Mapping[str, Any]) -> bool:
+        """Does the constraint allow these hyperparameters?
+
+        Raises:
+            InvalidArgument: The constraint raised, or returned no bool.
+        """
+        if self.constraint is None:
+            return True
+        try:
+            allowed: object = self.constraint(dict(params))
+        except Exception as error:
+            got = f"{type(error).__name__}: {error}, for {shown(dict(params), 300)}"
+            hint = ""
+            if isinstance(error, KeyError) and error.args[0] in self._conditions:
+                hint = f"it is not in every trial: use .get({error.args[0]!r})"
+            raise InvalidArgument("constraint", "True or False", got, hint) from error
+        if not isinstance(allowed, bool | np.bool_):
+            got = f"{shown(allowed)}, for {shown(dict(params), 300)}"
+            raise InvalidArgument("constraint", "True or False", got)
+        return bool(allowed)
+
     def to_json(self) -> dict[str, Any]:
         """Return the space as JSON, in its order."""
         return {name: domain.to_json() for name, domain in self._domains.items()}
 
 
-def _domain_of_json(data: Any) -> Domain:
-    match data:
-        case {"type": "float", "low": low, "high": high, "log": bool(log)}:
-            return Float(low, high, log)
-        case {"type": "integer", "low": low, "high": high, "log": bool(log)}:
-            return Integer(low, high, log)
-        case {"type": "choice", "range": [int(start), int(stop), int(step)]} if step:
-            return Choice(range(start, stop, step))
-        case {"type": "choice", "values": list(values)}:
-            return Choice([from_json(value) for value in values])
-    raise ValueError(f"not a domain: {shown(data)}")
+def _check_constraint(constraint: object) -> None:
+    if constraint is not None and not callable(constraint):
+        expected = "a function of a dict of hyperparameters, or None"
+        raise InvalidArgument("constraint", expected, shown(constraint))
+
+
+def _conditions(where: str, child: str, domains: Mapping[str, Domain]) -> dict[str, Choice]:
+    """Return on whom a hyperparameter depends, with the values that each has to have."""
+    conditions = {}
+    for parent, values in (domains[child].when or {}).items():
+        name = f"{where}[{child!r}].when"
+        if parent == child:
+            raise InvalidArgument(name, "other hyperparameters", f"{child!r} itself")
+        if parent not in domains:
+            others = ", ".join(repr(other) for other in domains if other != child)
+            raise InvalidArgument(name, f"a name of {others or 'another one'}", shown(parent))
+        domain, name = domains[parent], f"{name}[{parent!r}]"
+        if domain.size is None:
+            hint = "a condition needs a choice, an integer, or steps"
+            raise InvalidArgument(name, "one with values to count", repr(domain), hint)
+        for value in values:
+            if value not in domain:
+                hint = "several values are a list" if isinstance(value, tuple) else ""
+                raise InvalidArgument(name, f"a value of {shown(domain)}", shown(value), hint)
+        conditions[parent] = Choice(
+            [float(v) for v in values] if isinstance(domain, Float) else values
+        )
+    return conditions
+
+
+def _parents_first(
+    where: str, names: Mapping[str, Any], conditions: Mapping[str, Mapping[str, Any]]
+) -> tuple[str, ...]:
+    """Return the names so that each comes after those on which it depends."""
+    if not conditions:
+        return tuple(names)
+    sorter = graphlib.TopologicalSorter({name: conditions.get(name, ()) for name in names})
+    try:
+        return tuple(sorter.static_order())
+    except graphlib.CycleError as error:
+        cycle = " needs ".join(map(repr, reversed(error.args[1])))
+        raise InvalidArgument(where, "conditions without a cycle", cycle) from None
 
 
 def read_points(points: Any) -> list[dict[str, Any]]:
@@ -284,7 +265,7 @@ def read_points(points: Any) -> list[dict[str, Any]]:
     Raises:
         InvalidArgument: Naming the point, what was expected and what came.
     """
-    if isinstance(points, str | bytes) or not _iterable(points):
+    if isinstance(points, str | bytes) or not iterable(points):
         raise InvalidArgument("args_dict", "a dict of lists, or a list of dicts", shown(points))
     rows = list(points)
     if not rows:
@@ -319,41 +300,16 @@ def _check_names(where: str, names: Mapping[str, Any]) -> None:
         seen[normal] = name
 
 
-def _choices(name: str, values: Any) -> Sequence[Any]:
-    """Read a list of values; ranges stay ranges, they may be long."""
-    if isinstance(values, range):
-        try:
-            len(values)
-        except OverflowError:
-            raise InvalidArgument(name, "fewer than 2^63 values", shown(values)) from None
-        sequence: Sequence[Any] = values
-    elif isinstance(values, str | bytes | Mapping | set | frozenset) or not _iterable(values):
-        raise InvalidArgument(
-            name, "a list of values", shown(values), f"write [{shown(values, 40)}]"
-        )
-    else:
-        sequence = tuple(plain_value(name, value) for value in values)
-    if not sequence:
-        raise InvalidArgument(name, "at least one value", shown(values))
-    return sequence
-
-
-def _iterable(value: Any) -> bool:
-    try:
-        iter(value)
-    except TypeError:  # a lone number, and an array without dimensions
-        return False
-    return True
-
-
 def _bound(name: str, value: Any) -> Domain:
     if isinstance(value, Float | Integer | Choice):
         return value
-    if not isinstance(value, str | bytes | Mapping) and not _iterable(value):
+    if value is None or isinstance(value, str | bool | np.bool_) or _is_lone_number(value):
+        return Choice([plain_value(name, value)])
+    if not isinstance(value, bytes | Mapping) and not iterable(value):
         raise InvalidArgument(
-            name, "two bounds or a list of choices", shown(value), "write [low, high]"
+            name, "two bounds, a list of choices or a constant", shown(value), "write [low, high]"
         )
-    values = _choices(name, value)
+    values = choices(name, value)
     if len(values) == 1:
         raise InvalidArgument(
             name, "two bounds", shown(value), "write [low, high], or Choice([...]) for one value"
@@ -362,43 +318,18 @@ def _bound(name: str, value: Any) -> Domain:
         return Choice(values)
     if all(isinstance(v, str) for v in values):
         return Choice(values)
-    if not all(_number(v) for v in values):
+    if not all(is_number(v) for v in values):
         raise InvalidArgument(
             name, "two numbers or two strings", shown(value), "write Choice([...]) for a mixture"
         )
     first, second = values
     if all(isinstance(v, int) for v in values):
-        return Integer(_integer(name, first), _integer(name, second))
-    low, high = sorted((_finite(name, first), _finite(name, second)))
+        return Integer(integer(name, first), integer(name, second))
+    low, high = sorted((finite(name, first), finite(name, second)))
     # a quotient of a huge and a tiny bound overflows, so compare logarithms
     wide = low > 0 and math.log(high) - math.log(low) >= math.log(LOG_RATIO) - 1e-9
     return Float(low, high, log=low > 0 and low < high and (first > second or wide))
 
 
-def _number(value: Any) -> bool:
-    return isinstance(value, numbers.Real) and not isinstance(value, bool)
-
-
-def _finite(name: str, value: Any) -> float:
-    if not _number(value):
-        raise InvalidArgument(name, "a finite number as bound", shown(value))
-    try:
-        number = float(value)
-    except OverflowError:
-        number = math.inf
-    if not math.isfinite(number):
-        raise InvalidArgument(name, "a finite number as bound", shown(value))
-    return number
-
-
-def _integer(name: str, value: Any) -> int:
-    if not _number(value) or not isinstance(value, numbers.Integral):
-        raise InvalidArgument(name, "an integer as bound", shown(value))
-    if abs(int(value)) > LARGEST_INTEGER:
-        raise InvalidArgument(name, "an integer between -2^53 and 2^53", shown(value))
-    return int(value)
-
-
-def _check_log(name: str, domain: Float | Integer) -> None:
-    if domain.log and domain.low <= 0:
-        raise InvalidArgument(name, "bounds above zero for a log scale", shown(domain.low))
+def _is_lone_number(value: Any) -> bool:
+    return is_number(value) or (isinstance(value, np.ndarray) and value.ndim == 0)

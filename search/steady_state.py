@@ -30,7 +30,7 @@ COLLAPSED = 0.01
 """Standard deviation below which, on every axis of the unit cube, a population is renewed."""
 
 _TRIES = 20
-"""Trial vectors made for a trial at the most; in a small space most of them were tried."""
+"""Trial vectors made for a trial at the most; many may have been tried, or not be allowed."""
 
 
 class _Candidate(Individual):
@@ -63,7 +63,8 @@ class SteadyStateEvolution(PopulationSearch[_Candidate]):
 
     No configuration is tried twice, going by the values of the hyperparameters, unless the space
     has fewer of them than there are trials: then none is tried a third time before all were twice,
-    and so on.
+    and so on. Where the space's constraint does not allow a design point, or any of 20 trial
+    vectors, a random point takes its place.
 
     The same `rng` and the same order of asking and telling give the same trials.
 
@@ -138,16 +139,19 @@ class SteadyStateEvolution(PopulationSearch[_Candidate]):
         if not self._design:
             self._design = list(self.toolbox.population())
         point = self._design.pop(0)
-        return self._tried.another() if point in self._tried else point
+        return point if self._is_new(point) else self._tried.another()
 
     def _trial_vector(self, place: int) -> list[float]:
         screened = self._rng.random() * len(self._screen) < SCREENED
         vectors = (breed(self.toolbox, self._population, place) for _ in range(_TRIES))
-        new = (vector for vector in vectors if vector not in self._tried)
+        new = filter(self._is_new, vectors)
         candidates = list(itertools.islice(new, CANDIDATES if screened else 1))
         if not candidates:
             return self._tried.another()
         return self._screen.most_promising(candidates) if screened else candidates[0]
+
+    def _is_new(self, point: list[float]) -> bool:
+        return point not in self._tried and self._space.allows(point)
 
     def _take(self, candidate: _Candidate) -> None:
         self._screen.add(candidate, candidate.score)

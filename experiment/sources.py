@@ -1,0 +1,60 @@
+"""What tells whether a function of the user is the same in another process."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import hashlib
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    """Return what a function is called; of an object that can be called, its type."""
+    function = _innermost(function)
+    return str(getattr(function, "__name__", type(function).__name__))
+
+
+def hash_of_train(train: Callable[..., Any], pickled: bytes) -> str:
+    """Return the SHA-256 of a train function's source; pickled, where there is none.
+
+    Pickled it has the names of a notebook's cells, which are others in each kernel.
+    """
+    try:
+        source = inspect.getsource(_innermost(train)).encode("utf-8", "backslashreplace")
+    except (OSError, TypeError):
+        source = pickled
+    return hashlib.sha256(source).hexdigest()
+
+
+def hash_of_constraint(constraint: Callable[..., Any] | None) -> str | None:
+    """Return the SHA-256 of a constraint's source; of its name, where there is none.
+
+    Of a lambda without the call that it stands in, in which the number of trials may change.
+    """
+    if constraint is None:
+        return None
+    function = _innermost(constraint)
+    try:
+        source = _lambdas(function) or inspect.getsource(function)
+    except (OSError, TypeError, SyntaxError):
+        source = name_of(function)
+    return hashlib.sha256(source.encode("utf-8", "backslashreplace")).hexdigest()
+
+
+def _lambdas(function: Callable[..., Any]) -> str:
+    """Return the lambdas that begin in the line of one; '' where it is none."""
+    code = getattr(function, "__code__", None)
+    if code is None or code.co_name != "<lambda>":
+        return ""
+    lines, _ = inspect.findsource(function)
+    nodes = ast.walk(ast.parse("".join(lines)))
+    begun = (n for n in nodes if isinstance(n, ast.Lambda) and n.lineno == code.co_firstlineno)
+    return "\n".join(map(ast.unparse, begun))
+
+
+def _innermost(function: Callable[..., Any]) -> Callable[..., Any]:
+    while isinstance(function, functools.partial):
+        function = function.func
+    return function

@@ -1,0 +1,132 @@
+"""The algorithms of the calls, as settings from which their searchers are started."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from search.checks import check_integer
+from search.errors import InvalidArgument, shown
+from search.evolution import DifferentialEvolution
+from search.grid import GridSearch
+from search.operators import Mutation
+from search.population import PopulationBasedTraining
+from search.sampling import RandomSearch
+from search.searcher import Problem, Searcher
+from search.steady_state import SteadyStateEvolution
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Every combination of the values of a space; see `search.GridSearch`."""
+
+    def start(self, problem: Problem) -> Searcher:
+        """See `Algorithm`."""
+        check_own_budget(problem)
+        return GridSearch(problem.space)
+
+    def to_json(self) -> dict[str, Any]:
+        """See `Algorithm`."""
+        return {"type": "grid"}
+
+
+@dataclass(frozen=True, slots=True)
+class Random:
+    """Independent random points; see `search.RandomSearch`."""
+
+    def start(self, problem: Problem) -> Searcher:
+        """See `Algorithm`."""
+        return RandomSearch(problem.space, samples=samples_of(problem), rng=problem.rng)
+
+    def to_json(self) -> dict[str, Any]:
+        """See `Algorithm`."""
+        return {"type": "random"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evolution:
+    """Differential evolution; see `search.SteadyStateEvolution` and `search.DifferentialEvolution`.
+
+    `popsize * (generations + 1)` trials.
+
+    Args:
+        popsize: Individuals, at least 4.
+        generations: After the initial population, at least 1.
+        crossover: Crossover rate CR of [0, 1].
+        mutation: Differential weight F of (0, 2], or two of them to draw it from; None chooses 0.5
+            by generation, otherwise (0.5, 1.0).
+        strategy: 'rand1bin' or 'current-to-pbest1bin'; None chooses the first by generation,
+            otherwise the second.
+        generational: Does each generation wait for the end of the last trial of the one before?
+    """
+
+    popsize: int = 10
+    generations: int = 3
+    crossover: float = 0.7
+    mutation: Mutation | None = None
+    strategy: str | None = None
+    generational: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.generational, bool):
+            raise InvalidArgument("generational", "True or False", shown(self.generational))
+        defaults = ("rand1bin", 0.5) if self.generational else ("current-to-pbest1bin", (0.5, 1.0))
+        for name, default in zip(("strategy", "mutation"), defaults, strict=True):
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, default)
+
+    def start(self, problem: Problem) -> Searcher:
+        """See `Algorithm`."""
+        check_own_budget(problem)
+        arguments = asdict(self)
+        kind = DifferentialEvolution if arguments.pop("generational") else SteadyStateEvolution
+        return kind(problem.space, rng=problem.rng, direction=problem.direction, **arguments)
+
+    def to_json(self) -> dict[str, Any]:
+        """See `Algorithm`."""
+        mutation = list(self.mutation) if isinstance(self.mutation, tuple) else self.mutation
+        return {"type": "differential evolution", **asdict(self), "mutation": mutation}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PopulationTraining:
+    """Population based training; see `search.PopulationBasedTraining`.
+
+    `popsize * (generations + 1)` trials.
+
+    Args:
+        popsize: Members, at least 2.
+        generations: After the initial one, at least 1.
+        quantile: Share of the members, of [0, 0.5], that are replaced by copies of as many best.
+        resample_probability: That a hyperparameter of a copy is drawn anew rather than perturbed.
+    """
+
+    popsize: int = 10
+    generations: int = 10
+    quantile: float = 0.25
+    resample_probability: float = 0.25
+
+    def start(self, problem: Problem) -> Searcher:
+        """See `Algorithm`."""
+        check_own_budget(problem)
+        return PopulationBasedTraining(
+            problem.space, rng=problem.rng, direction=problem.direction, **asdict(self)
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """See `Algorithm`."""
+        return {"type": "population based training", **asdict(self)}
+
+
+def samples_of(problem: Problem) -> int:
+    """Return how many trials a problem says; `InvalidArgument` where it says none."""
+    check_integer("samples", problem.samples, 1)
+    assert problem.samples is not None
+    return problem.samples
+
+
+def check_own_budget(problem: Problem) -> None:
+    """Raise `InvalidArgument` where a problem says how many trials, to who has its own number."""
+    if problem.samples is not None:
+        expected = "None, since the searcher knows how many trials there are"
+        raise InvalidArgument("samples", expected, shown(problem.samples))

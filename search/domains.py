@@ -1,0 +1,449 @@
+"""Domains: what a single hyperparameter may be, and how a number of [0, 1] becomes its value."""
+
+from __future__ import annotations
+
+import functools
+import math
+import numbers
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+from search.errors import InvalidArgument, shown
+from search.values import from_json, plain_value, to_json
+
+LARGEST_INTEGER = 2**53
+"""Beyond it a float cannot tell neighbouring integers apart."""
+
+_FINEST = 2.0**-50
+"""The smallest step of a `Float`, as a share of its larger bound: floats tell its values apart."""
+
+When: TypeAlias = Mapping[str, Any] | None
+"""Names of other hyperparameters to the value, or the list of values, that each must have."""
+
+
+class _Domain:
+    """What all domains have in common."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        shown_fields = ", ".join(f"{name}={value!r}" for name, value in _told(self).items())
+        return f"{type(self).__name__}({shown_fields})"
+
+
+@dataclass(frozen=True, repr=False)
+class Float(_Domain):
+    """A real number between two bounds, both included, given in either order.
+
+    Args:
+        low: One bound.
+        high: The other bound; equal bounds make a constant.
+        log: Search the logarithm, so that each power of ten gets as many points as the next.
+        step: Only low, low + step, low + 2 * step, ... are values, each as likely. A `high` that is
+            none of them becomes the largest of them below it. None: every number is.
+        when: Other hyperparameters and the value, or list of values, that each of them must have
+            for this one to be there at all: `when={'optimizer': 'sgd'}`. A trial in which one of
+            them has another value, or is itself missing, gets no argument of this name.
+
+    Raises:
+        InvalidArgument: A bound is not finite, `log` with a bound that is not above zero or with a
+            step, a step that is not above zero or too small for floats, or no such condition.
+    """
+
+    low: float
+    high: float
+    log: bool = False
+    step: float | None = None
+    when: When = field(default=None, hash=False)
+
+    def __post_init__(self) -> None:
+        low, high = (finite("Float", bound) for bound in (self.low, self.high))
+        object.__setattr__(self, "low", float(min(low, high)))
+        object.__setattr__(self, "high", float(max(low, high)))
+        _check_log("Float", self)
+        object.__setattr__(self, "when", _condition(self.when))
+        if self.step is not None:
+            object.__setattr__(self, "step", _float_step(self))
+            object.__setattr__(self, "high", self._number(self._steps))
+
+    @property
+    def size(self) -> int | None:
+        """How many values there are; None where every number is one."""
+        if self.low == self.high:
+            return 1
+        return None if self.step is None else self._steps + 1
+
+    @functools.cached_property
+    def _grid(self) -> tuple[int, int, int]:
+        """Low bound and step as multiples of one fraction, as written: 0.1 is a tenth."""
+        first, step = Fraction(repr(self.low)), Fraction(repr(self.step))
+        parts = math.lcm(first.denominator, step.denominator)
+        return int(first * parts), int(step * parts), parts
+
+    @functools.cached_property
+    def _steps(self) -> int:
+        """How many steps fit between the bounds; of `high` itself, which was rounded, all do."""
+        first, step, parts = self._grid
+        rounded = Fraction(math.ulp(max(abs(self.low), abs(self.high)))) / 2
+        return int(((Fraction(repr(self.high)) + rounded) * parts - first) // step)
+
+    def _number(self, index: int) -> float:
+        first, step, parts = self._grid
+        return min((first + index * step) / parts, self.high)
+
+    def decode(self, unit: float) -> float:
+        """Return the value at `unit`, a number of [0, 1]."""
+        if self.step is not None:
+            return self._number(_bin(unit, self._steps + 1))
+        if self.log:
+            span = math.log(self.high) - math.log(self.low)
+            value = math.exp(min(math.log(self.low) + unit * span, math.log(self.high)))
+        else:  # not low + unit * (high - low), which overflows between two huge bounds
+            value = self.low * (1.0 - unit) + self.high * unit
+        return min(max(value, self.low), self.high)
+
+    def encode(self, value: float) -> float:
+        """Return where in [0, 1] a value lies; the middle for a constant.
+
+        With a step, the middle of the bin of the value that is nearest.
+        """
+        if self.low == self.high:
+            return 0.5
+        if self.step is not None:  # halves: the distance of two huge numbers overflows
+            index = round((value / 2 - self.low / 2) / (self.step / 2))
+            return (min(max(index, 0), self._steps) + 0.5) / (self._steps + 1)
+        if self.log:  # not the logarithm of a quotient, which overflows
+            span = math.log(self.high) - math.log(self.low)
+            unit = (math.log(value) - math.log(self.low)) / span if span else 0.5
+        elif math.isinf(self.high - self.low):
+            unit = (value / 2 - self.low / 2) / (self.high / 2 - self.low / 2)
+        else:
+            unit = (value - self.low) / (self.high - self.low)
+        return min(max(unit, 0.0), 1.0)
+
+    def __contains__(self, value: object) -> bool:
+        """Is it a number between the bounds, and with a step one of its values?"""
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            return False
+        inside = self.low <= value <= self.high
+        return inside and (self.step is None or self.decode(self.encode(value)) == value)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the domain as JSON."""
+        return {"type": "float", **_told_as_json(self)}
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Integer(_Domain):
+    """A whole number between two bounds, both included, given in either order.
+
+    The unit interval is cut into bins, one per integer, so on the linear scale both ends are as
+    likely as the middle.
+
+    Args:
+        low: One bound.
+        high: The other bound; equal bounds make a constant.
+        log: Search the logarithm. Between bounds beyond about 2^46 some integers are never drawn
+            then, nor on the linear scale between bounds more than 2^52 apart.
+        step: Only low, low + step, low + 2 * step, ... are values, each as likely. A `high` that is
+            none of them becomes the largest of them below it.
+        when: As for `Float`.
+
+    Raises:
+        InvalidArgument: A bound is not an integer or beyond 2^53, `log` with a bound below 1 or
+            with a step, a step below 1, or no such condition.
+    """
+
+    low: int
+    high: int
+    log: bool = False
+    step: int = 1
+    when: When = field(default=None, hash=False)
+
+    def __post_init__(self) -> None:
+        low, high = (integer("Integer", bound) for bound in (self.low, self.high))
+        object.__setattr__(self, "low", min(low, high))
+        object.__setattr__(self, "high", max(low, high))
+        _check_log("Integer", self)
+        step = integer("step", self.step, "an integer of at least 1")
+        if step < 1:
+            raise InvalidArgument("step", "an integer of at least 1", shown(self.step))
+        if step > 1:
+            _check_no_log(self)
+        object.__setattr__(self, "step", step)
+        object.__setattr__(self, "high", self.high - (self.high - self.low) % step)
+        object.__setattr__(self, "when", _condition(self.when))
+
+    @property
+    def size(self) -> int:
+        """How many values there are."""
+        return (self.high - self.low) // self.step + 1
+
+    def decode(self, unit: float) -> int:
+        """Return the integer whose bin holds `unit`, a number of [0, 1]."""
+        if self.log:
+            span = math.log(self.high + 1) - math.log(self.low)
+            value = math.floor(math.exp(math.log(self.low) + unit * span))
+            return min(max(value, self.low), self.high)
+        return self.low + _bin(unit, self.size) * self.step
+
+    def encode(self, value: float) -> float:
+        """Return the middle of the integer's bin; with a step, of that of the nearest value."""
+        if self.low == self.high:
+            return 0.5
+        if self.log:
+            span = math.log(self.high + 1) - math.log(self.low)
+            return (math.log(value + 0.5) - math.log(self.low)) / span
+        index = value - self.low
+        if self.step > 1:
+            index = (index + self.step // 2) // self.step
+        return (index + 0.5) / self.size
+
+    def __contains__(self, value: object) -> bool:
+        """Is it an integer, no bool, that is one of the values?"""
+        if not isinstance(value, int) or isinstance(value, bool):
+            return False
+        return self.low <= value <= self.high and (value - self.low) % self.step == 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the domain as JSON."""
+        return {"type": "integer", **_told_as_json(self)}
+
+
+@dataclass(frozen=True, repr=False)
+class Choice(_Domain):
+    """One of several values.
+
+    Args:
+        values: At least one: None, bools, numbers, strings, or lists, tuples and dicts of those.
+        ordered: Do the values lie on an axis, in their order, as in ['small', 'medium', 'large']?
+            Then those that are next to each other count as near, others as further apart the more
+            lie between them. Otherwise any two are equally far apart.
+        when: As for `Float`.
+
+    Raises:
+        InvalidArgument: No value, one that cannot travel as JSON, or no such condition.
+    """
+
+    values: Sequence[Any]
+    ordered: bool = False
+    when: When = field(default=None, hash=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "values", choices("Choice", self.values))
+        if not isinstance(self.ordered, bool):
+            raise InvalidArgument("ordered", "True or False", shown(self.ordered))
+        object.__setattr__(self, "when", _condition(self.when))
+
+    @property
+    def size(self) -> int:
+        """How many values there are, equal ones counted as often as they were given."""
+        return len(self.values)
+
+    def decode(self, unit: float) -> Any:
+        """Return the value whose bin holds `unit`, a number of [0, 1]."""
+        return self.values[_bin(unit, len(self.values))]
+
+    def encode(self, value: Any) -> float:
+        """Return the middle of the value's bin; ValueError where the value is none of them."""
+        return (self.index(value) + 0.5) / len(self.values)
+
+    def index(self, value: Any) -> int:
+        """Return the position of a value, the first of equals; ValueError where it is none."""
+        if isinstance(self.values, range):  # which may have a billion values
+            if type(value) is int and value in self.values:
+                return self.values.index(value)
+        else:
+            try:
+                return self._positions[_identity(value)]
+            except (KeyError, TypeError):  # no such value, or one that cannot be a value
+                pass
+        raise ValueError(f"{shown(value)} is none of {shown(self.values)}")
+
+    @functools.cached_property
+    def _positions(self) -> dict[Any, int]:
+        positions: dict[Any, int] = {}
+        for position, value in enumerate(self.values):
+            positions.setdefault(_identity(value), position)
+        return positions
+
+    def __contains__(self, value: object) -> bool:
+        """Is it one of the values? 1, True and 1.0 are three."""
+        try:
+            self.index(value)
+        except ValueError:
+            return False
+        return True
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the domain as JSON; a range as its bounds, it may have a billion values."""
+        told = _told_as_json(self)
+        del told["values"]
+        if isinstance(self.values, range):
+            start, stop, step = self.values.start, self.values.stop, self.values.step
+            return {"type": "choice", "range": [start, stop, step], **told}
+        return {"type": "choice", "values": [to_json(value) for value in self.values], **told}
+
+
+Domain: TypeAlias = Float | Integer | Choice
+
+
+def domain_of_json(data: Any) -> Domain:
+    """Return the domain that `to_json` was called on.
+
+    Raises:
+        ValueError: Not a domain; `InvalidArgument` where it contradicts itself.
+    """
+    match data:
+        case {"type": "float", "low": low, "high": high, "log": bool(log)}:
+            return Float(low, high, log, data.get("step"), _when_of_json(data))
+        case {"type": "integer", "low": low, "high": high, "log": bool(log)}:
+            return Integer(low, high, log, data.get("step", 1), _when_of_json(data))
+        case {"type": "choice", "range": [int(start), int(stop), int(step)]} if step:
+            values: Sequence[Any] = range(start, stop, step)
+        case {"type": "choice", "values": list(items)}:
+            values = [from_json(item) for item in items]
+        case _:
+            raise ValueError(f"not a domain: {shown(data)}")
+    return Choice(values, data.get("ordered", False), _when_of_json(data))
+
+
+def choices(name: str, values: Any) -> Sequence[Any]:
+    """Read a list of values; ranges stay ranges, they may be long.
+
+    Raises:
+        InvalidArgument: No list, an empty one, or one with a value that cannot travel as JSON.
+    """
+    if isinstance(values, range):
+        try:
+            len(values)
+        except OverflowError:
+            raise InvalidArgument(name, "fewer than 2^63 values", shown(values)) from None
+        sequence: Sequence[Any] = values
+    elif isinstance(values, str | bytes | Mapping | set | frozenset) or not iterable(values):
+        raise InvalidArgument(
+            name, "a list of values", shown(values), f"write [{shown(values, 40)}]"
+        )
+    else:
+        sequence = tuple(plain_value(name, value) for value in values)
+    if not sequence:
+        raise InvalidArgument(name, "at least one value", shown(values))
+    return sequence
+
+
+def iterable(value: Any) -> bool:
+    """Can it be iterated over? A lone number cannot, nor an array without dimensions."""
+    try:
+        iter(value)
+    except TypeError:
+        return False
+    return True
+
+
+def is_number(value: Any) -> bool:
+    """Is it a real number, no bool, of Python or numpy?"""
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
+
+
+def finite(name: str, value: Any) -> float:
+    """Return a bound as a float; `InvalidArgument` unless it is a finite number."""
+    if not is_number(value):
+        raise InvalidArgument(name, "a finite number as bound", shown(value))
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise InvalidArgument(name, "a finite number as bound", shown(value))
+    return number
+
+
+def integer(name: str, value: Any, expected: str = "an integer as bound") -> int:
+    """Return a bound as an int; `InvalidArgument` unless it is one that a float can hold."""
+    if not is_number(value) or not isinstance(value, numbers.Integral):
+        raise InvalidArgument(name, expected, shown(value))
+    if abs(int(value)) > LARGEST_INTEGER:
+        raise InvalidArgument(name, "an integer between -2^53 and 2^53", shown(value))
+    return int(value)
+
+
+def _bin(unit: float, count: int) -> int:
+    """Return which of `count` equal parts of [0, 1] a number lies in."""
+    return min(math.floor(unit * count), count - 1)
+
+
+def _identity(value: Any) -> Any:
+    """Return what is equal, and of the same hash, for the same value only.
+
+    1, True and 1.0 are three values, inside a list or a tuple too, and NaN is one.
+    """
+    if isinstance(value, dict):
+        return type(value), frozenset((key, _identity(item)) for key, item in value.items())
+    if isinstance(value, list | tuple):
+        return type(value), tuple(_identity(item) for item in value)
+    return type(value), None if isinstance(value, float) and math.isnan(value) else value
+
+
+def _told(domain: Any) -> dict[str, Any]:
+    """Return the fields of a domain, without those that were left out; the scale is always told."""
+    values = {f: getattr(domain, f.name) for f in fields(domain)}
+    return {f.name: value for f, value in values.items() if f.name == "log" or value != f.default}
+
+
+def _told_as_json(domain: Any) -> dict[str, Any]:
+    told = _told(domain)
+    if "when" in told:
+        told["when"] = {name: to_json(values) for name, values in told["when"].items()}
+    return told
+
+
+def _when_of_json(data: dict[str, Any]) -> When:
+    when = data.get("when")
+    if when is None:
+        return None
+    if not isinstance(when, dict) or not all(isinstance(values, list) for values in when.values()):
+        raise ValueError(f"not a condition: {shown(when)}")
+    return {name: from_json(values) for name, values in when.items()}
+
+
+def _check_log(name: str, domain: Float | Integer) -> None:
+    if domain.log and domain.low <= 0:
+        raise InvalidArgument(name, "bounds above zero for a log scale", shown(domain.low))
+
+
+def _check_no_log(domain: Float | Integer) -> None:
+    if domain.log:
+        hint = "on a log scale equal steps make no sense"
+        raise InvalidArgument("step", "no step with log=True", shown(domain.step), hint)
+
+
+def _float_step(domain: Float) -> float:
+    _check_no_log(domain)
+    if not is_number(domain.step) or not 0 < domain.step < math.inf:  # type: ignore[operator]
+        raise InvalidArgument("step", "a finite number above zero, or None", shown(domain.step))
+    step = float(domain.step)  # type: ignore[arg-type]  # a number by now
+    least = max(abs(domain.low), abs(domain.high)) * _FINEST
+    if step < least:
+        expected = f"at least {least:g} between these bounds, or None"
+        raise InvalidArgument("step", expected, shown(domain.step))
+    return step
+
+
+def _condition(when: Any) -> dict[str, list[Any]] | None:
+    """Read a condition: name to the list of values, of which it has to have one."""
+    if when is None:
+        return None
+    if not isinstance(when, Mapping) or not when:
+        expected = "a dict of names of other hyperparameters to values, or None"
+        raise InvalidArgument("when", expected, shown(when))
+    condition = {}
+    for name, values in when.items():
+        if not isinstance(name, str):
+            raise InvalidArgument("when", "names of hyperparameters", shown(name))
+        plain = plain_value(f"when[{name!r}]", values)
+        condition[name] = plain if type(plain) is list else [plain]
+        if not condition[name]:
+            raise InvalidArgument(f"when[{name!r}]", "a value, or a list of values", shown(values))
+    return condition
