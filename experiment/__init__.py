@@ -5,6 +5,7 @@
     experiment.launch(spark, train, {"learning_rate": [0.001, 0.01], "dropout": [0.5, 0.6]})
     experiment.evolutionary_search(spark, train, {"learning_rate": [0.005, 0.00005]})
     experiment.submit(experiment.launch, spark, train, ...)     # in the background
+    experiment.executor(spark)      # a concurrent.futures.Executor on the same slots
 
     experiment.load(run)            # the result of a run, finished or not
     experiment.tensorboard(run)     # TensorBoard on it
@@ -41,6 +42,12 @@ from experiment.calls import (  # noqa: E402
     random_search,
     run,
 )
+from experiment.executor import (  # noqa: E402
+    CallFailed,
+    ExecutorFailed,
+    SparkExecutor,
+    executor,
+)
 from experiment.handle import Handle, submit  # noqa: E402
 from experiment.journal import JournalDamaged  # noqa: E402
 from experiment.loading import load  # noqa: E402
@@ -68,7 +75,9 @@ from spark_jobs.context import (  # noqa: E402
 )
 
 __all__ = [
+    "CallFailed",
     "Choice",
+    "ExecutorFailed",
     "ExperimentError",
     "Failure",
     "Float",
@@ -83,6 +92,7 @@ __all__ = [
     "Result",
     "SearchFailed",
     "Settings",
+    "SparkExecutor",
     "SuccessiveHalving",
     "TensorBoard",
     "Threshold",
@@ -91,6 +101,7 @@ __all__ = [
     "checkpoint_dir",
     "data",
     "evolutionary_search",
+    "executor",
     "keras_callbacks",
     "launch",
     "load",

@@ -11,14 +11,17 @@ from experiment.result import Result
 from experiment.resuming import manifest_of
 from experiment.settings import Settings, takes_settings
 from experiment.specification import Search
+from experiment.warm_start import Runs, known_of, runs_of
 from search.algorithms import Evolution, Grid, PopulationTraining, Random
 from search.direction import Direction
 from search.errors import InvalidArgument, shown
 from search.grid import PointSearch
 from search.operators import Mutation
+from search.points import read_first_points
 from search.sampling import check_constraint
 from search.searcher import Algorithm, Problem
 from search.space import Constraint, Space, read_points
+from search.values import to_json
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -64,6 +67,8 @@ def run(
     *,
     searcher: Algorithm,
     samples: int | None = None,
+    points: Iterable[Mapping[str, Any]] = (),
+    warm_start: Runs = (),
     constraint: Constraint | None = None,
     **settings: Any,
 ) -> Result:
@@ -77,6 +82,11 @@ def run(
         searcher: The algorithm, such as `experiment.RegularizedEvolution()`; any object with the
             methods of `search.Algorithm`.
         samples: How many trials, for algorithms that do not know.
+        points: Configurations to try first, counted among the trials: dicts of hyperparameter to
+            value. What one leaves out is drawn; a value may lie between two steps of its domain.
+        warm_start: Runs, each by its folder or `Result`, or a list of them, whose trials are to be
+            learnt from, finished and failed ones; they are not counted among the trials. Space,
+            direction and `optimization_key` have to be the same.
         constraint: As for `evolutionary_search`.
         **settings: See `experiment.Settings`.
 
@@ -92,8 +102,8 @@ def run(
             expected = "a search algorithm, such as experiment.RegularizedEvolution()"
             raise InvalidArgument("searcher", expected, shown(searcher))
     checked = Settings(**settings)
-    read = Space.of_bounds(space, constraint)
-    return _search("run", spark, train, read, searcher, checked, samples)
+    domains = Space.of_bounds(space, constraint)
+    return _search("run", spark, train, domains, searcher, checked, samples, points, warm_start)
 
 
 @takes_settings
@@ -107,18 +117,21 @@ def evolutionary_search(
     crossover: float = 0.7,
     mutation: Mutation | None = None,
     *,
-    generational: bool = True,
+    generational: bool = False,
     strategy: str | None = None,
+    noisy: bool = False,
+    points: Iterable[Mapping[str, Any]] = (),
+    warm_start: Runs = (),
     constraint: Constraint | None = None,
     **settings: Any,
 ) -> Result:
-    """Search by differential evolution, by generation or without a barrier between them.
+    """Search by differential evolution, without a barrier or one generation after the other.
 
     `popsize * (generations + 1)` trials: generation 0 is the initial population, a Latin hypercube.
-    With `generational=False` whoever is free gets the next trial at once, made from the best that
-    is known by then; see `search.SteadyStateEvolution`. The same seed then gives the same trials
-    only where results come in the same order, as with `parallelism=1`; by generation they may come
-    in any order.
+    Whoever is free gets the next trial at once, made from the best that is known by then; see
+    `search.SteadyStateEvolution`. The same seed gives the same trials where results come in the
+    same order, as with `parallelism=1`. With `generational=True` it does whatever their order, but
+    slots wait at the end of each generation; see `search.DifferentialEvolution`.
 
     Args:
         spark: A running SparkSession.
@@ -135,11 +148,20 @@ def evolutionary_search(
         crossover: Crossover rate CR of [0, 1].
         mutation: Differential weight F of (0, 2], or two of them, between which it is drawn for
             each trial. Left out, 0.5 by generation, otherwise (0.5, 1.0).
-        generational: True: the next generation starts when the last trial of one has ended, and
-            some slots wait for it. False: no slot waits, the better of two trials replaces the
-            other as soon as it has ended, and no configuration is tried twice before all were once.
+        generational: False: no slot waits, the better of two trials replaces the other as soon as
+            it has ended, and no configuration is tried twice before all were once. True: the next
+            generation starts when the last trial of one has ended, and some slots wait for it.
         strategy: How a trial is made of others, 'rand1bin' or 'current-to-pbest1bin'. Left out,
             the first by generation, otherwise the second.
+        noisy: Does a configuration come to another value each time? Then one trial in ten tries
+            the best one again, whose score is the mean of its values; not by generation. A
+            `popsize` of 20 suits noise. `Result.best_mean` is the best of what was tried again.
+        points: Configurations to try first, counted among the trials: dicts of hyperparameter to
+            value. What one leaves out is drawn; a value may lie between two steps of its domain.
+        warm_start: Runs, each by its folder or `Result`, or a list of them, whose trials are to be
+            learnt from, finished and failed ones; they are not counted among the trials. Space,
+            direction and `optimization_key` have to be the same. The best of them are the first
+            population.
         constraint: Called with a dict of hyperparameters; returns whether they may be tried, as
             `lambda p: p["batch"] * p["units"] < 1e6`. The same ones get the same answer.
         **settings: See `experiment.Settings`.
@@ -158,10 +180,11 @@ def evolutionary_search(
         mutation=mutation,
         strategy=strategy,
         generational=generational,
+        noisy=noisy,
     )
     checked = Settings(direction=direction, **settings)
-    space = Space.of_bounds(bounds, constraint)
-    return _search("evolutionary_search", spark, train, space, evolution, checked)
+    call, space = "evolutionary_search", Space.of_bounds(bounds, constraint)
+    return _search(call, spark, train, space, evolution, checked, None, points, warm_start)
 
 
 @takes_settings
@@ -171,6 +194,8 @@ def random_search(
     bounds: Mapping[str, Any],
     *,
     samples: int = 10,
+    points: Iterable[Mapping[str, Any]] = (),
+    warm_start: Runs = (),
     constraint: Constraint | None = None,
     **settings: Any,
 ) -> Result:
@@ -182,6 +207,11 @@ def random_search(
             numbers (see `optimization_key`), or a Keras History, of which the best epoch counts.
         bounds: As for `evolutionary_search`.
         samples: How many points.
+        points: Configurations to try first, counted among the trials: dicts of hyperparameter to
+            value. What one leaves out is drawn; a value may lie between two steps of its domain.
+        warm_start: Runs, each by its folder or `Result`, or a list of them, whose trials are to be
+            learnt from, finished and failed ones; they are not counted among the trials. Space,
+            direction and `optimization_key` have to be the same. They are not tried again.
         constraint: As for `evolutionary_search`.
         **settings: See `experiment.Settings`.
 
@@ -194,7 +224,8 @@ def random_search(
     """
     checked = Settings(**settings)
     space = Space.of_bounds(bounds, constraint)
-    return _search("random_search", spark, train, space, Random(), checked, samples)
+    call = "random_search"
+    return _search(call, spark, train, space, Random(), checked, samples, points, warm_start)
 
 
 @takes_settings
@@ -208,6 +239,7 @@ def population_based_training(
     *,
     quantile: float = 0.25,
     resample_probability: float = 0.25,
+    points: Iterable[Mapping[str, Any]] = (),
     constraint: Constraint | None = None,
     **settings: Any,
 ) -> Result:
@@ -228,6 +260,8 @@ def population_based_training(
         generations: After the initial one, at least 1.
         quantile: Share of the members, of [0, 0.5], that are replaced by copies of as many best.
         resample_probability: That a hyperparameter of a copy is drawn anew rather than perturbed.
+        points: Hyperparameters of the first members, at most `popsize`: dicts of hyperparameter to
+            value. What one leaves out is drawn; a value may lie between two steps of its domain.
         constraint: As for `evolutionary_search`.
         **settings: See `experiment.Settings`.
 
@@ -246,7 +280,8 @@ def population_based_training(
     )
     checked = Settings(direction=direction, **settings)
     space = Space.of_bounds(bounds, constraint)
-    return _search("population_based_training", spark, train, space, training, checked)
+    call = "population_based_training"
+    return _search(call, spark, train, space, training, checked, points=points)
 
 
 def _search(
@@ -257,18 +292,29 @@ def _search(
     algorithm: Algorithm,
     settings: Settings,
     samples: int | None = None,
+    points: Iterable[Mapping[str, Any]] = (),
+    warm_start: Runs = (),
 ) -> Result:
     seed, arguments = _seed(settings), algorithm.to_json()
     check_constraint(space, random.Random(seed))
+    runs = runs_of(warm_start)
     problem = Problem(
         space=space,
         rng=random.Random(seed),
         direction=Direction(settings.direction),
         samples=samples,
+        # With numbers of their own, so that what is drawn for a point can be said the next time.
+        points=read_first_points(space, points, random.Random(f"points of {seed}")),
+        known=known_of(runs, space, settings),
     )
     if samples is not None:
         arguments["samples"] = samples
-    search = Search(call, algorithm.start(problem), space, algorithm=arguments)
+    if problem.points:
+        arguments["points"] = [_as_json(point) for point in problem.points]
+    if runs:
+        arguments["warm_start"] = runs
+    searcher = algorithm.start(problem)
+    search = Search(call, searcher, space, algorithm=arguments, known=problem.known)
     return _run(spark, train, search, settings, seed)
 
 
@@ -279,6 +325,10 @@ def _run(
     from experiment.driver import run_search
 
     return run_search(spark, train, search, settings, seed)
+
+
+def _as_json(point: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: to_json(value) for name, value in point.items()}
 
 
 def _seed(settings: Settings) -> int:

@@ -27,6 +27,7 @@ def card(manifest: Manifest) -> str:
         for name in ("direction", "optimization_key", "trials", "seed", "isolation", "timeout")
     }
     settings["stopping"] = ", ".join(map(_as_code, manifest.stopping)) or None
+    settings["trials known from other runs"] = manifest.known or None
     settings |= {"Spark": f"{manifest.master}, {manifest.application}"}
     chosen = [(name, value) for name, value in settings.items() if value is not None]
     parts += ["## Settings", _table(("setting", "value"), chosen)]

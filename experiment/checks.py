@@ -8,13 +8,14 @@ import inspect
 import io
 import pickle
 import types
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import cloudpickle
 
 from search.errors import InvalidArgument, shown
 
+TakeBuffer = Callable[[Any], Any]
 LARGEST_FUNCTION = 64 << 20
 """Bytes. Every slot gets a copy of the train function with all that it refers to."""
 
@@ -76,24 +77,53 @@ def check_arguments(
             )
 
 
-def pickle_function(train: Callable[..., Any]) -> bytes:
-    """Return the train function as what travels to the executors.
+def pickle_function(
+    train: Callable[..., Any], argument: str = "train", take: TakeBuffer | None = None
+) -> bytes:
+    """Return a function as what travels to the executors.
+
+    Args:
+        train: The function.
+        argument: What messages call it.
+        take: See `pickle.Pickler`, `buffer_callback`.
 
     Raises:
         InvalidArgument: It cannot be pickled, drags the SparkContext along, or is too large; the
             message names the variable.
     """
     try:
-        return _dump(train)
+        return _dump(train, take)
     except Exception as error:
-        culprit = next(_culprits(train), None)
+        culprit = next(_culprits(_referred(train), take), None)
         if culprit is None:
             reason = _reason(error)
-            raise InvalidArgument("train", "a function that can be pickled", reason) from None
+            raise InvalidArgument(argument, "a function that can be pickled", reason) from None
         name, value, cause = culprit
         got = f"one that refers to {name!r} ({type(value).__name__}): {_reason(cause)}"
-        hint = f"make {name!r} inside the train function"
-        raise InvalidArgument("train", "a function that can be pickled", got, hint) from None
+        where = "the train function" if argument == "train" else argument
+        hint = f"make {name!r} inside {where}"
+        raise InvalidArgument(argument, "a function that can be pickled", got, hint) from None
+
+
+def pickle_arguments(
+    args: Sequence[Any], kwargs: Mapping[str, Any], take: TakeBuffer | None = None
+) -> bytes:
+    """Return the arguments of a call as what travels to its process: a pair of both.
+
+    Args:
+        args: By position.
+        kwargs: By name.
+        take: See `pickle.Pickler`, `buffer_callback`.
+
+    Raises:
+        InvalidArgument: One cannot be pickled, or they are too large; the message names it.
+    """
+    try:
+        return _dump((args, kwargs), take)
+    except Exception as error:
+        named = [*((f"args[{i}]", value) for i, value in enumerate(args)), *kwargs.items()]
+        name, _, cause = next(_culprits(named, take), ("arguments", None, error))
+        raise InvalidArgument(name, "what can be pickled", _reason(cause)) from None
 
 
 class _TooLarge(Exception):
@@ -110,16 +140,18 @@ class _LimitedBuffer(io.BytesIO):
         return super().write(data)
 
 
-def _dump(value: Any) -> bytes:
+def _dump(value: Any, take: TakeBuffer | None = None) -> bytes:
     buffer = _LimitedBuffer()
-    cloudpickle.dump(value, buffer, protocol=pickle.HIGHEST_PROTOCOL)
+    cloudpickle.dump(value, buffer, protocol=pickle.HIGHEST_PROTOCOL, buffer_callback=take)
     return buffer.getvalue()
 
 
-def _culprits(train: Callable[..., Any]) -> Iterator[tuple[str, Any, Exception]]:
-    for name, value in _referred(train):
+def _culprits(
+    named: Iterable[tuple[str, Any]], take: TakeBuffer | None
+) -> Iterator[tuple[str, Any, Exception]]:
+    for name, value in named:
         try:
-            _dump(value)
+            _dump(value, take)
         except Exception as error:
             yield name, value, error
 

@@ -174,6 +174,7 @@ def _goes_on(run: Run) -> bool:
 
 def _how_to_resume(run: Run) -> str:
     whole = run.ended and run.result.problem is None and run.result.done == run.result.total
+    whole = whole or not run.manifest.trials  # an executor's: only its caller knew the calls
     return "" if whole or _goes_on(run) else f"resume={run.paths.shown()!r} goes on with it"
 
 

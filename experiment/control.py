@@ -1,4 +1,4 @@
-"""Ending a search from outside of the thread that runs it."""
+"""What reaches a search from outside of the thread that runs it: an end, or new trials."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ class Control:
     Attributes:
         reason: Why the search is to end, in one sentence; None while it may go on.
         status: Says how far it is; None before it has begun.
+        wake: Lets its slots ask again for trials, where its searcher has new ones. From any thread.
         overtaken: Does another driver run the run by now? Then nothing of it is ours to write.
     """
 
@@ -28,6 +29,7 @@ class Control:
         self.reason: str | None = None
         self.overtaken = False
         self.status: Callable[[], Status] | None = None
+        self.wake: Callable[[], None] = lambda: None
 
     def cancel(self, reason: str) -> None:
         """End the search within a second; the first reason counts."""

@@ -68,6 +68,7 @@ class Coordinator:
         retry_on: After which failures.
         stopping: Rules by which trials are stopped.
         optimization_key: Which of the metrics that trials report is the objective.
+        target: A value of the objective with which the search ends; None goes on without.
         slots: How many slots the search asked for.
         warn: Shows the user a sentence.
         clock: Seconds that only grow.
@@ -91,12 +92,13 @@ class Coordinator:
         retry_on: Collection[FailureKind] = RETRIED,
         stopping: Sequence[StoppingRule] = (),
         optimization_key: str | None = None,
+        target: float | None = None,
         slots: int = 1,
         warn: Callable[[str], None] = warnings.warn,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._searcher, self._paths, self._journal = searcher, paths, journal
-        self._direction, self._clock = direction, clock
+        self._direction, self._target, self._clock = direction, target, clock
         self._observers, self._max_failures, self._warn = list(observers), max_failures, warn
         self.results: list[TrialResult] = []
         self.problem: str | None = None
@@ -130,6 +132,12 @@ class Coordinator:
     def done(self) -> bool:
         """Has every trial of the search come to an end?"""
         return self._searcher.finished and not self._running and not self._again
+
+    @property
+    def target_reached(self) -> bool:
+        """Is the best trial as good as the target, so that no more is to be tried?"""
+        best = None if self._best is None else self._best.value
+        return self._direction.reaches(best, self._target)
 
     @property
     def progress(self) -> int:
@@ -246,7 +254,7 @@ class Coordinator:
         if message.outcome is not None:
             self._take(slot, message.attempt, outcome_of_json(message.outcome))
         host = self._slots.get(slot)
-        if self.problem is not None or host is None:
+        if self.problem is not None or self.target_reached or host is None:
             return Stop()  # nobody would notice the end of a slot that Spark has given up
         if slot in self._running:  # the answer to its last call got lost
             return work_of(self._running[slot].attempt)

@@ -29,6 +29,7 @@ from experiment.sources import hash_of_constraint, hash_of_train, name_of
 from experiment.specification import Search
 from experiment.status import Status
 from experiment.text import count, printable
+from experiment.warm_start import write_known
 from search.direction import Direction
 from search.errors import InvalidArgument
 from search.space import Float, Space
@@ -90,7 +91,11 @@ def run_search(
             session.hide_console_progress()
         total = search.searcher.total
         slots = slot_count(
-            total, settings, session, warn=_warn, tick=lambda: progress.refresh(Status(total))
+            None if search.grows else total,
+            settings,
+            session,
+            warn=_warn,
+            tick=lambda: progress.refresh(Status(total)),
         )
         progress.asked = f"{count(slots, 'slot')} of {session.task_needs}"
         program = _program(function, settings, data)
@@ -108,6 +113,7 @@ def run_search(
                 jobs = SlotJobs(
                     session, run.paths, program, settings, search.as_text, slots, control, started
                 )
+            search.opened(root, data.hadoop, slots)
             problem: str | None = None
 
             def summary() -> Result:
@@ -116,9 +122,10 @@ def run_search(
                     direction,
                     run.paths.shown(),
                     objective=coordinator.status.objective or settings.optimization_key,
-                    total=total,
+                    total=search.searcher.total,
                     problem=problem,
                     space=search.space,
+                    target=settings.target,
                 )
 
             try:
@@ -211,6 +218,7 @@ def _opened(
         paths, past = RunPaths(folder.path, str(root)), Past()
         make_folder(paths.trials)  # executors look for it
         if settings.resume is None:
+            write_known(paths, search.known)
             write_manifest(paths, manifest)
         else:
             past = _past(files, root, search)
@@ -248,12 +256,13 @@ def _coordinator(
         run.paths,
         journal,
         direction=Direction(settings.direction),
-        observers=(board,),
+        observers=(board, *search.observers),
         max_failures=settings.max_failures,
         retries=settings.retries,
         retry_on=settings.retry_on,
         stopping=read_rules(settings.stopping),
         optimization_key=settings.optimization_key,
+        target=settings.target,
         slots=slots,
         warn=_warn,
     )
@@ -328,6 +337,7 @@ def _manifest(
         space=None if search.space is None else search.space.to_json(),
         constraint=None if search.space is None else hash_of_constraint(search.space.constraint),
         trials=search.searcher.total,
+        known=len(search.known),
         direction="max" if settings.direction == "max" else "min",
         optimization_key=settings.optimization_key,
         seed=seed,

@@ -102,9 +102,10 @@ def read_run(paths: RunPaths) -> Run:
         Direction(manifest.direction),
         paths.shown(),
         objective=objective or manifest.optimization_key,
-        total=total or manifest.trials,
+        total=max(total or manifest.trials, len(trials)),  # of an executor nobody knew it before
         problem=None if summary is None else summary.problem,
         space=space,
+        target=None if summary is None else summary.target,
     )
     return Run(paths, manifest, result, [] if summary else running, summary is not None)
 

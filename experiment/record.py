@@ -58,6 +58,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         constraint: SHA-256 of the source of the space's constraint, of its name, where there is no
             source; None without one.
         trials: How many there are in all.
+        known: How many trials of other runs it has learnt from.
         direction: 'max' or 'min'.
         optimization_key: As the user gave it.
         seed: That the searcher was made with.
@@ -79,6 +80,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     algorithm: dict[str, Any]
     space: dict[str, Any] | None
     trials: int
+    known: int = 0
     direction: Literal["max", "min"]
     optimization_key: str | None
     seed: int
@@ -101,6 +103,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
         trials: How many came to an end.
         failed: How many of them failed.
         problem: Why the search ended early, or None.
+        target: The value of the objective that was to end the search, or None.
         best: The best trial's outcome with its hyperparameters, or None.
         format: As in the manifest.
     """
@@ -109,6 +112,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     trials: int
     failed: int
     problem: str | None
+    target: float | None = None
     best: dict[str, Any] | None
     format: int = FORMAT
 
@@ -149,6 +153,7 @@ def write_result(paths: RunPaths, result: Result) -> None:
         trials=len(result.trials),
         failed=len(result.failed),
         problem=problem and problem.encode("utf-8", "backslashreplace").decode(),
+        target=result.target,
         best=data,
     )
     _write_json(paths.result, summary)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from statistics import fmean
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from experiment import markup
 from experiment.text import count, hyperparameter, hyperparameters, number, printable
@@ -83,6 +84,20 @@ class TrialResult:
         )
 
 
+class Mean(NamedTuple):
+    """A configuration that was tried several times.
+
+    Attributes:
+        params: Hyperparameter name to value.
+        value: The mean of the objective.
+        trials: Those that have a value.
+    """
+
+    params: dict[str, Any]
+    value: float
+    trials: list[TrialResult]
+
+
 class Result:
     """The trials of a search. Immutable.
 
@@ -97,6 +112,8 @@ class Result:
             where it ended early.
         problem: Why it ended early, in one sentence; None otherwise.
         space: What was searched; None for explicit points.
+        target: The value of the objective that was to end the search; None without, and while it
+            runs.
     """
 
     def __init__(
@@ -109,6 +126,7 @@ class Result:
         total: int | None = None,
         problem: str | None = None,
         space: Space | None = None,
+        target: float | None = None,
     ) -> None:
         self.trials = sorted(trials, key=lambda trial: trial.id)
         self.direction = direction.value
@@ -117,11 +135,37 @@ class Result:
         self.total = len(self.trials) if total is None else total
         self.problem = problem
         self.space = space
+        self.target = target
 
     @property
     def best(self) -> TrialResult | None:
-        """The trial with the best value, the first of equals; None when none finished."""
+        """The trial with the best value, the first of equals; None when none finished.
+
+        Where the objective is noisy that may be the luckiest one; see `best_mean`.
+        """
         return Direction(self.direction).best(self.trials, lambda trial: trial.value)
+
+    @property
+    def best_mean(self) -> Mean | None:
+        """The configuration with the best mean, of those that have several values; None if none.
+
+        For a noisy objective: `evolutionary_search(noisy=True)` tries what seems best again.
+        """
+        same: dict[str, list[tuple[TrialResult, float]]] = {}
+        for trial, value in self.scores:
+            same.setdefault(repr(trial.params), []).append((trial, value))
+        means = [
+            Mean(scores[0][0].params, fmean(v for _, v in scores), [trial for trial, _ in scores])
+            for scores in same.values()
+            if len(scores) > 1
+        ]
+        return Direction(self.direction).best(means, lambda mean: mean.value)
+
+    @property
+    def target_reached(self) -> bool:
+        """Is the best value as good as `target`, or better? False without a target."""
+        value = None if self.best is None else self.best.value
+        return Direction(self.direction).reaches(value, self.target)
 
     @property
     def failed(self) -> list[TrialResult]:
@@ -154,8 +198,8 @@ class Result:
         """Return one row per trial, failed ones too, in order of id.
 
         Columns: trial, status, value; each parameter under its own name, or as `params.<name>`
-        where that is taken; `metrics.<key>` for each number returned; seconds, error, reason (where
-        a trial was stopped), logdir.
+        where that is taken, NaN where a trial lacks it; `metrics.<key>` for each number returned;
+        seconds, error, reason (where a trial was stopped), logdir.
         """
         import pandas
 
@@ -197,6 +241,8 @@ class Result:
             counts += f", {len(self.failed)} failed"
         if self.done < len(self.trials):
             counts += f", {len(self.trials) - self.done} cancelled"
+        if self.target is not None and self.target_reached:
+            counts += f", target {number(self.target)} reached"
         best = best_in_words(self.best, self.objective)
         return f"{counts}, {best}" if best else counts
 

@@ -98,7 +98,7 @@ def _differences(before: Manifest, now: Manifest) -> Iterator[str]:
         if was != is_now:
             yield f"{what} was {was!r}, is {is_now!r}"
     spaces = [_domains(manifest.space) for manifest in (before, now)]
-    yield from _changed("space of", *spaces)
+    yield from space_differences(*spaces)
     if list(spaces[0]) != list(spaces[1]) and set(spaces[0]) == set(spaces[1]):
         yield f"the order of the space was {list(spaces[0])}, is {list(spaces[1])}"
     was, is_now = dict(before.algorithm), dict(now.algorithm)
@@ -109,8 +109,13 @@ def _differences(before: Manifest, now: Manifest) -> Iterator[str]:
     yield from _changed("", was, is_now)
 
 
-def _changed(what: str, before: dict[str, Any], now: dict[str, Any]) -> Iterator[str]:
-    for name in before | now:
+def space_differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
+    """Say what hyperparameters differ between two spaces, each in words; not their order."""
+    yield from _changed("space of", before, now)
+
+
+def _changed(what: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
+    for name in {**before, **now}:
         subject = f"{what} {name!r}" if what else name
         if name not in now:
             yield f"{subject} was {shown(before[name])}, is left out"

@@ -7,7 +7,7 @@ import functools
 import inspect
 import os
 import pwd
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeVar, get_args
 
@@ -18,7 +18,7 @@ from search.direction import Direction
 from search.errors import InvalidArgument, shown
 from search.stopping import StoppingRule, read_rules
 from search.trial import RETRIED, FailureKind
-from search.values import is_unicode
+from search.values import is_finite, is_unicode, plain_value
 from spark_jobs.files import check_writable, writable_files_at
 from spark_jobs.hadoop import HadoopSettings
 from spark_jobs.locations import HADOOP, Location
@@ -51,6 +51,8 @@ class Settings:
         timeout: Seconds after which a trial is ended, with all processes that it started.
         grace: Seconds that a trial has between SIGTERM and SIGKILL then.
         deadline: Seconds after which the search is ended; it returns what there is.
+        target: A value of the objective that is good enough: the search ends when its best trial
+            reaches it, and those that still run are cancelled.
         startup_timeout: Seconds that Spark has to start the first slot; None waits for ever.
         max_failures: More failed trials than that end the search.
         retries: How often a trial runs again after a failure of `retry_on`, as another attempt.
@@ -80,6 +82,7 @@ class Settings:
     timeout: float | None = None
     grace: float = 3.0
     deadline: float | None = None
+    target: float | None = None
     startup_timeout: float | None = 600.0
     max_failures: int | None = None
     retries: int = 3
@@ -118,15 +121,20 @@ class Settings:
         for name in ("timeout", "deadline", "startup_timeout"):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, _positive(name, getattr(self, name), ", or None"))
+        object.__setattr__(self, "target", _target(self.target))
         object.__setattr__(self, "grace", _positive("grace", self.grace))
         read_rules(self.stopping)
         object.__setattr__(self, "preload", _module_names(self.preload))
 
 
-def takes_settings(function: F) -> F:
+def takes_settings(function: F, without: Collection[str] = ()) -> F:
     """Show the fields of `Settings` in the signature of a function that takes `**settings`.
 
     So `help` and completion name them, and they are written down once.
+
+    Args:
+        function: To be called with them.
+        without: Those that it does not take.
     """
     signature = inspect.signature(function)
     own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
@@ -135,7 +143,7 @@ def takes_settings(function: F) -> F:
             f.name, inspect.Parameter.KEYWORD_ONLY, default=f.default, annotation=f.type
         )
         for f in fields(Settings)
-        if f.name not in signature.parameters
+        if f.name not in signature.parameters and f.name not in without
     ]
 
     @functools.wraps(function)
@@ -252,6 +260,13 @@ def _check_integer(name: str, value: object, least: int) -> None:
 def _check_verbose(value: object) -> None:
     if type(value) is not int or value not in (0, 1, 2):
         raise InvalidArgument("verbose", "0, 1 or 2", shown(value))
+
+
+def _target(value: object) -> float | None:
+    number = plain_value("target", value)
+    if number is not None and not is_finite(number):
+        raise InvalidArgument("target", "a finite number, or None", shown(value))
+    return None if number is None else float(number)
 
 
 def _positive(name: str, value: object, alternative: str = "") -> float:

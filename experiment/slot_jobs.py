@@ -6,6 +6,7 @@ import functools
 import math
 import re
 import secrets
+import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -18,6 +19,7 @@ from experiment.control import Control
 from experiment.coordinator import Coordinator
 from experiment.settings import Settings
 from experiment.text import count
+from search.errors import InvalidArgument
 from spark_jobs.channel import ChannelServer
 from spark_jobs.locations import Location
 from spark_jobs.paths import RunPaths
@@ -28,6 +30,7 @@ from spark_jobs.trial_process import Program
 
 _SLOT_MEMORY = 0.8e9  # bytes: TensorFlow imported, and a small model
 _FRUITLESS_JOBS = 3
+_MOST_SLOTS = 100_000
 _POLL = 0.1  # seconds between two looks at a running job
 _LOOK = 0.5  # seconds between two looks for slots that Spark has lost
 _FAREWELL = 10.0  # seconds that slots have to end after the last trial
@@ -75,6 +78,7 @@ class SlotJobs:
             ) as server,
             self.session.shared(self.program.function) as function,
         ):
+            self.control.wake = server.wake
             while not self._is_over(server, coordinator):
                 number, before = number + 1, coordinator.progress
                 job = self._job(number, server, function)
@@ -94,7 +98,7 @@ class SlotJobs:
             return coordinator.problem if server.error is None else _cannot_go_on(server.error)
 
     def _is_over(self, server: ChannelServer, coordinator: Coordinator) -> bool:
-        ended = coordinator.done or coordinator.problem is not None
+        ended = coordinator.done or coordinator.target_reached or coordinator.problem is not None
         return ended or server.error is not None or self.control.reason is not None
 
     def _nobody_came(self) -> str:
@@ -135,6 +139,8 @@ class SlotJobs:
                 self.control.cancel(f"the deadline of {deadline:g} s has passed")
             if server.error is not None or coordinator.problem is not None or self.control.reason:
                 return True
+            if coordinator.target_reached and not coordinator.done:
+                return True
             if coordinator.has_started:
                 give_up = math.inf
             elif time.monotonic() > give_up:
@@ -172,7 +178,7 @@ class SlotJobs:
 
 
 def slot_count(
-    trials: int,
+    trials: int | None,
     settings: Settings,
     session: ClassicSession,
     *,
@@ -182,15 +188,23 @@ def slot_count(
     """Return how many slots a search asks for.
 
     Args:
-        trials: Of the search.
+        trials: Of the search; None where nobody knows how many will come.
         settings: Of the search.
         session: That will run them.
         warn: Shows the user a sentence, where memory allows fewer slots than Spark.
         tick: Called now and then where executors are waited for.
+
+    Raises:
+        InvalidArgument: Nothing limits them.
     """
+    most = sys.maxsize if trials is None else trials
     if settings.parallelism is not None:
-        return min(settings.parallelism, trials)
-    slots = min(trials, session.task_slots(tick))
+        return min(settings.parallelism, most)
+    slots = min(most, session.task_slots(tick))
+    if trials is None and slots > _MOST_SLOTS:  # dynamic allocation without a maximum
+        expected = "an integer, where Spark may start any number of executors"
+        hint = "or set spark.dynamicAllocation.maxExecutors"
+        raise InvalidArgument("parallelism", expected, "None", hint)
     if session.on_this_host and settings.isolation != "none" and settings.preload:
         fit = max(1, int(psutil.virtual_memory().available / _SLOT_MEMORY))
         if fit < slots:

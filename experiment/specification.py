@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from search.searcher import Searcher
+from search.searcher import Evaluated, Searcher
 from search.space import LARGEST_INTEGER, Choice, Space
 from search.values import is_finite
+from spark_jobs.hadoop import HadoopSettings
+from spark_jobs.locations import Location
+
+if TYPE_CHECKING:
+    from experiment.coordinator import Observer
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +26,11 @@ class Search:
         space: None for explicit points.
         points: The explicit points; empty otherwise.
         algorithm: What the manifest says of the searcher.
+        known: What the searcher was told of other runs.
+        grows: Do trials come while it runs, so that nobody knows beforehand how many?
+        observers: Told of each result.
+        opened: Called before the first trial with the run's folder, where HDFS is, and how many
+            slots there will be.
     """
 
     call: str
@@ -28,6 +38,10 @@ class Search:
     space: Space | None
     points: Sequence[Mapping[str, Any]] = ()
     algorithm: Mapping[str, Any] | None = None
+    known: Sequence[Evaluated] = ()
+    grows: bool = False
+    observers: Sequence[Observer] = ()
+    opened: Callable[[Location, HadoopSettings, int], None] = lambda root, hadoop, slots: None
 
     @property
     def columns(self) -> dict[str, Any]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from search.checks import check_integer
+from search.checks import check_flag, check_integer
 from search.errors import InvalidArgument, shown
 from search.evolution import DifferentialEvolution
 from search.grid import GridSearch
@@ -23,6 +24,9 @@ class Grid:
     def start(self, problem: Problem) -> Searcher:
         """See `Algorithm`."""
         check_own_budget(problem)
+        if problem.points or problem.known:
+            name = "points" if problem.points else "warm_start"
+            raise InvalidArgument(name, "nothing for a grid, which tries every point", "some")
         return GridSearch(problem.space)
 
     def to_json(self) -> dict[str, Any]:
@@ -36,7 +40,13 @@ class Random:
 
     def start(self, problem: Problem) -> Searcher:
         """See `Algorithm`."""
-        return RandomSearch(problem.space, samples=samples_of(problem), rng=problem.rng)
+        return RandomSearch(
+            problem.space,
+            samples=samples_of(problem),
+            rng=problem.rng,
+            points=problem.points,
+            known=problem.known,
+        )
 
     def to_json(self) -> dict[str, Any]:
         """See `Algorithm`."""
@@ -58,6 +68,8 @@ class Evolution:
         strategy: 'rand1bin' or 'current-to-pbest1bin'; None chooses the first by generation,
             otherwise the second.
         generational: Does each generation wait for the end of the last trial of the one before?
+        noisy: Does the objective differ from one evaluation of a configuration to the next? Not
+            by generation.
     """
 
     popsize: int = 10
@@ -66,10 +78,14 @@ class Evolution:
     mutation: Mutation | None = None
     strategy: str | None = None
     generational: bool = False
+    noisy: bool = False
 
     def __post_init__(self) -> None:
-        if not isinstance(self.generational, bool):
-            raise InvalidArgument("generational", "True or False", shown(self.generational))
+        check_flag("generational", self.generational)
+        check_flag("noisy", self.noisy)
+        if self.noisy and self.generational:
+            hint = "by generation no trial is repeated"
+            raise InvalidArgument("noisy", "False with generational=True", "True", hint)
         defaults = ("rand1bin", 0.5) if self.generational else ("current-to-pbest1bin", (0.5, 1.0))
         for name, default in zip(("strategy", "mutation"), defaults, strict=True):
             if getattr(self, name) is None:
@@ -78,14 +94,22 @@ class Evolution:
     def start(self, problem: Problem) -> Searcher:
         """See `Algorithm`."""
         check_own_budget(problem)
-        arguments = asdict(self)
-        kind = DifferentialEvolution if arguments.pop("generational") else SteadyStateEvolution
+        arguments = asdict(self) | {"points": problem.points, "known": problem.known}
+        if arguments.pop("generational"):
+            kind: Callable[..., Searcher] = DifferentialEvolution
+            del arguments["noisy"]
+        else:
+            kind = SteadyStateEvolution
         return kind(problem.space, rng=problem.rng, direction=problem.direction, **arguments)
 
     def to_json(self) -> dict[str, Any]:
         """See `Algorithm`."""
-        mutation = list(self.mutation) if isinstance(self.mutation, tuple) else self.mutation
-        return {"type": "differential evolution", **asdict(self), "mutation": mutation}
+        arguments = asdict(self)
+        if isinstance(self.mutation, tuple):
+            arguments["mutation"] = list(self.mutation)
+        if not self.noisy:  # a run of before that could be said goes on
+            del arguments["noisy"]
+        return {"type": "differential evolution", **arguments}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,8 +133,16 @@ class PopulationTraining:
     def start(self, problem: Problem) -> Searcher:
         """See `Algorithm`."""
         check_own_budget(problem)
+        if problem.known:
+            expected = "nothing for population based training"
+            hint = "its members go on from checkpoints of the same run; say points="
+            raise InvalidArgument("warm_start", expected, "some", hint)
         return PopulationBasedTraining(
-            problem.space, rng=problem.rng, direction=problem.direction, **asdict(self)
+            problem.space,
+            rng=problem.rng,
+            direction=problem.direction,
+            points=problem.points,
+            **asdict(self),
         )
 
     def to_json(self) -> dict[str, Any]:

@@ -13,6 +13,12 @@ def check_integer(name: str, value: object, least: int) -> None:
         raise InvalidArgument(name, f"an integer of at least {least}", shown(value))
 
 
+def check_flag(name: str, value: object) -> None:
+    """Raise `InvalidArgument` unless `value` is a bool."""
+    if not isinstance(value, bool):
+        raise InvalidArgument(name, "True or False", shown(value))
+
+
 def check_number(name: str, value: object, expected: str, inside: Callable[[float], bool]) -> None:
     """Raise `InvalidArgument` unless `value` is an int or a float that is `inside`."""
     if type(value) not in (int, float) or not inside(value):  # type: ignore[arg-type]  # a number by now

@@ -47,6 +47,10 @@ class Direction(enum.StrEnum):
             return True
         return score > other if self is Direction.MAX else score < other
 
+    def reaches(self, score: float | None, target: float | None) -> bool:
+        """Is `score` as good as `target`, or better? Never without a target."""
+        return target is not None and self.better(score, None) and not self.better(target, score)
+
     def merit(self, score: float | None) -> float:
         """Return how good a score is: the better, the higher, in both directions.
 

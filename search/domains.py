@@ -84,10 +84,10 @@ class Float(_Domain):
 
     @functools.cached_property
     def _steps(self) -> int:
-        """How many steps fit between the bounds; of `high` itself, which was rounded, all do."""
+        """How many steps fit between the bounds; all do where `high` is their sum, rounded."""
         first, step, parts = self._grid
         rounded = Fraction(math.ulp(max(abs(self.low), abs(self.high)))) / 2
-        return int(((Fraction(repr(self.high)) + rounded) * parts - first) // step)
+        return int(((Fraction(self.high) + rounded) * parts - first) // step)
 
     def _number(self, index: int) -> float:
         first, step, parts = self._grid

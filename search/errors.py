@@ -4,6 +4,8 @@ ExperimentError
  +-- InvalidArgument     bad input, found before any work starts (also a ValueError)
  |    +-- NothingAllowed a constraint that allows next to nothing
  +-- SearchFailed        in experiment.result: a search that ended without being done
+ +-- CallFailed          in experiment.executor: a call came to no value
+ +-- ExecutorFailed      in experiment.executor: it ended before its calls (also a BrokenExecutor)
 """
 
 

@@ -6,11 +6,15 @@ Storn, Price: Differential Evolution (Journal of Global Optimization 11, 1997).
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from search.direction import Direction
 from search.generations import GenerationalSearch, Individual
 from search.operators import Mutation, breed, make_toolbox
+from search.points import check_points
 from search.sampling import allowed, random_point
+from search.searcher import Evaluated
 from search.space import Space
 
 _TRIES = 20
@@ -27,6 +31,9 @@ class DifferentialEvolution(GenerationalSearch[Individual]):
     Where the space's constraint does not allow a point of the hypercube, or any of 20 trial
     vectors, a random point takes its place.
 
+    Where `popsize` configurations are known, the best of them are the population that generation 0
+    is bred from; where fewer are, the best of them and of generation 0 are the next population.
+
     The same `rng` gives the same trials whatever the order in which outcomes are told. A failed
     trial never replaces an individual that has a value.
 
@@ -40,6 +47,8 @@ class DifferentialEvolution(GenerationalSearch[Individual]):
         mutation: Differential weight F of (0, 2], or two of them between which it is drawn evenly
             for each trial.
         rng: Owned by the searcher from now on.
+        points: Configurations that are the first of generation 0, at most `popsize`.
+        known: Configurations evaluated before.
 
     Attributes:
         toolbox: DEAP's, with `population`, `select`, `mutate`, `mate`, `repair` registered; swap
@@ -61,6 +70,8 @@ class DifferentialEvolution(GenerationalSearch[Individual]):
         strategy: str = "rand1bin",
         crossover: float = 0.7,
         mutation: Mutation = 0.5,
+        points: Sequence[Mapping[str, Any]] = (),
+        known: Sequence[Evaluated] = (),
     ) -> None:
         super().__init__(
             space,
@@ -80,13 +91,23 @@ class DifferentialEvolution(GenerationalSearch[Individual]):
             mutation=mutation,
             rng=rng,
         )
+        check_points(points, popsize, "individuals")
+        self._points = [self._individual(params) for params in points]
+        self._begin_with([self._individual(item.params, item.value) for item in known])
+
+    def _individual(self, params: Mapping[str, Any], score: float | None = None) -> Individual:
+        individual = Individual(self._space.encode(params), self._direction, params=params)
+        self._score(individual, score)
+        return individual
 
     def _breed(self) -> list[Individual]:
-        if not self._population:
+        if len(self._population) < self.popsize:
             points = allowed(self._space, self.toolbox.population(), self._rng)
         else:
             points = [self._trial_vector(index) for index in range(self.popsize)]
-        return [Individual(point, self._direction) for point in points]
+        bred = [Individual(point, self._direction) for point in points]
+        first, self._points = self._points, []
+        return [*first, *bred[len(first) :]]
 
     def _trial_vector(self, index: int) -> list[float]:
         for _ in range(_TRIES):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -35,13 +35,19 @@ class Individual(list[float]):
     Attributes:
         fitness: DEAP's.
         parent: The trial from whose checkpoint its trial goes on, if any.
+        params: Its hyperparameters, where they are to stay exactly what they are; None where they
+            are those at the point.
     """
 
     def __init__(
-        self, point: Sequence[float], direction: Direction, parent: int | None = None
+        self,
+        point: Sequence[float],
+        direction: Direction,
+        parent: int | None = None,
+        params: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(point)
-        self.parent = parent
+        self.parent, self.params = parent, params
         self.fitness = _Maximize() if direction is Direction.MAX else _Minimize()
 
     @property
@@ -114,9 +120,24 @@ class PopulationSearch(ABC, Generic[IndividualT]):
     def tell(self, outcome: Outcome) -> None:
         """See `Searcher`."""
         candidate = self._out.pop(outcome.trial)
-        if self._direction.better(outcome.value, None):  # a number, whatever the direction
-            candidate.fitness.values = (outcome.value,)
+        self._score(candidate, outcome.value)
         self._take(candidate)
+
+    def _begin_with(self, known: Iterable[IndividualT]) -> None:
+        """Make the best of what is known the population: those with a value, each once."""
+        best: dict[tuple[float, ...], IndividualT] = {}
+        for individual in known:
+            place = self._space.snap(individual)
+            if self._direction.better(
+                individual.score, best[place].score if place in best else None
+            ):
+                best[place] = individual
+        ranking = sorted(best.values(), key=lambda item: -self._direction.merit(item.score))
+        self._population = ranking[: self.popsize]
+
+    def _score(self, individual: Individual, value: float | None) -> None:
+        if self._direction.better(value, None):  # a number, whatever the direction
+            individual.fitness.values = (value,)
 
     def _end_generation(self, candidates: Sequence[IndividualT], share: float | None) -> None:
         """Write down what the population has become by `popsize` more candidates."""
@@ -126,7 +147,8 @@ class PopulationSearch(ABC, Generic[IndividualT]):
         self.logbook.record(gen=generation, evals=self.popsize, **record, **{self._share: share})
 
     def _params(self, individual: IndividualT) -> dict[str, Any]:
-        return self._space.decode(individual)
+        params = individual.params
+        return self._space.decode(individual) if params is None else dict(params)
 
     @abstractmethod
     def _next(self) -> IndividualT | None:
@@ -159,15 +181,21 @@ class GenerationalSearch(PopulationSearch[IndividualT]):
         if self._out or self._asked % self.popsize != 0:
             return
         share = None
-        if self._population:
+        if len(self._population) == self.popsize:
             share = self._replace()
         else:
-            self._population = list(self._candidates)
+            self._population = self._best_of([*self._population, *self._candidates])
         self._end_generation(self._candidates, share)
+
+    def _best_of(self, individuals: list[IndividualT]) -> list[IndividualT]:
+        """Return the best `popsize` of individuals, in the order in which they come."""
+        merits = [self._direction.merit(individual.score) for individual in individuals]
+        ranking = sorted(range(len(merits)), key=merits.__getitem__, reverse=True)
+        return [individuals[index] for index in sorted(ranking[: self.popsize])]
 
     @abstractmethod
     def _breed(self) -> list[IndividualT]:
-        """Return the next generation; the population is empty before the first."""
+        """Return the next generation; the population is not full before the first."""
 
     @abstractmethod
     def _replace(self) -> float:

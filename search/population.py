@@ -15,6 +15,7 @@ from typing import Any
 from search.checks import check_number
 from search.direction import Direction
 from search.generations import GenerationalSearch, Individual
+from search.points import check_points
 from search.sampling import allowed, latin_hypercube
 from search.space import Choice, Domain, Float, Integer, Space
 from search.trial import Outcome
@@ -33,7 +34,7 @@ class _Member(Individual):
         self, space: Space, params: Mapping[str, Any], direction: Direction, parent: int | None
     ) -> None:
         super().__init__(space.encode(params), direction, parent)
-        self.params = params
+        self.params: Mapping[str, Any] = params
 
 
 class PopulationBasedTraining(GenerationalSearch[_Member]):
@@ -73,6 +74,7 @@ class PopulationBasedTraining(GenerationalSearch[_Member]):
             them. At 0 only those without a value copy, namely the best.
         resample_probability: Of each hyperparameter of a member that copies, of [0, 1].
         rng: Owned by the searcher from now on.
+        points: Hyperparameters of the first members in generation 0, at most `popsize`.
 
     Attributes:
         logbook: DEAP's, one record per generation: gen, evals, best, mean, std, diversity (the mean
@@ -91,6 +93,7 @@ class PopulationBasedTraining(GenerationalSearch[_Member]):
         generations: int = 3,
         quantile: float = 0.25,
         resample_probability: float = 0.25,
+        points: Sequence[Mapping[str, Any]] = (),
     ) -> None:
         super().__init__(
             space,
@@ -108,16 +111,14 @@ class PopulationBasedTraining(GenerationalSearch[_Member]):
             lambda probability: 0 <= probability <= 1,
         )
         self._quantile, self._resample_probability = quantile, resample_probability
-        self._rng = rng
+        check_points(points, popsize, "members")
+        self._rng, self._points = rng, list(points)
 
     def tell(self, outcome: Outcome) -> None:
         """See `Searcher`."""
         if outcome.status != "finished":  # a trial that was stopped may have a value, yet no model
             outcome = dataclasses.replace(outcome, value=None)
         super().tell(outcome)
-
-    def _params(self, individual: _Member) -> dict[str, Any]:
-        return dict(individual.params)
 
     def _replace(self) -> float:
         self._population = list(self._candidates)
@@ -132,7 +133,9 @@ class PopulationBasedTraining(GenerationalSearch[_Member]):
         if not alive:
             points = latin_hypercube(self.popsize, len(self._space), self._rng)
             points = allowed(self._space, points, self._rng)
-            return [self._member(self._space.decode(point), None) for point in points]
+            first, self._points = self._points, []
+            params = [*first, *(self._space.decode(point) for point in points[len(first) :])]
+            return [self._member(each, None) for each in params]
         copies = min(math.ceil(self.popsize * self._quantile), self.popsize // 2)
         top = alive[: max(copies, 1)]
         worst = {*ranking[self.popsize - copies :], *ranking[len(alive) :]}

@@ -10,6 +10,7 @@ from typing import Any
 from search.checks import check_integer
 from search.direction import Direction
 from search.novelty import Tried
+from search.points import check_points
 from search.searcher import Evaluated
 from search.space import Space
 from search.trial import Outcome, Trial
@@ -42,6 +43,7 @@ class SampledSearch(ABC):
         points: Sequence[Mapping[str, Any]],
     ) -> None:
         check_integer("samples", samples, 1)
+        check_points(points, samples, "samples")
         self.total = samples
         self._space, self._rng, self._direction = space, rng, direction
         self._points, self._tried = points, Tried(space, rng)

@@ -40,6 +40,10 @@ class Screen:
         self._points.append(self._space.snap(point))
         self._merits.append(self._direction.merit(score))
 
+    def rescore(self, number: int, score: float | None) -> None:
+        """Replace the score of point `number`, from 0 in the order in which they were added."""
+        self._merits[number] = self._direction.merit(score)
+
     def most_promising(self, points: Sequence[list[float]]) -> list[float]:
         """Return one of the points, the first of equals; at least one point was evaluated."""
         merits = np.array(self._merits)

@@ -154,6 +154,8 @@ class Space(Mapping[str, Domain]):
             value_of: Returns the value of a name. Called for the active ones only, for each after
                 those on which its condition depends.
         """
+        if not self._conditions:
+            return {name: value_of(name) for name in self._domains}
         values: dict[str, Any] = {}
         for name in self._order:
             conditions = self._conditions.get(name, {})
@@ -229,8 +231,8 @@ def _conditions(where: str, child: str, domains: Mapping[str, Domain]) -> dict[s
         if parent == child:
             raise InvalidArgument(name, "other hyperparameters", f"{child!r} itself")
         if parent not in domains:
-            others = ", ".join(repr(other) for other in domains if other != child)
-            raise InvalidArgument(name, f"a name of {others or 'another one'}", shown(parent))
+            others = " or ".join(repr(other) for other in domains if other != child)
+            raise InvalidArgument(name, others or "another hyperparameter", shown(parent))
         domain, name = domains[parent], f"{name}[{parent!r}]"
         if domain.size is None:
             hint = "a condition needs a choice, an integer, or steps"

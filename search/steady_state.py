@@ -9,15 +9,20 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+from typing import Any
 
 import numpy as np
 
+from search.checks import check_flag
 from search.direction import Direction
 from search.generations import Individual, PopulationSearch
 from search.novelty import Tried
 from search.operators import Mutation, breed, make_toolbox
+from search.points import check_points
 from search.screening import Screen
+from search.searcher import Evaluated
 from search.space import Space
 
 CANDIDATES = 5
@@ -29,6 +34,9 @@ SCREENED = 80
 COLLAPSED = 0.01
 """Standard deviation below which, on every axis of the unit cube, a population is renewed."""
 
+REPEATED = 10
+"""Where the objective is noisy, one trial in so many evaluates the best individual again."""
+
 _TRIES = 20
 """Trial vectors made for a trial at the most; many may have been tried, or not be allowed."""
 
@@ -39,13 +47,24 @@ class _Candidate(Individual):
     Attributes:
         snapped: See `Space.snap`.
         place: In the population; None for a design point, which has no target.
+        repeats: The individual that it evaluates again, if any.
+        values: All that its evaluations came to.
+        screened: Its number in the screen.
     """
 
     def __init__(
-        self, space: Space, point: Sequence[float], direction: Direction, place: int | None
+        self,
+        space: Space,
+        point: Sequence[float],
+        direction: Direction,
+        place: int | None = None,
+        params: Mapping[str, Any] | None = None,
+        repeats: _Candidate | None = None,
     ) -> None:
-        super().__init__(point, direction)
-        self.snapped, self.place = space.snap(point), place
+        super().__init__(point, direction, params=params)
+        self.snapped, self.place, self.repeats = space.snap(point), place, repeats
+        self.values: list[float] = []
+        self.screened = 0
 
 
 class SteadyStateEvolution(PopulationSearch[_Candidate]):
@@ -64,7 +83,14 @@ class SteadyStateEvolution(PopulationSearch[_Candidate]):
     No configuration is tried twice, going by the values of the hyperparameters, unless the space
     has fewer of them than there are trials: then none is tried a third time before all were twice,
     and so on. Where the space's constraint does not allow a design point, or any of 20 trial
-    vectors, a random point takes its place.
+    vectors, a random point takes its place. What is known counts as tried, and `points` are tried
+    in any case.
+
+    Of what is known the best `popsize` are the first population; design points fill it up where
+    they are fewer.
+
+    Where the objective is noisy, one trial in ten evaluates the best individual again, and the
+    score of an individual is the mean of its values: who was lucky once does not stay the best.
 
     The same `rng` and the same order of asking and telling give the same trials.
 
@@ -79,7 +105,10 @@ class SteadyStateEvolution(PopulationSearch[_Candidate]):
         crossover: Crossover rate CR of [0, 1]: the share of coordinates taken from the mutant.
         mutation: Differential weight F of (0, 2], or two of them between which it is drawn evenly
             for each trial.
+        noisy: Does the objective differ from one evaluation of a configuration to the next?
         rng: Owned by the searcher from now on.
+        points: Configurations that are tried first.
+        known: Configurations evaluated before.
 
     Attributes:
         toolbox: DEAP's, with `population`, `select`, `mutate`, `mate`, `repair` registered; swap
@@ -87,7 +116,8 @@ class SteadyStateEvolution(PopulationSearch[_Candidate]):
         logbook: DEAP's, one record per `popsize` trials told: gen, evals, best, mean, std,
             diversity (the mean over the axes of the population's standard deviation in the unit
             cube), acceptance (the share of these trials that took a place; None for the first).
-        hall_of_fame: DEAP's, the best individual at the last of these records.
+        hall_of_fame: DEAP's, the best individual at the last of these records; where the objective
+            is noisy, the one with the best mean.
     """
 
     def __init__(
@@ -101,6 +131,9 @@ class SteadyStateEvolution(PopulationSearch[_Candidate]):
         strategy: str = "current-to-pbest1bin",
         crossover: float = 0.7,
         mutation: Mutation = (0.5, 1.0),
+        noisy: bool = False,
+        points: Sequence[Mapping[str, Any]] = (),
+        known: Sequence[Evaluated] = (),
     ) -> None:
         super().__init__(
             space,
@@ -120,26 +153,52 @@ class SteadyStateEvolution(PopulationSearch[_Candidate]):
             mutation=mutation,
             rng=rng,
         )
+        check_flag("noisy", noisy)
+        check_points(points, self.total, "trials")
+        self.noisy, self._points = noisy, points
         self._rng, self._tried, self._screen = rng, Tried(space, rng), Screen(space, direction)
         self._design: list[list[float]] = []  # points of a Latin hypercube that are left
         self._told: list[_Candidate] = []  # since the last record of the logbook
         self._accepted = 0  # of these
+        self._learn(known)
+
+    def _learn(self, known: Sequence[Evaluated]) -> None:
+        first: dict[tuple[float, ...], _Candidate] = {}
+        individuals = []
+        for item in known:
+            candidate = self._given(item.params)
+            self._score(candidate, item.value)
+            self._tried.add(candidate)
+            same = first.setdefault(candidate.snapped, candidate)
+            candidate.repeats = same if self.noisy and same is not candidate else None
+            individuals.append(self._evaluated(candidate))
+        self._begin_with(individuals)
+
+    def _given(self, params: Mapping[str, Any]) -> _Candidate:
+        return _Candidate(self._space, self._space.encode(params), self._direction, params=params)
 
     def _next(self) -> _Candidate:
-        place = None
-        if len(self._population) < self.popsize or self._best() is None:
-            point = self._design_point()
+        if self._asked < len(self._points):
+            candidate = self._given(self._points[self._asked])
         else:
-            place = self._asked % self.popsize
-            point = self._trial_vector(place)
-        self._tried.add(point)
-        return _Candidate(self._space, point, self._direction, place)
+            best = self._best() if len(self._population) == self.popsize else None
+            candidate = self._design_point() if best is None else self._bred(best)
+        self._tried.add(candidate)
+        return candidate
 
-    def _design_point(self) -> list[float]:
+    def _bred(self, best: _Candidate) -> _Candidate:
+        if self.noisy and self._asked % REPEATED == REPEATED - 1:
+            params = self._params(best)
+            return _Candidate(self._space, best, self._direction, params=params, repeats=best)
+        place = self._asked % self.popsize
+        return _Candidate(self._space, self._trial_vector(place), self._direction, place)
+
+    def _design_point(self) -> _Candidate:
         if not self._design:
             self._design = list(self.toolbox.population())
         point = self._design.pop(0)
-        return point if self._is_new(point) else self._tried.another()
+        point = point if self._is_new(point) else self._tried.another()
+        return _Candidate(self._space, point, self._direction)
 
     def _trial_vector(self, place: int) -> list[float]:
         screened = self._rng.random() * len(self._screen) < SCREENED
@@ -154,15 +213,30 @@ class SteadyStateEvolution(PopulationSearch[_Candidate]):
         return point not in self._tried and self._space.allows(point)
 
     def _take(self, candidate: _Candidate) -> None:
-        self._screen.add(candidate, candidate.score)
-        self._accepted += self._replace(candidate)
+        individual = self._evaluated(candidate)
+        self._accepted += individual is candidate and self._replace(candidate)
         self._told.append(candidate)
         if len(self._told) == self.popsize:
             share = self._accepted / self.popsize if self.logbook else None
-            self._end_generation(self._told, share)
+            if self.noisy:
+                self.hall_of_fame.clear()  # who is in there may have been lucky
+            self._end_generation(self._population if self.noisy else self._told, share)
             self._told, self._accepted = [], 0
         if self._has_collapsed():
             self._renew()
+
+    def _evaluated(self, candidate: _Candidate) -> _Candidate:
+        """Learn the score of a candidate; return it, or the individual that it repeats."""
+        individual = candidate if candidate.repeats is None else candidate.repeats
+        if candidate.score is not None:
+            individual.values.append(candidate.score)
+            self._score(individual, fmean(individual.values))
+        if individual is candidate:
+            individual.screened = len(self._screen)
+            self._screen.add(individual, individual.score)
+        else:
+            self._screen.rescore(individual.screened, individual.score)
+        return individual
 
     def _replace(self, candidate: _Candidate) -> bool:
         """Put a candidate into the population, unless who has its place is better."""

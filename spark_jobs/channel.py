@@ -182,6 +182,12 @@ class ChannelServer:
         assert self._loop is not None, "the server is entered"
         asyncio.run_coroutine_threadsafe(run(), self._loop).result()
 
+    def wake(self) -> None:
+        """Let waiting slots ask again. From any thread, also when the server has stopped."""
+        assert self._loop is not None, "the server is entered"
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._wake)
+
     def _main(self) -> None:
         try:
             asyncio.run(self._serve())

@@ -16,6 +16,12 @@ OUTCOME = "outcome.json"
 TRIAL = "trial.json"
 """The file of a trial's folder that says what was asked for."""
 
+RETURNED = "returned.msgpack"
+"""The file of a trial's folder with what a call returned."""
+
+CALLS = "calls"
+"""The folder of a run's folder with what the processes of calls need; gone when the run ends."""
+
 STOP = "stop"
 """The file of a run's folder that ends the search."""
 
@@ -27,6 +33,9 @@ CHECKPOINT = "checkpoint"
 
 RESULT = "result.json"
 """The file of a run's folder that is written at the end of the search."""
+
+KNOWN = "known.json"
+"""The file of a run's folder with the trials of other runs that the search has learnt from."""
 
 SEARCH = "search"
 """The folder of a run that is the search's own TensorBoard run."""
@@ -42,7 +51,7 @@ def attempt_name(trial: int, number: int = 1) -> str:
 
 def is_ours(name: str) -> bool:
     """Is a file of this name in every trial's folder, whatever its train function writes?"""
-    ours = (TRIAL, OUTCOME, "stdout.log", "stderr.log")
+    ours = (TRIAL, OUTCOME, RETURNED, "stdout.log", "stderr.log")
     return name in ours or name.startswith("events.out.tfevents.trial")
 
 
@@ -123,6 +132,11 @@ class RunPaths:
     def manifest(self) -> Path:
         """What the run is: space, direction, algorithm, seed, versions."""
         return self.root / "manifest.json"
+
+    @property
+    def known(self) -> Path:
+        """What the search was told of other runs, where there are any."""
+        return self.root / KNOWN
 
     @property
     def result(self) -> Path:

@@ -42,7 +42,15 @@ SETTINGS = {"optimization_key": "accuracy", "preload": (), "isolation": "none", 
 def evolution(spark, logdir):
     """A finished search of 24 trials, some of them failed, with TensorBoard on it."""
     result = experiment.evolutionary_search(
-        spark, train, BOUNDS, popsize=6, generations=3, seed=1, logdir=logdir, **SETTINGS
+        spark,
+        train,
+        BOUNDS,
+        popsize=6,
+        generations=3,
+        generational=True,  # the same trials, whatever their order: some of them fail
+        seed=1,
+        logdir=logdir,
+        **SETTINGS,
     )
     assert result.failed
     with experiment.tensorboard(result) as board:

@@ -211,6 +211,13 @@ def test_the_sanitizer_of_tensorboard_leaves_the_card_as_it_is():
     assert (plain.tags, plain.texts, plain.tables) == (safe.tags, safe.texts, safe.tables)
 
 
+def test_the_card_says_how_many_trials_of_other_runs_are_known():
+    search = make_search(8, generations=True)
+    row = ["trials known from other runs", "12"]
+    assert row in page(card(make_manifest(search, known=12))).table("setting")
+    assert row[0] not in card(make_manifest(search))
+
+
 def test_the_card_says_what_the_run_is():
     manifest = make_manifest(
         make_search(8, generations=True),
@@ -286,6 +293,13 @@ def test_a_lambda_and_a_name_of_two_lines_stay_one_line_of_code():
         (Choice(["a", "", None]), ("a, , None", "choice")),
         (Choice([True, 1, 1.0, (1, 2)]), ("True, 1, 1, (1, 2)", "choice")),
         (Choice(range(20)), (", ".join(map(str, range(20))), "choice")),
+        (Float(0, 1, step=1), ("0 to 1", "float, linear, steps of 1")),
+        (Integer(16, 64, step=16), ("16 to 64", "integer, linear, steps of 16")),
+        (Choice(["s", "m"], ordered=True), ("s, m", "ordered choice")),
+        (
+            Float(0, 0.9, when={"opt": ["sgd", "rms"], "layers": 2}),
+            ("0 to 0.9", "float, linear, when opt is sgd or rms, when layers is 2"),
+        ),
     ],
     ids=repr,
 )

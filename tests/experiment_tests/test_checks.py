@@ -119,6 +119,34 @@ def test_self_is_no_argument_of_a_bound_method():
 @pytest.mark.parametrize(
     "train",
     [
+        lambda lr, momentum=0.0: lr,
+        lambda lr, **kwargs: lr,
+        lambda *, lr, momentum=None, **kwargs: lr,
+        functools.partial(lambda lr, momentum: lr, momentum=0.5),
+    ],
+)
+def test_what_only_some_trials_get_may_be_left_out(train):
+    check_arguments(train, ["lr", "momentum"], ["momentum"])
+
+
+@pytest.mark.parametrize(
+    "train", [lambda lr, momentum: lr, lambda momentum, **kwargs: 0, lambda *, lr, momentum: lr]
+)
+def test_what_only_some_trials_get_needs_a_default(train):
+    error = refusal(check_arguments, train, ["lr", "momentum"], ["momentum"])
+    assert error.expected.startswith("a default for its argument 'momentum'")
+    assert error.hint.startswith("write momentum=None")
+    check_arguments(train, ["lr", "momentum"])
+
+
+def test_what_only_some_trials_get_is_accepted_by_name():
+    error = refusal(check_arguments, accepts_lr, ["lr", "momentum"], ["momentum"])
+    assert error.expected == "a function that accepts 'momentum'"
+
+
+@pytest.mark.parametrize(
+    "train",
+    [
         lambda lr, epochs: lr,
         lambda lr, *, epochs: lr,
         lambda epochs, **kwargs: epochs,

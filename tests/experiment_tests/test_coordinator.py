@@ -1172,3 +1172,28 @@ def test_rules_that_hear_nothing_of_the_objective_are_said_once(start):
         "stopping= goes by what trials report of 'accuracy', and they report 'val_accuracy': none "
         "of them is judged"
     )
+
+
+# A target.
+
+
+@pytest.mark.parametrize(("direction", "last"), [(Direction.MAX, 0.9), (Direction.MIN, -0.9)])
+def test_once_the_target_is_reached_there_is_no_more_work(start, direction, last):
+    search = start(points(9), "1.0.0", "1.1.0", "1.2.0", direction=direction, target=last, slots=3)
+    works = [search.ask(slot) for slot in ("1.0.0", "1.1.0")]
+    again = search.finish("1.0.0", works[0], last * 0.9)
+    assert isinstance(again, Work)
+    assert not search.coordinator.target_reached
+    assert search.finish("1.0.0", again, last) == Stop()
+    assert search.coordinator.target_reached
+    assert not search.coordinator.done
+    assert search.ask("1.2.0") == Stop()
+    search.coordinator.cancel_rest()
+    assert search.coordinator.problem is None
+    assert [r.status for r in search.coordinator.results] == ["finished", "finished", "cancelled"]
+
+
+def test_a_trial_that_failed_reaches_no_target(start):
+    search = start(points(3), "1.0.0", target=-1e9)
+    assert isinstance(search.fail("1.0.0", search.ask("1.0.0")), Work)
+    assert not search.coordinator.target_reached

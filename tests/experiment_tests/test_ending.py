@@ -55,6 +55,51 @@ def test_a_deadline_that_is_not_reached_says_nothing(spark, logdir):
     assert result.problem is None
 
 
+def test_a_search_ends_when_its_best_reaches_the_target(spark, tmp_path):
+    result = experiment.launch(
+        spark,
+        hang_after_the_first(tmp_path),
+        {"x": [1, 0, 2, 3]},
+        target=0,
+        logdir=tmp_path,
+        **QUIET,
+    )
+    assert result.problem is None
+    statuses = [trial.status for trial in result.trials]
+    assert statuses[:2] == ["cancelled", "finished"]
+    assert set(statuses[2:]) <= {"cancelled"}
+    assert f"{len(statuses) - 1} cancelled, target 0 reached, best metric 0 in trial 1" in repr(
+        result
+    )
+    kept = experiment.load(result.logdir)
+    assert (kept.problem, kept.summary()) == (None, result.summary())
+    wait_until(lambda: not alive(processes_in(tmp_path)), seconds=5)
+
+
+def test_a_search_that_has_reached_its_target_goes_on_to_another(spark, logdir):
+    jobs = spark.sparkContext.statusTracker().getJobIdsForGroup
+
+    def search(**settings):
+        before = set(jobs())
+        grid = {"x": [1, 2, 3, 4, 5, 6]}
+        shared = {"parallelism": 1, "isolation": "none", **QUIET}
+        result = experiment.launch(spark, functions.double, grid, **shared, **settings)
+        return result, len(set(jobs()) - before)
+
+    begun, _ = search(target=4, logdir=logdir)
+    assert [trial.value for trial in begun.trials] == [2.0, 4.0]
+    same, ran = search(target=4, resume=begun)
+    assert (same.trials, same.total, ran) == (begun.trials, 6, 0)
+    assert same.target_reached
+    more, _ = search(target=7, resume=begun)
+    assert [trial.value for trial in more.trials] == [2.0, 4.0, 6.0, 8.0]
+    assert experiment.load(begun.logdir).target == 7
+    whole, _ = search(resume=begun)
+    assert len(whole.trials) == 6
+    assert not whole.target_reached
+    assert whole.summary().startswith("6 trials, best")
+
+
 def test_a_trial_has_its_grace_to_end_itself(spark, tmp_path):
     def train(stubborn):
         import os

@@ -13,12 +13,14 @@ import pytest
 
 import experiment
 from experiment import (
+    Float,
     InvalidArgument,
     Settings,
     evolutionary_search,
     launch,
     population_based_training,
     random_search,
+    run,
 )
 
 HOME = str(Path(experiment.__file__).parent.parent)
@@ -145,9 +147,29 @@ def test_a_folder_that_is_no_package_hides_nothing_on_a_path_of_folders(tmp_path
                 "mutation",
                 "generational",
                 "strategy",
+                "noisy",
+                "points",
+                "warm_start",
+                "constraint",
             ],
         ),
-        (random_search, ["spark", "train", "bounds", "samples"]),
+        (
+            random_search,
+            ["spark", "train", "bounds", "samples", "points", "warm_start", "constraint"],
+        ),
+        (
+            run,
+            [
+                "spark",
+                "train",
+                "space",
+                "searcher",
+                "samples",
+                "points",
+                "warm_start",
+                "constraint",
+            ],
+        ),
         (
             population_based_training,
             [
@@ -159,6 +181,8 @@ def test_a_folder_that_is_no_package_hides_nothing_on_a_path_of_folders(tmp_path
                 "generations",
                 "quantile",
                 "resample_probability",
+                "points",
+                "constraint",
             ],
         ),
     ],
@@ -182,7 +206,7 @@ def test_the_defaults_of_an_evolutionary_search_can_be_seen():
         "generations": 3,
         "crossover": 0.7,
         "mutation": None,
-        "generational": True,
+        "generational": False,
         "strategy": None,
     }
 
@@ -258,8 +282,8 @@ def test_a_grid_that_cannot_be_run_is_refused(args_dict, name, part):
         ([], "bounds", "a dict of hyperparameter names"),
         ([0.1, 0.2], "bounds", "a dict of hyperparameter names"),
         ({"lr": []}, "bounds['lr']", "at least one value"),
-        ({"lr": 5}, "bounds['lr']", "write [low, high]"),
-        ({"lr": "adam"}, "bounds['lr']", "write ['adam']"),
+        ({"lr": len}, "bounds['lr']", "write [low, high]"),
+        ({"lr": b"adam"}, "bounds['lr']", "write [b'adam']"),
         ({"lr": [0.1]}, "bounds['lr']", "two bounds"),
         ({"lr": [math.nan, 1.0]}, "bounds['lr']", "a finite number"),
         ({"lr": [0.0, math.inf]}, "bounds['lr']", "a finite number"),
@@ -278,6 +302,49 @@ def test_bounds_that_cannot_be_searched_are_refused(search, bounds, name, part):
     assert part in str(error)
 
 
+CONDITIONAL = {"opt": ["adam", "sgd"], "lr": Float(0.0, 1.0, when={"opt": "sgd"})}
+
+
+def has_a_default(opt, lr=None):
+    return 0.0
+
+
+@pytest.mark.parametrize("search", [evolutionary_search, random_search, population_based_training])
+def test_what_only_some_trials_get_needs_a_default(search):
+    def train(opt, lr):
+        return 0.0
+
+    error = refused(search, train, CONDITIONAL)
+    assert str(error) == (
+        "train: expected a default for its argument 'lr', which only some trials get (when=), got "
+        "none; write lr=None, or the value that those without it use"
+    )
+
+
+@pytest.mark.parametrize("search", [evolutionary_search, random_search, population_based_training])
+@pytest.mark.parametrize(
+    ("constraint", "part"),
+    [
+        (lambda p: False, "got none among 10,000 drawn at random, such as {'opt': '"),
+        (lambda p: p["lr"] < 0.5, "got KeyError: 'lr', for {'opt': 'adam'}; it is not in every "),
+        (lambda p: None, "expected True or False, got None, for {'opt': '"),
+        (lambda: True, "expected True or False, got TypeError: "),
+        ("lr < 0.5", "expected a function of a dict of hyperparameters, or None"),
+    ],
+    ids=["nothing", "inactive", "no bool", "no argument", "no function"],
+)
+def test_a_constraint_that_cannot_be_met_is_refused(search, constraint, part):
+    error = refused(search, has_a_default, CONDITIONAL, constraint=constraint)
+    assert error.name == "constraint"
+    assert part in str(error)
+
+
+def test_conditions_that_cannot_hold_are_refused():
+    bounds = CONDITIONAL | {"lr": Float(0.0, 1.0, when={"opt": "sdg"})}
+    error = refused(random_search, has_a_default, bounds)
+    assert error.name == "bounds['lr'].when['opt']"
+
+
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
@@ -294,6 +361,7 @@ def test_bounds_that_cannot_be_searched_are_refused(search, bounds, name, part):
         ({"mutation": "0.5"}, "a number of (0, 2], or two of them"),
         ({"generational": None}, "True or False"),
         ({"generational": 1}, "True or False"),
+        ({"noisy": None}, "True or False"),
         ({"strategy": "best1bin"}, "'rand1bin' or 'current-to-pbest1bin'"),
         ({"direction": "up"}, "'max' or 'min'"),
     ],
@@ -306,6 +374,48 @@ def test_arguments_of_an_evolutionary_search_are_checked(arguments, expected):
             evolutionary_search, train, BOUNDS, **{"generational": generational, **arguments}
         )
         assert (error.name, error.expected, error.got) == (name, expected, repr(value))
+
+
+def test_what_is_noisy_is_not_searched_by_generation():
+    error = refused(evolutionary_search, train, BOUNDS, generational=True, noisy=True)
+    assert (error.name, error.expected) == ("noisy", "False with generational=True")
+
+
+@pytest.mark.parametrize("search", [evolutionary_search, random_search, population_based_training])
+@pytest.mark.parametrize(
+    ("points", "name", "part"),
+    [
+        ({"lr": 0.1}, "points", "a list of dicts"),
+        (["lr"], "points[0]", "a dict of hyperparameter names"),
+        ([{"lr": 0.15}, {"lr": 5}], "points[1]['lr']", "a value from 0.1 to 0.2"),
+        ([{"rate": 0.1}], "points[0]", "hyperparameters of ['lr']"),
+        ([{"lr": 0.1}] * 1000, "points", "at most"),
+    ],
+    ids=lambda value: str(value)[:30],
+)
+def test_points_that_cannot_be_tried_are_refused(search, points, name, part):
+    error = refused(search, train, BOUNDS, points=points)
+    assert error.name == name
+    assert part in str(error)
+
+
+@pytest.mark.parametrize("search", [evolutionary_search, random_search])
+@pytest.mark.parametrize(
+    ("runs", "part"),
+    [
+        (5, "the folder of a run, or a list"),
+        ([5], "the folder of a run, got 5"),
+        ("", "the folder of a run, got ''"),
+        ("/nowhere", "'/nowhere', which is no folder"),
+        (["/nowhere"], "'/nowhere', which is no folder"),
+        (b"run", "the folder of a run, got b'run'"),
+    ],
+    ids=str,
+)
+def test_what_is_no_run_to_learn_from_is_refused(search, runs, part):
+    error = refused(search, train, BOUNDS, warm_start=runs)
+    assert error.name == "warm_start"
+    assert part in str(error)
 
 
 @pytest.mark.parametrize("samples", [0, -1, 1.5, True, None])
@@ -341,6 +451,7 @@ SEARCHES = pytest.mark.parametrize(
         {"timeout": math.nan},
         {"grace": 0},
         {"deadline": -1},
+        {"target": math.nan},
         {"startup_timeout": "soon"},
         {"max_failures": -1},
         {"seed": -1},

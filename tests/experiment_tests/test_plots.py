@@ -181,6 +181,29 @@ def test_points_with_different_parameters_are_drawn_where_they_have_them():
     assert lines(drawn(maximum(*trials[:2]), "parallel")) == []
 
 
+def test_the_line_of_a_trial_passes_below_what_is_inactive_there():
+    space = Space(
+        {
+            "opt": Choice(["adam", "sgd"]),
+            "momentum": Float(0, 1, when={"opt": "sgd"}),
+            "beta": Float(0, 1, when={"opt": "adam"}),
+        }
+    )
+    trials = [
+        finished(0, 0.1, {"opt": "sgd", "momentum": 0.2}),
+        finished(1, 0.3, {"opt": "sgd", "momentum": 0.4}),
+        finished(2, 0.2, {"opt": "adam", "beta": 0.5}),
+        failed(3, {"opt": "adam", "beta": 0.9}),
+    ]
+    result = maximum(*trials, space=space)
+    ax = drawn(result, "parallel")
+    wanted = [[0, 0, -0.1, 0], [0, 1, -0.1, 1], [1, -0.1, 0.5, 0.5]]
+    assert [pytest.approx(heights) for heights in lines(ax)] == wanted
+    assert texts(ax).count("inactive") == 2
+    assert ax.get_ylim()[0] < -0.1
+    assert points(drawn(result, "parameter", parameter="momentum")) == [(0.2, 0.1), (0.4, 0.3)]
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("space", [None, SPACE], ids=["points", "space"])
 @pytest.mark.parametrize(

@@ -52,6 +52,34 @@ def test_there_is_no_best_when_none_finished(direction, trials):
     assert Result(trials, direction, "/runs").best is None
 
 
+def test_the_best_mean_is_of_what_was_tried_several_times():
+    a, b = {"x": (1, [2])}, {"x": (1, [3])}
+    trials = [
+        finished(0, 9.0, {"x": 0}),
+        finished(1, 4.0, a),
+        finished(2, 1.0, b),
+        finished(3, 0.0, a),
+        finished(4, 2.0, b),
+        failed(5, b),
+        failed(6, a),
+    ]
+    best = maximum(*trials).best_mean
+    assert (best.params, best.value) == (a, 2.0)
+    assert [trial.id for trial in best.trials] == [1, 3]
+    least = Result(trials, Direction.MIN, "/runs").best_mean
+    assert (least.params, least.value) == (b, 1.5)
+    assert maximum(*trials[:3]).best_mean is None
+
+
+def test_a_summary_says_that_the_target_was_reached():
+    trials = [finished(0, 0.5), finished(1, 0.25)]
+    for direction, target, reached in [("max", 0.5, True), ("max", 0.6, False), ("min", 0.3, True)]:
+        result = Result(trials, Direction(direction), "/runs", total=9, target=target)
+        assert result.target_reached == reached
+        assert (f"2 of 9 trials, target {target} reached, best" in result.summary()) == reached
+    assert not maximum(*trials).target_reached
+
+
 def test_trials_are_in_order_of_id_and_counted():
     result = maximum(finished(2, 1.0), failed(0), finished(1, 2.0))
     assert [trial.id for trial in result.trials] == [0, 1, 2]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import inspect
 import json
@@ -43,6 +44,9 @@ EVOLUTION = {
     "mutation": 0.5,
     "generational": True,
 }
+
+
+by_generation = functools.partial(experiment.evolutionary_search, generational=True)
 
 
 def train(learning_rate, optimizer, units=0):
@@ -193,12 +197,12 @@ def test_more_samples_go_on_and_fewer_are_refused(make, go_on):
 
 def test_more_generations_go_on_and_fewer_are_refused(make, go_on):
     run = make(trials=8, generations=True, algorithm=EVOLUTION)
-    result = go_on(run, BOUNDS, experiment.evolutionary_search, popsize=4, generations=3)
+    result = go_on(run, BOUNDS, by_generation, popsize=4, generations=3)
     assert {n: ending for n, ending in table(result).items() if n < 8} == kept(range(8))
     assert len(result.trials) == result.total == experiment.load(run).total == 16
     assert go_on.jobs == 1
     with pytest.raises(InvalidArgument, match="trials were 16, are 12"):
-        go_on(run, BOUNDS, experiment.evolutionary_search, popsize=4, generations=2)
+        go_on(run, BOUNDS, by_generation, popsize=4, generations=2)
 
 
 def test_more_points_go_on(make, go_on):
@@ -525,7 +529,7 @@ def runs(root):
 
 def test_tensorboard_shows_each_trial_and_each_point_once(make, go_on):
     run = make(trials=8, generations=True, lost=(3,), running=(6, 7), algorithm=EVOLUTION)
-    result = go_on(run, BOUNDS, experiment.evolutionary_search, popsize=4, generations=2)
+    result = go_on(run, BOUNDS, by_generation, popsize=4, generations=2)
     assert len(result.trials) == 12
     folders = {str(Path(trial.logdir).relative_to(run)) for trial in result.trials}
     assert {"trials/000003-2", "trials/000006-2", "trials/000007-2"} <= folders

@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 import hdfs as hdfs_package
+import numpy as np
 import pytest
 
 import experiment
@@ -154,6 +155,23 @@ def test_an_evolution_is_on_hdfs(spark, hdfs, client, logdir):
     kept = Kept(client, hdfs, result.logdir)
     assert_all_is_there(kept, result)
     assert json.loads(kept.read("manifest.json"))["call"] == "evolutionary_search"
+
+
+def test_what_a_run_on_hdfs_has_learnt_from_another_is_kept_there(spark, hdfs, client, logdir):
+    def search(**settings):
+        bounds = {"x": [0.0, 1.0]}
+        return experiment.evolutionary_search(
+            spark, train, bounds, popsize=4, seed=1, parallelism=1, **LIGHT, **settings
+        )
+
+    before = search(generations=1, logdir=logdir)
+    begun = search(generations=1, warm_start=before.logdir, logdir=logdir)
+    kept = Kept(client, hdfs, begun.logdir)
+    assert len(json.loads(kept.read("known.json"))["trials"]) == 8
+    client.delete(Kept(client, hdfs, before.logdir).root, recursive=True)
+    resumed = search(generations=2, warm_start=before.logdir, resume=begun)
+    assert resumed.trials[:8] == begun.trials
+    assert len(resumed.trials) == 12
 
 
 def test_processes_of_their_own_and_sub_folders_are_on_hdfs(spark, hdfs, client, logdir):
@@ -395,3 +413,11 @@ def test_a_run_that_is_refused_leaves_nothing_on_this_host(spark, hdfs, client, 
     with pytest.raises(JournalDamaged):
         experiment.launch(spark, train, [{"x": 1}], resume=before, preload=(), verbose=0)
     assert not list(scratch.iterdir())
+
+
+def test_the_calls_of_an_executor_go_over_hdfs_both_ways(spark, logdir):
+    big = np.arange(20_000.0)
+    with experiment.executor(spark, logdir=logdir, parallelism=1) as pool:
+        assert pool.submit(np.add, big, 1).result(60).tolist() == (big + 1).tolist()
+        assert type(pool.submit(int, "x").exception(60)) is ValueError
+    assert experiment.load(pool.logdir).done == 2

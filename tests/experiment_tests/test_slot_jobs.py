@@ -6,6 +6,7 @@ import pytest
 
 from experiment import slot_jobs
 from experiment.settings import Settings
+from search.errors import InvalidArgument
 
 
 def session(slots, *, on_this_host=True):
@@ -35,6 +36,14 @@ def test_parallelism_is_a_cap(free):
     free(1e12)
     assert slot_count(100, Settings(parallelism=2), session(8)) == 2
     assert slot_count(1, Settings(parallelism=2), session(8)) == 1
+
+
+def test_without_an_end_of_trials_something_else_has_to_be_a_limit(free):
+    free(1e12)
+    assert slot_count(None, Settings(), session(8)) == 8
+    assert slot_count(None, Settings(parallelism=2), session(2**31)) == 2
+    with pytest.raises(InvalidArgument, match="^parallelism: .*maxExecutors$"):
+        slot_count(None, Settings(), session(2**31))
 
 
 def test_little_memory_on_this_host_means_fewer_slots_and_is_said(free):

@@ -155,3 +155,17 @@ def test_points_are_alike_where_value_and_type_are(values, fixed):
 def test_nothing_is_fixed_without_points():
     assert points().fixed == ()
     assert points({}).fixed == ()
+
+
+def test_what_only_some_trials_get_is_conditional_and_not_fixed():
+    space = Space(
+        {
+            "region": Choice(["eu"]),
+            "opt": Choice(["adam", "sgd"]),
+            "momentum": Float(0.9, 0.9, when={"opt": "sgd"}),
+        }
+    )
+    search = Search("random_search", PointSearch([]), space)
+    assert search.conditional == ("momentum",)
+    assert search.fixed == ("region",)
+    assert points({"a": 1}, {"b": 2}).conditional == ()

@@ -199,6 +199,41 @@ def test_a_search_is_seen_while_it_runs(spark, tmp_path, serve):
         search.join()
 
 
+def test_trials_without_a_hyperparameter_have_their_rows(serve, tmp_path):
+    space = Space(
+        {
+            "optimizer": Choice(["adam", "sgd"]),
+            "momentum": Float(0.0, 0.9, when={"optimizer": "sgd"}),
+            "nesterov": Choice([True, False], when={"optimizer": "sgd"}),
+        },
+        constraint=lambda p: p.get("momentum", 0.0) < 0.5,
+    )
+    searcher = DifferentialEvolution(space, rng=random.Random(1), popsize=4, generations=1)
+    search = Search("evolutionary_search", searcher, space)
+    root = make_run(tmp_path / "runs", search=search, failed=())
+    trials = load(root).trials
+    assert {"momentum" in trial.params for trial in trials} == {True, False}
+    server = serve(str(root))
+    columns = [{"hparam": name, "includeInResult": True} for name in space]
+    everything = {
+        "allowedStatuses": ["STATUS_SUCCESS"],
+        "colParams": [*columns, {"hparam": "momentum", "order": "ORDER_ASC"}],
+        "startIndex": 0,
+        "sliceSize": 100,
+    }
+    answer = server.wait_for(
+        "/data/plugin/hparams/session_groups",
+        everything,
+        lambda a: len(a.get("sessionGroups", [])) == len(trials),
+    )
+    rows = {group["name"]: group["hparams"] for group in answer["sessionGroups"]}
+    for trial in trials:
+        shown = {n: v for n, v in rows[f"{trial.id:06d}"].items() if n != "generation"}
+        assert shown == trial.params
+    config = server.get("/data/plugin/hparams/experiment", {})
+    assert {column["name"] for column in config["hparamInfos"]} == {*space, "generation"}
+
+
 NAME = "|<script>alert(1)</script> `x` *b*\\"
 
 

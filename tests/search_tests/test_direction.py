@@ -145,3 +145,16 @@ def test_best_is_the_first_of_the_extreme_numbers(values):
             assert best == (values.index(extreme(numbers)), extreme(numbers))
         else:
             assert best is None
+
+
+@pytest.mark.parametrize("score", [None, math.nan])
+@pytest.mark.parametrize("direction", Direction)
+def test_what_is_no_number_reaches_nothing_and_nothing_reaches_no_target(direction, score):
+    assert not direction.reaches(score, 0.0)
+    assert not direction.reaches(0.0, None)
+    assert not direction.reaches(None, None)
+
+
+def test_a_target_is_reached_by_what_is_as_good_or_better():
+    assert [Direction.MAX.reaches(score, 0.5) for score in (0.4, 0.5, 0.6)] == [False, True, True]
+    assert [Direction.MIN.reaches(score, 0.5) for score in (0.4, 0.5, 0.6)] == [True, True, False]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from search import DifferentialEvolution, Direction, InvalidArgument, Space, drive
+from search import DifferentialEvolution, Direction, Evaluated, InvalidArgument, Space, drive
 from tests.search_tests.fakes import all_fail, evaluated_by, outcome, recorded, run_in_any_order
 
 PLANE = Space.of_bounds({"x": [-5.0, 5.0], "y": [-5.0, 5.0]})
@@ -538,3 +538,57 @@ def test_constants_and_single_hyperparameters_can_be_searched():
     space = Space.of_bounds({"n": [3, 3]})
     trials, _ = traced(evolution(space), evaluated_by(lambda params: float(params["n"])))
     assert [trial.params for trial in trials] == [{"n": 3}] * 40
+
+
+# Points and what is known
+
+
+def known_of(scores):
+    return [Evaluated({"a": number / 64, "b": 0.5}, score) for number, score in enumerate(scores)]
+
+
+def test_the_best_that_is_known_are_the_population_that_generation_0_is_bred_from():
+    known = known_of([1.0, 5.0, None, 3.0, 4.0, math.nan, 2.0])
+    searcher = evolution(CUBE, popsize=4, known=known)
+    assert searcher.population == [known[index].params for index in (1, 4, 3, 6)]
+    searcher.toolbox.register("population", lambda: pytest.fail("drawn"))
+    trials = [searcher.ask() for _ in range(4)]
+    for trial, score in zip(trials, [5.0, 3.9, None, 9.0], strict=True):
+        searcher.tell(outcome(trial, score))
+    assert searcher.population == [
+        trials[0].params,
+        known[4].params,
+        known[3].params,
+        trials[3].params,
+    ]
+    assert searcher.logbook[0]["acceptance"] == 0.5
+
+
+def test_of_a_configuration_that_is_known_twice_the_best_score_counts():
+    known = known_of([1.0, 2.0, 3.0, 4.0])
+    twice = [*known, Evaluated(known[0].params, 9.0), Evaluated(known[0].params, 0.0)]
+    searcher = evolution(CUBE, popsize=4, known=twice)
+    assert searcher.population == [known[index].params for index in (0, 3, 2, 1)]
+
+
+def test_fewer_that_are_known_than_individuals_compete_with_generation_0():
+    known = known_of([3.0, None, 1.0])
+    searcher = evolution(CUBE, popsize=4, known=known)
+    trials = [searcher.ask() for _ in range(4)]
+    for trial, score in zip(trials, [2.0, None, 4.0, 0.0], strict=True):
+        searcher.tell(outcome(trial, score))
+    assert searcher.population == [
+        known[0].params,
+        known[2].params,
+        trials[0].params,
+        trials[2].params,
+    ]
+
+
+def test_points_are_the_first_of_generation_0_and_the_others_stay():
+    points = [{"a": 0.25, "b": 0.5}, {"a": 0.1, "b": 1.0}]
+    plain, pointed = evolution(CUBE, popsize=5), evolution(CUBE, popsize=5, points=points)
+    before, trials = ([searcher.ask().params for _ in range(5)] for searcher in (plain, pointed))
+    assert trials == [*points, *before[2:]]
+    with pytest.raises(InvalidArgument, match="at most 5, the number of individuals"):
+        evolution(CUBE, popsize=5, points=points * 3)

@@ -11,15 +11,19 @@ import search
 from search import (
     DifferentialEvolution,
     Direction,
+    Evaluated,
     ExperimentError,
     GridSearch,
+    InvalidArgument,
     PointSearch,
     PopulationBasedTraining,
+    Problem,
     RandomSearch,
     Space,
     SteadyStateEvolution,
     drive,
 )
+from search.algorithms import Evolution, Grid, PopulationTraining, Random
 from tests.search_tests.fakes import all_fail, evaluated_by, outcome, recorded, run_in_any_order
 
 MIXED = Space.of_bounds(
@@ -36,6 +40,24 @@ POINTS = [
     {"units": 4, "layers": (8, 4), "bias": True},
     {"units": 16, "layers": (8,), "bias": False},
     {"units": 8, "layers": (8,), "bias": True},
+]
+FIRST = [
+    {"lr": 0.0003, "dropout": 0.1, "units": 7, "optimizer": "sgd", "bias": True},
+    {"lr": 0.1, "dropout": 0.30000000000000004, "units": 12, "optimizer": "adam", "bias": False},
+    {"lr": 0.0001, "dropout": 0.0, "units": 4, "optimizer": "rmsprop", "bias": True},
+]
+KNOWN = [
+    Evaluated(
+        {
+            "lr": 0.001 + number / 1e4,
+            "dropout": number / 60,
+            "units": 4 + number % 9,
+            "optimizer": ("adam", "sgd", "rmsprop")[number % 3],
+            "bias": number % 2 == 0,
+        },
+        None if number % 5 == 1 else number / 7,
+    )
+    for number in range(30)
 ]
 
 
@@ -81,6 +103,20 @@ class Impatient(Noted):
         if trial is None:
             assert [self._searcher.ask() for _ in range(3)] == [None] * 3
         return trial
+
+
+def assert_rebuilt(make, seed):
+    """Run a searcher in some order; see that asks and tells replayed make the same trials."""
+    searcher, events = make(), []
+    noted = Noted(searcher, events)
+    trials = run_in_any_order(noted, evaluated_by(units), random.Random(seed))
+    for cut in range(0, len(events), 7):
+        rebuilt = make()
+        for what, item in events[:cut]:
+            assert rebuilt.ask() == item if what == "ask" else rebuilt.tell(item) is None
+        rest = [rebuilt.ask() if w == "ask" else rebuilt.tell(item) for w, item in events[cut:]]
+        asked = [item for what, item in events[:cut] if what == "ask"]
+        assert asked + [trial for trial in rest if trial is not None] == trials
 
 
 class SearcherContract:
@@ -148,16 +184,7 @@ class SearcherContract:
 
     @pytest.mark.parametrize("seed", range(5))
     def test_a_searcher_is_rebuilt_by_the_same_asks_and_tells(self, seed):
-        searcher, events = self.make(), []
-        noted = Noted(searcher, events)
-        trials = run_in_any_order(noted, evaluated_by(units), random.Random(seed))
-        for cut in range(0, len(events), 7):
-            rebuilt = self.make()
-            for what, item in events[:cut]:
-                assert rebuilt.ask() == item if what == "ask" else rebuilt.tell(item) is None
-            rest = [rebuilt.ask() if w == "ask" else rebuilt.tell(item) for w, item in events[cut:]]
-            asked = [item for what, item in events[:cut] if what == "ask"]
-            assert asked + [trial for trial in rest if trial is not None] == trials
+        assert_rebuilt(self.make, seed)
 
     @pytest.mark.parametrize("seed", range(5))
     def test_asks_for_which_there_is_no_trial_change_nothing(self, seed):
@@ -213,6 +240,105 @@ class RandomSearcherContract(SearcherContract):
         assert asked_by(self.make(), sometimes_without_value) == one
 
 
+class PointsContract:
+    """What those keep, too, that try given points first.
+
+    Attributes:
+        algorithm: That starts the searcher.
+        samples: For algorithms that do not know.
+    """
+
+    algorithm = None
+    samples = None
+
+    def started(self, points=(), known=(), seed=0, space=MIXED):
+        rng = random.Random(seed)
+        given = {"points": points, "known": known, "samples": self.samples}
+        return self.algorithm.start(Problem(space=space, rng=rng, **given))
+
+    def test_points_come_first_in_their_order_and_exactly(self):
+        trials = asked_by(self.started(points=FIRST), evaluated_by(units))
+        assert [trial.params for trial in trials[:3]] == FIRST
+        assert [list(map(type, trial.params.values())) for trial in trials[:3]] == [
+            list(map(type, point.values())) for point in FIRST
+        ]
+
+    def test_points_are_among_the_trials(self):
+        searcher = self.started(points=FIRST)
+        trials = asked_by(searcher, evaluated_by(units))
+        assert searcher.total == len(trials) == self.total
+        assert [trial.id for trial in trials] == list(range(self.total))
+
+    def test_a_point_that_was_given_twice_is_tried_twice(self):
+        trials = asked_by(self.started(points=FIRST[:1] * 2), evaluated_by(units))
+        assert [trial.params for trial in trials[:2]] == FIRST[:1] * 2
+
+    def test_more_points_than_can_be_tried_first_are_refused(self):
+        with pytest.raises(InvalidArgument, match=r"^points: expected at most \d+, the number of"):
+            self.started(points=FIRST * 50)
+
+    def test_points_may_fail(self):
+        assert len(drive(self.started(points=FIRST), all_fail)) == self.total
+
+    @pytest.mark.parametrize("seed", range(5))
+    def test_a_searcher_with_points_is_rebuilt_by_the_same_asks_and_tells(self, seed):
+        assert_rebuilt(lambda: self.started(points=FIRST), seed)
+
+    def test_changing_a_point_later_changes_no_trial(self):
+        points = [dict(point) for point in FIRST]
+        searcher = self.started(points=points)
+        searcher.ask().params["units"] = 5
+        assert points == FIRST
+
+
+class KnownContract(PointsContract):
+    """What those keep, too, that learn from what was evaluated before."""
+
+    def test_what_is_known_is_not_among_the_trials(self):
+        searcher = self.started(known=KNOWN)
+        trials = asked_by(searcher, evaluated_by(units))
+        assert [trial.id for trial in trials] == list(range(self.total))
+        assert searcher.total == self.total
+
+    def test_what_is_known_may_be_all_that_there_is(self):
+        space = Space.of_bounds({"a": [0, 1], "b": [True, False]})
+        known = [Evaluated({"a": a, "b": b}, 1.0) for a in (0, 1) for b in (True, False)]
+        searcher = self.started(known=known, space=space)
+        assert len(drive(searcher, evaluated_by(lambda params: 0.0))) == self.total
+
+    def test_points_come_first_where_something_is_known(self):
+        known = [*KNOWN, Evaluated(FIRST[1], 0.5)]
+        trials = asked_by(self.started(points=FIRST, known=known), evaluated_by(units))
+        assert [trial.params for trial in trials[:3]] == FIRST
+
+    @pytest.mark.parametrize("value", [None, math.nan])
+    def test_what_is_known_may_have_failed(self, value):
+        known = [Evaluated(item.params, value) for item in KNOWN]
+        assert len(drive(self.started(known=known), evaluated_by(units))) == self.total
+        assert len(drive(self.started(known=known), all_fail)) == self.total
+
+    @pytest.mark.parametrize("seed", range(5))
+    @pytest.mark.parametrize("count", [2, 30])
+    def test_a_searcher_that_knows_something_is_rebuilt_by_the_same_asks_and_tells(
+        self, seed, count
+    ):
+        assert_rebuilt(lambda: self.started(points=FIRST, known=KNOWN[:count]), seed)
+
+
+class NoveltyContract(KnownContract):
+    """What those keep, too, that try nothing that is known, as long as there is anything else."""
+
+    def test_what_is_known_never_comes_again(self):
+        space = Space.of_bounds({"a": [0, 7], "b": list("abcdef")})
+        grid = [{"a": a, "b": b} for a in range(8) for b in "abcdef"]
+        random.Random(0).shuffle(grid)
+        known = [Evaluated(params, float(params["a"])) for params in grid[:20]]
+        for seed in range(5):
+            searcher = self.started(known=known, seed=seed, space=space)
+            trials = asked_by(searcher, evaluated_by(lambda params: float(params["a"])))
+            assert not [trial for trial in trials if trial.params in grid[:20]]
+
+
 class TestGridSearch(OrderlessContract):
     space = LISTS
     total = 12
@@ -229,32 +355,59 @@ class TestPointSearch(OrderlessContract):
         return PointSearch(POINTS)
 
 
-class TestRandomSearch(RandomSearcherContract, OrderlessContract):
+class TestRandomSearch(RandomSearcherContract, OrderlessContract, NoveltyContract):
     total = 13
+    algorithm = Random()
+    samples = 13
 
     def make(self, seed=0):
         return RandomSearch(MIXED, samples=13, rng=random.Random(seed))
 
 
-class TestDifferentialEvolution(RandomSearcherContract, OrderlessContract):
+class TestDifferentialEvolution(RandomSearcherContract, OrderlessContract, KnownContract):
     total = 20
+    algorithm = Evolution(popsize=5, generational=True)
 
     def make(self, seed=0):
         return DifferentialEvolution(MIXED, rng=random.Random(seed), popsize=5, generations=3)
 
 
-class TestSteadyStateEvolution(RandomSearcherContract):
+class TestSteadyStateEvolution(RandomSearcherContract, NoveltyContract):
     total = 20
+    algorithm = Evolution(popsize=5)
 
     def make(self, seed=0):
         return SteadyStateEvolution(MIXED, rng=random.Random(seed), popsize=5, generations=3)
 
 
-class TestPopulationBasedTraining(RandomSearcherContract, OrderlessContract):
+class TestNoisySteadyStateEvolution(RandomSearcherContract, KnownContract):
+    total = 40
+    algorithm = Evolution(popsize=5, generations=7, noisy=True)
+
+    def make(self, seed=0):
+        rng = random.Random(seed)
+        return SteadyStateEvolution(MIXED, rng=rng, popsize=5, generations=7, noisy=True)
+
+
+class TestPopulationBasedTraining(RandomSearcherContract, OrderlessContract, PointsContract):
     total = 20
+    algorithm = PopulationTraining(popsize=5, generations=3)
 
     def make(self, seed=0):
         return PopulationBasedTraining(MIXED, rng=random.Random(seed), popsize=5, generations=3)
+
+
+@pytest.mark.parametrize("given", [{"points": POINTS}, {"known": [Evaluated(POINTS[0], 1.0)]}])
+def test_a_grid_takes_neither_points_nor_what_is_known(given):
+    name = "points" if "points" in given else "warm_start"
+    with pytest.raises(InvalidArgument, match=f"^{name}: expected nothing for a grid"):
+        Grid().start(Problem(space=LISTS, rng=random.Random(0), **given))
+
+
+def test_population_based_training_takes_nothing_that_is_known():
+    problem = Problem(space=MIXED, rng=random.Random(0), known=KNOWN)
+    with pytest.raises(InvalidArgument, match=r"^warm_start: .* checkpoints of the same run"):
+        PopulationTraining().start(problem)
 
 
 def test_drive_ends_where_the_searcher_waits_for_an_outcome_of_someone_else():

@@ -12,6 +12,7 @@ from search import (
     Choice,
     DifferentialEvolution,
     Direction,
+    Evaluated,
     Float,
     Integer,
     InvalidArgument,
@@ -19,7 +20,7 @@ from search import (
     SteadyStateEvolution,
     drive,
 )
-from search.steady_state import CANDIDATES, COLLAPSED, SCREENED
+from search.steady_state import CANDIDATES, COLLAPSED, REPEATED, SCREENED
 from tests.search_tests.fakes import all_fail, evaluated_by, outcome, recorded, run_in_any_order
 
 PLANE = Space.of_bounds({"x": [-5.0, 5.0], "y": [-5.0, 5.0]})
@@ -358,6 +359,151 @@ def test_the_first_trials_are_each_chosen_of_several_vectors_later_ones_more_rar
     assert 0.75 * expected < len(screened) < 1.25 * expected
 
 
+# Points and what is known
+
+
+def known_of(scores):
+    return [Evaluated({"a": number / 64, "b": 0.5}, score) for number, score in enumerate(scores)]
+
+
+def test_the_best_that_is_known_are_the_first_population():
+    known = known_of([1.0, 5.0, None, 3.0, 4.0, math.nan, 2.0])
+    searcher = steady(CUBE, popsize=4, known=known)
+    assert searcher.population == [known[index].params for index in (1, 4, 3, 6)]
+    searcher.toolbox.register("population", lambda: pytest.fail("drawn"))
+    trial = searcher.ask()
+    searcher.tell(outcome(trial, 5.0))
+    assert searcher.population[0] == trial.params
+
+
+def test_design_points_fill_the_population_up_where_less_is_known():
+    known = known_of([3.0, None, 1.0])
+    searcher = steady(CUBE, popsize=4, known=known)
+    trials = [searcher.ask() for _ in range(3)]
+    for trial, score in zip(trials, [0.0, None, 2.0], strict=True):
+        searcher.tell(outcome(trial, score))
+    kept = [trials[0].params, trials[2].params]
+    assert searcher.population == [known[0].params, known[2].params, *kept]
+
+
+def test_all_that_is_known_is_screened_by():
+    """Known failures on one half of the cube keep the trials out of it."""
+    good = [Evaluated({"a": 0.1 + number / 100, "b": number / 20}, 1.0) for number in range(20)]
+    bad = [Evaluated({"a": 0.6 + number / 100, "b": number / 30}, None) for number in range(30)]
+    spread = [
+        Evaluated({"a": number / 3, "b": (number * 2 % 4) / 3}, 2.0) for number in range(4)
+    ]  # the best, so the population
+    shares = []
+    for known in (spread, [*spread, *good, *bad]):
+        trials = [
+            trial
+            for seed in range(20)
+            for trial in asked_by(
+                steady(CUBE, seed, popsize=4, generations=2, known=known), all_fail
+            )
+        ]
+        shares.append(np.mean([trial.params["a"] > 0.6 for trial in trials]))
+    assert shares[1] < shares[0] / 2
+
+
+def test_points_are_the_first_design_points_however_many():
+    points = [{"a": number / 64, "b": 0.5} for number in range(6)]
+    searcher = steady(CUBE, popsize=4, points=points)
+    trials = []
+    for score in (5.0, 1.0, 4.0, 3.0, 6.0, 2.0):
+        trials.append(searcher.ask())
+        searcher.tell(outcome(trials[-1], score))
+    assert [trial.params for trial in trials] == points
+    assert searcher.population == [points[index] for index in (0, 4, 2, 3)]
+    with pytest.raises(InvalidArgument, match="at most 16, the number of trials"):
+        steady(CUBE, popsize=4, points=points * 3)
+
+
+# Noise
+
+
+def noisy_sphere(rng, deviation):
+    return lambda trial: outcome(trial, sphere(trial.params) + rng.gauss(0, deviation))
+
+
+def test_one_trial_in_ten_repeats_the_best_individual_and_its_score_is_the_mean():
+    searcher = steady(CUBE, popsize=4, generations=19, noisy=True)
+    values = {}
+    rng = random.Random(0)
+    repeated = 0
+    for number in range(80):
+        best = searcher._best()
+        trial = searcher.ask()
+        again = trial.params in [dict(params) for params in searcher.population]
+        assert again == (number % REPEATED == REPEATED - 1)
+        if again:
+            assert trial.params == searcher._params(best)
+            repeated += 1
+        values.setdefault(configuration(trial), []).append(rng.gauss(0, 1))
+        searcher.tell(outcome(trial, values[configuration(trial)][-1]))
+        for member in searcher._population:
+            told = values[tuple((type(v), str(v)) for v in searcher._params(member).values())]
+            assert member.score == pytest.approx(np.mean(told))
+    assert repeated == 8
+    assert max(map(len, values.values())) > 1
+
+
+def test_a_repetition_that_fails_changes_nothing():
+    searcher, _ = begun([0.0, 3.0, 2.0, 1.0], noisy=True, generations=9)
+    for _ in range(5):
+        searcher.tell(outcome(searcher.ask(), None))
+    before = [(dict(params), member.score) for params, member in
+              zip(searcher.population, searcher._population, strict=True)]  # fmt: skip
+    trial = searcher.ask()
+    assert trial.id == REPEATED - 1
+    assert trial.params == searcher.population[1]
+    searcher.tell(outcome(trial, None))
+    assert before == [(dict(params), member.score) for params, member in
+                      zip(searcher.population, searcher._population, strict=True)]  # fmt: skip
+
+
+def test_who_was_lucky_once_does_not_stay_the_best():
+    searcher, trials = begun([0.0, 9.0, 2.0, 1.0], noisy=True, generations=9)
+    for _ in range(5):
+        searcher.tell(outcome(searcher.ask(), -1.0))
+    trial = searcher.ask()
+    assert trial.params == trials[1].params
+    searcher.tell(outcome(trial, -9.0))
+    assert searcher._best().score == 2.0
+    for _ in range(2):
+        searcher.tell(outcome(searcher.ask(), -1.0))
+    (champion,) = searcher.hall_of_fame
+    assert champion.score == 2.0
+
+
+def test_what_is_known_several_times_counts_by_its_mean_where_there_is_noise():
+    known = [
+        Evaluated({"a": 0.5, "b": 0.5}, 9.0),
+        *known_of([1.0, 2.0, 3.0, 4.0]),
+        Evaluated({"a": 0.5, "b": 0.5}, -7.0),
+        Evaluated({"a": 0.5, "b": 0.5}, None),
+    ]
+    searcher = steady(CUBE, popsize=5, noisy=True, known=known)
+    assert [member.score for member in searcher._population] == [4.0, 3.0, 2.0, 1.0, 1.0]
+    assert searcher.population[-1] in [known[0].params, known[1].params]
+
+
+def test_with_noise_the_score_of_the_best_promises_less_for_the_repetitions():
+    """Of the same budget; how far below its true value the score of the best is."""
+
+    def promise(noisy, seed):
+        searcher = steady(
+            seed=seed, popsize=20, generations=14, direction=Direction.MIN, noisy=noisy
+        )
+        drive(searcher, noisy_sphere(random.Random(seed + 1000), 3.0))
+        best = searcher.hall_of_fame[0]
+        return sphere(PLANE.decode(best)) - best.score
+
+    pairs = np.array([[promise(noisy, seed) for noisy in (True, False)] for seed in range(10)])
+    repeated, once = pairs.mean(axis=0)
+    assert 0 < repeated < 0.7 * once
+
+
 # The statistics
 
 
@@ -428,6 +574,7 @@ def test_it_is_ahead_of_the_search_by_generation_at_small_budgets():
     [
         ("popsize", [3, 4.0, True, None], "an integer of at least 4"),
         ("generations", [0, "3"], "an integer of at least 1"),
+        ("noisy", [None, 1], "True or False"),
         ("strategy", ["rand", None], "'rand1bin' or 'current-to-pbest1bin'"),
         ("crossover", [1.1, None], "a number of [0, 1]"),
         ("mutation", [0, 2.5, None, "0.5", (0.5,)], "a number of (0, 2], or two of them"),

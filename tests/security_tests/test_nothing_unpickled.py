@@ -76,6 +76,12 @@ ALLOWED = {
     ("spark_jobs/trial_process.py", "evaluate", "pickle.loads"): (
         "the train function, which comes from the driver, in the process of the trial"
     ),
+    ("spark_jobs/calls.py", "_unpickled", "pickle.loads"): (
+        "a call of an executor, which comes from the driver, in the process of the trial"
+    ),
+    ("experiment/joblib_backend.py", "", "joblib.parallel.ParallelBackendBase"): (
+        "a class to derive from, which loads nothing"
+    ),
     ("spark_jobs/session.py", "ClassicSession.map_in_arrow.run", "pickle.loads"): (
         "a function of ours, which comes from the driver, in a task of an executor"
     ),

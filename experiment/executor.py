@@ -1,0 +1,379 @@
+"""An executor as Python's standard library defines it, on the slots that searches run on."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+
+from experiment.checks import pickle_arguments, pickle_function
+from experiment.control import Control, own_control
+from experiment.handle import Handle
+from experiment.result import Result, SearchFailed, TrialResult
+from experiment.settings import Settings, takes_settings
+from experiment.specification import Search
+from experiment.status import Status
+from experiment.text import printable
+from search.errors import ExperimentError, InvalidArgument, shown
+from search.trial import Failure, FailureKind, Outcome, Trial
+from spark_jobs.calls import LARGE, Outbox, Pickled, read_raised, read_returned, run_call
+from spark_jobs.files import files_at, writable_files_at
+from spark_jobs.hadoop import HadoopSettings
+from spark_jobs.locations import Location
+from spark_jobs.paths import CALLS
+from spark_jobs.plain_values import NotPlain
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+T = TypeVar("T")
+
+_READERS = 4  # threads that read what calls return
+_OF_SEARCHES = ("direction", "optimization_key", "resume", "stopping", "max_failures")
+
+
+class CallFailed(ExperimentError):
+    """A call of an executor came to no value.
+
+    Attributes:
+        failure: Why: with `.kind` as of a trial, `.message` in one line, and `.traceback`, the text
+            of the one in the call's process.
+    """
+
+    def __init__(self, failure: Failure) -> None:
+        self.failure = failure
+        super().__init__(failure)
+
+    @property
+    def kind(self) -> FailureKind:
+        """See `experiment.Failure`: 'user error', 'time', 'lost executor', ..."""
+        return self.failure.kind
+
+    def __str__(self) -> str:
+        text = f"{self.failure.message}\n\n{self.failure.traceback}".rstrip()
+        return printable(text, keep="\n\t")  # what a call raised must not move the cursor
+
+
+class ExecutorFailed(ExperimentError, BrokenExecutor):
+    """An executor ended before its calls did, and takes no more; the message says why."""
+
+
+@functools.partial(takes_settings, without=_OF_SEARCHES)
+def executor(
+    spark: SparkSession,
+    *,
+    name: str = "executor",
+    preload: Sequence[str] = (),
+    verbose: Literal[0, 1, 2] = 0,
+    **settings: Any,
+) -> SparkExecutor:
+    """Return a `concurrent.futures.Executor` whose calls run on Spark executors.
+
+        with experiment.executor(spark) as pool:
+            scores = list(pool.map(cross_validate, models))
+
+    Each call runs as a trial of a search does: on a slot with its cores and GPUs, in a process of
+    its own, with `experiment.report` and `logdir`, limited by `timeout`, and again where its
+    executor was lost, so that it may run more than once. Arguments are those of a search; nothing
+    is imported beforehand unless `preload` says so, and nothing is shown.
+
+    The slots are tasks of Spark that run until `shutdown`, idle or not: nobody else gets their
+    cores and GPUs meanwhile. They end with this process, calls that still run, too.
+
+    Args:
+        spark: A running SparkSession.
+        name: A label of the run, whose folder has output and events of each call.
+        preload: Modules that are imported once for all calls; ("tensorflow", "keras") save calls
+            with TensorFlow seconds each.
+        verbose: As for searches.
+        **settings: See `experiment.Settings`.
+
+    Raises:
+        InvalidArgument: Bad input, found before any Spark job.
+    """
+    return SparkExecutor(spark, Settings(name=name, preload=preload, verbose=verbose, **settings))
+
+
+class SparkExecutor(Executor):
+    """Runs calls on Spark executors; `experiment.executor` makes one. For any number of threads.
+
+    A call's function and arguments travel by cloudpickle, at most 64 MiB of each without the
+    buffers of arrays; those, and functions, are sent once. They lie in the run's folder until
+    `shutdown`. What a call returns has to be None, a bool, a number, a string, bytes, a datetime, a
+    numpy scalar or array, or lists, tuples and dicts of those, 256 MiB at the most: nothing is
+    unpickled here.
+
+    A future whose call raised one of Python's own exceptions has the same one, with a `CallFailed`
+    as its cause, which has the traceback of the call's process; whatever else went wrong is a
+    `CallFailed`. Futures whose calls were still to do when the executor ended, as with its
+    SparkSession, have `ExecutorFailed`.
+
+    Attributes:
+        parallelism: How many calls run at once.
+        logdir: The folder of the run.
+    """
+
+    def __init__(self, spark: Any, settings: Settings) -> None:
+        self.parallelism, self.logdir = 0, ""
+        self._calls = _Calls()
+        self._control: Control | None = None
+        self._outbox: Outbox | None = None
+        self._sending = threading.Lock()
+        self._opened, self._ended = threading.Event(), threading.Event()
+        self._readers = ThreadPoolExecutor(_READERS, "experiment-results")
+        self._search = Handle(lambda: self._run(spark, settings))
+        self._wait(self._opened)
+        if self._outbox is None:
+            self._search.result()  # raises what was wrong
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        """Let a function be called on one of the slots, after all that was submitted before.
+
+        Raises:
+            InvalidArgument: It is no function, or it or an argument cannot be pickled.
+            RuntimeError: After `shutdown`; an `ExecutorFailed` where the executor has failed.
+        """
+        if not callable(fn):
+            raise InvalidArgument("fn", "a function", shown(fn))
+        function = _pickled(lambda take: pickle_function(fn, "fn", take))
+        arguments = _pickled(lambda take: pickle_arguments(args, kwargs, take))
+        assert self._outbox is not None, "opened"
+        assert self._control is not None, "opened"
+        with self._sending:
+            self._calls.check_open()  # else the folder is gone
+            call = self._outbox.put(function, arguments)
+        name = str(getattr(fn, "__name__", type(fn).__name__))
+        future: Future[T] = Future()
+        self._calls.add(_Call(future, {"function": name, "call": call}))
+        self._control.wake()
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Take no more calls, and give the slots back when those that were submitted are done.
+
+        Args:
+            wait: Return when that is so; a Ctrl-C then ends the calls that still run.
+            cancel_futures: Cancel the calls that have not begun.
+        """
+        self._calls.close(cancel=cancel_futures)
+        if self._control is not None:
+            self._control.wake()
+        if wait:
+            self._wait(self._ended)
+
+    def joblib_backend(self) -> Any:
+        """Return a backend for joblib, by which `n_jobs=` of scikit-learn means slots of this.
+
+            with joblib.parallel_config(backend=pool.joblib_backend()):
+                cross_val_score(model, x, y)
+
+        Left out, `n_jobs` is the number of slots. What the parallel calls return is limited as for
+        `submit`: scores and predictions are fine, fitted models are not.
+
+        Raises:
+            ImportError: joblib is not installed.
+        """
+        from experiment.joblib_backend import ExecutorBackend  # late: joblib is optional
+
+        return ExecutorBackend(self, self.parallelism)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Shut down; where the block was interrupted, end the calls that still run."""
+        if error is None or isinstance(error, Exception):
+            self.shutdown()
+        else:
+            self.shutdown(wait=False, cancel_futures=True)
+            self._cancel()
+
+    def _wait(self, event: threading.Event) -> None:
+        """Wait for an event; a Ctrl-C ends the executor."""
+        try:
+            event.wait()
+        except BaseException:
+            self._cancel()
+            raise
+
+    def _cancel(self) -> None:
+        """End the calls that run, and wait for their end."""
+        self._search.cancel()
+        self._ended.wait()
+
+    def _run(self, spark: Any, settings: Settings) -> Result:
+        """Run the calls as the trials of a search, in its thread."""
+        from experiment.driver import run_search  # late: it loads grpc and tensorboard
+
+        self._control = own_control()
+        search = Search(
+            "executor",
+            self._calls,
+            None,
+            algorithm={"type": "calls"},
+            grows=True,
+            observers=[self],
+            opened=self._open,
+        )
+        problem: str | None = "the executor could not start"
+        try:
+            try:
+                result = run_search(spark, run_call, search, settings, settings.seed or 0)
+            except SearchFailed as failed:  # also where all calls have
+                result = failed.result
+            problem = result.problem
+            return result
+        finally:
+            self._calls.close(problem or "")
+            self._readers.shutdown()
+            self._calls.fail_rest()
+            if self._outbox is not None:
+                with self._sending, contextlib.suppress(OSError):
+                    self._outbox.close()
+            self._ended.set()
+            self._opened.set()
+
+    def _open(self, root: Location, hadoop: HadoopSettings, slots: int) -> None:
+        self.parallelism, self.logdir = slots, str(root)
+        self._hadoop = hadoop
+        self._outbox = Outbox(writable_files_at(root, hadoop), root.below(CALLS))
+        self._opened.set()
+
+    def ended(self, result: TrialResult, status: Status) -> None:
+        """See `experiment.coordinator.Observer`."""
+        if result.status != "cancelled":  # else the executor ends, and says why
+            self._readers.submit(self._settle, self._calls.pop(result.id), result)
+
+    def _settle(self, future: Future[Any], result: TrialResult) -> None:
+        """Give a future what its call came to. In a thread that may wait for files."""
+        try:
+            value = self._value(result)
+        except Exception as error:
+            future.set_exception(error)
+        else:
+            future.set_result(value)
+
+    def _value(self, result: TrialResult) -> Any:
+        """Return what a call returned, or raise what it raised."""
+        folder, failure = Location.parse(result.logdir), result.error
+        raised: Exception | None = None
+        with contextlib.closing(files_at(folder, self._hadoop)) as files:
+            if failure is None:
+                try:
+                    return read_returned(files, folder)
+                except (OSError, NotPlain) as error:
+                    failure = Failure("machine", f"what the call returned cannot be read: {error}")
+            elif failure.kind == "user error":
+                raised = read_raised(files, folder)
+        failed = CallFailed(failure)
+        if raised is None:
+            raise failed
+        raise raised from failed
+
+
+def _pickled(pickle: Callable[[Callable[[Any], bool]], bytes]) -> Pickled:
+    """Return a pickle and its large buffers, apart."""
+    buffers: list[memoryview] = []
+
+    def keep(buffer: Any) -> bool:
+        """Say whether a buffer is to be part of the pickle."""
+        raw = buffer.raw()
+        if raw.nbytes >= LARGE:
+            buffers.append(raw)
+        return bool(raw.nbytes < LARGE)
+
+    return Pickled(pickle(keep), buffers)
+
+
+class _Call(NamedTuple):
+    future: Future[Any]
+    params: dict[str, str]
+
+
+class _Calls:
+    """The calls of an executor as a `Searcher`: trials in the order in which they were submitted.
+
+    From any thread.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting: deque[_Call] = deque()
+        self._running: dict[int, Future[Any]] = {}
+        self._asked = 0
+        self._closed = False
+        self._problem = ""
+
+    @property
+    def total(self) -> int:
+        """How many were submitted so far and not cancelled."""
+        return self._asked + len(self._waiting)
+
+    @property
+    def finished(self) -> bool:
+        """See `Searcher`."""
+        with self._lock:
+            return self._closed and all(call.future.cancelled() for call in self._waiting)
+
+    def ask(self) -> Trial | None:
+        """See `Searcher`."""
+        with self._lock:
+            while self._waiting:
+                future, params = self._waiting.popleft()
+                if future.set_running_or_notify_cancel():
+                    trial = Trial(self._asked, params)
+                    self._asked += 1
+                    self._running[trial.id] = future
+                    return trial
+            return None
+
+    def tell(self, outcome: Outcome) -> None:
+        """See `Searcher`. The future hears of it once the attempt's folder is known."""
+
+    def check_open(self) -> None:
+        """Raise a RuntimeError where no more calls are taken."""
+        if self._problem:
+            raise ExecutorFailed(self._problem)
+        if self._closed:
+            raise RuntimeError("cannot schedule new futures after shutdown")
+
+    def add(self, call: _Call) -> None:
+        """Take a call; a RuntimeError where no more are taken."""
+        with self._lock:
+            self.check_open()
+            self._waiting.append(call)
+
+    def pop(self, trial: int) -> Future[Any]:
+        """Return the future of a call that has ended; the caller sees to it from now on."""
+        with self._lock:
+            return self._running.pop(trial)
+
+    def close(self, problem: str = "", *, cancel: bool = False) -> None:
+        """Take no more calls.
+
+        Args:
+            problem: Why those that are not done will not be.
+            cancel: Cancel those that wait.
+        """
+        with self._lock:
+            self._closed, self._problem = True, self._problem or problem
+            waiting = list(self._waiting) if cancel else []
+        for call in waiting:
+            call.future.cancel()
+
+    def fail_rest(self) -> None:
+        """Tell the futures of calls that are not done that these will not be."""
+        with self._lock:
+            left = list(self._running.values())
+            left += [c.future for c in self._waiting if c.future.set_running_or_notify_cancel()]
+            self._running.clear()
+            self._waiting.clear()
+        for future in left:
+            future.set_exception(ExecutorFailed(self._problem or "the executor has ended"))

@@ -1,0 +1,53 @@
+"""An executor as a backend of joblib, so that scikit-learn's `n_jobs=` means slots."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from typing import Any
+
+from joblib.parallel import ParallelBackendBase
+
+
+class ExecutorBackend(ParallelBackendBase):  # type: ignore[misc]  # joblib has no types
+    """Runs joblib's batches as calls of an executor.
+
+    Args:
+        pool: The executor; stays open.
+        slots: How many calls it runs at once.
+        nesting_level: See joblib.
+    """
+
+    supports_retrieve_callback = True
+
+    def __init__(self, pool: Executor, slots: int, nesting_level: int | None = None) -> None:
+        super().__init__(nesting_level=nesting_level)
+        self.default_n_jobs = slots
+        self._pool, self._slots = pool, slots
+        self._futures: list[Future[Any]] = []
+
+    def effective_n_jobs(self, n_jobs: int) -> int:
+        """Return how many calls to submit at once; -1 means as many as run."""
+        if n_jobs == 0:
+            raise ValueError("n_jobs == 0 has no meaning")
+        return n_jobs if n_jobs > 0 else max(1, self._slots + 1 + n_jobs)
+
+    def submit(
+        self, func: Callable[[], Any], callback: Callable[[Future[Any]], None] | None = None
+    ) -> Future[Any]:
+        """Submit a batch."""
+        self._futures = [future for future in self._futures if not future.done()]
+        future = self._pool.submit(func)
+        self._futures.append(future)
+        if callback is not None:
+            future.add_done_callback(callback)
+        return future
+
+    def retrieve_result_callback(self, out: Future[Any]) -> Any:
+        """Return what a batch returned, or raise what it raised."""
+        return out.result()
+
+    def abort_everything(self, ensure_ready: bool = True) -> None:
+        """Cancel what has not begun."""
+        for future in self._futures:
+            future.cancel()
