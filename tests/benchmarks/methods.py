@@ -14,8 +14,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import search
 from search.direction import Direction
 from search.evolution import DifferentialEvolution
+from search.regularized_evolution import RegularizedEvolution
 from search.sampling import RandomSearch
 from search.searcher import Searcher
 from search.space import Choice, Domain, Float, Integer, Space
@@ -26,6 +28,8 @@ from tests.benchmarks.problems import Problem
 _POPSIZE = 10
 
 Objective = Callable[[Mapping[str, Any]], float]
+Evolution = type[DifferentialEvolution] | type[SteadyStateEvolution]
+MakeSearcher = Callable[[Space, int, random.Random], Searcher]
 
 
 class Spent(Exception):
@@ -90,7 +94,7 @@ def regrets(method: Method, problem: Problem, budgets: Sequence[int], seed: int)
     ]
 
 
-def _ours(make: Callable[[Space, int, random.Random], Searcher]) -> Method:
+def _ours(make: MakeSearcher) -> Method:
     def run(space: Space, objective: Objective, budget: int, seed: int) -> None:
         searcher = make(space, budget, random.Random(seed))
         while (trial := searcher.ask()) is not None:
@@ -99,17 +103,20 @@ def _ours(make: Callable[[Space, int, random.Random], Searcher]) -> Method:
     return Method(run)
 
 
-def _steady_state(space: Space, budget: int, rng: random.Random) -> Searcher:
-    generations = math.ceil(budget / _POPSIZE) - 1
-    return SteadyStateEvolution(
-        space, rng=rng, direction=Direction.MIN, popsize=_POPSIZE, generations=generations
-    )
+def _evolution(kind: Evolution, popsize: int) -> MakeSearcher:
+    def make(space: Space, budget: int, rng: random.Random) -> Searcher:
+        generations = math.ceil(budget / popsize) - 1
+        return kind(
+            space, rng=rng, direction=Direction.MIN, popsize=popsize, generations=generations
+        )
+
+    return make
 
 
-def _by_generation(space: Space, budget: int, rng: random.Random) -> Searcher:
-    generations = math.ceil(budget / _POPSIZE) - 1
-    return DifferentialEvolution(
-        space, rng=rng, direction=Direction.MIN, popsize=_POPSIZE, generations=generations
+def _regularized_evolution(space: Space, budget: int, rng: random.Random) -> Searcher:
+    settings = RegularizedEvolution()
+    return settings.start(
+        search.Problem(space=space, rng=rng, direction=Direction.MIN, samples=budget)
     )
 
 
@@ -209,9 +216,11 @@ def _gp(seed: int) -> Any:
 
 OURS, SCIPY, TPE, RANDOM = "DE without a barrier", "scipy's DE", "Optuna's TPE", "random"
 
-SEARCHERS: dict[str, Callable[[Space, int, random.Random], Searcher]] = {
-    OURS: _steady_state,
-    "DE by generation": _by_generation,
+SEARCHERS: dict[str, MakeSearcher] = {
+    OURS: _evolution(SteadyStateEvolution, 8),
+    "the same with popsize=10": _evolution(SteadyStateEvolution, 10),
+    "DE by generation": _evolution(DifferentialEvolution, 10),
+    "regularised evolution": _regularized_evolution,
     RANDOM: lambda space, budget, rng: RandomSearch(space, samples=budget, rng=rng),
 }
 """Ours, each made of a space, a number of evaluations and a generator."""
@@ -221,6 +230,6 @@ METHODS: dict[str, Method] = {
     SCIPY: Method(_scipy),
     "DEAP's example of DE": Method(_deap),
     TPE: Method(_optuna(_tpe)),
-    "Optuna's Gaussian process": Method(_optuna(_gp), budget=30, seeds=5),
+    "Optuna's Gaussian process": Method(_optuna(_gp), budget=30, seeds=10),
 }
 """Every method of the report, by the name of its row."""
