@@ -54,7 +54,14 @@ from experiment.loading import load  # noqa: E402
 from experiment.result import Result, SearchFailed, TrialResult  # noqa: E402
 from experiment.settings import Settings  # noqa: E402
 from experiment.viewer import TensorBoard, tensorboard  # noqa: E402
+from search.adapters import (  # noqa: E402
+    DeapSearcher,
+    DehbSearcher,
+    NevergradSearcher,
+    OptunaSearcher,
+)
 from search.errors import ExperimentError, InvalidArgument  # noqa: E402
+from search.nsga2 import NSGA2  # noqa: E402
 from search.regularized_evolution import RegularizedEvolution  # noqa: E402
 from search.reinforce import Reinforce  # noqa: E402
 from search.space import Choice, Float, Integer  # noqa: E402
@@ -75,8 +82,11 @@ from spark_jobs.context import (  # noqa: E402
 )
 
 __all__ = [
+    "NSGA2",
     "CallFailed",
     "Choice",
+    "DeapSearcher",
+    "DehbSearcher",
     "ExecutorFailed",
     "ExperimentError",
     "Failure",
@@ -86,6 +96,8 @@ __all__ = [
     "InvalidArgument",
     "JournalDamaged",
     "MedianStopping",
+    "NevergradSearcher",
+    "OptunaSearcher",
     "Patience",
     "RegularizedEvolution",
     "Reinforce",

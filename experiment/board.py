@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from experiment.result import TrialResult
 from experiment.specification import Search
 from experiment.status import Status
 from experiment.text import hyperparameter
-from search.direction import Direction
+from search.direction import Direction, Directions, Goal
 from search.generations import PopulationSearch
 from search.space import Choice, Domain, Float, Integer
 from search.trial import UNNAMED_OBJECTIVE
@@ -33,6 +35,7 @@ _MOST_METRICS = 3  # TensorBoard's table ticks five columns of metrics at first
 _MOST_CHOICES = 100
 _MOST_ERRORS = 100  # each is a card on the text page
 _MOST_POINTS = 1_000  # TensorBoard shows no more of a curve: beyond, one in every 0.1 % of it
+_BEST_SO_FAR = "search/best_so_far"
 _BUCKETS = 12  # of a histogram over a population, which has few members
 
 
@@ -42,7 +45,7 @@ class Board:
     Args:
         paths: Of the run.
         search: What is run.
-        direction: Of the objective.
+        direction: Of the objective, or of each of several.
         manifest: What the run says of itself.
         part: Number of the application that writes; each has a file of its own.
     """
@@ -51,7 +54,7 @@ class Board:
         self,
         paths: RunPaths,
         search: Search,
-        direction: Direction,
+        direction: Goal,
         manifest: Manifest,
         part: int = 1,
     ) -> None:
@@ -66,15 +69,16 @@ class Board:
         self._generations = 0
         self._points_to = 0  # how many trials had ended at the last point of the curves
         self._events.text("about", card(manifest))
-        share = None if self._evolution is None else self._evolution.logbook.header[-1]
-        self._events.layout(_layout(share))
+        recorded = () if self._evolution is None else self._evolution.logbook.header
+        self._events.layout(_layout(recorded, direction))
 
     def ended(self, result: TrialResult, status: Status) -> None:
         """See `Observer`."""
         # Once for all; what a stopped trial reported may have another name than what others return.
         certain = self._key is not None or result.status == "finished"
-        if status.objective is not None and certain and not self._configured:
-            self._configure(status.objective, list(result.metrics))
+        objectives = self._objectives(status.objective)
+        if objectives and certain and not self._configured:
+            self._configure(objectives, list(result.metrics))
         cancelled = result.status == "cancelled"
         if cancelled:  # its slot is gone, so nobody else says so
             self._end_row(Path(result.logdir).name)
@@ -90,7 +94,8 @@ class Board:
         """Write what is missing and close the file."""
         self._write_curves(status, 0)
         if not self._configured:  # no trial finished; the failed ones still want a table
-            self._configure(status.objective or optimization_key or UNNAMED_OBJECTIVE, [])
+            name = status.objective or optimization_key or UNNAMED_OBJECTIVE
+            self._configure(self._objectives(name), [])
         self._events.close()
 
     def _write_curves(self, status: Status, busy: int | None) -> None:
@@ -99,9 +104,25 @@ class Board:
         if status.ended > self._points_to:
             self._points_to = status.ended
             values |= {"search/done": status.done, "search/failed": status.failed}
-            if status.best is not None and status.best.value is not None:
-                values["search/best_so_far"] = status.best.value
+            values |= self._best_so_far(status)
         self._events.scalars(values, status.ended)
+
+    def _best_so_far(self, status: Status) -> dict[str, float]:
+        if isinstance(self._direction, Direction):
+            best = None if status.best is None else status.best.value
+            return {} if best is None else {_BEST_SO_FAR: best}
+        values = {"search/front": float(len(status.front))}
+        for name, direction in self._direction.by_name.items():
+            best = direction.best((trial.values[name] for trial in status.front), float)
+            if best is not None:
+                values[_best_so_far_in(name)] = best
+        return values
+
+    def _objectives(self, name: str | None) -> Mapping[str, Direction]:
+        """Return the objectives, of which one alone may have no name yet."""
+        if isinstance(self._direction, Directions):
+            return self._direction.by_name
+        return {} if name is None else {name: self._direction}
 
     def abandon(self) -> None:
         """Close the file and write nothing more."""
@@ -114,10 +135,13 @@ class Board:
         with EventFile(folder, "trial.driver") as events:
             events.hparams_end("cancelled")
 
-    def _configure(self, objective: str, metrics: list[str]) -> None:
-        others = [name for name in metrics if name != objective][: _MOST_METRICS - 1]
-        title = f"{objective} {self._direction.arrow}"
-        shown = [hparams.Metric(objective_tag(objective), display_name=title)]
+    def _configure(self, objectives: Mapping[str, Direction], metrics: list[str]) -> None:
+        room = max(_MOST_METRICS - len(objectives), 0)
+        others = [name for name in metrics if name not in objectives][:room]
+        shown = [
+            hparams.Metric(objective_tag(name), display_name=f"{name} {direction.arrow}")
+            for name, direction in objectives.items()
+        ]
         shown += [hparams.Metric(objective_tag(name), display_name=name) for name in others]
         if self._stops:
             shown.append(hparams.Metric(LAST_STEP, display_name="last step"))
@@ -139,7 +163,7 @@ class Board:
                 for name in evolution.logbook.header
                 if name not in ("gen", "evals")
             }
-            if record["std"] is not None:
+            if record.get("std") is not None:
                 values["spread/low"] = record["mean"] - record["std"]
                 values["spread/high"] = record["mean"] + record["std"]
             known = {tag: value for tag, value in values.items() if value is not None}
@@ -189,33 +213,55 @@ def _tensorboard_domain(domain: Any, as_text: bool) -> Any:
     return None
 
 
-def _layout(share: str | None) -> layout_pb2.Layout:
+def _layout(recorded: Sequence[str], direction: Goal) -> layout_pb2.Layout:
     """Return the Custom Scalars page: all charts of the search. Its tags are patterns.
 
     Args:
-        share: Which share of a generation is recorded; None without generations.
+        recorded: What is recorded of each generation, last a share of it; nothing without
+            generations.
+        direction: Of the objective, or of each of several.
     """
-    charts = [
-        _lines("Best so far", "search/best_so_far"),
+    charts = [_lines("Best so far", _BEST_SO_FAR)]
+    if isinstance(direction, Directions):
+        charts = [
+            _lines(f"Best {name} so far", re.escape(_best_so_far_in(name)))
+            for name in direction.names
+        ]
+        charts.append(_lines("Trials on the front", "search/front"))
+    charts += [
         _lines("Trials done and failed", "search/(done|failed)"),
         _lines("Slots busy", "search/slots_busy"),
     ]
     categories = [layout_pb2.Category(title="Search, by trials done", chart=charts)]
-    if share is not None:
-        band = layout_pb2.MarginChartContent.Series(
-            value="generation/mean", lower="spread/low", upper="spread/high"
-        )
+    if recorded:
         charts = [
-            _lines("Best", "generation/best"),
-            layout_pb2.Chart(
-                title="Mean of the population, ± one standard deviation",
-                margin=layout_pb2.MarginChartContent(series=[band]),
-            ),
+            *_of_population(recorded),
             _lines("Diversity of the population", "generation/diversity"),
-            _lines(_SHARES[share], f"generation/{share}"),
+            _lines(_SHARES[recorded[-1]], f"generation/{recorded[-1]}"),
         ]
         categories.insert(0, layout_pb2.Category(title="Population, by generation", chart=charts))
     return layout_pb2.Layout(category=categories)
+
+
+def _of_population(recorded: Sequence[str]) -> list[layout_pb2.Chart]:
+    """Return the charts of the scores of the population, by what is recorded of them."""
+    if "best" not in recorded:
+        return [_lines("Individuals on the population's front", "generation/front")]
+    band = layout_pb2.MarginChartContent.Series(
+        value="generation/mean", lower="spread/low", upper="spread/high"
+    )
+    return [
+        _lines("Best", "generation/best"),
+        layout_pb2.Chart(
+            title="Mean of the population, ± one standard deviation",
+            margin=layout_pb2.MarginChartContent(series=[band]),
+        ),
+    ]
+
+
+def _best_so_far_in(objective: str) -> str:
+    """Return the tag of the best values in one of several objectives."""
+    return f"{_BEST_SO_FAR}/{objective}"
 
 
 def _lines(title: str, tag: str) -> layout_pb2.Chart:

@@ -16,6 +16,7 @@ from search.algorithms import Evolution, Grid, PopulationTraining, Random
 from search.direction import Direction
 from search.errors import InvalidArgument, shown
 from search.grid import PointSearch
+from search.nsga2 import NSGA2
 from search.operators import Mutation
 from search.points import read_first_points
 from search.sampling import check_constraint
@@ -111,7 +112,7 @@ def evolutionary_search(
     spark: SparkSession,
     train: Callable[..., Any],
     bounds: Mapping[str, Any],
-    direction: str = "max",
+    direction: str | Mapping[str, str] = "max",
     popsize: int = 10,
     generations: int = 3,
     crossover: float = 0.7,
@@ -126,6 +127,9 @@ def evolutionary_search(
     **settings: Any,
 ) -> Result:
     """Search by differential evolution, without a barrier or one generation after the other.
+
+    Several objectives are searched by NSGA-II instead, for their Pareto front; see
+    `search.NSGA2Search`.
 
     `popsize * (generations + 1)` trials: generation 0 is the initial population, a Latin hypercube.
     Whoever is free gets the next trial at once, made from the best that is known by then; see
@@ -142,20 +146,24 @@ def evolutionary_search(
             log scale. A lone string, number, bool or None is a constant. `experiment.Float`,
             `Integer` and `Choice` say it explicitly, and more: steps, an order of choices, and
             `when={'optimizer': 'sgd'}` for what other trials lack: `train` has a default for it.
-        direction: 'max' or 'min' of the objective.
+        direction: 'max' or 'min' of the objective; for several, a dict of what the train function
+            calls them: `{'accuracy': 'max', 'latency': 'min'}`.
         popsize: Individuals, at least 4.
         generations: After the initial population, at least 1.
-        crossover: Crossover rate CR of [0, 1].
+        crossover: Crossover rate CR of [0, 1]. With several objectives, the probability that a
+            child has two parents.
         mutation: Differential weight F of (0, 2], or two of them, between which it is drawn for
-            each trial. Left out, 0.5 by generation, otherwise (0.5, 1.0).
+            each trial. Left out, 0.5 by generation, otherwise (0.5, 1.0). With several objectives,
+            the probability of [0, 1] that a hyperparameter mutates; left out, one does on average.
         generational: False: no slot waits, the better of two trials replaces the other as soon as
             it has ended, and no configuration is tried twice before all were once. True: the next
             generation starts when the last trial of one has ended, and some slots wait for it.
         strategy: How a trial is made of others, 'rand1bin' or 'current-to-pbest1bin'. Left out,
-            the first by generation, otherwise the second.
+            the first by generation, otherwise the second. Not with several objectives.
         noisy: Does a configuration come to another value each time? Then one trial in ten tries
             the best one again, whose score is the mean of its values; not by generation. A
             `popsize` of 20 suits noise. `Result.best_mean` is the best of what was tried again.
+            Not with several objectives.
         points: Configurations to try first, counted among the trials: dicts of hyperparameter to
             value. What one leaves out is drawn; a value may lie between two steps of its domain.
         warm_start: Runs, each by its folder or `Result`, or a list of them, whose trials are to be
@@ -173,18 +181,28 @@ def evolutionary_search(
         InvalidArgument: Bad input, found before any Spark job.
         SearchFailed: More failures than allowed, or every trial failed; has `.result`.
     """
-    evolution = Evolution(
-        popsize=popsize,
-        generations=generations,
-        crossover=crossover,
-        mutation=mutation,
-        strategy=strategy,
-        generational=generational,
-        noisy=noisy,
-    )
     checked = Settings(direction=direction, **settings)
+    algorithm: Algorithm
+    budget = {"popsize": popsize, "generations": generations}
+    if isinstance(checked.goal, Direction):
+        algorithm = Evolution(
+            **budget,
+            crossover=crossover,
+            mutation=mutation,
+            strategy=strategy,
+            generational=generational,
+            noisy=noisy,
+        )
+    else:
+        _check_nsga2(strategy=strategy, noisy=noisy or None)
+        algorithm = NSGA2(
+            **budget,
+            crossover=crossover,
+            mutation=mutation,  # type: ignore[arg-type]  # two weights are refused there
+            generational=generational,
+        )
     call, space = "evolutionary_search", Space.of_bounds(bounds, constraint)
-    return _search(call, spark, train, space, evolution, checked, None, points, warm_start)
+    return _search(call, spark, train, space, algorithm, checked, None, points, warm_start)
 
 
 @takes_settings
@@ -284,6 +302,13 @@ def population_based_training(
     return _search(call, spark, train, space, training, checked, points=points)
 
 
+def _check_nsga2(**arguments: Any) -> None:
+    for name, value in arguments.items():
+        if value is not None:
+            expected = "nothing with several objectives, which NSGA-II searches"
+            raise InvalidArgument(name, expected, shown(value))
+
+
 def _search(
     call: str,
     spark: SparkSession,
@@ -301,7 +326,7 @@ def _search(
     problem = Problem(
         space=space,
         rng=random.Random(seed),
-        direction=Direction(settings.direction),
+        direction=settings.goal,
         samples=samples,
         # With numbers of their own, so that what is drawn for a point can be said the next time.
         points=read_first_points(space, points, random.Random(f"points of {seed}")),

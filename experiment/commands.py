@@ -38,7 +38,7 @@ from experiment.logs import copy_logs, last_attempt
 from experiment.ownership import owned, owner_of
 from experiment.record import Manifest
 from experiment.repair import is_damaged, repair_journal
-from experiment.result import TrialResult, table_of
+from experiment.result import Result, TrialResult, table_of
 from experiment.text import command, count, duration, hyperparameters, number, printable
 from experiment.viewer import tensorboard
 from search.errors import ExperimentError, InvalidArgument, shown
@@ -126,15 +126,22 @@ def _list(options: argparse.Namespace) -> None:
 
 def _list_row(run: Run) -> tuple[str, ...]:
     result = run.result
-    best = result.best
-    value = "" if best is None or best.value is None else number(best.value)
     return (
         run.manifest.created.replace("T", " ").removesuffix("+00:00"),
         _state(run),
         f"{result.done}/{result.total}",
         str(len(result.failed)),
-        f"{result.objective} {value}" if value else "",
+        _best(result),
     )
+
+
+def _best(result: Result) -> str:
+    """Return "accuracy 0.9", or "front 7"; '' without a value."""
+    if not result.front:
+        return ""
+    if result.objectives:
+        return f"front {len(result.front)}"
+    return f"{result.objective} {result.front[0].score}"
 
 
 def _state(run: Run) -> str:
@@ -211,9 +218,13 @@ def _show_run(run: Run) -> None:
             [(str(a.trial.id), hyperparameters(a.trial.params)) for a in run.running],
             "Running, at the last news",
         )
-    if result.best is not None:
-        head, cells = table_of(result, [t for t in result.ranking if t.value is not None][:_BEST])
-        _print_table(head, cells, "Best trials")
+    if result.objectives and result.front:
+        more = len(result.front) - _BEST
+        title = "Front" + (f", {more} more not shown" if more > 0 else "")
+        _print_table(*table_of(result, result.front[:_BEST]), title)
+    elif result.front:
+        best = [trial for trial in result.ranking if trial.value is not None][:_BEST]
+        _print_table(*table_of(result, best), "Best trials")
     if result.failed:
         failed = result.failed[:_FAILED]
         rows = [(str(t.id), str(t.error), hyperparameters(t.params)) for t in failed]
@@ -233,7 +244,7 @@ def _arguments(manifest: Manifest) -> str:
 def _show_trial(run: Run, trial: int) -> None:
     ended = next((t for t in run.result.trials if t.id == trial), None)
     if ended is not None:
-        facts = _facts_of_result(ended, run.result.objective)
+        facts = _facts_of_result(ended, run.result)
     else:
         out = next((a.trial for a in run.running if a.trial.id == trial), None)
         if out is None:
@@ -248,12 +259,14 @@ def _show_trial(run: Run, trial: int) -> None:
         print(printable(ended.error.traceback, keep="\n\t"))
 
 
-def _facts_of_result(trial: TrialResult, objective: str) -> dict[str, str]:
+def _facts_of_result(trial: TrialResult, result: Result) -> dict[str, str]:
     facts = {"trial": str(trial.id), "status": trial.status}
-    if trial.value is not None:
-        facts[objective] = number(trial.value)
+    scores = dict(trial.values) if result.objective is None else {result.objective: trial.value}
+    facts |= {name: number(score) for name, score in scores.items() if score is not None}
+    if trial in result.front and result.objectives:
+        facts["on the front"] = f"with {count(len(result.front) - 1, 'other')}"
     facts["hyperparameters"] = hyperparameters(trial.params)
-    others = {name: value for name, value in trial.metrics.items() if name != objective}
+    others = {name: value for name, value in trial.metrics.items() if name not in scores}
     facts["metrics"] = ", ".join(f"{name}={number(value)}" for name, value in others.items())
     facts["took"] = duration(trial.seconds)
     if trial.attempt > 1:
@@ -355,16 +368,21 @@ def _export(options: argparse.Namespace) -> None:
         text = text.encode("utf-8", "backslashreplace").decode()  # the folder may be no UTF-8
         sys.stdout.write(printable(text, keep="\n\t") if sys.stdout.isatty() else text)
         return
-    json.dump([_as_json(trial) for trial in result.trials], sys.stdout, indent=1, allow_nan=False)
+    json.dump(
+        [_as_json(trial, result) for trial in result.trials], sys.stdout, indent=1, allow_nan=False
+    )
     sys.stdout.write("\n")
 
 
-def _as_json(trial: TrialResult) -> dict[str, Any]:
+def _as_json(trial: TrialResult, result: Result) -> dict[str, Any]:
+    score: dict[str, Any] = {"value": trial.value}
+    if result.objectives:
+        score = {"values": trial.values, "on_front": trial in result.front}
     return {
         "trial": trial.id,
         "status": trial.status,
         "attempt": trial.attempt,
-        "value": trial.value,
+        **score,
         "params": _finite(trial.params),
         "metrics": _finite(trial.metrics),
         "error": None if trial.error is None else dataclasses.asdict(trial.error),

@@ -19,12 +19,12 @@ from experiment.journal import Journal
 from experiment.records import Finished, Lost, Planned, Record, Reported, Resumed
 from experiment.result import TrialResult
 from experiment.status import Running, Status
-from search.direction import Direction
-from search.errors import InvalidArgument
+from search.direction import Direction, Directions, Goal
+from search.errors import InvalidArgument, shown
 from search.searcher import Searcher
 from search.stopping import StoppingRule, start_all
 from search.trial import RETRIED, Failure, FailureKind, Outcome
-from spark_jobs.objective import AmbiguousObjective, Objective
+from spark_jobs.objective import AmbiguousObjective, objective_of
 from spark_jobs.paths import RunPaths
 from spark_jobs.protocol import (
     Answer,
@@ -61,7 +61,7 @@ class Coordinator:
         searcher: Owned by the coordinator from now on.
         paths: Of the run.
         journal: Gets every decision before anyone hears of it.
-        direction: Of the objective.
+        direction: Of the objective, or of each of several; then there is no stopping.
         observers: Told of each result, in this order; one that raises is left out from then on.
         max_failures: More failed trials than that are a `problem`.
         retries: How often a trial runs again.
@@ -85,7 +85,7 @@ class Coordinator:
         paths: RunPaths,
         journal: Journal,
         *,
-        direction: Direction = Direction.MAX,
+        direction: Goal = Direction.MAX,
         observers: Sequence[Observer] = (),
         max_failures: int | None = None,
         retries: int = 3,
@@ -104,13 +104,15 @@ class Coordinator:
         self.problem: str | None = None
         self.has_started = False
         self._output: deque[tuple[int, str]] = deque(maxlen=_MOST_OUTPUT)
-        self._judge = start_all(stopping, direction) if stopping else None
-        self._objective_of = Objective(optimization_key, direction)
+        self._judge = None
+        if stopping and isinstance(direction, Direction):
+            self._judge = start_all(stopping, direction)
+        self._key, self._objective_of = optimization_key, objective_of(optimization_key, direction)
         self._unjudged: dict[int, list[str]] = {}  # what trials reported instead of the objective
         self._judged = False  # has any report told the rules of the objective?
         self._objective: str | None = None
         self._returned = False  # has a finished trial said that it is called so?
-        self._best: TrialResult | None = None
+        self._front: list[TrialResult] = []  # of one objective, the best alone
         self._failures = self._cancelled = 0
         self._finished, self._seconds = 0, 0.0  # finished trials, and what they took in all
         self._running: Mapping[str, Running] = {}  # by slot; replaced, since others look at it
@@ -136,8 +138,9 @@ class Coordinator:
     @property
     def target_reached(self) -> bool:
         """Is the best trial as good as the target, so that no more is to be tried?"""
-        best = None if self._best is None else self._best.value
-        return self._direction.reaches(best, self._target)
+        if not isinstance(self._direction, Direction):
+            return False
+        return any(self._direction.reaches(best.value, self._target) for best in self._front)
 
     @property
     def progress(self) -> int:
@@ -147,6 +150,7 @@ class Coordinator:
     @property
     def status(self) -> Status:
         """How far the search is. From another thread, too: each part of it is read at once."""
+        front, one = tuple(self._front), isinstance(self._direction, Direction)
         return Status(
             self._searcher.total,
             self.results,
@@ -155,10 +159,11 @@ class Coordinator:
             self._cancelled,
             tuple(self._running.values()),
             len(self._slots),
-            self._best,
+            front[0] if front and one else None,
             self._objective,
             self._seconds / self._finished if self._finished > 1 else None,
             self._output,
+            front,
         )
 
     def resume(
@@ -393,8 +398,7 @@ class Coordinator:
 
     def _end(self, attempt: Attempt, outcome: Outcome) -> None:
         """Take in the outcome of a trial that does not run again."""
-        outcome = self._with_one_objective(outcome)
-        self._record(attempt, outcome)
+        self._record(attempt, self._with_its_objectives(outcome))
 
     def _is_retried(self, outcome: Outcome) -> bool:
         error = outcome.error
@@ -433,7 +437,7 @@ class Coordinator:
             names = self._unjudged.pop(outcome.trial, [])
             if outcome.status == "finished" and not self._judged:
                 said = ", ".join(map(repr, names[:10])) or "nothing"
-                wanted = self._objective_of.key or outcome.objective
+                wanted = self._key or outcome.objective
                 self._warn_once(
                     f"stopping= goes by what trials report of {wanted!r}, and they report {said}: "
                     "none of them is judged"
@@ -444,9 +448,7 @@ class Coordinator:
         self._cancelled += result.status == "cancelled"
         if result.status == "finished":  # failed ones may end at once, and would promise too much
             self._finished, self._seconds = self._finished + 1, self._seconds + result.seconds
-        best = None if self._best is None else self._best.value
-        if self._direction.better(result.value, best):
-            self._best = result
+        self._front = self._direction.joined(self._front, result)
         self.results.append(result)
         status = self.status
         for observer in list(self._observers):
@@ -463,8 +465,20 @@ class Coordinator:
 
         What a stopped trial reported is its value once it is sure that it is called so.
         """
-        sure = self._returned or self._objective_of.key is not None
+        sure = self._returned or self._key is not None
         return outcome if sure or outcome.status != "stopped" else replace(outcome, value=None)
+
+    def _with_its_objectives(self, outcome: Outcome) -> Outcome:
+        """Hold an outcome to the objectives of the search, which a slot may not know."""
+        names = self._direction.names if isinstance(self._direction, Directions) else ()
+        if not names and not outcome.values:
+            return self._with_one_objective(outcome)
+        has_none = outcome.value is None and not outcome.values
+        if has_none or (names and set(outcome.values) == set(names)):
+            return outcome
+        wanted = f"the objectives {', '.join(map(repr, names))}" if names else "one objective"
+        message = f"want {wanted}, got {shown(dict(outcome.values) or outcome.objective)}"
+        return Outcome.failed(outcome.trial, "invalid value", message, seconds=outcome.seconds)
 
     def _with_one_objective(self, outcome: Outcome) -> Outcome:
         """Let the first outcome say what the objective is called, and hold the others to it."""
@@ -491,7 +505,7 @@ class Coordinator:
             replace(result, value=None) if result.status == "stopped" else result
             for result in self.results
         ]
-        self._best = None
+        self._front = []
 
     def _warn_of_names(self, reported: str | None, returned: str | None) -> None:
         self._warn_once(

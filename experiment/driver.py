@@ -30,7 +30,6 @@ from experiment.specification import Search
 from experiment.status import Status
 from experiment.text import count, printable
 from experiment.warm_start import write_known
-from search.direction import Direction
 from search.errors import InvalidArgument
 from search.space import Float, Space
 from search.stopping import read_rules
@@ -79,7 +78,6 @@ def run_search(
     data = session.data_settings()
     manifest = _manifest(train, function, search, settings, seed, session)
     root = _root(settings, manifest, session, data.hadoop)
-    direction = Direction(settings.direction)
     _log_scales(search.space)
     control, started = own_control(), time.monotonic()
     with (
@@ -106,7 +104,7 @@ def run_search(
         ):
             with interrupts.deferred():
                 progress.announce(run.paths.shown())
-                board = Board(run.paths, search, direction, manifest, run.past.segments + 1)
+                board = Board(run.paths, search, settings.goal, manifest, run.past.segments + 1)
                 coordinator = _coordinator(search, run, journal, board, settings, manifest, slots)
                 progress.resume(coordinator.status)
                 control.status = lambda: coordinator.status
@@ -119,7 +117,7 @@ def run_search(
             def summary() -> Result:
                 return Result(
                     coordinator.results,
-                    direction,
+                    settings.goal,
                     run.paths.shown(),
                     objective=coordinator.status.objective or settings.optimization_key,
                     total=search.searcher.total,
@@ -255,7 +253,7 @@ def _coordinator(
         search.searcher,
         run.paths,
         journal,
-        direction=Direction(settings.direction),
+        direction=settings.goal,
         observers=(board, *search.observers),
         max_failures=settings.max_failures,
         retries=settings.retries,
@@ -311,7 +309,7 @@ def _program(function: bytes, settings: Settings, data: DataSettings) -> Program
     return Program(
         function,
         settings.optimization_key,
-        settings.direction,
+        settings.goal.to_json(),
         _preloads(settings.preload),
         "spawn" if settings.isolation == "spawn" else "fork",
         settings.seed,
@@ -338,7 +336,7 @@ def _manifest(
         constraint=None if search.space is None else hash_of_constraint(search.space.constraint),
         trials=search.searcher.total,
         known=len(search.known),
-        direction="max" if settings.direction == "max" else "min",
+        direction=settings.goal.to_json(),
         optimization_key=settings.optimization_key,
         seed=seed,
         isolation=settings.isolation,

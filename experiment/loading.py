@@ -18,7 +18,7 @@ from experiment.record import FORMAT, Manifest, Summary
 from experiment.records import Finished, Lost, Planned, Record, Resumed, read_records
 from experiment.result import Result, TrialResult
 from experiment.text import count
-from search.direction import Direction
+from search.direction import read_direction
 from search.errors import InvalidArgument, shown
 from search.space import Space
 from search.trial import Outcome
@@ -87,6 +87,7 @@ def read_run(paths: RunPaths) -> Run:
     manifest = read_manifest(paths)
     try:
         space = None if manifest.space is None else Space.from_json(manifest.space)
+        goal = read_direction(manifest.direction)
     except ValueError as error:
         raise _unusable(paths, f"whose manifest.json cannot be used: {error}") from None
     try:
@@ -99,7 +100,7 @@ def read_run(paths: RunPaths) -> Run:
         raise _unusable(paths, f"whose result.json cannot be used: {error}") from None
     result = Result(
         trials,
-        Direction(manifest.direction),
+        goal,
         paths.shown(),
         objective=objective or manifest.optimization_key,
         total=max(total or manifest.trials, len(trials)),  # of an executor nobody knew it before

@@ -29,6 +29,10 @@ def draw(result: Result, kind: str, parameter: str | None, ax: Any) -> Axes:
     kinds = get_args(PlotKind)
     if kind not in kinds:
         raise InvalidArgument("kind", " or ".join(map(repr, kinds)), shown(kind))
+    if result.objectives:
+        got = ", ".join(map(repr, result.objectives))
+        hint = f"say result.by({next(iter(result.objectives))!r}).plot(), or result.plot_front()"
+        raise InvalidArgument("result", "one objective", got, hint)
     names = list(dict.fromkeys(name for trial in result.trials for name in trial.params))
     if parameter is not None and kind != "parameter":
         raise InvalidArgument("parameter", f"None with kind={kind!r}", shown(parameter))
@@ -54,6 +58,28 @@ def draw(result: Result, kind: str, parameter: str | None, ax: Any) -> Axes:
     return axes
 
 
+def draw_front(result: Result, across: str | None, up: str | None, ax: Any) -> Axes:
+    """Draw two objectives of a result; see `Result.plot_front`."""
+    titles = dict(zip(result.objectives, result.objective_titles, strict=False))
+    if not titles:
+        raise InvalidArgument("result", "several objectives", repr(result.objective))
+    x = next(iter(titles)) if across is None else across
+    y = next(name for name in titles if name != x) if up is None else up
+    for argument, name in (("across", x), ("up", y)):
+        if name not in titles:
+            raise InvalidArgument(argument, " or ".join(map(repr, titles)), shown(name))
+    axes: Axes = _new_axes() if ax is None else ax
+    front = {trial.id for trial in result.front}
+    for trials, label in (
+        ([t for t in result.trials if t.values and t.id not in front], "trial"),
+        (result.front, "front"),
+    ):
+        axes.scatter([t.values[x] for t in trials], [t.values[y] for t in trials], label=label)
+    axes.set(xlabel=_literal(titles[x]), ylabel=_literal(titles[y]))
+    axes.legend()
+    return axes
+
+
 def _new_axes() -> Any:
     try:
         from matplotlib import pyplot
@@ -67,7 +93,7 @@ def _new_axes() -> Any:
 def _convergence(result: Result, ax: Any) -> None:
     from matplotlib.ticker import MaxNLocator
 
-    direction = Direction(result.direction)
+    direction = Direction.parse(result.direction)
     best: list[float] = []
     for _, value in result.scores:
         best.append(value if not best or direction.better(value, best[-1]) else best[-1])

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, Self, TextIO
 
 from experiment import markup
-from experiment.result import Result, TrialResult, best_in_words
+from experiment.result import Result, TrialResult, best_in_words, front_in_words
 from experiment.status import Running, Status
 from experiment.text import (
     command,
@@ -76,8 +76,9 @@ class Frame:
 
     @property
     def best(self) -> str:
-        """The best value with its hyperparameters; '' before the first."""
-        return best_in_words(self.status.best, self.status.objective)
+        """The best value with its hyperparameters, or the front; '' before the first value."""
+        best = best_in_words(self.status.best, self.status.objective)
+        return best or front_in_words(self.status.front)
 
     @property
     def line(self) -> str:
@@ -260,8 +261,8 @@ def _one_line(trial: TrialResult) -> str:
     line = f"trial {trial.id}{where} {trial.status} after {duration(trial.seconds)}"
     if trial.reason:
         line += f" at {printable(trial.reason)}"
-    if trial.value is not None:
-        line += f" with {number(trial.value)}"
+    if trial.score:
+        line += f" with {trial.score}"
     return f"{line}: {printable(str(trial.error))}" if trial.error else line
 
 
@@ -399,8 +400,7 @@ def _running_entry(out: Running, now: float) -> _Entry:
 
 
 def _ended_entry(trial: TrialResult) -> _Entry:
-    value = "" if trial.value is None else number(trial.value)
-    return trial.params, [trial.id, trial.ending, value, duration(trial.seconds)]
+    return trial.params, [trial.id, trial.ending, trial.score, duration(trial.seconds)]
 
 
 def running_in_words(out: Running) -> str:

@@ -11,11 +11,12 @@ import platform
 import re
 import secrets
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
-from experiment.result import Result
+from experiment.result import Result, TrialResult
+from search.direction import DirectionName
 from search.trial import Outcome
 from search.values import to_json
 from spark_jobs.paths import RunPaths
@@ -59,7 +60,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
             source; None without one.
         trials: How many there are in all.
         known: How many trials of other runs it has learnt from.
-        direction: 'max' or 'min'.
+        direction: 'max' or 'min', or several objectives' names to these.
         optimization_key: As the user gave it.
         seed: That the searcher was made with.
         isolation: 'process', 'spawn' or 'none'.
@@ -81,7 +82,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     space: dict[str, Any] | None
     trials: int
     known: int = 0
-    direction: Literal["max", "min"]
+    direction: DirectionName | dict[str, DirectionName]
     optimization_key: str | None
     seed: int
     isolation: str
@@ -99,7 +100,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """How a run ended, as `result.json`.
 
     Attributes:
-        direction: 'max' or 'min'.
+        direction: As in the manifest.
         trials: How many came to an end.
         failed: How many of them failed.
         problem: Why the search ended early, or None.
@@ -108,13 +109,23 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
         format: As in the manifest.
     """
 
-    direction: Literal["max", "min"]
+    direction: DirectionName | dict[str, DirectionName]
     trials: int
     failed: int
     problem: str | None
     target: float | None = None
     best: dict[str, Any] | None
     format: int = FORMAT
+
+
+class FrontSummary(Summary, frozen=True, kw_only=True):
+    """How a run with several objectives ended; `best` is None.
+
+    Attributes:
+        front: The outcome of each trial that no other dominates, with its hyperparameters.
+    """
+
+    front: list[dict[str, Any]]
 
 
 def folder_name(name: str) -> str:
@@ -134,29 +145,33 @@ def write_manifest(paths: RunPaths, manifest: Manifest) -> None:
 
 
 def write_result(paths: RunPaths, result: Result) -> None:
-    """Write the best trial and the summary."""
-    best, problem = result.best, result.problem
-    data = None
-    if best is not None:
-        outcome = Outcome(
-            best.id,
-            best.status,
-            best.value,
-            metrics=best.metrics,
-            seconds=best.seconds,
-            reason=best.reason,
-        )
-        params = {name: to_json(value) for name, value in best.params.items()}
-        data = outcome_to_json(outcome) | {"params": params}
-    summary = Summary(
-        direction="max" if result.direction == "max" else "min",
-        trials=len(result.trials),
-        failed=len(result.failed),
-        problem=problem and problem.encode("utf-8", "backslashreplace").decode(),
-        target=result.target,
-        best=data,
+    """Write the best trial, or those on the front, and the summary."""
+    front, problem = [_trial_to_json(trial) for trial in result.front], result.problem
+    facts: dict[str, Any] = {
+        "direction": result.direction,
+        "trials": len(result.trials),
+        "failed": len(result.failed),
+        "problem": problem and problem.encode("utf-8", "backslashreplace").decode(),
+        "target": result.target,
+    }
+    if result.objectives:
+        _write_json(paths.result, FrontSummary(**facts, best=None, front=front))
+    else:
+        _write_json(paths.result, Summary(**facts, best=next(iter(front), None)))
+
+
+def _trial_to_json(trial: TrialResult) -> dict[str, Any]:
+    outcome = Outcome(
+        trial.id,
+        trial.status,
+        trial.value,
+        metrics=trial.metrics,
+        seconds=trial.seconds,
+        reason=trial.reason,
+        values=trial.values,
     )
-    _write_json(paths.result, summary)
+    params = {name: to_json(value) for name, value in trial.params.items()}
+    return outcome_to_json(outcome) | {"params": params}
 
 
 def _write_json(path: Path, value: Any) -> None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from experiment import markup
 from experiment.text import count, hyperparameter, hyperparameters, number, printable
-from search.direction import Direction
-from search.errors import ExperimentError
+from search.direction import Direction, DirectionName, Directions, Goal
+from search.errors import ExperimentError, InvalidArgument, shown
 from search.space import Space
 from search.trial import UNNAMED_OBJECTIVE, Failure, Outcome, Status, Trial
 
@@ -28,7 +29,7 @@ class TrialResult:
     Attributes:
         id: Its number, from 0 in the order of the search.
         params: Hyperparameter name to value.
-        value: The objective; None where it failed.
+        value: The objective; None where it failed, and where there are several objectives.
         metrics: Every number that the train function returned, the objective included.
         status: 'finished', 'failed', 'stopped' or 'cancelled'.
         error: Why it failed, with `.kind`, `.message`, `.traceback`; None otherwise.
@@ -36,6 +37,7 @@ class TrialResult:
         reason: Why it was stopped, such as "step 7: ..."; '' otherwise.
         logdir: Its folder: logs, TensorBoard events, what it wrote.
         attempt: Which attempt at it that was, from 1.
+        values: Where there are several objectives, each by name; empty where it failed.
     """
 
     id: int
@@ -48,6 +50,14 @@ class TrialResult:
     logdir: str
     reason: str = ""
     attempt: int = 1
+    values: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def score(self) -> str:
+        """The objective as text, several by name: "0.9", "accuracy=0.9, latency=3.1"."""
+        if self.value is not None:
+            return number(self.value)
+        return ", ".join(f"{printable(name)}={number(v)}" for name, v in self.values.items())
 
     @property
     def ending(self) -> str:
@@ -81,6 +91,7 @@ class TrialResult:
             logdir,
             outcome.reason,
             attempt,
+            dict(outcome.values),
         )
 
 
@@ -105,9 +116,10 @@ class Result:
 
     Attributes:
         trials: All that came to an end, failed ones too, in the order of their ids.
-        direction: 'max' or 'min'.
+        direction: 'max' or 'min'; a dict of several objectives' names to these.
         logdir: The run's folder; `experiment.tensorboard(result)` opens it.
-        objective: What the objective is called; 'metric' where no trial has said so.
+        objective: What the objective is called; 'metric' where no trial has said so; None where
+            there are several.
         total: How many trials the search has in all; more than there are here while it runs, and
             where it ended early.
         problem: Why it ended early, in one sentence; None otherwise.
@@ -119,7 +131,7 @@ class Result:
     def __init__(
         self,
         trials: Sequence[TrialResult],
-        direction: Direction,
+        direction: Goal,
         logdir: str,
         *,
         objective: str | None = None,
@@ -129,9 +141,11 @@ class Result:
         target: float | None = None,
     ) -> None:
         self.trials = sorted(trials, key=lambda trial: trial.id)
-        self.direction = direction.value
+        self._goal = direction
+        self.direction: DirectionName | dict[str, DirectionName] = direction.to_json()
         self.logdir = logdir
-        self.objective = objective or UNNAMED_OBJECTIVE
+        several = isinstance(direction, Directions)
+        self.objective = None if several else objective or UNNAMED_OBJECTIVE
         self.total = len(self.trials) if total is None else total
         self.problem = problem
         self.space = space
@@ -142,8 +156,49 @@ class Result:
         """The trial with the best value, the first of equals; None when none finished.
 
         Where the objective is noisy that may be the luckiest one; see `best_mean`.
+
+        Raises:
+            ExperimentError: There are several objectives.
         """
-        return Direction(self.direction).best(self.trials, lambda trial: trial.value)
+        if self.objectives:
+            raise ExperimentError(
+                f"no trial is the best in {' and '.join(map(repr, self.objectives))} at once: see "
+                f".front, or .by({next(iter(self.objectives))!r}).best"
+            )
+        return next(iter(self.front), None)
+
+    @cached_property
+    def front(self) -> list[TrialResult]:
+        """The trials that no other dominates (Pareto front), the best in the first objective first.
+
+        A trial dominates another that it is no worse than in any objective and better than in one.
+        With one objective, the best trial alone.
+        """
+        return self._goal.front(self.trials)
+
+    @property
+    def objectives(self) -> dict[str, Direction]:
+        """Several objectives with their directions; empty where there is one."""
+        return dict(self._goal.by_name) if isinstance(self._goal, Directions) else {}
+
+    def by(self, objective: str) -> Result:
+        """Return the same trials judged by one of several objectives alone, for `best` and plots.
+
+        Raises:
+            InvalidArgument: It is none of them.
+        """
+        if objective not in self.objectives:
+            known = " or ".join(map(repr, self.objectives)) or "one of several objectives"
+            raise InvalidArgument("objective", known, shown(objective))
+        return Result(
+            [replace(t, value=t.values.get(objective), values={}) for t in self.trials],
+            self.objectives[objective],
+            self.logdir,
+            objective=objective,
+            total=self.total,
+            problem=self.problem,
+            space=self.space,
+        )
 
     @property
     def best_mean(self) -> Mean | None:
@@ -151,6 +206,8 @@ class Result:
 
         For a noisy objective: `evolutionary_search(noisy=True)` tries what seems best again.
         """
+        if not isinstance(self._goal, Direction):
+            return None
         same: dict[str, list[tuple[TrialResult, float]]] = {}
         for trial, value in self.scores:
             same.setdefault(repr(trial.params), []).append((trial, value))
@@ -159,13 +216,14 @@ class Result:
             for scores in same.values()
             if len(scores) > 1
         ]
-        return Direction(self.direction).best(means, lambda mean: mean.value)
+        return self._goal.best(means, lambda mean: mean.value)
 
     @property
     def target_reached(self) -> bool:
         """Is the best value as good as `target`, or better? False without a target."""
-        value = None if self.best is None else self.best.value
-        return Direction(self.direction).reaches(value, self.target)
+        if not isinstance(self._goal, Direction):
+            return False
+        return self._goal.reaches(None if self.best is None else self.best.value, self.target)
 
     @property
     def failed(self) -> list[TrialResult]:
@@ -179,10 +237,20 @@ class Result:
 
     @property
     def ranking(self) -> list[TrialResult]:
-        """The trials from the best to the worst, those without a value last."""
-        weight = Direction(self.direction).weight
-        ranked = sorted(self.scores, key=lambda score: -weight * score[1])
-        return [trial for trial, _ in ranked] + [t for t in self.trials if t.value is None]
+        """The trials from the best to the worst, those without a value last.
+
+        With several objectives those on the front come first, and each part goes by the first one.
+        """
+        if isinstance(self._goal, Direction):
+            direction, scores = self._goal, [trial.value for trial in self.trials]
+        else:
+            name, direction = next(iter(self.objectives.items()))
+            scores = [trial.values.get(name) for trial in self.trials]
+        front = {trial.id for trial in self.front}
+        merits = [direction.merit(score) for score in scores]
+        ranked = zip(self.trials, merits, strict=True)
+        order = sorted(ranked, key=lambda pair: (pair[0].id not in front, -pair[1]))
+        return [trial for trial, _ in order]
 
     @property
     def scores(self) -> list[tuple[TrialResult, float]]:
@@ -191,20 +259,30 @@ class Result:
 
     @property
     def objective_title(self) -> str:
-        """The objective's name and which way is better: "accuracy ↑"."""
-        return f"{self.objective} {Direction(self.direction).arrow}"
+        """The objective's name and which way is better: "accuracy ↑"; of several, each."""
+        return ", ".join(self.objective_titles)
+
+    @property
+    def objective_titles(self) -> list[str]:
+        """The title of each objective, of which there may be one."""
+        if isinstance(self._goal, Direction):
+            return [f"{self.objective} {self._goal.arrow}"]
+        return [f"{name} {direction.arrow}" for name, direction in self.objectives.items()]
 
     def to_pandas(self) -> pandas.DataFrame:
         """Return one row per trial, failed ones too, in order of id.
 
         Columns: trial, status, value; each parameter under its own name, or as `params.<name>`
         where that is taken, NaN where a trial lacks it; `metrics.<key>` for each number returned;
-        seconds, error, reason (where a trial was stopped), logdir.
+        seconds, error, reason (where a trial was stopped), logdir. With several objectives, which
+        are among the metrics, there is on_front (True or False) in the place of value.
         """
         import pandas
 
-        rows = [_row(trial) for trial in self.trials]
-        return pandas.DataFrame(rows, columns=_columns(rows))
+        front = {trial.id for trial in self.front} if self.objectives else None
+        first = ("trial", "status", "value" if front is None else "on_front")
+        rows = [_row(trial, front, (*first, *_LAST_COLUMNS)) for trial in self.trials]
+        return pandas.DataFrame(rows, columns=_columns(rows, first))
 
     def plot(
         self,
@@ -223,12 +301,38 @@ class Result:
             ax: Where to draw; a new figure when left out.
 
         Raises:
-            InvalidArgument: An unknown kind or parameter.
+            InvalidArgument: An unknown kind or parameter, or several objectives: see `by` and
+                `plot_front`.
             ImportError: matplotlib is not installed.
         """
         from experiment.plots import draw
 
         return draw(self, kind, parameter, ax)
+
+    def plot_front(
+        self,
+        across: str | None = None,
+        up: str | None = None,
+        *,
+        ax: matplotlib.axes.Axes | None = None,
+    ) -> matplotlib.axes.Axes:
+        """Draw two of several objectives, each trial a point, with matplotlib.
+
+        Where there are more than two, the trials that no other dominates in all of them may look
+        as if some others did.
+
+        Args:
+            across: The objective of the horizontal axis; left out, the first.
+            up: That of the vertical axis; left out, the next one.
+            ax: Where to draw; a new figure when left out.
+
+        Raises:
+            InvalidArgument: There is one objective, or none of that name.
+            ImportError: matplotlib is not installed.
+        """
+        from experiment.plots import draw_front
+
+        return draw_front(self, across, up, ax)
 
     def summary(self) -> str:
         """Return in one line how many trials there are, how many failed, and the best."""
@@ -243,8 +347,9 @@ class Result:
             counts += f", {len(self.trials) - self.done} cancelled"
         if self.target is not None and self.target_reached:
             counts += f", target {number(self.target)} reached"
-        best = best_in_words(self.best, self.objective)
-        return f"{counts}, {best}" if best else counts
+        best = next(iter(self.front), None)
+        words = front_in_words(self.front) or best_in_words(best, self.objective)
+        return f"{counts}, {words}" if words else counts
 
     def __len__(self) -> int:
         return len(self.trials)
@@ -283,18 +388,33 @@ def best_in_words(best: TrialResult | None, objective: str | None) -> str:
     return f"best {name} {number(best.value)} in trial {best.id}{params}"
 
 
+def front_in_words(front: Sequence[TrialResult]) -> str:
+    """Return "front 7: accuracy 0.8 to 0.9, latency 2 to 3.1"; '' without several objectives."""
+    names = front[0].values if front else {}
+    ranges = [_range(name, [trial.values[name] for trial in front]) for name in names]
+    return f"front {len(front)}: {', '.join(ranges)}" if ranges else ""
+
+
+def _range(name: str, values: Sequence[float]) -> str:
+    low, high = number(min(values)), number(max(values))
+    return f"{printable(name)} {low}" if low == high else f"{printable(name)} {low} to {high}"
+
+
 def table_of(result: Result, trials: Sequence[TrialResult]) -> tuple[list[str], list[list[str]]]:
     """Return head and rows, as text, of a table of some of a result's trials."""
     names = list(dict.fromkeys(name for trial in trials for name in trial.params))
     metrics = dict.fromkeys(name for trial in trials for name in trial.metrics)
-    metrics.pop(result.objective, None)
-    head = ["trial", result.objective_title, *names, *metrics, "seconds", "status"]
+    objectives = result.objectives or [result.objective]
+    others = [name for name in metrics if name not in objectives]
+    titles = [*result.objective_titles, *(["front"] if result.objectives else [])]
+    head = ["trial", *titles, *names, *others, "seconds", "status"]
+    front = {trial.id for trial in result.front}
     rows = [
         [
             str(trial.id),
-            "" if trial.value is None else number(trial.value),
+            *_scores(result, trial, front),
             *(hyperparameter(trial.params[name]) if name in trial.params else "" for name in names),
-            *(number(trial.metrics[m]) if m in trial.metrics else "" for m in metrics),
+            *(number(trial.metrics[m]) if m in trial.metrics else "" for m in others),
             f"{trial.seconds:.1f}",
             trial.ending,
         ]
@@ -303,40 +423,48 @@ def table_of(result: Result, trials: Sequence[TrialResult]) -> tuple[list[str], 
     return head, rows
 
 
+def _scores(result: Result, trial: TrialResult, front: Collection[int]) -> list[str]:
+    if not result.objectives:
+        return [trial.score]
+    numbers = [number(trial.values[n]) if n in trial.values else "" for n in result.objectives]
+    return [*numbers, "yes" if trial.id in front else ""]
+
+
 def _more(left: int, noun: str) -> str:
     text = f"and {count(left, f'more {noun}')}; to_pandas() has all of them"
     return markup.line(text) if left > 0 else ""
 
 
-_FIRST_COLUMNS = ("trial", "status", "value")
 _LAST_COLUMNS = ("seconds", "error", "reason", "logdir")
-_FIXED_COLUMNS = _FIRST_COLUMNS + _LAST_COLUMNS
 
 
-def _row(trial: TrialResult) -> dict[str, Any]:
+def _row(
+    trial: TrialResult, front: Collection[int] | None, fixed: Collection[str]
+) -> dict[str, Any]:
     row: dict[str, Any] = {
         "trial": trial.id,
         "status": trial.status,
-        "value": trial.value,
         "seconds": trial.seconds,
         "error": None if trial.error is None else str(trial.error),
         "logdir": trial.logdir,
     }
+    row |= {"value": trial.value} if front is None else {"on_front": trial.id in front}
     if trial.reason:
         row["reason"] = trial.reason
     metrics = {f"metrics.{key}": value for key, value in trial.metrics.items()}
     for name, value in trial.params.items():
-        clash = name in _FIXED_COLUMNS or name.startswith(("metrics.", "params."))
+        clash = name in fixed or name.startswith(("metrics.", "params."))
         row[f"params.{name}" if clash else name] = value
     return row | metrics
 
 
-def _columns(rows: list[dict[str, Any]]) -> list[str]:
+def _columns(rows: list[dict[str, Any]], first: Sequence[str]) -> list[str]:
     """Return all columns: what a trial came to, its parameters, its metrics, and the rest."""
-    names = [name for row in rows for name in row if name not in _FIXED_COLUMNS]
+    fixed = (*first, *_LAST_COLUMNS)
+    names = [name for row in rows for name in row if name not in fixed]
     middle = sorted(dict.fromkeys(names), key=lambda name: name.startswith("metrics."))
     last = [n for n in _LAST_COLUMNS if n != "reason" or any(n in row for row in rows)]
-    return [*_FIRST_COLUMNS, *middle, *last]
+    return [*first, *middle, *last]
 
 
 class SearchFailed(ExperimentError):

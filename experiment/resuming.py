@@ -95,7 +95,7 @@ def _other_search(run: str, difference: str) -> InvalidArgument:
 def _differences(before: Manifest, now: Manifest) -> Iterator[str]:
     for what in ("call", "direction", "optimization_key", "seed"):
         was, is_now = getattr(before, what), getattr(now, what)
-        if was != is_now:
+        if repr(was) != repr(is_now):  # several objectives have an order
             yield f"{what} was {was!r}, is {is_now!r}"
     spaces = [_domains(manifest.space) for manifest in (before, now)]
     yield from space_differences(*spaces)

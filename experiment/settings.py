@@ -7,14 +7,14 @@ import functools
 import inspect
 import os
 import pwd
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeVar, get_args
 
 from experiment.loading import find_run
 from experiment.result import Result
 from search.checks import check_integer
-from search.direction import Direction
+from search.direction import Directions, Goal, read_direction
 from search.errors import InvalidArgument, shown
 from search.stopping import StoppingRule, read_rules
 from search.trial import RETRIED, FailureKind
@@ -35,7 +35,9 @@ class Settings:
     Args:
         name: A label of the run; left out, the name of the train function.
         description: A longer text, kept with the run.
-        direction: 'max' or 'min' of the objective.
+        direction: 'max' or 'min' of the objective; for several objectives, of which the Pareto
+            front is wanted, a dict: `{'accuracy': 'max', 'latency': 'min'}`. The train function
+            then returns a dict with a number for each, and there is no `stopping`.
         optimization_key: Which key of a returned dict is the objective. Not needed for a lone
             number (called 'metric' then) or a dict with one key.
         resume: The folder of a run, or its `Result`, to go on with, in the same call with the same
@@ -73,7 +75,7 @@ class Settings:
 
     name: str | None = None
     description: str = ""
-    direction: str = "max"
+    direction: str | Mapping[str, str] = "max"
     optimization_key: str | None = None
     resume: str | os.PathLike[str] | Result | None = None
     logdir: str | os.PathLike[str] | None = None
@@ -93,7 +95,7 @@ class Settings:
     verbose: Literal[0, 1, 2] = 1
 
     def __post_init__(self) -> None:
-        Direction.parse(self.direction)
+        object.__setattr__(self, "direction", self.goal.to_json())
         for name in ("name", "optimization_key"):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, _text(name, getattr(self, name), "or None"))
@@ -124,7 +126,21 @@ class Settings:
         object.__setattr__(self, "target", _target(self.target))
         object.__setattr__(self, "grace", _positive("grace", self.grace))
         read_rules(self.stopping)
+        if isinstance(self.goal, Directions):
+            self._check_for_several()
         object.__setattr__(self, "preload", _module_names(self.preload))
+
+    def _check_for_several(self) -> None:
+        """Refuse what goes by one objective."""
+        for name in ("optimization_key", "stopping", "target"):
+            value = getattr(self, name)
+            if value is not None and value != []:
+                raise InvalidArgument(name, "None with several objectives", shown(value))
+
+    @property
+    def goal(self) -> Goal:
+        """What the search is to achieve, as `direction` says it."""
+        return read_direction(self.direction)
 
 
 def takes_settings(function: F, without: Collection[str] = ()) -> F:

@@ -39,11 +39,12 @@ class Status:
         cancelled: How many of them were cancelled, since the search ended without them.
         running: Those that are out.
         slots: How many slots are there.
-        best: The best so far; None before the first value.
+        best: The best so far; None before the first value, and with several objectives.
         objective: What the objective is called, once known.
         output: Trial and text of what trials printed, where slots tell it; who shows it takes it
             out.
         typical: Seconds that a finished trial took on average; None before the second.
+        front: The trials so far that no other dominates; with one objective, the best alone.
     """
 
     total: int
@@ -57,6 +58,7 @@ class Status:
     objective: str | None = None
     typical: float | None = None
     output: deque[tuple[int, str]] = field(default_factory=deque)
+    front: tuple[TrialResult, ...] = ()
 
     @property
     def done(self) -> int:

@@ -76,7 +76,8 @@ def _known_of(name: str, space: Space, settings: Settings) -> list[Evaluated]:
     ended = [t for t in run.result.trials if t.status in ("finished", "failed")]
     trials = [trial for trial in ended if space.allows_params(trial.params)]
     points = _configurations(space, [trial.params for trial in trials])
-    return [Evaluated(p, trial.value) for p, trial in zip(points, trials, strict=True)]
+    pairs = zip(points, trials, strict=True)
+    return [Evaluated(params, trial.value, trial.values) for params, trial in pairs]
 
 
 def _differences(run: Run, space: Space, settings: Settings) -> Iterator[str]:
@@ -100,6 +101,7 @@ def _configurations(space: Space, params: Sequence[Any]) -> list[dict[str, Any]]
 class _Trial(msgspec.Struct):
     params: dict[str, Any]
     value: float | None
+    values: dict[str, float] = {}
 
 
 class _Known(msgspec.Struct):
@@ -111,7 +113,11 @@ def write_known(paths: RunPaths, known: Sequence[Evaluated]) -> None:
     """Keep what a search learns from with its run; OSError where that cannot be."""
     if known:
         trials = [
-            _Trial({name: to_json(value) for name, value in item.params.items()}, item.value)
+            _Trial(
+                {n: to_json(value) for n, value in item.params.items()},
+                item.value,
+                dict(item.values),
+            )
             for item in known
         ]
         write_whole(paths.known, msgspec.json.encode(_Known(trials)) + b"\n")
@@ -129,4 +135,5 @@ def _read_known(run: OneRun, space: Space) -> list[Evaluated]:
     except (ValueError, RecursionError) as error:  # of msgspec and of ours, too
         got = f"{shown(str(find_run(run)), 300)}, whose {KNOWN} cannot be used: {error}"
         raise InvalidArgument("resume", "the folder of a run", got) from None
-    return [Evaluated(p, trial.value) for p, trial in zip(points, trials, strict=True)]
+    pairs = zip(points, trials, strict=True)
+    return [Evaluated(params, trial.value, trial.values) for params, trial in pairs]

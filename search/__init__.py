@@ -5,10 +5,11 @@ object with `ask` and `tell` (see `search.searcher`), and `search.searcher.drive
 plain function.
 """
 
-from search.direction import Direction
+from search.direction import Direction, Directions
 from search.errors import ExperimentError, InvalidArgument, NothingAllowed
 from search.evolution import DifferentialEvolution
 from search.grid import GridSearch, PointSearch
+from search.nsga2 import NSGA2, NSGA2Search
 from search.population import PopulationBasedTraining
 from search.regularized_evolution import RegularizedEvolution, RegularizedEvolutionSearch
 from search.reinforce import Reinforce, ReinforceSearch
@@ -27,10 +28,12 @@ from search.stopping import (
 from search.trial import Failure, Outcome, Trial
 
 __all__ = [
+    "NSGA2",
     "Algorithm",
     "Choice",
     "DifferentialEvolution",
     "Direction",
+    "Directions",
     "Domain",
     "Evaluated",
     "ExperimentError",
@@ -40,6 +43,7 @@ __all__ = [
     "Integer",
     "InvalidArgument",
     "MedianStopping",
+    "NSGA2Search",
     "NothingAllowed",
     "Outcome",
     "Patience",

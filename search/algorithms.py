@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from search.checks import check_flag, check_integer
+from search.direction import Direction, Directions
 from search.errors import InvalidArgument, shown
 from search.evolution import DifferentialEvolution
 from search.grid import GridSearch
@@ -100,7 +101,8 @@ class Evolution:
             del arguments["noisy"]
         else:
             kind = SteadyStateEvolution
-        return kind(problem.space, rng=problem.rng, direction=problem.direction, **arguments)
+        direction = one_direction(problem)
+        return kind(problem.space, rng=problem.rng, direction=direction, **arguments)
 
     def to_json(self) -> dict[str, Any]:
         """See `Algorithm`."""
@@ -140,7 +142,7 @@ class PopulationTraining:
         return PopulationBasedTraining(
             problem.space,
             rng=problem.rng,
-            direction=problem.direction,
+            direction=one_direction(problem),
             points=problem.points,
             **asdict(self),
         )
@@ -148,6 +150,15 @@ class PopulationTraining:
     def to_json(self) -> dict[str, Any]:
         """See `Algorithm`."""
         return {"type": "population based training", **asdict(self)}
+
+
+def one_direction(problem: Problem) -> Direction:
+    """Return the direction of a problem's objective; `InvalidArgument` where it has several."""
+    if isinstance(problem.direction, Directions):
+        hint = "several objectives are for NSGA2, random search and grids"
+        got = shown(problem.direction.to_json())
+        raise InvalidArgument("direction", "'max' or 'min', of one objective", got, hint)
+    return problem.direction
 
 
 def samples_of(problem: Problem) -> int:

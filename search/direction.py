@@ -4,12 +4,36 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Callable, Iterable
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol, TypeAlias, TypeVar
+
+import numpy as np
 
 from search.errors import InvalidArgument, shown
+from search.values import is_unicode
 
 T = TypeVar("T")
+
+DirectionName: TypeAlias = Literal["max", "min"]
+
+LONGEST_NAME = 200
+"""Characters of an objective's name."""
+
+
+class Scored(Protocol):
+    """What was evaluated: an outcome, a result."""
+
+    @property
+    def value(self) -> float | None:
+        """The objective, where there is one."""
+
+    @property
+    def values(self) -> Mapping[str, float]:
+        """Each objective by name, where there are several."""
+
+
+ScoredT = TypeVar("ScoredT", bound=Scored)
 
 
 class Direction(enum.StrEnum):
@@ -19,17 +43,22 @@ class Direction(enum.StrEnum):
     MIN = "min"
 
     @classmethod
-    def parse(cls, value: object) -> Direction:
-        """Return the direction called `value`; `InvalidArgument` for anything else."""
+    def parse(cls, value: object, name: str = "direction") -> Direction:
+        """Return the direction called `value`; `InvalidArgument` naming `name` otherwise."""
         for direction in cls:
             if isinstance(value, str) and value == direction.value:
                 return direction
-        raise InvalidArgument("direction", "'max' or 'min'", shown(value))
+        raise InvalidArgument(name, "'max' or 'min'", shown(value))
 
     @property
     def weight(self) -> float:
         """The sign that turns the search into a maximisation: 1.0 or -1.0."""
         return 1.0 if self is Direction.MAX else -1.0
+
+    @property
+    def weights(self) -> tuple[float, ...]:
+        """The sign of each objective, of which there is one."""
+        return (self.weight,)
 
     @property
     def arrow(self) -> str:
@@ -60,6 +89,23 @@ class Direction(enum.StrEnum):
             return -math.inf
         return score if self is Direction.MAX else -score
 
+    def scores(self, item: Scored) -> tuple[float, ...] | None:
+        """Return the objective's number alone, or None where there is none, or NaN."""
+        return (item.value,) if item.value is not None and not math.isnan(item.value) else None
+
+    def to_json(self) -> DirectionName:
+        """Return it as JSON, and as users write it."""
+        return "max" if self is Direction.MAX else "min"
+
+    def front(self, items: Iterable[ScoredT]) -> list[ScoredT]:
+        """Return the first item with the best value alone; none where no item has a number."""
+        best = self.best(items, lambda item: item.value)
+        return [] if best is None else [best]
+
+    def joined(self, front: Sequence[ScoredT], item: ScoredT) -> list[ScoredT]:
+        """Return `front` of what a front was made of and of one item more."""
+        return self.front([*front, item])
+
     def best(self, items: Iterable[T], score: Callable[[T], float | None]) -> T | None:
         """Return the first item with the best score, or None where no item has a number."""
         best: T | None = None
@@ -67,3 +113,117 @@ class Direction(enum.StrEnum):
             if self.better(score(item), None if best is None else score(best)):
                 best = item
         return best
+
+
+@dataclass(frozen=True, slots=True)
+class Directions:
+    """Several objectives at once, each with its direction.
+
+    Attributes:
+        by_name: What each objective is called, with its direction; at least two, in an order.
+    """
+
+    by_name: Mapping[str, Direction]
+
+    @classmethod
+    def parse(cls, value: Mapping[object, object]) -> Directions:
+        """Return the directions that a mapping of names to 'max' or 'min' says.
+
+        Raises:
+            InvalidArgument: Fewer than two objectives, a name that cannot be used, or a direction
+                that is none.
+        """
+        for name in value:
+            if not (isinstance(name, str) and 0 < len(name) <= LONGEST_NAME and is_unicode(name)):
+                expected = f"strings of 1 to {LONGEST_NAME} characters as names of objectives"
+                raise InvalidArgument("direction", expected, shown(name))
+        if len(value) < 2:
+            hint = "for one, write direction='max' and optimization_key='its name'"
+            raise InvalidArgument("direction", "at least two objectives", shown(value), hint)
+        return cls(
+            {
+                str(name): Direction.parse(direction, f"direction[{name!r}]")
+                for name, direction in value.items()
+            }
+        )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the objectives are called, in order."""
+        return tuple(self.by_name)
+
+    @property
+    def weights(self) -> tuple[float, ...]:
+        """The sign of each objective that turns the search into a maximisation, in order."""
+        return tuple(direction.weight for direction in self.by_name.values())
+
+    def scores(self, item: Scored) -> tuple[float, ...] | None:
+        """Return the objectives' numbers in order, or None where one is missing or NaN."""
+        scores = [item.values.get(name, math.nan) for name in self.by_name]
+        return None if any(map(math.isnan, scores)) else tuple(scores)
+
+    def dominates(self, item: Scored, other: Scored) -> bool:
+        """Is `item` no worse in any objective, and better in one?
+
+        Whoever lacks an objective, as a failed trial does, dominates nobody and is dominated by all
+        that lack none.
+        """
+        merits, others = self._merits(item), self._merits(other)
+        return merits is not None and (others is None or _dominates(merits, others))
+
+    def front(self, items: Iterable[ScoredT]) -> list[ScoredT]:
+        """Return the items that no other dominates: the Pareto front.
+
+        From the best in the first objective to the worst. Of items with the same numbers all are on
+        it; those that lack an objective never are.
+        """
+        merits = [(self._merits(item), item) for item in items]
+        whole = [(numbers, item) for numbers, item in merits if numbers is not None]
+        whole.sort(key=lambda pair: pair[0], reverse=True)  # so nobody dominates one before it
+        front: list[ScoredT] = []
+        numbers_of_front = np.empty((len(whole), len(self.by_name)))
+        for numbers, item in whole:
+            others = numbers_of_front[: len(front)]
+            no_worse, better = (others >= numbers).all(axis=1), (others > numbers).any(axis=1)
+            if not (no_worse & better).any():
+                numbers_of_front[len(front)] = numbers
+                front.append(item)
+        return front
+
+    def joined(self, front: Sequence[ScoredT], item: ScoredT) -> list[ScoredT]:
+        """Return `front` of what a front was made of and of one item more, in linear time."""
+        merits = self._merits(item)
+        members = [(self._merits(member) or (), member) for member in front]
+        if merits is None or any(_dominates(others, merits) for others, _ in members):
+            return list(front)
+        kept = [pair for pair in members if not _dominates(merits, pair[0])]
+        kept.append((merits, item))
+        return [member for _, member in sorted(kept, key=lambda pair: pair[0], reverse=True)]
+
+    def to_json(self) -> dict[str, DirectionName]:
+        """Return them as JSON, and as users write them."""
+        return {name: direction.to_json() for name, direction in self.by_name.items()}
+
+    def _merits(self, item: Scored) -> tuple[float, ...] | None:
+        scores = self.scores(item)
+        if scores is None:
+            return None
+        return tuple(d.merit(s) for d, s in zip(self.by_name.values(), scores, strict=True))
+
+
+Goal: TypeAlias = Direction | Directions
+"""What a search is to achieve: the best of one objective, or the front of several."""
+
+
+def read_direction(value: object) -> Goal:
+    """Read the user's `direction=`: 'max', 'min', or a dict of objectives' names to these.
+
+    Raises:
+        InvalidArgument: Anything else.
+    """
+    return Directions.parse(value) if isinstance(value, Mapping) else Direction.parse(value)
+
+
+def _dominates(merits: tuple[float, ...], others: tuple[float, ...]) -> bool:
+    pairs = zip(merits, others, strict=True)
+    return merits != others and all(ours >= theirs for ours, theirs in pairs)

@@ -14,17 +14,22 @@ import numpy as np
 from deap import base, tools
 
 from search.checks import check_integer
-from search.direction import Direction
+from search.direction import Direction, Goal
 from search.space import Space
 from search.trial import Outcome, Trial
 
 
-class _Maximize(base.Fitness):  # type: ignore[misc]  # deap has no types
-    weights = (Direction.MAX.weight,)
+class _Fitness(base.Fitness):  # type: ignore[misc]  # deap has no types
+    """DEAP's, with weights of its own rather than of a class made for them."""
 
+    def __init__(self, weights: tuple[float, ...]) -> None:
+        self.weights = weights
+        super().__init__()
 
-class _Minimize(base.Fitness):  # type: ignore[misc]  # deap has no types
-    weights = (Direction.MIN.weight,)
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Fitness:
+        copy = _Fitness(self.weights)
+        copy.wvalues = self.wvalues
+        return copy
 
 
 class Individual(list[float]):
@@ -42,17 +47,17 @@ class Individual(list[float]):
     def __init__(
         self,
         point: Sequence[float],
-        direction: Direction,
+        direction: Goal,
         parent: int | None = None,
         params: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(point)
         self.parent, self.params = parent, params
-        self.fitness = _Maximize() if direction is Direction.MAX else _Minimize()
+        self.fitness = _Fitness(direction.weights)
 
     @property
     def score(self) -> float | None:
-        """The objective, or None where the trial failed or is not done."""
+        """The objective, the first of several; None where the trial failed or is not done."""
         return self.fitness.values[0] if self.fitness.valid else None
 
 
@@ -66,7 +71,7 @@ class PopulationSearch(ABC, Generic[IndividualT]):
 
     Args:
         space: What to search.
-        direction: 'max' or 'min' of the objective.
+        direction: 'max' or 'min' of the objective, or of each of several.
         popsize: Individuals, at least `least`.
         generations: After the initial one, at least 1.
         least: The smallest population that the algorithm can work with.
@@ -77,7 +82,7 @@ class PopulationSearch(ABC, Generic[IndividualT]):
         self,
         space: Space,
         *,
-        direction: Direction,
+        direction: Goal,
         popsize: int,
         generations: int,
         least: int,
@@ -85,13 +90,14 @@ class PopulationSearch(ABC, Generic[IndividualT]):
     ) -> None:
         check_integer("popsize", popsize, least)
         check_integer("generations", generations, 1)
-        self._space, self._direction = space, direction
+        self._space, self._goal = space, direction
         self.popsize, self.generations = popsize, generations
         self.total = popsize * (generations + 1)
         self._statistics, self._share = _statistics(direction), share
         self.logbook = tools.Logbook()
         self.logbook.header = ["gen", "evals", *self._statistics.fields, share]
-        self.hall_of_fame = tools.HallOfFame(1)
+        one = isinstance(direction, Direction)
+        self.hall_of_fame = tools.HallOfFame(1) if one else tools.ParetoFront()
         self._population: list[IndividualT] = []
         self._asked = 0  # trials handed out, in all
         self._out: dict[int, IndividualT] = {}
@@ -120,24 +126,10 @@ class PopulationSearch(ABC, Generic[IndividualT]):
     def tell(self, outcome: Outcome) -> None:
         """See `Searcher`."""
         candidate = self._out.pop(outcome.trial)
-        self._score(candidate, outcome.value)
+        scores = self._goal.scores(outcome)
+        if scores is not None:
+            candidate.fitness.values = scores
         self._take(candidate)
-
-    def _begin_with(self, known: Iterable[IndividualT]) -> None:
-        """Make the best of what is known the population: those with a value, each once."""
-        best: dict[tuple[float, ...], IndividualT] = {}
-        for individual in known:
-            place = self._space.snap(individual)
-            if self._direction.better(
-                individual.score, best[place].score if place in best else None
-            ):
-                best[place] = individual
-        ranking = sorted(best.values(), key=lambda item: -self._direction.merit(item.score))
-        self._population = ranking[: self.popsize]
-
-    def _score(self, individual: Individual, value: float | None) -> None:
-        if self._direction.better(value, None):  # a number, whatever the direction
-            individual.fitness.values = (value,)
 
     def _end_generation(self, candidates: Sequence[IndividualT], share: float | None) -> None:
         """Write down what the population has become by `popsize` more candidates."""
@@ -159,7 +151,31 @@ class PopulationSearch(ABC, Generic[IndividualT]):
         """Take in a candidate that was evaluated and is no longer out."""
 
 
-class GenerationalSearch(PopulationSearch[IndividualT]):
+class RankedSearch(PopulationSearch[IndividualT]):
+    """A `PopulationSearch` with one objective, by which individuals are ranked."""
+
+    def __init__(self, space: Space, *, direction: Direction, **arguments: Any) -> None:
+        super().__init__(space, direction=direction, **arguments)
+        self._direction = direction
+
+    def _begin_with(self, known: Iterable[IndividualT]) -> None:
+        """Make the best of what is known the population: those with a value, each once."""
+        best: dict[tuple[float, ...], IndividualT] = {}
+        for individual in known:
+            place = self._space.snap(individual)
+            if self._direction.better(
+                individual.score, best[place].score if place in best else None
+            ):
+                best[place] = individual
+        ranking = sorted(best.values(), key=lambda item: -self._direction.merit(item.score))
+        self._population = ranking[: self.popsize]
+
+    def _score(self, individual: Individual, value: float | None) -> None:
+        if self._direction.better(value, None):  # a number, whatever the direction
+            individual.fitness.values = (value,)
+
+
+class GenerationalSearch(RankedSearch[IndividualT]):
     """Evaluates one generation after the other.
 
     Trial number i is for individual `i % popsize`. `ask` returns None while the last trials of a
@@ -202,13 +218,25 @@ class GenerationalSearch(PopulationSearch[IndividualT]):
         """Put the candidates, all evaluated, into the population; return a share of popsize."""
 
 
-def _statistics(direction: Direction) -> Any:
+def _statistics(direction: Goal) -> Any:
     statistics = tools.Statistics()
-    statistics.register("best", _over_scores(lambda scores: direction.best(scores, float)))
-    statistics.register("mean", _over_scores(np.mean))
-    statistics.register("std", _over_scores(np.std))
-    statistics.register("diversity", lambda population: float(np.std(population, axis=0).mean()))
+    if isinstance(direction, Direction):
+        statistics.register("best", _over_scores(lambda scores: direction.best(scores, float)))
+        statistics.register("mean", _over_scores(np.mean))
+        statistics.register("std", _over_scores(np.std))
+    else:
+        statistics.register("front", _size_of_front)
+    statistics.register("diversity", _diversity)
     return statistics
+
+
+def _diversity(population: Sequence[Individual]) -> float | None:
+    return float(np.std(population, axis=0).mean()) if population else None
+
+
+def _size_of_front(population: Sequence[Individual]) -> int:
+    fronts = tools.sortNondominated(population, len(population), first_front_only=True)
+    return sum(map(len, fronts))
 
 
 def _over_scores(function: Callable[[Any], Any]) -> Callable[[Sequence[Individual]], float | None]:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from search.algorithms import samples_of
+from search.algorithms import one_direction, samples_of
 from search.checks import check_integer
 from search.direction import Direction
 from search.errors import InvalidArgument, shown
@@ -58,7 +58,7 @@ class RegularizedEvolution:
             problem.space,
             samples=samples_of(problem),
             rng=problem.rng,
-            direction=problem.direction,
+            direction=one_direction(problem),
             points=problem.points,
             known=problem.known,
             **asdict(self),

@@ -7,6 +7,7 @@ Reinforcement Learning (Machine Learning 8, 1992).
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -14,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from search.algorithms import samples_of
+from search.algorithms import one_direction, samples_of
 from search.checks import check_integer, check_number
 from search.controller import Controller, Step
 from search.direction import Direction
@@ -22,9 +23,6 @@ from search.errors import InvalidArgument
 from search.sampled import SampledSearch
 from search.searcher import Evaluated, Problem, Searcher
 from search.space import Choice, Domain, Space
-
-LARGEST_REWARD = 3.0
-"""In standard deviations: one outlier is not to undo what was learnt."""
 
 MOST_ACTIONS = 1000
 """Of all positions together; the controller has a weight for each pair."""
@@ -63,7 +61,7 @@ class Reinforce:
             problem.space,
             samples=samples_of(problem),
             rng=problem.rng,
-            direction=problem.direction,
+            direction=one_direction(problem),
             points=problem.points,
             known=problem.known,
             **asdict(self),
@@ -86,10 +84,11 @@ class ReinforceSearch(SampledSearch):
     Each trial that is told moves the controller one step of Adam up the gradient of
     `(reward - baseline) * log p + entropy * H`, p and H being those of its configuration under the
     parameters of now, not of when it was asked: with K trials out they are K updates apart, which
-    is not corrected for. Rewards are objectives less their mean, divided by their standard
-    deviation, over all told so far and at most 3, so that a scale of the objective means nothing.
-    The baseline is their exponential moving average. A failed trial has the reward of the worst one
-    told so far, and teaches nothing before there is one.
+    is not corrected for. A reward is the rank of an objective among all told so far, scaled to a
+    mean of 0 and a standard deviation of 1: neither the scale of the objective nor an outlier, as
+    where a training diverges, means anything. The baseline is their exponential moving average. A
+    failed trial has the reward of the worst one told so far, and teaches nothing before there is
+    one.
 
     What the controller draws is drawn again where it was tried or is known, up to 20 times, then a
     configuration at random: none is tried twice as long as the space has others. So a controller
@@ -188,13 +187,10 @@ class ReinforceSearch(SampledSearch):
         self._controller.ascend(gradient, settings.learning_rate)
 
     def _reward(self, merit: float) -> float:
-        largest = max(map(abs, self._merits)) or 1.0  # squares of huge numbers overflow
-        merits = np.array(self._merits) / largest
-        deviation = float(merits.std())
-        if deviation == 0:
-            return 0.0
-        reward = (merit / largest - float(merits.mean())) / deviation
-        return min(max(reward, -LARGEST_REWARD), LARGEST_REWARD)
+        """Return the rank of a merit among all told so far, of mean 0 and standard deviation 1."""
+        merits = np.array(self._merits)
+        share = ((merits < merit).mean() + (merits <= merit).mean()) / 2
+        return float(math.sqrt(3) * (2 * share - 1))  # the deviation of evenly spread numbers
 
 
 def _actions(domain: Domain, bins: int) -> int:

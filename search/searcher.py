@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from search.direction import Direction
+from search.direction import Direction, Goal
 from search.errors import ExperimentError
 from search.space import Space
 from search.trial import Outcome, Trial
@@ -20,10 +20,12 @@ class Evaluated:
     Attributes:
         params: Hyperparameter name to value, a configuration of the space.
         value: The objective; None where the trial failed.
+        values: Where there are several objectives, each by name, and `value` is None.
     """
 
     params: Mapping[str, Any]
     value: float | None
+    values: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +35,7 @@ class Problem:
     Attributes:
         space: What to search.
         rng: Owned by the searcher from now on.
-        direction: 'max' or 'min' of the objective.
+        direction: 'max' or 'min' of the objective, or of each of several.
         samples: How many trials, in all; None where the algorithm knows.
         points: Configurations to try first, counted among the samples.
         known: Configurations evaluated before, not counted among the samples.
@@ -41,7 +43,7 @@ class Problem:
 
     space: Space
     rng: random.Random
-    direction: Direction = Direction.MAX
+    direction: Goal = Direction.MAX
     samples: int | None = None
     points: Sequence[Mapping[str, Any]] = ()
     known: Sequence[Evaluated] = ()

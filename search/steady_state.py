@@ -17,7 +17,7 @@ import numpy as np
 
 from search.checks import check_flag
 from search.direction import Direction
-from search.generations import Individual, PopulationSearch
+from search.generations import Individual, RankedSearch
 from search.novelty import Tried
 from search.operators import Mutation, breed, make_toolbox
 from search.points import check_points
@@ -67,7 +67,7 @@ class _Candidate(Individual):
         self.screened = 0
 
 
-class SteadyStateEvolution(PopulationSearch[_Candidate]):
+class SteadyStateEvolution(RankedSearch[_Candidate]):
     """Differential evolution that always has another trial, whatever is still out.
 
     The first trials are design points: Latin hypercubes of `popsize` points, until `popsize` of

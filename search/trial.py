@@ -81,6 +81,8 @@ class Outcome:
         seconds: Wall time of the train function.
         reason: Why it was stopped, such as "step 7: ..."; '' otherwise.
         step: The step that it reported last, if it reported any.
+        values: Where there are several objectives, each by name, finite numbers, and `value` is
+            None; empty when failed, and otherwise.
     """
 
     trial: int
@@ -92,6 +94,7 @@ class Outcome:
     seconds: float = 0.0
     reason: str = ""
     step: int | None = None
+    values: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
     def failed(

@@ -10,13 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from search.direction import Direction
+from search.direction import LONGEST_NAME, Direction, Directions, Goal
 from search.errors import shown
-from search.trial import UNNAMED_OBJECTIVE
+from search.trial import UNNAMED_OBJECTIVE, Outcome
 from search.values import is_unicode
 
 _MOST_METRICS = 1_000
-_LONGEST_NAME = 200
 
 
 class UnusableReturn(Exception):
@@ -38,6 +37,11 @@ class Objective:
 
     key: str | None
     direction: Direction
+
+    def outcome(self, trial: int, returned: Any) -> Outcome:
+        """Return the outcome of a trial that finished and returned this; raises as `read`."""
+        name, value, metrics = self.read(returned)
+        return Outcome(trial, "finished", value, name, metrics)
 
     def read(self, returned: Any) -> tuple[str, float, dict[str, float]]:
         """Return the objective's name, its value, and all metrics by name.
@@ -79,8 +83,8 @@ class Objective:
             raise UnusableReturn(f"returned {len(returned)} metrics, more than {_MOST_METRICS}")
         metrics = {}
         for key, value in returned.items():
-            if not isinstance(key, str) or len(key) > _LONGEST_NAME or not is_unicode(key):
-                wanted = f"strings of at most {_LONGEST_NAME} characters that UTF-8 can hold"
+            if not isinstance(key, str) or len(key) > LONGEST_NAME or not is_unicode(key):
+                wanted = f"strings of at most {LONGEST_NAME} characters that UTF-8 can hold"
                 raise UnusableReturn(f"returned a dict with the key {shown(key)}, want {wanted}")
             try:
                 metrics[key] = number(value)
@@ -117,6 +121,54 @@ class Objective:
             f"the train function returned several keys ({got}); say which is the objective: "
             f"optimization_key={next(iter(keys))!r}"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Objectives:
+    """Which returned numbers are the objectives, where there are several.
+
+    Attributes:
+        directions: What they are called.
+    """
+
+    directions: Directions
+
+    def outcome(self, trial: int, returned: Any) -> Outcome:
+        """Return the outcome of a trial that finished and returned this.
+
+        Args:
+            trial: The id of the trial.
+            returned: A dict of names to numbers, as for `Objective.read`. No Keras History: its
+                best epoch for one objective is not that for another.
+
+        Raises:
+            UnusableReturn: Anything without a finite number under the name of each objective.
+        """
+        if not isinstance(returned, Mapping):
+            wanted = ", ".join(map(repr, self.directions.names))
+            got = f"{type(returned).__name__} ({shown(returned, 80)})"
+            raise UnusableReturn(f"got {got}, want a dict with the keys {wanted}")
+        values: dict[str, float] = {}
+        metrics: dict[str, float] = {}
+        for name, direction in self.directions.by_name.items():
+            _, values[name], metrics = Objective(name, direction).read(returned)
+        return Outcome(trial, "finished", metrics=metrics, values=values)
+
+    def reported(self, metrics: Mapping[str, float | str]) -> str | None:
+        """Return None: no metric that a trial reports is the one objective."""
+        return None
+
+
+def objective_of(key: str | None, direction: Goal) -> Objective | Objectives:
+    """Return how to read what the train function of a search returns.
+
+    Args:
+        key: The user's `optimization_key`, or None.
+        direction: Of the objective, or of each of several.
+    """
+    if isinstance(direction, Directions):
+        return Objectives(direction)
+    return Objective(key, direction)
 
 
 def number(value: Any) -> float:

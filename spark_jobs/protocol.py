@@ -154,6 +154,7 @@ class _Outcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     seconds: float
     reason: str = ""
     step: _Step | None = None
+    values: dict[str, float] = {}
 
 
 def encode(message: Any) -> bytes:
@@ -199,7 +200,7 @@ def attempt_of(work: Work) -> Attempt:
 def outcome_to_json(outcome: Outcome) -> dict[str, Any]:
     """Return an outcome as JSON; metrics that JSON has no number for become text."""
     error = outcome.error
-    return {
+    data = {
         "trial": outcome.trial,
         "status": outcome.status,
         "value": outcome.value,
@@ -211,6 +212,7 @@ def outcome_to_json(outcome: Outcome) -> dict[str, Any]:
         "reason": outcome.reason,
         "step": outcome.step,
     }
+    return data | {"values": dict(outcome.values)} if outcome.values else data
 
 
 def outcome_of_json(data: Any) -> Outcome:
@@ -224,9 +226,10 @@ def outcome_of_json(data: Any) -> Outcome:
         metrics = {name: float(value) for name, value in checked.metrics.items()}
     except (msgspec.ValidationError, ValueError) as problem:
         raise ProtocolError(str(problem)) from None
-    failed, valued = checked.error is not None, checked.value is not None
+    failed, valued = checked.error is not None, checked.value is not None or bool(checked.values)
     fits = checked.status == "stopped" or valued == (checked.status == "finished")
-    if failed != (checked.status == "failed") or not fits:
+    one_and_several = checked.value is not None and checked.values
+    if failed != (checked.status == "failed") or not fits or one_and_several:
         raise ProtocolError(f"status {checked.status!r} contradicts the rest of the outcome")
     error = checked.error
     failure = None if error is None else Failure(error.kind, error.message, error.traceback)
@@ -240,6 +243,7 @@ def outcome_of_json(data: Any) -> Outcome:
         checked.seconds,
         checked.reason,
         checked.step,
+        checked.values,
     )
 
 

@@ -355,7 +355,7 @@ def hparam(value: Any, *, as_text: bool = False) -> bool | float | str:
 
 
 def _close_events(events: EventFile, outcome: Outcome) -> None:
-    if outcome.objective is not None:
+    if outcome.objective is not None or outcome.values:
         events.scalars(
             {objective_tag(name): value for name, value in outcome.metrics.items()}, step=0
         )

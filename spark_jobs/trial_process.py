@@ -17,17 +17,24 @@ import signal
 import sys
 import time
 import traceback
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from search.direction import Direction
+from search.direction import DirectionName, read_direction
 from search.errors import shown
-from search.trial import Outcome, Status
+from search.trial import Outcome
 from spark_jobs import context, memory
 from spark_jobs.link import Link, NoLink, PipeLink
-from spark_jobs.objective import AmbiguousObjective, Objective, UnusableReturn
+from spark_jobs.objective import (
+    AmbiguousObjective,
+    Objective,
+    Objectives,
+    UnusableReturn,
+    objective_of,
+)
 from spark_jobs.protocol import (
     Attempt,
     Report,
@@ -48,7 +55,7 @@ class Program(msgspec.Struct, frozen=True):
     Attributes:
         function: The train function, pickled; unpickled only where it runs.
         key: The user's `optimization_key`.
-        direction: 'max' or 'min'.
+        direction: 'max' or 'min', or several objectives' names to these.
         preload: Modules to import before the first trial.
         start_method: 'fork' or 'spawn'.
         seed: Of the search; None leaves the trials' random numbers to chance.
@@ -57,16 +64,16 @@ class Program(msgspec.Struct, frozen=True):
 
     function: bytes
     key: str | None
-    direction: str
+    direction: DirectionName | dict[str, DirectionName]
     preload: tuple[str, ...] = ()
     start_method: str = "fork"
     seed: int | None = None
     data: context.DataSettings = context.DataSettings()
 
     @property
-    def objective(self) -> Objective:
+    def objective(self) -> Objective | Objectives:
         """How to read what the train function returns."""
-        return Objective(self.key, Direction(self.direction))
+        return objective_of(self.key, read_direction(self.direction))
 
 
 class Task(msgspec.Struct, frozen=True, tag="task"):
@@ -102,11 +109,14 @@ def evaluate(program: Program, attempt: Attempt, folder: Path, link: Link | None
         with context.entered(running), default_writer(folder), memory.reserve():
             function = pickle.loads(program.function)
             returned = function(**trial.params)
-            name, value, metrics = program.objective.read(returned)
-        seconds = time.perf_counter() - started
-        status: Status = "stopped" if running.stopped else "finished"
-        step = None if running.last is None else running.last.step
-        return Outcome(trial.id, status, value, name, metrics, None, seconds, running.stopped, step)
+            outcome = program.objective.outcome(trial.id, returned)
+        return replace(
+            outcome,
+            status="stopped" if running.stopped else "finished",
+            seconds=time.perf_counter() - started,
+            reason=running.stopped,
+            step=None if running.last is None else running.last.step,
+        )
     except context.TrialStopped as stop:
         seconds = time.perf_counter() - started
         return stopped(program.objective, trial.id, str(stop), running.last, seconds)
@@ -115,7 +125,7 @@ def evaluate(program: Program, attempt: Attempt, folder: Path, link: Link | None
 
 
 def stopped(
-    objective: Objective, trial: int, reason: str, last: Report | None, seconds: float
+    objective: Objective | Objectives, trial: int, reason: str, last: Report | None, seconds: float
 ) -> Outcome:
     """Return the outcome of a trial that was stopped and returned nothing.
 

@@ -20,7 +20,7 @@ from experiment.record import (
 )
 from experiment.result import Result
 from experiment.specification import Search
-from search.direction import Direction
+from search.direction import Direction, read_direction
 from search.evolution import DifferentialEvolution
 from search.grid import GridSearch, PointSearch
 from search.sampling import RandomSearch
@@ -145,7 +145,7 @@ def make_run(
     call: str = "launch",
     generations: bool = False,
     points: Sequence[Mapping[str, Any]] | None = None,
-    direction: str = "max",
+    direction: str | Mapping[str, str] = "max",
     name: str = "digits",
     search: Search | None = None,
     outcome_of: Callable[[Trial], Outcome] | None = None,
@@ -165,7 +165,7 @@ def make_run(
         call: The public function: 'launch' (a grid) or 'random_search'.
         generations: A differential evolution with 4 individuals instead.
         points: Explicit points instead.
-        direction: 'max' or 'min'.
+        direction: 'max' or 'min', or several objectives' names to these.
         name: The label.
         search: Any other search instead.
         outcome_of: Makes the outcomes; `failed` counts for nothing then.
@@ -176,7 +176,7 @@ def make_run(
     """
     if points is not None:
         trials = len(points)
-    toward = Direction(direction)
+    toward = read_direction(direction)
     search = search or make_search(
         trials, call=call, generations=generations, points=points, direction=toward
     )

@@ -25,6 +25,7 @@ from experiment import (
 
 HOME = str(Path(experiment.__file__).parent.parent)
 HEAVY = ["grpc", "keras", "pandas", "pyspark", "sklearn", "tensorboard", "tensorflow"]
+HEAVY += ["dehb", "nevergrad", "optuna"]
 
 
 def run_python(program, folder, *, fails=False, **environment):

@@ -11,6 +11,7 @@ import pytest
 
 import experiment
 from experiment.settings import Settings, choose_logdir, takes_settings
+from search.direction import Direction, Directions
 from search.errors import ExperimentError, InvalidArgument
 from search.stopping import MedianStopping, Patience, Threshold
 from spark_jobs.hadoop import HadoopSettings
@@ -20,6 +21,18 @@ REFUSED = [
     ({"direction": "MAX"}, "'max' or 'min'", "'MAX'"),
     ({"direction": None}, "'max' or 'min'", "None"),
     ({"direction": ["max"]}, "'max' or 'min'", "['max']"),
+    ({"direction": {}}, "at least two objectives", "{}"),
+    ({"direction": {"loss": "min"}}, "at least two objectives", "{'loss': 'min'}"),
+    (
+        {"optimization_key": "a", "direction": {"a": "max", "b": "min"}},
+        "None with several objectives",
+        "'a'",
+    ),
+    (
+        {"stopping": Patience(3), "direction": {"a": "max", "b": "min"}},
+        "None with several objectives",
+        "Patience(patience=3, min_delta=0.0)",
+    ),
     ({"name": ""}, "a non-empty string", "''"),
     ({"name": 5}, "a string", "5"),
     ({"name": b"run"}, "a string", "b'run'"),
@@ -335,3 +348,16 @@ def test_numpys_numbers_and_strings_become_plain():
 def test_an_argument_that_no_search_has_is_named_with_the_call():
     with pytest.raises(TypeError, match=r"launch\(\): got an unexpected keyword argument 'timout'"):
         experiment.launch(None, None, {}, timout=3)
+
+
+def test_several_objectives_are_kept_as_they_were_given():
+    given = {"b": "min", "a": Direction.MAX}
+    settings = Settings(direction=given)
+    given["c"] = "max"
+    assert list(settings.direction.items()) == [("b", "min"), ("a", "max")]
+    assert settings.goal == Directions({"b": Direction.MIN, "a": Direction.MAX})
+    assert Settings(direction="min").goal is Direction.MIN
+    with pytest.raises(
+        InvalidArgument, match=r"direction\['b'\]: expected 'max' or 'min', got 'up'"
+    ):
+        Settings(direction={"a": "max", "b": "up"})

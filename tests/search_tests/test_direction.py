@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from search import Direction, InvalidArgument
+from search import Direction, Directions, InvalidArgument, Outcome
+from search.direction import read_direction
 
 BOTH = pytest.mark.parametrize("direction", list(Direction))
 NO_NUMBERS = (None, math.nan)
@@ -158,3 +159,131 @@ def test_what_is_no_number_reaches_nothing_and_nothing_reaches_no_target(directi
 def test_a_target_is_reached_by_what_is_as_good_or_better():
     assert [Direction.MAX.reaches(score, 0.5) for score in (0.4, 0.5, 0.6)] == [False, True, True]
     assert [Direction.MIN.reaches(score, 0.5) for score in (0.4, 0.5, 0.6)] == [True, True, False]
+
+
+# Several objectives
+
+BOTH_WAYS = Directions.parse({"accuracy": "max", "latency": "min"})
+few = st.integers(-2, 2).map(float)  # so that many are equal, and many dominate others
+numbers_of = st.dictionaries(st.sampled_from(["a", "b", "c"]), few | st.just(math.nan), min_size=2)
+goals = st.permutations(["a", "b", "c"]).flatmap(
+    lambda names: st.tuples(*[st.sampled_from(Direction)] * 3).map(
+        lambda each: Directions(dict(zip(names, each, strict=True)))
+    )
+)
+
+
+def several(values, trial=0):
+    return Outcome(trial, "finished", values=values)
+
+
+def dominates(goal, item, other):
+    """The definition, one objective after the other."""
+    if any(math.isnan(item.values.get(name, math.nan)) for name in goal.names):
+        return False
+    if any(math.isnan(other.values.get(name, math.nan)) for name in goal.names):
+        return True
+    pairs = [(d, item.values[n], other.values[n]) for n, d in goal.by_name.items()]
+    no_worse = not any(direction.better(theirs, ours) for direction, ours, theirs in pairs)
+    return no_worse and any(direction.better(ours, theirs) for direction, ours, theirs in pairs)
+
+
+def test_a_mapping_is_read_as_several_objectives_in_their_order():
+    goal = read_direction({"latency": "min", "accuracy": Direction.MAX})
+    assert goal == Directions({"latency": Direction.MIN, "accuracy": Direction.MAX})
+    assert goal.names == ("latency", "accuracy")
+    assert goal.weights == (-1.0, 1.0)
+    assert goal.to_json() == {"latency": "min", "accuracy": "max"}
+    assert read_direction(goal.to_json()) == goal
+    assert read_direction("min") is Direction.MIN
+    assert read_direction("min").to_json() == "min"
+
+
+@pytest.mark.parametrize(
+    ("value", "name", "expected", "got"),
+    [
+        ({}, "direction", "at least two objectives", "{}"),
+        ({"a": "max"}, "direction", "at least two objectives", "{'a': 'max'}"),
+        ({"a": "max", "b": "up"}, "direction['b']", "'max' or 'min'", "'up'"),
+        ({"a": "max", "b": None}, "direction['b']", "'max' or 'min'", "None"),
+        ({"a": "max", "": "min"}, "direction", "names of objectives", "''"),
+        ({"a": "max", 1: "min"}, "direction", "names of objectives", "1"),
+        ({"a": "max", "b" * 201: "min"}, "direction", "names of objectives", "'bbb"),
+        ({"a": "max", "\ud800": "min"}, "direction", "names of objectives", "'\\ud800'"),
+        (["max", "min"], "direction", "'max' or 'min'", "['max', 'min']"),
+    ],
+)
+def test_unusable_objectives_are_refused(value, name, expected, got):
+    with pytest.raises(InvalidArgument) as caught:
+        read_direction(value)
+    assert caught.value.name == name
+    assert expected in caught.value.expected
+    assert caught.value.got.startswith(got)
+
+
+def test_one_objective_is_told_how_to_say_it():
+    with pytest.raises(InvalidArgument, match="optimization_key"):
+        read_direction({"loss": "min"})
+
+
+@given(goal=goals, values=st.lists(numbers_of, min_size=2, max_size=2))
+def test_domination_is_by_its_definition(goal, values):
+    one, other = map(several, values)
+    assert goal.dominates(one, other) == dominates(goal, one, other)
+
+
+@given(goal=goals, values=st.lists(numbers_of, max_size=25))
+def test_the_front_is_that_of_brute_force(goal, values):
+    items = [several(value, trial) for trial, value in enumerate(values)]
+    front = goal.front(items)
+    expected = [
+        item
+        for item in items
+        if goal.scores(item) is not None
+        and not any(dominates(goal, other, item) for other in items)
+    ]
+    assert sorted(item.trial for item in front) == [item.trial for item in expected]
+    first = goal.names[0]
+    merits = [goal.by_name[first].merit(item.values[first]) for item in front]
+    assert merits == sorted(merits, reverse=True)
+
+
+@given(goal=goals, values=st.lists(numbers_of, max_size=25))
+def test_the_front_grows_item_by_item(goal, values):
+    items = [several(value, trial) for trial, value in enumerate(values)]
+    front = []
+    for item in items:
+        front = goal.joined(front, item)
+    assert front == goal.front(items)
+
+
+def test_who_lacks_an_objective_is_never_on_the_front():
+    lacking = [
+        Outcome.failed(0, "user error", "boom"),
+        several({"accuracy": 1.0}),
+        several({"accuracy": 1.0, "latency": math.nan}),
+        Outcome(0, "finished", 1.0),
+    ]
+    worst = several({"accuracy": -1e9, "latency": 1e9})
+    assert BOTH_WAYS.front(lacking) == []
+    assert BOTH_WAYS.front([*lacking, worst]) == [worst]
+    for item in lacking:
+        assert BOTH_WAYS.scores(item) is None
+        assert BOTH_WAYS.dominates(worst, item)
+        assert not BOTH_WAYS.dominates(item, worst)
+        assert not BOTH_WAYS.dominates(item, item)
+
+
+def test_of_equals_all_are_on_the_front():
+    items = [several({"accuracy": 0.5, "latency": 3.0}, trial) for trial in range(3)]
+    assert BOTH_WAYS.front(items) == items
+
+
+@pytest.mark.parametrize("direction", Direction)
+def test_one_objective_has_a_front_of_its_best(direction):
+    items = [Outcome(n, "finished", v) for n, v in enumerate([1.0, 3.0, None, 3.0, -1.0, -1.0])]
+    best = direction.best(items, lambda item: item.value)
+    assert direction.front(items) == [best]
+    assert direction.front(items[2:3]) == direction.front([]) == []
+    assert direction.joined([], items[2]) == []
+    assert direction.joined([best], items[5]) == direction.joined([best], items[3]) == [best]

@@ -1,3 +1,5 @@
+import collections
+import dataclasses
 import json
 import math
 import random
@@ -6,21 +8,27 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import search
 from search import (
+    NSGA2,
+    Choice,
     DifferentialEvolution,
     Direction,
+    Directions,
     Evaluated,
     ExperimentError,
+    Float,
     GridSearch,
+    Integer,
     InvalidArgument,
     PointSearch,
-    PopulationBasedTraining,
     Problem,
-    RandomSearch,
+    RegularizedEvolution,
+    Reinforce,
     Space,
-    SteadyStateEvolution,
     drive,
 )
 from search.algorithms import Evolution, Grid, PopulationTraining, Random
@@ -36,6 +44,35 @@ MIXED = Space.of_bounds(
     }
 )
 LISTS = Space.of_grid({"units": [4, 8, 16], "layers": [(8,), (8, 4)], "bias": [True, False]})
+CHOICES = Space.of_bounds({"units": [4, 8, 16, 32], "first": list("abc"), "second": list("xyz")})
+SMALL = Space.of_bounds({"units": [4, 6], "bias": [True, False]})
+SPACES = {
+    "mixed": MIXED,
+    "choices": CHOICES,
+    "smaller than the budget": SMALL,
+    "one configuration": Space.of_bounds({"units": [4, 4]}),
+    "real numbers": Space.of_bounds({"units": [4.0, 12.0], "lr": [0.1, 0.0001]}),
+    "steps and an order": Space.of_bounds(
+        {
+            "units": Integer(8, 64, step=8),
+            "rate": Float(0.0, 0.5, step=0.1),
+            "size": Choice(["small", "medium", "large"], ordered=True),
+        }
+    ),
+    "conditions": Space.of_bounds(
+        {
+            "momentum": Float(0.0, 0.99, when={"optimizer": "sgd"}),
+            "optimizer": Choice(["adam", "sgd"]),
+            "nesterov": Choice([True, False], when={"optimizer": "sgd"}),
+            "decay": Choice([0.1, 0.01], when={"nesterov": True}),
+            "units": Integer(4, 12),
+        }
+    ),
+    "a constraint": Space.of_bounds(
+        {"units": [4, 12], "layers": [1, 4], "bias": [True, False]},
+        constraint=lambda params: params["units"] * params["layers"] <= 24,
+    ),
+}
 POINTS = [
     {"units": 4, "layers": (8, 4), "bias": True},
     {"units": 16, "layers": (8,), "bias": False},
@@ -70,6 +107,28 @@ def sometimes_without_value(trial):
     return outcome(trial, (math.nan, None, trial.params["units"])[trial.id % 3])
 
 
+def without_value(value):
+    """Give only each third trial, not the first, its value, and all others this one."""
+    return lambda trial: outcome(trial, units(trial.params) if trial.id % 3 == 2 else value)
+
+
+def lies_in(space, params):
+    """Is it a configuration: the active names alone, each with a value of its domain?"""
+    active = space.decode(space.encode(params))
+    return (
+        list(params) == list(active)
+        and space.allows_params(params)
+        and all(
+            value in space[name] and type(value) is type(active[name])
+            for name, value in params.items()
+        )
+    )
+
+
+def configuration(params):
+    return tuple((name, type(value), str(value)) for name, value in params.items())
+
+
 def asked_by(searcher, evaluate):
     trials = []
     drive(searcher, recorded(evaluate, trials))
@@ -97,6 +156,25 @@ class Noted:
         self._searcher.tell(outcome)
 
 
+class Ending(Noted):
+    """Sees that a searcher is finished from its last trial on, and not before."""
+
+    def __init__(self, searcher, total):
+        super().__init__(searcher)
+        self._left = total
+
+    def ask(self):
+        assert self._searcher.finished == (self._left == 0)
+        trial = super().ask()
+        self._left -= trial is not None
+        assert self._searcher.finished == (self._left == 0)
+        return trial
+
+    def tell(self, outcome):
+        super().tell(outcome)
+        assert self._searcher.finished == (self._left == 0)
+
+
 class Impatient(Noted):
     def ask(self):
         trial = super().ask()
@@ -105,28 +183,57 @@ class Impatient(Noted):
         return trial
 
 
-def assert_rebuilt(make, seed):
-    """Run a searcher in some order; see that asks and tells replayed make the same trials."""
-    searcher, events = make(), []
-    noted = Noted(searcher, events)
-    trials = run_in_any_order(noted, evaluated_by(units), random.Random(seed))
-    for cut in range(0, len(events), 7):
-        rebuilt = make()
-        for what, item in events[:cut]:
-            assert rebuilt.ask() == item if what == "ask" else rebuilt.tell(item) is None
-        rest = [rebuilt.ask() if w == "ask" else rebuilt.tell(item) for w, item in events[cut:]]
-        asked = [item for what, item in events[:cut] if what == "ask"]
-        assert asked + [trial for trial in rest if trial is not None] == trials
+def assert_rebuilt(make, order):
+    """Run a searcher in some order; see that each ask gives what it gave, after the same events."""
+    events = []
+    run_in_any_order(Noted(make(), events), evaluated_by(units), order)
+    rebuilt = make()
+    for what, item in events:
+        if what == "ask":
+            assert rebuilt.ask() == item
+        else:
+            rebuilt.tell(item)
+    assert rebuilt.finished
 
 
 class SearcherContract:
-    """What every searcher keeps; a test class of its own for each of them inherits this."""
+    """What every searcher keeps; a test class of its own for each of them inherits this.
 
-    space = MIXED
+    One that searches any space inherits `SpacesContract`, and whatever else it promises:
+    `OrderlessContract`, `NoRepeatsContract`, `LearningContract`, ...
+
+    Attributes:
+        algorithm: The settings that the searcher is started from.
+        samples: For algorithms that do not know how many trials there are.
+        total: How many there are.
+        space: That `make` searches; every space has "units".
+        examples: In how many orders each property is looked at; few where a trial takes long.
+    """
+
+    algorithm = None
+    samples = None
     total = 0
+    space = MIXED
+    examples = 10
 
     def make(self, seed=0):
-        raise NotImplementedError
+        return self.started(seed=seed)
+
+    def started(self, points=(), known=(), seed=0, space=None, direction=Direction.MAX):
+        problem = Problem(
+            space=self.space if space is None else space,
+            rng=random.Random(seed),
+            direction=direction,
+            samples=self.samples,
+            points=points,
+            known=known,
+        )
+        return self.algorithm.start(problem)
+
+    def in_any_order(self, check):
+        """Call `check` with many a random.Random, by which it mixes asks and tells."""
+        orders = st.randoms(use_true_random=True)
+        settings(max_examples=self.examples, deadline=None)(given(orders)(check))()
 
     def test_total_is_the_number_of_trials(self):
         searcher = self.make()
@@ -140,6 +247,7 @@ class SearcherContract:
 
     def test_every_point_lies_in_the_space(self):
         for trial in asked_by(self.make(), evaluated_by(units)):
+            assert lies_in(self.space, trial.params)
             point = self.space.encode(trial.params)
             assert all(0 <= coordinate <= 1 for coordinate in point)
             again = self.space.decode(point)
@@ -182,17 +290,43 @@ class SearcherContract:
         one, same = (asked_by(self.make(seed=5), evaluated_by(units)) for _ in range(2))
         assert one == same
 
-    @pytest.mark.parametrize("seed", range(5))
-    def test_a_searcher_is_rebuilt_by_the_same_asks_and_tells(self, seed):
-        assert_rebuilt(self.make, seed)
+    def test_in_any_order_each_trial_comes_once_and_the_last_is_known_for_it(self):
+        def check(order):
+            searcher = self.make()
+            trials = run_in_any_order(Ending(searcher, self.total), sometimes_without_value, order)
+            assert [trial.id for trial in trials] == list(range(self.total))
+            assert searcher.ask() is None
 
-    @pytest.mark.parametrize("seed", range(5))
-    def test_asks_for_which_there_is_no_trial_change_nothing(self, seed):
-        once, often = (
-            run_in_any_order(kind(self.make()), evaluated_by(units), random.Random(seed))
-            for kind in (Noted, Impatient)
-        )
-        assert once == often
+        self.in_any_order(check)
+
+    def test_a_searcher_is_rebuilt_by_the_same_asks_and_tells(self):
+        self.in_any_order(lambda order: assert_rebuilt(self.make, order))
+
+    def test_two_searchers_at_once_share_nothing(self):
+        alone = asked_by(self.make(), evaluated_by(units))
+        one, other = self.make(), self.make()
+        for trial in alone:
+            for searcher in (one, other):
+                assert searcher.ask() == trial
+                searcher.tell(evaluated_by(units)(trial))
+
+    def test_a_value_that_is_no_number_is_a_failure(self):
+        def check(order):
+            state = order.getstate()
+            failed = run_in_any_order(self.make(), without_value(None), order)
+            order.setstate(state)
+            assert run_in_any_order(self.make(), without_value(math.nan), order) == failed
+
+        self.in_any_order(check)
+
+    def test_asks_for_which_there_is_no_trial_change_nothing(self):
+        def check(order):
+            state = order.getstate()
+            once = run_in_any_order(self.make(), evaluated_by(units), order)
+            order.setstate(state)
+            assert run_in_any_order(Impatient(self.make()), evaluated_by(units), order) == once
+
+        self.in_any_order(check)
 
     def test_failed_and_nan_outcomes_are_accepted_and_never_the_best(self):
         for direction in Direction:
@@ -217,11 +351,13 @@ class SearcherContract:
 class OrderlessContract(SearcherContract):
     """What those keep, too, for which the order of outcomes means nothing."""
 
-    @pytest.mark.parametrize("seed", range(5))
-    def test_outcomes_may_be_told_in_any_order(self, seed):
-        rng = random.Random(seed)
-        in_order = asked_by(self.make(), evaluated_by(units))
-        assert run_in_any_order(self.make(), evaluated_by(units), rng) == in_order
+    def test_outcomes_may_be_told_in_any_order(self):
+        in_order = asked_by(self.make(), sometimes_without_value)
+
+        def check(order):
+            assert run_in_any_order(self.make(), sometimes_without_value, order) == in_order
+
+        self.in_any_order(check)
 
 
 class RandomSearcherContract(SearcherContract):
@@ -240,21 +376,69 @@ class RandomSearcherContract(SearcherContract):
         assert asked_by(self.make(), sometimes_without_value) == one
 
 
-class PointsContract:
-    """What those keep, too, that try given points first.
+class SpacesContract(SearcherContract):
+    """What those keep, too, that search any space."""
+
+    @pytest.mark.parametrize("space", SPACES.values(), ids=SPACES)
+    def test_every_point_lies_in_its_space(self, space):
+        def check(order):
+            searcher = self.started(space=space, seed=order.randrange(100))
+            trials = run_in_any_order(searcher, sometimes_without_value, order)
+            assert len(trials) == self.total
+            assert all(lies_in(space, trial.params) for trial in trials)
+
+        self.in_any_order(check)
+
+    @pytest.mark.parametrize("space", SPACES.values(), ids=SPACES)
+    def test_a_searcher_of_any_space_is_rebuilt_by_the_same_asks_and_tells(self, space):
+        self.in_any_order(lambda order: assert_rebuilt(lambda: self.started(space=space), order))
+
+    @pytest.mark.parametrize("space", SPACES.values(), ids=SPACES)
+    def test_a_search_of_any_space_whose_trials_all_fail_ends(self, space):
+        assert len(drive(self.started(space=space), all_fail)) == self.total
+
+
+class LearningContract(SpacesContract):
+    """What those keep, too, that go where trials were good.
 
     Attributes:
-        algorithm: That starts the searcher.
-        samples: For algorithms that do not know.
+        learner: Settings with which it has learnt something at the end; None: those of `algorithm`.
     """
 
-    algorithm = None
-    samples = None
+    learner = None
 
-    def started(self, points=(), known=(), seed=0, space=MIXED):
-        rng = random.Random(seed)
-        given = {"points": points, "known": known, "samples": self.samples}
-        return self.algorithm.start(Problem(space=space, rng=rng, **given))
+    @pytest.mark.parametrize("value", [None, math.nan])
+    @pytest.mark.parametrize("direction", Direction)
+    def test_what_fails_attracts_nothing(self, direction, value):
+        """A third of the space fails; zero would be better than anything else."""
+        space = Space.of_bounds(
+            {"units": [4, 40], "kind": ["good", "bad", "fair"], "x": [0.0, 1.0]}
+        )
+        self.algorithm = self.learner or self.algorithm
+
+        def evaluate(trial):
+            score = -direction.weight * (trial.params["units"] + 1.0)
+            return outcome(trial, value if trial.params["kind"] == "bad" else score)
+
+        last = []
+        for seed in range(20):
+            searcher = self.started(space=space, seed=seed, direction=direction)
+            last += asked_by(searcher, evaluate)[-(searcher.total // 3) :]
+        bad = sum(trial.params["kind"] == "bad" for trial in last)
+        assert bad < len(last) / 4
+
+    @pytest.mark.parametrize("direction", Direction)
+    def test_the_senses_are_mirror_images(self, direction):
+        def negated(trial):
+            return outcome(trial, -units(trial.params))
+
+        other = Direction.MIN if direction is Direction.MAX else Direction.MAX
+        trials = asked_by(self.started(direction=direction), evaluated_by(units))
+        assert asked_by(self.started(direction=other), negated) == trials
+
+
+class PointsContract(SearcherContract):
+    """What those keep, too, that try given points first."""
 
     def test_points_come_first_in_their_order_and_exactly(self):
         trials = asked_by(self.started(points=FIRST), evaluated_by(units))
@@ -280,9 +464,8 @@ class PointsContract:
     def test_points_may_fail(self):
         assert len(drive(self.started(points=FIRST), all_fail)) == self.total
 
-    @pytest.mark.parametrize("seed", range(5))
-    def test_a_searcher_with_points_is_rebuilt_by_the_same_asks_and_tells(self, seed):
-        assert_rebuilt(lambda: self.started(points=FIRST), seed)
+    def test_a_searcher_with_points_is_rebuilt_by_the_same_asks_and_tells(self):
+        self.in_any_order(lambda order: assert_rebuilt(lambda: self.started(points=FIRST), order))
 
     def test_changing_a_point_later_changes_no_trial(self):
         points = [dict(point) for point in FIRST]
@@ -317,12 +500,12 @@ class KnownContract(PointsContract):
         assert len(drive(self.started(known=known), evaluated_by(units))) == self.total
         assert len(drive(self.started(known=known), all_fail)) == self.total
 
-    @pytest.mark.parametrize("seed", range(5))
     @pytest.mark.parametrize("count", [2, 30])
-    def test_a_searcher_that_knows_something_is_rebuilt_by_the_same_asks_and_tells(
-        self, seed, count
-    ):
-        assert_rebuilt(lambda: self.started(points=FIRST, known=KNOWN[:count]), seed)
+    def test_a_searcher_that_knows_something_is_rebuilt_by_the_same_asks_and_tells(self, count):
+        def make():
+            return self.started(points=FIRST, known=KNOWN[:count])
+
+        self.in_any_order(lambda order: assert_rebuilt(make, order))
 
 
 class NoveltyContract(KnownContract):
@@ -339,12 +522,28 @@ class NoveltyContract(KnownContract):
             assert not [trial for trial in trials if trial.params in grid[:20]]
 
 
+class NoRepeatsContract(NoveltyContract):
+    """What those keep, too, that try no configuration twice while there are others."""
+
+    @pytest.mark.parametrize("kind", SPACES)
+    def test_no_configuration_comes_again_before_all_others_did(self, kind):
+        sizes = {"smaller than the budget": 6, "one configuration": 1}
+
+        def check(order):
+            searcher = self.started(space=SPACES[kind], seed=order.randrange(100))
+            trials = run_in_any_order(searcher, sometimes_without_value, order)
+            tries = collections.Counter(configuration(trial.params) for trial in trials)
+            size = sizes.get(kind, self.total)  # of which there are enough otherwise
+            assert len(tries) == min(size, self.total)
+            assert max(tries.values()) - min(tries.values()) <= (self.total % size > 0)
+
+        self.in_any_order(check)
+
+
 class TestGridSearch(OrderlessContract):
+    algorithm = Grid()
     space = LISTS
     total = 12
-
-    def make(self, seed=0):
-        return GridSearch(LISTS)
 
 
 class TestPointSearch(OrderlessContract):
@@ -355,53 +554,98 @@ class TestPointSearch(OrderlessContract):
         return PointSearch(POINTS)
 
 
-class TestRandomSearch(RandomSearcherContract, OrderlessContract, NoveltyContract):
-    total = 13
+class TestRandomSearch(RandomSearcherContract, OrderlessContract, SpacesContract, NoveltyContract):
     algorithm = Random()
-    samples = 13
-
-    def make(self, seed=0):
-        return RandomSearch(MIXED, samples=13, rng=random.Random(seed))
+    samples = total = 13
 
 
-class TestDifferentialEvolution(RandomSearcherContract, OrderlessContract, KnownContract):
-    total = 20
+class TestDifferentialEvolution(
+    RandomSearcherContract, OrderlessContract, LearningContract, KnownContract
+):
     algorithm = Evolution(popsize=5, generational=True)
-
-    def make(self, seed=0):
-        return DifferentialEvolution(MIXED, rng=random.Random(seed), popsize=5, generations=3)
-
-
-class TestSteadyStateEvolution(RandomSearcherContract, NoveltyContract):
+    learner = Evolution(popsize=8, generations=9, generational=True)
     total = 20
+
+
+class TestSteadyStateEvolution(RandomSearcherContract, LearningContract, NoRepeatsContract):
     algorithm = Evolution(popsize=5)
-
-    def make(self, seed=0):
-        return SteadyStateEvolution(MIXED, rng=random.Random(seed), popsize=5, generations=3)
-
-
-class TestNoisySteadyStateEvolution(RandomSearcherContract, KnownContract):
-    total = 40
-    algorithm = Evolution(popsize=5, generations=7, noisy=True)
-
-    def make(self, seed=0):
-        rng = random.Random(seed)
-        return SteadyStateEvolution(MIXED, rng=rng, popsize=5, generations=7, noisy=True)
-
-
-class TestPopulationBasedTraining(RandomSearcherContract, OrderlessContract, PointsContract):
     total = 20
+
+
+TWO = Directions.parse({"value": "max", "rest": "min"})
+
+
+def of_two(item):
+    """Make what has one objective have two that cannot both be best."""
+    known = item.value is not None
+    values = {"value": item.value, "rest": item.value % 0.7} if known else {}
+    return dataclasses.replace(item, value=None, values=values)
+
+
+class TellsTwo(Noted):
+    """A searcher of two objectives that is told of one."""
+
+    @property
+    def total(self):
+        return self._searcher.total
+
+    def tell(self, outcome):
+        super().tell(of_two(outcome))
+
+
+class StartsForTwo:
+    """An algorithm of two objectives that is started for one."""
+
+    def __init__(self, algorithm):
+        self._algorithm = algorithm
+
+    def start(self, problem):
+        known = [of_two(item) for item in problem.known]
+        problem = dataclasses.replace(problem, direction=TWO, known=known)
+        return TellsTwo(self._algorithm.start(problem))
+
+
+class TestNSGA2(RandomSearcherContract, SpacesContract, NoRepeatsContract):
+    algorithm = StartsForTwo(NSGA2(popsize=5, generations=3))
+    total = 20
+
+
+class TestNSGA2ByGeneration(
+    RandomSearcherContract, OrderlessContract, SpacesContract, NoRepeatsContract
+):
+    algorithm = StartsForTwo(NSGA2(popsize=5, generations=3, generational=True))
+    total = 20
+
+
+class TestNoisySteadyStateEvolution(RandomSearcherContract, LearningContract, KnownContract):
+    algorithm = Evolution(popsize=5, generations=7, noisy=True)
+    total = 40
+
+
+class TestPopulationBasedTraining(
+    RandomSearcherContract, OrderlessContract, LearningContract, PointsContract
+):
     algorithm = PopulationTraining(popsize=5, generations=3)
-
-    def make(self, seed=0):
-        return PopulationBasedTraining(MIXED, rng=random.Random(seed), popsize=5, generations=3)
+    total = 20
 
 
-@pytest.mark.parametrize("given", [{"points": POINTS}, {"known": [Evaluated(POINTS[0], 1.0)]}])
-def test_a_grid_takes_neither_points_nor_what_is_known(given):
-    name = "points" if "points" in given else "warm_start"
+class TestRegularizedEvolution(RandomSearcherContract, LearningContract, NoRepeatsContract):
+    algorithm = RegularizedEvolution(popsize=6, tournament=3)
+    samples = total = 24
+
+
+class TestReinforce(RandomSearcherContract, LearningContract, NoRepeatsContract):
+    algorithm = Reinforce(learning_rate=0.2)
+    samples = total = 24
+
+
+@pytest.mark.parametrize(
+    "given_first", [{"points": POINTS}, {"known": [Evaluated(POINTS[0], 1.0)]}]
+)
+def test_a_grid_takes_neither_points_nor_what_is_known(given_first):
+    name = "points" if "points" in given_first else "warm_start"
     with pytest.raises(InvalidArgument, match=f"^{name}: expected nothing for a grid"):
-        Grid().start(Problem(space=LISTS, rng=random.Random(0), **given))
+        Grid().start(Problem(space=LISTS, rng=random.Random(0), **given_first))
 
 
 def test_population_based_training_takes_nothing_that_is_known():

@@ -4,11 +4,20 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from search.direction import Direction
-from spark_jobs.objective import AmbiguousObjective, Objective, UnusableReturn, number
+from search.direction import Direction, Directions
+from search.trial import Outcome
+from spark_jobs.objective import (
+    AmbiguousObjective,
+    Objective,
+    Objectives,
+    UnusableReturn,
+    number,
+    objective_of,
+)
 
 UNNAMED = Objective(None, Direction.MAX)
 ACCURACY = Objective("accuracy", Direction.MAX)
+BOTH = Objectives(Directions({"accuracy": Direction.MAX, "latency": Direction.MIN}))
 
 
 @pytest.mark.fault(11)
@@ -138,3 +147,51 @@ def test_a_keras_history_is_recognised():
     real = keras.callbacks.History()
     real.history, real.epoch = {"loss": [0.5]}, [0]
     assert UNNAMED.read(real) == ("loss", 0.5, {"loss": 0.5})
+
+
+# Several objectives
+
+
+def test_one_objective_is_the_value_of_an_outcome():
+    returned = {"accuracy": 0.5, "loss": np.float32(2)}
+    metrics = {"accuracy": 0.5, "loss": 2.0}
+    assert ACCURACY.outcome(3, returned) == Outcome(3, "finished", 0.5, "accuracy", metrics)
+
+
+def test_several_objectives_are_the_values_and_all_numbers_metrics():
+    returned = {"loss": float("nan"), "latency": np.float32(2), "accuracy": np.array(0.5)}
+    outcome = BOTH.outcome(3, returned)
+    assert (outcome.trial, outcome.status) == (3, "finished")
+    assert (outcome.value, outcome.objective) == (None, None)
+    assert dict(outcome.values) == {"accuracy": 0.5, "latency": 2.0}
+    assert list(outcome.values) == ["accuracy", "latency"]
+    assert list(outcome.metrics) == ["loss", "latency", "accuracy"]
+
+
+@pytest.mark.parametrize(
+    ("returned", "message"),
+    [
+        ({"accuracy": 0.5}, "want the key 'latency', got the keys 'accuracy'"),
+        ({"latency": 0.5, "loss": 1.0}, "want the key 'accuracy', got the keys 'latency', 'loss'"),
+        ({}, "want the key 'accuracy', got the keys none"),
+        ({"accuracy": 0.5, "latency": float("nan")}, "the objective 'latency' is nan"),
+        ({"accuracy": float("-inf"), "latency": 1}, "the objective 'accuracy' is -inf"),
+        ({"accuracy": 0.5, "latency": "1 ms"}, "under the key 'latency': got str"),
+        (0.5, r"got float \(0.5\), want a dict with the keys 'accuracy', 'latency'"),
+        (None, r"got NoneType \(None\), want a dict with the keys"),
+        (SimpleNamespace(history={"accuracy": [1]}, epoch=[0]), "got SimpleNamespace"),
+    ],
+)
+def test_who_lacks_an_objective_is_told_which(returned, message):
+    with pytest.raises(UnusableReturn, match=message):
+        BOTH.outcome(0, returned)
+
+
+def test_no_report_is_the_one_of_several_objectives():
+    assert BOTH.reported({"accuracy": 0.5}) is None
+    assert BOTH.reported({"accuracy": 0.5, "latency": 1.0}) is None
+
+
+def test_how_to_read_goes_by_the_direction():
+    assert objective_of("loss", Direction.MIN) == Objective("loss", Direction.MIN)
+    assert objective_of(None, BOTH.directions) == BOTH

@@ -72,6 +72,12 @@ outcomes |= st.builds(
     text,
     st.none() | st.integers(-(2**63), 2**63 - 1),
 )
+outcomes |= st.builds(
+    lambda status, values, metrics: Outcome(3, status, metrics=metrics | values, values=values),
+    st.sampled_from(["finished", "stopped"]),
+    st.dictionaries(text, st.floats(allow_nan=False, allow_infinity=False), min_size=2, max_size=3),
+    metrics,
+)
 reports = st.builds(Report.of, st.integers(-(2**63), 2**63 - 1), metrics)
 
 
@@ -86,6 +92,7 @@ def test_outcomes_survive_the_wire(outcome):
     back = outcome_of_json(message.outcome)
     assert outcome_to_json(back) == outcome_to_json(outcome)
     assert list(back.metrics) == list(outcome.metrics)
+    assert (back.value, back.values) == (outcome.value, outcome.values)
     for name, value in outcome.metrics.items():
         assert back.metrics[name] == value or math.isnan(value)
 
@@ -182,6 +189,8 @@ def test_random_json_is_an_outcome_or_refused(data):
 
 
 GOOD = outcome_to_json(Outcome(1, "finished", 0.5, "metric", {"metric": 0.5}))
+FAILED = {"status": "failed", "value": None}
+ERROR = {"kind": "exit", "message": "", "traceback": ""}
 
 
 @pytest.mark.parametrize(
@@ -205,6 +214,11 @@ GOOD = outcome_to_json(Outcome(1, "finished", 0.5, "metric", {"metric": 0.5}))
         {"error": {"kind": "user error"}},
         {"error": {"kind": "other", "message": "", "traceback": ""}},
         {"extra": 1},
+        {"values": {"a": 1.0, "b": 2.0}},
+        {"value": None, "values": {}},
+        {"value": None, "values": {"a": "nan"}},
+        {"value": None, "values": None},
+        FAILED | {"error": ERROR, "values": {"a": 1.0}},
     ],
     ids=str,
 )
@@ -227,3 +241,9 @@ def test_a_long_or_odd_reason_is_made_to_fit():
     long = fit(Outcome(0, "stopped", reason="x" * 10_000 + "\ud800"))
     assert len(long.reason) < 600
     assert outcome_of_json(json.loads(encode(outcome_to_json(long)))) == long
+
+
+def test_an_outcome_of_one_objective_says_nothing_of_several():
+    assert "values" not in GOOD
+    several = Outcome(1, "finished", metrics={"a": 1.0, "b": 2.0}, values={"a": 1.0, "b": 2.0})
+    assert outcome_to_json(several)["values"] == {"a": 1.0, "b": 2.0}

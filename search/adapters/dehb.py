@@ -1,0 +1,148 @@
+"""DEHB: differential evolution and Hyperband, for trials that can be cut short.
+
+Awad, Mallik, Hutter: DEHB: Evolutionary Hyperband for Scalable, Robust and Efficient Hyperparameter
+Optimization (IJCAI 2021).
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from search.adapters.adapted import AdaptedSearch, nearest, needed_by
+from search.algorithms import one_direction
+from search.checks import check_integer
+from search.errors import InvalidArgument, shown
+from search.searcher import Problem, Searcher
+from search.space import Float, Integer
+
+_WORST = sys.float_info.max
+"""Loss of a trial that failed. Not infinity: DEHB takes that for one that was never evaluated."""
+
+
+@dataclass(frozen=True, slots=True)
+class DehbSearcher:
+    """Settings of a search by DEHB. Needs `pip install "spark-tf-experiment[dehb]"`.
+
+    One hyperparameter is the fidelity: how long, or on how much, a trial trains. Its bounds are the
+    least and the largest fidelity, and DEHB chooses it: most trials have the least, and what was
+    good goes on to `eta` times as much, and so on, up to the largest. Every trial counts as one of
+    the samples, and for the best one, whatever its fidelity.
+
+    There is no barrier: while trials of one bracket are out, the next one begins. Points and what
+    is known take the places of worse ones in the population of the nearest fidelity.
+
+    Args:
+        fidelity: The name of a `Float` or an `Integer` of the space with both bounds above zero,
+            such as 'epochs'. Integers are rounded.
+        eta: By how much fidelities differ, and of how many trials one goes on; at least 2.
+
+    Raises:
+        InvalidArgument: DEHB is missing, or an argument cannot be used.
+    """
+
+    fidelity: str
+    eta: int = 3
+
+    def __post_init__(self) -> None:
+        _dehb()
+        if not isinstance(self.fidelity, str):
+            raise InvalidArgument("fidelity", "the name of a hyperparameter", shown(self.fidelity))
+        check_integer("eta", self.eta, 2)
+
+    def start(self, problem: Problem) -> Searcher:
+        """See `search.Algorithm`."""
+        domain = problem.space.get(self.fidelity)
+        if not isinstance(domain, Float | Integer) or domain.when is not None:
+            expected = "the name of a number of the space that has no condition"
+            raise InvalidArgument("fidelity", expected, shown(self.fidelity))
+        if not 0 < domain.low < domain.high:
+            expected = f"{self.fidelity!r} between different bounds above zero"
+            raise InvalidArgument("fidelity", expected, shown(domain))
+        if len(problem.space) == 1:
+            expected = "hyperparameters besides the fidelity"
+            raise InvalidArgument("space", expected, shown(dict(problem.space)))
+        seed = problem.rng.getrandbits(32)
+        return AdaptedSearch(
+            problem, lambda: _Brackets(problem, self.fidelity, domain, self.eta, seed)
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """See `search.Algorithm`."""
+        return {"type": "dehb", **asdict(self)}
+
+
+class _Brackets:
+    """DEHB as an `Optimiser`; proposals are its jobs."""
+
+    exhausted = False
+
+    def __init__(
+        self, problem: Problem, fidelity: str, domain: Float | Integer, eta: int, seed: int
+    ) -> None:
+        self._space, self._weight = problem.space, one_direction(problem).weight
+        self._fidelity, self._axis = fidelity, list(problem.space).index(fidelity)
+        # Not its ConfigSpace, which it only uses to get to and from the unit cube.
+        self._dehb = _quiet(_dehb().DEHB)(
+            dimensions=len(problem.space) - 1,
+            min_fidelity=domain.low,
+            max_fidelity=domain.high,
+            eta=eta,
+            seed=seed,
+            n_workers=1,  # it would start as many processes; we only ask and tell
+            save_freq="end",  # of a run of its own, which there is not
+        )
+        self._levels = {level: nearest(domain, level) for level in self._dehb.fidelities}
+
+    def propose(self) -> tuple[Any, dict[str, Any]]:
+        job = self._dehb.ask()
+        level = self._levels[job["fidelity"]]
+        point = [float(unit) for unit in job["config"]]
+        point.insert(self._axis, self._space[self._fidelity].encode(level))
+        return job, self._space.decode(point) | {self._fidelity: level}
+
+    def learn(self, proposal: Any, value: float | None) -> None:
+        self._dehb.tell(proposal, {"fitness": self._loss(value), "cost": 1.0})
+
+    def reject(self, proposal: Any) -> None:
+        self.learn(proposal, None)
+
+    def add(self, params: Mapping[str, Any], value: float | None) -> bool:
+        nearest = min(self._levels, key=lambda level: abs(level - params[self._fidelity]))
+        population, loss = self._dehb.de[nearest], self._loss(value)
+        place = int(np.argmax(population.fitness))
+        if loss < population.fitness[place]:
+            point = self._space.encode(params)
+            del point[self._axis]
+            population.population[place] = point
+            population.fitness[place] = loss
+            population.population_ids[place] = self._dehb.config_repository.announce_config(
+                np.array(point), nearest
+            )
+        return True
+
+    def _loss(self, value: float | None) -> float:
+        return _WORST if value is None else -self._weight * value
+
+
+def _quiet(dehb: Any) -> Any:
+    """Return a DEHB that writes no log file, for which it would start a thread."""
+
+    class Quiet(dehb):  # type: ignore[misc]  # known only now
+        def _setup_logger(self, kwargs: dict[str, Any]) -> None:
+            self.output_path = Path()  # DEHB makes it where it is missing, and looks into it
+            self.logger = logging.getLogger("dehb")
+
+    return Quiet
+
+
+def _dehb() -> Any:
+    with needed_by("DehbSearcher", "spark-tf-experiment[dehb]"):
+        import dehb
+    return dehb

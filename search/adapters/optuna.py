@@ -1,0 +1,219 @@
+"""Any sampler of Optuna (Akiba et al., KDD 2019): TPE, CMA-ES, Gaussian processes, QMC, ..."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import functools
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from search.adapters.adapted import AdaptedSearch, described, nearest, needed_by
+from search.algorithms import one_direction
+from search.direction import Direction
+from search.errors import InvalidArgument, shown
+from search.searcher import Problem, Searcher
+from search.space import LARGEST_INTEGER, Choice, Domain, Float
+
+
+@dataclass(frozen=True, slots=True)
+class OptunaSearcher:
+    """Settings of a search by a sampler of Optuna.
+
+    Needs `pip install "spark-tf-experiment[optuna]"`.
+
+    Each search works on a copy of the sampler, in a study of its own in memory. A sampler without a
+    seed is seeded by the search's. Hyperparameters have their names and values in the study, and
+    those that are inactive are not in it; choices that Optuna does not take are told apart by
+    their position, ranges and ordered choices too. What the constraint does not allow is told as
+    pruned, a trial that failed as failed. There are no pruners: see `stopping`. A sampler that has
+    tried everything, such as a `GridSampler`, ends the search early.
+
+    Args:
+        sampler: One of `optuna.samplers`, or any other `BaseSampler` for a single objective, as it
+            was made; None: `TPESampler()`.
+
+    Raises:
+        InvalidArgument: Optuna is missing, or this is no sampler.
+    """
+
+    sampler: Any = None
+
+    def __post_init__(self) -> None:
+        samplers = _optuna().samplers
+        if self.sampler is None:
+            object.__setattr__(self, "sampler", samplers.TPESampler())
+        elif not isinstance(self.sampler, samplers.BaseSampler):
+            hint = "such as optuna.samplers.TPESampler()"
+            raise InvalidArgument("sampler", "a sampler of Optuna", shown(self.sampler), hint)
+
+    def start(self, problem: Problem) -> Searcher:
+        """See `search.Algorithm`."""
+        _check_packages(type(self.sampler).__name__)
+        seed = problem.rng.getrandbits(32)
+        return AdaptedSearch(problem, lambda: _Study(problem, self.sampler, seed))
+
+    def to_json(self) -> dict[str, Any]:
+        """See `search.Algorithm`."""
+        sampler = described(self.sampler, _optuna().samplers.BaseSampler)
+        return {"type": "optuna", "sampler": sampler}
+
+
+class _Study:
+    """A study of Optuna as an `Optimiser`; proposals are its trials."""
+
+    def __init__(self, problem: Problem, sampler: Any, seed: int) -> None:
+        self._optuna, self._space = _optuna(), problem.space
+        self._parameters = {
+            name: _parameter(self._optuna.distributions, domain)
+            for name, domain in problem.space.items()
+        }
+        direction = "maximize" if one_direction(problem) is Direction.MAX else "minimize"
+        own = copy.deepcopy(sampler)
+        _seed(own, seed, self._optuna.samplers.BaseSampler)
+        with self._quiet():
+            self._study = self._optuna.create_study(direction=direction, sampler=own)
+        self.exhausted = False
+        # Samplers call it once they have tried everything; Optuna's works in its own loop only.
+        self._study.stop = self._stop
+
+    def propose(self) -> tuple[Any, dict[str, Any]]:
+        with self._quiet():
+            trial = self._study.ask()
+            return trial, self._space.assemble(lambda name: self._suggested(trial, name))
+
+    def learn(self, proposal: Any, value: float | None) -> None:
+        with self._quiet():
+            if value is None:
+                self._study.tell(proposal, state=self._optuna.trial.TrialState.FAIL)
+            else:
+                self._study.tell(proposal, value)
+
+    def reject(self, proposal: Any) -> None:
+        # Not as failed: samplers look at no failed trial, and might propose the same for ever.
+        with self._quiet():
+            self._study.tell(proposal, state=self._optuna.trial.TrialState.PRUNED)
+
+    def add(self, params: Mapping[str, Any], value: float | None) -> bool:
+        states, parameters = self._optuna.trial.TrialState, self._parameters
+        trial = self._optuna.trial.create_trial(
+            state=states.FAIL if value is None else states.COMPLETE,
+            value=value,
+            params={name: parameters[name].encode(params[name]) for name in params},
+            distributions={name: parameters[name].distribution for name in params},
+        )
+        with self._quiet():
+            self._study.add_trial(trial)
+        return True
+
+    def _suggested(self, trial: Any, name: str) -> Any:
+        parameter, kinds = self._parameters[name], self._optuna.distributions
+        asked = parameter.distribution
+        if isinstance(asked, kinds.CategoricalDistribution):
+            value = trial.suggest_categorical(name, asked.choices)
+        elif isinstance(asked, kinds.IntDistribution):
+            value = trial.suggest_int(name, asked.low, asked.high, step=asked.step, log=asked.log)
+        else:
+            value = trial.suggest_float(name, asked.low, asked.high, step=asked.step, log=asked.log)
+        return parameter.decode(value)
+
+    def _stop(self) -> None:
+        self.exhausted = True
+
+    @contextlib.contextmanager
+    def _quiet(self) -> Iterator[None]:
+        """Keep Optuna from writing to the terminal, where the progress of the search is."""
+        logging = self._optuna.logging
+        before = logging.get_verbosity()
+        logging.set_verbosity(max(before, logging.ERROR))
+        try:
+            yield
+        finally:
+            logging.set_verbosity(before)
+
+
+@dataclass(frozen=True, slots=True)
+class _Parameter:
+    """A hyperparameter as Optuna knows it.
+
+    Attributes:
+        distribution: Optuna's.
+        decode: Turns what Optuna suggests into the hyperparameter's value.
+        encode: And back.
+    """
+
+    distribution: Any
+    decode: Callable[[Any], Any]
+    encode: Callable[[Any], Any]
+
+
+def _parameter(kinds: Any, domain: Domain) -> _Parameter:
+    if isinstance(domain, Choice):
+        return _choice(kinds, domain)
+    if math.isinf(domain.high - domain.low):  # which Optuna computes, too
+        return _Parameter(kinds.FloatDistribution(0.0, 1.0), domain.decode, domain.encode)
+    kind = kinds.FloatDistribution if isinstance(domain, Float) else kinds.IntDistribution
+    distribution = kind(domain.low, domain.high, log=domain.log, step=domain.step)
+    # 0.1 + 2 * 0.1 is not 0.3, and a point that the user gives may lie between two steps.
+    value_of = functools.partial(nearest, domain)
+    return _Parameter(distribution, value_of, value_of)
+
+
+def _choice(kinds: Any, domain: Choice) -> _Parameter:
+    values, last = domain.values, len(domain.values) - 1
+    if last > LARGEST_INTEGER:
+        return _Parameter(kinds.FloatDistribution(0.0, 1.0), domain.decode, domain.encode)
+    if domain.ordered or isinstance(values, range):  # of which there may be a billion
+        return _Parameter(kinds.IntDistribution(0, last), values.__getitem__, domain.index)
+    plain = all(value is None or type(value) in (bool, int, float, str) for value in values)
+    if plain and len(set(values)) == len(values):  # 1 and True are the same to Optuna
+        return _Parameter(kinds.CategoricalDistribution(values), _same, _same)
+    positions = kinds.CategoricalDistribution(range(len(values)))
+    return _Parameter(positions, values.__getitem__, domain.index)
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _seed(sampler: Any, seed: int, kind: type) -> bool:
+    """Seed what has no seed in a sampler, and in those that it has in turn, as its argument would.
+
+    No method of Optuna does it: `reseed_rng` takes the entropy of the machine, and the argument
+    `seed` cannot be given any more.
+
+    Returns:
+        Was there anything?
+    """
+    found = False
+    for value in vars(sampler).values():
+        if isinstance(value, kind):
+            found |= _seed(value, seed, kind)
+        elif type(value).__name__ == "LazyRandomState" and value._rng is None:
+            value.rng.seed(seed)
+            found = True
+    if found and hasattr(sampler, "_seed"):  # QMCSampler draws one if it gets none
+        sampler._seed = seed
+    return found
+
+
+def _check_packages(sampler: str) -> None:
+    """Import what Optuna itself would look for only when it samples, in the middle of a search."""
+    match sampler:
+        case "CmaEsSampler":
+            with needed_by(sampler, "cmaes"):
+                import cmaes  # noqa: F401
+        case "GPSampler":
+            with needed_by(sampler, "torch"):
+                import torch  # noqa: F401
+        case "QMCSampler":
+            with needed_by(sampler, "scipy"):
+                import scipy  # noqa: F401
+
+
+def _optuna() -> Any:
+    with needed_by("OptunaSearcher", "spark-tf-experiment[optuna]"):
+        import optuna
+    return optuna
