@@ -7,6 +7,7 @@ integers and choices decoded as for ours.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import math
 import random
 import warnings
@@ -15,21 +16,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import search
+from search.algorithms import Evolution, Random
 from search.direction import Direction
-from search.evolution import DifferentialEvolution
 from search.regularized_evolution import RegularizedEvolution
-from search.sampling import RandomSearch
 from search.searcher import Searcher
 from search.space import Choice, Domain, Float, Integer, Space
-from search.steady_state import SteadyStateEvolution
 from search.trial import Outcome
 from tests.benchmarks.problems import Problem
 
 _POPSIZE = 10
 
 Objective = Callable[[Mapping[str, Any]], float]
-Evolution = type[DifferentialEvolution] | type[SteadyStateEvolution]
-MakeSearcher = Callable[[Space, int, random.Random], Searcher]
+Start = Callable[[search.Problem], Searcher]
 
 
 class Spent(Exception):
@@ -94,30 +92,33 @@ def regrets(method: Method, problem: Problem, budgets: Sequence[int], seed: int)
     ]
 
 
-def _ours(make: MakeSearcher) -> Method:
+def _ours(start: Start) -> Method:
     def run(space: Space, objective: Objective, budget: int, seed: int) -> None:
-        searcher = make(space, budget, random.Random(seed))
+        searcher = start(started_on(space, budget, seed))
         while (trial := searcher.ask()) is not None:
             searcher.tell(Outcome(trial.id, "finished", objective(trial.params)))
 
     return Method(run)
 
 
-def _evolution(kind: Evolution, popsize: int) -> MakeSearcher:
-    def make(space: Space, budget: int, rng: random.Random) -> Searcher:
-        generations = math.ceil(budget / popsize) - 1
-        return kind(
-            space, rng=rng, direction=Direction.MIN, popsize=popsize, generations=generations
-        )
-
-    return make
-
-
-def _regularized_evolution(space: Space, budget: int, rng: random.Random) -> Searcher:
-    settings = RegularizedEvolution()
-    return settings.start(
-        search.Problem(space=space, rng=rng, direction=Direction.MIN, samples=budget)
+def started_on(
+    space: Space, budget: int, seed: int, known: Sequence[search.Evaluated] = ()
+) -> search.Problem:
+    """Return what a search of ours is started on."""
+    rng = random.Random(seed)
+    return search.Problem(
+        space=space, rng=rng, direction=Direction.MIN, samples=budget, known=known
     )
+
+
+def _evolution(popsize: int, **settings: Any) -> Start:
+    def start(problem: search.Problem) -> Searcher:
+        assert problem.samples is not None
+        generations = math.ceil(problem.samples / popsize) - 1
+        algorithm = Evolution(popsize=popsize, generations=generations, **settings)
+        return algorithm.start(dataclasses.replace(problem, samples=None))
+
+    return start
 
 
 def _scipy(space: Space, objective: Objective, budget: int, seed: int) -> None:
@@ -216,17 +217,17 @@ def _gp(seed: int) -> Any:
 
 OURS, SCIPY, TPE, RANDOM = "DE without a barrier", "scipy's DE", "Optuna's TPE", "random"
 
-SEARCHERS: dict[str, MakeSearcher] = {
-    OURS: _evolution(SteadyStateEvolution, 8),
-    "the same with popsize=10": _evolution(SteadyStateEvolution, 10),
-    "DE by generation": _evolution(DifferentialEvolution, 10),
-    "regularised evolution": _regularized_evolution,
-    RANDOM: lambda space, budget, rng: RandomSearch(space, samples=budget, rng=rng),
+SEARCHERS: dict[str, Start] = {
+    OURS: _evolution(8),
+    "the same with popsize=10": _evolution(10),
+    "DE by generation": _evolution(10, generational=True),
+    "regularised evolution": RegularizedEvolution().start,
+    RANDOM: Random().start,
 }
-"""Ours, each made of a space, a number of evaluations and a generator."""
+"""Ours."""
 
 METHODS: dict[str, Method] = {
-    **{name: _ours(make) for name, make in SEARCHERS.items()},
+    **{name: _ours(start) for name, start in SEARCHERS.items()},
     SCIPY: Method(_scipy),
     "DEAP's example of DE": Method(_deap),
     TPE: Method(_optuna(_tpe)),
