@@ -440,7 +440,7 @@ def _search(
     points: Iterable[Mapping[str, Any]] = (),
     warm_start: Runs = (),
 ) -> Result:
-    seed, arguments = _seed(settings), _settings_of(algorithm)
+    seed = _seed(settings)
     check_constraint(space, random.Random(seed))
     runs = runs_of(warm_start)
     problem = Problem(
@@ -452,16 +452,17 @@ def _search(
         points=read_first_points(space, points, random.Random(f"points of {seed}")),
         known=known_of(runs, space, settings),
     )
+    searcher = algorithm.start(problem)
+    if not all(hasattr(searcher, name) for name in ("total", "finished", "ask", "tell")):
+        expected = "a start() that returns a search.Searcher"
+        raise InvalidArgument("searcher", expected, shown(searcher))
+    arguments = _settings_of(algorithm)
     if samples is not None:
         arguments["samples"] = samples
     if problem.points:
         arguments["points"] = [_as_json(point) for point in problem.points]
     if runs:
         arguments["warm_start"] = runs
-    searcher = algorithm.start(problem)
-    if not all(hasattr(searcher, name) for name in ("total", "finished", "ask", "tell")):
-        expected = "a start() that returns a search.Searcher"
-        raise InvalidArgument("searcher", expected, shown(searcher))
     search = Search(call, searcher, space, algorithm=arguments, known=problem.known)
     return _run(spark, train, search, settings, seed)
 
