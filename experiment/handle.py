@@ -10,7 +10,7 @@ from types import FrameType
 from typing import Any, Literal
 
 from experiment.control import Control, controlled_by
-from experiment.result import Result, TrialResult
+from experiment.result import Result, Results, TrialResult
 from search.errors import InvalidArgument, shown
 
 State = Literal["running", "finished", "cancelled", "failed"]
@@ -22,9 +22,9 @@ class Handle:
     Its trials end with this process.
     """
 
-    def __init__(self, search: Callable[[], Result]) -> None:
+    def __init__(self, search: Callable[[], Result | Results]) -> None:
         self._control = Control()
-        self._future: Future[Result] = Future()
+        self._future: Future[Result | Results] = Future()
 
         def run() -> None:
             try:
@@ -38,7 +38,7 @@ class Handle:
         _keep_ctrl_c_from(self)
         Thread(target=run, name="experiment-search", daemon=True).start()
 
-    def result(self, timeout: float | None = None) -> Result:
+    def result(self, timeout: float | None = None) -> Result | Results:
         """Wait for the end of the search and return what the call returns, or raise its error.
 
         Args:
@@ -106,7 +106,7 @@ def _keep_ctrl_c_from(handle: Handle) -> None:
     handler.handles.append(handle)
 
 
-def submit(search: Callable[..., Result], *args: Any, **kwargs: Any) -> Handle:
+def submit(search: Callable[..., Result | Results], *args: Any, **kwargs: Any) -> Handle:
     """Start a search in the background and return at once.
 
     Ctrl-C ends only what waits for it. The search ends with this process, without a summary.

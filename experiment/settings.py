@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeVar, get_args
 
 from experiment.loading import find_run
-from experiment.result import Result
+from experiment.result import Result, Results
 from search.checks import check_integer
 from search.direction import Directions, Goal, read_direction
 from search.errors import InvalidArgument, shown
@@ -77,7 +77,7 @@ class Settings:
     description: str = ""
     direction: str | Mapping[str, str] = "max"
     optimization_key: str | None = None
-    resume: str | os.PathLike[str] | Result | None = None
+    resume: str | os.PathLike[str] | Result | Results | None = None
     logdir: str | os.PathLike[str] | None = None
     parallelism: int | None = None
     stopping: StoppingRule | Sequence[StoppingRule] | None = None

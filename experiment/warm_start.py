@@ -12,7 +12,7 @@ import msgspec
 
 from experiment.loading import MANIFEST, Run, find_run, opened, read_run
 from experiment.record import FORMAT
-from experiment.result import Result
+from experiment.result import Result, Results
 from experiment.resuming import manifest_of, space_differences
 from experiment.settings import Settings
 from search.errors import InvalidArgument, shown
@@ -23,7 +23,7 @@ from search.values import from_json, to_json
 from spark_jobs.paths import KNOWN, RunPaths
 from spark_jobs.storage import write_whole
 
-OneRun: TypeAlias = str | os.PathLike[str] | Result
+OneRun: TypeAlias = str | os.PathLike[str] | Result | Results
 Runs: TypeAlias = OneRun | Sequence[OneRun]
 
 
@@ -33,7 +33,7 @@ def runs_of(warm_start: Any) -> list[str]:
     Raises:
         InvalidArgument: One of them cannot be a run.
     """
-    one = isinstance(warm_start, str | bytes | os.PathLike | Result)
+    one = isinstance(warm_start, str | bytes | os.PathLike | Result | Results)
     if not one and not isinstance(warm_start, Iterable):
         raise InvalidArgument("warm_start", "the folder of a run, or a list", shown(warm_start))
     runs = [warm_start] if one else warm_start

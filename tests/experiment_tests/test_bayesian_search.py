@@ -111,6 +111,42 @@ def test_a_search_of_groups_goes_on_with_its_trials(spark, tmp_path):
         )
 
 
+def test_groups_begin_with_points_and_with_what_is_known_of_them(spark, tmp_path):
+    settings = {"parallelism": 1, "logdir": tmp_path} | QUIET
+    points = [{"group": "us", "x": 1.5, "rate": 0.01}]
+    first = experiment.search_each(
+        spark, regional, REGIONS, "min", samples=9, points=points, **settings
+    )
+    assert first["us"].trials[0].params == points[0]
+    known = [trial.params for trial in first.overall.trials]
+    later = experiment.search_each(
+        spark, regional, REGIONS, "min", samples=3, warm_start=first, **settings
+    )
+    assert [len(result) for result in later.values()] == [3, 3]
+    assert all(trial.params not in known for trial in later.overall.trials)
+    for group in REGIONS:  # no design again: all are near the best
+        assert max(trial.value for trial in later[group].trials) < 0.3
+
+
+def test_a_group_that_is_good_enough_leaves_the_slots_to_the_others(spark, tmp_path):
+    points = [{"group": "eu", "x": 0.2, "rate": 0.01}]
+    results = experiment.search_each(
+        spark,
+        regional,
+        REGIONS,
+        "min",
+        samples=9,
+        points=points,
+        target=1e-9,
+        parallelism=1,
+        logdir=tmp_path,
+        **QUIET,
+    )
+    assert [len(result) for result in results.values()] == [1, 9]
+    assert results["eu"].target_reached
+    assert not results["us"].target_reached
+
+
 def test_a_group_that_fails_does_not_end_the_others(spark, tmp_path):
     settings = {"logdir": tmp_path, "parallelism": 2} | QUIET
     results = experiment.search_each(
