@@ -34,7 +34,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _READERS = 4  # threads that read what calls return
-_OF_SEARCHES = ("direction", "optimization_key", "resume", "stopping", "max_failures")
+_OF_SEARCHES = (
+    "direction",
+    "optimization_key",
+    "resume",
+    "stopping",
+    "max_failures",
+    "target",
+)
 
 
 class CallFailed(ExperimentError):

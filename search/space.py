@@ -81,7 +81,9 @@ class Space(Mapping[str, Domain]):
         self.constraint = constraint
 
     @classmethod
-    def of_bounds(cls, bounds: Mapping[str, Any], constraint: Constraint | None = None) -> Space:
+    def of_bounds(
+        cls, bounds: Mapping[str, Any], constraint: Constraint | None = None, name: str = "bounds"
+    ) -> Space:
         """Read the bounds of a search.
 
         Two ints are an `Integer`, two numbers with a float among them a `Float`, in either order.
@@ -93,13 +95,14 @@ class Space(Mapping[str, Domain]):
         Args:
             bounds: Name to bounds.
             constraint: See `Space`.
+            name: What the user calls the bounds.
 
         Raises:
             InvalidArgument: Naming the hyperparameter, what was expected and what came.
         """
-        _check_mapping("bounds", bounds)
-        domains = {name: _bound(f"bounds[{name!r}]", value) for name, value in bounds.items()}
-        return cls(domains, "bounds", constraint)
+        _check_mapping(name, bounds)
+        domains = {key: _bound(f"{name}[{key!r}]", value) for key, value in bounds.items()}
+        return cls(domains, name, constraint)
 
     @classmethod
     def from_json(cls, data: Any) -> Space:

@@ -302,7 +302,15 @@ def test_calls_are_isolated_as_trials_are(spark, logdir, isolation):
 
 
 def test_bad_settings_are_refused_before_any_job(spark, logdir):
-    for name in ("direction", "optimization_key", "resume", "stopping", "max_failures"):
+    of_searches = (
+        "direction",
+        "optimization_key",
+        "resume",
+        "stopping",
+        "max_failures",
+        "target",
+    )
+    for name in of_searches:
         with pytest.raises(TypeError, match=f"'{name}'"):
             experiment.executor(spark, **{name: None})
     with pytest.raises(experiment.InvalidArgument, match="parallelism"):

@@ -104,3 +104,51 @@ def test_what_is_no_algorithm_is_refused_without_spark(searcher):
 def test_how_many_trials_has_to_be_said(kind):
     with pytest.raises(experiment.InvalidArgument, match="^samples: expected an integer of at"):
         experiment.run(None, train, SPACE, searcher=SEARCHERS[kind])
+
+
+@pytest.mark.parametrize(
+    ("space", "name"),
+    [([1], "space"), ({}, "space"), ({"x": []}, "space['x']"), ({"": [0, 1]}, "space")],
+)
+def test_a_bad_space_is_called_as_the_argument_is(space, name):
+    with pytest.raises(experiment.InvalidArgument) as caught:
+        experiment.run(None, train, space, searcher=SEARCHERS["reinforce"], samples=3)
+    assert caught.value.name == name
+
+
+class Own:
+    """An algorithm of the user, whose settings and searcher may be anything."""
+
+    def __init__(self, settings, searcher=None):
+        self.settings, self.searcher = settings, searcher
+
+    def to_json(self):
+        return self.settings
+
+    def start(self, problem):
+        return self.searcher or SEARCHERS["reinforce"].start(problem)
+
+
+@pytest.mark.parametrize(
+    ("searcher", "expected"),
+    [
+        (Own(None), "to_json"),
+        (Own(["reinforce"]), "to_json"),
+        (Own({"type": object()}), "to_json"),
+        (Own({"type": "own", "sizes": {1, 2}}), "to_json"),
+        (Own({"type": "own", "rate": float("nan")}), "to_json"),
+        (Own({"type": "own"}, searcher="none"), "start"),
+    ],
+)
+def test_an_algorithm_that_breaks_the_protocol_is_refused_without_spark(searcher, expected):
+    with pytest.raises(experiment.InvalidArgument, match=expected) as caught:
+        experiment.run(None, train, SPACE, searcher=searcher, samples=3)
+    assert caught.value.name == "searcher"
+
+
+def test_a_run_goes_on_whose_algorithm_has_settings_that_json_writes_otherwise(spark, logdir):
+    def search(**settings):
+        own = Own({"type": "own", "sizes": (1, 2), 3: "number"})
+        return experiment.run(spark, train, SPACE, searcher=own, samples=2, **settings, **QUIET)
+
+    assert len(search(resume=search(seed=3, logdir=logdir))) == 2
