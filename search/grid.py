@@ -7,10 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from search.errors import InvalidArgument
-from search.space import Choice, Float, Integer, Space
+from search.space import Choice, Space
 from search.trial import Outcome, Trial
-
-_MOST_STEPS = 10_000  # of a float whose values are listed
 
 
 class GridSearch:
@@ -60,26 +58,6 @@ class GridSearch:
 
     def tell(self, outcome: Outcome) -> None:
         """See `Searcher`; a grid learns nothing."""
-
-
-def grid_of(space: Space) -> GridSearch | None:
-    """Return the grid of every configuration of a space, or None if it has real numbers.
-
-    Its points have values for inactive hyperparameters, too, and the space may not allow them all.
-    Floats with more than a few thousand steps count as real numbers.
-    """
-    values: dict[str, Sequence[Any]] = {}
-    for name, domain in space.items():
-        match domain:
-            case Choice():
-                values[name] = domain.distinct
-            case Integer():
-                values[name] = range(domain.low, domain.high + 1, domain.step)
-            case Float(size=int(size)) if size <= _MOST_STEPS:
-                values[name] = [domain.decode((index + 0.5) / size) for index in range(size)]
-            case _:
-                return None
-    return GridSearch(Space.of_grid(values))
 
 
 class PointSearch:

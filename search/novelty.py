@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
-from search.grid import grid_of
 from search.sampling import random_point
-from search.space import Space
+from search.space import Choice, Float, Integer, Space
 
 _DRAWS = 20
 """Points drawn before a new one is looked for in order; a space may have hardly any left."""
 
 _LOOKED_AT = 10_000
-"""Points of a grid looked at for a new one, where some are the same or not allowed."""
+"""Configurations looked at in order for a new one, where some are not allowed."""
+
+_MOST_STEPS = 10_000  # of a float whose values are listed
 
 
 class Tried:
@@ -27,7 +30,7 @@ class Tried:
     """
 
     def __init__(self, space: Space, rng: random.Random) -> None:
-        self._space, self._rng, self._grid = space, rng, grid_of(space)
+        self._space, self._rng, self._values = space, rng, _values(space)
         self._snapped: set[tuple[float, ...]] = set()
 
     def __contains__(self, point: Sequence[float]) -> bool:
@@ -50,18 +53,17 @@ class Tried:
             point = random_point(self._space, self._rng)
             if point not in self:
                 return point
-        return self._next_of_grid() or self._begin_again(point)
+        return self._next_in_order() or self._begin_again(point)
 
-    def _next_of_grid(self) -> list[float] | None:
+    def _next_in_order(self) -> list[float] | None:
         """Go through a space without real numbers from anywhere in it."""
-        if self._grid is None:
+        if self._values is None:
             return None
-        start = self._rng.randrange(self._grid.total)
-        all_differ = not self._space.conditional and self._space.constraint is None
-        most = len(self._snapped) + 1 if all_differ else _LOOKED_AT
-        for step in range(min(self._grid.total, most)):
-            point = self._space.encode(self._grid.point((start + step) % self._grid.total))
-            if point not in self and self._space.allows(point):
+        configurations = _configurations(self._space, self._values, self._rng)
+        most = len(self._snapped) + 1 if self._space.constraint is None else _LOOKED_AT
+        for params in itertools.islice(configurations, most):
+            point = self._space.encode(params)
+            if point not in self and self._space.allows_params(params):
                 return point
         return None
 
@@ -72,3 +74,49 @@ class Tried:
     def _begin_again(self, point: list[float]) -> list[float]:
         self.forget()
         return point
+
+
+def _values(space: Space) -> dict[str, Sequence[Any]] | None:
+    """Return the values of every hyperparameter, each once, or None if one has real numbers.
+
+    Floats with more than a few thousand steps count as real numbers.
+    """
+    values: dict[str, Sequence[Any]] = {}
+    for name, domain in space.items():
+        match domain:
+            case Choice():
+                values[name] = domain.distinct
+            case Integer():
+                values[name] = range(domain.low, domain.high + 1, domain.step)
+            case Float(size=int(size)) if size <= _MOST_STEPS:
+                values[name] = [domain.decode((index + 0.5) / size) for index in range(size)]
+            case _:
+                return None
+    return values
+
+
+def _configurations(
+    space: Space, values: Mapping[str, Sequence[Any]], rng: random.Random
+) -> Iterator[dict[str, Any]]:
+    """Go through the configurations of a space, each once, from anywhere in it.
+
+    Like the digits of a counter, of which there are as many as names are active.
+    """
+    starts = {name: rng.randrange(len(listed)) for name, listed in values.items()}
+    digits: list[int] = []
+    while True:
+        bases: list[int] = []
+
+        def value_of(name: str, bases: list[int] = bases) -> Any:
+            if len(bases) == len(digits):
+                digits.append(0)
+            place = starts[name] + digits[len(bases)]
+            bases.append(len(values[name]))
+            return values[name][place % len(values[name])]
+
+        yield space.assemble(value_of)
+        while digits and digits[-1] + 1 == bases[len(digits) - 1]:
+            digits.pop()
+        if not digits:
+            return
+        digits[-1] += 1

@@ -93,7 +93,7 @@ class RegularizedEvolutionSearch(SampledSearch):
         tournament: S of the paper, from 2 to `popsize`.
         points: Configurations to try first, counted among the samples.
         known: Evaluated before: the population to begin with, the last being the youngest. With
-            `popsize` of them or more no trial is random.
+            `popsize` of them or more that have values no trial is random.
     """
 
     def __init__(
@@ -111,11 +111,11 @@ class RegularizedEvolutionSearch(SampledSearch):
         settings = RegularizedEvolution(popsize=popsize, tournament=tournament)
         super().__init__(space, samples=samples, rng=rng, direction=direction, points=points)
         self._tournament = settings.tournament
-        self._random = settings.popsize - len(known)  # trials before the first mutant
         self._population: collections.deque[tuple[list[float], float]] = collections.deque(
             maxlen=settings.popsize
         )
         self._take_known(known)
+        self._random = settings.popsize - len(self._population)  # trials before the first mutant
 
     @property
     def population(self) -> list[dict[str, Any]]:

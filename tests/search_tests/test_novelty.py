@@ -70,3 +70,16 @@ def test_a_space_of_a_billion_values_costs_nothing():
     known = tried(Space({"n": Choice(range(10**18)), "m": Integer(0, 2**53)}))
     for _ in range(9):
         known.add(known.another())
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_another_is_found_down_to_the_last_where_most_names_are_inactive(seed):
+    """A grid of all names would have 20^21 points, nearly all of them the same as others."""
+    children = {f"b{a}": Choice(list(range(20)), when={"a": a}) for a in range(20)}
+    space = Space({**children, "a": Integer(0, 19)})
+    known, found = tried(space, seed), set()
+    for _ in range(400):
+        point = known.another()
+        known.add(point)
+        found.add(str(space.decode(point)))
+    assert len(found) == 400

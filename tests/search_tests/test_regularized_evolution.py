@@ -145,6 +145,14 @@ def test_trials_are_random_until_there_is_a_tournament():
     assert 1 in [differences(searcher.ask().params, member) for member in searcher.population]
 
 
+def test_what_is_known_to_fail_takes_no_random_trial_away():
+    known = [Evaluated(ARCHITECTURES.decode([i / 9] * len(ARCHITECTURES)), None) for i in range(8)]
+    searcher = searched(popsize=8, tournament=2, known=known)
+    trials = told(searcher, range(8))
+    for number, trial in enumerate(trials):
+        assert all(differences(trial.params, other.params) > 1 for other in trials[:number])
+
+
 def test_what_is_known_is_the_first_population_of_which_the_last_are_the_youngest():
     rng = random.Random(1)
     points = [[rng.random() for _ in ARCHITECTURES] for _ in range(9)]
