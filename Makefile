@@ -6,7 +6,7 @@ SOURCES := search spark_jobs experiment tests examples
 # A fresh import of TensorFlow is several times slower without its compiled files.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo demo-hdfs test test-faults test-browser test-kerberos lint audit format bench bench-tensorboard bench-hdfs bench-live bench-faults screenshots constraints clean
+.PHONY: help demo demo-hdfs test test-faults test-browser test-kerberos lint audit format bench bench-tensorboard bench-hdfs bench-live bench-faults bench-search screenshots constraints clean
 
 help:  ## Show this list.
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -58,6 +58,9 @@ bench-faults: .venv/.installed  ## Print what a search survives, and how soon it
 bench-live: .venv/.installed  ## Print what live trials cost and early stopping saves.
 	$(PYTHON) -m tests.benchmarks.live_trials
 
+bench-search: .venv/.bench  ## Print how good the searches are, against those of others.
+	$(PYTHON) -m tests.benchmarks.search_quality
+
 screenshots: .venv/.browser  ## Make the README's pictures again.
 	$(PYTHON) -m tests.browser_tests.screenshots
 
@@ -69,6 +72,10 @@ screenshots: .venv/.browser  ## Make the README's pictures again.
 	.ci/install --audit
 	touch $@
 
+.venv/.bench: .venv/.installed
+	.ci/install --bench
+	touch $@
+
 .venv/.browser: .venv/.installed
 	.ci/install --browser
 	touch $@
@@ -78,9 +85,9 @@ screenshots: .venv/.browser  ## Make the README's pictures again.
 	touch $@
 
 constraints:  ## Pin the newest versions of everything that is installed.
-	.ci/install --audit --browser --kerberos --upgrade
+	.ci/install --audit --bench --browser --kerberos --upgrade
 	.venv/bin/pip freeze --all --exclude-editable | grep -v ' @ ' > .ci/constraints.txt
-	touch .venv/.installed .venv/.audit .venv/.browser .venv/.kerberos
+	touch .venv/.installed .venv/.audit .venv/.bench .venv/.browser .venv/.kerberos
 
 clean:  ## Remove what was installed and made.
 	rm -rf .venv experiments build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -36,11 +36,13 @@ _check_neighbours()
 
 from experiment import data  # noqa: E402  # after the check
 from experiment.calls import (  # noqa: E402
+    bayesian_search,
     evolutionary_search,
     launch,
     population_based_training,
     random_search,
     run,
+    search_each,
 )
 from experiment.executor import (  # noqa: E402
     CallFailed,
@@ -51,7 +53,7 @@ from experiment.executor import (  # noqa: E402
 from experiment.handle import Handle, submit  # noqa: E402
 from experiment.journal import JournalDamaged  # noqa: E402
 from experiment.loading import load  # noqa: E402
-from experiment.result import Result, SearchFailed, TrialResult  # noqa: E402
+from experiment.result import Result, Results, SearchFailed, TrialResult  # noqa: E402
 from experiment.settings import Settings  # noqa: E402
 from experiment.viewer import TensorBoard, tensorboard  # noqa: E402
 from search.adapters import (  # noqa: E402
@@ -60,6 +62,7 @@ from search.adapters import (  # noqa: E402
     NevergradSearcher,
     OptunaSearcher,
 )
+from search.bayesian import BayesianOptimization  # noqa: E402
 from search.errors import ExperimentError, InvalidArgument  # noqa: E402
 from search.nsga2 import NSGA2  # noqa: E402
 from search.regularized_evolution import RegularizedEvolution  # noqa: E402
@@ -83,6 +86,7 @@ from spark_jobs.context import (  # noqa: E402
 
 __all__ = [
     "NSGA2",
+    "BayesianOptimization",
     "CallFailed",
     "Choice",
     "DeapSearcher",
@@ -102,6 +106,7 @@ __all__ = [
     "RegularizedEvolution",
     "Reinforce",
     "Result",
+    "Results",
     "SearchFailed",
     "Settings",
     "SparkExecutor",
@@ -110,6 +115,7 @@ __all__ = [
     "Threshold",
     "TrialResult",
     "TrialStopped",
+    "bayesian_search",
     "checkpoint_dir",
     "data",
     "evolutionary_search",
@@ -123,6 +129,7 @@ __all__ = [
     "random_search",
     "report",
     "run",
+    "search_each",
     "submit",
     "tensorboard",
 ]

@@ -6,17 +6,20 @@ import json
 import random
 import secrets
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from experiment.result import Result
+from experiment.result import Result, Results, results_of_groups
 from experiment.resuming import manifest_of
 from experiment.settings import Settings, takes_settings
 from experiment.specification import Search
 from experiment.warm_start import Runs, known_of, runs_of
 from search.algorithms import Evolution, Grid, PopulationTraining, Random
+from search.bayesian import BayesianOptimization
 from search.direction import Direction
 from search.errors import InvalidArgument, shown
 from search.grid import PointSearch
+from search.grouped import Grouped, read_groups, union
 from search.nsga2 import NSGA2
 from search.operators import Mutation
 from search.points import read_first_points
@@ -101,10 +104,7 @@ def run(
         InvalidArgument: Bad input, found before any Spark job.
         SearchFailed: More failures than allowed, or every trial failed; has `.result`.
     """
-    for method in ("start", "to_json"):
-        if isinstance(searcher, type) or not callable(getattr(searcher, method, None)):
-            expected = "a search algorithm, such as experiment.RegularizedEvolution()"
-            raise InvalidArgument("searcher", expected, shown(searcher))
+    _check_algorithm(searcher)
     checked = Settings(**settings)
     domains = Space.of_bounds(space, constraint, "space")
     return _search("run", spark, train, domains, searcher, checked, samples, points, warm_start)
@@ -250,6 +250,116 @@ def random_search(
 
 
 @takes_settings
+def bayesian_search(
+    spark: SparkSession,
+    train: Callable[..., Any],
+    bounds: Mapping[str, Any],
+    direction: str = "max",
+    *,
+    samples: int = 30,
+    noisy: bool = False,
+    points: Iterable[Mapping[str, Any]] = (),
+    warm_start: Runs = (),
+    constraint: Constraint | None = None,
+    **settings: Any,
+) -> Result:
+    """Search by Bayesian optimisation with a Gaussian process: for few trials that take long.
+
+    The first trials are spread over the space. Each later one is where a model of the objective
+    expects the largest improvement, those that are out accounted for, so no slot waits; see
+    `search.BayesianSearch`. The same seed gives the same trials only where results come in the same
+    order, as with `parallelism=1`.
+
+    Args:
+        spark: A running SparkSession.
+        train: Called with a hyperparameter per argument; returns a number, a dict of names to
+            numbers (see `optimization_key`), or a Keras History, of which the best epoch counts.
+        bounds: As for `evolutionary_search`.
+        direction: 'max' or 'min' of the objective.
+        samples: How many trials. Tens to a few hundreds; beyond, `evolutionary_search` does better.
+        noisy: Does a configuration come to another value each time? Then the search goes by what
+            the model makes of the values, and may try a configuration again.
+        points: Configurations to try first, counted among the trials: dicts of hyperparameter to
+            value. What one leaves out is drawn; a value may lie between two steps of its domain.
+        warm_start: Runs, each by its folder or `Result`, or a list of them, whose trials are to be
+            learnt from, finished and failed ones; they are not counted among the trials. Space,
+            direction and `optimization_key` have to be the same.
+        constraint: As for `evolutionary_search`.
+        **settings: See `experiment.Settings`.
+
+    Returns:
+        All trials, failed ones too; `.best` is the best.
+
+    Raises:
+        InvalidArgument: Bad input, found before any Spark job.
+        SearchFailed: More failures than allowed, or every trial failed; has `.result`.
+    """
+    algorithm = BayesianOptimization(noisy=noisy)
+    checked = Settings(direction=direction, **settings)
+    call, space = "bayesian_search", Space.of_bounds(bounds, constraint)
+    return _search(call, spark, train, space, algorithm, checked, samples, points, warm_start)
+
+
+@takes_settings
+def search_each(
+    spark: SparkSession,
+    train: Callable[..., Any],
+    bounds: Mapping[str, Mapping[str, Any]],
+    direction: str | Mapping[str, str] = "max",
+    *,
+    searcher: Algorithm | None = None,
+    samples: int | None = None,
+    by: str = "group",
+    points: Iterable[Mapping[str, Any]] = (),
+    warm_start: Runs = (),
+    constraint: Constraint | None = None,
+    **settings: Any,
+) -> Results:
+    """Run one search per group, such as one model per region, over the same slots, as one run.
+
+    The groups take turns: a slot that is free gets a trial of the next group that has one. Each
+    search learns from the trials of its own group alone.
+
+    Args:
+        spark: A running SparkSession.
+        train: Called with a hyperparameter per argument, and with the name of the group as `group`;
+            returns a number, a dict of names to numbers (see `optimization_key`), or a Keras
+            History, of which the best epoch counts.
+        bounds: Group to bounds, as for `evolutionary_search`: the same hyperparameters for all.
+        direction: As for `evolutionary_search`; several objectives need a `searcher` for them.
+        searcher: The algorithm; left out, `experiment.BayesianOptimization()`.
+        samples: How many trials per group, for algorithms that do not know; 30 where `searcher` is
+            left out.
+        by: The argument of `train` that gets the name of the group, where it is not 'group'.
+        points: As for `bayesian_search`, each with the group as a hyperparameter more.
+        warm_start: Runs of `search_each` with these groups and this `by`.
+        constraint: As for `evolutionary_search`; gets the group, too.
+        **settings: See `experiment.Settings`. `max_failures` and `target` count for each group: one
+            with more failed trials, or with a trial that is good enough, gets no more, and the
+            others go on.
+
+    Returns:
+        Group to its `Result`; `.overall` is that of all trials.
+
+    Raises:
+        InvalidArgument: Bad input, found before any Spark job.
+        SearchFailed: More failures than allowed in each of the groups, or every trial failed; has
+            `.result`, of all trials.
+    """
+    if searcher is None:
+        searcher, samples = BayesianOptimization(), 30 if samples is None else samples
+    _check_algorithm(searcher)
+    checked, spaces = Settings(direction=direction, **settings), read_groups(bounds, by, constraint)
+    most, target = checked.max_failures, checked.target
+    grouped = Grouped(searcher, spaces, by=by, max_failures=most, target=target)
+    whole, space = replace(checked, max_failures=None, target=None), union(spaces, by, constraint)
+    result = _search(
+        "search_each", spark, train, space, grouped, whole, samples, points, warm_start
+    )
+    return results_of_groups(result, spaces, by=by, max_failures=most, target=target)
+
+
+@takes_settings
 def population_based_training(
     spark: SparkSession,
     train: Callable[..., Any],
@@ -312,6 +422,13 @@ def _check_nsga2(**arguments: Any) -> None:
             raise InvalidArgument(name, expected, shown(value))
 
 
+def _check_algorithm(searcher: object) -> None:
+    for method in ("start", "to_json"):
+        if isinstance(searcher, type) or not callable(getattr(searcher, method, None)):
+            expected = "a search algorithm, such as experiment.RegularizedEvolution()"
+            raise InvalidArgument("searcher", expected, shown(searcher))
+
+
 def _search(
     call: str,
     spark: SparkSession,
@@ -323,7 +440,7 @@ def _search(
     points: Iterable[Mapping[str, Any]] = (),
     warm_start: Runs = (),
 ) -> Result:
-    seed, arguments = _seed(settings), _settings_of(algorithm)
+    seed = _seed(settings)
     check_constraint(space, random.Random(seed))
     runs = runs_of(warm_start)
     problem = Problem(
@@ -335,16 +452,17 @@ def _search(
         points=read_first_points(space, points, random.Random(f"points of {seed}")),
         known=known_of(runs, space, settings),
     )
+    searcher = algorithm.start(problem)
+    if not all(hasattr(searcher, name) for name in ("total", "finished", "ask", "tell")):
+        expected = "a start() that returns a search.Searcher"
+        raise InvalidArgument("searcher", expected, shown(searcher))
+    arguments = _settings_of(algorithm)
     if samples is not None:
         arguments["samples"] = samples
     if problem.points:
         arguments["points"] = [_as_json(point) for point in problem.points]
     if runs:
         arguments["warm_start"] = runs
-    searcher = algorithm.start(problem)
-    if not all(hasattr(searcher, name) for name in ("total", "finished", "ask", "tell")):
-        expected = "a start() that returns a search.Searcher"
-        raise InvalidArgument("searcher", expected, shown(searcher))
     search = Search(call, searcher, space, algorithm=arguments, known=problem.known)
     return _run(spark, train, search, settings, seed)
 

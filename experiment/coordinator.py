@@ -21,7 +21,7 @@ from experiment.result import TrialResult
 from experiment.status import Running, Status
 from search.direction import Direction, Directions, Goal
 from search.errors import InvalidArgument, shown
-from search.searcher import Searcher
+from search.searcher import Searcher, ask_again
 from search.stopping import StoppingRule, start_all
 from search.trial import RETRIED, Failure, FailureKind, Outcome
 from spark_jobs.objective import AmbiguousObjective, objective_of
@@ -227,7 +227,7 @@ class Coordinator:
         return list(out.values())
 
     def _ask_again(self, planned: Attempt, record: Planned) -> None:
-        trial, before = self._searcher.ask(), planned.trial
+        trial, before = ask_again(self._searcher, planned.trial), planned.trial
         if trial is None or Planned.of(Attempt(trial, record.attempt), record.slot) != record:
             now = "no trial" if trial is None else f"trial {trial.id} with {dict(trial.params)}"
             then = f"trial {before.id} with {dict(before.params)}"

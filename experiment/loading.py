@@ -16,7 +16,7 @@ import msgspec
 from experiment.journal import read_journal
 from experiment.record import FORMAT, Manifest, Summary
 from experiment.records import Finished, Lost, Planned, Record, Resumed, read_records
-from experiment.result import Result, TrialResult
+from experiment.result import Result, Results, TrialResult
 from experiment.text import count
 from search.direction import read_direction
 from search.errors import InvalidArgument, shown
@@ -35,11 +35,15 @@ _RUN = "the folder of a run"
 _MALFORMED = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
-def load(run: str | os.PathLike[str] | Result) -> Result:
+def load(run: str | os.PathLike[str] | Result | Results) -> Result:
     """Return the `Result` of a run as its folder has it, while the search goes on too.
 
     Args:
-        run: The run's folder, `<logdir>/<name>-<UTC time>-<hex>`, on this host or on HDFS.
+        run: The run's folder, `<logdir>/<name>-<UTC time>-<hex>`, on this host or on HDFS, or its
+            result.
+
+    Returns:
+        All trials; of a run of `search_each`, `.split('group')` has those of each group.
 
     Raises:
         InvalidArgument: It is no run's folder, cannot be read, or is of a newer version.
@@ -176,7 +180,7 @@ def find_run(run: object, name: str = "run") -> Location:
     Raises:
         InvalidArgument: It cannot be one.
     """
-    if isinstance(run, Result):
+    if isinstance(run, Result | Results):
         run = run.logdir
     if not isinstance(run, str | os.PathLike) or not os.fspath(run):
         raise InvalidArgument(name, _RUN, shown(run))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from statistics import fmean
+from statistics import mean
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from experiment import markup
@@ -212,7 +212,7 @@ class Result:
         for trial, value in self.scores:
             same.setdefault(repr(trial.params), []).append((trial, value))
         means = [
-            Mean(scores[0][0].params, fmean(v for _, v in scores), [trial for trial, _ in scores])
+            Mean(scores[0][0].params, mean(v for _, v in scores), [trial for trial, _ in scores])
             for scores in same.values()
             if len(scores) > 1
         ]
@@ -283,6 +283,31 @@ class Result:
         first = ("trial", "status", "value" if front is None else "on_front")
         rows = [_row(trial, front, (*first, *_LAST_COLUMNS)) for trial in self.trials]
         return pandas.DataFrame(rows, columns=_columns(rows, first))
+
+    def split(self, name: str) -> Results:
+        """Return one result per value of a hyperparameter, as of 'group' of `search_each`.
+
+        Raises:
+            InvalidArgument: No trial has a hyperparameter of that name, with strings as values.
+        """
+        values: dict[str, list[TrialResult]] = {}
+        for trial in self.trials:
+            if isinstance(value := trial.params.get(name), str):
+                values.setdefault(value, []).append(trial)
+        if not values:
+            expected = "a hyperparameter of the trials, with strings as values"
+            raise InvalidArgument("name", expected, shown(name))
+        return Results(self, {value: self.part(trials) for value, trials in values.items()})
+
+    def part(self, trials: Sequence[TrialResult], **others: Any) -> Result:
+        """Return a result of some of the trials.
+
+        Args:
+            trials: Those.
+            **others: `total`, `problem`, `space`, `target`, where they are not this result's.
+        """
+        same = {name: getattr(self, name) for name in ("objective", "problem", "space", "target")}
+        return Result(trials, self._goal, self.logdir, **{**same, **others})
 
     def plot(
         self,
@@ -373,6 +398,80 @@ class Result:
             *failures,
             _more(left, "failed trial"),
         )
+
+
+class Results(Mapping[str, Result]):
+    """The results of the groups of a search: group to `Result`, in their order. Immutable.
+
+    A notebook shows the best of each group.
+
+    Attributes:
+        overall: Of all trials.
+        logdir: The run's folder, the same for all.
+        problem: Why the search ended early, in one sentence; None otherwise.
+    """
+
+    def __init__(self, overall: Result, groups: Mapping[str, Result]) -> None:
+        self.overall, self._groups = overall, dict(groups)
+        self.logdir, self.problem = overall.logdir, overall.problem
+
+    def __getitem__(self, group: str) -> Result:
+        return self._groups[group]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._groups)
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    def __repr__(self) -> str:
+        lines = [f"  {group!r}: {_told(result)}" for group, result in self.items()]
+        return "\n".join([f"<Results: {printable(self.logdir)}", *lines]) + ">"
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        rows = [[printable(str(group)), _told(result)] for group, result in self.items()]
+        return markup.block(markup.table(["group", "trials"], rows))
+
+
+def _told(result: Result) -> str:
+    return result.summary() + (f"; ended early: {result.problem}" if result.problem else "")
+
+
+def results_of_groups(
+    overall: Result,
+    spaces: Mapping[str, Space],
+    *,
+    by: str,
+    max_failures: int | None,
+    target: float | None,
+) -> Results:
+    """Return the results of `search_each`.
+
+    Args:
+        overall: Of all trials.
+        spaces: Group to its space.
+        by: The hyperparameter that told a trial its group.
+        max_failures: A group of which more trials failed got no more; None for any number.
+        target: A value with which a group got no more trials; None for none.
+
+    Raises:
+        SearchFailed: Too many trials failed in each of the groups.
+    """
+    groups = {}
+    for group, space in spaces.items():
+        trials = [trial for trial in overall.trials if trial.params[by] == group]
+        failed, problem = sum(trial.status == "failed" for trial in trials), overall.problem
+        if max_failures is not None and failed > max_failures:
+            problem = f"{failed} trials failed, more than max_failures={max_failures}"
+        total = overall.total // len(spaces)
+        groups[group] = overall.part(
+            trials, total=total, problem=problem, space=space, target=target
+        )
+    if overall.problem is None and all(result.problem for result in groups.values()):
+        told = (f"{group!r}: {result.problem}" for group, result in groups.items())
+        raise SearchFailed("; ".join(told), overall)
+    return Results(overall, groups)
 
 
 _MOST_ROWS = 50  # of a table in a notebook, and failures below it

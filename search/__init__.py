@@ -5,10 +5,12 @@ object with `ask` and `tell` (see `search.searcher`), and `search.searcher.drive
 plain function.
 """
 
+from search.bayesian import BayesianOptimization, BayesianSearch
 from search.direction import Direction, Directions
 from search.errors import ExperimentError, InvalidArgument, NothingAllowed
 from search.evolution import DifferentialEvolution
 from search.grid import GridSearch, PointSearch
+from search.grouped import GroupedSearch
 from search.nsga2 import NSGA2, NSGA2Search
 from search.population import PopulationBasedTraining
 from search.regularized_evolution import RegularizedEvolution, RegularizedEvolutionSearch
@@ -30,6 +32,8 @@ from search.trial import Failure, Outcome, Trial
 __all__ = [
     "NSGA2",
     "Algorithm",
+    "BayesianOptimization",
+    "BayesianSearch",
     "Choice",
     "DifferentialEvolution",
     "Direction",
@@ -40,6 +44,7 @@ __all__ = [
     "Failure",
     "Float",
     "GridSearch",
+    "GroupedSearch",
     "Integer",
     "InvalidArgument",
     "MedianStopping",

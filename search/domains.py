@@ -5,11 +5,13 @@ from __future__ import annotations
 import functools
 import math
 import numbers
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from typing import Any, TypeAlias
 
+from search.checks import check_flag
 from search.errors import InvalidArgument, shown
 from search.values import from_json, plain_value, to_json
 
@@ -233,14 +235,20 @@ class Choice(_Domain):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "values", choices("Choice", self.values))
-        if not isinstance(self.ordered, bool):
-            raise InvalidArgument("ordered", "True or False", shown(self.ordered))
+        check_flag("ordered", self.ordered)
         object.__setattr__(self, "when", _condition(self.when))
 
     @property
     def size(self) -> int:
         """How many values there are, equal ones counted as often as they were given."""
         return len(self.values)
+
+    @property
+    def distinct(self) -> Sequence[Any]:
+        """The values, equal ones once."""
+        if isinstance(self.values, range):
+            return self.values
+        return [self.values[position] for position in self._positions.values()]
 
     def decode(self, unit: float) -> Any:
         """Return the value whose bin holds `unit`, a number of [0, 1]."""
@@ -409,6 +417,7 @@ def _when_of_json(data: dict[str, Any]) -> When:
 
 
 def _check_log(name: str, domain: Float | Integer) -> None:
+    check_flag("log", domain.log)
     if domain.log and domain.low <= 0:
         raise InvalidArgument(name, "bounds above zero for a log scale", shown(domain.low))
 
@@ -424,7 +433,7 @@ def _float_step(domain: Float) -> float:
     if not is_number(domain.step) or not 0 < domain.step < math.inf:  # type: ignore[operator]
         raise InvalidArgument("step", "a finite number above zero, or None", shown(domain.step))
     step = float(domain.step)  # type: ignore[arg-type]  # a number by now
-    least = max(abs(domain.low), abs(domain.high)) * _FINEST
+    least = max(max(abs(domain.low), abs(domain.high)) * _FINEST, sys.float_info.min)
     if step < least:
         expected = f"at least {least:g} between these bounds, or None"
         raise InvalidArgument("step", expected, shown(domain.step))

@@ -72,7 +72,7 @@ def grid_of(space: Space) -> GridSearch | None:
     for name, domain in space.items():
         match domain:
             case Choice():
-                values[name] = domain.values
+                values[name] = domain.distinct
             case Integer():
                 values[name] = range(domain.low, domain.high + 1, domain.step)
             case Float(size=int(size)) if size <= _MOST_STEPS:

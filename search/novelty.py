@@ -31,7 +31,11 @@ class Tried:
         self._snapped: set[tuple[float, ...]] = set()
 
     def __contains__(self, point: Sequence[float]) -> bool:
-        return self._space.snap(point) in self._snapped
+        return self.has_snapped(self._space.snap(point))
+
+    def has_snapped(self, snapped: tuple[float, ...]) -> bool:
+        """Was the configuration tried that lies there, going by `Space.snap`?"""
+        return snapped in self._snapped
 
     def add(self, point: Sequence[float]) -> None:
         """Note that the configuration at a point is tried."""
@@ -61,6 +65,10 @@ class Tried:
                 return point
         return None
 
-    def _begin_again(self, point: list[float]) -> list[float]:
+    def forget(self) -> None:
+        """Let each configuration be tried once more."""
         self._snapped.clear()
+
+    def _begin_again(self, point: list[float]) -> list[float]:
+        self.forget()
         return point

@@ -45,8 +45,9 @@ def read_first_points(
 def _read(space: Space, name: str, point: Any) -> dict[str, Any]:
     if not isinstance(point, Mapping):
         raise InvalidArgument(name, "a dict of hyperparameter names", shown(point))
-    if unknown := next((key for key in point if key not in space), None):
-        raise InvalidArgument(name, f"hyperparameters of {list(space)}", shown(unknown))
+    for key in point:
+        if key not in space:
+            raise InvalidArgument(name, f"hyperparameters of {list(space)}", shown(key))
     return {key: _value(f"{name}[{key!r}]", space[key], value) for key, value in point.items()}
 
 

@@ -114,7 +114,7 @@ def latin_hypercube(count: int, dimensions: int, rng: random.Random) -> list[lis
     """Return `count` points of the unit cube, one in each of `count` slices of every axis.
 
     McKay, Beckman, Conover: A comparison of three methods for selecting values of input variables
-    (Technometrics, 1979). Not scipy's, which would bring a package of 30 MB for these lines.
+    (Technometrics, 1979). Not scipy's, whose import takes longer than all of ours.
     """
     columns = []
     for _ in range(dimensions):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from search.direction import Direction, Goal
 from search.errors import ExperimentError
@@ -72,6 +72,30 @@ class Searcher(Protocol):
 
     def tell(self, outcome: Outcome) -> None:
         """Take in the outcome of a trial that was asked for, failed ones too."""
+
+
+@runtime_checkable
+class Recalling(Protocol):
+    """What a `Searcher` may be, too, whose `ask` takes long or may come to another trial elsewhere.
+
+    As where a model is fitted: its last digits depend on the processor.
+    """
+
+    def ask_again(self, trial: Trial) -> Trial | None:
+        """Do what `ask` did when it returned `trial`, without working it out.
+
+        Returns:
+            The same trial; another one, or None, where `ask` cannot have returned it.
+        """
+
+
+def ask_again(searcher: Searcher, trial: Trial) -> Trial | None:
+    """Ask a searcher for a trial that one like it was asked for before, as a journal has it.
+
+    Returns:
+        The same trial; another one, or None, where the search is not the same.
+    """
+    return searcher.ask_again(trial) if isinstance(searcher, Recalling) else searcher.ask()
 
 
 class Algorithm(Protocol):

@@ -207,8 +207,9 @@ class Space(Mapping[str, Domain]):
         except Exception as error:
             got = f"{type(error).__name__}: {error}, for {shown(dict(params), 300)}"
             hint = ""
-            if isinstance(error, KeyError) and error.args[0] in self._conditions:
-                hint = f"it is not in every trial: use .get({error.args[0]!r})"
+            key = next(iter(error.args), None) if isinstance(error, KeyError) else None
+            if key in self.conditional:
+                hint = f"it is not in every trial: use .get({key!r})"
             raise InvalidArgument("constraint", "True or False", got, hint) from error
         if not isinstance(allowed, bool | np.bool_):
             got = f"{shown(allowed)}, for {shown(dict(params), 300)}"

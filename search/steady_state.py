@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Mapping, Sequence
-from statistics import fmean
+from statistics import mean
 from typing import Any
 
 import numpy as np
@@ -230,7 +230,7 @@ class SteadyStateEvolution(RankedSearch[_Candidate]):
         individual = candidate if candidate.repeats is None else candidate.repeats
         if candidate.score is not None:
             individual.values.append(candidate.score)
-            self._score(individual, fmean(individual.values))
+            self._score(individual, mean(individual.values))
         if individual is candidate:
             individual.screened = len(self._screen)
             self._screen.add(individual, individual.score)

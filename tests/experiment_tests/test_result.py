@@ -71,6 +71,11 @@ def test_the_best_mean_is_of_what_was_tried_several_times():
     assert maximum(*trials[:3]).best_mean is None
 
 
+def test_the_mean_of_huge_values_does_not_overflow():
+    best = maximum(finished(0, 1.5e308, {"x": 0}), finished(1, 1.7e308, {"x": 0})).best_mean
+    assert best.value == 1.6e308
+
+
 def test_a_summary_says_that_the_target_was_reached():
     trials = [finished(0, 0.5), finished(1, 0.25)]
     for direction, target, reached in [("max", 0.5, True), ("max", 0.6, False), ("min", 0.3, True)]:

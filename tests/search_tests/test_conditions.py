@@ -245,6 +245,15 @@ def test_a_constraint_that_reads_what_is_inactive_is_told_how_to():
     assert refusal(unknown.allows, [0]).hint == ""
 
 
+@pytest.mark.parametrize("error", [KeyError(), KeyError(["b"])], ids=repr)
+def test_a_constraint_may_raise_any_key_error(error):
+    def constraint(params):
+        raise error
+
+    refused = refusal(Space.of_bounds({"a": [1, 2]}, constraint).allows, [0])
+    assert (refused.name, refused.hint) == ("constraint", "")
+
+
 def test_a_constraint_cannot_change_what_is_tried():
     space = Space.of_bounds({"a": [1, 4]}, lambda p: p.clear() is None)
     params = {"a": 2}

@@ -95,6 +95,21 @@ def test_a_value_between_two_steps_encodes_to_the_nearest():
     assert Integer(0, 20, step=10).encode(16) == pytest.approx(5 / 6)
 
 
+@pytest.mark.parametrize("log", ["log-uniform", 0.1, 1, None, np.True_], ids=repr)
+@pytest.mark.parametrize("domain", [Float, Integer])
+def test_a_scale_that_is_no_bool_is_refused(domain, log):
+    error = refusal(domain, 1, 10, log)
+    assert (error.name, error.expected) == ("log", "True or False")
+
+
+def test_a_step_among_subnormal_numbers_is_refused():
+    error = refusal(Float, 0.0, 5e-324, step=5e-324)
+    assert (error.name, error.expected) == (
+        "step",
+        "at least 2.22507e-308 between these bounds, or None",
+    )
+
+
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [

@@ -18,6 +18,7 @@ from search import (
     InvalidArgument,
     Outcome,
     Space,
+    SteadyStateEvolution,
     drive,
 )
 from search.values import from_json, plain_value, to_json
@@ -119,6 +120,14 @@ def test_huge_finite_scores_are_logged_without_warnings():
     searcher = DifferentialEvolution(space, rng=random.Random(0), popsize=4, generations=1)
     drive(searcher, lambda trial: Outcome(trial.id, "finished", next(values)))
     assert len(searcher.logbook) == 2
+
+
+def test_the_mean_of_huge_scores_does_not_overflow():
+    space = Space.of_bounds({"x": [0.0, 1.0]})
+    searcher = SteadyStateEvolution(space, rng=random.Random(0), popsize=4, noisy=True)
+    trials = []
+    drive(searcher, lambda trial: trials.append(trial) or Outcome(trial.id, "finished", MAX))
+    assert len({str(trial.params) for trial in trials}) < len(trials)  # some were repeated
 
 
 def test_complex_bounds_of_a_domain_are_refused():

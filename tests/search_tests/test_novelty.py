@@ -50,6 +50,13 @@ def test_the_last_one_of_many_is_found(seed):
     assert tuple(space.decode(known.another()).values()) == missing
 
 
+@pytest.mark.parametrize("seed", range(9))
+def test_the_last_one_is_found_among_values_given_many_times(seed):
+    known = tried(Space({"x": Choice([1] * 999 + [2]), "y": Choice([3, 3])}), seed)
+    known.add([0.1, 0.1])
+    assert known.another()[0] > 0.999
+
+
 @pytest.mark.parametrize(
     "domain", [Float(1.0, 1.0), Choice([7]), Choice([7, 7, 7]), Float(1.0, 1.0 + 2**-52)]
 )

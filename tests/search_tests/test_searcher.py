@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import search
 from search import (
     NSGA2,
+    BayesianOptimization,
     Choice,
     DifferentialEvolution,
     Direction,
@@ -32,6 +33,8 @@ from search import (
     drive,
 )
 from search.algorithms import Evolution, Grid, PopulationTraining, Random
+from search.grouped import Grouped
+from search.searcher import ask_again
 from tests.search_tests.fakes import all_fail, evaluated_by, outcome, recorded, run_in_any_order
 
 MIXED = Space.of_bounds(
@@ -45,12 +48,12 @@ MIXED = Space.of_bounds(
 )
 LISTS = Space.of_grid({"units": [4, 8, 16], "layers": [(8,), (8, 4)], "bias": [True, False]})
 CHOICES = Space.of_bounds({"units": [4, 8, 16, 32], "first": list("abc"), "second": list("xyz")})
-SMALL = Space.of_bounds({"units": [4, 6], "bias": [True, False]})
+SMALL = Space.of_bounds({"units": [4, 6], "bias": [True, False], "region": "eu"})
+ONE = Space.of_bounds({"units": [4, 4]})
 SPACES = {
     "mixed": MIXED,
     "choices": CHOICES,
     "smaller than the budget": SMALL,
-    "one configuration": Space.of_bounds({"units": [4, 4]}),
     "real numbers": Space.of_bounds({"units": [4.0, 12.0], "lr": [0.1, 0.0001]}),
     "steps and an order": Space.of_bounds(
         {
@@ -184,16 +187,23 @@ class Impatient(Noted):
 
 
 def assert_rebuilt(make, order):
-    """Run a searcher in some order; see that each ask gives what it gave, after the same events."""
+    """Run a searcher in some order; see that each ask gives what it gave, after the same events.
+
+    Also where it was asked again, as by a journal, for the first half of them.
+    """
     events = []
     run_in_any_order(Noted(make(), events), evaluated_by(units), order)
-    rebuilt = make()
-    for what, item in events:
+    rebuilt, resumed = make(), make()
+    for number, (what, item) in enumerate(events):
         if what == "ask":
             assert rebuilt.ask() == item
+            first_half = number < len(events) / 2
+            assert (ask_again(resumed, item) if first_half else resumed.ask()) == item
         else:
             rebuilt.tell(item)
+            resumed.tell(item)
     assert rebuilt.finished
+    assert resumed.finished
 
 
 class SearcherContract:
@@ -525,15 +535,16 @@ class NoveltyContract(KnownContract):
 class NoRepeatsContract(NoveltyContract):
     """What those keep, too, that try no configuration twice while there are others."""
 
-    @pytest.mark.parametrize("kind", SPACES)
+    @pytest.mark.parametrize("kind", ["one configuration", *SPACES])
     def test_no_configuration_comes_again_before_all_others_did(self, kind):
-        sizes = {"smaller than the budget": 6, "one configuration": 1}
+        space = SPACES.get(kind, ONE)
+        # The others have more than enough.
+        size = {"one configuration": 1, "smaller than the budget": 6}.get(kind, self.total)
 
         def check(order):
-            searcher = self.started(space=SPACES[kind], seed=order.randrange(100))
+            searcher = self.started(space=space, seed=order.randrange(100))
             trials = run_in_any_order(searcher, sometimes_without_value, order)
             tries = collections.Counter(configuration(trial.params) for trial in trials)
-            size = sizes.get(kind, self.total)  # of which there are enough otherwise
             assert len(tries) == min(size, self.total)
             assert max(tries.values()) - min(tries.values()) <= (self.total % size > 0)
 
@@ -639,6 +650,40 @@ class TestReinforce(RandomSearcherContract, LearningContract, NoRepeatsContract)
     samples = total = 24
 
 
+class TestBayesianSearch(RandomSearcherContract, LearningContract, NoRepeatsContract):
+    algorithm = BayesianOptimization()
+    samples = total = 16
+    examples = 1
+
+
+class TestNoisyBayesianSearch(RandomSearcherContract, LearningContract, KnownContract):
+    algorithm = BayesianOptimization(noisy=True)
+    samples = total = 16
+    examples = 1
+
+
+REGIONS = Space({"region": Choice(["eu", "us"]), **MIXED})
+
+
+class TestGroupedSearch(RandomSearcherContract):
+    algorithm = Grouped(
+        searcher=BayesianOptimization(), spaces={"eu": MIXED, "us": MIXED}, by="region"
+    )
+    space = REGIONS
+    samples, total = 12, 24
+    examples = 2
+
+
+class TestGroupedSearchByGeneration(RandomSearcherContract):
+    algorithm = Grouped(
+        searcher=PopulationTraining(popsize=4, generations=3),
+        spaces={"eu": MIXED, "us": MIXED},
+        by="region",
+    )
+    space = REGIONS
+    total = 32
+
+
 @pytest.mark.parametrize(
     "given_first", [{"points": POINTS}, {"known": [Evaluated(POINTS[0], 1.0)]}]
 )
@@ -673,7 +718,7 @@ def test_drive_of_a_finished_searcher_gives_nothing():
 
 
 def test_import_of_search_loads_no_heavy_package():
-    heavy = ["pyspark", "tensorflow", "tensorboard", "hdfs", "grpc", "pandas"]
+    heavy = ["pyspark", "tensorflow", "tensorboard", "hdfs", "grpc", "pandas", "scipy", "sklearn"]
     code = "import json, search, sys; print(json.dumps([search.__file__, *sys.modules]))"
     finished = subprocess.run(
         [sys.executable, "-c", code],

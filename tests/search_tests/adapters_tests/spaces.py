@@ -122,7 +122,7 @@ class AdapterContract:
             problem = problem_on(EVERYTHING, 20, points=points, known=known)
             return self.algorithm().start(problem)
 
-        assert_rebuilt(make, seed)
+        assert_rebuilt(make, random.Random(seed))
 
     def test_what_is_known_is_learned(self):
         known = [Evaluated(point(seed), seed * 1.5 if seed % 7 else None) for seed in range(30)]

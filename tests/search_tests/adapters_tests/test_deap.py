@@ -19,7 +19,7 @@ from tests.search_tests.adapters_tests.spaces import (
     problem_on,
 )
 from tests.search_tests.fakes import evaluated_by, outcome, run_in_any_order
-from tests.search_tests.test_searcher import MIXED, KnownContract, RandomSearcherContract
+from tests.search_tests.test_searcher import KnownContract, RandomSearcherContract, SpacesContract
 
 
 def cma_es(dimensions):
@@ -31,19 +31,14 @@ def one_plus_lambda(dimensions):
     return cma.StrategyOnePlusLambda(parent, sigma=0.2, lambda_=3)
 
 
-class TestCma(RandomSearcherContract, KnownContract):
-    total = samples = 23
+class TestCma(RandomSearcherContract, SpacesContract, KnownContract):
     algorithm = DeapSearcher(cma_es)
-
-    def make(self, seed=0):
-        return DeapSearcher(cma_es).start(problem_on(MIXED, 23, seed))
+    samples = total = 23
 
 
 class TestOnePlusLambda(RandomSearcherContract):
-    total = 13
-
-    def make(self, seed=0):
-        return DeapSearcher(one_plus_lambda(5)).start(problem_on(MIXED, 13, seed))
+    algorithm = DeapSearcher(one_plus_lambda(5))
+    samples = total = 13
 
 
 class TestDeap(AdapterContract):

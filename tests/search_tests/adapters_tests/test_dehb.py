@@ -21,10 +21,9 @@ def trained(params):
 
 class TestDehbContract(RandomSearcherContract):
     space = Space({"epochs": Integer(1, 27), **MIXED})
-    total = 60
-
-    def make(self, seed=0):
-        return DehbSearcher("epochs").start(problem_on(self.space, 60, seed))
+    algorithm = DehbSearcher("epochs")
+    samples = total = 60
+    examples = 4
 
 
 class TestDehb(AdapterContract):

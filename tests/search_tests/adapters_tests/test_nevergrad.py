@@ -14,7 +14,12 @@ from tests.search_tests.adapters_tests.spaces import (
     problem_on,
 )
 from tests.search_tests.fakes import evaluated_by, outcome, run_in_any_order
-from tests.search_tests.test_searcher import MIXED, KnownContract, RandomSearcherContract
+from tests.search_tests.test_searcher import (
+    MIXED,
+    KnownContract,
+    RandomSearcherContract,
+    SpacesContract,
+)
 
 OPTIMIZERS = ["CMA", "DE", "PSO", "OnePlusOne", "TBPSA", "LognormalDiscreteOnePlusOne"]
 
@@ -22,12 +27,10 @@ OPTIMIZERS = ["CMA", "DE", "PSO", "OnePlusOne", "TBPSA", "LognormalDiscreteOnePl
 pytestmark = pytest.mark.filterwarnings("ignore:.*orphanated injected solution")
 
 
-class TestCma(RandomSearcherContract, KnownContract):
-    total = samples = 13
+class TestCma(RandomSearcherContract, SpacesContract, KnownContract):
     algorithm = NevergradSearcher("CMA", num_workers=13)
-
-    def make(self, seed=0):
-        return NevergradSearcher("CMA", num_workers=13).start(problem_on(MIXED, 13, seed))
+    samples = total = 13
+    examples = 4
 
 
 class TestNevergrad(AdapterContract):

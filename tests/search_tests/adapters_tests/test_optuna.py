@@ -20,7 +20,13 @@ from tests.search_tests.adapters_tests.spaces import (
     problem_on,
 )
 from tests.search_tests.fakes import evaluated_by, outcome
-from tests.search_tests.test_searcher import MIXED, KnownContract, RandomSearcherContract, units
+from tests.search_tests.test_searcher import (
+    MIXED,
+    KnownContract,
+    RandomSearcherContract,
+    SpacesContract,
+    units,
+)
 
 MODEL = Space(
     {
@@ -111,20 +117,16 @@ def our_trials(sampler, samples, seed=0, direction=Direction.MAX):
     return trials
 
 
-class TestTpe(RandomSearcherContract, KnownContract):
-    total = samples = 23
+class TestTpe(RandomSearcherContract, SpacesContract, KnownContract):
     algorithm = OptunaSearcher()
+    samples = total = 23
+    examples = 4
 
-    def make(self, seed=0):
-        return OptunaSearcher().start(problem_on(MIXED, 23, seed))
 
-
-class TestNsga(RandomSearcherContract):
-    total = 13
-
-    def make(self, seed=0):
-        sampler = samplers.NSGAIISampler(population_size=4)
-        return OptunaSearcher(sampler).start(problem_on(MIXED, 13, seed))
+class TestNsga(RandomSearcherContract, SpacesContract):
+    algorithm = OptunaSearcher(samplers.NSGAIISampler(population_size=4))
+    samples = total = 13
+    examples = 4
 
 
 class TestOptuna(AdapterContract):

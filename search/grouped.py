@@ -1,0 +1,277 @@
+"""One search per group, such as one model per region, over the same slots."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from search.direction import Direction, Goal
+from search.errors import InvalidArgument, shown
+from search.searcher import Algorithm, Problem, Searcher, ask_again
+from search.space import Choice, Constraint, Domain, Float, Integer, Space
+from search.trial import Outcome, Trial
+
+
+@dataclass(frozen=True, slots=True)
+class Grouped:
+    """One search per group, over the same slots; see `search.GroupedSearch`.
+
+    Args:
+        searcher: What searches for each group.
+        spaces: Group to its space.
+        by: The hyperparameter that tells a trial its group.
+        max_failures: A group of which more trials failed gets no more; None for any number.
+        target: A group with a value that is as good, or better, gets no more; None for none.
+    """
+
+    searcher: Algorithm
+    spaces: Mapping[str, Space]
+    by: str = "group"
+    max_failures: int | None = None
+    target: float | None = None
+
+    def start(self, problem: Problem) -> Searcher:
+        """See `Algorithm`. The problem's space is the union of the groups'.
+
+        The points and what is known of it are those of the group that they name.
+        """
+        searchers = {
+            group: self.searcher.start(self._of_group(group, space, problem))
+            for group, space in self.spaces.items()
+        }
+        return GroupedSearch(
+            searchers,
+            by=self.by,
+            direction=problem.direction,
+            max_failures=self.max_failures,
+            target=self.target,
+        )
+
+    def _of_group(self, group: str, space: Space, problem: Problem) -> Problem:
+        points = [
+            self._own(group, space, params) for params in problem.points if params[self.by] == group
+        ]
+        known = [
+            replace(item, params=self._own(group, space, item.params))
+            for item in problem.known
+            if item.params[self.by] == group
+        ]
+        rng = random.Random(problem.rng.getrandbits(64))
+        return replace(problem, space=space, rng=rng, points=points, known=known)
+
+    def _own(self, group: str, space: Space, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the hyperparameters of a group's configuration without the group."""
+        own = {name: value for name, value in params.items() if name != self.by}
+        for name, value in own.items():
+            match space[name]:
+                case Choice() as domain:
+                    inside = value in domain
+                case domain:
+                    inside = domain.low <= value <= domain.high
+            if not inside:
+                where, hint = f"bounds[{group!r}][{name!r}]", "points= or warm_start= has that"
+                raise InvalidArgument(where, f"bounds around {shown(value)}", shown(domain), hint)
+        return own
+
+    def to_json(self) -> dict[str, Any]:
+        """See `Algorithm`."""
+        groups = {group: space.to_json() for group, space in self.spaces.items()}
+        searcher = self.searcher.to_json()
+        return {"type": "search each", "searcher": searcher, "by": self.by, "bounds": groups}
+
+
+class GroupedSearch:
+    """Searches that take turns: whoever is free gets a trial of the next group that has one.
+
+    Each search is asked and told of its own trials only, so the trials of a group depend on the
+    order of its own outcomes, and not on those of the others.
+
+    Args:
+        searchers: Group to what searches for it; owned by this searcher from now on.
+        by: The hyperparameter that tells a trial its group, the first of its `params`.
+        direction: 'max' or 'min' of the objective, or of each of several; for `target`.
+        max_failures: A group of which more trials failed gets no more; None for any number.
+        target: A group with a value that is as good, or better, gets no more; None for none, and
+            where there are several objectives.
+    """
+
+    def __init__(
+        self,
+        searchers: Mapping[str, Searcher],
+        *,
+        by: str = "group",
+        direction: Goal = Direction.MAX,
+        max_failures: int | None = None,
+        target: float | None = None,
+    ) -> None:
+        self._by, self._direction = by, direction
+        self._max_failures, self._target = max_failures, target
+        self._groups = {name: _Group(name, searcher) for name, searcher in searchers.items()}
+        self._waiting = list(self._groups.values())  # who is next comes first
+        self._of: list[tuple[_Group, int]] = []  # each trial's group, and its number in there
+
+    @property
+    def total(self) -> int:
+        """How many trials there will be in all; fewer once a group has ended early."""
+        return sum(group.total for group in self._groups.values())
+
+    @property
+    def finished(self) -> bool:
+        """See `Searcher`."""
+        return all(group.finished for group in self._groups.values())
+
+    def ask(self) -> Trial | None:
+        """See `Searcher`."""
+        for group in self._waiting:
+            trial = None if group.finished else group.searcher.ask()
+            if trial is not None:
+                return self._handed_out(group, trial)
+        return None
+
+    def ask_again(self, trial: Trial) -> Trial | None:
+        """See `search.searcher.ask_again`."""
+        params = dict(trial.params)
+        group = self._groups.get(params.pop(self._by, None))
+        if group is None:
+            return None
+        parent = None if trial.parent is None else self._of[trial.parent][1]
+        own = replace(trial, id=len(group.trials), params=params, parent=parent)
+        again = ask_again(group.searcher, own)
+        return None if again is None else self._handed_out(group, again)
+
+    def tell(self, outcome: Outcome) -> None:
+        """See `Searcher`."""
+        group, number = self._of[outcome.trial]
+        group.searcher.tell(replace(outcome, trial=number))
+        group.failures += outcome.status == "failed"
+        failed = self._max_failures is not None and group.failures > self._max_failures
+        reached = isinstance(self._direction, Direction) and self._direction.reaches(
+            outcome.value, self._target
+        )
+        group.ended = group.ended or failed or reached
+
+    def _handed_out(self, group: _Group, trial: Trial) -> Trial:
+        """Return a trial of a group as one of all, and let the other groups come first."""
+        self._waiting.remove(group)
+        self._waiting.append(group)
+        parent = None if trial.parent is None else group.trials[trial.parent]
+        params = {self._by: group.name, **trial.params}
+        group.trials.append(len(self._of))
+        self._of.append((group, trial.id))
+        return replace(trial, id=len(self._of) - 1, params=params, parent=parent)
+
+
+@dataclass(eq=False)
+class _Group:
+    """A group's search.
+
+    Attributes:
+        trials: The numbers, among all, of those that were handed out.
+        failures: How many of them failed.
+        ended: Did too many, or was one good enough?
+    """
+
+    name: str
+    searcher: Searcher
+    trials: list[int] = field(default_factory=list)
+    failures: int = 0
+    ended: bool = False
+
+    @property
+    def total(self) -> int:
+        return len(self.trials) if self.ended else self.searcher.total
+
+    @property
+    def finished(self) -> bool:
+        return self.ended or self.searcher.finished
+
+
+def read_groups(bounds: Any, by: Any, constraint: Constraint | None = None) -> dict[str, Space]:
+    """Read the bounds of each group.
+
+    Args:
+        bounds: Group to bounds, see `Space.of_bounds`; the hyperparameters are the same in all.
+        by: What the hyperparameter is called that tells a trial its group.
+        constraint: See `Space`; called with the group, too.
+
+    Raises:
+        InvalidArgument: No group, a group that is no name, bounds that cannot be read, or a
+            hyperparameter that some groups lack or that is called as `by` says.
+    """
+    if not isinstance(by, str) or not by:
+        raise InvalidArgument("by", "the name of an argument of the train function", shown(by))
+    if not isinstance(bounds, Mapping) or not bounds:
+        raise InvalidArgument("bounds", "a dict of groups, each with its bounds", shown(bounds))
+    spaces: dict[str, Space] = {}
+    for group, own in bounds.items():
+        if not isinstance(group, str) or not group:
+            raise InvalidArgument("bounds", "non-empty strings as names of groups", shown(group))
+        name = f"bounds[{group!r}]"
+        try:
+            space = Space.of_bounds(own, _of_group(constraint, by, group))
+        except InvalidArgument as error:
+            where = name + error.name.removeprefix("bounds")
+            raise InvalidArgument(where, error.expected, error.got, error.hint) from None
+        if by in space:
+            expected = f"no hyperparameter {by!r}, which tells a trial its group"
+            raise InvalidArgument(name, expected, shown(own), "call that otherwise, by by=")
+        first = next(iter(spaces.values()), space)
+        if set(first) != set(space):
+            expected = f"the hyperparameters of the first group, {list(first)}"
+            raise InvalidArgument(name, expected, shown(list(space)))
+        spaces[group] = space
+    return spaces
+
+
+def _of_group(constraint: Constraint | None, by: str, group: str) -> Constraint | None:
+    if not callable(constraint):
+        return constraint  # which the space refuses, unless it is None
+    return lambda params: constraint({by: group, **params})
+
+
+def union(spaces: Mapping[str, Space], by: str, constraint: Constraint | None = None) -> Space:
+    """Return a space of all that trials of any group may get, their groups among it.
+
+    Raises:
+        InvalidArgument: A hyperparameter is of one kind in a group and of another in the next.
+    """
+    groups, names = list(spaces), next(iter(spaces.values()))
+    domains: dict[str, Domain] = {by: Choice(groups)}
+    for name in names:
+        domain = names[name]
+        for group in groups[1:]:
+            both = _either(domain, spaces[group][name])
+            if both is None:
+                where, hint = f"bounds[{group!r}][{name!r}]", f"as {groups[0]!r} has it"
+                expected = f"something like {shown(domain)}"
+                raise InvalidArgument(where, expected, shown(spaces[group][name]), hint)
+            domain = both
+        domains[name] = domain
+    return Space(domains, "bounds", constraint)
+
+
+def _either(one: Domain, other: Domain) -> Domain | None:
+    """Return a domain with the values of both; None where they are of different kinds."""
+    if one == other:
+        return one
+    if one.when != other.when:
+        return None
+    match one, other:
+        case Choice(), Choice():
+            return _either_choice(one, other)
+        case Integer(), Integer():
+            low, high = min(one.low, other.low), max(one.high, other.high)
+            return Integer(low, high, one.log and other.log, when=one.when)
+        case Float(), Float():
+            bounds = min(one.low, other.low), max(one.high, other.high)
+            return Float(*bounds, one.log and other.log, when=one.when)
+    return None
+
+
+def _either_choice(one: Choice, other: Choice) -> Choice | None:
+    if isinstance(one.values, range) or isinstance(other.values, range):  # which may be long
+        return None
+    values = [*one.values, *(value for value in other.values if value not in one)]
+    return Choice(values, one.ordered and other.ordered, one.when)

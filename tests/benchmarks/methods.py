@@ -1,0 +1,236 @@
+"""The searches that are compared, ours and others', each with what its users get by default.
+
+Those that know only numbers between bounds are given the unit cube of the space, with log scales,
+integers and choices decoded as for ours.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+import random
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import search
+from search.algorithms import Evolution, Random
+from search.direction import Direction
+from search.regularized_evolution import RegularizedEvolution
+from search.searcher import Searcher
+from search.space import Choice, Domain, Float, Integer, Space
+from search.trial import Outcome
+from tests.benchmarks.problems import Problem
+
+_POPSIZE = 10
+
+Objective = Callable[[Mapping[str, Any]], float]
+Start = Callable[[search.Problem], Searcher]
+
+
+class Spent(Exception):
+    """The evaluations of a run are used up."""
+
+
+class Evaluations:
+    """A problem as one run sees it: counted, and with noise where the problem has some.
+
+    Attributes:
+        incumbents: After each evaluation, the value without noise of the hyperparameters that
+            looked best so far.
+    """
+
+    def __init__(self, problem: Problem, budget: int, seed: int) -> None:
+        self._problem, self._budget = problem, budget
+        self._noise = random.Random(f"noise {seed}")
+        self._lowest = math.inf
+        self.incumbents: list[float] = []
+
+    def __call__(self, params: Mapping[str, Any]) -> float:
+        """Return the value that the search sees; raise `Spent` beyond the budget."""
+        if len(self.incumbents) == self._budget:
+            raise Spent
+        value = self._problem.value(params)
+        seen = value + self._noise.gauss(0, 1) * self._problem.noise
+        incumbent = self.incumbents[-1] if seen >= self._lowest else value
+        self._lowest = min(seen, self._lowest)
+        self.incumbents.append(incumbent)
+        return seen
+
+
+@dataclass(frozen=True)
+class Method:
+    """A search.
+
+    Attributes:
+        run: Minimises an objective over a space, given a budget and a seed; it may go on until the
+            objective raises.
+        budget: Evaluations that it is given at the most.
+        seeds: How many of the seeds it runs with at the most; None for all of them.
+    """
+
+    run: Callable[[Space, Objective, int, int], None]
+    budget: int = 300
+    seeds: int | None = None
+
+
+def regrets(method: Method, problem: Problem, budgets: Sequence[int], seed: int) -> list[float]:
+    """Return the incumbent's distance from the best known value after each budget.
+
+    A search that ends before its budget is spent keeps what it has. NaN beyond the method's budget.
+    """
+    budget = min(max(budgets), method.budget)
+    evaluations = Evaluations(problem, budget, seed)
+    with contextlib.suppress(Spent):
+        method.run(problem.space, evaluations, budget, seed)
+    found = evaluations.incumbents
+    return [
+        found[min(budget, len(found)) - 1] - problem.best if budget <= method.budget else math.nan
+        for budget in budgets
+    ]
+
+
+def _ours(start: Start) -> Method:
+    def run(space: Space, objective: Objective, budget: int, seed: int) -> None:
+        searcher = start(started_on(space, budget, seed))
+        while (trial := searcher.ask()) is not None:
+            searcher.tell(Outcome(trial.id, "finished", objective(trial.params)))
+
+    return Method(run)
+
+
+def started_on(
+    space: Space, budget: int, seed: int, known: Sequence[search.Evaluated] = ()
+) -> search.Problem:
+    """Return what a search of ours is started on."""
+    rng = random.Random(seed)
+    return search.Problem(
+        space=space, rng=rng, direction=Direction.MIN, samples=budget, known=known
+    )
+
+
+def _evolution(popsize: int, **settings: Any) -> Start:
+    def start(problem: search.Problem) -> Searcher:
+        assert problem.samples is not None
+        generations = math.ceil(problem.samples / popsize) - 1
+        algorithm = Evolution(popsize=popsize, generations=generations, **settings)
+        return algorithm.start(dataclasses.replace(problem, samples=None))
+
+    return start
+
+
+def _scipy(space: Space, objective: Objective, budget: int, seed: int) -> None:
+    """best1bin with 10 individuals, from a Latin hypercube, replaced immediately, no polish."""
+    from scipy.optimize import differential_evolution
+    from scipy.stats import qmc
+
+    differential_evolution(
+        lambda point: objective(space.decode(point)),
+        [(0, 1)] * len(space),
+        init=qmc.LatinHypercube(len(space), rng=seed).random(_POPSIZE),
+        maxiter=budget,
+        tol=0,
+        polish=False,
+        updating="immediate",
+        rng=seed,
+    )
+
+
+def _deap(space: Space, objective: Objective, budget: int, seed: int) -> None:
+    """DEAP's example examples/de/basic.py with 10 agents, clipped to the unit cube.
+
+    Rewritten for a unit cube and without `creator`; CR, F and the selection are the example's.
+    """
+    from deap import tools
+
+    rate, weight, select = 0.25, 1.0, tools.selRandom
+    random.seed(seed)  # what DEAP draws from
+
+    def evaluate(agent: Sequence[float]) -> float:
+        return objective(space.decode([min(max(x, 0.0), 1.0) for x in agent]))
+
+    agents = [[random.random() for _ in space] for _ in range(_POPSIZE)]
+    values = [evaluate(agent) for agent in agents]
+    while True:
+        for number, agent in enumerate(agents):
+            a, b, c = select(agents, k=3)
+            forced = random.randrange(len(agent))
+            trial = [
+                a[axis] + weight * (b[axis] - c[axis])
+                if axis == forced or random.random() < rate
+                else x
+                for axis, x in enumerate(agent)
+            ]
+            value = evaluate(trial)
+            if value < values[number]:
+                agents[number], values[number] = trial, value
+
+
+def _optuna(sampler: Callable[[int], Any]) -> Callable[[Space, Objective, int, int], None]:
+    def run(space: Space, objective: Objective, budget: int, seed: int) -> None:
+        import optuna
+
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            study = optuna.create_study(sampler=sampler(seed))
+        distributions = {name: _distribution(domain) for name, domain in space.items()}
+        for _ in range(budget):
+            trial = study.ask(distributions)
+            study.tell(trial, objective(trial.params))
+
+    return run
+
+
+def _distribution(domain: Domain) -> Any:
+    from optuna.distributions import (
+        CategoricalDistribution,
+        FloatDistribution,
+        IntDistribution,
+    )
+
+    match domain:
+        case Float(low, high, log):
+            return FloatDistribution(low, high, log=log)
+        case Integer(low, high, log):
+            return IntDistribution(low, high, log=log)
+        case Choice(values):
+            return CategoricalDistribution(values)
+    raise TypeError(f"no distribution of Optuna's for {domain}")
+
+
+def _tpe(seed: int) -> Any:
+    import optuna
+
+    return optuna.samplers.TPESampler(seed=seed)
+
+
+def _gp(seed: int) -> Any:
+    import optuna
+    import torch
+
+    torch.set_num_threads(1)
+    return optuna.samplers.GPSampler(seed=seed)
+
+
+OURS, SCIPY, TPE, RANDOM = "DE without a barrier", "scipy's DE", "Optuna's TPE", "random"
+
+SEARCHERS: dict[str, Start] = {
+    OURS: _evolution(8),
+    "the same with popsize=10": _evolution(10),
+    "DE by generation": _evolution(10, generational=True),
+    "regularised evolution": RegularizedEvolution().start,
+    RANDOM: Random().start,
+}
+"""Ours."""
+
+METHODS: dict[str, Method] = {
+    **{name: _ours(start) for name, start in SEARCHERS.items()},
+    SCIPY: Method(_scipy),
+    "DEAP's example of DE": Method(_deap),
+    TPE: Method(_optuna(_tpe)),
+    "Optuna's Gaussian process": Method(_optuna(_gp), budget=30, seeds=10),
+}
+"""Every method of the report, by the name of its row."""

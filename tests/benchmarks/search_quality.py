@@ -1,0 +1,285 @@
+"""How good our searches are, against those of others, in one run: `make bench-search`.
+
+See `problems.py` for the problems, `methods.py` for the searches and `comparison.py` for what the
+columns mean. Seeds 0 to 19 are those of the report: nothing was tuned on them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import math
+import multiprocessing
+import os
+import random
+import statistics
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from search.direction import Direction
+from search.evolution import DifferentialEvolution
+from search.sampling import RandomSearch
+from search.searcher import Evaluated, Searcher
+from search.steady_state import SteadyStateEvolution
+from search.trial import Outcome
+from tests.benchmarks import comparison, surrogates
+from tests.benchmarks.comparison import Array
+from tests.benchmarks.methods import (
+    METHODS,
+    OURS,
+    RANDOM,
+    SCIPY,
+    SEARCHERS,
+    TPE,
+    Start,
+    regrets,
+    started_on,
+)
+from tests.benchmarks.problems import NAMES, problem
+from tests.benchmarks.workers import Simulated, expected_running_time, simulate
+
+_BUDGETS = {30: 0.65, 100: 0.42, 300: 0.32}  # evaluations, and the bar of nr after them
+_SEEDS = 20
+_REFERENCE = range(1_000_000, 1_000_100)  # seeds of the random searches that nr is relative to
+
+_WORKERS = (10, 50)
+_SIGMAS = (0.3, 1.0)
+_RUNS = 5  # of a simulation, per problem
+_TRIALS = 3_000  # after which a simulated search gives up
+_TARGET = 0.1  # its regret, as a share of random search's after 300 evaluations
+
+_FINISHED = 1_000  # trials before the asks that are timed
+_ASKS = 100
+
+Run = tuple[str, str, int]
+"""Method, problem and seed."""
+
+Bar = tuple[str, str, str]
+"""What is measured, its value, what it should be."""
+
+
+def main() -> None:
+    """Print all tables; the bars last."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--first-seed", type=int, default=0, help="1000 or more while tuning")
+    parser.add_argument("--seeds", type=int, default=_SEEDS, help="how many")
+    arguments = parser.parse_args()
+    seeds = range(arguments.first_seed, arguments.first_seed + arguments.seeds)
+    os.environ["OMP_NUM_THREADS"] = "1"  # a process per core is enough
+    processes = os.cpu_count() or 1
+    surrogates.prepare(processes)
+    with multiprocessing.get_context("spawn").Pool(processes) as pool:
+        runs = list(_runs(seeds))
+        results = dict(zip(runs, pool.map(_regrets, runs, chunksize=5), strict=True))
+        bars = _print_comparisons(results, seeds)
+        bars += _print_workers(pool, _targets(results))
+    bars += _print_asks()
+    _print_table(("measure", "value", "bar"), bars)
+
+
+def _runs(seeds: Sequence[int]) -> Iterable[Run]:
+    """Yield what takes longest first, so that no core waits at the end."""
+    for method in sorted(METHODS, key=lambda name: METHODS[name].seeds or math.inf):
+        yield from itertools.product([method], NAMES, seeds[: METHODS[method].seeds])
+    yield from itertools.product([RANDOM], NAMES, _REFERENCE)
+
+
+def _regrets(run: Run) -> list[float]:
+    method, name, seed = run
+    return regrets(METHODS[method], problem(name), list(_BUDGETS), seed)
+
+
+def _print_comparisons(results: Mapping[Run, Sequence[float]], seeds: Sequence[int]) -> list[Bar]:
+    few = min(method.seeds or len(seeds) for method in METHODS.values())
+    always = [name for name, method in METHODS.items() if method.seeds is None]
+    shares = _shares(results, METHODS, seeds[:few])[min(_BUDGETS)]
+    _print_comparison(f"{min(_BUDGETS)} evaluations, {few} seeds", shares, OURS)
+    bars = []
+    of_problems = _shares(results, always, seeds)
+    for budget, bar in _BUDGETS.items():
+        shares = of_problems[budget]
+        _print_comparison(f"{budget} evaluations, {len(seeds)} seeds", shares, OURS)
+        bars.append((f"nr after {budget}", f"{shares[OURS].mean():.3f}", f"{bar}"))
+        won = comparison.wins(shares[OURS], shares[SCIPY])
+        least = "" if budget > 100 else f"{math.ceil(0.8 * len(NAMES))}"
+        bars.append((f"problems won against {SCIPY} after {budget}", f"{won}", least))
+    shown = (OURS, SCIPY, TPE)
+    _print_table(
+        ("nr after " + ", ".join(map(str, _BUDGETS)), *shown),
+        [
+            (name, *(" ".join(f"{of_problems[b][m][row]:.3f}" for b in _BUDGETS) for m in shown))
+            for row, name in enumerate(NAMES)
+        ],
+    )
+    return bars
+
+
+def _shares(
+    results: Mapping[Run, Sequence[float]], methods: Iterable[str], seeds: Sequence[int]
+) -> dict[int, dict[str, Array]]:
+    """Return the nr of each problem after each budget, by method."""
+
+    def regret(method: str, seeds: Sequence[int]) -> Array:  # problems x seeds x budgets
+        return np.array([[results[method, name, seed] for seed in seeds] for name in NAMES])
+
+    reference = regret(RANDOM, _REFERENCE)
+    found = {method: regret(method, seeds) for method in methods}
+    return {
+        budget: {
+            method: comparison.normalised(found[method][..., index], reference[..., index])
+            for method in found
+        }
+        for index, budget in enumerate(_BUDGETS)
+    }
+
+
+def _print_comparison(title: str, shares: Mapping[str, Array], name: str) -> None:
+    ranks = comparison.mean_ranks(shares)
+    p_values = comparison.against(name, shares)
+    won = {method: comparison.wins(share, shares[SCIPY]) for method, share in shares.items()}
+    _print_table(
+        (title, "nr", "mean rank", f"problems won against {SCIPY}", f"p against {name}"),
+        [
+            (
+                method,
+                f"{share.mean():.3f}",
+                f"{ranks[method]:.2f}",
+                "" if method == SCIPY else f"{won[method]} of {len(share)}",
+                "" if method == name else f"{p_values[method]:.2g}",
+            )
+            for method, share in shares.items()
+        ],
+    )
+    print(f"Friedman's test that all are equally good: p = {comparison.friedman(shares):.2g}.\n")
+
+
+Simulation = tuple[str, float, int, float, int]
+"""Problem, target, workers, sigma and seed."""
+
+
+def _targets(results: Mapping[Run, Sequence[float]]) -> dict[str, float]:
+    """Return what a search has to reach, for the problems without noise or surrogate."""
+    names = [name for name in NAMES if name not in surrogates.TASKS and not problem(name).noise]
+    return {
+        name: problem(name).best
+        + _TARGET * statistics.mean(results[RANDOM, name, seed][-1] for seed in _REFERENCE)
+        for name in names
+    }
+
+
+def _print_workers(pool: Any, targets: Mapping[str, float]) -> list[Bar]:
+    rows, ratios, uses = [], {}, {}
+    for workers, sigma in itertools.product(_WORKERS, _SIGMAS):
+        simulations = [(n, t, workers, sigma, s) for n, t in targets.items() for s in range(_RUNS)]
+        runs = pool.map(_simulate, simulations, chunksize=1)
+        of_problems = (runs[first : first + _RUNS] for first in range(0, len(runs), _RUNS))
+        times = [
+            list(map(expected_running_time, zip(*pairs, strict=True))) for pairs in of_problems
+        ]
+        both = [old / new for old, new in times if math.isfinite(old) and math.isfinite(new)]
+        ratios[workers, sigma] = statistics.geometric_mean(both)
+        uses[workers, sigma] = [statistics.mean(pair[w].use for pair in runs) for w in (0, 1)]
+        reached = [sum(math.isfinite(time[which]) for time in times) for which in (0, 1)]
+        rows.append(
+            (
+                f"{workers}",
+                f"{sigma}",
+                f"{ratios[workers, sigma]:.1f} ({min(both):.1f} to {max(both):.1f})",
+                *(f"{use:.2f}" for use in uses[workers, sigma]),
+                *(f"{count} of {len(times)}" for count in reached),
+            )
+        )
+    _print_table(
+        (
+            "workers",
+            "sigma",
+            "time to target, by generation / without a barrier",
+            "use by generation",
+            "use without",
+            "targets reached by generation",
+            "without",
+        ),
+        rows,
+    )
+    hardest = max(_WORKERS), max(_SIGMAS)
+    where = f"{hardest[0]} workers, sigma {hardest[1]}"
+    return [
+        (f"time to target, by generation / without, {where}", f"{ratios[hardest]:.1f}", "4"),
+        (f"use without a barrier, {where}", f"{uses[hardest][1]:.2f}", "0.95"),
+    ]
+
+
+def _simulate(simulation: Simulation) -> tuple[Simulated, Simulated]:
+    """Simulate the same operators by generation and without a barrier.
+
+    By generation nobody waits for work only where the population is as large as there are workers.
+    """
+    name, target, workers, sigma, seed = simulation
+    space, value = problem(name).space, problem(name).value
+    settings: dict[str, Any] = {"direction": Direction.MIN, "rng": random.Random(seed)}
+    popsize = 20 if workers >= 50 else 10
+    searchers: tuple[Searcher, Searcher] = (
+        DifferentialEvolution(
+            space,
+            strategy="current-to-pbest1bin",
+            crossover=0.7,
+            mutation=(0.5, 1.0),
+            popsize=workers,
+            generations=_TRIALS // workers - 1,
+            **settings,
+        ),
+        SteadyStateEvolution(
+            space, popsize=popsize, generations=_TRIALS // popsize - 1, **settings
+        ),
+    )
+    old, new = (
+        simulate(
+            searcher, value, workers=workers, sigma=sigma, target=target, rng=random.Random(seed)
+        )
+        for searcher in searchers
+    )
+    return old, new
+
+
+def _print_asks() -> list[Bar]:
+    """Time asks after 1,000 finished trials, each told before the next."""
+    asks = {name: sorted(_asks(start)) for name, start in SEARCHERS.items()}
+    slow = {name: seconds[len(seconds) * 95 // 100] for name, seconds in asks.items()}
+    title = f"an ask after {_FINISHED:,} finished trials, ms"
+    _print_table(
+        (title, "median", "95 of 100 within"),
+        [
+            (name, f"{1000 * statistics.median(asks[name]):.2f}", f"{1000 * slow[name]:.2f}")
+            for name in SEARCHERS
+        ],
+    )
+    return [(f"{title}, {OURS}, 95 of 100 within", f"{1000 * slow[OURS]:.1f}", "10")]
+
+
+def _asks(start: Start) -> list[float]:
+    """Return the seconds of each ask of a search that knows 1,000 trials."""
+    target = problem("network")
+    searcher = RandomSearch(target.space, samples=_FINISHED, rng=random.Random(0))
+    finished = [trial.params for trial in iter(searcher.ask, None)]
+    known = [Evaluated(params, target.value(params)) for params in finished]
+    searcher = start(started_on(target.space, _ASKS, 0, known))
+    seconds = []
+    for _ in range(_ASKS):
+        started = time.perf_counter()
+        trial = searcher.ask()
+        seconds.append(time.perf_counter() - started)
+        searcher.tell(Outcome(trial.id, "finished", target.value(trial.params)))
+    return seconds
+
+
+def _print_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    for row in (header, ["---"] * len(header), *rows):
+        print("| " + " | ".join(row) + " |")
+    print(flush=True)
+
+
+if __name__ == "__main__":
+    main()
