@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from search.direction import Direction, Goal
-from search.errors import InvalidArgument, shown
+from search.errors import InvalidArgument, NothingAllowed, shown
+from search.sampling import check_constraint
 from search.searcher import Algorithm, Problem, Searcher, ask_again
 from search.space import Choice, Constraint, Domain, Float, Integer, Space
 from search.trial import Outcome, Trial
@@ -59,6 +60,11 @@ class Grouped:
             if item.params[self.by] == group
         ]
         rng = random.Random(problem.rng.getrandbits(64))
+        try:
+            check_constraint(space, random.Random(0))
+        except NothingAllowed as error:
+            got = f"group {group!r}: {error.got}"
+            raise NothingAllowed(error.name, error.expected, got) from None
         return replace(problem, space=space, rng=rng, points=points, known=known)
 
     def _own(self, group: str, space: Space, params: Mapping[str, Any]) -> dict[str, Any]:
