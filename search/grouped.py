@@ -215,11 +215,7 @@ def read_groups(bounds: Any, by: Any, constraint: Constraint | None = None) -> d
         if not isinstance(group, str) or not group:
             raise InvalidArgument("bounds", "non-empty strings as names of groups", shown(group))
         name = f"bounds[{group!r}]"
-        try:
-            space = Space.of_bounds(own, _of_group(constraint, by, group))
-        except InvalidArgument as error:
-            where = name + error.name.removeprefix("bounds")
-            raise InvalidArgument(where, error.expected, error.got, error.hint) from None
+        space = Space.of_bounds(own, _of_group(constraint, by, group), name)
         if by in space:
             expected = f"no hyperparameter {by!r}, which tells a trial its group"
             raise InvalidArgument(name, expected, shown(own), "call that otherwise, by by=")

@@ -192,7 +192,7 @@ def test_a_constraint_gets_the_group():
     spaces = read_groups(BOUNDS, "group", constraint)
     assert spaces["eu"].allows_params({"lr": 0.01, "n": 4})
     assert not spaces["us"].allows_params({"lr": 0.01, "n": 8})
-    with pytest.raises(InvalidArgument, match="constraint"):
+    with pytest.raises(InvalidArgument, match="^constraint: expected a function"):
         read_groups(BOUNDS, "group", 5)
 
 
