@@ -185,8 +185,10 @@ class SparkExecutor(Executor):
         Raises:
             ImportError: joblib is not installed.
         """
-        from experiment.joblib_backend import ExecutorBackend  # late: joblib is optional
-
+        try:
+            from experiment.joblib_backend import ExecutorBackend  # late: joblib is optional
+        except ImportError as error:
+            raise ImportError("joblib_backend() needs joblib: pip install joblib") from error
         return ExecutorBackend(self, self.parallelism)
 
     def __exit__(

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from search.direction import Direction, Goal
-from search.errors import InvalidArgument, shown
+from search.errors import InvalidArgument, NothingAllowed, shown
+from search.sampling import check_constraint
 from search.searcher import Algorithm, Problem, Searcher, ask_again
 from search.space import Choice, Constraint, Domain, Float, Integer, Space
 from search.trial import Outcome, Trial
@@ -59,6 +60,11 @@ class Grouped:
             if item.params[self.by] == group
         ]
         rng = random.Random(problem.rng.getrandbits(64))
+        try:
+            check_constraint(space, random.Random(0))
+        except NothingAllowed as error:
+            got = f"group {group!r}: {error.got}"
+            raise NothingAllowed(error.name, error.expected, got) from None
         return replace(problem, space=space, rng=rng, points=points, known=known)
 
     def _own(self, group: str, space: Space, params: Mapping[str, Any]) -> dict[str, Any]:
@@ -209,11 +215,7 @@ def read_groups(bounds: Any, by: Any, constraint: Constraint | None = None) -> d
         if not isinstance(group, str) or not group:
             raise InvalidArgument("bounds", "non-empty strings as names of groups", shown(group))
         name = f"bounds[{group!r}]"
-        try:
-            space = Space.of_bounds(own, _of_group(constraint, by, group))
-        except InvalidArgument as error:
-            where = name + error.name.removeprefix("bounds")
-            raise InvalidArgument(where, error.expected, error.got, error.hint) from None
+        space = Space.of_bounds(own, _of_group(constraint, by, group), name)
         if by in space:
             expected = f"no hyperparameter {by!r}, which tells a trial its group"
             raise InvalidArgument(name, expected, shown(own), "call that otherwise, by by=")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 import traceback
 from concurrent.futures import (
@@ -319,6 +320,13 @@ def test_bad_settings_are_refused_before_any_job(spark, logdir):
         experiment.executor("local[2]")
     with pytest.raises(experiment.InvalidArgument, match="logdir"):
         experiment.executor(spark, logdir="/proc/nobody")
+
+
+def test_without_joblib_the_error_says_what_to_install(monkeypatch):
+    monkeypatch.delitem(sys.modules, "experiment.joblib_backend", raising=False)
+    monkeypatch.setitem(sys.modules, "joblib.parallel", None)
+    with pytest.raises(ImportError, match="joblib_backend.* needs joblib: pip install joblib"):
+        experiment.SparkExecutor.joblib_backend(None)
 
 
 @pytest.fixture(scope="class")

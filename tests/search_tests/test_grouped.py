@@ -18,6 +18,7 @@ from search import (
     drive,
 )
 from search.algorithms import Evolution, Random
+from search.errors import NothingAllowed
 from search.grouped import Grouped, read_groups, union
 from search.searcher import Problem
 from tests.search_tests.fakes import evaluated_by, outcome, recorded
@@ -175,6 +176,15 @@ def test_a_union_of_choices_has_the_values_of_all_and_keeps_conditions():
     assert space["momentum"] == momentum
 
 
+def test_a_constraint_that_leaves_a_group_nothing_is_refused_at_the_start():
+    spaces = read_groups(BOUNDS, "group", lambda params: params["group"] != "us")
+    problem = Problem(space=union(spaces, "group"), rng=random.Random(0), samples=3)
+    with pytest.raises(NothingAllowed) as caught:
+        Grouped(Random(), spaces).start(problem)
+    assert caught.value.name == "constraint"
+    assert caught.value.got.startswith("group 'us': none among 10,000 drawn at random")
+
+
 def test_a_constraint_gets_the_group():
     def constraint(params):
         return params["group"] == "eu" or params["n"] < 5
@@ -182,7 +192,7 @@ def test_a_constraint_gets_the_group():
     spaces = read_groups(BOUNDS, "group", constraint)
     assert spaces["eu"].allows_params({"lr": 0.01, "n": 4})
     assert not spaces["us"].allows_params({"lr": 0.01, "n": 8})
-    with pytest.raises(InvalidArgument, match="constraint"):
+    with pytest.raises(InvalidArgument, match="^constraint: expected a function"):
         read_groups(BOUNDS, "group", 5)
 
 
