@@ -29,6 +29,8 @@ from tests.benchmarks import comparison, surrogates
 from tests.benchmarks.comparison import Array
 from tests.benchmarks.methods import (
     METHODS,
+    OPTUNA_GP,
+    OUR_GP,
     OURS,
     RANDOM,
     SCIPY,
@@ -47,7 +49,7 @@ _REFERENCE = range(1_000_000, 1_000_100)  # seeds of the random searches that nr
 
 _WORKERS = (10, 50)
 _SIGMAS = (0.3, 1.0)
-_RUNS = 5  # of a simulation, per problem
+_RUNS = 5  # seeds of a simulation
 _TRIALS = 3_000  # after which a simulated search gives up
 _TARGET = 0.1  # its regret, as a share of random search's after 300 evaluations
 
@@ -75,7 +77,7 @@ def main() -> None:
         runs = list(_runs(seeds))
         results = dict(zip(runs, pool.map(_regrets, runs, chunksize=5), strict=True))
         bars = _print_comparisons(results, seeds)
-        bars += _print_workers(pool, _targets(results))
+        bars += _print_workers(pool, _targets(results), seeds[:_RUNS])
     bars += _print_asks()
     _print_table(("measure", "value", "bar"), bars)
 
@@ -96,8 +98,14 @@ def _print_comparisons(results: Mapping[Run, Sequence[float]], seeds: Sequence[i
     few = min(method.seeds or len(seeds) for method in METHODS.values())
     always = [name for name, method in METHODS.items() if method.seeds is None]
     shares = _shares(results, METHODS, seeds[:few])[min(_BUDGETS)]
-    _print_comparison(f"{min(_BUDGETS)} evaluations, {few} seeds", shares, OURS)
-    bars = []
+    _print_comparison(f"{min(_BUDGETS)} evaluations, {few} seeds", shares, OUR_GP)
+    bars = [
+        (
+            f"nr after {min(_BUDGETS)}, {OUR_GP}",
+            f"{shares[OUR_GP].mean():.3f}",
+            f"{shares[OPTUNA_GP].mean():.3f} ({OPTUNA_GP})",
+        )
+    ]
     of_problems = _shares(results, always, seeds)
     for budget, bar in _BUDGETS.items():
         shares = of_problems[budget]
@@ -170,12 +178,14 @@ def _targets(results: Mapping[Run, Sequence[float]]) -> dict[str, float]:
     }
 
 
-def _print_workers(pool: Any, targets: Mapping[str, float]) -> list[Bar]:
+def _print_workers(pool: Any, targets: Mapping[str, float], seeds: Sequence[int]) -> list[Bar]:
     rows, ratios, uses = [], {}, {}
     for workers, sigma in itertools.product(_WORKERS, _SIGMAS):
-        simulations = [(n, t, workers, sigma, s) for n, t in targets.items() for s in range(_RUNS)]
+        simulations = [(n, t, workers, sigma, s) for n, t in targets.items() for s in seeds]
         runs = pool.map(_simulate, simulations, chunksize=1)
-        of_problems = (runs[first : first + _RUNS] for first in range(0, len(runs), _RUNS))
+        of_problems = (
+            runs[first : first + len(seeds)] for first in range(0, len(runs), len(seeds))
+        )
         times = [
             list(map(expected_running_time, zip(*pairs, strict=True))) for pairs in of_problems
         ]
