@@ -16,10 +16,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from search.algorithms import one_direction, samples_of
 from search.checks import check_flag
 from search.direction import Direction
-from search.sampled import SampledSearch
+from search.sampled import SampledSearch, arguments_of
 from search.sampling import latin_hypercube, random_point
 from search.searcher import Evaluated, Problem, Searcher
 from search.space import Choice, Space
@@ -64,15 +63,7 @@ class BayesianOptimization:
 
     def start(self, problem: Problem) -> Searcher:
         """See `search.Algorithm`."""
-        return BayesianSearch(
-            problem.space,
-            samples=samples_of(problem),
-            rng=problem.rng,
-            direction=one_direction(problem),
-            points=problem.points,
-            known=problem.known,
-            **asdict(self),
-        )
+        return BayesianSearch(**arguments_of(problem), **asdict(self))
 
     def to_json(self) -> dict[str, Any]:
         """See `search.Algorithm`."""

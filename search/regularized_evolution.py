@@ -12,11 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from search.algorithms import one_direction, samples_of
 from search.checks import check_integer
 from search.direction import Direction
 from search.errors import InvalidArgument, shown
-from search.sampled import SampledSearch
+from search.sampled import SampledSearch, arguments_of
 from search.sampling import random_point
 from search.searcher import Evaluated, Problem, Searcher
 from search.space import Choice, Domain, Space
@@ -54,15 +53,7 @@ class RegularizedEvolution:
 
     def start(self, problem: Problem) -> Searcher:
         """See `search.Algorithm`."""
-        return RegularizedEvolutionSearch(
-            problem.space,
-            samples=samples_of(problem),
-            rng=problem.rng,
-            direction=one_direction(problem),
-            points=problem.points,
-            known=problem.known,
-            **asdict(self),
-        )
+        return RegularizedEvolutionSearch(**arguments_of(problem), **asdict(self))
 
     def to_json(self) -> dict[str, Any]:
         """See `search.Algorithm`."""

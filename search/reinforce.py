@@ -15,12 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from search.algorithms import one_direction, samples_of
 from search.checks import check_integer, check_number
 from search.controller import Controller, Step
 from search.direction import Direction
 from search.errors import InvalidArgument
-from search.sampled import SampledSearch
+from search.sampled import SampledSearch, arguments_of
 from search.searcher import Evaluated, Problem, Searcher
 from search.space import Choice, Domain, Space
 
@@ -57,15 +56,7 @@ class Reinforce:
 
     def start(self, problem: Problem) -> Searcher:
         """See `search.Algorithm`."""
-        return ReinforceSearch(
-            problem.space,
-            samples=samples_of(problem),
-            rng=problem.rng,
-            direction=one_direction(problem),
-            points=problem.points,
-            known=problem.known,
-            **asdict(self),
-        )
+        return ReinforceSearch(**arguments_of(problem), **asdict(self))
 
     def to_json(self) -> dict[str, Any]:
         """See `search.Algorithm`."""

@@ -7,11 +7,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from search.algorithms import one_direction, samples_of
 from search.checks import check_integer
 from search.direction import Direction
 from search.novelty import Tried
 from search.points import check_points
-from search.searcher import Evaluated
+from search.searcher import Evaluated, Problem
 from search.space import Space
 from search.trial import Outcome, Trial
 
@@ -100,3 +101,19 @@ class SampledSearch(ABC):
     @abstractmethod
     def _take(self, point: list[float], score: float | None) -> None:
         """Take in a point that was evaluated; the score is None where that failed."""
+
+
+def arguments_of(problem: Problem) -> dict[str, Any]:
+    """Return what these searches take of a problem, by the names of their arguments.
+
+    Raises:
+        InvalidArgument: It says no number of trials, or has several objectives.
+    """
+    return {
+        "space": problem.space,
+        "samples": samples_of(problem),
+        "rng": problem.rng,
+        "direction": one_direction(problem),
+        "points": problem.points,
+        "known": problem.known,
+    }
