@@ -216,20 +216,21 @@ def _gp(seed: int) -> Any:
     return optuna.samplers.GPSampler(seed=seed)
 
 
-OURS, SCIPY, TPE, RANDOM = "DE without a barrier", "scipy's DE", "Optuna's TPE", "random"
+OURS, DEFAULT = "DE without a barrier, popsize=8", "DE without a barrier, popsize=10"
+SCIPY, TPE, RANDOM = "scipy's DE", "Optuna's TPE", "random"
 OUR_GP, OPTUNA_GP = "Gaussian process", "Optuna's Gaussian process"
 
 _DEAR = {"budget": 30, "seeds": 10}  # a Gaussian process takes a tenth of a second per trial
 
 SEARCHERS: dict[str, Start] = {
     OURS: _evolution(8),
-    "the same with popsize=10": _evolution(10),
+    DEFAULT: _evolution(10),
     "DE by generation": _evolution(10, generational=True),
     OUR_GP: BayesianOptimization().start,
     "regularised evolution": RegularizedEvolution().start,
     RANDOM: Random().start,
 }
-"""Ours."""
+"""Ours. Of `popsize` 10 is the default, 8 was the best on other seeds than the report's."""
 
 METHODS: dict[str, Method] = {
     **{name: _ours(start) for name, start in SEARCHERS.items()},

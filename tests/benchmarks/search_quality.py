@@ -28,6 +28,7 @@ from search.trial import Outcome
 from tests.benchmarks import comparison, surrogates
 from tests.benchmarks.comparison import Array
 from tests.benchmarks.methods import (
+    DEFAULT,
     METHODS,
     OPTUNA_GP,
     OUR_GP,
@@ -110,10 +111,11 @@ def _print_comparisons(results: Mapping[Run, Sequence[float]], seeds: Sequence[i
     for budget, bar in _BUDGETS.items():
         shares = of_problems[budget]
         _print_comparison(f"{budget} evaluations, {len(seeds)} seeds", shares, OURS)
-        bars.append((f"nr after {budget}", f"{shares[OURS].mean():.3f}", f"{bar}"))
-        won = comparison.wins(shares[OURS], shares[SCIPY])
         least = "" if budget > 100 else f"{math.ceil(0.8 * len(NAMES))}"
-        bars.append((f"problems won against {SCIPY} after {budget}", f"{won}", least))
+        for name in (OURS, DEFAULT):
+            won = comparison.wins(shares[name], shares[SCIPY])
+            bars.append((f"nr after {budget}, {name}", f"{shares[name].mean():.3f}", f"{bar}"))
+            bars.append((f"problems won against {SCIPY} after {budget}, {name}", f"{won}", least))
     shown = (OURS, SCIPY, TPE)
     _print_table(
         ("nr after " + ", ".join(map(str, _BUDGETS)), *shown),
@@ -225,7 +227,8 @@ def _print_workers(pool: Any, targets: Mapping[str, float], seeds: Sequence[int]
 def _simulate(simulation: Simulation) -> tuple[Simulated, Simulated]:
     """Simulate the same operators by generation and without a barrier.
 
-    By generation nobody waits for work only where the population is as large as there are workers.
+    The population of the former is as large as there are workers, or some would never have work.
+    Screening and starting anew are the latter's alone.
     """
     name, target, workers, sigma, seed = simulation
     space, value = problem(name).space, problem(name).value
