@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from experiment.result import Result, Results, results_of_groups
 from experiment.resuming import manifest_of
 from experiment.settings import Settings, takes_settings
@@ -146,8 +148,8 @@ def evolutionary_search(
             numbers (see `optimization_key`), or a Keras History, of which the best epoch counts.
         bounds: Argument name to `[low, high]` in either order, or to a list of choices. Two ints
             stay ints; positive floats written high first, or 1,000 times apart, are searched on a
-            log scale. A lone string, number, bool or None is a constant. `experiment.Float`,
-            `Integer` and `Choice` say it explicitly, and more: steps, an order of choices, and
+            log scale. `experiment.Float`, `Integer` and `Choice` say it explicitly, and more: a
+            constant as `Choice(['eu'])`, steps, an order of choices, and
             `when={'optimizer': 'sgd'}` for what other trials lack: `train` has a default for it.
         direction: 'max' or 'min' of the objective; for several, a dict of what the train function
             calls them: `{'accuracy': 'max', 'latency': 'min'}`.
@@ -471,7 +473,7 @@ def _settings_of(algorithm: Algorithm) -> dict[str, Any]:
     """Return what an algorithm says of itself, as the manifest will have it."""
     told: Any = algorithm.to_json()
     try:
-        settings = json.loads(json.dumps(told, allow_nan=False))
+        settings = msgspec.json.decode(json.dumps(told, allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:
         got = f"{shown(told)}: {error}"
         raise InvalidArgument("searcher", _WANTED, got) from None

@@ -89,8 +89,8 @@ class Space(Mapping[str, Domain]):
         Two ints are an `Integer`, two numbers with a float among them a `Float`, in either order.
         Two booleans, two strings or more than two values are a `Choice`. A `Float` is searched on a
         log scale where both ends are above zero and the bounds are written high first
-        (`[0.005, 0.00005]`) or high / low >= 1,000. A lone string, number, bool or None is a
-        constant: every trial gets it. `Float`, `Integer` and `Choice` objects stay as they are.
+        (`[0.005, 0.00005]`) or high / low >= 1,000. `Float`, `Integer` and `Choice` objects stay as
+        they are. `Choice(['eu'])` and equal bounds are constants.
 
         Args:
             bounds: Name to bounds.
@@ -309,11 +309,9 @@ def _check_names(where: str, names: Mapping[str, Any]) -> None:
 def _bound(name: str, value: Any) -> Domain:
     if isinstance(value, Float | Integer | Choice):
         return value
-    if value is None or isinstance(value, str | bool | np.bool_) or _is_lone_number(value):
-        return Choice([plain_value(name, value)])
-    if not isinstance(value, bytes | Mapping) and not iterable(value):
+    if not isinstance(value, str | bytes | Mapping) and not iterable(value):
         raise InvalidArgument(
-            name, "two bounds, a list of choices or a constant", shown(value), "write [low, high]"
+            name, "two bounds or a list of choices", shown(value), "write [low, high]"
         )
     values = choices(name, value)
     if len(values) == 1:
@@ -335,7 +333,3 @@ def _bound(name: str, value: Any) -> Domain:
     # a quotient of a huge and a tiny bound overflows, so compare logarithms
     wide = low > 0 and math.log(high) - math.log(low) >= math.log(LOG_RATIO) - 1e-9
     return Float(low, high, log=low > 0 and low < high and (first > second or wide))
-
-
-def _is_lone_number(value: Any) -> bool:
-    return is_number(value) or (isinstance(value, np.ndarray) and value.ndim == 0)

@@ -112,7 +112,7 @@ def test_a_search_of_groups_goes_on_with_its_trials(spark, tmp_path):
 
 
 def test_groups_begin_with_points_and_with_what_is_known_of_them(spark, tmp_path):
-    settings = {"parallelism": 1, "logdir": tmp_path} | QUIET
+    settings = {"parallelism": 1, "seed": 1, "logdir": tmp_path} | QUIET
     points = [{"group": "us", "x": 1.5, "rate": 0.01}]
     first = experiment.search_each(
         spark, regional, REGIONS, "min", samples=9, points=points, **settings

@@ -25,7 +25,7 @@ BOUNDS = {
     "optimizer": ["adam", "sgd"],
     "units": Integer(16, 128, step=16),
     "batch": Choice([16, 32, 64], ordered=True),
-    "region": "eu",
+    "region": Choice(["eu"]),
 }
 SEARCHES = {
     "random": (experiment.random_search, {"samples": 8}, {"samples": 12}),

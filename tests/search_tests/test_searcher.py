@@ -48,7 +48,7 @@ MIXED = Space.of_bounds(
 )
 LISTS = Space.of_grid({"units": [4, 8, 16], "layers": [(8,), (8, 4)], "bias": [True, False]})
 CHOICES = Space.of_bounds({"units": [4, 8, 16, 32], "first": list("abc"), "second": list("xyz")})
-SMALL = Space.of_bounds({"units": [4, 6], "bias": [True, False], "region": "eu"})
+SMALL = Space.of_bounds({"units": [4, 6], "bias": [True, False], "region": Choice(["eu"])})
 ONE = Space.of_bounds({"units": [4, 4]})
 SPACES = {
     "mixed": MIXED,
