@@ -95,7 +95,7 @@ SEARCHES: dict[str, tuple[Callable[..., Any], dict[str, Any], Callable[[], Searc
     ),
     "evolution": (
         experiment.evolutionary_search,
-        {"bounds": BOUNDS, **_SIZE},
+        {"bounds": BOUNDS, "generational": True, **_SIZE},
         lambda: DifferentialEvolution(
             _space(), rng=random.Random(SEED), direction=Direction.MAX, **_SIZE
         ),

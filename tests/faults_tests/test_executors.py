@@ -189,6 +189,7 @@ def test_a_generation_goes_on_without_a_lost_host(standalone, two_hosts, tmp_pat
         call=experiment.evolutionary_search,
         popsize=4,
         generations=1,
+        generational=True,
     )
     wait_until(lambda: len(hosts_of(tmp_path)) == 2)
     standalone.kill_worker(HOSTS[0])
