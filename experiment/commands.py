@@ -38,7 +38,8 @@ from experiment.logs import copy_logs, last_attempt
 from experiment.ownership import owned, owner_of
 from experiment.record import Manifest
 from experiment.repair import is_damaged, repair_journal
-from experiment.result import Result, TrialResult, table_of
+from experiment.result import Result, TrialResult
+from experiment.tables import table_of
 from experiment.text import command, count, duration, hyperparameters, number, printable
 from experiment.viewer import tensorboard
 from search.errors import ExperimentError, InvalidArgument, shown

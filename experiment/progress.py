@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol, Self, TextIO
 
 from experiment import markup
-from experiment.result import Result, TrialResult, best_in_words, front_in_words
+from experiment.result import Result, TrialResult
 from experiment.status import Running, Status
+from experiment.tables import best_in_words, front_in_words
 from experiment.text import (
     command,
     count,

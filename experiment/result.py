@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from statistics import mean
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from experiment import markup
-from experiment.text import count, hyperparameter, hyperparameters, number, printable
+from experiment.tables import best_in_words, frame_of, front_in_words, table_of
+from experiment.text import count, number, printable
 from search.direction import Direction, DirectionName, Directions, Goal
 from search.errors import ExperimentError, InvalidArgument, shown
 from search.space import Space
@@ -279,10 +280,8 @@ class Result:
         """
         import pandas
 
-        front = {trial.id for trial in self.front} if self.objectives else None
-        first = ("trial", "status", "value" if front is None else "on_front")
-        rows = [_row(trial, front, (*first, *_LAST_COLUMNS)) for trial in self.trials]
-        return pandas.DataFrame(rows, columns=_columns(rows, first))
+        columns, rows = frame_of(self)
+        return pandas.DataFrame(rows, columns=columns)
 
     def split(self, name: str) -> Results:
         """Return one result per value of a hyperparameter, as of 'group' of `search_each`.
@@ -478,92 +477,9 @@ _MOST_ROWS = 50  # of a table in a notebook, and failures below it
 _MOST_FAILURES = 10
 
 
-def best_in_words(best: TrialResult | None, objective: str | None) -> str:
-    """Return "best accuracy 0.9 in trial 3: learning_rate=0.01"; '' where there is no value."""
-    if best is None or best.value is None:
-        return ""
-    name = printable(objective or UNNAMED_OBJECTIVE)
-    params = f": {hyperparameters(best.params)}" if best.params else ""
-    return f"best {name} {number(best.value)} in trial {best.id}{params}"
-
-
-def front_in_words(front: Sequence[TrialResult]) -> str:
-    """Return "front 7: accuracy 0.8 to 0.9, latency 2 to 3.1"; '' without several objectives."""
-    names = front[0].values if front else {}
-    ranges = [_range(name, [trial.values[name] for trial in front]) for name in names]
-    return f"front {len(front)}: {', '.join(ranges)}" if ranges else ""
-
-
-def _range(name: str, values: Sequence[float]) -> str:
-    low, high = number(min(values)), number(max(values))
-    return f"{printable(name)} {low}" if low == high else f"{printable(name)} {low} to {high}"
-
-
-def table_of(result: Result, trials: Sequence[TrialResult]) -> tuple[list[str], list[list[str]]]:
-    """Return head and rows, as text, of a table of some of a result's trials."""
-    names = list(dict.fromkeys(name for trial in trials for name in trial.params))
-    metrics = dict.fromkeys(name for trial in trials for name in trial.metrics)
-    objectives = result.objectives or [result.objective]
-    others = [name for name in metrics if name not in objectives]
-    titles = [*result.objective_titles, *(["front"] if result.objectives else [])]
-    head = ["trial", *titles, *names, *others, "seconds", "status"]
-    front = {trial.id for trial in result.front}
-    rows = [
-        [
-            str(trial.id),
-            *_scores(result, trial, front),
-            *(hyperparameter(trial.params[name]) if name in trial.params else "" for name in names),
-            *(number(trial.metrics[m]) if m in trial.metrics else "" for m in others),
-            f"{trial.seconds:.1f}",
-            trial.ending,
-        ]
-        for trial in trials
-    ]
-    return head, rows
-
-
-def _scores(result: Result, trial: TrialResult, front: Collection[int]) -> list[str]:
-    if not result.objectives:
-        return [trial.score]
-    numbers = [number(trial.values[n]) if n in trial.values else "" for n in result.objectives]
-    return [*numbers, "yes" if trial.id in front else ""]
-
-
 def _more(left: int, noun: str) -> str:
     text = f"and {count(left, f'more {noun}')}; to_pandas() has all of them"
     return markup.line(text) if left > 0 else ""
-
-
-_LAST_COLUMNS = ("seconds", "error", "reason", "logdir")
-
-
-def _row(
-    trial: TrialResult, front: Collection[int] | None, fixed: Collection[str]
-) -> dict[str, Any]:
-    row: dict[str, Any] = {
-        "trial": trial.id,
-        "status": trial.status,
-        "seconds": trial.seconds,
-        "error": None if trial.error is None else str(trial.error),
-        "logdir": trial.logdir,
-    }
-    row |= {"value": trial.value} if front is None else {"on_front": trial.id in front}
-    if trial.reason:
-        row["reason"] = trial.reason
-    metrics = {f"metrics.{key}": value for key, value in trial.metrics.items()}
-    for name, value in trial.params.items():
-        clash = name in fixed or name.startswith(("metrics.", "params."))
-        row[f"params.{name}" if clash else name] = value
-    return row | metrics
-
-
-def _columns(rows: list[dict[str, Any]], first: Sequence[str]) -> list[str]:
-    """Return all columns: what a trial came to, its parameters, its metrics, and the rest."""
-    fixed = (*first, *_LAST_COLUMNS)
-    names = [name for row in rows for name in row if name not in fixed]
-    middle = sorted(dict.fromkeys(names), key=lambda name: name.startswith("metrics."))
-    last = [n for n in _LAST_COLUMNS if n != "reason" or any(n in row for row in rows)]
-    return [*first, *middle, *last]
 
 
 class SearchFailed(ExperimentError):

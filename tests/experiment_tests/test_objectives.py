@@ -27,9 +27,10 @@ from experiment.journal import Journal
 from experiment.loading import load, read_manifest
 from experiment.progress import Frame
 from experiment.record import Summary
-from experiment.result import Result, TrialResult, front_in_words, table_of
+from experiment.result import Result, TrialResult
 from experiment.specification import Search
 from experiment.status import Status
+from experiment.tables import front_in_words, table_of
 from search.direction import Direction, Directions
 from search.errors import ExperimentError, InvalidArgument
 from search.grid import PointSearch

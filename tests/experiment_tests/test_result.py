@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiment.result import Result, SearchFailed, TrialResult, table_of
+from experiment.result import Result, SearchFailed, TrialResult
+from experiment.tables import table_of
 from experiment.text import printable
 from search.direction import Direction
 from search.errors import ExperimentError, InvalidArgument
