@@ -1,12 +1,14 @@
 # `make demo` and `make test` work on a fresh machine; each installs what it needs.
 
 PYTHON := .venv/bin/python
+# Two at a time: most tests wait for other processes. Those next to each other share sessions.
+PYTEST := $(PYTHON) -m pytest --numprocesses 2 --dist worksteal
 SOURCES := search spark_jobs experiment tests examples
 
 # A fresh import of TensorFlow is several times slower without its compiled files.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo demo-hdfs test test-faults test-browser test-kerberos lint audit format bench bench-tensorboard bench-hdfs bench-live bench-faults bench-search screenshots constraints clean
+.PHONY: help demo demo-hdfs test test-faults test-browser test-kerberos lint audit format bench bench-tensorboard bench-hdfs bench-live bench-faults bench-gpu bench-search bench-slots screenshots zip constraints clean
 
 help:  ## Show this list.
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -19,16 +21,19 @@ demo-hdfs: .venv/.installed  ## Run an evolutionary search with data and run on 
 	$(PYTHON) -m tests.demo_hdfs
 
 test: .venv/.installed  ## Run the whole test suite.
-	$(PYTHON) -m pytest
+	$(PYTEST)
 
 test-browser: .venv/.browser  ## Look at TensorBoard in a real browser.
 	$(PYTHON) -m pytest -m browser
 
 test-faults: .venv/.installed  ## Kill, cut and fill what a search runs on.
-	$(PYTHON) -m pytest -m slow
+	$(PYTEST) -m slow
 
 test-kerberos: .venv/.kerberos  ## Search on a real HDFS that wants Kerberos.
 	$(PYTHON) -m pytest -m kerberos
+
+zip:  ## Put the packages into build/experiment.zip, for spark-submit --py-files.
+	python3 .ci/zip.py
 
 lint: .venv/.installed  ## Check style, types and layers.
 	$(PYTHON) -m ruff check $(SOURCES)
@@ -55,11 +60,17 @@ bench-hdfs: .venv/.installed  ## Print how fast HDFS is read and written.
 bench-faults: .venv/.installed  ## Print what a search survives, and how soon it goes on.
 	$(PYTHON) -m tests.benchmarks.faults
 
+bench-gpu: .venv/.installed  ## Print how many trials an hour one GPU runs, packed and in sequence.
+	$(PYTHON) -m tests.benchmarks.gpu_trials
+
 bench-live: .venv/.installed  ## Print what live trials cost and early stopping saves.
 	$(PYTHON) -m tests.benchmarks.live_trials
 
 bench-search: .venv/.bench  ## Print how good the searches are, against those of others.
 	$(PYTHON) -m tests.benchmarks.search_quality
+
+bench-slots: .venv/.installed  ## Print what a thousand slots cost the driver.
+	$(PYTHON) -m tests.benchmarks.many_slots
 
 screenshots: .venv/.browser  ## Make the README's pictures again.
 	$(PYTHON) -m tests.browser_tests.screenshots

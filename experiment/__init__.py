@@ -5,7 +5,10 @@
     experiment.launch(spark, train, {"learning_rate": [0.001, 0.01], "dropout": [0.5, 0.6]})
     experiment.evolutionary_search(spark, train, {"learning_rate": [0.005, 0.00005]})
     experiment.submit(experiment.launch, spark, train, ...)     # in the background
+    experiment.plan(experiment.launch, spark, train, ...)       # what it would ask of the cluster
     experiment.executor(spark)      # a concurrent.futures.Executor on the same slots
+
+    experiment.doctor(spark)        # what would make a search on this cluster fail
 
     experiment.load(run)            # the result of a run, finished or not
     experiment.tensorboard(run)     # TensorBoard on it
@@ -44,6 +47,8 @@ from experiment.calls import (  # noqa: E402
     run,
     search_each,
 )
+from experiment.diagnosis import Diagnosis, Finding  # noqa: E402
+from experiment.examination import doctor  # noqa: E402
 from experiment.executor import (  # noqa: E402
     CallFailed,
     ExecutorFailed,
@@ -53,6 +58,7 @@ from experiment.executor import (  # noqa: E402
 from experiment.handle import Handle, submit  # noqa: E402
 from experiment.journal import JournalDamaged  # noqa: E402
 from experiment.loading import load  # noqa: E402
+from experiment.planning import Plan, plan  # noqa: E402
 from experiment.result import Result, Results, SearchFailed, TrialResult  # noqa: E402
 from experiment.settings import Settings  # noqa: E402
 from experiment.viewer import TensorBoard, tensorboard  # noqa: E402
@@ -91,9 +97,11 @@ __all__ = [
     "Choice",
     "DeapSearcher",
     "DehbSearcher",
+    "Diagnosis",
     "ExecutorFailed",
     "ExperimentError",
     "Failure",
+    "Finding",
     "Float",
     "Handle",
     "Integer",
@@ -103,6 +111,7 @@ __all__ = [
     "NevergradSearcher",
     "OptunaSearcher",
     "Patience",
+    "Plan",
     "RegularizedEvolution",
     "Reinforce",
     "Result",
@@ -118,6 +127,7 @@ __all__ = [
     "bayesian_search",
     "checkpoint_dir",
     "data",
+    "doctor",
     "evolutionary_search",
     "executor",
     "keras_callbacks",
@@ -125,6 +135,7 @@ __all__ = [
     "load",
     "logdir",
     "params",
+    "plan",
     "population_based_training",
     "random_search",
     "report",

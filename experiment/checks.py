@@ -126,6 +126,29 @@ def pickle_arguments(
         raise InvalidArgument(name, "what can be pickled", _reason(cause)) from None
 
 
+def sizes_of_variables(train: Callable[..., Any]) -> dict[str, int]:
+    """Return how many bytes each variable that a function refers to takes when it travels.
+
+    The largest comes first. What cannot be pickled, or is larger than a function may be, is left
+    out: `pickle_function` names it.
+    """
+    sizes = {}
+    for name, value in _referred(train):
+        with contextlib.suppress(Exception):
+            sizes[name] = len(_dump(value))
+    return dict(sorted(sizes.items(), key=lambda item: -item[1]))
+
+
+def required_arguments(train: Callable[..., Any]) -> list[str]:
+    """Return the arguments that have no default and can be given by name: a search has to."""
+    try:
+        parameters = inspect.signature(train).parameters.values()
+    except (TypeError, ValueError):  # a builtin without a signature
+        return []
+    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return [p.name for p in parameters if p.default is p.empty and p.kind in named]
+
+
 class _TooLarge(Exception):
     def __str__(self) -> str:
         return f"more than {LARGEST_FUNCTION >> 20} MiB; every slot would get a copy of it"

@@ -9,21 +9,17 @@ import argparse
 import contextlib
 import csv
 import dataclasses
-import io
 import json
 import math
 import os
 import signal
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
 from experiment.card import domain_in_words
+from experiment.console import print_best, print_facts, print_table, write_any_text
 from experiment.loading import (
     SUMMARY,
     Run,
@@ -39,7 +35,6 @@ from experiment.ownership import owned, owner_of
 from experiment.record import Manifest
 from experiment.repair import is_damaged, repair_journal
 from experiment.result import Result, TrialResult
-from experiment.tables import table_of
 from experiment.text import command, count, duration, hyperparameters, number, printable
 from experiment.viewer import tensorboard
 from search.errors import ExperimentError, InvalidArgument, shown
@@ -49,15 +44,12 @@ from spark_jobs.locations import Location
 from spark_jobs.paths import STOP, RunPaths
 from spark_jobs.session import active_data_settings
 
-_BEST = 10  # trials that `show` lists
 _FAILED = 20
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run one command; return the exit status: 0, 2 for bad input, 130 after Ctrl-C."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # where an arrow is no ASCII
-            stream.reconfigure(errors="backslashreplace")
+    write_any_text()
     options = _parser().parse_args(arguments)
     try:
         options.run_command(options)
@@ -122,7 +114,7 @@ def _list(options: argparse.Namespace) -> None:
                 rows.append((run.name, *_list_row(read_run(reader.paths))))
         except ExperimentError as error:  # one broken run hides no other
             rows.append((run.name, "", f"cannot be read: {error}", "", "", ""))
-    _print_table(("run", "started", "state", "trials", "failed", "best"), rows)
+    print_table(("run", "started", "state", "trials", "failed", "best"), rows)
 
 
 def _list_row(run: Run) -> tuple[str, ...]:
@@ -209,29 +201,23 @@ def _show_run(run: Run) -> None:
         "started": f"{manifest.created}, on {manifest.master}, {manifest.application}",
         "folder": run.paths.shown(),
     }
-    _print_facts(facts)
+    print_facts(facts)
     if result.space is not None:
         rows = [(name, *domain_in_words(domain)) for name, domain in result.space.items()]
-        _print_table(("hyperparameter", "values", "scale"), rows, "Space")
+        print_table(("hyperparameter", "values", "scale"), rows, "Space")
     if run.running:
-        _print_table(
+        print_table(
             ("trial", "hyperparameters"),
             [(str(a.trial.id), hyperparameters(a.trial.params)) for a in run.running],
             "Running, at the last news",
         )
-    if result.objectives and result.front:
-        more = len(result.front) - _BEST
-        title = "Front" + (f", {more} more not shown" if more > 0 else "")
-        _print_table(*table_of(result, result.front[:_BEST]), title)
-    elif result.front:
-        best = [trial for trial in result.ranking if trial.value is not None][:_BEST]
-        _print_table(*table_of(result, best), "Best trials")
+    print_best(result)
     if result.failed:
         failed = result.failed[:_FAILED]
         rows = [(str(t.id), str(t.error), hyperparameters(t.params)) for t in failed]
         more = len(result.failed) - len(failed)
         title = "Failed trials" + (f", {more} more not shown" if more else "")
-        _print_table(("trial", "error", "hyperparameters"), rows, title)
+        print_table(("trial", "error", "hyperparameters"), rows, title)
         print(printable(f"A traceback: {command('show', run.paths.shown())} {failed[0].id}"))
 
 
@@ -255,7 +241,7 @@ def _show_trial(run: Run, trial: int) -> None:
     if attempt is not None:
         facts["folder"] = run.paths.shown(attempt.folder)
         facts["output"] = f"{command('logs', run.paths.shown())} {trial}"
-    _print_facts(facts)
+    print_facts(facts)
     if ended is not None and ended.error is not None and ended.error.traceback:
         print(printable(ended.error.traceback, keep="\n\t"))
 
@@ -408,34 +394,3 @@ def _no_trial(run: Run, trial: int) -> InvalidArgument:
     started = run.running or run.result.trials
     hint = f"see {command('show', run.paths.shown())}" if started else "no trial has started yet"
     return InvalidArgument("trial", "the number of a trial that has started", shown(trial), hint)
-
-
-def _print_facts(facts: dict[str, str]) -> None:
-    grid = Table.grid(padding=(0, 2))
-    for name, value in facts.items():
-        if value:
-            grid.add_row(Text(printable(name), "bold"), Text(printable(value, keep="\n")))
-    _console().print(grid)
-
-
-def _print_table(head: Sequence[str], rows: Iterable[Sequence[str]], title: str = "") -> None:
-    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-    for name in head:
-        table.add_column(Text(printable(name)))
-    for row in rows:
-        table.add_row(*(Text(printable(cell)) for cell in row))
-    console = _console()
-    if title:
-        console.print(f"\n{title}", style="bold", markup=False, highlight=False)
-    console.print(table)
-
-
-class _Console(Console):
-    def on_broken_pipe(self) -> None:
-        """Leave it to `main`; rich would exit with status 1."""
-        raise BrokenPipeError
-
-
-def _console() -> Console:
-    """Return a console that wraps to the terminal's width, and in a file or pipe does not."""
-    return _Console(width=None if sys.stdout.isatty() else 10_000, highlight=False)

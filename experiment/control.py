@@ -6,11 +6,15 @@ import contextlib
 import contextvars
 import threading
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from experiment.status import Status
 from spark_jobs.files import files_at
 from spark_jobs.hadoop import HadoopSettings
 from spark_jobs.locations import Location
+
+if TYPE_CHECKING:
+    from experiment.preparation import Prepared
 
 _LOOK_EVERY = 1.0  # seconds between two looks for the file that `stop` leaves
 
@@ -22,6 +26,8 @@ class Control:
         reason: Why the search is to end, in one sentence; None while it may go on.
         status: Says how far it is; None before it has begun.
         wake: Lets its slots ask again for trials, where its searcher has new ones. From any thread.
+        prepared: Told what the search is about to do, once all of its input is checked and before
+            anything of it has begun; where it raises, nothing begins.
         overtaken: Does another driver run the run by now? Then nothing of it is ours to write.
     """
 
@@ -30,6 +36,7 @@ class Control:
         self.overtaken = False
         self.status: Callable[[], Status] | None = None
         self.wake: Callable[[], None] = lambda: None
+        self.prepared: Callable[[Prepared], None] = lambda prepared: None
 
     def cancel(self, reason: str) -> None:
         """End the search within a second; the first reason counts."""
@@ -40,6 +47,11 @@ class Control:
         """End the search since another driver has taken the run over."""
         self.overtaken = True
         self.cancel(reason)
+
+
+def deadline_passed(seconds: float) -> str:
+    """Return the reason of a search that its deadline has ended."""
+    return f"the deadline of {seconds:g} s has passed"
 
 
 _control: contextvars.ContextVar[Control | None] = contextvars.ContextVar(

@@ -9,22 +9,24 @@ from __future__ import annotations
 import time
 import warnings
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
+from experiment.gpus import Gpus
 from experiment.harvest import LeftBehind
 from experiment.hosts import Hosts
 from experiment.journal import Journal
+from experiment.judge import Judge
 from experiment.records import Finished, Lost, Planned, Record, Reported, Resumed
-from experiment.result import TrialResult
+from experiment.result import TrialResult, too_many_failures
 from experiment.status import Running, Status
-from search.direction import Direction, Directions, Goal
-from search.errors import InvalidArgument, shown
+from search.direction import Direction, Goal
+from search.errors import InvalidArgument
 from search.searcher import Searcher, ask_again
-from search.stopping import StoppingRule, start_all
+from search.stopping import StoppingRule
 from search.trial import RETRIED, Failure, FailureKind, Outcome
-from spark_jobs.objective import AmbiguousObjective, objective_of
+from spark_jobs.objective import AmbiguousObjective
 from spark_jobs.paths import RunPaths
 from spark_jobs.protocol import (
     Answer,
@@ -40,7 +42,6 @@ from spark_jobs.protocol import (
     outcome_of_json,
     work_of,
 )
-from spark_jobs.trial_process import stopped
 
 _MOST_OUTPUT = 1_000  # pieces that wait to be shown
 _GIVEN_UP = "its slot was given up"
@@ -104,14 +105,13 @@ class Coordinator:
         self.problem: str | None = None
         self.has_started = False
         self._output: deque[tuple[int, str]] = deque(maxlen=_MOST_OUTPUT)
-        self._judge = None
-        if stopping and isinstance(direction, Direction):
-            self._judge = start_all(stopping, direction)
-        self._key, self._objective_of = optimization_key, objective_of(optimization_key, direction)
-        self._unjudged: dict[int, list[str]] = {}  # what trials reported instead of the objective
-        self._judged = False  # has any report told the rules of the objective?
-        self._objective: str | None = None
-        self._returned = False  # has a finished trial said that it is called so?
+        self._judge = Judge(
+            direction,
+            optimization_key,
+            stopping,
+            warn=self._warn_once,
+            forget=self._forget_values_of_stopped,
+        )
         self._front: list[TrialResult] = []  # of one objective, the best alone
         self._failures = self._cancelled = 0
         self._finished, self._seconds = 0, 0.0  # finished trials, and what they took in all
@@ -120,7 +120,7 @@ class Coordinator:
         self._again: deque[Attempt] = deque()
         self._tried: Counter[int] = Counter()  # how often trials were tried in vain
         self._left: dict[int, LeftBehind] = {}
-        self._hosts = Hosts()
+        self._hosts, self._gpus = Hosts(), Gpus()
         self._slots: dict[str, str] = {}  # slots that get work, with their hosts
         self._lost: set[str] = set()  # slots
         self._job_hosts: dict[int, set[str]] = {}  # on which a job's slots have said hello
@@ -128,7 +128,7 @@ class Coordinator:
         self._refused_jobs = 0  # in a row, that met no host but those in trouble
         self._warned: set[str] = set()
         self._slot_count = slots
-        self._gpus_warned = False
+        self._gpus_warned = self._detour_told = False
 
     @property
     def done(self) -> bool:
@@ -148,6 +148,13 @@ class Coordinator:
         return len(self.results) + self._tried.total()
 
     @property
+    def left(self) -> int:
+        """How many trials may still be handed out, those that are to run again too."""
+        if self._searcher.finished:
+            return len(self._again)
+        return max(0, self._searcher.total - len(self.results) - len(self._running))
+
+    @property
     def status(self) -> Status:
         """How far the search is. From another thread, too: each part of it is read at once."""
         front, one = tuple(self._front), isinstance(self._direction, Direction)
@@ -160,7 +167,7 @@ class Coordinator:
             tuple(self._running.values()),
             len(self._slots),
             front[0] if front and one else None,
-            self._objective,
+            self._judge.objective,
             self._seconds / self._finished if self._finished > 1 else None,
             self._output,
             front,
@@ -191,7 +198,7 @@ class Coordinator:
             trial = running.attempt.trial
             again = self._not_left(Attempt(trial, running.attempt.number + 1))
             if again is not None and running.stop:  # nobody wants it to run again
-                last = stopped(self._objective_of, trial.id, running.stop, running.last, 0.0)
+                last = self._judge.stopped(trial.id, running.stop, running.last, 0.0)
                 self._end(running.attempt, last)
             elif again is not None:
                 self._again.append(again)
@@ -210,17 +217,16 @@ class Coordinator:
                     self._running = {**self._running, record.slot: out[trial]}
                 case Lost(), _:
                     self._tried[record.trial] += 1
-                case Reported(trial=trial, objective=name), _ if self._judge is not None:
-                    self._judged = True
+                case Reported(trial=trial, objective=name), _ if self._judge.rules:
                     for step, value in record.values:
-                        stop = self._judge.report(trial, step, float(value)) or ""
+                        stop = self._judge.replay(trial, step, float(value)) or ""
                         if trial in out:
                             last = Report(step, {name: value})
                             out[trial] = replace(out[trial], last=last, stop=stop)
                 case Finished(), Outcome(status=status, trial=trial) if status != "cancelled":
                     if running := out.pop(trial, None):  # else another attempt was the first
                         ended.add(trial)
-                        self._apply(running.attempt, self._with_one_objective(held))
+                        self._apply(running.attempt, self._judge.held_to_one(held))
                 case Resumed(), _:
                     self._running = {}
         self._running = {}
@@ -235,7 +241,7 @@ class Coordinator:
             raise InvalidArgument("resume", f"the search that began, with {then}", now, hint)
 
     def hello(self, message: Hello) -> None:
-        """See `spark_jobs.channel.Handler`."""
+        """See `spark_jobs.exchange.Handler`."""
         (job, _), host = _task(message.slot), message.host
         if job in self._over or message.slot in self._lost:
             return
@@ -243,6 +249,11 @@ class Coordinator:
         self.has_started = True
         for warning in message.warnings:
             self._warn_once(warning)
+        for warning in self._gpus.hear(message):
+            self._warn_once(warning)
+        if message.detour and not self._detour_told:
+            self._detour_told = True
+            self._warn(message.detour)
         if message.problem:
             self._hosts.exclude(host, message.problem)
             self._give_up(message.slot, Failure("machine", message.problem))
@@ -253,7 +264,7 @@ class Coordinator:
         self._warn_of_hosts()
 
     def next(self, message: Next) -> Answer:
-        """See `spark_jobs.channel.Handler`."""
+        """See `spark_jobs.exchange.Handler`."""
         slot = message.slot
         _task(slot)
         if message.outcome is not None:
@@ -263,7 +274,7 @@ class Coordinator:
             return Stop()  # nobody would notice the end of a slot that Spark has given up
         if slot in self._running:  # the answer to its last call got lost
             return work_of(self._running[slot].attempt)
-        attempt = None if self._hosts.is_excluded(host) else self._next_for(host)
+        attempt = self._next_for(host) if self._gets_work(slot) else None
         if attempt is not None:
             self._journal.append(Planned.of(attempt, slot))
             self._running = {**self._running, slot: Running(attempt, self._clock())}
@@ -272,10 +283,21 @@ class Coordinator:
         if self._hosts.is_excluded(host) or nothing_left:
             del self._slots[slot]
             return Stop()
-        return Wait()
+        if self.problem is None:  # what trials had left behind may have ended the search
+            self.problem = self._gpus.problem(
+                self._slots, len(self._running), self._slot_count, self._clock()
+            )
+        return Wait() if self.problem is None else Stop()
+
+    def _gets_work(self, slot: str) -> bool:
+        return not self._hosts.is_excluded(self._slots[slot]) and not self._gpus.reasons(slot)
+
+    def alike(self, slot: str) -> Hashable:
+        """See `spark_jobs.exchange.Handler`: host and GPUs of a slot decide what it may run."""
+        return self._gpus.of(slot)
 
     def report(self, message: Reports) -> Heard:
-        """See `spark_jobs.channel.Handler`."""
+        """See `spark_jobs.exchange.Handler`."""
         out = self._running.get(message.slot)
         if out is None or (out.attempt.trial.id, out.attempt.number) != (
             message.trial,
@@ -292,27 +314,18 @@ class Coordinator:
 
     def _judge_reports(self, message: Reports) -> str | None:
         """Return why a trial is to stop; None where it may go on."""
-        if self._judge is None or self.problem is not None:
+        if self.problem is not None:
             return None
-        reason: str | None = None
-        values: list[tuple[int, float | str]] = []
-        objective = ""
-        for report in message.reports:
-            try:
-                name = self._objective_of.reported(report.metrics)
-            except AmbiguousObjective as error:
-                self.problem = str(error)
-                return None
-            if name is None:
-                self._unjudged[message.trial] = list(report.metrics)
-            else:
-                self._judged = True
-                objective = name
-                values.append((report.step, report.metrics[name]))
-                reason = self._judge.report(message.trial, report.step, report.value(name))
-        if values:
-            self._journal.append(Reported(message.trial, message.attempt, values, objective))
-        return reason
+        try:
+            verdict = self._judge.report(message.trial, message.reports)
+        except AmbiguousObjective as error:
+            self.problem = str(error)
+            return None
+        if verdict.values:
+            self._journal.append(
+                Reported(message.trial, message.attempt, verdict.values, verdict.objective)
+            )
+        return verdict.reason
 
     def slots_lost(self, slots: Iterable[str]) -> None:
         """Run the trials again that were out on slots whose tasks Spark has lost."""
@@ -323,6 +336,10 @@ class Coordinator:
                 where = f"on host {host} " if host else ""
                 self._give_up(slot, Failure("lost executor", f"its executor {where}was lost"))
 
+    def has_come(self, job: int) -> bool:
+        """Has any slot of a job that runs said its first words? From another thread, too."""
+        return job in self._job_hosts
+
     def job_ended(self, job: int) -> None:
         """Take in that the slots of a job are gone; see whether any host is left.
 
@@ -332,7 +349,7 @@ class Coordinator:
         self.slots_lost([slot for slot in self._slots if _task(slot)[0] == job])
         hosts = self._job_hosts.pop(job, set())
         reasons = self._hosts.reasons(hosts)
-        refused = hosts and len(reasons) == len(hosts)
+        refused = hosts and len(reasons) == len(hosts) and not self._slots
         self._refused_jobs = self._refused_jobs + 1 if refused else 0
         if self._refused_jobs == _MOST_REFUSED_JOBS and self.problem is None:
             self.problem = "; ".join(reasons)
@@ -351,7 +368,7 @@ class Coordinator:
         """Return what a slot of a host is to run; None where there is nothing for now."""
         if again := self._again_for(host):
             return again
-        while trial := self._searcher.ask():
+        while self.problem is None and (trial := self._searcher.ask()):
             if attempt := self._not_left(Attempt(trial)):
                 return attempt
         return None
@@ -376,7 +393,9 @@ class Coordinator:
 
     def _again_for(self, host: str) -> Attempt | None:
         """Return a trial that is to run again; if it can be, not where it died of the machine."""
-        hosts = {host for host in self._slots.values() if not self._hosts.is_excluded(host)}
+        if not self._again:  # by far the most often; the rest goes through all slots
+            return None
+        hosts = {host for slot, host in self._slots.items() if self._gets_work(slot)}
         for attempt in self._again:
             avoided = self._hosts.avoided_by(attempt.trial.id)
             if host not in avoided or hosts <= avoided:
@@ -398,7 +417,7 @@ class Coordinator:
 
     def _end(self, attempt: Attempt, outcome: Outcome) -> None:
         """Take in the outcome of a trial that does not run again."""
-        self._record(attempt, self._with_its_objectives(outcome))
+        self._record(attempt, self._judge.held(outcome))
 
     def _is_retried(self, outcome: Outcome) -> bool:
         error = outcome.error
@@ -413,7 +432,7 @@ class Coordinator:
         out = self._running[slot]
         attempt, trial = out.attempt, out.attempt.trial.id
         if out.stop:
-            self._end(attempt, stopped(self._objective_of, trial, out.stop, out.last, seconds))
+            self._end(attempt, self._judge.stopped(trial, out.stop, out.last, seconds))
             return
         self._journal.append(Lost.of(attempt, slot, failure))
         self._tried[trial] += 1
@@ -431,17 +450,8 @@ class Coordinator:
         """Tell everybody of an outcome that the journal has."""
         trial = attempt.trial.id
         self._running = {s: o for s, o in self._running.items() if o.attempt.trial.id != trial}
-        self._searcher.tell(self._as_scored(outcome))
-        if self._judge is not None:
-            self._judge.ended(outcome.trial, outcome.status)
-            names = self._unjudged.pop(outcome.trial, [])
-            if outcome.status == "finished" and not self._judged:
-                said = ", ".join(map(repr, names[:10])) or "nothing"
-                wanted = self._key or outcome.objective
-                self._warn_once(
-                    f"stopping= goes by what trials report of {wanted!r}, and they report {said}: "
-                    "none of them is judged"
-                )
+        self._searcher.tell(self._judge.scored(outcome))
+        self._judge.ended(outcome)
         folder = self._paths.shown_attempt(trial, attempt.number)
         result = TrialResult.of(attempt.trial, outcome, folder, attempt.number)
         self._failures += result.status == "failed"
@@ -460,45 +470,6 @@ class Coordinator:
         if outcome.error is not None:
             self._judge_failure(outcome.error)
 
-    def _as_scored(self, outcome: Outcome) -> Outcome:
-        """Return an outcome for the searcher, which takes back nothing that it was told.
-
-        What a stopped trial reported is its value once it is sure that it is called so.
-        """
-        sure = self._returned or self._key is not None
-        return outcome if sure or outcome.status != "stopped" else replace(outcome, value=None)
-
-    def _with_its_objectives(self, outcome: Outcome) -> Outcome:
-        """Hold an outcome to the objectives of the search, which a slot may not know."""
-        names = self._direction.names if isinstance(self._direction, Directions) else ()
-        if not names and not outcome.values:
-            return self._with_one_objective(outcome)
-        has_none = outcome.value is None and not outcome.values
-        if has_none or (names and set(outcome.values) == set(names)):
-            return outcome
-        wanted = f"the objectives {', '.join(map(repr, names))}" if names else "one objective"
-        message = f"want {wanted}, got {shown(dict(outcome.values) or outcome.objective)}"
-        return Outcome.failed(outcome.trial, "invalid value", message, seconds=outcome.seconds)
-
-    def _with_one_objective(self, outcome: Outcome) -> Outcome:
-        """Let the first outcome say what the objective is called, and hold the others to it."""
-        if outcome.objective is None:
-            return outcome
-        if outcome.status == "finished" and not self._returned:
-            self._returned, before = True, self._objective
-            self._objective = outcome.objective
-            if before not in (None, outcome.objective):
-                self._warn_of_names(before, outcome.objective)
-                self._forget_values_of_stopped()
-        self._objective = self._objective or outcome.objective
-        if outcome.objective == self._objective:
-            return outcome
-        if outcome.status == "stopped":  # what it reported cannot be told from another quantity
-            self._warn_of_names(outcome.objective, self._objective)
-            return replace(outcome, value=None)
-        message = f"the objective is {outcome.objective!r}, it was {self._objective!r} before"
-        return Outcome.failed(outcome.trial, "invalid value", message, seconds=outcome.seconds)
-
     def _forget_values_of_stopped(self) -> None:
         """Take back that values which were reported under another name are the objective's."""
         self.results[:] = [
@@ -507,21 +478,13 @@ class Coordinator:
         ]
         self._front = []
 
-    def _warn_of_names(self, reported: str | None, returned: str | None) -> None:
-        self._warn_once(
-            f"trials report {reported!r} and return {returned!r}, so those that are stopped have "
-            f"no value; if the two are the same, say optimization_key={reported!r}"
-        )
-
     def _judge_failure(self, failure: Failure) -> None:
         if self.problem is not None:
             return
         if failure.kind == "ambiguous objective":
             self.problem = failure.message
         elif self._max_failures is not None and self._failures > self._max_failures:
-            self.problem = (
-                f"{self._failures} trials failed, more than max_failures={self._max_failures}"
-            )
+            self.problem = too_many_failures(self._failures, self._max_failures)
 
     def _give_up(self, slot: str, failure: Failure) -> None:
         """Give a slot up, with the trial that may be out on it."""
@@ -555,7 +518,7 @@ class Coordinator:
             self._gpus_warned = True
             self._warn(
                 f"{self._slot_count} slots, {message.free_gpus} GPUs on host {message.host}: Spark "
-                "does not know of GPUs here, so each trial sees all of them; set "
+                "assigns none of them, so each trial sees all; set gpus_per_trial or "
                 "spark.task.resource.gpu.amount to give each its own"
             )
 

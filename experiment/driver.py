@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import sys
 import time
@@ -11,21 +12,19 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from experiment.board import Board
-from experiment.checks import check_arguments, pickle_function
 from experiment.control import Control, own_control, stopped_by_file
 from experiment.coordinator import Coordinator
 from experiment.interrupts import Interrupts
 from experiment.journal import Journal
-from experiment.loading import find_run
 from experiment.ownership import owned
+from experiment.preparation import prepare
 from experiment.progress import Progress
-from experiment.record import Manifest, folder_name, now, versions, write_manifest, write_result
+from experiment.record import Manifest, write_manifest, write_result
 from experiment.records import Resumed
 from experiment.result import Result, SearchFailed
-from experiment.resuming import Past, check_same_search, manifest_of, read_past, reopen, uncollected
-from experiment.settings import Settings, check_folder, choose_logdir
+from experiment.resuming import Past, read_past, reopen, uncollected
+from experiment.settings import Settings
 from experiment.slot_jobs import SlotJobs, slot_count
-from experiment.sources import hash_of_constraint, hash_of_train, name_of
 from experiment.specification import Search
 from experiment.status import Status
 from experiment.text import count, printable
@@ -40,7 +39,7 @@ from spark_jobs.hadoop import HadoopSettings
 from spark_jobs.locations import Location
 from spark_jobs.paths import STOP, RunPaths
 from spark_jobs.run_folder import RunFolder, run_folder
-from spark_jobs.session import ClassicSession
+from spark_jobs.session import Session
 from spark_jobs.storage import make_folder
 from spark_jobs.trial_process import Program
 
@@ -69,17 +68,13 @@ def run_search(
         InvalidArgument: Before any Spark job.
         SearchFailed: The search ended early, or every trial failed.
     """
-    for names in [search.columns] if search.space is not None else search.points:
-        check_arguments(train, names, search.conditional)
-    function = pickle_function(train)
-    session = ClassicSession(spark)
-    session.check_worker_timeouts()
-    session.tell_risk(_warn)
-    data = session.data_settings()
-    manifest = _manifest(train, function, search, settings, seed, session)
-    root = _root(settings, manifest, session, data.hadoop)
-    _log_scales(search.space)
+    prepared = prepare(spark, train, search, settings, seed, warn=_warn)
     control, started = own_control(), time.monotonic()
+    control.prepared(prepared)
+    session, data, function = prepared.session, prepared.data, prepared.function
+    manifest, root = prepared.manifest, prepared.root
+    session.tell_risk(_warn)
+    _log_scales(search.space)
     with (
         Interrupts(control) as interrupts,
         session.renewed_tokens(data),
@@ -95,7 +90,8 @@ def run_search(
             warn=_warn,
             tick=lambda: progress.refresh(Status(total)),
         )
-        progress.asked = f"{count(slots, 'slot')} of {session.task_needs}"
+        session.tell_idle_gpus(_warn)
+        progress.asked = _asked(slots, session)
         program = _program(function, settings, data)
         with (
             _opened(root, data.hadoop, manifest, search, settings, control, interrupts) as run,
@@ -109,7 +105,16 @@ def run_search(
                 progress.resume(coordinator.status)
                 control.status = lambda: coordinator.status
                 jobs = SlotJobs(
-                    session, run.paths, program, settings, search.as_text, slots, control, started
+                    session,
+                    run.paths,
+                    program,
+                    settings,
+                    search.as_text,
+                    slots,
+                    control,
+                    started,
+                    _note,
+                    functools.partial(_grown, progress, session, search),
                 )
             search.opened(root, data.hadoop, slots)
             problem: str | None = None
@@ -167,22 +172,14 @@ def _end(
             _try(coordinator.cancel_rest)
 
 
-def _root(
-    settings: Settings, manifest: Manifest, session: ClassicSession, hadoop: HadoopSettings
-) -> Location:
-    """Return the run's folder: a new one, or that of the run to resume, which is the same search.
+def _asked(slots: int, session: Session) -> str:
+    return f"{count(slots, 'slot')} of {session.task_needs}"
 
-    Raises:
-        InvalidArgument: It cannot be written to, or is that of another search.
-    """
-    if settings.resume is None:
-        logdir = choose_logdir(settings.logdir, session.default_logdir(), hadoop)
-        return logdir.below(folder_name(manifest.name))
-    root = find_run(settings.resume, "resume")
-    for warning in check_same_search(manifest_of(settings.resume), manifest, str(root)):
-        _warn(warning)
-    check_folder("resume", root, hadoop)
-    return root
+
+def _grown(progress: Progress, session: Session, search: Search, slots: int) -> None:
+    """Show that Spark was asked for more slots, and let the search know."""
+    progress.asked = _asked(slots, session)
+    search.grown(slots)
 
 
 class _Run(NamedTuple):
@@ -314,38 +311,6 @@ def _program(function: bytes, settings: Settings, data: DataSettings) -> Program
         "spawn" if settings.isolation == "spawn" else "fork",
         settings.seed,
         data,
-    )
-
-
-def _manifest(
-    train: Callable[..., Any],
-    function: bytes,
-    search: Search,
-    settings: Settings,
-    seed: int,
-    session: ClassicSession,
-) -> Manifest:
-    return Manifest(
-        name=settings.name or name_of(train),
-        description=settings.description,
-        call=search.call,
-        train=name_of(train),
-        function=hash_of_train(train, function),
-        algorithm=dict(search.algorithm or {}),
-        space=None if search.space is None else search.space.to_json(),
-        constraint=None if search.space is None else hash_of_constraint(search.space.constraint),
-        trials=search.searcher.total,
-        known=len(search.known),
-        direction=settings.goal.to_json(),
-        optimization_key=settings.optimization_key,
-        seed=seed,
-        isolation=settings.isolation,
-        timeout=settings.timeout,
-        stopping=[rule.to_json() for rule in read_rules(settings.stopping)],
-        application=session.application_id,
-        master=session.master,
-        created=now(),
-        versions=versions(),
     )
 
 

@@ -121,7 +121,7 @@ class SparkExecutor(Executor):
     SparkSession, have `ExecutorFailed`.
 
     Attributes:
-        parallelism: How many calls run at once.
+        parallelism: How many calls run at once; more, where calls wait and the cluster has grown.
         logdir: The folder of the run.
     """
 
@@ -230,6 +230,7 @@ class SparkExecutor(Executor):
             grows=True,
             observers=[self],
             opened=self._open,
+            grown=self._grow,
         )
         problem: str | None = "the executor could not start"
         try:
@@ -254,6 +255,9 @@ class SparkExecutor(Executor):
         self._hadoop = hadoop
         self._outbox = Outbox(writable_files_at(root, hadoop), root.below(CALLS))
         self._opened.set()
+
+    def _grow(self, slots: int) -> None:
+        self.parallelism = slots
 
     def ended(self, result: TrialResult, status: Status) -> None:
         """See `experiment.coordinator.Observer`."""

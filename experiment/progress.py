@@ -70,9 +70,8 @@ class Frame:
             parts.append(f"generation {status.generation}")
         if self.ended or status.done == status.total:
             parts.append(f"took {duration(self.seconds)}")
-        elif status.typical is not None and status.slots:
-            left = status.typical * (status.total - status.done) / status.slots
-            parts.append(f"about {duration(left)} left")
+        elif status.left is not None:
+            parts.append(f"about {duration(status.left)} left")
         return ", ".join(parts)
 
     @property

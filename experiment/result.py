@@ -462,7 +462,7 @@ def results_of_groups(
         trials = [trial for trial in overall.trials if trial.params[by] == group]
         failed, problem = sum(trial.status == "failed" for trial in trials), overall.problem
         if max_failures is not None and failed > max_failures:
-            problem = f"{failed} trials failed, more than max_failures={max_failures}"
+            problem = too_many_failures(failed, max_failures)
         total = overall.total // len(spaces)
         groups[group] = overall.part(
             trials, total=total, problem=problem, space=space, target=target
@@ -480,6 +480,11 @@ _MOST_FAILURES = 10
 def _more(left: int, noun: str) -> str:
     text = f"and {count(left, f'more {noun}')}; to_pandas() has all of them"
     return markup.line(text) if left > 0 else ""
+
+
+def too_many_failures(failed: int, most: int) -> str:
+    """Return the problem of a search in which more trials failed than `max_failures`."""
+    return f"{failed} trials failed, more than max_failures={most}"
 
 
 class SearchFailed(ExperimentError):

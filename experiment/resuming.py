@@ -27,6 +27,8 @@ from spark_jobs.run_folder import hide_events_in
 _BUDGET = ("generations", "samples")
 """Arguments of algorithms that may be larger than before: the trials so far are the same."""
 
+_LONG = 500  # characters of a value: the paths of a warm start differ at their ends
+
 
 @dataclass(frozen=True, slots=True)
 class Past:
@@ -118,11 +120,11 @@ def _changed(what: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> It
     for name in {**before, **now}:
         subject = f"{what} {name!r}" if what else name
         if name not in now:
-            yield f"{subject} was {shown(before[name])}, is left out"
+            yield f"{subject} was {shown(before[name], _LONG)}, is left out"
         elif name not in before:
-            yield f"{subject} is new: {shown(now[name])}"
+            yield f"{subject} is new: {shown(now[name], _LONG)}"
         elif before[name] != now[name]:
-            yield f"{subject} was {shown(before[name])}, is {shown(now[name])}"
+            yield f"{subject} was {shown(before[name], _LONG)}, is {shown(now[name], _LONG)}"
 
 
 def _domains(space: dict[str, Any] | None) -> dict[str, Any]:

@@ -27,6 +27,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 Isolation = Literal["process", "spawn", "none"]
 
+_MOST_PER_GPU = 64
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
@@ -47,6 +49,10 @@ class Settings:
             Left out: the Spark setting `spark.experiment.logdir`, else `experiments` in the user's
             home on HDFS where that is Spark's default, else `./experiments`.
         parallelism: Trials at once at the most. Left out: as many as the cluster can run tasks.
+        gpus_per_trial: GPUs that each trial has for itself; 0 hides all of them. Left out: what
+            the Spark setting `spark.task.resource.gpu.amount` says.
+        trials_per_gpu: Trials at once on one GPU, up to 64; beyond 1 each has a share of its
+            memory, and shares its time with the others.
         stopping: A stopping rule, or a list of them, by which trials that report little of promise
             are ended early: `experiment.SuccessiveHalving()`, `MedianStopping`, ... They go by the
             metric named by `optimization_key`, or the only one that is reported.
@@ -80,6 +86,8 @@ class Settings:
     resume: str | os.PathLike[str] | Result | Results | None = None
     logdir: str | os.PathLike[str] | None = None
     parallelism: int | None = None
+    gpus_per_trial: int | None = None
+    trials_per_gpu: int = 1
     stopping: StoppingRule | Sequence[StoppingRule] | None = None
     timeout: float | None = None
     grace: float = 3.0
@@ -107,6 +115,7 @@ class Settings:
         if self.resume is not None:
             find_run(self.resume, "resume")
         _check_integer("parallelism", self.parallelism, 1)
+        check_gpus(self.gpus_per_trial, self.trials_per_gpu)
         _check_integer("max_failures", self.max_failures, 0)
         _check_integer("seed", self.seed, 0)
         check_integer("retries", self.retries, 0)
@@ -271,6 +280,21 @@ def _check_integer(name: str, value: object, least: int) -> None:
         return
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise InvalidArgument(name, f"an integer of at least {least}, or None", shown(value))
+
+
+def check_gpus(gpus_per_trial: int | None, trials_per_gpu: int) -> None:
+    """Check what trials ask for of GPUs, by itself; see `Settings`.
+
+    Raises:
+        InvalidArgument: One of them is no such number, or they contradict each other.
+    """
+    _check_integer("gpus_per_trial", gpus_per_trial, 0)
+    check_integer("trials_per_gpu", trials_per_gpu, 1)
+    if trials_per_gpu > _MOST_PER_GPU:
+        raise InvalidArgument("trials_per_gpu", f"at most {_MOST_PER_GPU}", shown(trials_per_gpu))
+    if trials_per_gpu > 1 and gpus_per_trial not in (None, 1):
+        expected = f"1 with gpus_per_trial={gpus_per_trial}"
+        raise InvalidArgument("trials_per_gpu", expected, shown(trials_per_gpu))
 
 
 def _check_verbose(value: object) -> None:

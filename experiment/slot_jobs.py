@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import re
@@ -9,36 +10,44 @@ import secrets
 import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import msgspec
 import psutil
 
-from experiment.control import Control
+from experiment.attendance import Attendance
+from experiment.control import Control, deadline_passed
 from experiment.coordinator import Coordinator
+from experiment.crew import Crew
 from experiment.settings import Settings
 from experiment.text import count
 from search.errors import InvalidArgument
-from spark_jobs.channel import ChannelServer
+from spark_jobs.channel import Address, ChannelServer
+from spark_jobs.cluster import executor_needs
 from spark_jobs.locations import Location
-from spark_jobs.paths import RunPaths
-from spark_jobs.session import ClassicSession, SharedBytes
+from spark_jobs.mailbox import Mailbox
+from spark_jobs.paths import MAILBOX, RunPaths
+from spark_jobs.session import Session, SharedBytes
 from spark_jobs.slot_job import SlotJob
-from spark_jobs.slots import PROBLEM, SlotConfig, is_installed, slot_function, slot_name
+from spark_jobs.slots import PROBLEM, SlotConfig, is_installed, slot_function
 from spark_jobs.trial_process import Program
 
-_SLOT_MEMORY = 0.8e9  # bytes: TensorFlow imported, and a small model
+SLOT_MEMORY = 0.8e9
+"""Bytes that a slot needs: TensorFlow imported, and a small model."""
+
 _FRUITLESS_JOBS = 3
 _MOST_SLOTS = 100_000
+_MOST_FURTHER = 1_000  # slots that may be added to those of the start, see `SlotJobs.most`
 _POLL = 0.1  # seconds between two looks at a running job
 _LOOK = 0.5  # seconds between two looks for slots that Spark has lost
+_GROW = 2.0  # seconds between two looks at how many slots the cluster offers
 _FAREWELL = 10.0  # seconds that slots have to end after the last trial
 
 
 @dataclass(frozen=True, slots=True)
 class SlotJobs:
-    """The slot jobs of one search, one after the other.
+    """The slot jobs of one search: a first one, and further ones where the cluster has grown.
 
     Attributes:
         session: That runs them.
@@ -46,12 +55,14 @@ class SlotJobs:
         program: What all trials have in common.
         settings: Of the search.
         as_text: Hyperparameters that TensorBoard shows as text.
-        slots: How many a job has.
+        slots: How many the first job has.
         control: Ends the search early.
         started: When the search started, for its deadline.
+        warn: Shows the user a sentence, while the search goes on.
+        grown: Told how many slots Spark was asked for, when they have become more.
     """
 
-    session: ClassicSession
+    session: Session
     paths: RunPaths
     program: Program
     settings: Settings
@@ -59,6 +70,15 @@ class SlotJobs:
     slots: int
     control: Control
     started: float
+    warn: Callable[[str], None]
+    grown: Callable[[int], None]
+
+    @property
+    def most(self) -> int:
+        """How many slots the search may come to: its channel lets in no more connections."""
+        if self.session.on_this_host:  # executors in the driver's JVM, or of a fixed number
+            return self.slots
+        return self.settings.parallelism or self.slots + _MOST_FURTHER
 
     def run(self, coordinator: Coordinator, tick: Callable[[], None]) -> str | None:
         """Keep slot jobs running until the search is done, or is ended by its control.
@@ -70,74 +90,84 @@ class SlotJobs:
             coordinator: Hands out the trials.
             tick: Called about ten times a second, from this thread.
         """
-        fruitless = number = 0
+        fruitless, slots = 0, self.slots
         host = self.session.driver_host
+        handler = coordinator if self.session.tells_lost_tasks else Attendance(coordinator)
         with (
             ChannelServer(
-                self.session.bind_host, coordinator, advertised=host, slots=self.slots
+                self.session.bind_host, handler, advertised=host, slots=self.most
             ) as server,
+            self._reached(server) as address,
             self.session.shared(self.program.function) as function,
+            Crew(lambda number, count: self._job(number, count, address, function)) as crew,
         ):
             self.control.wake = server.wake
             while not self._is_over(server, coordinator):
-                number, before = number + 1, coordinator.progress
-                job = self._job(number, server, function)
-                with job:
-                    started = self._wait(number, job, server, coordinator, tick)
+                before = coordinator.progress
+                crew.start(slots)
+                started = self._wait(crew, server, coordinator, tick)
                 if self._is_over(server, coordinator):
                     break
-                if not started:
-                    return self._nobody_came()
                 if self.session.stopped:
                     return "the SparkSession was stopped during the search"
-                server.call(functools.partial(coordinator.job_ended, number))
+                if not started:
+                    return self._nobody_came(slots)
+                slots = crew.forget()
                 fruitless = 0 if coordinator.progress > before else fruitless + 1
-                sentence = coordinator.problem or problem_of_spark(job.error, job.failed_hosts)
+                sentence = problem_of_spark(crew.error, crew.failed_hosts)
                 if sentence or fruitless == _FRUITLESS_JOBS:
-                    return sentence or _spark_problem(job.error)
+                    return sentence or _spark_problem(crew.error)
             return coordinator.problem if server.error is None else _cannot_go_on(server.error)
 
     def _is_over(self, server: ChannelServer, coordinator: Coordinator) -> bool:
         ended = coordinator.done or coordinator.target_reached or coordinator.problem is not None
         return ended or server.error is not None or self.control.reason is not None
 
-    def _nobody_came(self) -> str:
-        memory = self.session.setting("spark.executor.memory") or "1g"
+    def _nobody_came(self, slots: int) -> str:
+        cluster = self.session.cluster()
+        there = f"; Spark has {cluster}" if cluster.executors is not None else ""
+        page = cluster.page
+        if page is None and (self.session.setting("spark.ui.enabled") or "").lower() == "false":
+            page = "not served, as spark.ui.enabled is false"
         return (
             f"no slot has started within {self.settings.startup_timeout:g} s; asked Spark for "
-            f"{count(self.slots, 'slot')} of {self.session.task_needs}, on executors with {memory} "
-            "of memory: see that some are free, also of other searches, or set startup_timeout"
+            f"{count(slots, 'slot')} of {self.session.task_needs}, on executors with "
+            f"{executor_needs(self.session.setting)}: see that some are free, also of other "
+            f"searches, or set startup_timeout{there}"
+            f"{f'; its page of this application: {page}' if page else ''}"
         )
 
     def _wait(
         self,
-        number: int,
-        job: SlotJob,
+        crew: Crew,
         server: ChannelServer,
         coordinator: Coordinator,
         tick: Callable[[], None],
     ) -> bool:
-        """Wait until the slots have ended, or have nothing to do any more.
+        """Wait until all slots have ended, or have nothing to do any more.
 
         Returns:
             False where none has started in time.
         """
-        job.start()
         patience = self.settings.startup_timeout
         give_up = math.inf if patience is None else time.monotonic() + patience
         done_since: float | None = None
         look = 0.0
-        while not job.wait(_POLL):
+        grow = time.monotonic() + _GROW
+        while not crew.wait(_POLL):
             tick()
             if time.monotonic() > look:
-                lost = [slot_name(number, t.partition, t.attempt) for t in job.lost_tasks()]
-                if lost:
-                    server.call(functools.partial(coordinator.slots_lost, lost))
+                self._look(crew, server, coordinator)
                 look = time.monotonic() + _LOOK
+            if time.monotonic() > grow:
+                self._grow(crew, coordinator)
+                grow = time.monotonic() + _GROW
             deadline = self.settings.deadline
             if deadline is not None and time.monotonic() > self.started + deadline:
-                self.control.cancel(f"the deadline of {deadline:g} s has passed")
+                self.control.cancel(deadline_passed(deadline))
             if server.error is not None or coordinator.problem is not None or self.control.reason:
+                return True
+            if self.session.stopped:
                 return True
             if coordinator.target_reached and not coordinator.done:
                 return True
@@ -149,12 +179,58 @@ class SlotJobs:
                 done_since = time.monotonic() if done_since is None else done_since
                 if time.monotonic() - done_since > _FAREWELL:
                     return True  # tasks that Spark has not started would hold the search up
+        self._look(crew, server, coordinator)
         return True
 
-    def _job(self, number: int, server: ChannelServer, function: SharedBytes) -> SlotJob:
+    @contextlib.contextmanager
+    def _reached(self, server: ChannelServer) -> Iterator[Address]:
+        """Yield how slots reach the driver: by a mailbox, too, where a firewall may be between."""
+        if self.session.on_this_host:
+            yield server.address
+            return
+        folder = Location.parse(self.paths.shown()).below(MAILBOX)
+        with Mailbox(server, folder, self.program.data.hadoop) as mailbox:
+            yield msgspec.structs.replace(server.address, mailbox=mailbox.address)
+
+    def _look(self, crew: Crew, server: ChannelServer, coordinator: Coordinator) -> None:
+        """See which slots and jobs have ended, and let their trials run on others."""
+        for job in crew.take_ended():
+            if self._is_over(server, coordinator) or self.session.stopped:
+                continue
+            came = coordinator.has_come(job.number)
+            server.call(functools.partial(coordinator.job_ended, job.number))
+            if job.error is None or not crew.running:
+                continue
+            sentence = problem_of_spark(job.error, job.failed_hosts)
+            if came and sentence is None:
+                crew.drop(job.slots)  # so that they are asked for again
+            else:  # as on a new host that lacks a package; another try would end in the same way
+                sentence = sentence or _in_words(job.error)
+                self.warn(f"the search goes on without {count(job.slots, 'slot')}: {sentence}")
+        if lost := crew.lost_slots():
+            server.call(functools.partial(coordinator.slots_lost, lost))
+
+    def _grow(self, crew: Crew, coordinator: Coordinator) -> None:
+        """Ask Spark for further slots, where the cluster has room and trials are left.
+
+        Not for more than fit: tasks that wait would take what other jobs of the application and
+        other searches are waiting for, and would start, one after the other, when all is done.
+        """
+        if crew.asked >= self.most:
+            return
+        offered = 0
+        with contextlib.suppress(Exception):  # of a stopped session
+            offered = self.session.task_slots()
+        awaited = crew.asked - coordinator.status.slots
+        further = min(min(offered, self.most) - crew.asked, coordinator.left - awaited)
+        if further > 0:
+            crew.start(further)
+            self.grown(crew.asked)
+
+    def _job(self, number: int, slots: int, address: Address, function: SharedBytes) -> SlotJob:
         config = SlotConfig(
             number,
-            server.address,
+            address,
             self.paths.shown(),
             msgspec.structs.replace(self.program, function=b""),
             self.settings.isolation,
@@ -164,12 +240,13 @@ class SlotJobs:
             self.as_text,
             self.settings.verbose > 1,
             self._modules(),
+            self.session.task_needs.tasks_per_gpu,
         )
         slot = slot_function(config, function, self.session.search_path())
         name = Location.parse(self.paths.shown()).name
         # Spark remembers the jobs of a search that this session has run, and may go on with.
         tag = f"{name}-{number}-{secrets.token_hex(4)}"
-        return self.session.job(slot, self.slots, tag)
+        return self.session.job(slot, slots, tag)
 
     def _modules(self) -> tuple[str, ...]:
         if self.settings.isolation == "none":  # nothing is preloaded
@@ -180,12 +257,12 @@ class SlotJobs:
 def slot_count(
     trials: int | None,
     settings: Settings,
-    session: ClassicSession,
+    session: Session,
     *,
     warn: Callable[[str], None],
     tick: Callable[[], None] = lambda: None,
 ) -> int:
-    """Return how many slots a search asks for.
+    """Return how many slots a search asks for at first; see `SlotJobs` for what comes later.
 
     Args:
         trials: Of the search; None where nobody knows how many will come.
@@ -206,11 +283,11 @@ def slot_count(
         hint = "or set spark.dynamicAllocation.maxExecutors"
         raise InvalidArgument("parallelism", expected, "None", hint)
     if session.on_this_host and settings.isolation != "none" and settings.preload:
-        fit = max(1, int(psutil.virtual_memory().available / _SLOT_MEMORY))
+        fit = max(1, int(psutil.virtual_memory().available / SLOT_MEMORY))
         if fit < slots:
             warn(
                 f"{fit} trials at once instead of {slots}: the memory that is free allows no more "
-                f"at {_SLOT_MEMORY / 1e9:.1f} GB each; parallelism= overrides this"
+                f"at {SLOT_MEMORY / 1e9:.1f} GB each; parallelism= overrides this"
             )
             return fit
     return slots
@@ -250,5 +327,10 @@ def _cannot_go_on(error: BaseException) -> str:
 
 
 def _spark_problem(error: BaseException | None) -> str:
+    text = _in_words(error)
+    return f"the slots' Spark job failed {_FRUITLESS_JOBS} times without a result: {text}"
+
+
+def _in_words(error: BaseException | None) -> str:
     text = "".join(traceback.format_exception_only(error)).strip() if error else "no error"
-    return f"the slots' Spark job failed {_FRUITLESS_JOBS} times without a result: {text[:4_000]}"
+    return text[:4_000]

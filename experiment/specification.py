@@ -30,7 +30,8 @@ class Search:
         grows: Do trials come while it runs, so that nobody knows beforehand how many?
         observers: Told of each result.
         opened: Called before the first trial with the run's folder, where HDFS is, and how many
-            slots there will be.
+            slots Spark is asked for.
+        grown: Called with how many they are when they have become more.
     """
 
     call: str
@@ -42,6 +43,7 @@ class Search:
     grows: bool = False
     observers: Sequence[Observer] = ()
     opened: Callable[[Location, HadoopSettings, int], None] = lambda root, hadoop, slots: None
+    grown: Callable[[int], None] = lambda slots: None
 
     @property
     def columns(self) -> dict[str, Any]:

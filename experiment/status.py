@@ -27,6 +27,17 @@ class Running:
     stop: str = ""
 
 
+def seconds_of(trials: int, typical: float, slots: int) -> float:
+    """Return how many seconds trials take in all, if no slot ever waits.
+
+    Args:
+        trials: How many.
+        typical: Seconds that one takes on average.
+        slots: How many run at once.
+    """
+    return typical * trials / slots
+
+
 @dataclass(frozen=True, slots=True)
 class Status:
     """How far a search is.
@@ -64,6 +75,13 @@ class Status:
     def done(self) -> int:
         """How many trials came to an end of their own, failed ones too."""
         return self.ended - self.cancelled
+
+    @property
+    def left(self) -> float | None:
+        """Seconds until the end, by what trials took so far; None where nobody can know."""
+        if self.typical is None or not self.slots:
+            return None
+        return seconds_of(self.total - self.done, self.typical, self.slots)
 
     @property
     def generation(self) -> int | None:

@@ -185,6 +185,11 @@ class GenerationalSearch(RankedSearch[IndividualT]):
 
     _candidates: Sequence[IndividualT] = ()  # of the generation that is being evaluated
 
+    @property
+    def batch(self) -> int:
+        """See `search.searcher.Generational`."""
+        return self.popsize
+
     def _next(self) -> IndividualT | None:
         index = self._asked % self.popsize
         if index == 0:

@@ -176,6 +176,11 @@ class NSGA2Search(PopulationSearch[_Candidate]):
         self._evaluated = 0  # those that may have joined the population, known ones too
         self._learn(known)
 
+    @property
+    def batch(self) -> int | None:
+        """See `search.searcher.Generational`."""
+        return self.popsize if self._generational else None
+
     def _learn(self, known: Sequence[Evaluated]) -> None:
         first: dict[tuple[float, ...], _Candidate] = {}
         for item in known:

@@ -89,6 +89,23 @@ class Recalling(Protocol):
         """
 
 
+@runtime_checkable
+class Generational(Protocol):
+    """What a `Searcher` may be, too, that evaluates its trials in batches.
+
+    The first trial of a batch is only asked for when all those of the one before were told.
+    """
+
+    @property
+    def batch(self) -> int | None:
+        """Trials of a batch; None where there are none after all."""
+
+
+def batch_of(searcher: Searcher) -> int | None:
+    """Return how many trials a searcher has between two barriers; None where it has none."""
+    return searcher.batch if isinstance(searcher, Generational) else None
+
+
 def ask_again(searcher: Searcher, trial: Trial) -> Trial | None:
     """Ask a searcher for a trial that one like it was asked for before, as a journal has it.
 

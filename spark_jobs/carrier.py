@@ -136,8 +136,8 @@ class Carrier:
                 self._go_on(name, look)
             else:
                 self._write(name, look)
-        except FileNotFoundError:
-            if source.exists():
+        except FileNotFoundError as error:
+            if not _is_of(error, source) and source.exists():
                 raise
         else:
             self._carried[name] = look
@@ -155,8 +155,9 @@ class Carrier:
     def _go_on(self, name: str, look: _Look) -> None:
         try:
             self._append(name, look)
-        except FileNotFoundError:
-            if not (self._source / name).exists():
+        except FileNotFoundError as error:
+            source = self._source / name
+            if _is_of(error, source) or not source.exists():
                 raise
             if "tfevents" in name:  # taken away, as those of an attempt that was given up are
                 self._given_up.add(name)
@@ -217,6 +218,11 @@ def _age(found: tuple[str, _Look]) -> tuple[bool, int, bool]:
     """Return what the oldest file has least of; clocks have coarse steps, or are set back."""
     name, look = found
     return name == OUTCOME, look.changed, not only_grows(name)
+
+
+def _is_of(error: FileNotFoundError, source: Path) -> bool:
+    """Was it the file of this host that was not found? It may be back by now."""
+    return error.filename is not None and Path(error.filename) == source
 
 
 def _before(file: IO[bytes], position: int) -> bytes:

@@ -9,46 +9,41 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import hmac
+import queue
 import secrets
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
+from concurrent.futures import Future
 from types import TracebackType
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Self
 
 import grpc
 import msgspec
 
-from search.errors import ExperimentError
-from search.trial import Outcome
-from spark_jobs.credentials import CERTIFICATE_NAME, AttemptKeys, make_certificate, new_key
-from spark_jobs.protocol import (
-    LARGEST_MESSAGE,
-    Answer,
-    Attempt,
-    Heard,
-    Hello,
-    Next,
-    ProtocolError,
-    Report,
-    Reports,
-    Wait,
-    Work,
-    attempt_of,
-    decode,
-    decode_answer,
-    encode,
-    outcome_to_json,
+from spark_jobs.credentials import CERTIFICATE_NAME, make_certificate
+from spark_jobs.exchange import (
+    CALLS,
+    Call,
+    ChannelLost,
+    ChannelRefused,
+    Cut,
+    Exchange,
+    Handler,
+    Refusal,
+    SlotChannel,
 )
+from spark_jobs.mailbox import MailboxAddress
+from spark_jobs.protocol import LARGEST_MESSAGE
 
 _SERVICE = "experiment.Channel"
 _KEY = "attempt-key"  # metadata, both ways
 _PATIENCE = 10.0  # seconds that the driver keeps a slot waiting before it says "nothing yet"
 _DEADLINE = 20.0  # seconds that a slot gives one call, longer than the driver keeps it waiting
-_OUTAGE = 600.0  # seconds for which a slot asks again
-_PAUSE = 0.5  # seconds between two tries
 _CUT = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
+_UNREACHED = (grpc.ChannelConnectivity.TRANSIENT_FAILURE, grpc.ChannelConnectivity.SHUTDOWN)
 # A connection that died without a word is noticed and made anew.
 _KEEPALIVE = [
     ("grpc.keepalive_time_ms", 10_000),
@@ -67,18 +62,6 @@ _LIMITS = [
     ("grpc.max_receive_message_length", LARGEST_MESSAGE),
 ]
 
-T = TypeVar("T")
-_M = TypeVar("_M", Hello, Next, Reports)
-_Call = Callable[[bytes, Any], Awaitable[bytes]]
-
-
-class ChannelLost(ExperimentError):
-    """The driver does not answer."""
-
-
-class ChannelRefused(ChannelLost):
-    """The driver takes no such message, or none any more."""
-
 
 class Address(msgspec.Struct, frozen=True):
     """How a slot reaches the driver. Secret: it travels in the closure of the slots only.
@@ -87,27 +70,16 @@ class Address(msgspec.Struct, frozen=True):
         target: "host:port".
         token: Sent with each call.
         certificate: The driver's, PEM.
+        mailbox: For slots that do not reach the target, where there is one.
     """
 
     target: str
     token: str
     certificate: str
+    mailbox: MailboxAddress | None = None
 
     def __repr__(self) -> str:
         return f"Address({self.target!r})"
-
-
-class Handler(Protocol):
-    """What the driver does with what slots say. Called in the server's thread only."""
-
-    def hello(self, message: Hello) -> None:
-        """Take in a slot's first words."""
-
-    def next(self, message: Next) -> Answer:
-        """Take in a slot's last outcome and return its next work, at once."""
-
-    def report(self, message: Reports) -> Heard:
-        """Take in what a slot's trial reported."""
 
 
 class ChannelServer:
@@ -120,24 +92,26 @@ class ChannelServer:
         slots: How many are expected at a time; each may have two connections, as when one is dead.
 
     Attributes:
-        error: What the handler raised, if it did; the search cannot go on then.
+        address: How slots reach it, once it is entered.
     """
 
     def __init__(
         self, host: str, handler: Handler, *, advertised: str | None = None, slots: int = 1
     ) -> None:
         self._host, self._advertised = host, advertised or host
-        self._handler = handler
+        self._exchange = Exchange(handler)
         self._connections = 2 * slots + _SPARE_CONNECTIONS
         self._token = secrets.token_hex(32)
-        self._keys = AttemptKeys()
-        self._changed = asyncio.Event()
         self._started = threading.Event()
         self._ended = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._main, name="experiment-channel", daemon=True)
         self.address: Address
-        self.error: BaseException | None = None
+
+    @property
+    def error(self) -> BaseException | None:
+        """What the handler raised, if it did; the search cannot go on then."""
+        return self._exchange.error
 
     def __enter__(self) -> Self:
         try:
@@ -175,9 +149,9 @@ class ChannelServer:
             try:
                 function()
             except Exception as error:
-                self.error = error
+                self._exchange.error = error
             finally:
-                self._wake()
+                self._exchange.wake()
 
         assert self._loop is not None, "the server is entered"
         asyncio.run_coroutine_threadsafe(run(), self._loop).result()
@@ -186,13 +160,29 @@ class ChannelServer:
         """Let waiting slots ask again. From any thread, also when the server has stopped."""
         assert self._loop is not None, "the server is entered"
         with contextlib.suppress(RuntimeError):  # the loop is closed
-            self._loop.call_soon_threadsafe(self._wake)
+            self._loop.call_soon_threadsafe(self._exchange.wake)
+
+    def submit(
+        self, call: Call, request: bytes, key: str, patience: float
+    ) -> Future[tuple[bytes, str]]:
+        """Have a message answered that came another way, see `Exchange.answer`. From any thread.
+
+        Raises:
+            RuntimeError: The server has stopped.
+        """
+        assert self._loop is not None, "the server is entered"
+        answer = self._exchange.answer(call, request, key, patience)
+        try:
+            return asyncio.run_coroutine_threadsafe(answer, self._loop)
+        except RuntimeError:
+            answer.close()
+            raise
 
     def _main(self) -> None:
         try:
             asyncio.run(self._serve())
         except BaseException as error:
-            self.error = error
+            self._exchange.error = error
         finally:
             self._ended.set()
             self._started.set()
@@ -210,13 +200,9 @@ class ChannelServer:
                 *_LIMITS,
             ],
         )
-        methods: dict[str, _Call] = {
-            "Hello": self._hello,
-            "Next": self._next,
-            "Report": self._report,
-        }
         handlers = {
-            name: grpc.unary_unary_rpc_method_handler(method) for name, method in methods.items()
+            call: grpc.unary_unary_rpc_method_handler(functools.partial(self._answer, call))
+            for call in CALLS
         }
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE, handlers),))
         credentials = grpc.ssl_server_credentials([(key, certificate)])
@@ -229,57 +215,16 @@ class ChannelServer:
         await self._stopped.wait()
         await server.stop(grace=0.5)
 
-    async def _hello(self, request: bytes, context: Any) -> bytes:
-        message = await self._read(request, Hello, context)
-        await self._guarded(lambda: self._handler.hello(message), context)
-        return b"{}"
-
-    async def _next(self, request: bytes, context: Any) -> bytes:
-        message = await self._read(request, Next, context)
-        loop = asyncio.get_running_loop()
-        patience = loop.time() + _PATIENCE
-        answer = await self._guarded(lambda: self._handler.next(message), context)
-        if message.outcome is not None:
-            self._wake()  # what was told may free work for others
-        waiting = Next(message.slot)
-        while isinstance(answer, Wait) and (left := patience - loop.time()) > 0:
-            try:
-                await asyncio.wait_for(self._changed.wait(), left)
-            except TimeoutError:
-                break
-            answer = await self._guarded(lambda: self._handler.next(waiting), context)
-        if isinstance(answer, Work):
-            context.set_trailing_metadata(((_KEY, self._keys.following(message.slot)),))
-        return encode(answer)
-
-    async def _report(self, request: bytes, context: Any) -> bytes:
-        message = await self._read(request, Reports, context)
-        return encode(await self._guarded(lambda: self._handler.report(message), context))
-
-    async def _read(self, request: bytes, kind: type[_M], context: Any) -> _M:
-        """Return a message of the slot that it says it is from."""
+    async def _answer(self, call: Call, request: bytes, context: Any) -> bytes:
+        key = _text(context.invocation_metadata(), _KEY)
         try:
-            message = decode(request, kind)
-        except ProtocolError as error:
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error)[:200])
+            answer, following = await self._exchange.answer(call, request, key, _PATIENCE)
+        except Refusal as refusal:
+            await context.abort(getattr(grpc.StatusCode, refusal.status), str(refusal))
             raise
-        if not self._keys.admits(message.slot, _text(context.invocation_metadata(), _KEY)):
-            await context.abort(grpc.StatusCode.PERMISSION_DENIED, "not a key of this slot")
-        return message
-
-    async def _guarded(self, function: Callable[[], T], context: Any) -> T:
-        try:
-            return function()
-        except ProtocolError as error:
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error)[:200])
-        except Exception as error:
-            self.error = error
-            await context.abort(grpc.StatusCode.ABORTED, "the search has ended")
-        raise AssertionError("abort raises")
-
-    def _wake(self) -> None:
-        changed, self._changed = self._changed, asyncio.Event()
-        changed.set()
+        if following:
+            context.set_trailing_metadata(((_KEY, following),))
+        return answer
 
 
 def _text(metadata: Any, name: str) -> str:
@@ -306,14 +251,16 @@ async def _refuse(requests: Any, context: Any) -> None:
     await context.abort(grpc.StatusCode.UNAUTHENTICATED, "wrong token")
 
 
-class ChannelClient:
-    """A slot's side. A context manager; leaving it closes the connection.
+class ChannelClient(SlotChannel):
+    """A slot's side. See `SlotChannel`; leaving it closes the connection.
 
-    Raises:
-        ChannelLost: From every method, where the driver does not answer.
+    Args:
+        address: Of the driver.
+        slot: The slot's name.
     """
 
     def __init__(self, address: Address, slot: str) -> None:
+        super().__init__(slot)
         credentials = grpc.ssl_channel_credentials(address.certificate.encode())
         options = [
             ("grpc.ssl_target_name_override", CERTIFICATE_NAME),
@@ -322,63 +269,51 @@ class ChannelClient:
             ("grpc.max_reconnect_backoff_ms", 5_000),  # two minutes otherwise
             ("grpc.max_receive_message_length", LARGEST_MESSAGE),
         ]
-        self._slot = slot
         self._token = address.token
-        self._key = new_key()  # the first one; each work brings the next
         self._channel = grpc.secure_channel(address.target, credentials, options)
         self._hello = self._channel.unary_unary(f"/{_SERVICE}/Hello")
         self._next = self._channel.unary_unary(f"/{_SERVICE}/Next")
         self._report = self._channel.unary_unary(f"/{_SERVICE}/Report")
 
-    def __enter__(self) -> Self:
-        return self
-
     def __exit__(self, *error: object) -> None:
         self._channel.close()
 
-    def hello(self, message: Hello) -> None:
-        """Say the first words."""
-        self._call(self._hello, message)
+    def reaches(self, seconds: float) -> bool:
+        """Try to connect for this long at the most: does the driver answer?
 
-    def next(self, attempt: int = 0, outcome: Outcome | None = None) -> Attempt | None:
-        """Hand in the last outcome and wait for the next trial; None where no work is left."""
-        data = None if outcome is None else outcome_to_json(outcome)
-        message = Next(self._slot, attempt, data)
-        while True:
-            match decode_answer(self._call(self._next, message)):
-                case Work() as work:
-                    return attempt_of(work)
-                case Wait():
-                    message = Next(self._slot)
-                case _:
-                    return None
-
-    def report(self, attempt: Attempt, reports: tuple[Report, ...], output: str = "") -> str:
-        """Pass on what a trial reported; return why it is to stop, or ''. Asks only once."""
-        message = Reports(self._slot, attempt.trial.id, attempt.number, reports, output)
-        return decode(self._call(self._report, message, patience=0), Heard).stop
+        Who refuses the connection has answered the question at once.
+        """
+        states: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._channel.subscribe(states.put, try_to_connect=True)
+        give_up = time.monotonic() + seconds
+        try:
+            while (left := give_up - time.monotonic()) > 0:
+                state = states.get(timeout=left)
+                if state is grpc.ChannelConnectivity.READY:
+                    return True
+                if state in _UNREACHED:
+                    return False
+        except queue.Empty:
+            pass
+        finally:
+            self._channel.unsubscribe(states.put)
+        return False
 
     @property
     def _metadata(self) -> tuple[tuple[str, str], ...]:
         return ("authorization", f"Bearer {self._token}"), (_KEY, self._key)
 
-    def _call(self, method: Any, message: Any, patience: float = _OUTAGE) -> bytes:
-        """Call until there is an answer: each message may arrive twice."""
-        give_up = time.monotonic() + patience
-        while True:
-            try:
-                answer, call = method.with_call(
-                    encode(message), timeout=_DEADLINE, metadata=self._metadata, wait_for_ready=True
-                )
-            except grpc.RpcError as error:
-                name = error.code().name
-                if error.code() not in _CUT:
-                    raise ChannelRefused(f"the driver refuses: {name}") from None
-                if time.monotonic() > give_up:
-                    raise ChannelLost(f"the driver does not answer: {name}") from None
-                time.sleep(_PAUSE)
-            except ValueError as error:
-                raise ChannelLost(f"the connection was closed here: {error}") from None
-            else:
-                self._key = _text(call.trailing_metadata(), _KEY) or self._key
-                return bytes(answer)
+    def _ask(self, call: Call, request: bytes) -> tuple[bytes, str]:
+        method = {"Hello": self._hello, "Next": self._next, "Report": self._report}[call]
+        try:
+            answer, done = method.with_call(
+                request, timeout=_DEADLINE, metadata=self._metadata, wait_for_ready=True
+            )
+        except grpc.RpcError as error:
+            name = error.code().name
+            if error.code() in _CUT:
+                raise Cut(name) from None
+            raise ChannelRefused(f"the driver refuses: {name}") from None
+        except ValueError as error:
+            raise ChannelLost(f"the connection was closed here: {error}") from None
+        return bytes(answer), _text(done.trailing_metadata(), _KEY)

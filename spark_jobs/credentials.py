@@ -1,4 +1,7 @@
-"""Who may speak on the channel: the run's certificate and token, and a key for each attempt."""
+"""Who may speak on the channel: the run's certificate and token, and a key for each attempt.
+
+What goes through a mailbox instead is sealed with a key of the run.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +12,19 @@ import secrets
 from collections.abc import Callable
 
 from cryptography import x509
+from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.x509.oid import NameOID
+
+from search.errors import ExperimentError
 
 CERTIFICATE_NAME = "experiment-run"
 """In the certificate; the address is not, it may be any."""
 
+_NONCE = 12  # bytes
+_TAG = 16  # bytes
 _KEY = re.compile(r"[0-9a-f]{32}")
 
 
@@ -52,6 +61,49 @@ class AttemptKeys:
     def following(self, slot: str) -> str:
         """Return the key that goes with the next attempt of a slot that has shown one."""
         return self._keys[slot][1]
+
+
+class SealBroken(ExperimentError):
+    """Bytes that nobody sealed with this key under this name, or that were changed since."""
+
+
+class Seal:
+    """Encrypts what is kept where others may read and write, so that they can do neither unseen.
+
+    AES-256-GCM (NIST SP 800-38D), each time with a nonce of its own. Thread safe.
+
+    Args:
+        key: Of `Seal.new_key`.
+    """
+
+    OVERHEAD = _NONCE + _TAG
+    """Bytes by which something sealed is longer."""
+
+    def __init__(self, key: str) -> None:
+        self._cipher = AESGCM(bytes.fromhex(key))
+
+    @staticmethod
+    def new_key() -> str:
+        """Return a new secret of 256 bits, as 64 hexadecimal digits."""
+        return secrets.token_hex(32)
+
+    def close(self, data: bytes, name: str) -> bytes:
+        """Return data encrypted, and bound to a name."""
+        nonce = secrets.token_bytes(_NONCE)
+        return nonce + self._cipher.encrypt(nonce, data, name.encode())
+
+    def open(self, sealed: bytes, name: str) -> bytes:
+        """Return what was closed under a name.
+
+        Raises:
+            SealBroken: It was not, or not with this key.
+        """
+        if len(sealed) < self.OVERHEAD:
+            raise SealBroken(f"{len(sealed)} bytes, fewer than {self.OVERHEAD}")
+        try:
+            return self._cipher.decrypt(sealed[:_NONCE], sealed[_NONCE:], name.encode())
+        except InvalidTag:
+            raise SealBroken(f"not sealed as {name!r} with the key of this run") from None
 
 
 def make_certificate() -> tuple[bytes, bytes]:

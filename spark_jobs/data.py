@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _STREAM = 8 << 20  # bytes of a request where nothing is kept
+_GLANCE = 1 << 20  # bytes
 _MAGIC = re.compile(r"[*?\[]")
 
 
@@ -303,9 +304,9 @@ def from_dataframe(
     """
     if format not in _FORMATS:
         raise InvalidArgument("format", " or ".join(map(repr, _FORMATS)), shown(format))
-    from spark_jobs.session import ClassicSession
+    from spark_jobs.session import session_of
 
-    session = ClassicSession(frame.sparkSession)
+    session = session_of(frame.sparkSession)
     if path is None:
         path = f"{session.shared_folder()}/data/{secrets.token_hex(8)}"
     location = Location.parse(path)
@@ -335,6 +336,26 @@ def record_batches(path: str, size: int = 128) -> Iterator[list[bytes]]:
     if size < 1:
         raise InvalidArgument("size", "at least 1", shown(size))
     return _batches(Location.parse(path), size)
+
+
+def examine_data(path: str, settings: DataSettings) -> tuple[list[int], int]:
+    """Look at data without copying it: list it, and read the start of the first file.
+
+    Args:
+        path: As for `local_copy`.
+        settings: How to get at it.
+
+    Returns:
+        The sizes of the files, in bytes, and how many bytes were read.
+
+    Raises:
+        OSError: As `local_copy`.
+    """
+    location, read = Location.parse(path), bytearray()
+    with _files(location, settings) as files:
+        found = _expand(files, location)
+        files.read(replace(found[0], length=min(found[0].length, _GLANCE)), read.extend)
+    return [status.length for status in found], len(read)
 
 
 def _batches(location: Location, size: int) -> Iterator[list[bytes]]:

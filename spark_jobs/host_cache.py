@@ -53,6 +53,28 @@ class HostCache:
         self._folder = Path(settings.folder) if settings.folder else default
         self._limit = settings.limit
 
+    @property
+    def folder(self) -> Path:
+        """Of the copies."""
+        return self._folder
+
+    def room(self) -> int:
+        """Return how many bytes the copies may take here, those that are there included.
+
+        The folder is made where it is missing.
+
+        Raises:
+            OSError: It cannot be made, or belongs to somebody else.
+        """
+        make_folder(self._folder)
+        self._check_owner()
+        free = shutil.disk_usage(self._folder).free
+        taken = sum(size for _, size, _ in self._copies())
+        return min(free + taken, self._limit or self._share(taken))
+
+    def _share(self, taken: int) -> int:
+        return int((shutil.disk_usage(self._folder).free + taken) * _SHARE)
+
     def fetch(self, files: Files, status: FileStatus) -> tuple[Path, int]:
         """Return this host's copy of a file, made now where there is none.
 
@@ -142,7 +164,7 @@ class HostCache:
         """Remove the copies that were not used for longest, until a new one fits."""
         copies = sorted(self._copies(), key=lambda found: found[0])
         taken = sum(size for _, size, _ in copies)
-        limit = self._limit or int((shutil.disk_usage(self._folder).free + taken) * _SHARE)
+        limit = self._limit or self._share(taken)
         if needed > limit:
             raise OSError(
                 errno.ENOSPC,

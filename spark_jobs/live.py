@@ -5,18 +5,20 @@ from __future__ import annotations
 import codecs
 import contextlib
 import threading
+import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from spark_jobs.channel import ChannelLost, ChannelRefused
+from spark_jobs.exchange import ChannelLost, ChannelRefused
 from spark_jobs.protocol import Attempt, Report
 
 _MOST_WAITING = 10_000
 _MOST_AT_ONCE = 100  # as many of the largest size fit into a message
 _EVERY = 0.1  # seconds between two messages, so that reports share one
+_BEAT = 30.0  # seconds after which a trial that reports nothing is said to run
 _PAUSE = 1.0  # seconds between two tries where the driver does not answer
 
 _MOST_OUTPUT = 1 << 15  # bytes of each log in a message
@@ -52,7 +54,8 @@ class Reporter:
     """Sends reports from a thread of its own, so that no trial waits for the driver.
 
     A context manager. Where the driver does not answer they wait, the oldest being dropped when
-    there are too many.
+    there are too many. Where a trial has nothing to say for long, it is said that it runs: a report
+    of nothing. So the driver can tell a slot that is gone, and a slot that it was given up.
 
     Args:
         send: Sends reports of one attempt; returns why the trial is to stop, or ''. ChannelLost
@@ -65,6 +68,8 @@ class Reporter:
         self._waiting: deque[tuple[Attempt, Report]] = deque(maxlen=_MOST_WAITING)
         self._followed: tuple[Attempt, Tail] | None = None
         self._unsent = ""  # output that did not arrive
+        self._running: Attempt | None = None
+        self._said = time.monotonic()  # when something was sent last
         self._changed = threading.Condition()
         self._sending = self._urgent = self._closing = False
         self._thread = threading.Thread(target=self._main, name="experiment-reports", daemon=True)
@@ -89,6 +94,17 @@ class Reporter:
         with self._changed:
             self._waiting.append((attempt, report))
             self._changed.notify_all()
+
+    @contextlib.contextmanager
+    def running(self, attempt: Attempt) -> Iterator[None]:
+        """Say now and then that an attempt runs, as long as the block lasts."""
+        with self._changed:
+            self._running, self._said = attempt, time.monotonic()
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._running = None
 
     def follow(self, attempt: Attempt, logs: Sequence[Path]) -> None:
         """From now to the next `flush`, send what is added to the logs of an attempt."""
@@ -119,6 +135,7 @@ class Reporter:
                     self._changed.wait_for(lambda: self._closing, _PAUSE)
 
     def _pass_on(self, attempt: Attempt, reports: tuple[Report, ...], output: str) -> bool:
+        self._said = time.monotonic()
         try:
             reason = self._send(attempt, reports, output)
         except ChannelRefused:  # again it would be refused again
@@ -137,7 +154,7 @@ class Reporter:
     def _take(self) -> tuple[Attempt, tuple[Report, ...], str] | tuple[()] | None:
         """Wait for news of an attempt and take some; nothing after a while, None when closed."""
         with self._changed:
-            self._changed.wait_for(lambda: self._closing or self._waiting or self._followed)
+            self._changed.wait_for(lambda: self._closing or self._waiting or self._followed, _BEAT)
             if self._closing:
                 return None
             attempt = self._waiting[0][0] if self._waiting else None
@@ -152,7 +169,8 @@ class Reporter:
                     self._followed = None
             self._sending = bool(reports or output)
             if attempt is None or not self._sending:
-                return ()
+                silent = time.monotonic() >= self._said + _BEAT
+                return (self._running, (), "") if self._running and silent else ()
             return attempt, tuple(reports), output
 
     def _put_back(self, attempt: Attempt, reports: tuple[Report, ...], output: str) -> None:

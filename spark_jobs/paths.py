@@ -28,6 +28,9 @@ STOP = "stop"
 OWNERS = "owners"
 """The folder of a run's folder with a mark of each driver that ran it."""
 
+MAILBOX = "mailbox"
+"""The folder of a run's folder with messages of slots that do not reach the driver, and answers."""
+
 CHECKPOINT = "checkpoint"
 """The folder of a trial's checkpoints, in the trial's folder."""
 

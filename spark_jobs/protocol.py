@@ -48,6 +48,10 @@ class Hello(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         problem: Why it cannot work, in one sentence; ''.
         warnings: What the user should know, each once.
         free_gpus: GPUs of the host, where Spark does not assign any; 0 where it does.
+        gpus: Addresses of the GPUs that Spark gave it.
+        set_aside: Those of them that are to get no more trials, each with a sentence that says why.
+        detour: What the user should know of a channel that is slower than need be, shown of one
+            slot only; ''.
     """
 
     slot: _Slot
@@ -55,6 +59,9 @@ class Hello(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     problem: str = ""
     warnings: tuple[str, ...] = ()
     free_gpus: _Count = 0
+    gpus: tuple[str, ...] = ()
+    set_aside: dict[str, str] = {}
+    detour: str = ""
 
 
 class Next(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -162,14 +169,14 @@ def encode(message: Any) -> bytes:
     return msgspec.json.encode(message)
 
 
-def decode(data: bytes, kind: type[M]) -> M:
-    """Return the message in `data`.
+def decode(data: bytes, kind: type[M], largest: int = LARGEST_MESSAGE) -> M:
+    """Return the message in `data`, of at most `largest` bytes.
 
     Raises:
         ProtocolError: Too long, not JSON, nested too deeply, or not of this kind.
     """
-    if len(data) > LARGEST_MESSAGE:
-        raise ProtocolError(f"{len(data)} bytes, more than {LARGEST_MESSAGE}")
+    if len(data) > largest:
+        raise ProtocolError(f"{len(data)} bytes, more than {largest}")
     try:
         return msgspec.json.decode(data, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

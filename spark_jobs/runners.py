@@ -38,7 +38,7 @@ from spark_jobs.protocol import (
     work_of,
 )
 from spark_jobs.storage import open_appending
-from spark_jobs.trial_process import Program, Task, evaluate, stopped
+from spark_jobs.trial_process import Program, Task, evaluate, set_environment, stopped
 
 _SWEEP = 5.0  # seconds for killed processes to disappear
 
@@ -81,20 +81,31 @@ class TrialRunner(Protocol):
 class InProcessRunner:
     """Runs trials in this process: for debuggers, and where a process per trial costs too much.
 
-    A trial that ends its process ends the slot, and what it changes stays changed.
+    A trial that ends its process ends the slot, and what it changes stays changed. A framework that
+    has started CUDA here keeps its GPUs, also those that the environment of a later runner lacks.
+
+    Args:
+        program: What all trials have in common.
+        environment: Variables of this process as long as the runner is entered: set, or removed
+            where None.
     """
 
     warnings: tuple[str, ...] = ()
 
-    def __init__(self, program: Program) -> None:
-        self._program = program
+    def __init__(
+        self, program: Program, environment: Mapping[str, str | None] | None = None
+    ) -> None:
+        self._program, self._environment = program, dict(environment or {})
+        self._before: dict[str, str | None] = {}
         self._running: tuple[int, DirectLink] | None = None
 
     def __enter__(self) -> Self:
+        self._before = {name: os.environ.get(name) for name in self._environment}
+        set_environment(self._environment)
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Nothing was started."""
+        set_environment(self._before)
 
     def run(self, attempt: Attempt, paths: AttemptPaths, tell: Tell) -> Outcome:
         """See `TrialRunner`."""

@@ -9,7 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self
 
-_LAST_TASKS = 5.0  # seconds that the tasks of a job that is over are waited for
+_LAST_TASKS = 15.0  # seconds that the tasks of a job that is over are waited for
+_LAST_MOMENT = 0.5  # seconds for the processes of a task that was cancelled, which die in turn
+_LAST_WORDS = 10.0  # seconds for which a server that does not answer is told to cancel a job
 _POLL = 0.02
 
 
@@ -35,13 +37,17 @@ class SlotJob:
 
     A job that Spark has cancelled is over before its tasks are, so these are waited for as well:
     whoever goes on after the block meets no trial any more. Some seconds only, since a task whose
-    host is gone may hold out.
+    host is gone may hold out. Spark takes a task for ended when it has ordered the end of its
+    process, on which that of the trial follows, so there is a moment for these as well.
+
+    A job on a server that does not answer (cancelling it is a ConnectionError) is left behind.
 
     It is entered before the job is started, so that nothing that interrupts the caller leaves a job
     behind.
 
     Attributes:
         error: What Spark raised, once the job is over and has failed.
+        result: The Arrow table of what its slots yielded, once the job is over and has not.
     """
 
     def __init__(
@@ -52,6 +58,7 @@ class SlotJob:
         count_running_tasks: Callable[[], int],
     ) -> None:
         self.error: BaseException | None = None
+        self.result: Any = None
         self._run, self._cancel, self._find_lost_tasks = run, cancel, find_lost_tasks
         self._count_running_tasks = count_running_tasks
         self._thread = threading.Thread(target=self._main, name="experiment-slots", daemon=True)
@@ -66,8 +73,10 @@ class SlotJob:
         self.cancel()
         patience = time.monotonic() + _LAST_TASKS
         with contextlib.suppress(Exception):  # a stopped session has no tasks
-            while self._count_running_tasks() and time.monotonic() < patience:
-                time.sleep(_POLL)
+            if self._count_running_tasks():
+                while self._count_running_tasks() and time.monotonic() < patience:
+                    time.sleep(_POLL)
+                time.sleep(_LAST_MOMENT)
 
     def start(self) -> None:
         """Start the job; it runs in a thread."""
@@ -90,14 +99,20 @@ class SlotJob:
 
     def cancel(self) -> None:
         """Cancel this job and no other, and wait for its end."""
+        patience = time.monotonic() + _LAST_WORDS
         while self._thread.ident is not None and not self._ended.is_set():
-            with contextlib.suppress(Exception):  # a stopped session: the job ends by itself
+            try:
                 self._cancel()  # again: a job that is just being submitted is not found
+            except ConnectionError:
+                if time.monotonic() > patience:
+                    return
+            except Exception:
+                pass  # a stopped session: the job ends by itself
             self.wait(0.5)
 
     def _main(self) -> None:
         try:
-            self._run()
+            self.result = self._run()
         except BaseException as error:
             self.error = error
         finally:

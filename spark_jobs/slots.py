@@ -20,10 +20,14 @@ import psutil
 from search.errors import InvalidArgument
 from search.space import LARGEST_INTEGER
 from search.trial import Outcome
-from spark_jobs.channel import Address, ChannelClient
-from spark_jobs.devices import host_gpus, trial_environment
+from spark_jobs.channel import Address
+from spark_jobs.connecting import connect
+from spark_jobs.devices import gpu_share, host_gpus, trial_environment
 from spark_jobs.events import EventFile
+from spark_jobs.exchange import SlotChannel
 from spark_jobs.files import WritableFiles, check_writable, writable_files_at
+from spark_jobs.gpu_memory import GIB, Gpus
+from spark_jobs.gpu_watch import WatchedRunner
 from spark_jobs.live import Reporter
 from spark_jobs.locations import Location
 from spark_jobs.paths import AttemptPaths, attempt_name
@@ -67,6 +71,7 @@ class SlotConfig(msgspec.Struct, frozen=True):
         echo: Does the driver want what trials print?
         modules: Those to preload that the driver has, so that an executor without them is none of
             its kind.
+        trials_per_gpu: How many trials share a GPU.
     """
 
     job: int
@@ -80,6 +85,7 @@ class SlotConfig(msgspec.Struct, frozen=True):
     as_text: tuple[str, ...]
     echo: bool
     modules: tuple[str, ...] = ()
+    trials_per_gpu: int = 1
 
 
 def slot_function(
@@ -131,23 +137,31 @@ def run_slot(data: bytes, function: bytes) -> int:
     from pyspark import TaskContext
 
     config = msgspec.json.decode(data, type=SlotConfig)
-    program = msgspec.structs.replace(config.program, function=function)
-    config = msgspec.structs.replace(config, program=program)
     task = TaskContext.get()
     if task is None:
         raise RuntimeError("a slot runs inside a Spark task")
     slot = slot_name(config.job, task.partitionId(), task.attemptNumber())
     gpu = task.resources().get("gpu")
     gpus = list(gpu.addresses) if gpu else []
+    share = gpu_share(gpus, config.trials_per_gpu)
+    program = msgspec.structs.replace(config.program, function=function, gpu_share=share)
+    config = msgspec.structs.replace(config, program=program)
     environment = trial_environment(
-        gpus, spark_assigns_gpus=config.spark_assigns_gpus, cpus=task.cpus()
+        gpus, spark_assigns_gpus=config.spark_assigns_gpus, cpus=task.cpus(), share=share
     )
     assigned = bool(gpus) or config.spark_assigns_gpus
-    with ChannelClient(config.address, slot) as channel:
-        hello = Hello(slot, host_name(), free_gpus=0 if assigned else host_gpus())
+    host = host_name()
+    channel, detour = connect(config.address, slot, host, program.data.hadoop)
+    with channel:
+        free = 0 if assigned else host_gpus()
+        hello = Hello(slot, host, free_gpus=free, detour=detour, gpus=tuple(gpus))
 
         def tell(warning: str) -> None:
             channel.hello(msgspec.structs.replace(hello, warnings=(warning,)))
+
+        def keeps(gpu: str, memory: int, trial: int) -> None:
+            why = f"GPU {gpu} of host {hello.host} keeps {memory / GIB:.1f} GiB after trial {trial}"
+            channel.hello(msgspec.structs.replace(hello, set_aside={gpu: why}))
 
         problem = folder_problem(config, tell) or modules_problem(config)
         channel.hello(msgspec.structs.replace(hello, problem=problem))
@@ -155,10 +169,12 @@ def run_slot(data: bytes, function: bytes) -> int:
         if first is None:  # nothing to do, so nothing to import either
             return 0
         try:
-            with make_runner(config, environment) as runner:
+            with make_runner(config, environment) as runner, Gpus(gpus) as watched:
                 if runner.warnings:
                     channel.hello(msgspec.structs.replace(hello, warnings=runner.warnings))
-                return pull_trials(config, channel, runner, first, tell)
+                shared = config.isolation == "none" or config.trials_per_gpu > 1
+                watching = WatchedRunner(runner, watched, keeps, shared=shared)
+                return pull_trials(config, channel, watching, first, tell)
         except RunnerBroken as error:
             problem = f"host {hello.host}, Python {sys.executable}: {error}"
             channel.hello(msgspec.structs.replace(hello, problem=problem))
@@ -239,13 +255,13 @@ def _files(config: SlotConfig) -> contextlib.closing[WritableFiles]:
 def make_runner(config: SlotConfig, environment: dict[str, str | None]) -> TrialRunner:
     """Return the runner for the isolation that the user chose."""
     if config.isolation == "none":
-        return InProcessRunner(config.program)
+        return InProcessRunner(config.program, environment)
     return ProcessRunner(config.program, environment, config.timeout, config.grace)
 
 
 def pull_trials(
     config: SlotConfig,
-    channel: ChannelClient,
+    channel: SlotChannel,
     runner: TrialRunner,
     first: Attempt,
     tell: Callable[[str], None],
@@ -263,7 +279,8 @@ def pull_trials(
     count = 0
     with Reporter(channel.report, runner.stop) as reporter:
         while attempt is not None:
-            outcome = run_attempt(config, attempt, runner, tell, reporter)
+            with reporter.running(attempt):
+                outcome = run_attempt(config, attempt, runner, tell, reporter)
             count += 1
             attempt = channel.next(attempt.number, outcome)
     return count

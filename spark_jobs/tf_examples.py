@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import pyarrow
     from pyspark.sql import DataFrame
 
-    from spark_jobs.session import ClassicSession
+    from spark_jobs.session import Session
 
 _LISTS = {
     **dict.fromkeys(("boolean", "byte", "short", "integer", "long"), "int64_list"),
@@ -45,7 +45,7 @@ _INSTEAD = {
 _BATCH = 4096  # records that are parsed at once
 
 
-def write(frame: DataFrame, folder: Location, session: ClassicSession) -> None:
+def write(frame: DataFrame, folder: Location, session: Session) -> None:
     """Write a DataFrame as TFRecord files of `tf.train.Example`s, one per partition with rows.
 
     Tasks write below a name that nobody reads; of each partition the file of the task that Spark

@@ -8,12 +8,11 @@ late.
 from __future__ import annotations
 
 import contextlib
-import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import wrapt
+from spark_jobs.import_hooks import when_imported
 
 
 @contextlib.contextmanager
@@ -24,27 +23,8 @@ def default_writer(folder: Path) -> Any:
         def enter(tensorflow: ModuleType) -> None:
             entered.enter_context(_late_writer(tensorflow, folder).as_default())
 
-        if "tensorflow" in sys.modules:
-            enter(sys.modules["tensorflow"])
-        else:
-            hook = _Once(enter)
-            wrapt.register_post_import_hook(hook, "tensorflow")
-            entered.callback(hook.cancel)
-        yield
-
-
-class _Once:
-    """An import hook that can be taken back; wrapt keeps hooks until the module is imported."""
-
-    def __init__(self, function: Any) -> None:
-        self._function = function
-
-    def cancel(self) -> None:
-        self._function = None
-
-    def __call__(self, module: ModuleType) -> None:
-        if self._function is not None:
-            self._function(module)
+        with when_imported("tensorflow", enter):
+            yield
 
 
 def _late_writer(tensorflow: Any, folder: Path) -> Any:

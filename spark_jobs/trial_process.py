@@ -17,6 +17,7 @@ import signal
 import sys
 import time
 import traceback
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from search.direction import DirectionName, read_direction
 from search.errors import shown
 from search.trial import Outcome
 from spark_jobs import context, memory
+from spark_jobs.gpu_share import GpuShare, limited
 from spark_jobs.link import Link, NoLink, PipeLink
 from spark_jobs.objective import (
     AmbiguousObjective,
@@ -60,6 +62,8 @@ class Program(msgspec.Struct, frozen=True):
         start_method: 'fork' or 'spawn'.
         seed: Of the search; None leaves the trials' random numbers to chance.
         data: How trials get at their data.
+        gpu_share: How much of the memory of their GPU trials may take, which depends on the slot;
+            None for all of it.
     """
 
     function: bytes
@@ -69,6 +73,7 @@ class Program(msgspec.Struct, frozen=True):
     start_method: str = "fork"
     seed: int | None = None
     data: context.DataSettings = context.DataSettings()
+    gpu_share: GpuShare | None = None
 
     @property
     def objective(self) -> Objective | Objectives:
@@ -106,7 +111,8 @@ def evaluate(program: Program, attempt: Attempt, folder: Path, link: Link | None
     trial, started = attempt.trial, time.perf_counter()
     running = context.TrialContext(trial.params, folder, program.data, link or NoLink())
     try:
-        with context.entered(running), default_writer(folder), memory.reserve():
+        share = limited(program.gpu_share)
+        with context.entered(running), default_writer(folder), memory.reserve(), share:
             function = pickle.loads(program.function)
             returned = function(**trial.params)
             outcome = program.objective.outcome(trial.id, returned)
@@ -191,19 +197,29 @@ def become_trial(supervisor: int, task: Task, output: tuple[int, int]) -> None:
     memory.be_first_to_be_killed()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
-    for name, value in task.environment.items():
-        os.environ.pop(name, None) if value is None else os.environ.__setitem__(name, value)
+    set_environment(task.environment)
     for pipe, descriptor in zip(output, (1, 2), strict=True):
         os.dup2(pipe, descriptor)
         os.close(pipe)
 
 
-def die_with_parent(parent: int) -> None:
-    """Ask the kernel to kill this process when the thread that forked it ends."""
-    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0):
+def set_environment(variables: Mapping[str, str | None]) -> None:
+    """Set variables of this process, or remove those that are None."""
+    for name, value in variables.items():
+        os.environ.pop(name, None) if value is None else os.environ.__setitem__(name, value)
+
+
+def die_with_parent(parent: int, number: int = signal.SIGKILL) -> None:
+    """Ask the kernel to kill this process when the thread that forked it ends.
+
+    Args:
+        parent: The id of the process that forked it.
+        number: Of the signal.
+    """
+    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0):
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
     if os.getppid() != parent:  # it ended before the call
-        os.kill(os.getpid(), signal.SIGKILL)
+        os.kill(os.getpid(), number)
 
 
 def run_child(program: Program, task: Task, results: int, commands: int) -> None:

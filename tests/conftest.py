@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib.util
 import os
 import sys
@@ -14,16 +15,22 @@ from typing import Any
 import psutil
 import pytest
 
+from tests import jvm
+
 # Only what `make test-browser` installs can even be imported there.
 collect_ignore = [] if importlib.util.find_spec("playwright") else ["browser_tests"]
 
 _MARK = "EXPERIMENT_TEST_SUITE"
-os.environ[_MARK] = uuid.uuid4().hex
+# A worker of pytest-xdist tells its own processes from those of the others; all are the suite's.
+_WORKER = os.environ.get("PYTEST_XDIST_WORKER")
+os.environ[_MARK] = f"{os.environ[_MARK]}/{_WORKER}/" if _WORKER else uuid.uuid4().hex
 # What the trials print is no news, and a fresh import of TensorFlow needs its compiled files.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 os.environ.pop("PYSPARK_PYTHON", None)
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+# Of each driver that a test starts.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", jvm.SPARK_OPTIONS)
 
 
 class Sparks:
@@ -43,6 +50,7 @@ class Sparks:
         builder = SparkSession.builder.master(master).appName("tests")
         builder = builder.config("spark.ui.enabled", "false")
         builder = builder.config("spark.sql.warehouse.dir", "/nonexistent")
+        builder = builder.config("spark.executor.extraJavaOptions", jvm.SPARK_OPTIONS)
         for name, value in settings.items():
             builder = builder.config(name, value)
         self._session, self._wanted = builder.getOrCreate(), wanted
@@ -139,6 +147,31 @@ def two_hosts(sparks: Sparks, standalone: Any) -> Any:
     return sparks.get(standalone.master, **standalone.settings())
 
 
+@pytest.fixture(scope="session")
+def nvml_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A library that stands for NVIDIA's; skipped where it cannot be compiled."""
+    from tests.fake_nvml import NoCompiler, build
+
+    try:
+        return build(tmp_path_factory.mktemp("nvml"))
+    except NoCompiler as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def nvml(nvml_library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Two GPUs that are not there, for the real `pynvml` of this process."""
+    import pynvml
+
+    from tests.fake_nvml import FakeNvml
+
+    monkeypatch.setattr(pynvml, "nvmlLib", ctypes.CDLL(str(nvml_library)))
+    monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
+    gpus = FakeNvml(tmp_path / "gpus")
+    monkeypatch.setenv("FAKE_NVML", str(gpus.root))
+    return gpus
+
+
 @pytest.fixture
 def logdir(tmp_path: Path) -> str:
     """A folder for runs, with a name that has to be quoted."""
@@ -161,7 +194,7 @@ def marked_processes() -> list[psutil.Process]:
     found = []
     for process in psutil.process_iter():
         try:
-            ours = process.environ().get(_MARK) == os.environ[_MARK]
+            ours = process.environ().get(_MARK, "").startswith(os.environ[_MARK])
             if ours and process.pid != os.getpid() and process.status() != psutil.STATUS_ZOMBIE:
                 found.append(process)
         except (psutil.AccessDenied, psutil.NoSuchProcess):
@@ -169,7 +202,11 @@ def marked_processes() -> list[psutil.Process]:
     return found
 
 
-def pytest_sessionfinish(session: pytest.Session) -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
+    yield  # pytest-xdist ends its workers
+    if _WORKER:
+        return
     until = time.monotonic() + 15
     while (left := marked_processes()) and time.monotonic() < until:
         time.sleep(0.1)

@@ -30,18 +30,13 @@ from typing import Any, Self
 
 import pyspark
 
+from tests import jvm
+
 _SPARK = Path(pyspark.__file__).parent
 _NAMENODE = "org.apache.hadoop.hdfs.server.namenode.NameNode"
 _DATANODE = "org.apache.hadoop.hdfs.server.datanode.DataNode"
 _DFSADMIN = "org.apache.hadoop.hdfs.tools.DFSAdmin"
-_JVM_OPTIONS = (
-    "-Xmx128m",
-    "-Xms16m",
-    "-XX:+UseSerialGC",
-    "-XX:TieredStopAtLevel=1",
-    "-XX:-UsePerfData",
-    "-Dorg.apache.logging.log4j.level=WARN",
-)
+_JVM_OPTIONS = (*jvm.OPTIONS, "-Xmx128m", "-Dorg.apache.logging.log4j.level=WARN")
 _FETCH_SECONDS = 200
 _START_SECONDS = 120
 _COMMAND_SECONDS = 60

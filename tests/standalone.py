@@ -1,7 +1,8 @@
 """A real standalone cluster of Spark, whose workers pass for hosts that a test can lose.
 
 The master and each worker are JVMs of pyspark's own classes. A worker has an address of its own out
-of 127.0.0.0/8, so Spark takes it for a host, though `socket.gethostname` is the same everywhere.
+of 127.0.0.0/8, so Spark takes it for a host, though `socket.gethostname` is the same everywhere. It
+announces two GPUs that are not there: 20 and 21 on 127.0.0.2, 30 and 31 on 127.0.0.3.
 """
 
 from __future__ import annotations
@@ -25,13 +26,17 @@ from typing import Self
 import psutil
 import pyspark
 
+from tests import jvm
 from tests.hdfs import dying_with_parent, free_ports
 
 HOSTS = ("127.0.0.2", "127.0.0.3")
 
 _SPARK = Path(pyspark.__file__).parent
 _REPOSITORY = Path(__file__).parent.parent
-_JVM_OPTIONS = "-Xms16m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData"
+_GPUS = """#!/bin/sh
+host=${SPARK_LOCAL_IP##*.}
+echo "{\\"name\\": \\"gpu\\", \\"addresses\\": [\\"${host}0\\", \\"${host}1\\"]}"
+"""
 _START_SECONDS = 120
 _END_SECONDS = 60
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -91,7 +96,13 @@ class Standalone:
         if self._launcher is not None:
             raise ValueError("this cluster was started already")
         self.root.mkdir(parents=True, exist_ok=True)
-        lines = [f"{name} {value}\n" for name, value in self._security.items()]
+        script = self.root / "discover-gpus"
+        script.write_text(_GPUS)
+        script.chmod(0o755)
+        gpus = {"amount": "2", "discoveryScript": str(script)}
+        settings = {f"spark.worker.resource.gpu.{name}": value for name, value in gpus.items()}
+        settings |= self._security
+        lines = [f"{name} {value}\n" for name, value in settings.items()]
         (self.root / "spark-defaults.conf").write_text("".join(lines))
         # A thread that stays, since the kernel ends a JVM with the thread that started it.
         self._launcher = ThreadPoolExecutor(1, "standalone launcher")
@@ -185,7 +196,7 @@ class Standalone:
             "spark.executor.instances": str(len(self.hosts)),
             "spark.executor.memory": "512m",
             "spark.executor.cores": str(self._cores),
-            "spark.executor.extraJavaOptions": _JVM_OPTIONS,
+            "spark.executor.extraJavaOptions": jvm.SPARK_OPTIONS,
             "spark.executorEnv.PYTHONPATH": str(_REPOSITORY),
             **self._security,
         }
@@ -203,7 +214,7 @@ class Standalone:
             "SPARK_CONF_DIR": str(self.root),
             "SPARK_LOCAL_IP": host,
             "SPARK_DAEMON_MEMORY": "128m",
-            "SPARK_DAEMON_JAVA_OPTS": _JVM_OPTIONS,
+            "SPARK_DAEMON_JAVA_OPTS": jvm.SPARK_OPTIONS,
         }
 
         def launch() -> psutil.Popen:

@@ -87,7 +87,9 @@ def test_a_builtin_without_a_signature_is_left_to_the_call():
     check_arguments(dict, ["anything"])
 
 
-@pytest.mark.parametrize("train", [None, 5, "train", [accepts_lr]], ids=repr)
+@pytest.mark.parametrize(
+    "train", [None, 5, "train", pytest.param([accepts_lr], id="list")], ids=repr
+)
 def test_what_cannot_be_called_is_refused(train):
     error = refusal(check_arguments, train, ["lr"])
     assert error.expected == "a function"

@@ -8,9 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from experiment.coordinator import Coordinator
+from experiment.harvest import LeftBehind
 from experiment.journal import Journal, read_journal
 from experiment.loading import read_run
 from experiment.record import write_manifest
+from experiment.records import Resumed
 from search.direction import Direction
 from search.evolution import DifferentialEvolution
 from search.grid import GridSearch, PointSearch
@@ -20,6 +22,7 @@ from search.stopping import SuccessiveHalving, Threshold, start_all
 from search.trial import Outcome
 from spark_jobs.paths import RunPaths
 from spark_jobs.protocol import (
+    Attempt,
     Heard,
     Hello,
     Next,
@@ -31,6 +34,7 @@ from spark_jobs.protocol import (
     Work,
     attempt_of,
     outcome_to_json,
+    work_of,
 )
 from tests.experiment_tests.runs import make_manifest, make_search
 
@@ -521,6 +525,34 @@ def test_what_no_host_can_do_ends_the_search(start):
     assert search.warnings == []
 
 
+def test_further_jobs_that_no_host_can_do_do_not_end_what_others_can(start):
+    search = start(points(2), "1.0.0")
+    work = search.ask("1.0.0")
+    for job in (2, 3, 4, 5):
+        search.coordinator.hello(Hello(f"{job}.0.0", "b", "host b does not see the folder"))
+        assert search.coordinator.has_come(job)
+        search.coordinator.job_ended(job)
+        assert not search.coordinator.has_come(job)
+    assert search.coordinator.problem is None
+    assert isinstance(search.finish("1.0.0", work), Work)
+
+
+def test_what_is_left_is_what_may_still_be_handed_out(start):
+    search = start(points(3), "1.0.0", "2.0.0")
+    assert search.coordinator.left == 3
+    work = search.ask("1.0.0")
+    other = search.ask("2.0.0")
+    assert search.coordinator.left == 1
+    search.coordinator.slots_lost(["2.0.0"])
+    assert search.coordinator.left == 2
+    again = search.finish("1.0.0", work)
+    assert (again.trial, search.coordinator.left) == (other.trial, 1)
+    last = search.finish("1.0.0", again)
+    assert search.coordinator.left == 0
+    search.finish("1.0.0", last)
+    assert search.coordinator.left == 0
+
+
 def test_what_one_host_cannot_do_is_done_elsewhere_and_said(start):
     search = start(points(3))
     search.coordinator.hello(Hello("1.0.0", "a", "host a does not see the folder"))
@@ -539,6 +571,97 @@ def test_a_slot_that_finds_out_later_that_it_can_do_nothing_gives_its_trial_back
     search.hello("1.0.0", problem="host host: TensorFlow cannot be imported")
     assert search.ask("1.0.0") == Stop()
     assert search.ask("1.1.0") == Work(0, 2, {"x": 0})
+
+
+def gpu_slots(search, *gpus):
+    for number, gpu in enumerate(gpus):
+        search.hello(f"1.{number}.0", gpus=(gpu,))
+
+
+def set_aside(search, slot, gpu):
+    search.hello(slot, gpus=(gpu,), set_aside={gpu: f"GPU {gpu} of host host keeps 4.2 GiB"})
+
+
+def test_slots_of_a_gpu_that_is_set_aside_wait_while_others_go_on(start):
+    search = start(points(6), slots=3)
+    gpu_slots(search, "3", "3", "5")
+    works = [search.ask(f"1.{number}.0") for number in range(3)]
+    set_aside(search, "1.0.0", "3")
+    set_aside(search, "1.1.0", "3")
+    assert search.finish("1.0.0", works[0]) == Wait()
+    assert search.finish("1.1.0", works[1]) == Wait()  # Spark would give the GPU to another task
+    work = search.finish("1.2.0", works[2])
+    while work.trial < 5:
+        assert search.ask("1.0.0") == search.ask("1.1.0") == Wait()
+        work = search.finish("1.2.0", work)
+    assert search.ask("1.0.0") == search.ask("1.1.0") == Stop()  # nothing is left to hand out
+    assert search.finish("1.2.0", work) == Stop()
+    assert search.coordinator.done
+    assert search.warnings == ["GPU 3 of host host keeps 4.2 GiB and gets no more trials"]
+
+
+def test_a_gpu_that_is_set_aside_is_so_for_the_slots_of_the_next_job(start):
+    search = start(points(2), slots=2)
+    gpu_slots(search, "3", "5")
+    set_aside(search, "1.0.0", "3")
+    search.coordinator.job_ended(1)
+    search.hello("2.0.0", gpus=("3",))
+    search.hello("2.1.0", gpus=("5",))
+    assert search.ask("2.0.0") == Wait()
+    assert search.run_to_the_end("2.1.0") == ([0, 1], Stop())
+
+
+def test_the_same_address_on_another_host_is_another_gpu(start):
+    search = start(points(1))
+    gpu_slots(search, "3")
+    set_aside(search, "1.0.0", "3")
+    search.coordinator.hello(Hello("1.1.0", "other", gpus=("3",)))
+    assert search.ask("1.1.0") == Work(0, 1, {"x": 0})
+
+
+def test_a_lost_trial_avoids_no_host_whose_only_other_slot_has_a_gpu_that_is_set_aside(start):
+    search = start(points(1), slots=2)
+    search.coordinator.hello(Hello("1.0.0", "a", gpus=("0",)))
+    search.coordinator.hello(Hello("1.1.0", "b", gpus=("0",)))
+    work = search.ask("1.0.0")
+    aside = {"0": "GPU 0 of host b keeps 4.2 GiB"}
+    search.coordinator.hello(Hello("1.1.0", "b", gpus=("0",), set_aside=aside))
+    assert search.fail("1.0.0", work, "machine", "no space left") == Work(0, 2, {"x": 0})
+
+
+def test_when_all_gpus_are_set_aside_the_search_ends_after_the_last_trial_that_runs(start):
+    search = start(points(9), slots=2)
+    gpu_slots(search, "3", "5")
+    works = [search.ask("1.0.0"), search.ask("1.1.0")]
+    set_aside(search, "1.0.0", "3")
+    set_aside(search, "1.1.0", "5")
+    assert search.finish("1.0.0", works[0]) == Wait()
+    assert search.coordinator.problem is None
+    assert search.finish("1.1.0", works[1]) == Stop()
+    assert search.coordinator.problem == (
+        "GPU 3 of host host keeps 4.2 GiB and gets no more trials; "
+        "GPU 5 of host host keeps 4.2 GiB and gets no more trials"
+    )
+    assert search.ended == [0, 1]
+    assert search.ask("1.0.0") == Stop()
+
+
+def test_slots_that_are_not_there_yet_have_a_minute_before_that_is_the_end(start):
+    now = 0.0
+    search = start(points(9), slots=2, clock=lambda: now)
+    gpu_slots(search, "3")
+    set_aside(search, "1.0.0", "3")
+    assert search.ask("1.0.0") == Wait()
+    now = 59.0
+    assert search.ask("1.0.0") == Wait()
+    search.hello("1.1.0", gpus=("5",))
+    assert search.ask("1.0.0") == Wait()
+    search.coordinator.slots_lost(["1.1.0"])
+    now = 100.0
+    assert search.ask("1.0.0") == Wait()
+    now = 160.0
+    assert search.ask("1.0.0") == Stop()
+    assert "GPU 3 of host host" in search.coordinator.problem
 
 
 def test_a_trial_that_calls_its_objective_otherwise_fails(start):
@@ -630,6 +753,16 @@ def test_each_warning_is_shown_once(start):
     search.hello("1.1.0", warnings=("old", "new"))
     search.hello("1.1.1", warnings=("slow",))
     assert search.warnings == ["slow", "old", "new"]
+
+
+def test_a_detour_is_told_of_the_first_slot_only(start):
+    search = start(points(1))
+    search.hello("1.0.0")
+    assert search.warnings == []
+    search.hello("1.1.0", detour="host a goes round")
+    search.hello("1.1.0", detour="host a goes round", warnings=("slow",))
+    search.hello("1.2.0", detour="host b goes round")
+    assert search.warnings == ["host a goes round", "slow"]
 
 
 def test_gpus_that_spark_does_not_know_of_are_warned_of_once(start):
@@ -1197,3 +1330,25 @@ def test_a_trial_that_failed_reaches_no_target(start):
     search = start(points(3), "1.0.0", target=-1e9)
     assert isinstance(search.fail("1.0.0", search.ask("1.0.0")), Work)
     assert not search.coordinator.target_reached
+
+
+def test_slots_of_the_same_host_and_gpus_are_alike(tmp_path):
+    search = Search(tmp_path, points(1))
+    for slot, gpus in (("1.0.0", ("0",)), ("1.1.0", ("0",)), ("1.2.0", ("1",)), ("1.3.0", ())):
+        search.hello(slot, gpus=gpus)
+    alike = search.coordinator.alike
+    assert alike("1.0.0") == alike("1.1.0")
+    assert len({alike("1.0.0"), alike("1.2.0"), alike("1.3.0")}) == 3
+
+
+def test_what_was_left_behind_may_end_the_search(tmp_path):
+    twin, left = evolution(), []
+    while trial := twin.ask():
+        outcome = Outcome.failed(trial.id, "user error", "ValueError: no")
+        left.append(LeftBehind(trial.id, 1, 1, work_of(Attempt(trial)), outcome))
+    search = Search(tmp_path, evolution(), max_failures=1)
+    search.coordinator.resume([], left, Resumed(0, "application", "now", "0" * 64, 12))
+    search.hello("1.0.0")
+    assert isinstance(search.ask("1.0.0"), Stop)
+    assert search.coordinator.problem == "2 trials failed, more than max_failures=1"
+    assert search.ended == [0, 1]

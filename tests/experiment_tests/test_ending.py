@@ -165,9 +165,12 @@ def test_slots_that_never_start_are_an_error_that_says_what_was_asked_for(spark,
                 logdir=tmp_path / "runs",
                 **QUIET,
             )
+        heap = spark.sparkContext._jvm.java.lang.Runtime.getRuntime().maxMemory() >> 20
         assert str(caught.value) == (
             "no slot has started within 2 s; asked Spark for 2 slots of 1 core, on executors with "
-            "1g of memory: see that some are free, also of other searches, or set startup_timeout"
+            "1g of memory: see that some are free, also of other searches, or set startup_timeout; "
+            f"Spark has 1 executor with 2 cores and {heap} MiB on localhost, running 2 tasks; "
+            "its page of this application: not served, as spark.ui.enabled is false"
         )
         assert caught.value.result.trials == []
         assert other.is_alive()
@@ -195,7 +198,14 @@ def test_a_cluster_without_workers_is_an_error_that_says_what_was_asked_for(
     needs = {"cores": "2", "memory": "7g", "instances": "3"}
     wanted = {f"spark.executor.{name}": value for name, value in needs.items()}
     settings = lonely_master.settings() | wanted | {"spark.task.cpus": "2"}
+    settings |= {"spark.ui.enabled": "true", "spark.ui.port": "0"}
+    settings |= {"spark.executor.resource.gpu.amount": "1"}
     spark = sparks.get(lonely_master.master, **settings)
+    plan = experiment.plan(
+        experiment.launch, spark, functions.double, {"x": range(9)}, logdir=tmp_path
+    )
+    assert (plan.slots_now, plan.slots, plan.waves) == (0, 3, 3)
+    assert (plan.gpus, plan.hindrances) == (0, ())
     with pytest.raises(experiment.SearchFailed) as caught:
         experiment.launch(
             spark,
@@ -207,7 +217,11 @@ def test_a_cluster_without_workers_is_an_error_that_says_what_was_asked_for(
         )
     message = str(caught.value)
     assert message.startswith("no slot has started within 2 s; asked Spark for 3 slots of 2 cores")
-    assert "on executors with 7g of memory" in message
+    assert "on executors with 7g of memory, 2 cores and 1 GPU: " in message
+    assert message.endswith(
+        f"; Spark has no executor; its page of this application: {spark.sparkContext.uiWebUrl}"
+    )
+    assert spark.sparkContext.uiWebUrl.startswith("http://")
 
 
 def _active_tasks(tracker):

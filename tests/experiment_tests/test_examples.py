@@ -21,6 +21,13 @@ EXAMPLES = {
     "architecture_search.py": (["--epochs", "1", "--samples", "6", "--popsize", "4"], 6),
 }
 BIN = Path(sys.executable).parent
+COMMANDS = {
+    "python": [sys.executable],
+    "spark-submit": [str(BIN / "spark-submit"), "--master", "local[2]"],
+}
+# One example is enough to see soon that spark-submit runs them.
+RUNS = [("spark-submit", "grid_search.py"), *(("python", example) for example in EXAMPLES)]
+SLOW_RUNS = [("spark-submit", example) for example in EXAMPLES if example != "grid_search.py"]
 
 
 def run(command, folder, example, *arguments, **variables):
@@ -48,15 +55,13 @@ def run(command, folder, example, *arguments, **variables):
     return output.stdout
 
 
-@pytest.mark.parametrize("example", EXAMPLES)
 @pytest.mark.parametrize(
-    "command",
-    [[sys.executable], [str(BIN / "spark-submit"), "--master", "local[2]"]],
-    ids=["python", "spark-submit"],
+    ("command", "example"),
+    [*RUNS, *(pytest.param(*run, marks=pytest.mark.slow) for run in SLOW_RUNS)],
 )
 def test_an_example_prints_its_table_and_how_to_watch(tmp_path, example, command):
     arguments, trials = EXAMPLES[example]
-    output = run(command, tmp_path, example, *arguments, "--logdir", str(tmp_path))
+    output = run(COMMANDS[command], tmp_path, example, *arguments, "--logdir", str(tmp_path))
     assert output.count(" finished ") + output.count(" stopped ") == trials
     assert "Best: TrialResult(" in output
     watch = output.splitlines()[-1]

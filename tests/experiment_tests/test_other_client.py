@@ -78,6 +78,7 @@ def test_the_slots_of_a_real_search_may_be_of_another_kind(spark, logdir, monkey
 
     def slot_function(config, function, search_path):
         job, address = config.job, msgspec.structs.asdict(config.address)
+        assert address.pop("mailbox") is None  # executors are on this host
 
         def run(batches):
             import sys

@@ -17,6 +17,7 @@ import experiment
 from experiment.harvest import look_for_outcomes
 from experiment.journal import read_journal
 from experiment.record import FORMAT
+from experiment.resuming import space_differences
 from experiment.settings import Settings
 from search.errors import InvalidArgument
 from search.trial import Outcome, Trial
@@ -559,3 +560,9 @@ def test_a_run_that_is_resumed_again_and_again_shows_the_same(make, go_on):
     assert len(list((run / "search").glob("*tfevents*"))) == 1
     assert msgspec.json.decode((run / "result.json").read_bytes())["failed"] == 1
     assert len(list(read_journal(run / "journal"))) == 12 + 3
+
+
+def test_a_difference_at_the_end_of_long_values_is_shown():
+    before, now = (f"/a/folder{'/of/many' * 20}/run-{number}" for number in (1, 2))
+    (difference,) = space_differences({"data": before}, {"data": now})
+    assert difference == f"space of 'data' was {before!r}, is {now!r}"

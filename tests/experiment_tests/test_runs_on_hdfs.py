@@ -20,7 +20,7 @@ import experiment
 from experiment.journal import JournalDamaged, read_journal
 from search.errors import InvalidArgument
 from spark_jobs import webhdfs
-from spark_jobs.session import ClassicSession
+from spark_jobs.classic_session import ClassicSession
 
 _FOLDERS = itertools.count()
 LIGHT = {"isolation": "none", "preload": ()}

@@ -165,7 +165,14 @@ outcomes = st.fixed_dictionaries(
 messages = st.one_of(
     st.tuples(
         st.just("Hello"),
-        st.fixed_dictionaries({"slot": names, "host": texts}, optional={"free_gpus": counts}),
+        st.fixed_dictionaries(
+            {"slot": names, "host": texts},
+            optional={
+                "free_gpus": counts,
+                "gpus": st.lists(texts, max_size=3),
+                "set_aside": st.dictionaries(texts, texts, max_size=3),
+            },
+        ),
     ),
     st.tuples(
         st.just("Next"),
@@ -257,7 +264,7 @@ def test_a_hundred_thousand_messages_of_one_who_has_the_token(served, monkeypatc
 
     async def speak(call, data, key):
         spoken = Spoken(key)
-        await getattr(server, f"_{call.lower()}")(data, spoken)
+        await server._answer(call, data, spoken)
         return spoken.given
 
     def say(call, data):

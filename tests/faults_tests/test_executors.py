@@ -2,107 +2,26 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import signal
 import subprocess
 import sys
 import time
-from collections import Counter
 from pathlib import Path
 
 import psutil
 import pytest
 
 import experiment
-from experiment.journal import read_journal
-from spark_jobs.paths import RunPaths
-from tests.experiment_tests.waiting import alive, processes_in, wait_until
+from tests.experiment_tests.waiting import processes_in, wait_until
+from tests.faults_tests.held import QUIET, check, held_in, hosts_of, release
 from tests.spark_jobs_tests import train_functions as functions
 from tests.standalone import HOSTS
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
-QUIET = {"preload": (), "verbose": 0}
 CLUSTER = "local-cluster[2,1,1024]"
 MEMORY = {"spark.executor.memory": "512m", "spark.executor.memoryOverhead": "384m"}
-
-
-def held_in(folder: Path):
-    """Return a train function that says where it runs, and waits until a test releases it."""
-
-    def train(x):
-        import os
-        from pathlib import Path
-
-        import experiment
-
-        host = os.environ["SPARK_LOCAL_IP"]
-        (folder / f"pid-{os.getpid()}").touch()
-        (folder / f"{Path(experiment.logdir()).name}@{host}").touch()
-        while not (folder / "release").exists():
-            time.sleep(0.02)
-        return 2 * x
-
-    return train
-
-
-@pytest.fixture
-def submit(tmp_path):
-    """Starts searches in the background, whose trials are held in the folder of the test."""
-    handles = []
-
-    def start(spark, points=None, *, trials=4, call=experiment.launch, train=None, **settings):
-        handle = experiment.submit(
-            call,
-            spark,
-            train or held_in(tmp_path),
-            points or {"x": range(trials)},
-            logdir=tmp_path / "runs",
-            **QUIET | settings,
-        )
-        handles.append(handle)
-        return handle
-
-    yield start
-    for handle in handles:  # of a test that failed
-        handle.cancel()
-        with contextlib.suppress(Exception):
-            handle.result(timeout=60)
-
-
-def hosts_of(folder: Path) -> dict[str, str]:
-    """Return on which host each attempt was started, by the name of its folder."""
-    return dict(path.name.split("@") for path in folder.glob("*@*"))
-
-
-def release(folder: Path, handle, seconds: float = 120):
-    """Let the trials go on, and return the result of their search."""
-    (folder / "release").touch()
-    return handle.result(timeout=seconds)
-
-
-def check(result, values: list[float], folder: Path) -> dict[int, int]:
-    """Make sure that nothing is lost or counted twice, and return the attempt that counted.
-
-    Args:
-        result: Of a search.
-        values: Of its trials.
-        folder: Where their processes wrote themselves down.
-    """
-    assert [trial.value for trial in result.trials] == values
-    assert [trial.id for trial in result.trials] == list(range(len(values)))
-    paths = RunPaths(Path(result.logdir))
-    finished = [r for r in read_journal(paths.journal) if r["event"] == "finished"]
-    assert Counter(r["outcome"]["trial"] for r in finished) == Counter(range(len(values)))
-    loaded = experiment.load(result.logdir)
-    assert [trial.value for trial in loaded.trials] == values
-    assert [trial.logdir for trial in loaded.trials] == [trial.logdir for trial in result.trials]
-    for trial in range(len(values)):
-        shown = {path.parent for path in paths.trials.glob(f"{trial:06d}*/*tfevents*")}
-        assert shown == {Path(result.trials[trial].logdir)}, "TensorBoard shows one run per trial"
-    wait_until(lambda: not alive(processes_in(folder)), seconds=10)
-    return {r["outcome"]["trial"]: r["attempt"] for r in finished}
 
 
 def lines_of(pid: int) -> tuple[psutil.Process, psutil.Process, psutil.Process]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import time
 from base64 import b64encode
 from pathlib import Path
 
@@ -12,10 +13,11 @@ import pytest
 
 import experiment
 from experiment import slot_jobs
-from spark_jobs import channel
+from spark_jobs import exchange
 from spark_jobs.channel import ChannelServer
 from spark_jobs.credentials import AttemptKeys
 from tests.conftest import marked_processes
+from tests.connect import ConnectServer
 from tests.experiment_tests.waiting import processes_in, wait_until
 
 pytestmark = pytest.mark.slow
@@ -39,7 +41,7 @@ def secrets(monkeypatch):
             return admitted
 
     monkeypatch.setattr(slot_jobs, "ChannelServer", Server)
-    monkeypatch.setattr(channel, "AttemptKeys", Keys)
+    monkeypatch.setattr(exchange, "AttemptKeys", Keys)
     return known
 
 
@@ -155,3 +157,66 @@ def test_no_secret_is_written_anywhere(logged, secrets, tmp_path, capfd, caplog,
     assert files_with(secrets, tmp_path, *folders) == []  # the run, its logs, the event log
     output = capfd.readouterr()
     assert not contains(output.out + output.err + caplog.text, secrets)
+
+
+@pytest.mark.fault(35)
+@pytest.mark.timeout(300)
+def test_no_secret_of_a_search_in_spark_connect_is_written_anywhere(secrets, tmp_path, monkeypatch):
+    """With a closure of megabytes, in which the train function travels there.
+
+    The server logs what it has executed where the session ends before pyspark's client has told
+    it, in a thread, that the results have arrived.
+    """
+    from pyspark.sql.connect.session import SparkSession
+
+    large = bytes(range(256)) * (16 << 10)
+
+    def train(folder):
+        import os
+        import pathlib
+        import time
+
+        import experiment
+
+        pathlib.Path(folder, f"pid-{os.getpid()}").touch()
+        while not pathlib.Path(folder, "enough").exists():
+            experiment.report(value=1.0)
+            time.sleep(0.05)
+        return {"value": len(large)}
+
+    (tmp_path / "events").mkdir()
+    logging = {
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.compress": "false",
+        "spark.eventLog.dir": (tmp_path / "events").as_uri(),
+    }
+    with ConnectServer(tmp_path / "server", "local-cluster[1,1,1024]", **logging) as server:
+        spark = SparkSession.builder.remote(server.address).create()
+        stub = spark.client._stub
+        release = stub.ReleaseExecute
+
+        def release_late(*arguments, **keywords):
+            time.sleep(1)
+            return release(*arguments, **keywords)
+
+        monkeypatch.setattr(stub, "ReleaseExecute", release_late)
+        handle = experiment.submit(
+            experiment.launch,
+            spark,
+            train,
+            {"folder": [str(tmp_path)]},
+            logdir=tmp_path / "runs",
+            preload=(),
+            verbose=0,
+        )
+        wait_until(lambda: processes_in(tmp_path), seconds=120)
+        wait_until(lambda: len(secrets) >= 3)
+        environments = [process.environ() for process in marked_processes()]
+        arguments = [process.cmdline() for process in marked_processes()]
+        assert not contains(str([environments, arguments]), set(secrets))
+        assert files_with(set(secrets), tmp_path) == []
+        (tmp_path / "enough").touch()
+        assert handle.result(120).best.value == len(large)
+        spark.stop()
+    assert "MapInArrow" in "".join(p.read_text() for p in (tmp_path / "events").rglob("events_*"))
+    assert files_with(secrets, tmp_path) == []

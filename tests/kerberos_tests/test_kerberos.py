@@ -15,9 +15,10 @@ import pyspark
 import pytest
 
 import experiment
+from spark_jobs.classic_session import ClassicSession
 from spark_jobs.hadoop import HadoopSettings
 from spark_jobs.locations import Location
-from spark_jobs.session import ClassicSession, active_data_settings
+from spark_jobs.session import active_data_settings
 from spark_jobs.tokens import DelegationTokens, KnownTokens
 from spark_jobs.webhdfs import WebHdfs
 from tests.kerberos_tests.kdc import REALM

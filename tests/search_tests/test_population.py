@@ -279,7 +279,7 @@ def perturbed(domain, value, tries=40):
         (Choice([(8,), (8, 4)]), (8,), {(8,), (8, 4)}),
         (Choice(range(10**12)), 10**11, {10**11 - 1, 10**11 + 1}),
     ],
-    ids=str,
+    ids=lambda value: str(sorted(value, key=str)) if isinstance(value, set) else str(value),
 )
 def test_numbers_move_by_a_factor_and_choices_to_a_neighbour(domain, value, expected):
     assert perturbed(domain, value) == expected

@@ -315,7 +315,11 @@ def test_two_values_of_different_kinds_are_refused(value):
 
 
 @pytest.mark.fault(44)
-@pytest.mark.parametrize("value", [[], (), range(0), np.array([]), iter(())], ids=repr)
+@pytest.mark.parametrize(
+    "value",
+    [[], (), range(0), np.array([]), pytest.param(iter(()), id="iterator")],
+    ids=repr,
+)
 def test_empty_lists_are_refused(value):
     assert refusal(bound, value).name == "bounds['x']"
 
@@ -499,7 +503,11 @@ def test_grid_values_that_are_no_lists_are_refused(value, hint):
 
 
 @pytest.mark.fault(44)
-@pytest.mark.parametrize("value", [[], (), range(5, 5), np.array([]), iter(())], ids=repr)
+@pytest.mark.parametrize(
+    "value",
+    [[], (), range(5, 5), np.array([]), pytest.param(iter(()), id="iterator")],
+    ids=repr,
+)
 def test_empty_grid_lists_are_refused(value):
     error = refusal(grid, value)
     assert (error.name, error.expected) == ("args_dict['x']", "at least one value")

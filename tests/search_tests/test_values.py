@@ -135,8 +135,8 @@ Point = collections.namedtuple("Point", "x y")
 @pytest.mark.parametrize(
     "value",
     [
-        object(),
-        test_nan_arrives_as_nan,
+        pytest.param(object(), id="object"),
+        pytest.param(test_nan_arrives_as_nan, id="function"),
         int,
         b"bytes",
         bytearray(b"bytes"),
@@ -144,7 +144,7 @@ Point = collections.namedtuple("Point", "x y")
         np.complex128(1j),
         np.bytes_(b"x"),
         np.datetime64("2020-01-01"),
-        np.array([object()]),
+        pytest.param(np.array([object()]), id="array of an object"),
         datetime.date(2020, 1, 1),
         decimal.Decimal(1),
         {1, 2},
@@ -155,9 +155,9 @@ Point = collections.namedtuple("Point", "x y")
         {1: "a"},
         {None: "a"},
         {"a": 1, ("b",): 2},
-        [[[object()]]],
+        pytest.param([[[object()]]], id="object in lists"),
         ({"a": {"b": b""}},),
-        (item for item in [1]),
+        pytest.param((item for item in [1]), id="generator"),
     ],
     ids=repr,
 )

@@ -68,7 +68,9 @@ LOADERS = (
 HOOKS = ("allow_pickle", "custom_objects", "dec_hook", "ext_hook", "safe_mode")
 """Arguments."""
 
+SAFE_YAML = "plain values only, of the command line of a job and the files that it names"
 COMMAND = "a command of our own, none of whose words is data of a run"
+SETS_LIMIT = "sets a limit in the trial's process, and loads nothing"
 ALLOWED = {
     ("experiment/viewer.py", "tensorboard", "subprocess.Popen"): COMMAND,
     ("spark_jobs/runners.py", "_ZygoteProcess.__init__", "subprocess.Popen"): COMMAND,
@@ -82,13 +84,28 @@ ALLOWED = {
     ("experiment/joblib_backend.py", "", "joblib.parallel.ParallelBackendBase"): (
         "a class to derive from, which loads nothing"
     ),
-    ("spark_jobs/session.py", "ClassicSession.map_in_arrow.run", "pickle.loads"): (
+    ("spark_jobs/session.py", "importing.run", "pickle.loads"): (
         "a function of ours, which comes from the driver, in a task of an executor"
     ),
     ("spark_jobs/trial_process.py", "import_modules", "importlib.import_module"): (
         "modules that the caller of a search names in `preload`, in zygote or trial"
     ),
     ("spark_jobs/zygote.py", "warm_up", "importlib.import_module"): "numpy, in the zygote",
+    ("spark_jobs/examination.py", "_run_python", "subprocess.run"): COMMAND,
+    ("spark_jobs/gpu_share.py", "_limit_torch", "torch.cuda"): SETS_LIMIT,
+    ("spark_jobs/gpu_share.py", "_limit_torch", "torch.cuda.is_available"): SETS_LIMIT,
+    ("spark_jobs/gpu_share.py", "_limit_torch", "torch.cuda.set_per_process_memory_fraction"): (
+        SETS_LIMIT
+    ),
+    ("experiment/job_options.py", "_referred", "importlib.import_module"): (
+        "the module that the command line of a job names"
+    ),
+    ("experiment/job_options.py", "_yaml", "ruamel.yaml.YAML"): SAFE_YAML,
+    ("experiment/job_options.py", "_yaml", "YAML(typ='safe', pure=True).load"): SAFE_YAML,
+    ("experiment/job_options.py", "_yaml", "ruamel.yaml.error.YAMLError"): SAFE_YAML,
+    ("experiment/job_options.py", "_send_modules_of", "cloudpickle.register_pickle_by_value"): (
+        "how modules are written, of the user who has named one"
+    ),
 }
 
 

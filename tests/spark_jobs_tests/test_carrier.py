@@ -426,6 +426,31 @@ def test_a_thread_goes_on_where_files_come_and_go(source, target):
     assert tree(target) == tree(source)
 
 
+@pytest.mark.parametrize("name", ["b.json", "x.tfevents.1"])
+@pytest.mark.parametrize("method", ["write", "append"])
+def test_a_file_that_is_gone_for_a_moment_waits_for_the_next_round(source, target, name, method):
+    def flicker(called, called_with):
+        if called == method and called_with == name:
+            path.rename(tmp := source.with_name("elsewhere"))
+            try:
+                path.open("rb")
+            finally:
+                tmp.rename(path)
+
+    files, path = Watched(), source / name
+    carrier = Carrier(files, source, Location.parse(target))
+    write(path, b"a")
+    if method == "append":
+        carrier.carry()
+        write(path, b"b", "ab")
+    files.failing = flicker
+    carrier.carry()
+    files.failing = lambda method, name: None
+    write(source / "other.log", b"c")
+    carrier.carry()
+    assert tree(target) == tree(source)
+
+
 NAMES = st.sampled_from(["a.log", "s/b.jsonl", "s/t/x.tfevents.1", "s/c", "d.json", "s/t"])
 DATA = st.binary(max_size=6)
 

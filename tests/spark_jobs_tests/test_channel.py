@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import grpc
@@ -10,18 +9,14 @@ import msgspec
 import psutil
 import pytest
 
-from search.trial import Outcome, Trial
-from spark_jobs import channel
-from spark_jobs.channel import Address, ChannelClient, ChannelLost, ChannelServer
+from spark_jobs import channel, exchange
+from spark_jobs.channel import Address, ChannelClient, ChannelServer
 from spark_jobs.credentials import make_certificate, new_key
+from spark_jobs.exchange import ChannelLost
 from spark_jobs.protocol import (
-    LARGEST_MESSAGE,
-    Attempt,
     Heard,
     Hello,
     Next,
-    ProtocolError,
-    Report,
     Reports,
     Stop,
     Wait,
@@ -29,132 +24,28 @@ from spark_jobs.protocol import (
     work_of,
 )
 from tests.proxy import Proxy
+from tests.spark_jobs_tests.channel_contract import (
+    ATTEMPT,
+    OUTCOME,
+    REPORTS,
+    ChannelContract,
+    Script,
+    Working,
+    wait_until,
+)
 
 LOOPBACK = "127.0.0.1"
-ATTEMPT = Attempt(Trial(3, {"x": (1, 2)}, 1), 2)
 
 
-class Script:
-    """A handler that answers from a list and keeps what it was told."""
+class TestChannel(ChannelContract):
+    @pytest.fixture
+    def opened(self):
+        @contextlib.contextmanager
+        def opened(handler):
+            with ChannelServer(LOOPBACK, handler) as server:
+                yield server, lambda slot: ChannelClient(server.address, slot)
 
-    def __init__(self, *answers):
-        self.answers, self.heard = list(answers), []
-        self.threads = set()
-
-    def hello(self, message):
-        self.threads.add(threading.get_ident())
-        self.heard.append(message)
-
-    def report(self, message):
-        return self.next(message)
-
-    def next(self, message):
-        self.threads.add(threading.get_ident())
-        self.heard.append(message)
-        answer = self.answers.pop(0)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-
-def test_a_slot_says_hello_works_and_stops():
-    handler = Script(work_of(ATTEMPT), Stop())
-    outcome = Outcome(3, "finished", 0.5, "metric", {"metric": 0.5})
-    with ChannelServer(LOOPBACK, handler) as server, ChannelClient(server.address, "1.0.0") as slot:
-        slot.hello(Hello("1.0.0", "host", warnings=("w",)))
-        assert slot.next() == ATTEMPT
-        assert slot.next(2, outcome) is None
-    assert [type(message) for message in handler.heard] == [Hello, Next, Next]
-    assert handler.heard[2].outcome["value"] == 0.5
-    assert len(handler.threads) == 1
-
-
-def test_a_waiting_slot_is_answered_when_something_changed():
-    handler = Script(Wait(), Wait(), work_of(ATTEMPT))
-    with ChannelServer(LOOPBACK, handler) as server, ThreadPoolExecutor() as pool:
-        with ChannelClient(server.address, "1.0.0") as slot:
-            answer = pool.submit(slot.next)
-            while len(handler.answers) > 1:  # the slot waits now, or did for the first change
-                server.call(lambda: None)
-            server.call(lambda: None)
-            assert answer.result(timeout=30) == ATTEMPT
-    assert all(message.outcome is None for message in handler.heard)
-
-
-def test_many_slots_wait_without_a_thread_each():
-    handler = Script(*[Wait()] * 40, *[Stop()] * 40)
-    with ChannelServer(LOOPBACK, handler) as server, ThreadPoolExecutor(40) as pool:
-        before = threading.active_count()
-        clients = [ChannelClient(server.address, f"1.{number}.0") for number in range(40)]
-        answers = [pool.submit(client.next) for client in clients]
-        while len(handler.heard) < 40:
-            server.call(lambda: None) if len(handler.answers) <= 40 else None
-        assert threading.active_count() - before <= 40 + 2 * len(clients)  # all of it the clients'
-        server.call(lambda: None)
-        assert [answer.result(timeout=30) for answer in answers] == [None] * 40
-        for client in clients:
-            client._channel.close()
-
-
-REPORTS = (Report.of(1, {"loss": 0.5}), Report.of(2, {"loss": float("nan")}))
-
-
-def test_reports_get_to_the_driver_and_its_answer_back():
-    handler = Script(Heard(), Heard("step 2: too bad ü"), Heard())
-    with ChannelServer(LOOPBACK, handler) as server, ChannelClient(server.address, "1.0.0") as slot:
-        assert slot.report(ATTEMPT, REPORTS) == ""
-        assert slot.report(ATTEMPT, REPORTS[:1], "said\n") == "step 2: too bad ü"
-        assert slot.report(ATTEMPT, (), "said\n") == ""
-    first, second, third = handler.heard
-    assert first == Reports("1.0.0", 3, 2, REPORTS)
-    assert second == Reports("1.0.0", 3, 2, REPORTS[:1], "said\n")
-    assert third == Reports("1.0.0", 3, 2, (), "said\n")
-    assert len(handler.threads) == 1
-
-
-def test_as_much_as_a_slot_sends_at_once_is_taken():
-    from spark_jobs import link, live
-
-    large = Report.of(1, {"m" * (link.LARGEST_REPORT - 60): 0.5})
-    assert link.LARGEST_REPORT - 60 < len(encode(large)) < link.LARGEST_REPORT
-    worst = "\0" * (2 * live._MOST_OUTPUT)  # what grows most in JSON
-    reports = (large,) * live._MOST_AT_ONCE
-    handler = Script(Heard())
-    with ChannelServer(LOOPBACK, handler) as server, ChannelClient(server.address, "1.0.0") as slot:
-        assert slot.report(ATTEMPT, reports, worst) == ""
-    assert handler.heard[0].reports == reports
-    assert len(encode(handler.heard[0])) < LARGEST_MESSAGE
-
-
-GOOD_REPORTS = b'{"slot":"1.0.0","trial":3,"attempt":1,"reports":[%s]}'
-
-
-@pytest.mark.parametrize(
-    "message",
-    [
-        b"",
-        b"{}",
-        b'{"slot":"1.0.0"}',
-        GOOD_REPORTS.replace(b"3", b'"3"') % b"",
-        GOOD_REPORTS.replace(b"}", b',"extra":1}') % b"",
-        GOOD_REPORTS % b'{"step":1}',
-        GOOD_REPORTS % b'{"step":0.5,"metrics":{}}',
-        GOOD_REPORTS % b'{"step":1%s,"metrics":{}}' % (b"0" * 30),
-        GOOD_REPORTS % b'{"step":1,"metrics":{"loss":"abc"}}',
-        GOOD_REPORTS % b'{"step":1,"metrics":{"loss":null}}',
-        GOOD_REPORTS % b'{"step":1,"metrics":{"loss":true}}',
-        GOOD_REPORTS % b'{"step":1,"metrics":{},"extra":1}',
-    ],
-)
-def test_reports_with_wrong_fields_are_refused_and_the_server_goes_on(message):
-    handler = Script(Heard())
-    with ChannelServer(LOOPBACK, handler) as server, ChannelClient(server.address, "1.0.0") as slot:
-        call = slot._channel.unary_unary("/experiment.Channel/Report")
-        with pytest.raises(grpc.RpcError) as caught:
-            call(message, timeout=30, metadata=slot._metadata)
-        assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-        assert slot.report(ATTEMPT, REPORTS) == ""
-    assert server.error is None
+        return opened
 
 
 def test_reports_need_the_token():
@@ -167,30 +58,6 @@ def test_reports_need_the_token():
         ):
             slot.report(ATTEMPT, REPORTS)
     assert handler.heard == []
-
-
-def test_reports_do_not_wake_slots_that_wait():
-    handler = Script(Wait(), Heard(), work_of(ATTEMPT))
-    with (
-        ChannelServer(LOOPBACK, handler) as server,
-        ThreadPoolExecutor() as pool,
-        ChannelClient(server.address, "1.0.0") as waiting,
-        ChannelClient(server.address, "1.1.0") as slot,
-    ):
-        answer = pool.submit(waiting.next)
-        wait_until(lambda: handler.heard)
-        assert slot.report(ATTEMPT, REPORTS) == ""
-        assert len(handler.answers) == 1
-        server.call(lambda: None)
-        assert answer.result(timeout=30) == ATTEMPT
-
-
-def wait_until(condition, seconds=60.0):
-    """Wait for a condition; the limit only keeps a failing test from hanging."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "the condition was not met"
-        time.sleep(0.01)
 
 
 @contextlib.contextmanager
@@ -207,30 +74,7 @@ def impatient(monkeypatch):
     """Calls give up, and the driver says that there is nothing yet, after parts of a second."""
     monkeypatch.setattr(channel, "_PATIENCE", 0.2)
     monkeypatch.setattr(channel, "_DEADLINE", 1.0)
-    monkeypatch.setattr(channel, "_PAUSE", 0.01)
-
-
-class Working:
-    """A driver that has work once it got an outcome; counts how often it got each."""
-
-    def __init__(self):
-        self.outcomes, self.calls = [], 0
-
-    def hello(self, message):
-        """Nothing to note."""
-
-    def report(self, message):
-        self.calls += 1
-        return Heard()
-
-    def next(self, message):
-        self.calls += 1
-        if message.outcome is not None:
-            self.outcomes.append(message.outcome["value"])
-        return work_of(ATTEMPT)
-
-
-OUTCOME = Outcome(3, "finished", 0.5, "metric", {"metric": 0.5})
+    monkeypatch.setattr(exchange, "_PAUSE", 0.01)
 
 
 @pytest.mark.usefixtures("impatient")
@@ -338,31 +182,11 @@ def test_a_report_is_tried_once():
 
 @pytest.mark.usefixtures("impatient")
 def test_an_outage_that_does_not_end_ends_the_slot(monkeypatch):
-    monkeypatch.setattr(channel, "_OUTAGE", 1.5)
+    monkeypatch.setattr(exchange, "_OUTAGE", 1.5)
     with behind_proxy(Working()) as (slot, proxy):
         proxy.cut()
         with pytest.raises(ChannelLost, match="does not answer"):
-            slot._call(slot._next, Next("1.0.0"), patience=channel._OUTAGE)
-
-
-def test_closing_ends_a_call_that_is_out_and_refuses_new_ones():
-    handler = Script(Wait())
-    with ChannelServer(LOOPBACK, handler) as server, ThreadPoolExecutor() as pool:
-        slot = ChannelClient(server.address, "1.0.0")
-        answer = pool.submit(slot.next)
-        wait_until(lambda: handler.heard)
-        slot.__exit__()
-        assert isinstance(answer.exception(timeout=30), ChannelLost)
-        with pytest.raises(ChannelLost):
-            slot.report(ATTEMPT, REPORTS)
-
-
-def test_two_servers_live_side_by_side():
-    first, second = Script(work_of(ATTEMPT)), Script(Stop())
-    with ChannelServer(LOOPBACK, first) as one, ChannelServer(LOOPBACK, second) as two:
-        with ChannelClient(one.address, "1.0.0") as a, ChannelClient(two.address, "1.0.0") as b:
-            assert (a.next(), b.next()) == (ATTEMPT, None)
-    assert one.address.token != two.address.token
+            slot._call("Next", Next("1.0.0"), patience=exchange._OUTAGE)
 
 
 @pytest.mark.fault(35)
@@ -441,16 +265,6 @@ def test_who_has_the_token_still_speaks_for_its_own_attempt_only(method, key):
     assert server.error is None
 
 
-def test_a_slot_whose_work_got_lost_on_the_way_asks_again_with_the_key_it_has():
-    handler = Script(*[work_of(ATTEMPT)] * 3, Heard(), Stop())
-    with ChannelServer(LOOPBACK, handler) as server, ChannelClient(server.address, "1.0.0") as slot:
-        for _ in range(2):  # as the answers do not arrive
-            slot._next(encode(Next("1.0.0")), timeout=30, metadata=slot._metadata)
-        assert slot.next() == ATTEMPT
-        assert slot.report(ATTEMPT, REPORTS) == ""
-        assert slot.next(2, OUTCOME) is None
-
-
 @pytest.mark.fault(35)
 def test_token_and_keys_are_compared_in_constant_time(monkeypatch):
     compared = []
@@ -506,37 +320,6 @@ def test_a_call_with_a_lot_of_metadata_is_refused_and_the_server_goes_on():
             slot._next(b"", timeout=30, metadata=(*slot._metadata, ("more", "x" * 5_000)))
         assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
         assert slot.next() is None
-
-
-@pytest.mark.parametrize("message", [b"", b"nonsense", b'{"slot": 1}', b"[" * 10_000])
-def test_what_is_no_message_is_refused_and_the_server_goes_on(message):
-    handler = Script(Stop())
-    with ChannelServer(LOOPBACK, handler) as server, ChannelClient(server.address, "1.0.0") as slot:
-        call = slot._channel.unary_unary("/experiment.Channel/Next")
-        with pytest.raises(grpc.RpcError) as caught:
-            call(message, timeout=30, metadata=slot._metadata)
-        assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-        assert slot.next() is None
-    assert server.error is None
-
-
-def test_an_outcome_that_is_none_is_the_slots_fault_not_the_searchs():
-    handler = Script(ProtocolError("not an outcome"), Stop())
-    with ChannelServer(LOOPBACK, handler) as server, ChannelClient(server.address, "1.0.0") as slot:
-        with pytest.raises(ChannelLost, match="INVALID_ARGUMENT"):
-            slot.next()
-        assert slot.next() is None
-    assert server.error is None
-
-
-def test_an_error_of_the_driver_is_kept_and_ends_the_slot():
-    with (
-        ChannelServer(LOOPBACK, Script(OSError("disk full"))) as server,
-        ChannelClient(server.address, "1.0.0") as slot,
-        pytest.raises(ChannelLost, match="ABORTED"),
-    ):
-        slot.next()
-    assert str(server.error) == "disk full"
 
 
 @pytest.mark.fault(35)

@@ -7,7 +7,7 @@ from cryptography import x509
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.credentials import AttemptKeys, make_certificate, new_key
+from spark_jobs.credentials import AttemptKeys, Seal, SealBroken, make_certificate, new_key
 
 FIRST = "f" * 32
 
@@ -74,3 +74,43 @@ def test_a_certificate_is_for_a_year_and_its_key_for_one_run():
     lifetime = certificate.not_valid_after_utc - certificate.not_valid_before_utc
     assert 365 <= lifetime.days <= 367
     assert key != other
+
+
+NAMES = st.text("ab1-.ü", max_size=10)
+KEY, OTHER = Seal.new_key(), Seal.new_key()
+
+
+@given(st.binary(max_size=2_000), NAMES)
+def test_what_is_sealed_is_read_with_the_key_and_under_its_name(data, name):
+    sealed = Seal(KEY).close(data, name)
+    assert Seal(KEY).open(sealed, name) == data
+    assert len(sealed) == len(data) + Seal.OVERHEAD
+    assert Seal(KEY).close(data, name) != sealed  # nobody sees that two messages are the same
+
+
+@given(st.binary(max_size=200), NAMES, st.data())
+def test_what_was_changed_moved_or_cut_is_refused(data, name, draw):
+    sealed = Seal(KEY).close(data, name)
+    place, flip = draw.draw(st.integers(0, len(sealed) - 1)), draw.draw(st.integers(1, 255))
+    changed = sealed[:place] + bytes([sealed[place] ^ flip]) + sealed[place + 1 :]
+    other = draw.draw(NAMES.filter(lambda text: text != name))
+    for seal, given_data, label in [
+        (Seal(KEY), changed, name),
+        (Seal(KEY), sealed[:place], name),
+        (Seal(KEY), sealed + b"\0", name),
+        (Seal(KEY), sealed, other),
+        (Seal(OTHER), sealed, name),
+    ]:
+        with pytest.raises(SealBroken):
+            seal.open(given_data, label)
+
+
+@given(st.binary(max_size=200))
+def test_what_nobody_sealed_is_refused(data):
+    with pytest.raises(SealBroken):
+        Seal(KEY).open(data, "name")
+
+
+def test_keys_of_seals_are_random_and_long():
+    assert len({Seal.new_key() for _ in range(100)}) == 100
+    assert len(bytes.fromhex(KEY)) == 32

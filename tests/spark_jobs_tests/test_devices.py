@@ -1,9 +1,19 @@
-from spark_jobs.devices import host_gpus, trial_environment
+from spark_jobs.devices import host_gpus, total_memory, trial_environment
+from spark_jobs.gpu_share import GpuShare
 
 
 def test_a_trial_sees_exactly_the_gpus_of_its_slot():
     environment = trial_environment(["1", "3"], spark_assigns_gpus=True, cpus=1)
     assert environment["CUDA_VISIBLE_DEVICES"] == "1,3"
+
+
+def test_cuda_counts_gpus_as_discovery_scripts_do_unless_the_user_said_otherwise(monkeypatch):
+    monkeypatch.delenv("CUDA_DEVICE_ORDER", raising=False)
+    environment = trial_environment(["1"], spark_assigns_gpus=True, cpus=1)
+    assert environment["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
+    assert "CUDA_DEVICE_ORDER" not in trial_environment([], spark_assigns_gpus=False, cpus=1)
+    monkeypatch.setenv("CUDA_DEVICE_ORDER", "FASTEST_FIRST")
+    assert "CUDA_DEVICE_ORDER" not in trial_environment(["1"], spark_assigns_gpus=True, cpus=1)
 
 
 def test_gpus_of_a_resource_profile_count_where_the_application_asks_for_none():
@@ -19,6 +29,23 @@ def test_the_variable_is_left_alone_where_spark_knows_of_no_gpus():
     environment = trial_environment([], spark_assigns_gpus=False, cpus=1)
     assert "CUDA_VISIBLE_DEVICES" not in environment
     assert environment["TF_FORCE_GPU_ALLOW_GROWTH"] == "true"
+
+
+def test_a_share_of_a_gpu_is_in_the_environment():
+    share = GpuShare(0.225)
+    environment = trial_environment(["2"], spark_assigns_gpus=True, cpus=1, share=share)
+    assert environment.items() >= share.environment().items()
+    alone = trial_environment(["2"], spark_assigns_gpus=True, cpus=1)
+    assert environment.keys() - alone.keys() == share.environment().keys()
+
+
+def test_the_memory_of_a_gpu_is_what_nvml_says(nvml):
+    assert total_memory("1") == 16 << 30
+
+
+def test_the_memory_of_a_gpu_that_nvml_does_not_know_is_unknown():
+    assert total_memory("GPU-of-nobody") is None
+    assert total_memory("999999") is None
 
 
 def test_tensorflow_gets_the_threads_of_the_slot_unless_the_user_said_otherwise(monkeypatch):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from search.trial import Trial
 from spark_jobs import live
-from spark_jobs.channel import ChannelLost
+from spark_jobs.exchange import ChannelLost
 from spark_jobs.live import Reporter, Tail
 from spark_jobs.protocol import Attempt, Report
 
@@ -337,3 +337,26 @@ def test_a_long_text_is_read_in_pieces(tmp_path):
 
 def test_logs_that_are_not_there_yet_are_empty(tmp_path):
     assert Tail([tmp_path / "stdout.log", tmp_path / "stderr.log"]).read() == ""
+
+
+def test_it_is_said_that_a_trial_runs_which_has_nothing_to_say(driver, monkeypatch):
+    monkeypatch.setattr(live, "_BEAT", 0.05)
+    with Reporter(driver.send, driver.stop) as reporter, reporter.running(FIRST):
+        driver.wait_until(lambda: len(driver.heard) > 2)
+        assert all(heard == (FIRST, (), "") for heard in driver.heard)
+        driver.answer = "its slot was given up"
+        driver.wait_until(lambda: (7, "its slot was given up") in driver.stopped)
+
+
+def test_nothing_is_said_of_trials_that_do_not_run(driver, monkeypatch):
+    monkeypatch.setattr(live, "_BEAT", 0.01)
+    with Reporter(driver.send, driver.stop) as reporter:
+        with reporter.running(FIRST):
+            driver.wait_until(lambda: driver.heard)
+        reporter.add(SECOND, Report(1, {"loss": 0.5}))
+        driver.wait_until(lambda: driver.heard[-1][0] == SECOND)
+        assert reporter.flush(LONG)
+        said = len(driver.heard)
+        reporter.add(SECOND, Report(2, {"loss": 0.5}))
+        driver.wait_until(lambda: len(driver.heard) > said)
+        assert driver.heard[said:] == [(SECOND, (Report(2, {"loss": 0.5}),), "")]

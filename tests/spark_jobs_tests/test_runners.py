@@ -10,6 +10,7 @@ import pathlib
 import re
 import resource
 import signal
+import sys
 import threading
 import time
 import uuid
@@ -22,6 +23,7 @@ from search.trial import Trial
 from spark_jobs import zygote
 from spark_jobs.bounded_log import KEPT
 from spark_jobs.frames import frame
+from spark_jobs.gpu_share import GpuShare
 from spark_jobs.link import StopTrial
 from spark_jobs.paths import RunPaths
 from spark_jobs.protocol import Attempt, Report, encode, work_of
@@ -44,6 +46,18 @@ FORGED = [  # what a train function may write into the pipe to its supervisor
     'O{"trial": 1000, "status": "finished", "value": 1.0, "objective": "m", "metrics": {}, '
     '"error": null, "seconds": 1.0}',
 ]
+
+
+FAKE_TORCH = """
+class cuda:
+    fraction = 0.0
+
+    def is_available():
+        return True
+
+    def set_per_process_memory_fraction(fraction):
+        cuda.fraction = fraction
+"""
 
 
 def program(function, key=None, **settings):
@@ -93,6 +107,26 @@ class Runner:
 class RunnerContract:
     def make(self, function, **settings):
         raise NotImplementedError
+
+    def test_the_environment_of_the_slot_reaches_the_trial(self, tmp_path, monkeypatch):
+        monkeypatch.setenv("TO_BE_HIDDEN", "1")
+        environment = {"CUDA_VISIBLE_DEVICES": "3", "TO_BE_HIDDEN": None}
+        before = dict(os.environ)
+        with self.make(functions.visible_devices, environment=environment) as runner:
+            assert Runner(runner, tmp_path)(x=1).value == 3.0
+        assert dict(os.environ) == before
+
+    def test_a_framework_that_the_trial_imports_keeps_to_its_share_of_the_gpu(
+        self, tmp_path, monkeypatch
+    ):
+        (tmp_path / "torch.py").write_text(FAKE_TORCH)
+        monkeypatch.syspath_prepend(tmp_path)
+        try:
+            with self.make(functions.fraction_of_torch, gpu_share=GpuShare(0.225)) as runner:
+                run = Runner(runner, tmp_path / "run")
+                assert run(x=1).value == 0.225
+        finally:
+            sys.modules.pop("torch", None)
 
     @pytest.fixture
     def start(self, tmp_path):
@@ -299,8 +333,8 @@ class RunnerContract:
 
 
 class TestInProcessRunner(RunnerContract):
-    def make(self, function, **settings):
-        return InProcessRunner(program(function, **settings))
+    def make(self, function, environment=None, **settings):
+        return InProcessRunner(program(function, **settings), environment)
 
     def test_the_process_gets_its_output_back(self, start, capfd):
         start(functions.say)(x=1)
@@ -506,11 +540,6 @@ class ProcessContract(RunnerContract):
         """The messages of a short trial may arrive together."""
         run = start(functions.double)
         assert [run(x=number).value for number in range(30)] == [2.0 * n for n in range(30)]
-
-    def test_the_environment_of_the_slot_reaches_the_trial(self, tmp_path):
-        environment = {"CUDA_VISIBLE_DEVICES": "3"}
-        with self.make(functions.visible_devices, environment=environment) as runner:
-            assert Runner(runner, tmp_path)(x=1).value == 3.0
 
     @pytest.mark.fault(7)
     def test_killing_the_zygote_ends_the_trial_and_the_next_one_runs(self, tmp_path):

@@ -10,7 +10,8 @@ import pyarrow
 import pytest
 
 from search.errors import InvalidArgument
-from spark_jobs.session import ClassicSession, active_data_settings
+from spark_jobs.classic_session import ClassicSession
+from spark_jobs.session import active_data_settings
 
 
 @pytest.mark.parametrize("wrong", [None, "local[2]", object()])
@@ -56,10 +57,13 @@ class Settings:
     def setting(self, name):
         return self._settings.get(name)
 
+    _asked = None
+    task_needs = ClassicSession.task_needs
     on_this_host = ClassicSession.on_this_host
     configured = ClassicSession._slots_configured
     check_worker_timeouts = ClassicSession.check_worker_timeouts
     risk = ClassicSession._risk
+    unprotected = ClassicSession.unprotected
     _is_on = ClassicSession._is_on
 
 
@@ -77,6 +81,15 @@ class Settings:
             10,
         ),
         ({}, 0),
+        (
+            {
+                "spark.executor.instances": "3",
+                "spark.executor.cores": "4",
+                "spark.executor.resource.gpu.amount": "2",
+                "spark.task.resource.gpu.amount": "1",
+            },
+            6,
+        ),
     ],
 )
 def test_task_slots_that_a_cluster_can_come_to(settings, slots):
@@ -218,38 +231,40 @@ CONNECT = """
     import os
     from pyspark.sql import SparkSession
     import experiment
-    from search.errors import InvalidArgument
     from spark_jobs.locations import Location
     from spark_jobs.session import active_data_settings
 
     builder = SparkSession.builder.remote("local[1]").config("spark.ui.enabled", "false")
     builder = builder.config("spark.hadoop.fs.defaultFS", "hdfs://nn:8020")
+    builder = builder.config("spark.experiment.logdir", os.getcwd())
     builder = builder.config("spark.hadoop.dfs.namenode.http-address", "nn:9999")
     spark = builder.getOrCreate()
     settings = active_data_settings()
     print(settings.hadoop.namenodes(Location.parse("hdfs:///data")), settings.hadoop.user)
-    try:
-        experiment.launch(spark, lambda x: x, {"x": [1]})
-    except InvalidArgument as error:
-        print(error)
+    result = experiment.launch(spark, lambda x: 2.0 * x, {"x": [1]}, preload=(), verbose=0)
+    print(result.best.value)
     spark.stop()
 """
 
 
-def test_a_session_of_spark_connect_says_where_hdfs_is(tmp_path):
+def test_a_session_of_spark_connect_says_where_hdfs_is_and_runs_searches(tmp_path):
     script = tmp_path / "connect.py"
     script.write_text(textwrap.dedent(CONNECT))
     path = os.pathsep.join(folder for folder in sys.path if folder)
     ran = subprocess.run(
         [sys.executable, script],
-        env={**os.environ, "PYTHONPATH": path, "HADOOP_USER_NAME": "me"},
+        env={
+            **os.environ,
+            "PYTHONPATH": path,
+            "PYSPARK_PYTHON": sys.executable,
+            "HADOOP_USER_NAME": "me",
+        },
         cwd=tmp_path,
         capture_output=True,
         text=True,
         timeout=200,
     )
-    assert ran.stdout.splitlines()[0] == "('http://nn:9999',) me", ran.stderr
-    assert "got a Spark Connect session" in ran.stdout
+    assert ran.stdout.splitlines()[:2] == ["('http://nn:9999',) me", "2.0"], ran.stderr
 
 
 def test_the_settings_of_the_session_are_those_of_every_thread(spark):

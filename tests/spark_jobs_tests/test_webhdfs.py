@@ -151,6 +151,7 @@ class KilledInTurn:
 
 
 @pytest.mark.fault(27)
+@pytest.mark.slow
 def test_large_files_make_both_ways_whole_while_nodes_are_killed_in_turn(
     hdfs, files, root, source_of, disturbed_source
 ):
@@ -326,7 +327,7 @@ def test_a_rename_whose_answer_got_lost_is_done(files, root, client, monkeypatch
     assert client.list(folder) == ["b"]
 
 
-@pytest.mark.parametrize("role", ["taker", "other"])
+@pytest.mark.parametrize("role", ["taker", pytest.param("other", marks=pytest.mark.slow)])
 def test_a_write_arrives_whole_when_a_datanode_hangs(
     hdfs, settings, root, client, source_of, disturbed_source, monkeypatch, role
 ):

@@ -194,6 +194,13 @@ def visible_devices(x: float) -> float:
     return float(os.environ.get("CUDA_VISIBLE_DEVICES", "-7") or "-1")
 
 
+def fraction_of_torch(x: float) -> float:
+    """Return how much of a GPU PyTorch may use."""
+    import torch
+
+    return float(torch.cuda.fraction)
+
+
 def train_with_tensorflow(x: float) -> float:
     """A step of gradient descent in a graph, and a summary by TensorFlow."""
     import tensorflow as tf

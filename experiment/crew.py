@@ -1,0 +1,121 @@
+"""The slot jobs of a search that run side by side."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from spark_jobs.slot_job import SlotJob
+from spark_jobs.slots import slot_name
+
+
+@dataclass(frozen=True, slots=True)
+class NumberedJob:
+    """A slot job with its number in the search, from 1, and how many slots it has."""
+
+    number: int
+    slots: int
+    job: SlotJob
+
+    @property
+    def error(self) -> BaseException | None:
+        """What Spark raised, once the job is over and has failed."""
+        return self.job.error
+
+    @property
+    def failed_hosts(self) -> list[str]:
+        """On which hosts tasks of it failed."""
+        return self.job.failed_hosts
+
+
+class Crew:
+    """Starts slot jobs, and knows which run.
+
+    A context manager: leaving it cancels those that run and waits for their end.
+
+    Args:
+        make: Returns a job, not started, for its number and how many slots it is to have.
+
+    Attributes:
+        asked: How many slots Spark was asked for, but for those that were dropped.
+    """
+
+    def __init__(self, make: Callable[[int, int], SlotJob]) -> None:
+        self.asked = 0
+        self._make, self._numbers = make, itertools.count(1)
+        self._running: list[NumberedJob] = []
+        self._last: NumberedJob | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        with contextlib.ExitStack() as leaving:
+            for started in self._running:
+                leaving.push(started.job)
+
+    @property
+    def running(self) -> bool:
+        """Is there any job that was not taken out as ended?"""
+        return bool(self._running)
+
+    @property
+    def error(self) -> BaseException | None:
+        """What Spark raised for the job that ended last; None where it did not fail."""
+        return None if self._last is None else self._last.error
+
+    @property
+    def failed_hosts(self) -> list[str]:
+        """On which hosts tasks of that one failed."""
+        return [] if self._last is None else self._last.failed_hosts
+
+    def start(self, slots: int) -> None:
+        """Start a job of so many slots."""
+        number = next(self._numbers)
+        started = NumberedJob(number, slots, self._make(number, slots))
+        self._running.append(started)  # before it starts, so that an interrupt leaves none behind
+        self.asked += slots
+        started.job.start()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for the end of a job, and return whether all are over."""
+        for started in self._running:
+            if not started.job.wait(0):
+                started.job.wait(seconds)
+                break
+        return all(started.job.wait(0) for started in self._running)
+
+    def take_ended(self) -> list[NumberedJob]:
+        """Return the jobs that have ended since the last time, once their tasks have."""
+        ended = [started for started in self._running if started.job.wait(0)]
+        for started in ended:
+            started.job.__exit__(None, None, None)
+            self._running.remove(started)
+            self._last = started
+        return ended
+
+    def lost_slots(self) -> list[str]:
+        """Return which slots of jobs that run Spark has lost so far."""
+        return [
+            slot_name(started.number, task.partition, task.attempt)
+            for started in self._running
+            for task in started.job.lost_tasks()
+        ]
+
+    def drop(self, slots: int) -> None:
+        """Count slots of a job that has ended as not asked for, so that others may be."""
+        self.asked -= slots
+
+    def forget(self) -> int:
+        """Begin anew, where no job runs any more; return how many slots there were."""
+        asked, self.asked = self.asked, 0
+        return asked

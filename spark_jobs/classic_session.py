@@ -1,0 +1,310 @@
+"""A SparkSession in the driver's own process: what touches SparkContext or the JVM."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
+from typing import Any, Self
+
+import msgspec
+
+from search.errors import InvalidArgument, shown
+from spark_jobs import hadoop
+from spark_jobs.cluster import Cluster
+from spark_jobs.context import DataSettings
+from spark_jobs.host_cache import CacheSettings
+from spark_jobs.resource_profiles import profile_of, tasks_at_once
+from spark_jobs.session import SharedBytes, importing
+from spark_jobs.session_settings import SessionSettings
+from spark_jobs.slot_job import LostTask, SlotJob
+from spark_jobs.status_store import executors_of
+from spark_jobs.task_needs import TaskNeeds, is_local, slot_needs
+from spark_jobs.tokens import DelegationTokens, KnownTokens, unlogged
+
+_MOST_TASKS = 100_000  # of a stage, which is how many Spark itself remembers
+_REGISTRATION = 5.0  # seconds that executors have to register before slots are first counted
+
+
+class ClassicSession(SessionSettings):
+    """A SparkSession in the driver's own process.
+
+    Raises:
+        InvalidArgument: Not a SparkSession, or a stopped one.
+    """
+
+    tells_lost_tasks = True
+
+    def __init__(self, spark: Any) -> None:
+        from pyspark.sql import SparkSession
+
+        if not isinstance(spark, SparkSession):
+            raise InvalidArgument(
+                "spark", "a SparkSession", f"{shown(spark)} of type {type(spark).__name__}"
+            )
+        self._spark = spark
+        self._context = spark.sparkContext
+        if self.stopped:
+            raise InvalidArgument("spark", "a running SparkSession", "a stopped one")
+        self.master = str(self._context.master)
+
+    def asking(self, gpus_per_trial: int | None, trials_per_gpu: int) -> Self:
+        """Return this session for slots that ask for these GPUs, see `experiment.Settings`.
+
+        Raises:
+            InvalidArgument: No executor can have that many.
+        """
+        needs = slot_needs(gpus_per_trial, trials_per_gpu, self.setting, self.master)
+        asking = copy.copy(self)
+        asking._asked = None if gpus_per_trial is None and trials_per_gpu == 1 else needs
+        return asking
+
+    @property
+    def on_this_host(self) -> bool:
+        """Do all executors run on the driver's host, as its children?"""
+        return self.master.startswith("local")
+
+    @property
+    def application_id(self) -> str:
+        """Spark's name of the application."""
+        return str(self._context.applicationId)
+
+    def tell_risk(self, warn: Callable[[str], None]) -> None:
+        """Warn, once in a session, where Spark's processes talk in the open."""
+        told = vars(self._context).setdefault("_experiment_risk_told", [])
+        if not told and (risk := self._risk()):
+            told.append(risk)
+            warn(risk)
+
+    @property
+    def stopped(self) -> bool:
+        """Is the session of no use any more: stopped, or its JVM gone?"""
+        process = getattr(self._context._gateway, "proc", None)
+        gone = process is not None and process.poll() is not None
+        return gone or self._context._jsc is None
+
+    def setting(self, name: str) -> str | None:
+        """Return a Spark setting, or None where it is not set."""
+        value = self._spark.conf.get(name, None)
+        return None if value is None else str(value)
+
+    @property
+    def driver_host(self) -> str:
+        """The name by which executors reach the driver."""
+        return "127.0.0.1" if self.on_this_host else (self.setting("spark.driver.host") or "")
+
+    @property
+    def bind_host(self) -> str:
+        """The driver's address to listen on."""
+        chosen = self.setting("spark.driver.bindAddress")
+        everywhere = chosen in ("0.0.0.0", "::", "[::]")  # noqa: S104  # what is not listened on
+        if self.on_this_host or not chosen or everywhere:
+            return self.driver_host
+        return chosen
+
+    def hide_console_progress(self) -> None:
+        """Stop the bar that Spark draws on the terminal; it has only slots to show.
+
+        It stays away: Spark offers no way to start it again.
+        """
+        bar = self._context._jsc.sc().progressBar()
+        if bar.isDefined():
+            bar.get().stop()
+
+    def task_slots(self, tick: Callable[[], None] | None = None) -> int:
+        """Return how many tasks the cluster can run at once, dynamic allocation at its most.
+
+        Args:
+            tick: Called each second in which executors are waited for; left out, none are.
+        """
+        configured = self._slots_configured()
+        if configured == 0 and tick is not None:
+            # A standalone cluster, whose executors register after the session has started.
+            self._wait_for_executors(tick)
+        return max(1, self._slots_now(), configured)
+
+    def _wait_for_executors(self, tick: Callable[[], None]) -> None:
+        """Wait until executors are there and no more have come for a second."""
+        give_up = time.monotonic() + _REGISTRATION
+        before = -1
+        while (now := self._slots_now()) == 0 or now != before:
+            if time.monotonic() > give_up:
+                return
+            before = now
+            tick()
+            time.sleep(1)
+
+    def _slots_now(self) -> int:
+        """Return how many tasks fit on the executors that are there, GPUs considered."""
+        if is_local(self.master):
+            return 0  # all is known from the name
+        return tasks_at_once(self._context, self._profile())
+
+    def _profile(self) -> Any:
+        """Return the resource profile of slots; None where they ask for what all tasks do."""
+        needs = self.task_needs
+        if needs == TaskNeeds.of(self.setting):
+            return None
+        dynamic = self._is_on("spark.dynamicAllocation.enabled")
+        return profile_of(self._context, needs, dynamic=dynamic)
+
+    def cluster(self) -> Cluster:
+        """Return the executors that are there now."""
+        executors = executors_of(self._context)
+        return Cluster(executors, self._most_executors(), self._context.uiWebUrl)
+
+    @contextlib.contextmanager
+    def shared(self, data: bytes) -> Iterator[SharedBytes]:
+        """Lend bytes to executors while the block lasts: Spark keeps them in files of its own."""
+        broadcast = self._context.broadcast(data)
+        try:
+            yield broadcast
+        finally:
+            with contextlib.suppress(Exception):  # of a stopped session nothing is left
+                broadcast.destroy()
+
+    def job(
+        self,
+        slot: Callable[[Iterable[Any]], Iterator[Any]],
+        count: int,
+        tag: str,
+        schema: str = "trials long",
+    ) -> SlotJob:
+        """See `Session`."""
+
+        def run() -> Any:
+            self._context.addJobTag(tag)  # belongs to the thread, so set in the one that runs it
+            self._context.setJobDescription(f"experiment: {count} slots")
+            self._use_driver_python()
+            with unlogged():  # the slot's closure holds secrets
+                frame = self._spark.range(0, count, 1, count)
+                slots = self._mapped(frame, slot, schema, self._profile())
+            return slots.toArrow()
+
+        return SlotJob(
+            run,
+            lambda: self._context.cancelJobsWithTag(tag),
+            lambda: self._lost_tasks(tag),
+            lambda: self._running_tasks(tag),
+        )
+
+    def map_in_arrow(
+        self, frame: Any, function: Callable[[Iterable[Any]], Iterator[Any]], schema: str
+    ) -> Any:
+        """See `Session`."""
+        self._use_driver_python()
+        return self._mapped(frame, importing(function, self.search_path()), schema).toArrow()
+
+    def _mapped(
+        self,
+        frame: Any,
+        function: Callable[[Iterable[Any]], Iterator[Any]],
+        schema: str,
+        profile: Any = None,
+    ) -> Any:
+        """Return `frame.mapInArrow`, of which nothing but Arrow comes back to this process.
+
+        With it would come the accumulators of the workers, as pickles that a train function in a
+        slot's own process can write and that PySpark loads here.
+        """
+        context = vars(self._context)
+        with context.setdefault("_experiment_accumulators", threading.Lock()):
+            accumulator, context["_javaAccumulator"] = context["_javaAccumulator"], None
+            try:
+                return frame.mapInArrow(function, schema, profile=profile)
+            finally:
+                context["_javaAccumulator"] = accumulator
+
+    def _lost_tasks(self, tag: str) -> list[LostTask]:
+        jvm: Any = self._context._jvm
+        jvm_context, api = self._context._jsc.sc(), jvm.org.apache.spark.status.api.v1
+        tracker, store = jvm_context.statusTracker(), jvm_context.statusStore()
+        states = jvm.java.util.ArrayList()
+        states.add(api.TaskStatus.FAILED)
+        states.add(api.TaskStatus.KILLED)
+        found = []
+        for job in tracker.getJobIdsForTag(tag):
+            for stage in tracker.getJobInfo(job).get().stageIds():
+                attempt = tracker.getStageInfo(stage).get().currentAttemptId()
+                tasks = store.taskList(stage, attempt, 0, _MOST_TASKS, api.TaskSorting.ID, states)
+                for task in (tasks.apply(number) for number in range(tasks.size())):
+                    failed = str(task.status()) == "FAILED"
+                    found.append(LostTask(task.index(), task.attempt(), str(task.host()), failed))
+        return found
+
+    def _running_tasks(self, tag: str) -> int:
+        tracker = self._context._jsc.sc().statusTracker()
+        stages = [
+            tracker.getStageInfo(stage)
+            for job in tracker.getJobIdsForTag(tag)
+            for stage in tracker.getJobInfo(job).get().stageIds()
+        ]
+        return sum(stage.get().numActiveTasks() for stage in stages if stage.isDefined())
+
+    def _use_driver_python(self) -> None:
+        """Let executors on this host use this interpreter, where the user chose none.
+
+        Otherwise they take `python3` from PATH, which lacks the packages of a virtual environment.
+        The session stays so: putting it back would race with another search of this driver.
+        """
+        chosen = "PYSPARK_PYTHON" in os.environ or self.setting("spark.pyspark.python")
+        if self.on_this_host and not chosen:
+            self._context.pythonExec = sys.executable
+
+    def data_settings(self) -> DataSettings:
+        """Return how trials get at their data, out of Spark's and Hadoop's settings."""
+        conf = self._context._jsc.hadoopConfiguration()
+        values = {name: conf.get(name) for name in hadoop.EXACT}
+        for prefix in hadoop.PREFIXES:
+            found = conf.getPropsWithPrefix(prefix)
+            values |= {prefix + name: found[name] for name in found}
+        known = {name: str(value) for name, value in values.items() if value is not None}
+        settings = hadoop.HadoopSettings(known, self._hadoop_user)
+        cache = CacheSettings(
+            self.setting("spark.experiment.cache.folder") or "",
+            self._bytes_setting("spark.experiment.cache.limit"),
+        )
+        more = self.setting("spark.kerberos.access.hadoopFileSystems") or ""
+        kept = vars(self._context).setdefault("_experiment_tokens", KnownTokens())
+        tokens = self._tokens().get(settings.authorities(more), kept)
+        return DataSettings(msgspec.structs.replace(settings, tokens=tokens), cache)
+
+    def renewed_tokens(self, data: DataSettings) -> AbstractContextManager[None]:
+        """Renew the delegation tokens of a search as long as the block lasts."""
+        return self._tokens().renewed(data.hadoop.tokens)
+
+    def _tokens(self) -> DelegationTokens:
+        return DelegationTokens(
+            self._context._gateway,
+            self._context._jsc.hadoopConfiguration(),
+            self.setting("spark.kerberos.principal") or "",
+            self.setting("spark.kerberos.keytab") or "",
+        )
+
+    @property
+    def _file_system(self) -> str:
+        return str(self._context._jsc.hadoopConfiguration().get("fs.defaultFS") or "")
+
+    @property
+    def _hadoop_user(self) -> str:
+        identities = self._java.hadoop.security.UserGroupInformation
+        return str(identities.getCurrentUser().getShortUserName())
+
+    @property
+    def _java(self) -> Any:
+        """Java's packages org.apache.*."""
+        jvm: Any = self._context._jvm
+        return jvm.org.apache
+
+    def _bytes_setting(self, name: str) -> int:
+        value = self.setting(name) or "0"
+        try:
+            sizes = self._java.spark.network.util.JavaUtils
+            return int(sizes.byteStringAsBytes(value))
+        except Exception:
+            raise InvalidArgument(name, "a size such as 20g", shown(value)) from None

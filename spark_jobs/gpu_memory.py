@@ -1,0 +1,152 @@
+"""The memory and the use of a slot's GPUs, as NVIDIA's management library (NVML) tells them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+GIB = 1 << 30
+
+
+class GpuUse(NamedTuple):
+    """How a GPU is used at a moment, by whomever.
+
+    Attributes:
+        memory: Bytes in use.
+        total: Bytes that there are.
+        utilization: Share of the time in which it computed, 0 to 1; None where it does not say, as
+            a part of a GPU (MIG).
+    """
+
+    memory: int
+    total: int
+    utilization: float | None
+
+
+class Unowned(NamedTuple):
+    """Memory of a GPU that belongs to no process that NVML lists.
+
+    Attributes:
+        memory: Bytes; the driver's own are among them.
+        lists_owners: Does NVML list processes with memory there? In many a container it lists none,
+            and all memory seems to be nobody's.
+    """
+
+    memory: int
+    lists_owners: bool
+
+
+class Gpus:
+    """GPUs as NVML sees them. A context manager; outside of it, all is empty.
+
+    Without a driver, its library, or the package that reads it, they say nothing, and that is no
+    error. One that the library does not know, or that fails, is missing from what is said.
+
+    Args:
+        addresses: As Spark gives them: indexes as of nvidia-smi, or UUIDs ("GPU-...", "MIG-...").
+    """
+
+    def __init__(self, addresses: Sequence[str]) -> None:
+        self._addresses = tuple(addresses)
+        self._handles: dict[str, Any] = {}
+        self._initialized = False
+
+    def __enter__(self) -> Self:
+        if self._addresses:
+            with contextlib.suppress(ModuleNotFoundError):
+                self._open()
+        return self
+
+    def _open(self) -> None:
+        import pynvml  # late: slots without GPUs need none of it
+
+        with contextlib.suppress(pynvml.NVMLError):
+            pynvml.nvmlInit()
+            self._initialized = True
+            for address in self._addresses:
+                with contextlib.suppress(pynvml.NVMLError):
+                    self._handles[address] = _handle(address)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._handles = {}
+        if self._initialized:
+            import pynvml
+
+            self._initialized = False
+            with contextlib.suppress(pynvml.NVMLError):
+                pynvml.nvmlShutdown()
+
+    @property
+    def known(self) -> tuple[str, ...]:
+        """The addresses of the GPUs that NVML knows, in the order in which Spark gave them."""
+        return tuple(self._handles)
+
+    def position(self, address: str) -> int:
+        """Return what a trial's framework calls a GPU: its place among those of the slot."""
+        return self._addresses.index(address)
+
+    def use(self) -> dict[str, GpuUse]:
+        """Return how each GPU is used now, by its address."""
+        if not self._handles:
+            return {}
+        import pynvml
+
+        uses = {}
+        for address, handle in self._handles.items():
+            with contextlib.suppress(pynvml.NVMLError):
+                memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
+                uses[address] = GpuUse(int(memory.used), int(memory.total), _utilization(handle))
+        return uses
+
+    def unowned(self) -> dict[str, Unowned]:
+        """Return what memory of each GPU belongs to no process that is listed, by its address."""
+        if not self._handles:
+            return {}
+        import pynvml
+
+        unowned = {}
+        for address, handle in self._handles.items():
+            with contextlib.suppress(pynvml.NVMLError):
+                owned = _memory_by_process(handle)
+                memory = int(pynvml.nvmlDeviceGetMemoryInfo(handle).used)
+                unowned[address] = Unowned(max(0, memory - sum(owned.values())), bool(owned))
+        return unowned
+
+
+def _handle(address: str) -> Any:
+    import pynvml
+
+    if address.isdecimal():
+        return pynvml.nvmlDeviceGetHandleByIndex(int(address))
+    return pynvml.nvmlDeviceGetHandleByUUID(address)
+
+
+def _utilization(handle: Any) -> float | None:
+    import pynvml
+
+    try:
+        return float(pynvml.nvmlDeviceGetUtilizationRates(handle).gpu) / 100
+    except pynvml.NVMLError:
+        return None
+
+
+def _memory_by_process(handle: Any) -> dict[int, int]:
+    """Return the bytes of the processes on a GPU, of those for which they are known."""
+    import pynvml
+
+    processes = [
+        *pynvml.nvmlDeviceGetComputeRunningProcesses(handle),
+        *pynvml.nvmlDeviceGetGraphicsRunningProcesses(handle),
+    ]
+    return {
+        process.pid: process.usedGpuMemory
+        for process in processes
+        if process.usedGpuMemory is not None
+    }

@@ -1,0 +1,63 @@
+"""Slot jobs side by side, as jobs of a real session."""
+
+from __future__ import annotations
+
+import pytest
+
+from experiment.crew import Crew
+from spark_jobs.classic_session import ClassicSession
+from tests.experiment_tests.waiting import wait_until
+
+
+@pytest.fixture
+def make(spark, tmp_path):
+    """Makes jobs whose slots wait for a file with their job's number, and raise what it says."""
+
+    def make(number, slots):
+        gate = tmp_path / str(number)
+
+        def slot(batches):
+            import time
+
+            gate.with_suffix(".runs").touch()
+            while not gate.exists():
+                time.sleep(0.01)
+            if problem := gate.read_text():
+                raise RuntimeError(problem)
+            yield from batches
+
+        return ClassicSession(spark).job(slot, slots, f"{tmp_path.name}-{number}")
+
+    return make
+
+
+def test_jobs_run_side_by_side_and_end_one_by_one(make, tmp_path):
+    with Crew(make) as crew:
+        for number in (1, 2):
+            crew.start(1)
+            wait_until((tmp_path / f"{number}.runs").exists)
+        assert crew.asked == 2
+        assert not crew.wait(0)
+        assert crew.take_ended() == []
+        (tmp_path / "2").write_text("no more memory")
+        wait_until(lambda: not crew.wait(0.05) and crew.take_ended())
+        assert "no more memory" in str(crew.error)
+        assert len(crew.failed_hosts) == 1
+        assert crew.running
+        crew.drop(1)
+        assert crew.asked == 1
+        (tmp_path / "1").touch()
+        wait_until(lambda: crew.wait(0.05))
+        assert [(job.number, job.slots, job.error) for job in crew.take_ended()] == [(1, 1, None)]
+        assert (crew.running, crew.error) == (False, None)
+        assert (crew.forget(), crew.asked) == (1, 0)
+
+
+def test_leaving_ends_all_that_run(make, tmp_path):
+    with pytest.raises(KeyboardInterrupt), Crew(make) as crew:
+        for number in (1, 2):
+            crew.start(1)
+            wait_until((tmp_path / f"{number}.runs").exists)
+        raise KeyboardInterrupt
+    assert crew.wait(0)
+    assert len(crew.take_ended()) == 2
