@@ -235,7 +235,7 @@ class _Taker:
             time.sleep(self.beat / _LOOKS)
             self.files.touch(part)  # where nobody can, as in a safe mode, the owner cannot either
             now = _last(self.files, self.folder)
-            if now != last:
+            if now != last and not _is_coming(now):
                 self._check_over(now)
                 return
 
@@ -319,6 +319,11 @@ def _last(files: Files, folder: Location) -> FileStatus | None:
         if _MARK.fullmatch(status.location.name) and not (status.is_folder or status.is_link)
     ]
     return max(marks, key=lambda status: _number(status.location), default=None)
+
+
+def _is_coming(mark: FileStatus | None) -> bool:
+    """Is it a name without a content, as `LocalFiles.rename` leaves for a moment?"""
+    return mark is not None and mark.length == 0
 
 
 def _number(mark: Location) -> int:

@@ -162,6 +162,23 @@ def taking(place, **options):
 
 
 @pytest.mark.parametrize("place", ["local"], indirect=True)
+def test_who_waits_names_the_faster_one_although_its_mark_has_a_name_before_a_content(place):
+    place.put("000001.json", mark_of(host="elsewhere"))
+    waiting = place.driver(silence=1000)
+    assert waiting.ask("take").startswith("told: ")
+    place.put("000002.json", b"")
+    looks = {part_of(place)}
+    wait_until(lambda: looks.add(part_of(place)) or len(looks) > 3)
+    place.put("000002.json", mark_of(host="faster", pid=4711))
+    assert "which host faster, pid 4711 " in waiting.hear()
+
+
+def part_of(place):
+    [part] = Path(place.root.path, "owners").glob(".part-*")
+    return part.stat().st_mtime_ns
+
+
+@pytest.mark.parametrize("place", ["local"], indirect=True)
 def test_a_hostile_mark_moves_no_cursor(place):
     hostile = "\x1b[2J\r\n\u202e<b>"
     place.put("000001.json", mark_of(host=hostile, application=hostile))
