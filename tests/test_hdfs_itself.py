@@ -79,6 +79,7 @@ def test_a_file_comes_back_and_has_two_replicas(hdfs, client):
     assert hdfs.settings()["fs.defaultFS"] == hdfs.uri
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [0, 1])
 def test_one_dead_datanode_does_not_stop_readers(hdfs, client, number):
     write(client, "/survivor", DATA, replication=2)
@@ -96,6 +97,7 @@ def test_one_dead_datanode_does_not_stop_readers(hdfs, client, number):
     assert read(client, "/survivor") == DATA
 
 
+@pytest.mark.slow
 def test_the_namenode_comes_back_with_its_files(hdfs, client):
     write(client, "/kept", DATA)
     hdfs.kill("namenode")
@@ -148,6 +150,7 @@ def test_bytes_read_counts(hdfs, client):
     patiently(check)
 
 
+@pytest.mark.slow
 def test_nothing_is_left_after_stop(tmp_path):
     with Hdfs(tmp_path, datanodes=1) as hdfs:
         pids = hdfs.pids()

@@ -142,6 +142,7 @@ def all_ended(handle, logdir):
     return all(RunPaths(root).attempt(trial).outcome.exists() for trial in (0, 1))
 
 
+@pytest.mark.slow
 @pytest.mark.fault(32)
 def test_a_network_that_drops_everything_in_one_direction_is_left_for_a_new_connection(
     spark, proxies, logdir, tmp_path
@@ -187,6 +188,7 @@ DRIVER = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.fault(33)
 def test_a_driver_that_is_stopped_for_a_while_holds_up_no_trial(logdir, tmp_path):
     script = tmp_path / "driver.py"

@@ -11,6 +11,9 @@ import pytest
 import experiment
 
 SIZE = 4 << 20
+ISOLATIONS = pytest.mark.parametrize(
+    "isolation", ["process", pytest.param("none", marks=pytest.mark.slow)]
+)
 
 
 @pytest.fixture
@@ -45,7 +48,7 @@ def checksums(trial):
     )
 
 
-@pytest.mark.parametrize("isolation", ["process", "none"])
+@ISOLATIONS
 def test_all_trials_of_a_host_read_a_file_from_hdfs_once(
     sparks, hdfs, hadoop, digits, logdir, isolation
 ):
@@ -167,6 +170,7 @@ def test_examples_of_spark_feed_trials_from_hdfs(sparks, hdfs, hadoop, logdir):
     assert result.best.value == 100.0
 
 
+@pytest.mark.slow
 def test_executors_write_examples_to_hdfs(sparks, hdfs, hadoop):
     spark = sparks.get("local-cluster[2,1,1024]", **hadoop)
     path = f"hdfs:///examples/{random.SystemRandom().getrandbits(32)}"
@@ -235,7 +239,7 @@ def look_at(path, trial):
     return {"total": total, "own": own_bytes() - before}
 
 
-@pytest.mark.parametrize("isolation", ["process", "none"])
+@ISOLATIONS
 def test_examples_are_parsed_once_and_shared_by_all_trials_of_a_host(
     sparks, hdfs, hadoop, images, logdir, tmp_path, isolation
 ):

@@ -334,7 +334,9 @@ def test_what_is_no_run_cannot_be_stopped(tmp_path, capsys):
     assert list(tmp_path.iterdir()) == []
 
 
-TO_WHOM = pytest.mark.parametrize("send", [os.kill, os.killpg], ids=["process", "group"])
+TO_WHOM = pytest.mark.parametrize(
+    "send", [pytest.param(os.kill, marks=pytest.mark.slow), os.killpg], ids=["process", "group"]
+)
 
 
 @pytest.mark.fault(38)
@@ -351,6 +353,7 @@ def test_ctrl_c_twice_ends_a_search_as_once(script, tmp_path, send):
     assert json.loads((run / "result.json").read_text())["problem"] == "interrupted"
 
 
+@pytest.mark.slow
 @pytest.mark.fault(38)
 def test_ctrl_c_again_and_again_harms_nothing(script, tmp_path):
     """Until the result is there, so that some come while the end is written."""
@@ -368,7 +371,15 @@ def test_ctrl_c_again_and_again_harms_nothing(script, tmp_path):
 
 
 @pytest.mark.fault(38)
-@pytest.mark.parametrize("moment", ["starts", "runs", "runs/*/manifest.json", "runs/*/journal/*"])
+@pytest.mark.parametrize(
+    "moment",
+    [
+        pytest.param("starts", marks=pytest.mark.slow),
+        "runs",
+        pytest.param("runs/*/manifest.json", marks=pytest.mark.slow),
+        "runs/*/journal/*",
+    ],
+)
 def test_ctrl_c_at_the_start_leaves_no_process(script, tmp_path, moment):
     wait_until(lambda: any(tmp_path.glob(moment)))
     script.send_signal(signal.SIGINT)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import itertools
 import os
 import subprocess
 import sys
@@ -25,9 +26,13 @@ COMMANDS = {
     "python": [sys.executable],
     "spark-submit": [str(BIN / "spark-submit"), "--master", "local[2]"],
 }
-# One example is enough to see soon that spark-submit runs them.
-RUNS = [("spark-submit", "grid_search.py"), *(("python", example) for example in EXAMPLES)]
-SLOW_RUNS = [("spark-submit", example) for example in EXAMPLES if example != "grid_search.py"]
+# Those of the README's first page, and that spark-submit runs one, are seen soon.
+SOON = {
+    ("python", "grid_search.py"),
+    ("python", "evolutionary_search.py"),
+    ("spark-submit", "grid_search.py"),
+}
+RUNS = list(itertools.product(COMMANDS, EXAMPLES))
 
 
 def run(command, folder, example, *arguments, **variables):
@@ -57,7 +62,7 @@ def run(command, folder, example, *arguments, **variables):
 
 @pytest.mark.parametrize(
     ("command", "example"),
-    [*RUNS, *(pytest.param(*run, marks=pytest.mark.slow) for run in SLOW_RUNS)],
+    [pytest.param(*run, marks=() if run in SOON else pytest.mark.slow) for run in RUNS],
 )
 def test_an_example_prints_its_table_and_how_to_watch(tmp_path, example, command):
     arguments, trials = EXAMPLES[example]
@@ -70,6 +75,7 @@ def test_an_example_prints_its_table_and_how_to_watch(tmp_path, example, command
     assert len(list((run_folder / "trials").iterdir())) == trials
 
 
+@pytest.mark.slow
 def test_a_search_has_data_and_run_on_the_hdfs_of_hadoop_conf_dir(hdfs, tmp_path):
     variables = {**client_environment(hdfs, tmp_path / "conf"), "TMPDIR": str(tmp_path)}
     home = make_home(hdfs)

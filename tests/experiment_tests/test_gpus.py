@@ -77,6 +77,7 @@ def test_a_gpu_that_keeps_memory_is_set_aside_and_the_search_goes_on_with_the_ot
     assert {value for _, value in curves["gpu/0/utilization"]} == {0.5}
 
 
+@pytest.mark.slow
 def test_a_search_whose_gpus_are_all_set_aside_ends_and_says_why(two_gpus, logdir):
     def train(x):
         import os

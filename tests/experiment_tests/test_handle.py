@@ -191,7 +191,7 @@ if sys.argv[2] == "waits":
 
 
 @pytest.mark.fault(38)
-@pytest.mark.parametrize("script", ["waits", "leaves"])
+@pytest.mark.parametrize("script", ["waits", pytest.param("leaves", marks=pytest.mark.slow)])
 def test_trials_of_a_handle_end_with_their_script(tmp_path, script):
     process = subprocess.Popen(
         [sys.executable, "-c", SCRIPT, str(tmp_path), script], stderr=subprocess.DEVNULL

@@ -40,6 +40,7 @@ def test_the_quickstart_is_stored_without_outputs():
     assert all(not cell.get("outputs") for cell in notebook.cells)
 
 
+@pytest.mark.slow
 def test_the_quickstart_tells_its_story(tmp_path):
     notebook = nbformat.read(QUICKSTART, 4)
     client_of(notebook, tmp_path).execute()
@@ -107,6 +108,7 @@ def test_interrupting_a_cell_ends_the_trials_and_keeps_what_there_is(tmp_path):
     assert not [p for p in marked_processes() if "spark_jobs.zygote" in " ".join(p.cmdline())]
 
 
+@pytest.mark.slow
 def test_a_search_that_is_told_to_be_silent_shows_nothing(tmp_path):
     sources = [
         TRAIN.format(folder=str(tmp_path)),
@@ -133,6 +135,7 @@ experiment.launch(spark, train, {{"x": [0, 1]}}, logdir="runs", preload=())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.fault(39)
 def test_a_kernel_that_is_restarted_leaves_no_trial_behind(tmp_path):
     before = {process.pid for process in marked_processes()}

@@ -174,6 +174,7 @@ def test_an_attempt_that_was_given_up_disappears_from_tensorboard(tmp_path, carr
         wait_for(f"{board.url}/data/runs", lambda found: "trials/000002" not in found)
 
 
+@pytest.mark.slow
 def test_tensorboard_goes_on_when_the_namenode_comes_back(hdfs, tmp_path, carry):
     root = make_run(tmp_path, trials=2, failed=(), running=(1,), ended=False)
     with experiment.tensorboard(carry(root)) as board:

@@ -262,6 +262,7 @@ def when_begun(folder, action):
     return thread
 
 
+@pytest.mark.slow
 @pytest.mark.fault(28)
 def test_a_namenode_that_restarts_costs_no_trial(spark, hdfs, client, logdir, tmp_path, scratch):
     def restart():
@@ -280,7 +281,7 @@ def test_a_namenode_that_restarts_costs_no_trial(spark, hdfs, client, logdir, tm
 
 
 @pytest.mark.fault(27)
-@pytest.mark.parametrize("name", ["datanode0", "datanode1"])
+@pytest.mark.parametrize("name", ["datanode0", pytest.param("datanode1", marks=pytest.mark.slow)])
 def test_a_datanode_that_dies_costs_no_trial(spark, hdfs, client, logdir, tmp_path, name):
     thread = when_begun(tmp_path, lambda: hdfs.kill(name))
     result = experiment.launch(spark, steadily(tmp_path), {"x": range(4)}, logdir=logdir, **LIGHT)
@@ -349,6 +350,7 @@ def test_a_folder_of_somebody_else_is_refused(spark, hdfs, client, monkeypatch):
         assert "no permission, as user somebody" in message
 
 
+@pytest.mark.slow
 @pytest.mark.fault(28)
 @pytest.mark.usefixtures("impatient")
 def test_a_safe_mode_is_said(spark, hdfs, logdir):

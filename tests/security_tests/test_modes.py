@@ -117,6 +117,7 @@ def test_the_file_that_stops_a_run_is_its_users_alone(spark, tmp_path, capsys):
     assert open_to_others(root) == {}
 
 
+@pytest.mark.slow
 def test_a_run_on_hdfs_is_its_users_alone(sparks, hdfs, tmp_path, monkeypatch):
     scratch, cache = tmp_path / "scratch", tmp_path / "cache"
     scratch.mkdir(mode=0o700)

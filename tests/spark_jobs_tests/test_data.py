@@ -629,6 +629,7 @@ def test_tfrecords_go_to_no_other_store(spark):
         data.from_dataframe(spark.range(1), "memory://bucket/new", format="tfrecord")
 
 
+@pytest.mark.slow
 def test_tasks_that_are_run_again_double_nothing(sparks, tensorflow, tmp_path):
     def lost_once(batches):
         from pathlib import Path
@@ -653,6 +654,7 @@ def test_tasks_that_are_run_again_double_nothing(sparks, tensorflow, tmp_path):
     assert data.in_memory(path, features=features)["id"].to_pylist() == list(range(100))
 
 
+@pytest.mark.slow
 def test_a_job_that_fails_leaves_nothing_and_may_be_repeated(spark, tensorflow, tmp_path):
     frame = spark.sql("select cast(raise_error('lost') as int) as x")
     with pytest.raises(Exception, match="lost"):

@@ -245,6 +245,7 @@ def test_modules_of_ours_are_not_found_by_their_short_names():
     assert errors.startswith("--train: expected a module that can be imported, got 'calls'")
 
 
+@pytest.mark.slow
 def test_a_job_whose_trials_all_fail_ends_with_3(folder):
     words = ["--train", "my_module:broken", "--grid", "grid.yaml", "--preload", "[]"]
     status, output, errors = ended(start(folder, *words))

@@ -113,6 +113,7 @@ def test_a_read_goes_on_from_a_replica_when_a_datanode_is_killed(hdfs, files, ro
         hdfs.restore()
 
 
+@pytest.mark.slow
 @pytest.mark.fault(28)
 def test_a_read_goes_on_when_the_namenode_comes_back(hdfs, files, root, client):
     data = random.Random(2).randbytes(8 << 20)
@@ -246,7 +247,7 @@ def left(client, path):
 
 
 @pytest.mark.fault(27)
-@pytest.mark.parametrize("role", ["taker", "other"])
+@pytest.mark.parametrize("role", ["taker", pytest.param("other", marks=pytest.mark.slow)])
 def test_a_write_arrives_whole_when_a_datanode_is_killed(
     hdfs, files, root, client, source_of, disturbed_source, role
 ):
@@ -259,6 +260,7 @@ def test_a_write_arrives_whole_when_a_datanode_is_killed(
     assert left(client, folder) == ["a"]
 
 
+@pytest.mark.slow
 @pytest.mark.fault(27)
 def test_an_append_arrives_whole_when_the_next_datanode_is_killed(
     hdfs, files, root, client, disturbed_appends
@@ -271,6 +273,7 @@ def test_an_append_arrives_whole_when_the_next_datanode_is_killed(
     assert read(files, root.at("/append-next")) == data
 
 
+@pytest.mark.slow
 @pytest.mark.fault(27)
 def test_an_append_whose_datanode_is_killed_is_refused_and_a_new_file_is_not(
     hdfs, files, root, client, source_of, disturbed_appends
@@ -327,7 +330,8 @@ def test_a_rename_whose_answer_got_lost_is_done(files, root, client, monkeypatch
     assert client.list(folder) == ["b"]
 
 
-@pytest.mark.parametrize("role", ["taker", pytest.param("other", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("role", ["taker", "other"])
 def test_a_write_arrives_whole_when_a_datanode_hangs(
     hdfs, settings, root, client, source_of, disturbed_source, monkeypatch, role
 ):
@@ -343,6 +347,7 @@ def test_a_write_arrives_whole_when_a_datanode_hangs(
     assert left(client, folder) == ["a"]
 
 
+@pytest.mark.slow
 @pytest.mark.fault(28)
 def test_a_write_arrives_whole_when_the_namenode_restarts(
     hdfs, files, root, client, source_of, disturbed_source
@@ -365,6 +370,7 @@ def test_a_write_arrives_whole_when_the_namenode_restarts(
     assert left(client, "/write-restarted") == ["a"]
 
 
+@pytest.mark.slow
 @pytest.mark.fault(28)
 def test_a_write_goes_on_after_a_safe_mode(hdfs, files, root, client, source_of, disturbed_source):
     data = random.Random(9).randbytes(40 << 20)
@@ -382,6 +388,7 @@ def test_a_write_goes_on_after_a_safe_mode(hdfs, files, root, client, source_of,
     assert left(client, "/write-safe") == ["a"]
 
 
+@pytest.mark.slow
 @pytest.mark.fault(28)
 def test_a_safe_mode_that_outlasts_the_patience_is_one_sentence(
     hdfs, settings, root, client, source_of
