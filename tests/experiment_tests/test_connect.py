@@ -200,6 +200,7 @@ def test_a_session_that_its_server_has_ended_is_refused(server):
     spark.client.release_session()
     with pytest.raises(InvalidArgument, match="one that its server has ended"):
         experiment.launch(spark, lambda x: x, {"x": [1]})
+    spark.client.close()  # or pyspark would look for the server at the end of this process
 
 
 def test_cancelling_leaves_no_trial_and_spares_other_work(connect, tmp_path, submit):
