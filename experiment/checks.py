@@ -7,6 +7,7 @@ import functools
 import inspect
 import io
 import pickle
+import sys
 import types
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -88,8 +89,8 @@ def pickle_function(
         take: See `pickle.Pickler`, `buffer_callback`.
 
     Raises:
-        InvalidArgument: It cannot be pickled, drags the SparkContext along, or is too large; the
-            message names the variable.
+        InvalidArgument: It cannot be pickled, drags the session or its SparkContext along, or is
+            too large; the message names the variable.
     """
     try:
         return _dump(train, take)
@@ -163,9 +164,20 @@ class _LimitedBuffer(io.BytesIO):
         return super().write(data)
 
 
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
+    """Refuses a session of Spark Connect, which can be pickled and is missed where it is loaded."""
+
+    def reducer_override(self, value: Any) -> Any:
+        # Not imported here: it needs gRPC, which whoever has such a session has loaded.
+        connect = sys.modules.get("pyspark.sql.connect.session")
+        if connect is not None and issubclass(type(value), connect.SparkSession):
+            raise pickle.PicklingError("the SparkSession exists on the driver only")
+        return super().reducer_override(value)
+
+
 def _dump(value: Any, take: TakeBuffer | None = None) -> bytes:
     buffer = _LimitedBuffer()
-    cloudpickle.dump(value, buffer, protocol=pickle.HIGHEST_PROTOCOL, buffer_callback=take)
+    _Pickler(buffer, protocol=pickle.HIGHEST_PROTOCOL, buffer_callback=take).dump(value)
     return buffer.getvalue()
 
 

@@ -239,6 +239,22 @@ def test_cancelling_leaves_no_trial_and_spares_other_work(connect, tmp_path, sub
     assert [trial.value for trial in resumed.trials] == [0, 2]
 
 
+@pytest.mark.parametrize("what", ["the session", "a frame of it"])
+def test_a_function_that_captures_the_session_is_refused(connect, tmp_path, what):
+    """Of Spark Connect, unlike a classic one, it can be pickled, and is missed in the trial."""
+    captured = connect if what == "the session" else connect.range(3)
+    message = (
+        r"train: .*one that refers to 'captured' \((SparkSession|DataFrame)\): "
+        r"the SparkSession exists on the driver only; make 'captured' inside"
+    )
+    with pytest.raises(InvalidArgument, match=message):
+        experiment.launch(connect, lambda x: captured, {"x": [1]}, logdir=tmp_path, **QUIET)
+    assert not list(tmp_path.iterdir())
+    with experiment.executor(connect, logdir=tmp_path) as pool:
+        with pytest.raises(InvalidArgument, match="the SparkSession exists on the driver only"):
+            pool.submit(len, captured)
+
+
 @pytest.mark.slow
 def test_frames_are_written_for_trials(connect, tmp_path):
     path = experiment.data.from_dataframe(connect.range(10), str(tmp_path / "frame"))
