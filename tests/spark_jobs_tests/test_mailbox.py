@@ -19,6 +19,7 @@ from spark_jobs.channel import ChannelServer
 from spark_jobs.connecting import connect
 from spark_jobs.credentials import Seal
 from spark_jobs.exchange import ChannelLost, ChannelRefused, Cut
+from spark_jobs.files import PART
 from spark_jobs.hadoop import HadoopSettings
 from spark_jobs.locations import Location
 from spark_jobs.mailbox import Mailbox, MailboxAddress, MailboxClient
@@ -110,6 +111,13 @@ def files_below(folder):
     return [path for path in folder.rglob("*") if path.is_file()]
 
 
+def request_in(folder):
+    """Return the only request, once it has the name that it keeps."""
+    wait_until(lambda: any(not path.name.startswith(PART) for path in files_below(folder)))
+    (request,) = files_below(folder)
+    return request
+
+
 def folders_of(box):
     folder = Path(box.address.folder)
     return folder / "requests", folder / "answers"
@@ -151,8 +159,7 @@ def test_folders_and_files_are_the_users_alone(opened, run):
             (answers / "1.0.0").mkdir(mode=0o700)
             with contextlib.closing(frozen(box)), connect("1.0.0") as slot:
                 waiting = pool.submit(slot.next)
-                wait_until(lambda: files_below(requests))
-                (request,) = files_below(requests)
+                request = request_in(requests)
                 modes = [stat.S_IMODE(path.stat().st_mode) for path in (requests, answers, request)]
                 slot.__exit__()
                 assert isinstance(waiting.exception(30), ChannelLost)
@@ -165,8 +172,9 @@ class frozen:
     """Keeps the driver from looking into a mailbox until it is closed."""
 
     def __init__(self, box):
-        self._box, self._collect = box, box._collect
-        box._collect = lambda found: None
+        self._box, self._collect, looked = box, box._collect, threading.Event()
+        box._collect = lambda found: looked.set()
+        assert looked.wait(30)  # a look that began before would still find something
 
     def close(self):
         self._box._collect = self._collect
@@ -303,8 +311,7 @@ def test_a_forged_answer_is_passed_over(opened):
             answers = folders_of(box)[1] / "1.0.0"
             hold = frozen(box)
             waiting = pool.submit(slot.next)
-            wait_until(lambda: files_below(folders_of(box)[0]))
-            (request,) = files_below(folders_of(box)[0])
+            request = request_in(folders_of(box)[0])
             for forged in (b"", b"x" * 100, request.read_bytes(), b"\0" * (LARGEST_MESSAGE * 2)):
                 (answers / request.name).write_bytes(forged)
                 looked_at_twice(slot)
