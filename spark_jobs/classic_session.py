@@ -29,6 +29,7 @@ from spark_jobs.tokens import DelegationTokens, KnownTokens, unlogged
 
 _MOST_TASKS = 100_000  # of a stage, which is how many Spark itself remembers
 _REGISTRATION = 5.0  # seconds that executors have to register before slots are first counted
+_LISTENERS = 1_000  # milliseconds that Spark has to write down how the tasks of a job ended
 
 
 class ClassicSession(SessionSettings):
@@ -184,7 +185,13 @@ class ClassicSession(SessionSettings):
             with unlogged():  # the slot's closure holds secrets
                 frame = self._spark.range(0, count, 1, count)
                 slots = self._mapped(frame, slot, schema, self._profile())
-            return slots.toArrow()
+            try:
+                return slots.toArrow()
+            except Exception:
+                # What becomes of tasks is written down by another thread, which may be behind.
+                with contextlib.suppress(Exception):  # a stopped session
+                    self._context._jsc.sc().listenerBus().waitUntilEmpty(_LISTENERS)
+                raise
 
         return SlotJob(
             run,

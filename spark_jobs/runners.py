@@ -66,7 +66,7 @@ class TrialRunner(Protocol):
         """
 
     def stop(self, trial: int, reason: str) -> None:
-        """Tell a trial that it is to stop, if it runs. From any thread."""
+        """Tell a trial that it is to stop, if it runs. From any thread; the first reason counts."""
 
     def __enter__(self) -> Self: ...
 
@@ -122,7 +122,7 @@ class InProcessRunner:
         """See `TrialRunner`."""
         running = self._running
         if running is not None and running[0] == trial:
-            running[1].reason = reason
+            running[1].reason = running[1].reason or reason
 
 
 @contextlib.contextmanager
@@ -311,7 +311,7 @@ class _ZygoteProcess:
         lifeline_read, lifeline = os.pipe()
         self._socket, self._lifeline = ours, lifeline
         self._writing = threading.Lock()
-        self._trial: int | None = None  # that runs
+        self._trial: int | None = None  # that runs, and was not told to stop
         self._reader = FrameReader(ours.fileno())
         self._process = subprocess.Popen(
             [sys.executable, "-m", zygote.__name__, str(theirs.fileno()), str(lifeline_read)],
@@ -360,9 +360,14 @@ class _ZygoteProcess:
                 self._trial = None
 
     def stop(self, trial: int, reason: str) -> None:
-        """Tell a trial that it is to stop, if it runs."""
+        """Tell a trial that it is to stop, if it runs and was not told yet.
+
+        The zygote does not read while it writes reports, so too many of these would stay unread
+        until both wait for each other.
+        """
         with self._writing, contextlib.suppress(OSError):  # the zygote has died
             if self._trial == trial:
+                self._trial = None
                 write_frame(self._socket.fileno(), encode(StopTrial(reason)))
 
     def close(self) -> None:

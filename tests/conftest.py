@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import psutil
 import pytest
 
@@ -33,6 +34,11 @@ os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 os.environ.setdefault("SPARK_SUBMIT_OPTS", jvm.SPARK_OPTIONS)
 
 
+# A stall of the machine is no fault of what is tested; all else as Hypothesis chose it, also in CI.
+hypothesis.settings.register_profile("suite", hypothesis.settings(), deadline=None)
+hypothesis.settings.load_profile("suite")
+
+
 class Sparks:
     """Keeps one session; a test that wants another master or other settings gets a new one."""
 
@@ -51,6 +57,9 @@ class Sparks:
         builder = builder.config("spark.ui.enabled", "false")
         builder = builder.config("spark.sql.warehouse.dir", "/nonexistent")
         builder = builder.config("spark.executor.extraJavaOptions", jvm.SPARK_OPTIONS)
+        # Applications that start in the same second would share a folder for their executors.
+        pattern = f"app-%s-%04d-{_WORKER or os.getpid()}"
+        builder = builder.config("spark.deploy.appIdPattern", pattern)
         for name, value in settings.items():
             builder = builder.config(name, value)
         self._session, self._wanted = builder.getOrCreate(), wanted

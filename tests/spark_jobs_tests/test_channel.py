@@ -169,12 +169,13 @@ def test_a_slow_network_is_waited_for():
     assert handler.outcomes == [0.5]
 
 
-@pytest.mark.usefixtures("impatient")
-def test_a_report_is_tried_once():
+def test_a_report_is_tried_once(monkeypatch):
     handler = Working()
     with behind_proxy(handler) as (slot, proxy):
         assert slot.report(ATTEMPT, REPORTS) == ""
         proxy.hold("down")
+        monkeypatch.setattr(channel, "_DEADLINE", 5.0)
+        monkeypatch.setattr(exchange, "_PAUSE", 0.01)
         with pytest.raises(ChannelLost, match="DEADLINE_EXCEEDED"):
             slot.report(ATTEMPT, REPORTS)
         assert handler.calls == 2

@@ -149,8 +149,9 @@ def test_a_run_on_hdfs_is_private(on_hdfs, client):
 def test_a_run_on_hdfs_grows_while_it_is_written(on_hdfs):
     with run_folder(on_hdfs.location, on_hdfs.hadoop, every=0.05) as folder:
         folder.keep(pytest.fail)
+        write(folder, {"trial.json": b"{}"})  # once: it would be carried anew
         for text in (b"1", b"12", b"123"):
-            write(folder, {"stdout.log": text, "trial.json": b"{}"})
+            write(folder, {"stdout.log": text})
             lengths = {"stdout.log": len(text), "trial.json": 2}
             wait_until(lambda lengths=lengths: lengths_in(on_hdfs) == lengths)
         assert on_hdfs.tree() == {"stdout.log": b"123", "trial.json": b"{}"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import math
 import os
 import pathlib
@@ -64,7 +65,7 @@ def program(function, key=None, **settings):
     return Program(cloudpickle.dumps(function), key, "max", **settings)
 
 
-def wait_until(condition, seconds=30.0):
+def wait_until(condition, seconds=120.0):
     """Wait for a condition; the limit only keeps a failing test from hanging."""
     end = time.monotonic() + seconds
     while not condition():
@@ -246,6 +247,13 @@ class RunnerContract:
         assert (outcome.step, outcome.metrics) == (last.step, last.metrics)
         assert run.files.stdout.read_text() == "TrialStopped: step 0: ü is too little\n"
 
+    def test_the_first_reason_to_stop_counts(self, start):
+        run = start(functions.report_for_ever)
+        reasons = (f"reason {number}" for number in itertools.count())
+        run.hear = lambda report: [run.stop(report, reason=next(reasons)) for _ in range(1_000)]
+        outcome = run(x=1.0)
+        assert (outcome.status, outcome.reason) == ("stopped", "reason 0")
+
     def test_what_a_stopped_trial_returns_counts(self, start):
         run = start(functions.report_for_ever_and_return)
         run.hear = run.stop
@@ -417,7 +425,7 @@ class ProcessContract(RunnerContract):
     )
     def test_a_trial_may_clean_up_at_the_time_limit(self, tmp_path, then, status):
         """What it returns within the grace counts; how it fails does not."""
-        with self.make(functions.clean_up, timeout=1.0, grace=60.0) as runner:
+        with self.make(functions.clean_up, timeout=5.0, grace=60.0) as runner:
             outcome = Runner(runner, tmp_path / "run")(folder=str(tmp_path), then=then)
         assert (tmp_path / "cleaned up").exists()
         assert outcome.status == status
@@ -579,11 +587,15 @@ class ProcessContract(RunnerContract):
 
     @pytest.mark.fault(7)
     def test_nothing_is_left_after_the_runner(self, tmp_path):
-        before = psutil.Process().children(recursive=True)
+        before = psutil.Process().children(recursive=True)  # of Spark some may end meanwhile
+
+        def new():
+            return [p for p in psutil.Process().children(recursive=True) if p not in before]
+
         with self.make(functions.double) as runner:
             Runner(runner, tmp_path)(x=1)
-            assert len(psutil.Process().children(recursive=True)) == len(before) + 1
-        assert psutil.Process().children(recursive=True) == before
+            assert len(new()) == 1
+        assert new() == []
 
 
 def alive(process):
@@ -669,7 +681,7 @@ class TestForked(ProcessContract):
         monkeypatch.syspath_prepend(str(tmp_path))
 
     def test_the_time_limit_counts_also_for_a_trial_that_is_to_stop(self, tmp_path):
-        with self.make(functions.report_and_hang, timeout=1.0) as runner:
+        with self.make(functions.report_and_hang, timeout=5.0) as runner:
             run = Runner(runner, tmp_path)
             run.hear = run.stop_later
             assert run(x=1.5, how="sleeping").status == "stopped"

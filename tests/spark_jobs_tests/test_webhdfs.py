@@ -47,6 +47,13 @@ def files(settings, root):
 
 
 @pytest.fixture
+def patient_files(settings, root):
+    """For one call that goes on over the ends of several nodes, and their starts between them."""
+    with contextlib.closing(WebHdfs(root, settings, patience=200)) as files:
+        yield files
+
+
+@pytest.fixture
 def client(hdfs):
     client = hdfs_package.InsecureClient(hdfs.http, user=getpass.getuser(), timeout=30)
     # Each DataNode answers its first client after a restart of the NameNode by an error.
@@ -153,16 +160,17 @@ class KilledInTurn:
 
 @pytest.mark.fault(27)
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_large_files_make_both_ways_whole_while_nodes_are_killed_in_turn(
-    hdfs, files, root, source_of, disturbed_source
+    hdfs, patient_files, root, source_of, disturbed_source
 ):
     data = random.Random(3).randbytes(200 << 20)
     there, back = KilledInTurn(hdfs), KilledInTurn(hdfs)
     disturbed_source(there)
-    files.write(root.at("/large"), source_of(data))
+    patient_files.write(root.at("/large"), source_of(data))
     hdfs.restore()
     wait_for_replicas(hdfs, "/large")
-    assert read(files, root.at("/large"), back) == data
+    assert read(patient_files, root.at("/large"), back) == data
     assert not there.at
     assert not back.at
 
