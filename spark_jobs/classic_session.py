@@ -87,7 +87,13 @@ class ClassicSession(SessionSettings):
         """Is the session of no use any more: stopped, or its JVM gone?"""
         process = getattr(self._context._gateway, "proc", None)
         gone = process is not None and process.poll() is not None
-        return gone or self._context._jsc is None
+        java_context = self._context._jsc
+        if gone or java_context is None:
+            return True
+        try:  # Spark says so at once, pyspark once all has ended: jobs fail in between
+            return bool(java_context.sc().isStopped())
+        except Exception:  # a JVM of others, which does not answer
+            return True
 
     def setting(self, name: str) -> str | None:
         """Return a Spark setting, or None where it is not set."""

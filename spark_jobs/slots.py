@@ -46,7 +46,9 @@ from spark_jobs.storage import write_whole
 from spark_jobs.trial_process import Program
 
 _HOST = "--hostname"  # of Spark's executors
-_FLUSH = 5.0  # seconds that reports have to get to the driver after a trial's end
+# Seconds that reports have to get to the driver after a trial's end. Longer than a connection takes
+# to be made anew: the outcome would overtake them, and where nobody answers it has to wait as well.
+_FLUSH = 30.0
 
 PROBLEM = "experiment: "
 """Starts the one line by which a slot that could not start says why, inside Spark's error.

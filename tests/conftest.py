@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import importlib.util
 import os
@@ -208,6 +209,15 @@ def marked_processes() -> list[psutil.Process]:
                 found.append(process)
         except (psutil.AccessDenied, psutil.NoSuchProcess):
             continue
+    return found
+
+
+def marked_commands() -> dict[int, str]:
+    """Return the command lines of the processes that this suite started and that still run."""
+    found = {}
+    for process in marked_processes():
+        with contextlib.suppress(psutil.NoSuchProcess):  # it has ended since
+            found[process.pid] = " ".join(process.cmdline())
     return found
 
 

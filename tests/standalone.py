@@ -101,7 +101,7 @@ class Standalone:
         script.chmod(0o755)
         gpus = {"amount": "2", "discoveryScript": str(script)}
         settings = {f"spark.worker.resource.gpu.{name}": value for name, value in gpus.items()}
-        settings |= self._security
+        settings |= self._security | {"spark.decommission.enabled": "true"}
         lines = [f"{name} {value}\n" for name, value in settings.items()]
         (self.root / "spark-defaults.conf").write_text("".join(lines))
         # A thread that stays, since the kernel ends a JVM with the thread that started it.
@@ -137,11 +137,14 @@ class Standalone:
         self._kill(host)
 
     def decommission_worker(self, host: str) -> None:
-        """Tell a worker that its host is going away: it takes nothing new, and its executors end.
+        """Tell a worker that its host is going away, and wait until the master knows.
 
-        The worker itself stays to be killed.
+        It takes nothing new. What runs there runs on until the worker is killed; here Spark takes
+        no notice of `spark.executor.decommission.forceKillTimeout`.
         """
+        alive = self._alive() or self.hosts
         self._processes[host].send_signal(signal.SIGPWR)
+        self.wait_alive([other for other in alive if other != host])
 
     def fill_disks(self, host: str) -> None:
         """Let the Python workers on a worker write nothing to files any more.

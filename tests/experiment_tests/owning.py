@@ -43,7 +43,7 @@ class Driver:
         *,
         locks: bool = True,
         beat: float = 0.2,
-        silence: float = 1.5,
+        silence: float = 5.0,
     ) -> None:
         options = [str(root), json.dumps(values), str(int(locks)), str(beat), str(silence)]
         self.process = subprocess.Popen(

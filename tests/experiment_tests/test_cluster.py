@@ -11,18 +11,24 @@ import pytest
 import experiment
 from experiment.slot_jobs import problem_of_spark
 from spark_jobs.slots import SlotConfig
+from tests.experiment_tests.waiting import wait_until
 from tests.spark_jobs_tests import train_functions as functions
 
 CLUSTER = "local-cluster[2,1,1024]"
 MEMORY = {"spark.executor.memory": "512m"}
 
 
-def test_trials_run_on_both_executors_with_this_interpreter(cluster, logdir):
+def meet(folder, name):
+    """Wait, in a trial, until two slots have come here by different names."""
+    (folder / f"slot-{name}").touch()
+    wait_until(lambda: len(list(folder.glob("slot-*"))) == 2, seconds=200)
+
+
+def test_trials_run_on_both_executors_with_this_interpreter(cluster, tmp_path, logdir):
     def train(x):
         import os
-        import time
 
-        time.sleep(0.2)
+        meet(tmp_path, os.getppid())
         print(os.getppid())
         return x
 
@@ -141,9 +147,8 @@ def test_each_trial_sees_the_gpu_that_spark_gave_its_slot(sparks, tmp_path):
 
     def train(x):
         import os
-        import time
 
-        time.sleep(0.3)
+        meet(tmp_path, os.environ["CUDA_VISIBLE_DEVICES"])
         return int(os.environ["CUDA_VISIBLE_DEVICES"])
 
     result = experiment.launch(spark, train, {"x": range(6)}, logdir=tmp_path, preload=())

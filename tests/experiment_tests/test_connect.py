@@ -20,7 +20,7 @@ from search.errors import InvalidArgument
 from spark_jobs.connect_session import ConnectSession
 from spark_jobs.locations import Location
 from spark_jobs.session import session_of
-from tests.conftest import marked_processes
+from tests.conftest import marked_commands
 from tests.connect import ConnectServer
 from tests.experiment_tests.waiting import alive, processes_in, wait_until
 
@@ -265,7 +265,8 @@ def test_frames_are_written_for_trials(connect, tmp_path):
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_killed_executor_costs_an_attempt_not_the_trial(executors, tmp_path, submit):
-    handle = submit(trials=3, spark=open_session(executors))
+    spark = open_session(executors)
+    handle = submit(trials=3, spark=spark)
     wait_until(lambda: len(processes_in(tmp_path)) == 2, seconds=120)
     trial = psutil.Process(processes_in(tmp_path)[0])
     (executor,) = (p for p in trial.parents() if "ExecutorBackend" in " ".join(p.cmdline()))
@@ -275,6 +276,7 @@ def test_a_killed_executor_costs_an_attempt_not_the_trial(executors, tmp_path, s
     result = handle.result(timeout=120)
     assert [t.value for t in result.trials] == [0, 2, 4]
     assert sorted(t.attempt for t in result.trials) == [1, 1, 2]
+    spark.stop()  # before its server
 
 
 @pytest.mark.slow
@@ -327,7 +329,8 @@ def test_ctrl_c_ends_the_search_and_not_the_session(server, tmp_path):
     output, errors = process.communicate(timeout=120)
     assert output == "['cancelled', 'cancelled'] 3\n", errors
     wait_until(lambda: not alive(processes_in(tmp_path)))
-    assert not [p for p in marked_processes() if "spark_jobs.zygote" in " ".join(p.cmdline())]
+    # Here no search waits for its tasks.
+    wait_until(lambda: not [c for c in marked_commands().values() if "spark_jobs.zygote" in c])
 
 
 @pytest.mark.slow

@@ -249,7 +249,7 @@ def test_a_call_whose_slot_was_lost_runs_again(spark, logdir, tmp_path):
 
 
 def test_a_call_beyond_its_time_is_ended(spark, logdir, tmp_path):
-    with experiment.executor(spark, logdir=logdir, parallelism=1, timeout=0.5) as pool:
+    with experiment.executor(spark, logdir=logdir, parallelism=1, timeout=5) as pool:
         error = pool.submit(calls.hang_in, tmp_path).exception(LONG)
         assert (type(error), error.kind) == (experiment.CallFailed, "time")
         assert pool.submit(int, "5").result(LONG) == 5

@@ -93,7 +93,7 @@ def test_a_cancelled_search_gives_what_there_is_and_leaves_no_process(spark, tmp
         wait_until(lambda: len(processes_in(tmp_path)) == 2)
         with pytest.warns(UserWarning, match="cancelled: 1 of 9 trials, 1 cancelled"):
             result = cancelled(handle)
-        wait_until(lambda: not alive(processes_in(tmp_path)), seconds=5)
+        wait_until(lambda: not alive(processes_in(tmp_path)))
         assert handle.status() == "cancelled"
         assert result.problem == "cancelled"
         assert [trial.status for trial in result.trials] == ["finished", "cancelled"]
@@ -158,7 +158,7 @@ def test_two_searches_of_one_name_share_nothing_and_are_cancelled_apart(spark, t
     )
     wait_until(lambda: all(len(processes_in(folder)) == 2 for folder in folders))
     assert cancelled(first).problem == "cancelled"
-    wait_until(lambda: not alive(processes_in(folders[0])), seconds=5)
+    wait_until(lambda: not alive(processes_in(folders[0])))
     assert second.status() == "running"
     assert len(alive(processes_in(folders[1]))) == 2
     (folders[1] / "release").touch()
@@ -199,8 +199,8 @@ def test_trials_of_a_handle_end_with_their_script(tmp_path, script):
     wait_until((tmp_path / "hangs").exists)
     if script == "waits":
         process.send_signal(signal.SIGINT)
-    process.wait(60)
-    wait_until(lambda: not alive(processes_in(tmp_path)), seconds=5)
+    process.wait(120)
+    wait_until(lambda: not alive(processes_in(tmp_path)))
 
 
 GOES_ON = """
@@ -224,8 +224,8 @@ handle = experiment.submit(
 )
 while len(list(folder.glob("begun-*"))) < 2:
     time.sleep(0.05)
-(folder / "waits").touch()
 try:
+    (folder / "waits").touch()
     handle.result()
 except KeyboardInterrupt:
     (folder / "release").touch()

@@ -15,7 +15,7 @@ from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell, new_notebook
 
 import experiment
-from tests.conftest import marked_processes
+from tests.conftest import marked_commands
 from tests.experiment_tests.waiting import alive, processes_in, wait_until
 
 QUICKSTART = Path(__file__).resolve().parents[2] / "examples" / "quickstart.ipynb"
@@ -105,7 +105,7 @@ def test_interrupting_a_cell_ends_the_trials_and_keeps_what_there_is(tmp_path):
     statuses = ["finished", "finished", "cancelled", "cancelled"]
     assert output(looked).strip() == f"4 {statuses} interrupted 1.0"
     assert "Ended early: interrupted" in output(shown, "text/html")
-    assert not [p for p in marked_processes() if "spark_jobs.zygote" in " ".join(p.cmdline())]
+    assert not [line for line in marked_commands().values() if "spark_jobs.zygote" in line]
 
 
 @pytest.mark.slow
@@ -138,7 +138,7 @@ experiment.launch(spark, train, {{"x": [0, 1]}}, logdir="runs", preload=())
 @pytest.mark.slow
 @pytest.mark.fault(39)
 def test_a_kernel_that_is_restarted_leaves_no_trial_behind(tmp_path):
-    before = {process.pid for process in marked_processes()}
+    before = set(marked_commands())
     kernel, client = start_new_kernel(kernel_name="python3", cwd=str(tmp_path))
     try:
         client.execute(HANGS.format(folder=str(tmp_path)))
@@ -151,4 +151,4 @@ def test_a_kernel_that_is_restarted_leaves_no_trial_behind(tmp_path):
     finally:
         client.stop_channels()
         kernel.shutdown_kernel(now=True)
-        wait_until(lambda: {process.pid for process in marked_processes()} <= before)
+        wait_until(lambda: set(marked_commands()) <= before)

@@ -74,7 +74,7 @@ def test_a_run_whose_driver_was_killed_is_taken(place):
     if not place.locks:
         assert second.ask("take") == (
             f"told: {str(place.root)!r} was not handed back by host {HOST}, pid {first.pid}; "
-            "1.5 s without a sign of life are waited for"
+            "5 s without a sign of life are waited for"
         )
         assert second.hear() == "owned"
     else:

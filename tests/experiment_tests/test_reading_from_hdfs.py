@@ -10,6 +10,7 @@ import re
 import secrets
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
 
@@ -57,21 +58,23 @@ def command(*arguments):
     return [sys.executable, "-m", "experiment", *map(str, arguments)]
 
 
-def leftovers():
-    """Return the copies in the folder for temporary files."""
-    import tempfile
+@pytest.fixture
+def temporary(tmp_path, monkeypatch):
+    """The folder for temporary files, in which copies are made."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder
 
-    return {name for name in os.listdir(tempfile.gettempdir()) if name.startswith("experiment-")}
 
-
-def test_a_run_reads_as_it_does_on_this_host(tmp_path, carry):
+def test_a_run_reads_as_it_does_on_this_host(tmp_path, carry, temporary):
     root = make_run(tmp_path, trials=6)
-    url, before = carry(root), leftovers()
+    url = carry(root)
     there, here = experiment.load(url), experiment.load(root)
     assert there.logdir == url
     assert [t.logdir for t in there.trials] == [f"{url}/trials/{t.id:06d}" for t in here.trials]
     assert there.to_pandas().drop(columns="logdir").equals(here.to_pandas().drop(columns="logdir"))
-    assert leftovers() == before
+    assert list(temporary.iterdir()) == []
 
 
 def test_a_run_that_goes_on_is_read_as_far_as_it_is(tmp_path, carry, capsys):
@@ -273,7 +276,7 @@ def test_a_damaged_journal_is_named_by_its_place(tmp_path, carry, capsys):
     assert f"{url}/journal/000001.jsonl, line 1" in capsys.readouterr().err
 
 
-def test_a_damaged_journal_is_repaired_where_it_is(tmp_path, carry, hdfs, capsys):
+def test_a_damaged_journal_is_repaired_where_it_is(tmp_path, carry, temporary, hdfs, capsys):
     import hdfs as hdfs_package
 
     root = make_run(tmp_path, trials=3, failed=())
@@ -281,11 +284,11 @@ def test_a_damaged_journal_is_repaired_where_it_is(tmp_path, carry, hdfs, capsys
     damaged = segment.read_bytes().replace(b'"trial":1', b'"trial":7')
     segment.write_bytes(damaged)
     segment.with_name("000002.jsonl").write_bytes(encode_line({"event": "resumed", "records": 6}))
-    url, before = carry(root), leftovers()
+    url = carry(root)
     assert main(["repair", url]) == 0
     assert f"{url}/journal/000001.jsonl.damaged" in capsys.readouterr().out
     assert [trial.id for trial in experiment.load(url).trials] == [0]
-    assert leftovers() == before
+    assert list(temporary.iterdir()) == []
     client = hdfs_package.InsecureClient(hdfs.http, user=getpass.getuser(), timeout=30)
     with contextlib.closing(client._session):
         path = Location.parse(url).below("journal").path

@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 
 
-def wait_until(condition: Callable[[], object], seconds: float = 60.0) -> None:
+def wait_until(condition: Callable[[], object], seconds: float = 240.0) -> None:
     """Wait until a condition holds; the limit only keeps a failing test from hanging."""
     until = time.monotonic() + seconds
     while not condition():

@@ -414,7 +414,11 @@ def client_hello():
 @pytest.mark.fault(36)
 @pytest.mark.parametrize("greeted", [False, True], ids=["in the handshake", "after it"])
 def test_a_connection_that_says_nothing_is_closed(served, greeted, monkeypatch):
-    limits = [("grpc.server_handshake_timeout_ms", 1_000), ("grpc.max_connection_idle_ms", 1_000)]
+    handshake, idle = (60_000, 1_000) if greeted else (1_000, 60_000)
+    limits = [
+        ("grpc.server_handshake_timeout_ms", handshake),
+        ("grpc.max_connection_idle_ms", idle),
+    ]
     monkeypatch.setattr(channel, "_LIMITS", limits)
     with ChannelServer(LOOPBACK, SimpleNamespace()) as server:
         host, _, port = server.address.target.rpartition(":")

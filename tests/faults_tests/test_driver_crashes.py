@@ -27,7 +27,7 @@ def show(crashes):
     )
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_fifty_kills_lose_nothing_and_double_nothing(tmp_path):
     crashes = crash_and_resume(tmp_path, kills=50)
     show(crashes)
@@ -44,7 +44,7 @@ def test_five_kills_with_executors_of_their_own(tmp_path):
     assert (crashes.kills, crashes.lost, crashes.doubled) == (5, 0, 0)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_a_killed_driver_of_a_run_on_hdfs(hdfs, tmp_path):
     settings = {f"spark.hadoop.{name}": value for name, value in hdfs.settings().items()}
     logdir = Location.parse(f"{hdfs.uri}/crashes/{uuid.uuid4().hex}")
@@ -70,6 +70,6 @@ def test_a_killed_driver_of_a_run_on_hdfs(hdfs, tmp_path):
             driver.kill()
         known = ends(copy("before"))
         with Driver(msgspec.structs.replace(options, resume=str(run())), tmp_path) as driver:
-            assert driver.process.wait(timeout=200) == 0, driver.said()
+            assert driver.process.wait(timeout=400) == 0, driver.said()
         assert compare(copy("after"), "grid", known) == (0, 0)
         assert trials() >= 12

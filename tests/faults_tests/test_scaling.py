@@ -17,10 +17,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 FIRST, SECOND = HOSTS
 wait_until = functools.partial(waiting.wait_until, seconds=200)  # where each host starts JVMs
-DECOMMISSION = {
-    "spark.decommission.enabled": "true",
-    "spark.executor.decommission.forceKillTimeout": "2s",
-}
+DECOMMISSION = {"spark.decommission.enabled": "true"}
 ALLOCATION = {
     "spark.dynamicAllocation.enabled": "true",
     "spark.dynamicAllocation.shuffleTracking.enabled": "true",
@@ -52,10 +49,9 @@ def used(folder: Path) -> set[str]:
 
 
 def leave(cluster, how: str) -> None:
-    if how == "killed":
-        cluster.kill_worker(SECOND)
-    else:
+    if how == "decommissioned":
         cluster.decommission_worker(SECOND)
+    cluster.kill_worker(SECOND)
 
 
 @pytest.mark.fault(17, 20)
