@@ -171,7 +171,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
         # Not imported here: it needs gRPC, which whoever has such a session has loaded.
         connect = sys.modules.get("pyspark.sql.connect.session")
         if connect is not None and issubclass(type(value), connect.SparkSession):
-            raise pickle.PicklingError("the SparkSession exists on the driver only")
+            raise TypeError("the SparkSession exists on the driver only")
         return super().reducer_override(value)
 
 

@@ -80,9 +80,9 @@ def test_failed_trials_can_be_filtered_by_their_status(chromium, evolution):
     wait_until(page, lambda: rows_loaded(page) == 24)
     for status in ("Unknown", "Success", "Running"):
         page.locator("tf-hparams-query-pane paper-checkbox", has_text=status).click()
-    wait_until(page, lambda: rows_loaded(page) == len(result.failed))
-    shown = [int(row["Trial ID"]) for row in table(page)]
-    assert shown == [trial.id for trial in result.failed]
+    failed = [f"{trial.id:06d}" for trial in result.failed]
+    wait_until(page, lambda: rows_loaded(page) == len(failed))
+    wait_until(page, lambda: [row.get("Trial ID") for row in table(page)] == failed)
     page.close()
 
 
@@ -93,7 +93,7 @@ def test_the_parallel_coordinates_have_all_axes_and_a_line_per_finished_trial(ch
     wait_until(page, lambda: len(axes(page)) == 6)
     assert sorted(axes(page)) == ["accuracy ↑", "generation", "kind", "loss", "rate", "units"]
     lines = page.locator("tf-hparams-parallel-coords-plot .foreground path")
-    assert lines.count() == len(result.trials) - len(result.failed)
+    wait_until(page, lambda: lines.count() == len(result.trials) - len(result.failed))
     page.close()
 
 

@@ -81,6 +81,9 @@ ALLOWED = {
     ("spark_jobs/calls.py", "_unpickled", "pickle.loads"): (
         "a call of an executor, which comes from the driver, in the process of the trial"
     ),
+    ("experiment/checks.py", "_Pickler", "cloudpickle.Pickler"): (
+        "a class to derive from, which writes pickles and loads nothing"
+    ),
     ("experiment/joblib_backend.py", "", "joblib.parallel.ParallelBackendBase"): (
         "a class to derive from, which loads nothing"
     ),
