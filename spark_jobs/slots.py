@@ -46,8 +46,7 @@ from spark_jobs.storage import write_whole
 from spark_jobs.trial_process import Program
 
 _HOST = "--hostname"  # of Spark's executors
-# Seconds that reports have to get to the driver after a trial's end. Longer than a connection takes
-# to be made anew: the outcome would overtake them, and where nobody answers it has to wait as well.
+# Seconds for a trial's last reports; a lost connection takes less, and the outcome would overtake.
 _FLUSH = 30.0
 
 PROBLEM = "experiment: "

@@ -54,7 +54,7 @@ def test_a_deadline_ends_a_search_with_what_there_is(spark, tmp_path, monkeypatc
     assert [trial.status for trial in result.trials] == ["finished", "cancelled", "cancelled"]
     assert result.best.id == 0
     assert experiment.load(result.logdir).problem == result.problem
-    wait_until(lambda: not alive(processes_in(tmp_path)))
+    wait_until(lambda: not alive(processes_in(tmp_path)), seconds=5)
 
 
 def test_a_deadline_that_is_not_reached_says_nothing(spark, logdir):
@@ -82,7 +82,7 @@ def test_a_search_ends_when_its_best_reaches_the_target(spark, tmp_path):
     )
     kept = experiment.load(result.logdir)
     assert (kept.problem, kept.summary()) == (None, result.summary())
-    wait_until(lambda: not alive(processes_in(tmp_path)))
+    wait_until(lambda: not alive(processes_in(tmp_path)), seconds=5)
 
 
 def test_a_search_that_has_reached_its_target_goes_on_to_another(spark, logdir):
@@ -257,7 +257,7 @@ def test_a_session_that_is_stopped_fails_the_search_with_its_result(sparks, tmp_
     stopper.join()
     statuses = [trial.status for trial in caught.value.result.trials]
     assert statuses == ["finished", "cancelled", "cancelled"]
-    wait_until(lambda: not alive(processes_in(tmp_path)))
+    wait_until(lambda: not alive(processes_in(tmp_path)), seconds=5)
 
 
 SCRIPT = """
@@ -321,7 +321,7 @@ def test_the_command_line_stops_a_search_of_another_process(script, tmp_path, ca
     assert output.splitlines() == [f"stopped by python -m experiment stop {ENDED}", "[]"]
     assert "stopped by python -m experiment stop: 1 of 4 trials, 2 cancelled" in errors
     assert script.returncode == 0
-    wait_until(lambda: not alive(processes_in(tmp_path)))
+    wait_until(lambda: not alive(processes_in(tmp_path)), seconds=5)
     assert main(["stop", str(run)]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "expected a run that goes on, got " in line
@@ -357,7 +357,7 @@ def test_ctrl_c_twice_ends_a_search_as_once(script, tmp_path, send):
     send(script.pid, signal.SIGINT)
     send(script.pid, signal.SIGINT)
     run = run_of(tmp_path)
-    wait_until(lambda: not alive(processes_in(tmp_path)))
+    wait_until(lambda: not alive(processes_in(tmp_path)), seconds=10)
     output, _ = script.communicate(timeout=120)
     assert output.splitlines() == [f"interrupted {ENDED}", "[]"]
     assert script.returncode == 0
@@ -375,7 +375,7 @@ def test_ctrl_c_again_and_again_harms_nothing(script, tmp_path):
         time.sleep(0.02)
     summary = json.loads((run / "result.json").read_text())
     assert (summary["problem"], summary["trials"]) == ("interrupted", 3)
-    wait_until(lambda: not alive(processes_in(tmp_path)))
+    wait_until(lambda: not alive(processes_in(tmp_path)), seconds=5)
     script.communicate(timeout=120)  # what a script does with a Ctrl-C after the search is its own
     trials = experiment.load(run).trials
     assert [trial.status for trial in trials] == ENDED
@@ -411,7 +411,7 @@ def test_sigterm_keeps_the_partial_result_and_ends_the_script(script, tmp_path, 
     assert (summary["problem"], summary["trials"]) == ("ended by SIGTERM", 3)
     assert summary["best"]["value"] == 0.5
     assert [trial.status for trial in experiment.load(run).trials] == ENDED
-    wait_until(lambda: not alive(processes_in(tmp_path)))
+    wait_until(lambda: not alive(processes_in(tmp_path)), seconds=5)
 
 
 @pytest.mark.fault(11)

@@ -210,7 +210,7 @@ def test_no_secret_of_a_search_in_spark_connect_is_written_anywhere(secrets, tmp
         release = stub.ReleaseExecute
 
         def release_late(*arguments, **keywords):
-            time.sleep(0.3)
+            time.sleep(1)
             return release(*arguments, **keywords)
 
         monkeypatch.setattr(stub, "ReleaseExecute", release_late)

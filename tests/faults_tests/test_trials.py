@@ -158,7 +158,7 @@ def test_no_descendant_survives_a_cancelled_search(either_spark, logdir):
     wait_until(lambda: len(sleeping(tag)) == 6)  # of two slots
     handle.cancel()
     result = handle.result(timeout=60)
-    wait_until(lambda: sleeping(tag) == [])
+    wait_until(lambda: sleeping(tag) == [], seconds=5)
     assert [trial.status for trial in result.trials] == ["cancelled"] * 2
 
 

@@ -587,15 +587,11 @@ class ProcessContract(RunnerContract):
 
     @pytest.mark.fault(7)
     def test_nothing_is_left_after_the_runner(self, tmp_path):
-        before = psutil.Process().children(recursive=True)  # of Spark some may end meanwhile
-
-        def new():
-            return [p for p in psutil.Process().children(recursive=True) if p not in before]
-
+        before = psutil.Process().children(recursive=True)
         with self.make(functions.double) as runner:
             Runner(runner, tmp_path)(x=1)
-            assert len(new()) == 1
-        assert new() == []
+            assert len(psutil.Process().children(recursive=True)) == len(before) + 1
+        assert psutil.Process().children(recursive=True) == before
 
 
 def alive(process):
