@@ -20,7 +20,7 @@ from spark_jobs.cluster import Cluster
 from spark_jobs.context import DataSettings
 from spark_jobs.host_cache import CacheSettings
 from spark_jobs.resource_profiles import profile_of, tasks_at_once
-from spark_jobs.session import SharedBytes, importing
+from spark_jobs.session import SLOTS, SharedBytes, importing
 from spark_jobs.session_settings import SessionSettings
 from spark_jobs.slot_job import LostTask, SlotJob
 from spark_jobs.status_store import executors_of
@@ -180,7 +180,7 @@ class ClassicSession(SessionSettings):
         slot: Callable[[Iterable[Any]], Iterator[Any]],
         count: int,
         tag: str,
-        schema: str = "trials long",
+        schema: str = SLOTS,
     ) -> SlotJob:
         """See `Session`."""
 
