@@ -16,7 +16,7 @@ from experiment.control import Control, own_control, stopped_by_file
 from experiment.coordinator import Coordinator
 from experiment.interrupts import Interrupts
 from experiment.journal import Journal
-from experiment.ownership import owned
+from experiment.ownership import Owned, owned
 from experiment.preparation import prepare
 from experiment.progress import Progress
 from experiment.record import Manifest, write_manifest, write_result
@@ -24,7 +24,7 @@ from experiment.records import Resumed
 from experiment.result import Result, SearchFailed
 from experiment.resuming import Past, read_past, reopen, uncollected
 from experiment.settings import Settings
-from experiment.slot_jobs import SlotJobs, slot_count
+from experiment.slot_jobs import Leaving, SlotJobs, slot_count
 from experiment.specification import Search
 from experiment.status import Status
 from experiment.text import count, printable
@@ -100,6 +100,10 @@ def run_search(
         ):
             with interrupts.deferred():
                 progress.announce(run.paths.shown())
+                leaving = _leaving(run.owned, session)
+                if leaving is not None:
+                    left = leaving.until - time.monotonic()
+                    progress.asked += f"; slots of {leaving.whose} leave within {left:.0f} s"
                 board = Board(run.paths, search, settings.goal, manifest, run.past.segments + 1)
                 coordinator = _coordinator(search, run, journal, board, settings, manifest, slots)
                 progress.resume(coordinator.status)
@@ -113,6 +117,8 @@ def run_search(
                     slots,
                     control,
                     started,
+                    run.owned.mark,
+                    leaving,
                     _note,
                     functools.partial(_grown, progress, session, search),
                 )
@@ -176,6 +182,14 @@ def _asked(slots: int, session: Session) -> str:
     return f"{count(slots, 'slot')} of {session.task_needs}"
 
 
+def _leaving(owned: Owned, session: Session) -> Leaving | None:
+    """Return whose slots may be in the way; those of a local driver have ended with it."""
+    seconds = owned.leaving(time.time())
+    if owned.killed is None or not seconds or (session.on_this_host and session.tells_lost_tasks):
+        return None
+    return Leaving(f"the driver that was killed ({owned.killed})", time.monotonic() + seconds)
+
+
 def _grown(progress: Progress, session: Session, search: Search, slots: int) -> None:
     """Show that Spark was asked for more slots, and let the search know."""
     progress.asked = _asked(slots, session)
@@ -186,6 +200,7 @@ class _Run(NamedTuple):
     folder: RunFolder
     paths: RunPaths
     past: Past
+    owned: Owned
 
 
 @contextlib.contextmanager
@@ -207,7 +222,9 @@ def _opened(
     argument = "logdir" if settings.resume is None else "resume"
     with (
         run_folder(root, hadoop, every=_CARRY_EVERY) as folder,
-        owned(root, hadoop, manifest.application, taken=give_way, tell=_note, argument=argument),
+        owned(
+            root, hadoop, manifest.application, taken=give_way, tell=_note, argument=argument
+        ) as ours,
         contextlib.closing(writable_files_at(root, hadoop)) as files,
     ):
         paths, past = RunPaths(folder.path, str(root)), Past()
@@ -219,7 +236,7 @@ def _opened(
             past = _past(files, root, search)
         folder.keep(_note)
         try:
-            yield _Run(folder, paths, past)
+            yield _Run(folder, paths, past, ours)
         finally:
             # Who has no patience, and interrupts, is told where the rest is.
             _try(lambda: folder.keep(_note, lambda: interrupts.noted or interrupts.terminated))

@@ -12,6 +12,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import msgspec
 import psutil
@@ -46,6 +47,18 @@ _MOST_ALONE = 32  # slots that are asked for at a time, where each is a job of i
 _FAREWELL = 10.0  # seconds that slots have to end after the last trial
 
 
+class Leaving(NamedTuple):
+    """Slots of a driver that was killed, which may still be there.
+
+    Attributes:
+        whose: The driver, in words.
+        until: By `time.monotonic`, when they will be gone.
+    """
+
+    whose: str
+    until: float
+
+
 @dataclass(frozen=True, slots=True)
 class SlotJobs:
     """The slot jobs of one search: a first one, and further ones where the cluster has grown.
@@ -59,6 +72,8 @@ class SlotJobs:
         slots: How many the first job has.
         control: Ends the search early.
         started: When the search started, for its deadline.
+        mark: Where the driver's mark is.
+        leaving: Slots of a driver that was killed; None where there are none.
         warn: Shows the user a sentence, while the search goes on.
         grown: Told how many slots Spark was asked for, when they have become more.
         refusals: Why hosts cannot run slots, in one sentence each, and whether the user was told.
@@ -72,6 +87,8 @@ class SlotJobs:
     slots: int
     control: Control
     started: float
+    mark: Location
+    leaving: Leaving | None
     warn: Callable[[str], None]
     grown: Callable[[int], None]
     refusals: dict[str, bool] = field(default_factory=dict)
@@ -132,9 +149,10 @@ class SlotJobs:
         page = cluster.page
         if page is None and (self.session.setting("spark.ui.enabled") or "").lower() == "false":
             page = "not served, as spark.ui.enabled is false"
+        late = f" after those of {self.leaving.whose} should have left" if self.leaving else ""
         return (
-            f"no slot has started within {self.settings.startup_timeout:g} s; asked Spark for "
-            f"{count(slots, 'slot')} of {self.session.task_needs}, on executors with "
+            f"no slot has started within {self.settings.startup_timeout:g} s{late}; asked Spark "
+            f"for {count(slots, 'slot')} of {self.session.task_needs}, on executors with "
             f"{executor_needs(self.session.setting)}: see that some are free, also of other "
             f"searches, or set startup_timeout{there}"
             f"{f'; its page of this application: {page}' if page else ''}"
@@ -153,7 +171,8 @@ class SlotJobs:
             False where none has started in time.
         """
         patience = self.settings.startup_timeout
-        give_up = math.inf if patience is None else time.monotonic() + patience
+        begin = max(time.monotonic(), self.leaving.until if self.leaving else 0.0)
+        give_up = math.inf if patience is None else begin + patience
         done_since: float | None = None
         look = 0.0
         grow = time.monotonic() + _GROW
@@ -281,6 +300,7 @@ class SlotJobs:
             self.settings.verbose > 1,
             self._modules(),
             self.session.task_needs.tasks_per_gpu,
+            str(self.mark),
         )
         slot = slot_function(config, function, self.session.search_path())
         name = Location.parse(self.paths.shown()).name
