@@ -30,12 +30,15 @@ from search.domains import (
     iterable,
 )
 from search.errors import InvalidArgument, shown
-from search.values import plain_value
+from search.values import check_size, check_sizes, plain_value, size_of
 
 __all__ = ["LARGEST_INTEGER", "Choice", "Constraint", "Domain", "Float", "Integer", "Space"]
 
 LOG_RATIO = 1000.0
 """Positive float bounds this far apart are searched on a log scale."""
+
+_NUMBER = 25
+"""Bytes of JSON that a float, or an integer of a domain, takes at the most."""
 
 Constraint: TypeAlias = Callable[[dict[str, Any]], bool]
 """Says of hyperparameters whether they may be tried; the same ones get the same answer."""
@@ -71,6 +74,7 @@ class Space(Mapping[str, Domain]):
         if not self._domains:
             raise InvalidArgument(name, "at least one hyperparameter", shown(domains))
         _check_names(name, self._domains)
+        _check_sizes(name, self._domains)
         self._conditions = {
             child: _conditions(name, child, self._domains)
             for child, domain in self._domains.items()
@@ -282,7 +286,9 @@ def read_points(points: Any) -> list[dict[str, Any]]:
 def _point(name: str, row: Any) -> dict[str, Any]:
     _check_mapping(name, row)
     _check_names(name, row)
-    return {key: plain_value(f"{name}[{key!r}]", value) for key, value in row.items()}
+    point = {key: plain_value(f"{name}[{key!r}]", value) for key, value in row.items()}
+    check_size(name, point)
+    return point
 
 
 def _check_mapping(name: str, value: Any) -> None:
@@ -304,6 +310,23 @@ def _check_names(where: str, names: Mapping[str, Any]) -> None:
         if normal in seen:
             raise InvalidArgument(where, "each name once", f"{seen[normal]!r} and {name!r}")
         seen[normal] = name
+
+
+def _check_sizes(where: str, domains: Mapping[str, Domain]) -> None:
+    """Refuse what may be too large to travel: a single value, or what all trials have."""
+    sizes = {name: size_of(name) + _largest(domain) for name, domain in domains.items()}
+    for name, size in sizes.items():
+        check_sizes(where, {name: size})
+    check_sizes(where, {name: size for name, size in sizes.items() if domains[name].when is None})
+
+
+def _largest(domain: Domain) -> int:
+    """Return how many bytes of JSON the largest value of a domain takes."""
+    if not isinstance(domain, Choice) or isinstance(domain.values, range):
+        return _NUMBER
+    return max(
+        _NUMBER if isinstance(value, float | bool) else size_of(value) for value in domain.values
+    )
 
 
 def _bound(name: str, value: Any) -> Domain:
