@@ -113,7 +113,7 @@ class Settings:
         if self.logdir is not None:
             check_logdir(self.logdir)
         if self.resume is not None:
-            find_run(self.resume, "resume")
+            _check_place("resume", find_run(self.resume, "resume"))
         _check_integer("parallelism", self.parallelism, 1)
         check_gpus(self.gpus_per_trial, self.trials_per_gpu)
         _check_integer("max_failures", self.max_failures, 0)
@@ -244,8 +244,18 @@ def check_logdir(logdir: object) -> None:
     text = os.fsdecode(logdir)
     if "\0" in text or not is_unicode(text):
         raise InvalidArgument("logdir", "a path in UTF-8 without zero bytes", shown(text))
-    if Location.parse(text, "logdir").scheme not in ("file", *HADOOP):
-        raise InvalidArgument("logdir", "the path of a folder, or hdfs://...", shown(text))
+    _check_place("logdir", Location.parse(text, "logdir"))
+
+
+def _check_place(name: str, location: Location) -> None:
+    """Refuse what a run cannot be written to, before anybody looks there."""
+    if location.scheme not in ("file", *HADOOP):
+        raise InvalidArgument(
+            name,
+            "the path of a folder, or hdfs://...",
+            shown(str(location)),
+            f"runs are not written to {location.scheme}:// itself, but to a folder where it is mounted",
+        )
 
 
 def _text(name: str, value: object, alternative: str = "") -> str:
