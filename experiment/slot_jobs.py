@@ -57,7 +57,7 @@ class SlotJobs:
         as_text: Hyperparameters that TensorBoard shows as text.
         slots: How many the first job has.
         control: Ends the search early.
-        started: When the search started, for its deadline.
+        started: When the search was called, for its deadline.
         warn: Shows the user a sentence, while the search goes on.
         grown: Told how many slots Spark was asked for, when they have become more.
     """

@@ -308,7 +308,8 @@ def read_points(points: Any, constraint: Constraint | None = None) -> list[dict[
     rows = list(points)
     if not rows:
         raise InvalidArgument("args_dict", "at least one point", shown(points))
-    read = [_point(f"args_dict[{number}]", row) for number, row in enumerate(rows)]
+    checked: set[tuple[Any, ...]] = set()  # names of points; most have the same
+    read = [_point(f"args_dict[{number}]", row, checked) for number, row in enumerate(rows)]
     allowed = [point for point in read if allows(constraint, point)]
     if not allowed:
         raise nothing_allowed(len(read), "points", read[-1])
@@ -328,9 +329,12 @@ def nothing_allowed(number: int, what: str, last: Mapping[str, Any]) -> NothingA
     return NothingAllowed("constraint", expected, got)
 
 
-def _point(name: str, row: Any) -> dict[str, Any]:
+def _point(name: str, row: Any, checked: set[tuple[Any, ...]]) -> dict[str, Any]:
     _check_mapping(name, row)
-    _check_names(name, row)
+    names = tuple(row)
+    if names not in checked:
+        _check_names(name, row)
+        checked.add(names)
     point = {key: plain_value(f"{name}[{key!r}]", value) for key, value in row.items()}
     check_size(name, point)
     return point
