@@ -6,7 +6,6 @@ import contextlib
 import functools
 import logging
 import sys
-import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -69,7 +68,7 @@ def run_search(
         SearchFailed: The search ended early, or every trial failed.
     """
     prepared = prepare(spark, train, search, settings, seed, warn=_warn)
-    control, started = own_control(), time.monotonic()
+    control = own_control()
     control.prepared(prepared)
     session, data, function = prepared.session, prepared.data, prepared.function
     manifest, root = prepared.manifest, prepared.root
@@ -116,7 +115,7 @@ def run_search(
                     search.as_text,
                     slots,
                     control,
-                    started,
+                    settings.begun,
                     run.owned.mark,
                     leaving,
                     _note,
