@@ -95,7 +95,9 @@ def test_tensorboards_table_has_the_value_and_the_last_step(halved, serve):  # n
     rows = {group["name"]: group for group in answer["sessionGroups"]}
     run = Path(halved.logdir).name
     for trial in halved.trials:
-        shown = {m["name"]["tag"]: m["value"] for m in rows[f"{trial.id:06d} {run}"]["metricValues"]}
+        shown = {
+            m["name"]["tag"]: m["value"] for m in rows[f"{trial.id:06d} {run}"]["metricValues"]
+        }
         assert shown["objective/score"] == trial.value
         if trial.status == "finished":
             assert shown["trial/last_step"] == 8
