@@ -357,13 +357,14 @@ def _run(
 def row_name(attempt: str, run: str) -> str:
     """Return what TensorBoard's table calls an attempt at a trial.
 
-    TensorBoard takes rows of the same name for one and averages them, those of other runs too.
+    TensorBoard takes rows of the same name for one and averages them, those of other runs too. The
+    name is short, since its column is narrow.
 
     Args:
         attempt: The name of its folder.
-        run: The name of the run's folder.
+        run: The name of the run's folder, of which the random last part is taken.
     """
-    return f"{attempt} {run}"
+    return f"{attempt} {run.rpartition('-')[2]}"
 
 
 def _columns(config: SlotConfig, attempt: Attempt) -> dict[str, bool | float | str]:

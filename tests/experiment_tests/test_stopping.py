@@ -93,7 +93,7 @@ def test_tensorboards_table_has_the_value_and_the_last_step(halved, serve):  # n
     config = server.get("/data/plugin/hparams/experiment", {})
     assert [m["displayName"] for m in config["metricInfos"]] == ["score ↑", "last step"]
     rows = {group["name"]: group for group in answer["sessionGroups"]}
-    run = Path(halved.logdir).name
+    run = halved.logdir[-8:]
     for trial in halved.trials:
         shown = {
             m["name"]["tag"]: m["value"] for m in rows[f"{trial.id:06d} {run}"]["metricValues"]

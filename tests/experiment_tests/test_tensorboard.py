@@ -114,7 +114,7 @@ def test_the_table_has_every_trial_and_the_real_objective(spark, logdir, serve):
     assert [metric["displayName"] for metric in config["metricInfos"]] == ["accuracy ↑", "loss"]
 
     rows = {group["name"]: group for group in answer["sessionGroups"]}
-    run = Path(result.logdir).name
+    run = result.logdir[-8:]
     assert sorted(rows) == [f"{trial.id:06d} {run}" for trial in result.trials]
     for trial in result.trials:
         row = rows[f"{trial.id:06d} {run}"]
@@ -233,7 +233,9 @@ def test_trials_without_a_hyperparameter_have_their_rows(serve, tmp_path):
     )
     rows = {group["name"]: group["hparams"] for group in answer["sessionGroups"]}
     for trial in trials:
-        shown = {n: v for n, v in rows[f"{trial.id:06d} {root.name}"].items() if n != "generation"}
+        shown = {
+            n: v for n, v in rows[f"{trial.id:06d} {root.name[-8:]}"].items() if n != "generation"
+        }
         assert shown == trial.params
     config = server.get("/data/plugin/hparams/experiment", {})
     assert {column["name"] for column in config["hparamInfos"]} == {*space, "generation"}
@@ -264,7 +266,7 @@ def test_the_table_of_several_runs_has_a_row_for_each_trial_of_each_run(serve, t
         for group in answer["sessionGroups"]
     }
     assert shown == {
-        f"{trial:06d} {run.name}": ({"rate": number, "units": units}, [number + trial / 10])
+        f"{trial:06d} {run.name[-8:]}": ({"rate": number, "units": units}, [number + trial / 10])
         for number, run in enumerate(runs)
         for trial, units in enumerate((8, 16))
     }
