@@ -191,7 +191,7 @@ class ClassicSession(SessionSettings):
             self._context.addJobTag(tag)  # belongs to the thread, so set in the one that runs it
             self._context.setJobDescription(f"experiment: {count} slots")
             self._use_driver_python()
-            with unlogged():  # the slot's closure holds secrets
+            with unlogged():  # the slot's closure may hold secrets
                 frame = self._spark.range(0, count, 1, count)
                 slots = self._mapped(frame, slot, schema, self._profile())
             try:

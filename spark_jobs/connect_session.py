@@ -316,7 +316,7 @@ class ConnectSession(SessionSettings):
         """Wait until the server knows that what it has executed is done with.
 
         pyspark's client tells it in a thread of its own. A session that is stopped before has the
-        server log the plan, in which the slots' closure is, and so the token.
+        server log the plan, in which the slots' closure is, and so may be the token.
         """
         released = getattr(self._client, "_release_futures", ())
         concurrent.futures.wait(set(released), timeout=_ANSWER)
