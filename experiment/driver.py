@@ -101,10 +101,8 @@ def run_search(
         ):
             with interrupts.deferred():
                 progress.announce(run.paths.shown())
-                leaving = _leaving(run.owned, session)
-                if leaving is not None:
-                    left = leaving.until - time.monotonic()
-                    progress.asked += f"; slots of {leaving.whose} leave within {left:.0f} s"
+                leaving = Leaving.of(run.owned, session)
+                progress.asked += f"; {leaving}" if leaving else ""
                 board = Board(run.paths, search, settings.goal, manifest, run.past.segments + 1)
                 coordinator = _coordinator(search, run, journal, board, settings, manifest, slots)
                 progress.resume(coordinator.status)
@@ -181,14 +179,6 @@ def _end(
 
 def _asked(slots: int, session: Session) -> str:
     return f"{count(slots, 'slot')} of {session.task_needs}"
-
-
-def _leaving(owned: Owned, session: Session) -> Leaving | None:
-    """Return whose slots may be in the way; those of a local driver have ended with it."""
-    seconds = owned.leaving(time.time())
-    if owned.killed is None or not seconds or (session.on_this_host and session.tells_lost_tasks):
-        return None
-    return Leaving(f"the driver that was killed ({owned.killed})", time.monotonic() + seconds)
 
 
 def _grown(progress: Progress, session: Session, search: Search, slots: int) -> None:

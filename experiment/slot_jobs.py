@@ -12,7 +12,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import msgspec
 import psutil
@@ -21,6 +21,7 @@ from experiment.attendance import Attendance
 from experiment.control import Control, deadline_passed
 from experiment.coordinator import Coordinator
 from experiment.crew import Crew, NumberedJob
+from experiment.ownership import Owned
 from experiment.settings import Settings
 from experiment.text import count
 from search.errors import InvalidArgument
@@ -57,6 +58,22 @@ class Leaving(NamedTuple):
 
     whose: str
     until: float
+
+    @classmethod
+    def of(cls, owned: Owned, session: Session) -> Self | None:
+        """Return those that may be in the way of a run's search; None where there are none.
+
+        Slots of a classic driver on its own host have ended with it.
+        """
+        seconds = owned.leaving(time.time())
+        ended = session.on_this_host and session.tells_lost_tasks
+        if owned.killed is None or not seconds or ended:
+            return None
+        return cls(f"the driver that was killed ({owned.killed})", time.monotonic() + seconds)
+
+    def __str__(self) -> str:
+        left = max(0.0, self.until - time.monotonic())
+        return f"slots of {self.whose} leave within {left:.0f} s"
 
 
 @dataclass(frozen=True, slots=True)
