@@ -27,7 +27,7 @@ from experiment.settings import Settings
 from experiment.slot_jobs import Leaving, SlotJobs, slot_count
 from experiment.specification import Search
 from experiment.status import Status
-from experiment.text import count, printable
+from experiment.text import count, how_to_resume, printable
 from experiment.warm_start import write_known
 from search.errors import InvalidArgument
 from search.space import Float, Space
@@ -70,7 +70,7 @@ def run_search(
         SearchFailed: The search ended early, or every trial failed.
     """
     prepared = prepare(spark, train, search, settings, seed, warn=_warn)
-    control, started = own_control(), time.monotonic()
+    control = own_control()
     control.prepared(prepared)
     session, data, function = prepared.session, prepared.data, prepared.function
     manifest, root = prepared.manifest, prepared.root
@@ -89,7 +89,7 @@ def run_search(
             settings,
             session,
             warn=_warn,
-            tick=lambda: progress.refresh(Status(total)),
+            tick=functools.partial(_show_waiting, progress, total, interrupts),
         )
         session.tell_idle_gpus(_warn)
         progress.asked = _asked(slots, session)
@@ -115,7 +115,7 @@ def run_search(
                     search.as_text,
                     slots,
                     control,
-                    started,
+                    settings.begun,
                     run.owned.mark,
                     leaving,
                     _note,
@@ -152,7 +152,8 @@ def run_search(
                 _end(coordinator, board, progress, control, summary, run.paths)
     result = summary()
     if interrupts.noted or (problem and problem == control.reason):  # the user wants what there is
-        _note(f"{problem or 'interrupted'}: {result.summary()}")
+        resumable = not (search.grows or control.overtaken)
+        _note(_end_in_words(problem or "interrupted", result, resumable=resumable))
         return result
     _raise_if_failed(result)
     return result
@@ -175,6 +176,18 @@ def _end(
             ending.callback(_try, lambda: write_result(paths, summary()))
             ending.callback(_try, lambda: board.close(summary().objective, coordinator.status))
             _try(coordinator.cancel_rest)
+
+
+def _show_waiting(progress: Progress, total: int, interrupts: Interrupts) -> None:
+    interrupts.check()
+    progress.refresh(Status(total))
+
+
+def _end_in_words(reason: str, result: Result, *, resumable: bool) -> str:
+    """Return why a search has ended early, with what, and how to go on with it."""
+    left = resumable and result.done < result.total
+    how = f"; {how_to_resume(result.logdir)}" if left else ""
+    return f"{reason}: {result.summary()}{how}"
 
 
 def _asked(slots: int, session: Session) -> str:

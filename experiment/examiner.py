@@ -36,6 +36,7 @@ from spark_jobs.examination import (
     in_a_line,
     look_at_data,
 )
+from spark_jobs.exposure import AUTHENTICATION
 from spark_jobs.facts import Data, Found
 from spark_jobs.files import writable_files_at
 from spark_jobs.installed import known_modules, software
@@ -84,6 +85,7 @@ class Examiner:
         """Return what there is to say; see `experiment.doctor`."""
         function = b"" if train is None else self._pickled(train)
         self._try("settings", self.session.check_worker_timeouts)
+        self.findings.append(_authentication(self.session))
         asking = self._asking()
         if asking is not None:
             asking.session.tell_idle_gpus(self._warn)
@@ -354,6 +356,14 @@ def _failed(jobs: list[SlotJob]) -> Iterator[Finding]:
         sentence = problem_of_spark(job.error, hosts) or f"the task failed: {in_a_line(job.error)}"
         got, _, advice = sentence.removeprefix(f"host {hosts[0]}").lstrip(":, ").partition("; ")
         yield Finding("slots", hosts[0], "red", got, "", advice or "see the log of the executor")
+
+
+def _authentication(session: Session) -> Finding:
+    """Return what there is to say of strangers at Spark's own ports."""
+    if exposure := session.exposure:
+        off = f"off: {', '.join(exposure.off)}: {exposure.danger}"
+        return Finding("authentication", DRIVER, "warning", off, "", exposure.remedy)
+    return Finding("authentication", DRIVER, "ok", f"{AUTHENTICATION} is on")
 
 
 def _size_of(train: Callable[..., Any], amount: int, names: list[str]) -> Finding:

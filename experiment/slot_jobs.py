@@ -88,7 +88,7 @@ class SlotJobs:
         as_text: Hyperparameters that TensorBoard shows as text.
         slots: How many the first job has.
         control: Ends the search early.
-        started: When the search started, for its deadline.
+        started: When the search was called, for its deadline.
         mark: Where the driver's mark is.
         leaving: Slots of a driver that was killed; None where there are none.
         warn: Shows the user a sentence, while the search goes on.

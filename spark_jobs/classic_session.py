@@ -18,6 +18,7 @@ from search.errors import InvalidArgument, shown
 from spark_jobs import hadoop
 from spark_jobs.cluster import Cluster
 from spark_jobs.context import DataSettings
+from spark_jobs.exposure import Exposure, exposure_of_spark, start_of
 from spark_jobs.host_cache import CacheSettings
 from spark_jobs.resource_profiles import profile_of, tasks_at_once
 from spark_jobs.session import SharedBytes, importing
@@ -75,12 +76,14 @@ class ClassicSession(SessionSettings):
         """Spark's name of the application."""
         return str(self._context.applicationId)
 
-    def tell_risk(self, warn: Callable[[str], None]) -> None:
-        """Warn, once in a session, where Spark's processes talk in the open."""
-        told = vars(self._context).setdefault("_experiment_risk_told", [])
-        if not told and (risk := self._risk()):
-            told.append(risk)
-            warn(risk)
+    @property
+    def exposure(self) -> Exposure | None:
+        """What strangers can do through Spark's own ports; None where they are shut out."""
+        return exposure_of_spark(self.master, self._is_on, start_of())
+
+    @property
+    def _kept(self) -> dict[str, Any]:
+        return vars(self._context)
 
     @property
     def stopped(self) -> bool:

@@ -21,11 +21,13 @@ from typing import Any, Self
 
 import grpc
 import msgspec
+from pyspark.sql.connect.client import DefaultChannelBuilder
 
 from search.errors import InvalidArgument, shown
 from spark_jobs import hadoop
 from spark_jobs.cluster import Cluster
 from spark_jobs.context import DataSettings
+from spark_jobs.exposure import Exposure, command_with, exposure_of_connect, exposure_of_spark
 from spark_jobs.host_cache import CacheSettings
 from spark_jobs.session import SharedBytes, importing
 from spark_jobs.session_settings import SessionSettings
@@ -152,21 +154,22 @@ class ConnectSession(SessionSettings):
                 "place of a lost slot; it is a setting of the server",
             )
 
-    def tell_risk(self, warn: Callable[[str], None]) -> None:
-        """Warn, once in a session, where Spark's processes talk in the open."""
-        told = vars(self._spark).setdefault("_experiment_risk_told", [])
-        if told:
-            return
-        builder = self._client._builder
-        if not getattr(builder, "secure", True) and not _is_loopback(self._own_address):
-            told.append(
-                "whoever reaches the network between here and the Spark Connect server can read "
-                "the train function and the token of a search: give its address ;use_ssl=true"
-            )
-        if risk := self._risk():
-            told.append(risk)
-        for sentence in told:
-            warn(sentence)
+    @property
+    def exposure(self) -> Exposure | None:
+        """What strangers can do through the server's ports; None where they are shut out."""
+        builder, here = self._client._builder, _is_loopback(self._own_address)
+        usual = isinstance(builder, DefaultChannelBuilder)  # others have ways of their own
+        return exposure_of_connect(
+            str(self._server[1]) if here else "",
+            exposure_of_spark(self.master, self._is_on, command_with),
+            token=not usual or builder.token is not None,
+            encrypted=not usual or here or builder.secure,
+        )
+
+    @property
+    def _kept(self) -> dict[str, Any]:
+        kept: dict[str, Any] = vars(self._spark)
+        return kept
 
     @property
     def stopped(self) -> bool:

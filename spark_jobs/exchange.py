@@ -224,7 +224,7 @@ class SlotChannel(abc.ABC):
 
     def hello(self, message: Hello) -> None:
         """Say the first words."""
-        self._call("Hello", message)
+        self._call("Hello", message.cut())
 
     def next(self, attempt: int = 0, outcome: Outcome | None = None) -> Attempt | None:
         """Hand in the last outcome and wait for the next trial; None where no work is left."""

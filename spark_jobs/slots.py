@@ -378,12 +378,26 @@ def _run(
 ) -> Outcome:
     write_whole(paths.trial, encode(work_of(attempt)))
     name = attempt_name(attempt.trial.id, attempt.number).rpartition("/")[2]
+    row = row_name(name, Location.parse(config.root).name)
     with EventFile(paths.folder) as events:
-        events.hparams_start(_columns(config, attempt), name)
+        events.hparams_start(_columns(config, attempt), row)
         outcome = fit(runner.run(attempt, paths, tell))
         _close_events(events, outcome)
     write_whole(paths.outcome, encode(outcome_to_json(outcome)))  # last: it says that all is there
     return outcome
+
+
+def row_name(attempt: str, run: str) -> str:
+    """Return what TensorBoard's table calls an attempt at a trial.
+
+    TensorBoard takes rows of the same name for one and averages them, those of other runs too. The
+    name is short, since its column is narrow.
+
+    Args:
+        attempt: The name of its folder.
+        run: The name of the run's folder, of which the random last part is taken.
+    """
+    return f"{attempt} {run.rpartition('-')[2]}"
 
 
 def _columns(config: SlotConfig, attempt: Attempt) -> dict[str, bool | float | str]:

@@ -58,7 +58,7 @@ def test_a_sound_session_is_all_green(spark, tmp_path):
     names = {f.check for f in diagnosis.findings}
     assert names == {
         *("train", "slots", "software", "tensorflow", "driver", "clock", "logdir", "data"),
-        *("space", "memory", "gpus"),
+        *("space", "memory", "gpus", "authentication"),
     }
     assert only(diagnosis, "slots").got == "2 of 2 slots answered, on 1 host"
     assert only(diagnosis, "data").got.startswith("1 file, 4 bytes; 4 bytes of the first read")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import getpass
 import re
+import secrets
 import uuid
 
 import msgspec
@@ -38,6 +39,7 @@ def test_fifty_kills_lose_nothing_and_double_nothing(tmp_path):
 @pytest.mark.timeout(600)
 def test_five_kills_with_executors_of_their_own(tmp_path):
     settings = {"spark.executor.memory": "512m", "spark.executor.memoryOverhead": "384m"}
+    settings["spark.authenticate.secret"] = secrets.token_hex(16)
     master = "local-cluster[2,1,1024]"
     crashes = crash_and_resume(tmp_path, kills=5, seed=1, master=master, settings=settings)
     show(crashes)
