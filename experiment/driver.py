@@ -6,7 +6,6 @@ import contextlib
 import functools
 import logging
 import sys
-import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
