@@ -35,7 +35,15 @@ from experiment.ownership import owned, owner_of
 from experiment.record import Manifest
 from experiment.repair import is_damaged, repair_journal
 from experiment.result import Result, TrialResult
-from experiment.text import command, count, duration, hyperparameters, number, printable
+from experiment.text import (
+    command,
+    count,
+    duration,
+    how_to_resume,
+    hyperparameters,
+    number,
+    printable,
+)
 from experiment.viewer import tensorboard
 from search.errors import ExperimentError, InvalidArgument, shown
 from search.trial import Trial
@@ -175,7 +183,7 @@ def _goes_on(run: Run) -> bool:
 def _how_to_resume(run: Run) -> str:
     whole = run.ended and run.result.problem is None and run.result.done == run.result.total
     whole = whole or not run.manifest.trials  # an executor's: only its caller knew the calls
-    return "" if whole or _goes_on(run) else f"resume={run.paths.shown()!r} goes on with it"
+    return "" if whole or _goes_on(run) else how_to_resume(run.paths.shown())
 
 
 def _show(options: argparse.Namespace) -> None:

@@ -34,6 +34,7 @@ _MOST_ROWS = 10  # of that table
 _MOST_METRICS = 3  # of those that a running trial reported
 _LONGEST_LINE = 10_000  # characters that a trial may print before it ends the line
 _MOST_RUNNING = 4  # trials below the bar of a terminal
+_BETWEEN_SLOTS = 1.0  # seconds that a search may be without slots before it is said
 _MOST_FAILURES = 3  # that are named at the end
 
 
@@ -170,10 +171,10 @@ class Progress:
             trouble: What keeps its files from where they belong for now.
         """
         now = self._clock()
-        if status.slots == 0 and self._alone_since is None:
-            self._alone_since = now
-        elif status.slots:
+        if status.slots or (self._seen_slots and status.done == status.total):
             self._alone_since, self._seen_slots = None, True
+        elif self._alone_since is None:
+            self._alone_since = now
         if self._verbose > 1:
             self._show_output(status.output)
             self._report(status)
@@ -228,7 +229,9 @@ class Progress:
         self, status: Status, now: float, *, trouble: str | None = None, ended: bool = False
     ) -> Frame:
         waiting = printable(trouble or "")
-        if self._alone_since is not None:
+        # Slots that have just left may have done so since nothing is left to do.
+        patience = _BETWEEN_SLOTS if self._seen_slots else 0.0
+        if self._alone_since is not None and now - self._alone_since >= patience:
             waiting = "no executor" if self._seen_slots else "no executor yet"
             waiting += f", {duration(now - self._alone_since)}"
             waiting += f": asked for {self.asked}" if self.asked else ""

@@ -23,8 +23,9 @@ from search.trial import Outcome
 from spark_jobs.channel import Address
 from spark_jobs.connecting import connect
 from spark_jobs.devices import gpu_share, host_gpus, trial_environment
+from spark_jobs.driver_watch import Abandoned, DriverWatch
 from spark_jobs.events import EventFile
-from spark_jobs.exchange import SlotChannel
+from spark_jobs.exchange import ChannelLost, SlotChannel
 from spark_jobs.files import WritableFiles, check_writable, writable_files_at
 from spark_jobs.gpu_memory import GIB, Gpus
 from spark_jobs.gpu_watch import WatchedRunner
@@ -73,6 +74,7 @@ class SlotConfig(msgspec.Struct, frozen=True):
         modules: Those to preload that the driver has, so that an executor without them is none of
             its kind.
         trials_per_gpu: How many trials share a GPU.
+        mark: Where the driver's mark is; '' where it has none.
     """
 
     job: int
@@ -87,6 +89,7 @@ class SlotConfig(msgspec.Struct, frozen=True):
     echo: bool
     modules: tuple[str, ...] = ()
     trials_per_gpu: int = 1
+    mark: str = ""
 
 
 def slot_function(
@@ -153,33 +156,58 @@ def run_slot(data: bytes, function: bytes) -> int:
     assigned = bool(gpus) or config.spark_assigns_gpus
     host = host_name()
     channel, detour = connect(config.address, slot, host, program.data.hadoop)
-    with channel:
-        free = 0 if assigned else host_gpus()
-        hello = Hello(slot, host, free_gpus=free, detour=detour, gpus=tuple(gpus))
-
-        def tell(warning: str) -> None:
-            channel.hello(msgspec.structs.replace(hello, warnings=(warning,)))
-
-        def keeps(gpu: str, memory: int, trial: int) -> None:
-            why = f"GPU {gpu} of host {hello.host} keeps {memory / GIB:.1f} GiB after trial {trial}"
-            channel.hello(msgspec.structs.replace(hello, set_aside={gpu: why}))
-
-        problem = folder_problem(config, tell) or modules_problem(config)
-        channel.hello(msgspec.structs.replace(hello, problem=problem))
-        first = None if problem else channel.next()
-        if first is None:  # nothing to do, so nothing to import either
-            return 0
+    free = 0 if assigned else host_gpus()
+    hello = Hello(slot, host, free_gpus=free, detour=detour, gpus=tuple(gpus))
+    mark = Location.parse(config.mark) if config.mark else None
+    watch = DriverWatch(mark, program.data.hadoop, channel.__exit__)
+    channel.heard = watch.heard
+    with channel, contextlib.closing(watch):
         try:
-            with make_runner(config, environment) as runner, Gpus(gpus) as watched:
-                if runner.warnings:
-                    channel.hello(msgspec.structs.replace(hello, warnings=runner.warnings))
-                shared = config.isolation == "none" or config.trials_per_gpu > 1
-                watching = WatchedRunner(runner, watched, keeps, shared=shared)
-                return pull_trials(config, channel, watching, first, tell)
-        except RunnerBroken as error:
-            problem = f"host {hello.host}, Python {sys.executable}: {error}"
-            channel.hello(msgspec.structs.replace(hello, problem=problem))
-            return 0
+            return _serve(config, channel, hello, environment, watch)
+        except (ChannelLost, Abandoned):
+            if watch.verdict is None:
+                raise
+            if not watch.verdict.certain:  # Spark tells a driver that lives all the same
+                raise ChannelLost(watch.verdict.reason) from None
+            return 0  # Spark would run a task that fails again
+
+
+def _serve(
+    config: SlotConfig,
+    channel: SlotChannel,
+    hello: Hello,
+    environment: dict[str, str | None],
+    watch: DriverWatch,
+) -> int:
+    """See `run_slot`."""
+
+    def tell(warning: str) -> None:
+        channel.hello(msgspec.structs.replace(hello, warnings=(warning,)))
+
+    def keeps(gpu: str, memory: int, trial: int) -> None:
+        why = f"GPU {gpu} of host {hello.host} keeps {memory / GIB:.1f} GiB after trial {trial}"
+        channel.hello(msgspec.structs.replace(hello, set_aside={gpu: why}))
+
+    problem = folder_problem(config, tell) or modules_problem(config)
+    channel.hello(msgspec.structs.replace(hello, problem=problem))
+    first = None if problem else channel.next()
+    if first is None:  # nothing to do, so nothing to import either
+        return 0
+    try:
+        with (
+            make_runner(config, environment) as runner,
+            Gpus(list(hello.gpus)) as watched,
+            watch.leaving_by(runner.abandon),
+        ):
+            if runner.warnings:
+                channel.hello(msgspec.structs.replace(hello, warnings=runner.warnings))
+            shared = config.isolation == "none" or config.trials_per_gpu > 1
+            watching = WatchedRunner(runner, watched, keeps, shared=shared)
+            return pull_trials(config, channel, watching, first, tell)
+    except RunnerBroken as error:
+        problem = f"host {hello.host}, Python {sys.executable}: {error}"
+        channel.hello(msgspec.structs.replace(hello, problem=problem))
+        return 0
 
 
 def host_name() -> str:
@@ -325,7 +353,12 @@ def run_attempt(
             if config.echo:
                 reporter.follow(attempt, (paths.stdout, paths.stderr))
             add = functools.partial(reporter.add, attempt)
-            outcome = _run(config, attempt, runner, paths, add)
+            try:
+                outcome = _run(config, attempt, runner, paths, add)
+            except Abandoned:  # what is there is the next attempt's to use, or nobody's
+                folder.abandon()
+                folder.keep(say)
+                raise
             # The driver judges a trial by what it said before its end; and here its logs still are.
             reporter.flush(_FLUSH)
             try:
@@ -345,12 +378,26 @@ def _run(
 ) -> Outcome:
     write_whole(paths.trial, encode(work_of(attempt)))
     name = attempt_name(attempt.trial.id, attempt.number).rpartition("/")[2]
+    row = row_name(name, Location.parse(config.root).name)
     with EventFile(paths.folder) as events:
-        events.hparams_start(_columns(config, attempt), name)
+        events.hparams_start(_columns(config, attempt), row)
         outcome = fit(runner.run(attempt, paths, tell))
         _close_events(events, outcome)
     write_whole(paths.outcome, encode(outcome_to_json(outcome)))  # last: it says that all is there
     return outcome
+
+
+def row_name(attempt: str, run: str) -> str:
+    """Return what TensorBoard's table calls an attempt at a trial.
+
+    TensorBoard takes rows of the same name for one and averages them, those of other runs too. The
+    name is short, since its column is narrow.
+
+    Args:
+        attempt: The name of its folder.
+        run: The name of the run's folder, of which the random last part is taken.
+    """
+    return f"{attempt} {run.rpartition('-')[2]}"
 
 
 def _columns(config: SlotConfig, attempt: Attempt) -> dict[str, bool | float | str]:

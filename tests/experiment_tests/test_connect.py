@@ -41,7 +41,9 @@ def open_session(server, **settings):
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     root = tmp_path_factory.mktemp("connect")
-    with ConnectServer(root, "local[2]") as server:
+    # What a killed client has started is not ended by the server while a test runs.
+    kept = {"spark.connect.execute.manager.detachedTimeout": "1h"}
+    with ConnectServer(root, "local[2]", **kept) as server:
         yield server
 
 
@@ -344,3 +346,32 @@ def test_executors_that_cannot_reach_the_client_use_the_mailbox(server, tmp_path
         result = experiment.launch(spark, held, points, logdir=tmp_path / "runs", **QUIET)
     assert [trial.value for trial in result.trials] == [0, 2, 4, 6]
     spark.stop()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_slots_of_a_killed_client_leave_their_places_to_the_resumed_search(
+    connect, server, tmp_path
+):
+    process = subprocess.Popen(
+        [sys.executable, "-W", "ignore", "-c", PROGRAM, server.address, str(tmp_path)]
+    )
+    wait_until(lambda: len(processes_in(tmp_path)) == 2 or process.poll() is not None)
+    process.kill()
+    process.wait()
+    before = processes_in(tmp_path)
+    (run,) = (path.parent for path in tmp_path.glob("*/manifest.json"))
+    handle = experiment.submit(
+        experiment.launch,
+        connect,
+        held,
+        {"folder": [str(tmp_path)], "x": range(2)},
+        resume=run,
+        startup_timeout=5,
+        **QUIET,
+    )
+    wait_until(lambda: len(processes_in(tmp_path)) == 4 or handle.status() != "running")
+    assert not alive(before)
+    (tmp_path / "release").touch()
+    result = handle.result(timeout=120)
+    assert [(trial.value, trial.attempt) for trial in result.trials] == [(0, 2), (2, 2)]
