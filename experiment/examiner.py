@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -31,6 +32,7 @@ from spark_jobs.context import DataSettings
 from spark_jobs.examination import (
     DRIVERS_FILE,
     SCHEMA,
+    Access,
     Examination,
     examination_function,
     in_a_line,
@@ -39,10 +41,11 @@ from spark_jobs.examination import (
 from spark_jobs.exposure import AUTHENTICATION
 from spark_jobs.facts import Data, Found
 from spark_jobs.files import writable_files_at
+from spark_jobs.handover import Lent, handover
 from spark_jobs.installed import known_modules, software
 from spark_jobs.locations import Location
-from spark_jobs.protocol import Answer, Heard, Hello, Next, Reports, Stop, Wait
-from spark_jobs.session import Session, SharedBytes
+from spark_jobs.protocol import Answer, Heard, Hello, Next, Reports, Stop, Wait, encode
+from spark_jobs.session import Session
 from spark_jobs.slot_job import SlotJob
 from spark_jobs.task_needs import executor_gpus
 
@@ -178,17 +181,16 @@ class Examiner:
             ChannelServer(
                 self.session.bind_host, gathering, advertised=host, slots=slots
             ) as server,
-            self.session.shared(function) as shared,
+            tempfile.TemporaryDirectory() as scratch,  # seen by slots on this host only
+            handover(self.session, Location.parse(folder or scratch), function) as lent,
         ):
             examinations = [
                 Examination(
                     number + 1,
                     key,
-                    server.address,
                     folder,
                     content,
                     data,
-                    settings,
                     modules,
                     self.session.assigns_gpus,
                     bool(function),
@@ -196,7 +198,8 @@ class Examiner:
                 )
                 for number in range(slots)
             ]
-            jobs = self._run(examinations, shared, gathering, server)
+            access = lent.lend(encode(Access(server.address, settings)))
+            jobs = self._run(examinations, access, lent.function, gathering, server)
         found = [f for job in jobs for f in _found(job)]
         expected = Expected(
             software(modules),
@@ -218,7 +221,8 @@ class Examiner:
     def _run(
         self,
         examinations: list[Examination],
-        function: SharedBytes,
+        access: Lent,
+        function: Lent,
         gathering: _Gathering,
         server: ChannelServer,
     ) -> list[SlotJob]:
@@ -226,7 +230,7 @@ class Examiner:
         path = self.session.search_path()
         jobs = [
             self.session.job(
-                examination_function(examination, function, path),
+                examination_function(examination, access, function, path),
                 1,
                 f"doctor-{examination.key[:8]}-{examination.number}",
                 SCHEMA,

@@ -27,10 +27,11 @@ from experiment.text import count
 from search.errors import InvalidArgument
 from spark_jobs.channel import Address, ChannelServer
 from spark_jobs.cluster import executor_needs
+from spark_jobs.handover import Handover, handover
 from spark_jobs.locations import Location
 from spark_jobs.mailbox import Mailbox
 from spark_jobs.paths import MAILBOX, RunPaths
-from spark_jobs.session import Session, SharedBytes
+from spark_jobs.session import Session
 from spark_jobs.slot_job import SlotJob
 from spark_jobs.slots import PROBLEM, SlotConfig, is_installed, slot_function
 from spark_jobs.trial_process import Program
@@ -117,6 +118,11 @@ class SlotJobs:
             return self.slots
         return self.settings.parallelism or self.slots + _MOST_FURTHER
 
+    @property
+    def _root(self) -> Location:
+        """The run's folder, where it is kept."""
+        return Location.parse(self.paths.shown())
+
     def run(self, coordinator: Coordinator, tick: Callable[[], None]) -> str | None:
         """Keep slot jobs running until the search is done, or is ended by its control.
 
@@ -135,8 +141,8 @@ class SlotJobs:
                 self.session.bind_host, handler, advertised=host, slots=self.most
             ) as server,
             self._reached(server) as address,
-            self.session.shared(self.program.function) as function,
-            Crew(lambda number, count: self._job(number, count, address, function)) as crew,
+            handover(self.session, self._root, self.program.function) as lent,
+            Crew(lambda number, count: self._job(number, count, address, lent)) as crew,
         ):
             self.control.wake = server.wake
             while not self._is_over(server, coordinator):
@@ -228,8 +234,7 @@ class SlotJobs:
         if self.session.on_this_host:
             yield server.address
             return
-        folder = Location.parse(self.paths.shown()).below(MAILBOX)
-        with Mailbox(server, folder, self.program.data.hadoop) as mailbox:
+        with Mailbox(server, self._root.below(MAILBOX), self.program.data.hadoop) as mailbox:
             yield msgspec.structs.replace(server.address, mailbox=mailbox.address)
 
     def _look(self, crew: Crew, server: ChannelServer, coordinator: Coordinator) -> None:
@@ -237,6 +242,8 @@ class SlotJobs:
         for job in crew.take_ended():
             if self._is_over(server, coordinator) or self.session.stopped:
                 continue
+            for message in job.said:
+                server.call(functools.partial(coordinator.hello, message))
             came = coordinator.has_come(job.number)
             server.call(functools.partial(coordinator.job_ended, job.number))
             sentence = problem_of_spark(job.error, job.failed_hosts)
@@ -303,7 +310,7 @@ class SlotJobs:
             self._start(further, crew)
             self.grown(crew.asked)
 
-    def _job(self, number: int, slots: int, address: Address, function: SharedBytes) -> SlotJob:
+    def _job(self, number: int, slots: int, address: Address, lent: Handover) -> SlotJob:
         config = SlotConfig(
             number,
             address,
@@ -319,10 +326,9 @@ class SlotJobs:
             self.session.task_needs.tasks_per_gpu,
             str(self.mark),
         )
-        slot = slot_function(config, function, self.session.search_path())
-        name = Location.parse(self.paths.shown()).name
+        slot = slot_function(config, lent, self.session.search_path())
         # Spark remembers the jobs of a search that this session has run, and may go on with.
-        tag = f"{name}-{number}-{secrets.token_hex(4)}"
+        tag = f"{self._root.name}-{number}-{secrets.token_hex(4)}"
         return self.session.job(slot, slots, tag)
 
     def _modules(self) -> tuple[str, ...]:

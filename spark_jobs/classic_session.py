@@ -21,7 +21,7 @@ from spark_jobs.context import DataSettings
 from spark_jobs.exposure import AUTHENTICATION, Exposure, exposure_of_spark, start_of
 from spark_jobs.host_cache import CacheSettings
 from spark_jobs.resource_profiles import profile_of, tasks_at_once
-from spark_jobs.session import SharedBytes, importing
+from spark_jobs.session import SLOTS, SharedBytes, importing
 from spark_jobs.session_settings import SessionSettings
 from spark_jobs.slot_job import LostTask, SlotJob
 from spark_jobs.status_store import executors_of
@@ -204,7 +204,7 @@ class ClassicSession(SessionSettings):
         slot: Callable[[Iterable[Any]], Iterator[Any]],
         count: int,
         tag: str,
-        schema: str = "trials long",
+        schema: str = SLOTS,
     ) -> SlotJob:
         """See `Session`."""
 
@@ -212,7 +212,7 @@ class ClassicSession(SessionSettings):
             self._context.addJobTag(tag)  # belongs to the thread, so set in the one that runs it
             self._context.setJobDescription(f"experiment: {count} slots")
             self._use_driver_python()
-            with unlogged():  # the slot's closure holds secrets
+            with unlogged():  # the slot's closure may hold secrets
                 frame = self._spark.range(0, count, 1, count)
                 slots = self._mapped(frame, slot, schema, self._profile())
             try:

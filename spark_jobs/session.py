@@ -16,6 +16,9 @@ from spark_jobs.exposure import Exposure
 from spark_jobs.slot_job import SlotJob
 from spark_jobs.task_needs import TaskNeeds
 
+SLOTS = "said binary"
+"""Of what the slots of a search yield, as Spark writes it: a `Hello` as JSON, or nothing."""
+
 
 class SharedBytes(Protocol):
     """Bytes that the driver lends to its executors; part of a closure, it is only a number."""
@@ -112,7 +115,7 @@ class Session(Protocol):
         slot: Callable[[Iterable[Any]], Iterator[Any]],
         count: int,
         tag: str,
-        schema: str = "trials long",
+        schema: str = SLOTS,
     ) -> SlotJob:
         """Return a job of slots.
 

@@ -22,6 +22,7 @@ from spark_jobs.locations import Location
 from spark_jobs.session import session_of
 from tests.conftest import marked_commands
 from tests.connect import ConnectServer
+from tests.experiment_tests.blind import check_blind_executors
 from tests.experiment_tests.waiting import alive, processes_in, wait_until
 
 UNREACHABLE = "192.0.2.1"  # of no host: RFC 5737
@@ -119,6 +120,12 @@ def test_searches_and_calls(connect, tmp_path):
 
     with experiment.executor(connect, logdir=tmp_path) as pool:
         assert list(pool.map(pow, [2, 3], [5, 2])) == [32, 9]
+
+
+def test_executors_that_do_not_see_what_the_driver_lends_them_say_so(
+    connect, tmp_path, monkeypatch
+):
+    check_blind_executors(connect, tmp_path, monkeypatch)
 
 
 def test_what_is_known_of_a_session(connect, server):
