@@ -24,7 +24,7 @@ import psutil
 from search.errors import ExperimentError
 from search.trial import Outcome
 from spark_jobs import zygote
-from spark_jobs.bounded_log import bound
+from spark_jobs.bounded_log import bound, open_log
 from spark_jobs.frames import FrameReader, write_frame
 from spark_jobs.link import DirectLink, StopTrial
 from spark_jobs.paths import AttemptPaths
@@ -37,7 +37,6 @@ from spark_jobs.protocol import (
     outcome_of_json,
     work_of,
 )
-from spark_jobs.storage import open_appending
 from spark_jobs.trial_process import Program, Task, evaluate, set_environment, stopped
 
 _SWEEP = 5.0  # seconds for killed processes to disappear
@@ -132,7 +131,7 @@ def _output_in(paths: AttemptPaths) -> Iterator[None]:
     saved = os.dup(1), os.dup(2)
     try:
         for path, descriptor in ((paths.stdout, 1), (paths.stderr, 2)):
-            file = open_appending(path)
+            file = open_log(path)
             os.dup2(file, descriptor)
             os.close(file)
         with (
