@@ -165,16 +165,18 @@ def run_slot(data: bytes, function: bytes) -> int:
             channel.hello(msgspec.structs.replace(hello, set_aside={gpu: why}))
 
         problem = folder_problem(config, tell) or modules_problem(config)
-        channel.hello(msgspec.structs.replace(hello, problem=problem))
+        lag = channel.hello(msgspec.structs.replace(hello, problem=problem))
         first = None if problem else channel.next()
         if first is None:  # nothing to do, so nothing to import either
             return 0
+        program = msgspec.structs.replace(program, clock_lag=lag)
+        config = msgspec.structs.replace(config, program=program)
         try:
             with make_runner(config, environment) as runner, Gpus(gpus) as watched:
                 if runner.warnings:
                     channel.hello(msgspec.structs.replace(hello, warnings=runner.warnings))
                 shared = config.isolation == "none" or config.trials_per_gpu > 1
-                watching = WatchedRunner(runner, watched, keeps, shared=shared)
+                watching = WatchedRunner(runner, watched, keeps, shared=shared, lag=lag)
                 return pull_trials(config, channel, watching, first, tell)
         except RunnerBroken as error:
             problem = f"host {hello.host}, Python {sys.executable}: {error}"
@@ -345,7 +347,7 @@ def _run(
 ) -> Outcome:
     write_whole(paths.trial, encode(work_of(attempt)))
     name = attempt_name(attempt.trial.id, attempt.number).rpartition("/")[2]
-    with EventFile(paths.folder) as events:
+    with EventFile(paths.folder, lag=config.program.clock_lag) as events:
         events.hparams_start(_columns(config, attempt), name)
         outcome = fit(runner.run(attempt, paths, tell))
         _close_events(events, outcome)
