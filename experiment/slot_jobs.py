@@ -24,7 +24,7 @@ from experiment.settings import Settings
 from experiment.text import count
 from search.errors import InvalidArgument
 from spark_jobs.channel import Address, ChannelServer
-from spark_jobs.cluster import executor_needs
+from spark_jobs.cluster import ClusterExecutor, executor_needs
 from spark_jobs.locations import Location
 from spark_jobs.mailbox import Mailbox
 from spark_jobs.paths import MAILBOX, RunPaths
@@ -60,6 +60,7 @@ class SlotJobs:
         started: When the search started, for its deadline.
         warn: Shows the user a sentence, while the search goes on.
         grown: Told how many slots Spark was asked for, when they have become more.
+        there: Told what Spark has of them while none has come, see `without_slots`.
     """
 
     session: Session
@@ -72,6 +73,7 @@ class SlotJobs:
     started: float
     warn: Callable[[str], None]
     grown: Callable[[int], None]
+    there: Callable[[str], None]
 
     @property
     def most(self) -> int:
@@ -161,6 +163,8 @@ class SlotJobs:
                 look = time.monotonic() + _LOOK
             if time.monotonic() > grow:
                 self._grow(crew, coordinator)
+                if not coordinator.status.slots:
+                    self.there(self._without_slots(crew))
                 grow = time.monotonic() + _GROW
             deadline = self.settings.deadline
             if deadline is not None and time.monotonic() > self.started + deadline:
@@ -227,6 +231,12 @@ class SlotJobs:
             crew.start(further)
             self.grown(crew.asked)
 
+    def _without_slots(self, crew: Crew) -> str:
+        executors: tuple[ClusterExecutor, ...] | None = None
+        with contextlib.suppress(Exception):  # of a stopped session
+            executors = self.session.cluster().executors
+        return without_slots(executors, crew.running_tasks())
+
     def _job(self, number: int, slots: int, address: Address, function: SharedBytes) -> SlotJob:
         config = SlotConfig(
             number,
@@ -291,6 +301,23 @@ def slot_count(
             )
             return fit
     return slots
+
+
+def without_slots(executors: Sequence[ClusterExecutor] | None, tasks: int) -> str:
+    """Return what there is while no slot has come; '' without executors, or where nobody can know.
+
+    Args:
+        executors: Of the application; None where nobody can know.
+        tasks: How many of the search's tasks run.
+    """
+    if not executors:
+        return ""
+    there = count(len(executors), "executor")
+    if tasks:
+        return f"{there}, {count(tasks, 'task')} of the search started, Python starts there"
+    running = sum(executor.running for executor in executors)
+    others = f", which run {count(running, 'other task')}" if running else ""
+    return f"{there}{others}, no task of the search started"
 
 
 def problem_of_spark(error: BaseException | None, hosts: Sequence[str] = ()) -> str | None:

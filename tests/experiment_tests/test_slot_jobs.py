@@ -7,6 +7,7 @@ import pytest
 from experiment import slot_jobs
 from experiment.settings import Settings
 from search.errors import InvalidArgument
+from spark_jobs.cluster import ClusterExecutor
 
 
 def session(slots, *, on_this_host=True):
@@ -67,3 +68,26 @@ def test_little_memory_on_this_host_means_fewer_slots_and_is_said(free):
 def test_memory_counts_only_where_tensorflow_is_imported_on_this_host(free, settings, on_this_host):
     free(1e6)
     assert slot_count(100, settings, session(8, on_this_host=on_this_host)) == 8
+
+
+def executors(*running):
+    """Return executors that run so many tasks each."""
+    return [
+        ClusterExecutor(str(n), f"h{n}", 1, 1 << 30, {}, tasks) for n, tasks in enumerate(running)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("there", "tasks", "said"),
+    [
+        (None, 0, ""),
+        (None, 2, ""),
+        ([], 0, ""),
+        (executors(0), 0, "1 executor, no task of the search started"),
+        (executors(1, 2), 0, "2 executors, which run 3 other tasks, no task of the search started"),
+        (executors(1), 1, "1 executor, 1 task of the search started, Python starts there"),
+        (executors(1, 1), 2, "2 executors, 2 tasks of the search started, Python starts there"),
+    ],
+)
+def test_without_a_slot_it_is_known_what_there_is(there, tasks, said):
+    assert slot_jobs.without_slots(there, tasks) == said
