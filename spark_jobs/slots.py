@@ -221,10 +221,12 @@ def _serve(
         channel.hello(msgspec.structs.replace(hello, set_aside={gpu: why}))
 
     problem = folder_problem(config, tell) or modules_problem(config)
-    channel.hello(msgspec.structs.replace(hello, problem=problem))
+    lag = channel.hello(msgspec.structs.replace(hello, problem=problem))
     first = None if problem else channel.next()
     if first is None:  # nothing to do, so nothing to import either
         return 0
+    program = msgspec.structs.replace(config.program, clock_lag=lag)
+    config = msgspec.structs.replace(config, program=program)
     try:
         with (
             make_runner(config, environment) as runner,
@@ -234,7 +236,7 @@ def _serve(
             if runner.warnings:
                 channel.hello(msgspec.structs.replace(hello, warnings=runner.warnings))
             shared = config.isolation == "none" or config.trials_per_gpu > 1
-            watching = WatchedRunner(runner, watched, keeps, shared=shared)
+            watching = WatchedRunner(runner, watched, keeps, shared=shared, lag=lag)
             return pull_trials(config, channel, watching, first, tell)
     except RunnerBroken as error:
         problem = f"host {hello.host}, Python {sys.executable}: {error}"
@@ -433,7 +435,7 @@ def _run(
         # Last: it says that all is there.
         write_whole(paths.outcome, encode(outcome_to_json(outcome)))
 
-    with EventFile(paths.folder) as events:
+    with EventFile(paths.folder, lag=config.program.clock_lag) as events:
         _write(config, top, paths.folder, start, say)
         outcome = fit(runner.run(attempt, paths, tell))
         lost = gone(paths, events)
