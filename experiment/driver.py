@@ -6,7 +6,6 @@ import contextlib
 import functools
 import logging
 import sys
-import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -16,7 +15,7 @@ from experiment.control import Control, own_control, stopped_by_file
 from experiment.coordinator import Coordinator
 from experiment.interrupts import Interrupts
 from experiment.journal import Journal
-from experiment.ownership import owned
+from experiment.ownership import Owned, owned
 from experiment.preparation import prepare
 from experiment.progress import Progress
 from experiment.record import Manifest, write_manifest, write_result
@@ -24,7 +23,7 @@ from experiment.records import Resumed
 from experiment.result import Result, SearchFailed
 from experiment.resuming import Past, read_past, reopen, uncollected
 from experiment.settings import Settings
-from experiment.slot_jobs import SlotJobs, slot_count
+from experiment.slot_jobs import Leaving, SlotJobs, slot_count
 from experiment.specification import Search
 from experiment.status import Status
 from experiment.text import count, how_to_resume, printable
@@ -39,6 +38,7 @@ from spark_jobs.hadoop import HadoopSettings
 from spark_jobs.locations import Location
 from spark_jobs.paths import STOP, RunPaths
 from spark_jobs.run_folder import RunFolder, run_folder
+from spark_jobs.scratch import remove_left
 from spark_jobs.session import Session
 from spark_jobs.storage import make_folder
 from spark_jobs.trial_process import Program
@@ -69,7 +69,7 @@ def run_search(
         SearchFailed: The search ended early, or every trial failed.
     """
     prepared = prepare(spark, train, search, settings, seed, warn=_warn)
-    control, started = own_control(), time.monotonic()
+    control = own_control()
     control.prepared(prepared)
     session, data, function = prepared.session, prepared.data, prepared.function
     manifest, root = prepared.manifest, prepared.root
@@ -100,6 +100,8 @@ def run_search(
         ):
             with interrupts.deferred():
                 progress.announce(run.paths.shown())
+                leaving = Leaving.of(run.owned, session)
+                progress.asked += f"; {leaving}" if leaving else ""
                 board = Board(run.paths, search, settings.goal, manifest, run.past.segments + 1)
                 coordinator = _coordinator(search, run, journal, board, settings, manifest, slots)
                 progress.resume(coordinator.status)
@@ -112,7 +114,9 @@ def run_search(
                     search.as_text,
                     slots,
                     control,
-                    started,
+                    settings.begun,
+                    run.owned.mark,
+                    leaving,
                     _note,
                     functools.partial(_grown, progress, session, search),
                 )
@@ -199,6 +203,7 @@ class _Run(NamedTuple):
     folder: RunFolder
     paths: RunPaths
     past: Past
+    owned: Owned
 
 
 @contextlib.contextmanager
@@ -218,9 +223,12 @@ def _opened(
         control.give_way(reason)
 
     argument = "logdir" if settings.resume is None else "resume"
+    remove_left()
     with (
         run_folder(root, hadoop, every=_CARRY_EVERY) as folder,
-        owned(root, hadoop, manifest.application, taken=give_way, tell=_note, argument=argument),
+        owned(
+            root, hadoop, manifest.application, taken=give_way, tell=_note, argument=argument
+        ) as ours,
         contextlib.closing(writable_files_at(root, hadoop)) as files,
     ):
         paths, past = RunPaths(folder.path, str(root)), Past()
@@ -232,7 +240,7 @@ def _opened(
             past = _past(files, root, search)
         folder.keep(_note)
         try:
-            yield _Run(folder, paths, past)
+            yield _Run(folder, paths, past, ours)
         finally:
             # Who has no patience, and interrupts, is told where the rest is.
             _try(lambda: folder.keep(_note, lambda: interrupts.noted or interrupts.terminated))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -32,17 +33,20 @@ from spark_jobs.context import DataSettings
 from spark_jobs.examination import (
     DRIVERS_FILE,
     SCHEMA,
+    Access,
     Examination,
     examination_function,
     in_a_line,
     look_at_data,
 )
+from spark_jobs.exposure import AUTHENTICATION
 from spark_jobs.facts import Data, Found
 from spark_jobs.files import writable_files_at
+from spark_jobs.handover import Lent, handover
 from spark_jobs.installed import known_modules, software
 from spark_jobs.locations import Location
-from spark_jobs.protocol import Answer, Heard, Hello, Next, Reports, Stop, Wait
-from spark_jobs.session import Session, SharedBytes
+from spark_jobs.protocol import Answer, Heard, Hello, Next, Reports, Stop, Wait, encode
+from spark_jobs.session import Session
 from spark_jobs.slot_job import SlotJob
 from spark_jobs.task_needs import executor_gpus
 
@@ -88,6 +92,7 @@ class Examiner:
         show_line("doctor: looks at the driver, its settings and its storage")
         function = b"" if train is None else self._pickled(train)
         self._try("settings", self.session.check_worker_timeouts)
+        self.findings.append(_authentication(self.session))
         asking = self._asking()
         if asking is not None:
             asking.session.tell_idle_gpus(self._warn)
@@ -180,17 +185,16 @@ class Examiner:
             ChannelServer(
                 self.session.bind_host, gathering, advertised=host, slots=slots
             ) as server,
-            self.session.shared(function) as shared,
+            tempfile.TemporaryDirectory() as scratch,  # seen by slots on this host only
+            handover(self.session, Location.parse(folder or scratch), function) as lent,
         ):
             examinations = [
                 Examination(
                     number + 1,
                     key,
-                    server.address,
                     folder,
                     content,
                     data,
-                    settings,
                     modules,
                     self.session.assigns_gpus,
                     bool(function),
@@ -198,7 +202,8 @@ class Examiner:
                 )
                 for number in range(slots)
             ]
-            jobs = self._run(examinations, shared, gathering, server)
+            access = lent.lend(encode(Access(server.address, settings)))
+            jobs = self._run(examinations, access, lent.function, gathering, server)
         found = [f for job in jobs for f in _found(job)]
         expected = Expected(
             software(modules),
@@ -220,7 +225,8 @@ class Examiner:
     def _run(
         self,
         examinations: list[Examination],
-        function: SharedBytes,
+        access: Lent,
+        function: Lent,
         gathering: _Gathering,
         server: ChannelServer,
     ) -> list[SlotJob]:
@@ -228,7 +234,7 @@ class Examiner:
         path = self.session.search_path()
         jobs = [
             self.session.job(
-                examination_function(examination, function, path),
+                examination_function(examination, access, function, path),
                 1,
                 f"doctor-{examination.key[:8]}-{examination.number}",
                 SCHEMA,
@@ -366,6 +372,14 @@ def _failed(jobs: list[SlotJob]) -> Iterator[Finding]:
         sentence = problem_of_spark(job.error, hosts) or f"the task failed: {in_a_line(job.error)}"
         got, _, advice = sentence.removeprefix(f"host {hosts[0]}").lstrip(":, ").partition("; ")
         yield Finding("slots", hosts[0], "red", got, "", advice or "see the log of the executor")
+
+
+def _authentication(session: Session) -> Finding:
+    """Return what there is to say of strangers at Spark's own ports."""
+    if exposure := session.exposure:
+        off = f"off: {', '.join(exposure.off)}: {exposure.danger}"
+        return Finding("authentication", DRIVER, "warning", off, "", exposure.remedy)
+    return Finding("authentication", DRIVER, "ok", f"{AUTHENTICATION} is on")
 
 
 def _size_of(train: Callable[..., Any], amount: int, names: list[str]) -> Finding:

@@ -187,10 +187,8 @@ def find_run(run: object, name: str = "run") -> Location:
     text = os.fspath(run)
     if isinstance(text, bytes):
         raise InvalidArgument(name, _RUN, shown(text))
-    if ":/" in text:
-        location = Location.parse(text, name)
-        return location.at(location.path.rstrip("/") or "/")
-    return Location("file", "", os.path.abspath(os.path.expanduser(text)))
+    location = Location.parse(text, name)
+    return location.at(location.path.rstrip("/") or "/")
 
 
 def _check_run(paths: RunPaths) -> None:

@@ -428,6 +428,13 @@ def test_what_is_no_run_is_refused(refused, tmp_path, monkeypatch, command, fold
     assert "run: expected the folder of a run" in refused(*command, folder, *trial)
 
 
+def test_a_url_with_a_slash_too_few_is_no_folder_of_this_host(refused, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for command in ("list", "show", "stop", "repair", "tensorboard"):
+        assert "on Databricks, write '/dbfs/runs'" in refused(command, "dbfs:/runs")
+    assert "a URL has two slashes" in refused("show", "s3a:/x")
+
+
 def test_a_folder_of_runs_where_one_is_needed_names_the_newest(refused, finished):
     assert str(finished) in refused("show", finished.parent)
 
