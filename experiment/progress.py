@@ -20,7 +20,6 @@ from experiment.text import (
     count,
     duration,
     hyperparameter,
-    hyperparameters,
     number,
     printable,
 )
@@ -228,7 +227,7 @@ class Progress:
         if self._verbose > 1:  # each was named when it failed
             return
         for trial in result.failed[:_MOST_FAILURES]:
-            self._write(_one_line(trial))
+            self._write(str(trial))
         if len(result.failed) > _MOST_FAILURES:
             more = count(len(result.failed) - _MOST_FAILURES, "more failed trial")
             self._write(f"and {more}: {command('show', self._folder)}")
@@ -251,7 +250,7 @@ class Progress:
         """Write a line for each trial that ended since the last time."""
         for trial in status.results[self._reported :]:
             self._reported += 1
-            self._write(_one_line(trial))
+            self._write(str(trial))
 
     def _write(self, line: str) -> None:
         self._tell(lambda view: view.write(line))
@@ -269,21 +268,21 @@ class Progress:
         self._warn(f"how far the search is cannot be shown: {error!r}")
 
 
-def _one_line(trial: TrialResult) -> str:
-    where = f" ({hyperparameters(trial.params)})" if trial.params else ""
-    line = f"trial {trial.id}{where} {trial.status} after {duration(trial.seconds)}"
-    if trial.reason:
-        line += f" at {printable(trial.reason)}"
-    if trial.score:
-        line += f" with {trial.score}"
-    return f"{line}: {printable(str(trial.error))}" if trial.error else line
+def show_line(line: str) -> None:
+    """Show a line about something that is no search: in a notebook's cell, else on stderr."""
+    view = NotebookView() if _in_notebook() else LineView(sys.stderr)
+    view.write(printable(line))
+
+
+def _in_notebook() -> bool:
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    return hasattr(shell, "kernel")  # a terminal's IPython has none
 
 
 def choose_view() -> View:
     """Return the view for where this runs: a notebook, a terminal, or anything else."""
-    ipython = sys.modules.get("IPython")
-    shell = ipython.get_ipython() if ipython is not None else None
-    if hasattr(shell, "kernel"):  # a terminal's IPython has none
+    if _in_notebook():
         return NotebookView()
     if sys.stderr is not None and sys.stderr.isatty():
         from rich.console import Console

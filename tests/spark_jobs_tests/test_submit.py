@@ -312,3 +312,13 @@ def check_kept(folder):
     result = experiment.load(run)
     assert [trial.status for trial in result.trials] == ["finished", "cancelled"]
     assert json.loads((run / "result.json").read_text())["problem"]
+
+
+def test_a_file_that_hides_the_package_is_named(folder):
+    (folder / "experiment.py").write_text("raise SystemExit('imported')\n")
+    command = (sys.executable, str(SUBMIT))
+    status, output, errors = ended(start(folder, "--help", command=command, PYTHONPATH=str(folder)))
+    assert (status, output) == (1, "")
+    (line,) = errors.splitlines()
+    assert line.startswith(f"{folder / 'experiment.py'} hides the package 'experiment'")
+    assert "rename this file" in line
