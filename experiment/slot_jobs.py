@@ -165,8 +165,12 @@ class SlotJobs:
             return coordinator.problem if server.error is None else _cannot_go_on(server.error)
 
     def _is_over(self, server: ChannelServer, coordinator: Coordinator) -> bool:
-        ended = coordinator.done or coordinator.target_reached or coordinator.problem is not None
-        return ended or server.error is not None or self.control.reason is not None
+        ended = coordinator.done or coordinator.target_reached
+        return ended or self._is_ended_early(server, coordinator)
+
+    def _is_ended_early(self, server: ChannelServer, coordinator: Coordinator) -> bool:
+        cannot_go_on = server.error is not None or coordinator.problem is not None
+        return cannot_go_on or self.control.reason is not None
 
     def _nobody_came(self, slots: int) -> str:
         cluster = self.session.cluster()
@@ -217,9 +221,9 @@ class SlotJobs:
             deadline = self.settings.deadline
             if deadline is not None and time.monotonic() > self.started + deadline:
                 self.control.cancel(deadline_passed(deadline))
-            if self.session.stopped or (
-                self._is_over(server, coordinator) and not coordinator.done
-            ):
+            if self.session.stopped or self._is_ended_early(server, coordinator):
+                return True
+            if coordinator.target_reached and not coordinator.done:
                 return True
             if coordinator.has_started:
                 give_up = math.inf
