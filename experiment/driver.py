@@ -5,9 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
-import sys
-import time
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -29,6 +26,7 @@ from experiment.specification import Search
 from experiment.status import Status
 from experiment.text import count, how_to_resume, printable
 from experiment.warm_start import write_known
+from experiment.warned import users_line, warn_at
 from search.errors import InvalidArgument
 from search.space import Float, Space
 from search.stopping import read_rules
@@ -39,13 +37,13 @@ from spark_jobs.hadoop import HadoopSettings
 from spark_jobs.locations import Location
 from spark_jobs.paths import STOP, RunPaths
 from spark_jobs.run_folder import RunFolder, run_folder
+from spark_jobs.scratch import remove_left
 from spark_jobs.session import Session
 from spark_jobs.storage import make_folder
 from spark_jobs.trial_process import Program
 
 _LOGGER = logging.getLogger("experiment")
 _CARRY_EVERY = 1.0  # seconds; outcomes that arrive within them share one append of the journal
-_OURS = ("experiment", "search", "spark_jobs")
 
 
 def run_search(
@@ -100,10 +98,8 @@ def run_search(
         ):
             with interrupts.deferred():
                 progress.announce(run.paths.shown())
-                leaving = _leaving(run.owned, session)
-                if leaving is not None:
-                    left = leaving.until - time.monotonic()
-                    progress.asked += f"; slots of {leaving.whose} leave within {left:.0f} s"
+                leaving = Leaving.of(run.owned, session)
+                progress.asked += f"; {leaving}" if leaving else ""
                 board = Board(run.paths, search, settings.goal, manifest, run.past.segments + 1)
                 coordinator = _coordinator(search, run, journal, board, settings, manifest, slots)
                 progress.resume(coordinator.status)
@@ -121,6 +117,7 @@ def run_search(
                     leaving,
                     _note,
                     functools.partial(_grown, progress, session, search),
+                    functools.partial(setattr, progress, "there"),
                 )
             search.opened(root, data.hadoop, slots)
             problem: str | None = None
@@ -195,14 +192,6 @@ def _asked(slots: int, session: Session) -> str:
     return f"{count(slots, 'slot')} of {session.task_needs}"
 
 
-def _leaving(owned: Owned, session: Session) -> Leaving | None:
-    """Return whose slots may be in the way; those of a local driver have ended with it."""
-    seconds = owned.leaving(time.time())
-    if owned.killed is None or not seconds or (session.on_this_host and session.tells_lost_tasks):
-        return None
-    return Leaving(f"the driver that was killed ({owned.killed})", time.monotonic() + seconds)
-
-
 def _grown(progress: Progress, session: Session, search: Search, slots: int) -> None:
     """Show that Spark was asked for more slots, and let the search know."""
     progress.asked = _asked(slots, session)
@@ -233,6 +222,7 @@ def _opened(
         control.give_way(reason)
 
     argument = "logdir" if settings.resume is None else "resume"
+    remove_left()
     with (
         run_folder(root, hadoop, every=_CARRY_EVERY) as folder,
         owned(
@@ -289,7 +279,7 @@ def _coordinator(
         optimization_key=settings.optimization_key,
         target=settings.target,
         slots=slots,
-        warn=_warn,
+        warn=functools.partial(warn_at, users_line()),  # it is called in the channel's thread
     )
     past = run.past
     if settings.resume is not None:
@@ -356,12 +346,7 @@ def _log_scales(space: Space | None) -> None:
 
 
 def _warn(message: str) -> None:
-    level, frame = 1, sys._getframe()
-    while (
-        frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _OURS
-    ):
-        level, frame = level + 1, frame.f_back
-    warnings.warn(message, UserWarning, stacklevel=level)  # at the line that called us
+    warn_at(users_line(), message)
 
 
 def _raise_if_failed(result: Result) -> None:

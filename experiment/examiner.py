@@ -23,9 +23,10 @@ from experiment.checks import (
     sizes_of_variables,
 )
 from experiment.diagnosis import DRIVER, Diagnosis, Finding, diagnosis_of
+from experiment.progress import show_line
 from experiment.settings import check_folder
 from experiment.slot_jobs import SLOT_MEMORY, problem_of_spark
-from experiment.text import count
+from experiment.text import count, duration
 from search.errors import InvalidArgument
 from spark_jobs.channel import ChannelServer
 from spark_jobs.context import DataSettings
@@ -54,6 +55,7 @@ _WORTH_TELLING = 1 << 10  # bytes of a variable
 _MOST_SLOTS = 256  # each is a Spark job with a thread of its own
 _MOST_NAMED = 10  # executors that did not answer
 _GATHERING = 0.6  # of the time, for all slots to come
+_TELL = 5.0  # seconds between two lines of progress
 _POLL = 0.05  # seconds between two looks at the jobs
 
 
@@ -86,6 +88,8 @@ class Examiner:
         logdir: str | os.PathLike[str] | None,
     ) -> Diagnosis:
         """Return what there is to say; see `experiment.doctor`."""
+        self.session.hide_console_progress()  # the bar of the slots' jobs says nothing
+        show_line("doctor: looks at the driver, its settings and its storage")
         function = b"" if train is None else self._pickled(train)
         self._try("settings", self.session.check_worker_timeouts)
         self.findings.append(_authentication(self.session))
@@ -242,10 +246,18 @@ class Examiner:
             for job in jobs:
                 running.enter_context(job)
                 job.start()
+            slots, told = count(len(jobs), "slot"), 0.0
+            show_line(f"doctor: examines {slots}, for {self.timeout:g} s at the most")
             while not all(job.wait(0) for job in jobs) and not self.session.stopped:
                 passed = time.monotonic() - start
                 if passed > self.timeout:
                     break
+                if passed > told + _TELL:
+                    came = sum(gathering.knows(n) for n in range(1, len(jobs) + 1))
+                    ended = sum(job.wait(0) for job in jobs)
+                    line = f"{came} of {slots} came, {ended} answered"
+                    show_line(f"doctor: {line}, after {duration(passed)}")
+                    told = passed
                 late = passed > self.timeout * _GATHERING
                 if not gathering.all_came and (late or gathering.has_all(jobs)):
                     if late:  # they would run where others have been

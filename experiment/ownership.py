@@ -39,6 +39,7 @@ from spark_jobs.files import (
 )
 from spark_jobs.hadoop import HadoopSettings
 from spark_jobs.locations import Location
+from spark_jobs.locks import Lock
 from spark_jobs.marks import (
     BEAT,
     SILENCE,
@@ -210,8 +211,9 @@ class _Taker:
                 killed = None if last is None else self._wait_for_end(last, part)
                 number = 1 + (0 if last is None else number_of(last.location))
                 place = self.folder.below(f"{number:06d}.json")
-                self.files.touch(part)  # from here on its time is of the clock that wrote it
-                with contextlib.suppress(FileExistsError):  # somebody was faster
+                self._touch(part)  # from here on its time is of the clock that wrote it
+                # Somebody was faster, and has tidied up perhaps.
+                with contextlib.suppress(FileExistsError, FileNotFoundError):
                     self.files.rename(part, place, replace=False)
                     return Owned(place, killed)
         except BaseException:
@@ -235,12 +237,18 @@ class _Taker:
         silence = Silence(self.silence, 2 * self.beat, time.monotonic())
         while not (silence.is_over(time.monotonic()) or self._is_dead(mark)):
             time.sleep(self.beat / _LOOKS)
-            self.files.touch(part)  # where nobody can, as in a safe mode, the owner cannot either
+            self._touch(part)  # where nobody can, as in a safe mode, the owner cannot either
             now = newest_mark(self.files, self.folder)
             if now != last and not is_coming(now):
                 self._check_over(now)
                 return None
         return owner
+
+    def _touch(self, part: Location) -> None:
+        try:
+            self.files.touch(part)
+        except FileNotFoundError:  # an owner has removed it, as what a killed driver has left
+            self.files.write(part, self.mark.encoded())
 
     def _is_dead(self, mark: Mark | None) -> bool:
         """Is its driver certainly gone: its process, or the lock that is held here now?"""
@@ -338,10 +346,10 @@ def _locked(folder: Location) -> Iterator[bool]:
     if folder.scheme != "file":
         yield False
         return
-    lock = _Lock(Path(folder.path, _LOCK))
+    lock = Lock(open_appending(Path(folder.path, _LOCK)))
     try:
         try:
-            locked = lock.acquire()
+            locked = lock.acquire(_BRIEFLY)
         except BlockingIOError:
             raise _AlreadyOwned(_holder(folder)) from None
         yield locked
@@ -351,34 +359,6 @@ def _locked(folder: Location) -> Iterator[bool]:
 
 def _holder(folder: Location) -> Owner | None:
     return owner_of(RunPaths(Path(folder.parent.path)))
-
-
-class _Lock:
-    def __init__(self, path: Path) -> None:
-        self._descriptor: int | None = open_appending(path)
-        # A child that is forked has this open, too, and would keep the lock of a killed driver.
-        os.register_at_fork(after_in_child=self.close)
-
-    def acquire(self) -> bool:
-        """Return whether there are locks here at all; BlockingIOError where it is another's."""
-        assert self._descriptor is not None
-        until = time.monotonic() + _BRIEFLY
-        while True:
-            try:
-                fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if time.monotonic() > until:
-                    raise
-                time.sleep(0.02)
-            except OSError:
-                return False
-            else:
-                return True
-
-    def close(self) -> None:
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
 
 
 def _is_locked(path: Path) -> bool | None:

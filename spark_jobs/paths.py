@@ -46,6 +46,9 @@ RESULT = "result.json"
 KNOWN = "known.json"
 """The file of a run's folder with the trials of other runs that the search has learnt from."""
 
+JOURNAL = "journal"
+"""The folder of a run with the segments of its journal."""
+
 SEARCH = "search"
 """The folder of a run that is the search's own TensorBoard run."""
 
@@ -165,7 +168,7 @@ class RunPaths:
     @property
     def journal(self) -> Path:
         """Folder of the journal's segments."""
-        return self.root / "journal"
+        return self.root / JOURNAL
 
     @property
     def owners(self) -> Path:

@@ -70,9 +70,14 @@ def test_a_sound_session_is_all_green(spark, tmp_path):
     assert list((tmp_path / "runs of ü").iterdir()) == []
 
 
-def test_a_diagnosis_is_a_table_in_text_html_and_pandas(spark, tmp_path):
+def test_a_diagnosis_is_a_table_in_text_html_and_pandas(spark, tmp_path, capsys):
     table = np.zeros(12 << 20, "u1")
     diagnosis = examine(spark, tmp_path, train=lambda x: len(table))
+    said = capsys.readouterr().err.splitlines()
+    assert said[:2] == [
+        "doctor: looks at the driver, its settings and its storage",
+        "doctor: examines 2 slots, for 240 s at the most",
+    ]
     (finding,) = [f for f in diagnosis.findings if f.level != "ok"]
     assert diagnosis.ok
     assert (finding.check, finding.host, finding.level) == ("train", "driver", "warning")

@@ -100,8 +100,11 @@ def test_a_killed_driver_of_a_run_on_hdfs(hdfs, tmp_path):
         with Driver(options, tmp_path / "killed") as driver:
             assert driver.lives_until(lambda: trials() > 6), driver.said()
             driver.kill()
+        assert list(tmp_path.glob("killed/experiment-run-*"))
         known = ends(copy("before"))
-        with Driver(msgspec.structs.replace(options, resume=str(run())), tmp_path) as driver:
+        resuming = msgspec.structs.replace(options, resume=str(run()))
+        with Driver(resuming, tmp_path / "killed") as driver:
             assert driver.process.wait(timeout=400) == 0, driver.said()
+        assert not list(tmp_path.glob("killed/experiment-run-*"))
         assert compare(copy("after"), "grid", known) == (0, 0)
         assert trials() >= 12

@@ -93,7 +93,7 @@ def test_what_a_slot_runs_is_ended_when_it_leaves_and_also_when_it_has_left(plac
     place.put("000001.json", mark_of(host="elsewhere"))
     place.put("000002.json", mark_of(host="elsewhere"))
     ended = []
-    with watching(mark(place)) as (watch, left):
+    with watching(mark(place)) as (watch, _):
         with watch.leaving_by(lambda: ended.append("while it ran")):
             wait_until(lambda: ended)
         with watch.leaving_by(lambda: ended.append("before it ran")):
