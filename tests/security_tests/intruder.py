@@ -1,11 +1,12 @@
 """Another user of the host, who asks Spark for its blocks as an executor would.
 
-As a program, `python -c SOURCE USER HOST:PORT...`, it becomes that user first, who may not be allowed
-to see this Python's files, and prints a line of JSON for each address, see `steal`.
+As a program, `python -c SOURCE USER HOST:PORT...`, it becomes that user first, who may not be
+allowed to see this Python's files, and prints a line of JSON for each address, see `steal`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pwd
@@ -41,6 +42,9 @@ class _Connection:
         self._send(_FETCH, stream + struct.pack(">i", 0))
         return self._receive(_FETCHED)[12:]
 
+    def close(self) -> None:
+        self._socket.close()
+
     def _send(self, kind: int, content: bytes) -> None:
         # The body of a call is part of the frame.
         self._socket.sendall(struct.pack(">qB", 9 + len(content), kind) + content)
@@ -70,7 +74,8 @@ def _ask(address: str) -> dict[str, Any]:
     found, refusals = {}, set()
     for block in _BLOCKS:
         try:
-            found[block] = b64encode(_Connection(address).fetch(block)).decode()
+            with contextlib.closing(_Connection(address)) as connection:
+                found[block] = b64encode(connection.fetch(block)).decode()
         except Refused as error:
             refusals.add(str(error)[:300])
     return {"user": os.getuid(), "from": address, "blocks": found, "refusals": sorted(refusals)}
