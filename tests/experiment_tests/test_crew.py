@@ -24,7 +24,7 @@ def make(spark, tmp_path):
                 time.sleep(0.01)
             if problem := gate.read_text():
                 raise RuntimeError(problem)
-            yield from batches
+            yield from ()
 
         return ClassicSession(spark).job(slot, slots, f"{tmp_path.name}-{number}")
 

@@ -185,7 +185,7 @@ def test_leaving_a_job_ends_it(spark, tmp_path):
 
 
 def test_jobs_of_slots_leave_the_accumulators_of_other_jobs_alone(spark):
-    with ClassicSession(spark).job(lambda batches: batches, 1, "slots") as job:
+    with ClassicSession(spark).job(lambda batches: iter(()), 1, "slots") as job:
         job.start()
         assert job.wait(60)
     total = spark.sparkContext.accumulator(0)
