@@ -26,6 +26,7 @@ from search.errors import ExperimentError
 from search.trial import Failure, Outcome
 from spark_jobs import zygote
 from spark_jobs.bounded_log import bound, open_log
+from spark_jobs.driver_watch import Abandoned
 from spark_jobs.frames import FrameReader, write_frame
 from spark_jobs.link import DirectLink, StopTrial
 from spark_jobs.paths import AttemptPaths
@@ -75,6 +76,12 @@ class TrialRunner(Protocol):
 
     def stop(self, trial: int, reason: str) -> None:
         """Tell a trial that it is to stop, if it runs. From any thread; the first reason counts."""
+
+    def abandon(self) -> None:
+        """End the trial that runs, where it has a process of its own. From any thread.
+
+        `run` raises `Abandoned` then, and from then on.
+        """
 
     def __enter__(self) -> Self: ...
 
@@ -131,6 +138,9 @@ class InProcessRunner:
         running = self._running
         if running is not None and running[0] == trial:
             running[1].reason = running[1].reason or reason
+
+    def abandon(self) -> None:
+        """See `TrialRunner`: a trial in this process goes on."""
 
 
 @contextlib.contextmanager
@@ -193,6 +203,7 @@ class ProcessRunner:
         self._program, self._timeout, self._grace = program, timeout, grace
         self._environment = dict(environment or {})
         self._zygote: _ZygoteProcess | None = None
+        self._abandoned = False
         self._before: set[psutil.Process] = set()
 
     @property
@@ -223,6 +234,8 @@ class ProcessRunner:
         """See `TrialRunner`."""
         if self._zygote is None:
             self._zygote = _ZygoteProcess(self._program)
+        if self._abandoned:
+            raise Abandoned(f"trial {attempt.trial.id} was not started")
         work, folder = work_of(attempt), str(paths.folder)
         task = Task(work, folder, self._environment, self._timeout, self._grace)
         trial, last = attempt.trial.id, None
@@ -238,6 +251,8 @@ class ProcessRunner:
             self._zygote.close()
             self._zygote = None
             self._end_orphans()
+            if self._abandoned:
+                raise Abandoned(f"trial {trial} was ended")
             seconds = time.monotonic() - started
             return Outcome.failed(trial, ended.kind, ended.message, seconds=seconds)
         outcome = _written(trial, ended)
@@ -254,6 +269,13 @@ class ProcessRunner:
         running = self._zygote
         if running is not None:
             running.stop(trial, reason)
+
+    def abandon(self) -> None:
+        """See `TrialRunner`."""
+        self._abandoned = True
+        running = self._zygote
+        if running is not None:
+            running.abandon()
 
     def _end_orphans(self) -> None:
         """End what a killed zygote left to this process, and nothing that was here before.
@@ -383,6 +405,11 @@ class _ZygoteProcess:
             if self._trial == trial:
                 self._trial = None
                 write_frame(self._socket.fileno(), encode(StopTrial(reason)))
+
+    def abandon(self) -> None:
+        """Let `run` return None. From any thread."""
+        with contextlib.suppress(OSError):  # closed, or the zygote has died
+            self._socket.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         """Let the zygote end, with the trial that it may be running."""

@@ -24,6 +24,7 @@ import pytest
 from search.trial import Trial
 from spark_jobs import runners, zygote
 from spark_jobs.bounded_log import KEPT
+from spark_jobs.driver_watch import Abandoned
 from spark_jobs.frames import frame
 from spark_jobs.gpu_share import GpuShare
 from spark_jobs.link import StopTrial
@@ -525,6 +526,25 @@ class ProcessContract(RunnerContract):
         with self.make(functions.leave_children, timeout=3.0 if then == "hang" else None) as runner:
             outcome = Runner(runner, tmp_path)(tag=tag, then=then)
             assert (outcome.status == "finished") == (then == "return"), outcome.error
+            assert sleeping(tag) == []
+
+    def test_a_trial_that_is_abandoned_is_ended_with_all_that_it_started(self, tmp_path):
+        tag = f"3600.{uuid.uuid4().int % 10**9}"
+        with self.make(functions.leave_children) as runner:
+            run = Runner(runner, tmp_path)
+
+            def abandon():
+                wait_until(lambda: sleeping(tag))
+                runner.abandon()
+
+            other = threading.Thread(target=abandon)
+            other.start()
+            with pytest.raises(Abandoned, match="trial 0 was ended"):
+                run(tag=tag, then="hang")
+            other.join()
+            assert sleeping(tag) == []
+            with pytest.raises(Abandoned, match="trial 1 was not started"):
+                run(tag=tag, then="hang")
             assert sleeping(tag) == []
 
     @pytest.mark.fault(9)
