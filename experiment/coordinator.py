@@ -126,6 +126,7 @@ class Coordinator:
         self._hosts, self._gpus = Hosts(), Gpus()
         self._slots: dict[str, str] = {}  # slots that get work, with their hosts
         self._lost: set[str] = set()  # slots
+        self._prepared: set[str] = set()  # slots whose first trial has begun to run
         self._job_hosts: dict[int, set[str]] = {}  # on which a job's slots have said hello
         self._over: set[int] = set()  # jobs
         self._refused_jobs = 0  # in a row, that met no host but those in trouble
@@ -272,6 +273,7 @@ class Coordinator:
         slot = message.slot
         _task(slot)
         if message.outcome is not None:
+            self._prepared.add(slot)
             self._take(slot, message.attempt, outcome_of_json(message.outcome))
         host = self._slots.get(slot)
         if self.problem is not None or self.target_reached or host is None:
@@ -281,7 +283,8 @@ class Coordinator:
         attempt = self._next_for(host) if self._gets_work(slot) else None
         if attempt is not None:
             self._journal.append(Planned.of(attempt, slot))
-            self._running = {**self._running, slot: Running(attempt, self._clock())}
+            since = self._clock() if slot in self._prepared else None
+            self._running = {**self._running, slot: Running(attempt, since)}
             return work_of(attempt)
         nothing_left = self._searcher.finished and not self._again and not self._is_doubled(slot)
         if self._hosts.is_excluded(host) or nothing_left:
@@ -310,10 +313,15 @@ class Coordinator:
             return Heard(_GIVEN_UP)
         if message.output:
             self._output.append((message.trial, message.output))
+        self._prepared.add(message.slot)
+        since = self._clock() if out.since is None else out.since
         last, stop = out.last, self._judge_reports(message) or out.stop
         for report in message.reports:
             last = report if last is None else report.after(last)
-        self._running = {**self._running, message.slot: replace(out, last=last, stop=stop)}
+        self._running = {
+            **self._running,
+            message.slot: replace(out, since=since, last=last, stop=stop),
+        }
         return Heard(stop)
 
     def _judge_reports(self, message: Reports) -> str | None:
@@ -372,7 +380,7 @@ class Coordinator:
         lost = [Attempt(attempt.trial, attempt.number - 1) for attempt in self._again]
         self._again.clear()
         now = self._clock()
-        out = [(out.attempt, now - out.since) for out in self._running.values()]
+        out = [(out.attempt, out.seconds(now)) for out in self._running.values()]
         for attempt, seconds in [*out, *((attempt, 0.0) for attempt in lost)]:
             self._record(attempt, Outcome(attempt.trial.id, "cancelled", seconds=seconds))
 
@@ -513,7 +521,7 @@ class Coordinator:
         host, out = self._slots.pop(slot, ""), self._running.get(slot)
         if out is None:
             return
-        attempt, seconds = out.attempt, self._clock() - out.since
+        attempt, seconds = out.attempt, out.seconds(self._clock())
         trial = attempt.trial.id
         outcome = Outcome(trial, "failed", error=failure, seconds=seconds)
         if out.stop or self._is_retried(outcome):

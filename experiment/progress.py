@@ -408,7 +408,7 @@ _Entry = tuple[Mapping[str, Any], list[Any]]  # hyperparameters, and the cells b
 
 def _running_entry(out: Running, now: float) -> _Entry:
     trial = out.attempt.trial
-    return trial.params, [trial.id, running_in_words(out), "", duration(now - out.since)]
+    return trial.params, [trial.id, running_in_words(out), "", duration(out.seconds(now))]
 
 
 def _ended_entry(trial: TrialResult) -> _Entry:
@@ -417,6 +417,8 @@ def _ended_entry(trial: TrialResult) -> _Entry:
 
 def running_in_words(out: Running) -> str:
     """Return how far a trial is: "running, step 3: loss=0.21, accuracy=0.9"."""
+    if out.since is None:
+        return "starting"
     if out.last is None:
         return "running"
     some = list(out.last.metrics)[:_MOST_METRICS]

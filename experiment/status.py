@@ -16,15 +16,20 @@ class Running:
 
     Attributes:
         attempt: What was asked for.
-        since: When, in seconds of the coordinator's clock.
+        since: Since when it runs, in seconds of the coordinator's clock; None while its slot
+            prepares itself, by importing TensorFlow and what else is preloaded.
         last: Its last step, with what each metric was when it was reported last.
         stop: Why it is to stop; '' where it is not.
     """
 
     attempt: Attempt
-    since: float
+    since: float | None
     last: Report | None = None
     stop: str = ""
+
+    def seconds(self, now: float) -> float:
+        """Return for how many seconds it has run at a time of the coordinator's clock."""
+        return 0.0 if self.since is None else now - self.since
 
 
 def seconds_of(trials: int, typical: float, slots: int) -> float:

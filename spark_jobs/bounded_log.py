@@ -11,6 +11,8 @@ from spark_jobs.storage import open_appending
 KEPT = 1 << 20
 """Bytes that are kept of the start, and as many of the end."""
 
+_PIECE = 1 << 16  # bytes of the start that are taken at once
+
 
 def open_log(path: Path) -> int:
     """Return a descriptor that appends to a log, or keeps nothing where there can be none."""
@@ -33,33 +35,37 @@ class BoundedLog:
     def __init__(self, path: Path) -> None:
         self._file = open_log(path)
         self._room = KEPT
-        self._end = bytearray()
-        self._left_out = 0
+        self._end = memoryview(b"")  # a ring, once the start is full
+        self._more = 0  # bytes after the start
 
-    def add(self, data: bytes) -> None:
-        """Take the next bytes in."""
-        start, rest = data[: self._room], data[self._room :]
-        if start:
-            self._write(start)
-            self._room -= len(start)
-        self._end += rest
-        if len(self._end) > 2 * KEPT:  # not with each byte: what is kept would be moved each time
-            self._forget()
+    def read(self, descriptor: int) -> bool:
+        """Take in some of what a descriptor has; return whether more may come.
+
+        Raises:
+            BlockingIOError: Nothing is there, on a descriptor that does not wait.
+        """
+        if self._room:
+            data = os.read(descriptor, min(self._room, _PIECE))
+            self._write(data)
+            self._room -= len(data)
+            return bool(data)
+        if not self._end:
+            self._end = memoryview(bytearray(KEPT))
+        size = os.readv(descriptor, [self._end[self._more % KEPT :]])  # without a copy
+        self._more += size
+        return size > 0
 
     def close(self) -> None:
         """Write the end, and close the file."""
-        self._forget()
-        if self._left_out:
-            self._write(_gap(self._left_out))
-        self._write(bytes(self._end))
+        if self._more > KEPT:
+            self._write(_gap(self._more - KEPT))
+            self._write(self._end[self._more % KEPT :])
+            self._write(self._end[: self._more % KEPT])
+        else:
+            self._write(self._end[: self._more])
         os.close(self._file)
 
-    def _forget(self) -> None:
-        more = max(0, len(self._end) - KEPT)
-        del self._end[:more]
-        self._left_out += more
-
-    def _write(self, data: bytes) -> None:
+    def _write(self, data: bytes | memoryview) -> None:
         with contextlib.suppress(OSError):
             view = memoryview(data)
             while view:

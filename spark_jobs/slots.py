@@ -27,7 +27,7 @@ from spark_jobs.connecting import connect
 from spark_jobs.devices import gpu_share, host_gpus, trial_environment
 from spark_jobs.driver_watch import Abandoned, DriverWatch
 from spark_jobs.events import EventFile
-from spark_jobs.exchange import ChannelLost, SlotChannel
+from spark_jobs.exchange import ChannelLost, ChannelRefused, SlotChannel
 from spark_jobs.files import WritableFiles, check_writable, writable_files_at
 from spark_jobs.gpu_memory import GIB, Gpus
 from spark_jobs.gpu_watch import WatchedRunner
@@ -340,6 +340,8 @@ def pull_trials(
     """
     attempt: Attempt | None = first
     count = 0
+    with contextlib.suppress(ChannelLost, ChannelRefused):  # the first trial's time counts from now
+        channel.report(first, (), "")
     with Reporter(channel.report, runner.stop) as reporter:
         while attempt is not None:
             with reporter.running(attempt):

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
 import gc
 import importlib
 import math
@@ -53,6 +54,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 _STOP_PATIENCE = 60.0  # seconds that a trial which is to stop has at least to hear of it
 _GAPS = 3  # and as many times as long as it ever was between two reports
 _BEAT = 5.0  # seconds between two signs of life while a trial runs
+_PIPE = 1 << 18  # bytes of output that a trial may be ahead
 _PROBE = 20.0  # seconds that a first op may take in a forked child
 _SWEEP = 5.0  # seconds for killed processes to disappear
 
@@ -157,18 +159,16 @@ class _Child:
     def read_log(self, descriptor: int) -> bool:
         """Take what the child printed; return whether more may come."""
         try:
-            data = os.read(descriptor, 1 << 16)
+            return self.logs[descriptor].read(descriptor)
         except BlockingIOError:
             return True
-        self.logs[descriptor].add(data)
-        return bool(data)
 
     def close(self) -> None:
         """Take the rest of what it printed, and close everything."""
         for descriptor, log in self.logs.items():
             with contextlib.suppress(BlockingIOError):  # somebody who got away still has it
-                while data := os.read(descriptor, 1 << 16):
-                    log.add(data)
+                while log.read(descriptor):
+                    pass
             log.close()
         for descriptor in (self.results, self.commands, self.pidfd, *self.logs):
             os.close(descriptor)
@@ -296,6 +296,9 @@ class Zygote:
             os.close(descriptor)
         for descriptor in (results, commands, out, err):
             os.set_blocking(descriptor, False)
+        for descriptor in (out, err):
+            with contextlib.suppress(OSError):  # the user has many large pipes
+                fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, _PIPE)
         reader = FrameReader(results, LARGEST_MESSAGE)
         return _Child(pid, os.pidfd_open(pid), results, commands, reader, logs, started)
 

@@ -21,6 +21,7 @@ from spark_jobs.paths import RunPaths
 
 _REPORTS = 10_000
 _STOPPED = 40
+_TIMES = 5
 _SEEDS = 10
 _SAMPLES = 16
 _EPOCHS = 9
@@ -54,6 +55,22 @@ def hopeless(trial: int, folder: str) -> float:
         while True:
             time.sleep(0.001)
             experiment.report(step=1, value=0.0)
+
+
+def writing(to: str, again: int) -> float:
+    """Write 1 GiB to a file of the trial or as output; return how many seconds it took."""
+    path = os.path.join(experiment.logdir(), "written")
+    piece = bytes(1 << 20)
+    with open(path if to == "file" else "/dev/stdout", "wb", buffering=0) as file:
+        started = time.perf_counter()
+        for _ in range(1 << 10):
+            left = memoryview(piece)
+            while left:
+                left = left[file.write(left) :]
+        seconds = time.perf_counter() - started
+    if to == "file":
+        os.remove(path)
+    return seconds
 
 
 def digits(learning_rate: float, units: int) -> float:
@@ -95,7 +112,8 @@ def main() -> None:
     spark.sparkContext.setLogLevel("OFF")
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         print("| measure | value | bar |\n| --- | --- | --- |")
-        for measure, value, bar in [*_reports(spark, folder), _next_trial(spark, folder)]:
+        rows = [*_reports(spark, folder), _next_trial(spark, folder), _output(spark, folder)]
+        for measure, value, bar in rows:
             print(f"| {measure} | {value} | {bar} |")
         print()
         _halving(spark, folder)
@@ -126,6 +144,25 @@ def _reports(spark: SparkSession, folder: str) -> list[tuple[str, str, str]]:
         ("reports a second from 2 slots", f"{rate:.0f}", "1,000"),
         ("of those, dropped before the driver", f"{2 * _REPORTS - heard}", "0"),
     ]
+
+
+def _output(spark: SparkSession, folder: str) -> tuple[str, str, str]:
+    """How much longer a trial takes to print 1 GiB than to write it to a file."""
+    result = experiment.launch(
+        spark,
+        writing,
+        {"again": range(_TIMES), "to": ["output", "file"]},
+        parallelism=1,
+        preload=(),
+        logdir=folder,
+        verbose=0,
+    )
+    output, file = (
+        statistics.median(trial.value for trial in result.trials if trial.params["to"] == to)
+        for to in ("output", "file")
+    )
+    value = f"{output / file:.1f} times ({output:.1f} s, {file:.1f} s)"
+    return "1 GiB of output, against 1 GiB written to a file", value, "2 times"
 
 
 def _next_trial(spark: SparkSession, folder: str) -> tuple[str, str, str]:

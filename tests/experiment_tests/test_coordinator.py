@@ -1062,6 +1062,24 @@ def stopped(trial, value=0.25, objective="metric", reason="step 3: too bad"):
     return Outcome(trial, "stopped", value, objective, metrics, None, 0.5, reason, 3)
 
 
+def test_a_trials_time_counts_from_when_its_slot_is_prepared(start):
+    now = 100.0
+    search = start(points(3), "1.0.0", clock=lambda: now)
+    first = search.ask("1.0.0")
+    (running,) = search.coordinator.status.running
+    assert (running.since, running.seconds(130.0)) == (None, 0.0)
+    now = 120.0  # it has imported TensorFlow meanwhile
+    assert search.coordinator.report(Reports("1.0.0", first.trial, 1, ())) == Heard("")
+    (running,) = search.coordinator.status.running
+    assert (running.since, running.seconds(130.0)) == (120.0, 10.0)
+    now = 125.0
+    search.coordinator.report(Reports("1.0.0", first.trial, 1, ()))
+    assert search.coordinator.status.running[0].since == 120.0
+    search.hand_in("1.0.0", 1, Outcome(first.trial, "finished", 1.0, "metric", {"metric": 1.0}))
+    (running,) = search.coordinator.status.running
+    assert running.since == 125.0  # the slot is prepared by now
+
+
 def test_a_report_is_judged_and_kept(start):
     search = start(points(2), "1.0.0", stopping=[Threshold(upper=1.0)])
     work = search.ask("1.0.0")

@@ -400,6 +400,11 @@ def test_a_running_trial_says_what_it_reported_last(last, wanted):
     assert running_in_words(running(0, last=last)) == wanted
 
 
+def test_a_trial_whose_slot_prepares_itself_is_starting_and_has_not_run_yet():
+    assert running_in_words(running(0, since=None)) == "starting"
+    assert running(0, since=None).seconds(7.0) == 0.0
+
+
 def lines_of(stream):
     return stream.getvalue().splitlines()
 

@@ -247,6 +247,13 @@ def test_the_driver_hears_of_all_reports_and_output_before_the_outcome(tmp_path)
         del driver.heard[: end + 1]
 
 
+def test_the_driver_hears_that_a_slot_is_prepared_before_its_first_trial_runs(tmp_path):
+    driver = Driver()
+    pull(config_of(tmp_path), driver, *(Attempt(Trial(n, {"x": n})) for n in range(2)))
+    assert driver.heard[0] == (0, [], "")
+    assert [type(heard) for heard in driver.heard[1:]] == [Outcome, Outcome]
+
+
 def test_output_is_not_sent_where_nobody_wants_to_see_it(tmp_path):
     driver = Driver()
     pull(config_of(tmp_path, functions.look_around), driver, Attempt(Trial(0, {"x": 1})))
