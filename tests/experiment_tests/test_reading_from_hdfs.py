@@ -86,9 +86,7 @@ def test_a_run_that_goes_on_is_read_as_far_as_it_is(tmp_path, carry, capsys):
     assert "Running, at the last news" in output
 
 
-def test_a_run_that_goes_on_says_who_gave_a_sign_of_life_and_can_be_stopped(
-    tmp_path, carry, capsys
-):
+def test_a_run_that_goes_on_says_where_and_can_be_stopped(tmp_path, carry, capsys):
     url = carry(make_run(tmp_path, trials=6, running=(2,), ended=False))
     root, hadoop = Location.parse(url), HadoopSettings(user=getpass.getuser())
     state = rf"running on host .*, pid {os.getpid()}"
