@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
+from spark_jobs.protocol import Hello, ProtocolError, decode
 from spark_jobs.slot_job import SlotJob
 from spark_jobs.slots import slot_name
 
@@ -33,6 +34,15 @@ class NumberedJob:
     def failed_hosts(self) -> list[str]:
         """On which hosts tasks of it failed."""
         return self.job.failed_hosts
+
+    @property
+    def said(self) -> list[Hello]:
+        """What slots have said that could not reach the channel, once the job is over."""
+        said = []
+        for row in [] if self.job.result is None else self.job.result["said"].to_pylist():
+            with contextlib.suppress(ProtocolError):  # of a train function in a slot's own process
+                said += [] if row is None else [decode(row, Hello)]
+        return said
 
 
 class Crew:
@@ -117,6 +127,10 @@ class Crew:
             for started in self._running
             for task in started.job.lost_tasks()
         ]
+
+    def running_tasks(self) -> int:
+        """Return how many tasks of its jobs Spark runs now."""
+        return sum(started.job.running_tasks() for started in self._running)
 
     def drop(self, slots: int) -> None:
         """Count slots of a job that has ended as not asked for, so that others may be."""

@@ -26,11 +26,12 @@ from experiment.settings import Settings
 from experiment.text import count
 from search.errors import InvalidArgument
 from spark_jobs.channel import Address, ChannelServer
-from spark_jobs.cluster import executor_needs
+from spark_jobs.cluster import ClusterExecutor, executor_needs
+from spark_jobs.handover import Handover, handover
 from spark_jobs.locations import Location
 from spark_jobs.mailbox import Mailbox
 from spark_jobs.paths import MAILBOX, RunPaths
-from spark_jobs.session import Session, SharedBytes
+from spark_jobs.session import Session
 from spark_jobs.slot_job import SlotJob
 from spark_jobs.slots import PROBLEM, SlotConfig, is_installed, slot_function
 from spark_jobs.trial_process import Program
@@ -93,6 +94,7 @@ class SlotJobs:
         leaving: Slots of a driver that was killed; None where there are none.
         warn: Shows the user a sentence, while the search goes on.
         grown: Told how many slots Spark was asked for, when they have become more.
+        there: Told what Spark has of them while none has come, see `without_slots`.
         refusals: Why hosts cannot run slots, in one sentence each, and whether the user was told.
     """
 
@@ -108,6 +110,7 @@ class SlotJobs:
     leaving: Leaving | None
     warn: Callable[[str], None]
     grown: Callable[[int], None]
+    there: Callable[[str], None]
     refusals: dict[str, bool] = field(default_factory=dict)
 
     @property
@@ -116,6 +119,11 @@ class SlotJobs:
         if self.session.on_this_host:  # executors in the driver's JVM, or of a fixed number
             return self.slots
         return self.settings.parallelism or self.slots + _MOST_FURTHER
+
+    @property
+    def _root(self) -> Location:
+        """The run's folder, where it is kept."""
+        return Location.parse(self.paths.shown())
 
     def run(self, coordinator: Coordinator, tick: Callable[[], None]) -> str | None:
         """Keep slot jobs running until the search is done, or is ended by its control.
@@ -135,8 +143,8 @@ class SlotJobs:
                 self.session.bind_host, handler, advertised=host, slots=self.most
             ) as server,
             self._reached(server) as address,
-            self.session.shared(self.program.function) as function,
-            Crew(lambda number, count: self._job(number, count, address, function)) as crew,
+            handover(self.session, self._root, self.program.function) as lent,
+            Crew(lambda number, count: self._job(number, count, address, lent)) as crew,
         ):
             self.control.wake = server.wake
             while not self._is_over(server, coordinator):
@@ -157,8 +165,12 @@ class SlotJobs:
             return coordinator.problem if server.error is None else _cannot_go_on(server.error)
 
     def _is_over(self, server: ChannelServer, coordinator: Coordinator) -> bool:
-        ended = coordinator.done or coordinator.target_reached or coordinator.problem is not None
-        return ended or server.error is not None or self.control.reason is not None
+        ended = coordinator.done or coordinator.target_reached
+        return ended or self._is_ended_early(server, coordinator)
+
+    def _is_ended_early(self, server: ChannelServer, coordinator: Coordinator) -> bool:
+        cannot_go_on = server.error is not None or coordinator.problem is not None
+        return cannot_go_on or self.control.reason is not None
 
     def _nobody_came(self, slots: int) -> str:
         cluster = self.session.cluster()
@@ -203,13 +215,13 @@ class SlotJobs:
                 return True
             if time.monotonic() > grow:
                 self._grow(crew, coordinator)
+                if not coordinator.status.slots:
+                    self.there(self._without_slots(crew))
                 grow = time.monotonic() + _GROW
             deadline = self.settings.deadline
             if deadline is not None and time.monotonic() > self.started + deadline:
                 self.control.cancel(deadline_passed(deadline))
-            if server.error is not None or coordinator.problem is not None or self.control.reason:
-                return True
-            if self.session.stopped:
+            if self.session.stopped or self._is_ended_early(server, coordinator):
                 return True
             if coordinator.target_reached and not coordinator.done:
                 return True
@@ -228,8 +240,7 @@ class SlotJobs:
         if self.session.on_this_host:
             yield server.address
             return
-        folder = Location.parse(self.paths.shown()).below(MAILBOX)
-        with Mailbox(server, folder, self.program.data.hadoop) as mailbox:
+        with Mailbox(server, self._root.below(MAILBOX), self.program.data.hadoop) as mailbox:
             yield msgspec.structs.replace(server.address, mailbox=mailbox.address)
 
     def _look(self, crew: Crew, server: ChannelServer, coordinator: Coordinator) -> None:
@@ -237,6 +248,8 @@ class SlotJobs:
         for job in crew.take_ended():
             if self._is_over(server, coordinator) or self.session.stopped:
                 continue
+            for message in job.said:
+                server.call(functools.partial(coordinator.hello, message))
             came = coordinator.has_come(job.number)
             server.call(functools.partial(coordinator.job_ended, job.number))
             sentence = problem_of_spark(job.error, job.failed_hosts)
@@ -303,7 +316,13 @@ class SlotJobs:
             self._start(further, crew)
             self.grown(crew.asked)
 
-    def _job(self, number: int, slots: int, address: Address, function: SharedBytes) -> SlotJob:
+    def _without_slots(self, crew: Crew) -> str:
+        executors: tuple[ClusterExecutor, ...] | None = None
+        with contextlib.suppress(Exception):  # of a stopped session
+            executors = self.session.cluster().executors
+        return without_slots(executors, crew.running_tasks())
+
+    def _job(self, number: int, slots: int, address: Address, lent: Handover) -> SlotJob:
         config = SlotConfig(
             number,
             address,
@@ -319,10 +338,9 @@ class SlotJobs:
             self.session.task_needs.tasks_per_gpu,
             str(self.mark),
         )
-        slot = slot_function(config, function, self.session.search_path())
-        name = Location.parse(self.paths.shown()).name
+        slot = slot_function(config, lent, self.session.search_path())
         # Spark remembers the jobs of a search that this session has run, and may go on with.
-        tag = f"{name}-{number}-{secrets.token_hex(4)}"
+        tag = f"{self._root.name}-{number}-{secrets.token_hex(4)}"
         return self.session.job(slot, slots, tag)
 
     def _modules(self) -> tuple[str, ...]:
@@ -368,6 +386,23 @@ def slot_count(
             )
             return fit
     return slots
+
+
+def without_slots(executors: Sequence[ClusterExecutor] | None, tasks: int) -> str:
+    """Return what there is while no slot has come; '' without executors, or where nobody can know.
+
+    Args:
+        executors: Of the application; None where nobody can know.
+        tasks: How many of the search's tasks run.
+    """
+    if not executors:
+        return ""
+    there = count(len(executors), "executor")
+    if tasks:
+        return f"{there}, {count(tasks, 'task')} of the search started, Python starts there"
+    running = sum(executor.running for executor in executors)
+    others = f", which run {count(running, 'other task')}" if running else ""
+    return f"{there}{others}, no task of the search started"
 
 
 def problem_of_spark(error: BaseException | None, hosts: Sequence[str] = ()) -> str | None:

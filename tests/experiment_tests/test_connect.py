@@ -22,6 +22,7 @@ from spark_jobs.locations import Location
 from spark_jobs.session import session_of
 from tests.conftest import marked_commands
 from tests.connect import ConnectServer
+from tests.experiment_tests.blind import check_blind_executors
 from tests.experiment_tests.waiting import alive, processes_in, wait_until
 
 UNREACHABLE = "192.0.2.1"  # of no host: RFC 5737
@@ -121,6 +122,12 @@ def test_searches_and_calls(connect, tmp_path):
         assert list(pool.map(pow, [2, 3], [5, 2])) == [32, 9]
 
 
+def test_executors_that_do_not_see_what_the_driver_lends_them_say_so(
+    connect, tmp_path, monkeypatch
+):
+    check_blind_executors(connect, tmp_path, monkeypatch)
+
+
 def test_what_is_known_of_a_session(connect, server):
     session = session_of(connect)
     assert isinstance(session, ConnectSession)
@@ -195,6 +202,16 @@ def test_a_session_that_was_stopped_is_refused(server):
     spark.stop()
     with pytest.raises(InvalidArgument, match="a stopped one"):
         experiment.launch(spark, lambda x: x, {"x": [1]})
+
+
+def test_a_server_that_is_too_old_is_refused(server, tmp_path, monkeypatch):
+    spark = open_session(server)
+    monkeypatch.setattr(type(spark), "version", "3.5.7")  # as one says that a newer client reaches
+    expected = "expected a Spark Connect server of Spark 4.0 or newer, got .* 3.5.7; connect to"
+    with pytest.raises(InvalidArgument, match=expected):
+        experiment.launch(spark, lambda x: x, {"x": [1]}, logdir=tmp_path / "runs")
+    assert list(tmp_path.iterdir()) == []
+    spark.stop()
 
 
 def test_a_session_that_its_server_has_ended_is_refused(server):
