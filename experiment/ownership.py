@@ -175,11 +175,11 @@ def owner_of(paths: RunPaths) -> Owner | None:
         return None
     if last is None or mark is None or mark.released:
         return None
-    alive = mark.runs()
-    if alive is None and not paths.kept_at:
-        locked = _is_locked(paths.owners / _LOCK)
-        alive = locked if mark.locked and mark.is_of_this_system() else locked or None
-    return _owner(mark, last, alive)
+    locked = None if paths.kept_at else _is_locked(paths.owners / _LOCK)
+    if locked is not None and mark.locked and mark.is_of_this_system():
+        return _owner(mark, last, locked)
+    runs = mark.runs()
+    return _owner(mark, last, locked or None if runs is None else runs)
 
 
 class _AlreadyOwned(Exception):

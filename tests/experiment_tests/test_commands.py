@@ -197,7 +197,8 @@ def test_a_run_whose_driver_is_gone_says_how_to_go_on_and_is_not_stopped(call, r
 
 def test_a_driver_on_another_host_is_known_by_its_signs_of_life(call, tmp_path):
     root = make_run(tmp_path, running=(3,), ended=False)
-    leave_a_mark(root, host=HOSTILE)
+    elsewhere = {"boot": "0" * 32, "namespace": 1, "started": 1}
+    leave_a_mark(root, host=HOSTILE, origin=elsewhere)
     mark = root / "owners" / "000001.json"
     os.utime(mark, times=(0, mark.stat().st_mtime - 300))
     rows = dict(row for row in rows_of(call("show", root)) if len(row) == 2)

@@ -240,6 +240,19 @@ def process_started(pid):
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
 
 
+@pytest.mark.parametrize("place", ["local"], indirect=True)
+def test_who_waits_goes_on_when_an_owner_has_removed_what_it_had_written(place):
+    place.put("000001.json", mark_of(host="elsewhere"))
+    waiting = place.driver(silence=1000)
+    assert waiting.ask("take").startswith("told: ")
+    [part] = Path(place.root.path, "owners").glob(".part-*")
+    part.unlink()
+    wait_until(part.exists)
+    place.put("000001.json", mark_of(host="elsewhere", released=True))
+    assert waiting.hear() == "owned"
+    assert waiting.ask("release") == "released"
+
+
 def part_of(place):
     [part] = Path(place.root.path, "owners").glob(".part-*")
     return part.stat().st_mtime_ns

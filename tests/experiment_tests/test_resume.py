@@ -17,7 +17,7 @@ import experiment
 from experiment.harvest import look_for_outcomes
 from experiment.journal import read_journal
 from experiment.record import FORMAT
-from experiment.resuming import space_differences
+from experiment.resuming import reopen, space_differences
 from experiment.settings import Settings
 from search.errors import InvalidArgument
 from search.trial import Outcome, Trial
@@ -118,12 +118,12 @@ def as_it_is(run):
     return run
 
 
-def test_what_a_killed_driver_was_writing_is_removed(make, go_on):
+def test_what_a_killed_driver_was_writing_is_removed(make):
     run = make(trials=6)
     (run / "owners").mkdir(exist_ok=True)
     for folder in (".", "journal", "search", "owners"):
         (run / folder / ".part-0123456789abcdef").write_text("{")
-    go_on(run)
+    reopen(LocalFiles(), Location.parse(run))
     assert list(run.rglob(".part-*")) == []
 
 
