@@ -7,6 +7,7 @@ import contextvars
 import sys
 import warnings
 from collections.abc import Iterator
+from types import FrameType
 from typing import Any, NamedTuple
 
 _PASSED_OVER = {"experiment", "search", "spark_jobs", *sys.stdlib_module_names}
@@ -38,13 +39,13 @@ def users_line() -> Line | None:
 
     In a thread, which has none, it is that of `started_at`.
     """
-    frame = sys._getframe()
+    frame: FrameType | None = sys._getframe()
     while frame is not None:
         module = frame.f_globals.get("__name__") or "?"
         if module.partition(".")[0] not in _PASSED_OVER:
             told = frame.f_globals.setdefault("__warningregistry__", {})
             return Line(frame.f_code.co_filename, frame.f_lineno, module, told)
-        frame = frame.f_back  # type: ignore[assignment]  # None is the end of the loop
+        frame = frame.f_back
     return _started_at.get()
 
 
