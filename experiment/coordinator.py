@@ -21,11 +21,12 @@ from experiment.judge import Judge
 from experiment.records import Finished, Lost, Planned, Record, Reported, Resumed
 from experiment.result import TrialResult, too_many_failures
 from experiment.status import Running, Status
+from search.checked import CheckedSearcher, SearcherFailed
 from search.direction import Direction, Goal
 from search.errors import InvalidArgument
-from search.searcher import Searcher, ask_again
+from search.searcher import Searcher
 from search.stopping import StoppingRule
-from search.trial import RETRIED, Failure, FailureKind, Outcome
+from search.trial import RETRIED, Failure, FailureKind, Outcome, Trial
 from spark_jobs.objective import AmbiguousObjective
 from spark_jobs.paths import RunPaths
 from spark_jobs.protocol import (
@@ -98,7 +99,8 @@ class Coordinator:
         warn: Callable[[str], None] = warnings.warn,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._searcher, self._paths, self._journal = searcher, paths, journal
+        self._searcher = CheckedSearcher(searcher)
+        self._paths, self._journal = paths, journal
         self._direction, self._target, self._clock = direction, target, clock
         self._observers, self._max_failures, self._warn = list(observers), max_failures, warn
         self.results: list[TrialResult] = []
@@ -235,7 +237,7 @@ class Coordinator:
         return list(out.values())
 
     def _ask_again(self, planned: Attempt, record: Planned) -> None:
-        trial, before = ask_again(self._searcher, planned.trial), planned.trial
+        trial, before = self._searcher.ask_again(planned.trial), planned.trial
         if trial is None or Planned.of(Attempt(trial, record.attempt), record.slot) != record:
             now = "no trial" if trial is None else f"trial {trial.id} with {dict(trial.params)}"
             then = f"trial {before.id} with {dict(before.params)}"
@@ -378,10 +380,17 @@ class Coordinator:
         """Return what a slot of a host is to run; None where there is nothing for now."""
         if again := self._again_for(host):
             return again
-        while self.problem is None and (trial := self._searcher.ask()):
+        while self.problem is None and (trial := self._ask()):
             if attempt := self._not_left(Attempt(trial)):
                 return attempt
         return None
+
+    def _ask(self) -> Trial | None:
+        try:
+            return self._searcher.ask()
+        except SearcherFailed as error:
+            self.problem = str(error)
+            return None
 
     def _not_left(self, attempt: Attempt) -> Attempt | None:
         """Return how a trial is to be run; None where it has ended and left its outcome."""
@@ -460,7 +469,10 @@ class Coordinator:
         """Tell everybody of an outcome that the journal has."""
         trial = attempt.trial.id
         self._running = {s: o for s, o in self._running.items() if o.attempt.trial.id != trial}
-        self._searcher.tell(self._judge.scored(outcome))
+        try:
+            self._searcher.tell(self._judge.scored(outcome))
+        except SearcherFailed as error:
+            self.problem = self.problem or str(error)
         self._judge.ended(outcome)
         folder = self._paths.shown_attempt(trial, attempt.number)
         result = TrialResult.of(attempt.trial, outcome, folder, attempt.number)

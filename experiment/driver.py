@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
-import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -14,7 +13,7 @@ from experiment.control import Control, own_control, stopped_by_file
 from experiment.coordinator import Coordinator
 from experiment.interrupts import Interrupts
 from experiment.journal import Journal
-from experiment.ownership import owned
+from experiment.ownership import Owned, owned
 from experiment.preparation import prepare
 from experiment.progress import Progress
 from experiment.record import Manifest, write_manifest, write_result
@@ -22,10 +21,10 @@ from experiment.records import Resumed
 from experiment.result import Result, SearchFailed
 from experiment.resuming import Past, read_past, reopen, uncollected
 from experiment.settings import Settings
-from experiment.slot_jobs import SlotJobs, slot_count
+from experiment.slot_jobs import Leaving, SlotJobs, slot_count
 from experiment.specification import Search
 from experiment.status import Status
-from experiment.text import count, printable
+from experiment.text import count, how_to_resume, printable
 from experiment.warm_start import write_known
 from experiment.warned import users_line, warn_at
 from search.errors import InvalidArgument
@@ -38,6 +37,7 @@ from spark_jobs.hadoop import HadoopSettings
 from spark_jobs.locations import Location
 from spark_jobs.paths import STOP, RunPaths
 from spark_jobs.run_folder import RunFolder, run_folder
+from spark_jobs.scratch import remove_left
 from spark_jobs.session import Session
 from spark_jobs.storage import make_folder
 from spark_jobs.trial_process import Program
@@ -67,7 +67,7 @@ def run_search(
         SearchFailed: The search ended early, or every trial failed.
     """
     prepared = prepare(spark, train, search, settings, seed, warn=_warn)
-    control, started = own_control(), time.monotonic()
+    control = own_control()
     control.prepared(prepared)
     session, data, function = prepared.session, prepared.data, prepared.function
     manifest, root = prepared.manifest, prepared.root
@@ -86,7 +86,7 @@ def run_search(
             settings,
             session,
             warn=_warn,
-            tick=lambda: progress.refresh(Status(total)),
+            tick=functools.partial(_show_waiting, progress, total, interrupts),
         )
         session.tell_idle_gpus(_warn)
         progress.asked = _asked(slots, session)
@@ -98,6 +98,8 @@ def run_search(
         ):
             with interrupts.deferred():
                 progress.announce(run.paths.shown())
+                leaving = Leaving.of(run.owned, session)
+                progress.asked += f"; {leaving}" if leaving else ""
                 board = Board(run.paths, search, settings.goal, manifest, run.past.segments + 1)
                 coordinator = _coordinator(search, run, journal, board, settings, manifest, slots)
                 progress.resume(coordinator.status)
@@ -110,7 +112,9 @@ def run_search(
                     search.as_text,
                     slots,
                     control,
-                    started,
+                    settings.begun,
+                    run.owned.mark,
+                    leaving,
                     _note,
                     functools.partial(_grown, progress, session, search),
                     functools.partial(setattr, progress, "there"),
@@ -146,7 +150,8 @@ def run_search(
                 _end(coordinator, board, progress, control, summary, run.paths)
     result = summary()
     if interrupts.noted or (problem and problem == control.reason):  # the user wants what there is
-        _note(f"{problem or 'interrupted'}: {result.summary()}")
+        resumable = not (search.grows or control.overtaken)
+        _note(_end_in_words(problem or "interrupted", result, resumable=resumable))
         return result
     _raise_if_failed(result)
     return result
@@ -171,6 +176,18 @@ def _end(
             _try(coordinator.cancel_rest)
 
 
+def _show_waiting(progress: Progress, total: int, interrupts: Interrupts) -> None:
+    interrupts.check()
+    progress.refresh(Status(total))
+
+
+def _end_in_words(reason: str, result: Result, *, resumable: bool) -> str:
+    """Return why a search has ended early, with what, and how to go on with it."""
+    left = resumable and result.done < result.total
+    how = f"; {how_to_resume(result.logdir)}" if left else ""
+    return f"{reason}: {result.summary()}{how}"
+
+
 def _asked(slots: int, session: Session) -> str:
     return f"{count(slots, 'slot')} of {session.task_needs}"
 
@@ -185,6 +202,7 @@ class _Run(NamedTuple):
     folder: RunFolder
     paths: RunPaths
     past: Past
+    owned: Owned
 
 
 @contextlib.contextmanager
@@ -204,9 +222,12 @@ def _opened(
         control.give_way(reason)
 
     argument = "logdir" if settings.resume is None else "resume"
+    remove_left()
     with (
         run_folder(root, hadoop, every=_CARRY_EVERY) as folder,
-        owned(root, hadoop, manifest.application, taken=give_way, tell=_note, argument=argument),
+        owned(
+            root, hadoop, manifest.application, taken=give_way, tell=_note, argument=argument
+        ) as ours,
         contextlib.closing(writable_files_at(root, hadoop)) as files,
     ):
         paths, past = RunPaths(folder.path, str(root)), Past()
@@ -218,7 +239,7 @@ def _opened(
             past = _past(files, root, search)
         folder.keep(_note)
         try:
-            yield _Run(folder, paths, past)
+            yield _Run(folder, paths, past, ours)
         finally:
             # Who has no patience, and interrupts, is told where the rest is.
             _try(lambda: folder.keep(_note, lambda: interrupts.noted or interrupts.terminated))

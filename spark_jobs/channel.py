@@ -64,7 +64,7 @@ _LIMITS = [
 
 
 class Address(msgspec.Struct, frozen=True):
-    """How a slot reaches the driver. Secret: it travels in the closure of the slots only.
+    """How a slot reaches the driver. Secret: see `spark_jobs.handover` for its way to the slots.
 
     Attributes:
         target: "host:port".

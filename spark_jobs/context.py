@@ -25,6 +25,7 @@ from spark_jobs.link import Link, NoLink
 from spark_jobs.objective import UnusableReturn, number
 from spark_jobs.paths import CHECKPOINT
 from spark_jobs.protocol import Report
+from spark_jobs.storage import make_folder
 
 if TYPE_CHECKING:
     from spark_jobs.events import EventFile
@@ -183,6 +184,7 @@ def _report(step: int | None, metrics: Mapping[str, Any]) -> TrialContext | None
     if context.events is None:
         from spark_jobs.events import EventFile  # late: `import experiment` needs no tensorboard
 
+        make_folder(context.folder)  # which a train function may have removed
         context.events = EventFile(context.folder, lag=context.clock_lag)
     context.events.scalars(values, int(step))
     report = Report.of(int(step), values)

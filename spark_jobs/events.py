@@ -65,6 +65,14 @@ class EventFile:
             self._file.close()
             self._file = None
 
+    def is_there(self) -> bool:
+        """Is the file that was written to still in the run's folder?"""
+        try:
+            there = os.stat(self.path)
+        except OSError:
+            return False
+        return self._file is None or os.path.samestat(there, os.fstat(self._file.fileno()))
+
     def scalars(self, values: Mapping[str, float], step: int) -> None:
         """Append a point of each curve, in one write."""
         summary = summary_pb2.Summary()

@@ -216,12 +216,16 @@ class SlotChannel(abc.ABC):
     Args:
         slot: The slot's name.
 
+    Attributes:
+        heard: Told after each try whether an answer came. From the thread that asked.
+
     Raises:
         ChannelLost: From every method, where the driver does not answer.
     """
 
     def __init__(self, slot: str) -> None:
         self._slot = slot
+        self.heard: Callable[[bool], None] = lambda answered: None
         self._key = new_key()  # the first one; each work brings the next
 
     def __enter__(self) -> Self:
@@ -236,7 +240,7 @@ class SlotChannel(abc.ABC):
         0 where the two agree as far as the way there and back can show.
         """
         before = time.time()
-        there = decode(self._call("Hello", message), Welcome).now
+        there = decode(self._call("Hello", message.cut()), Welcome).now
         return clock_lag(before, there, time.time())
 
     def next(self, attempt: int = 0, outcome: Outcome | None = None) -> Attempt | None:
@@ -266,10 +270,12 @@ class SlotChannel(abc.ABC):
             try:
                 answer, key = self._ask(call, encode(message))
             except Cut as error:
+                self.heard(False)
                 if time.monotonic() > give_up:
                     raise ChannelLost(f"the driver does not answer: {error}") from None
                 time.sleep(_PAUSE)
             else:
+                self.heard(True)
                 self._key = key or self._key
                 return answer
 

@@ -80,6 +80,10 @@ class WatchedRunner:
         """See `TrialRunner`."""
         self._runner.stop(trial, reason)
 
+    def abandon(self) -> None:
+        """See `TrialRunner`."""
+        self._runner.abandon()
+
     def run(self, attempt: Attempt, paths: AttemptPaths, tell: Tell) -> Outcome:
         """See `TrialRunner`."""
         if not self._gpus.known:

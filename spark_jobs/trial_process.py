@@ -214,7 +214,7 @@ def set_environment(variables: Mapping[str, str | None]) -> None:
 
 
 def die_with_parent(parent: int, number: int = signal.SIGKILL) -> None:
-    """Ask the kernel to kill this process when the thread that forked it ends.
+    """Ask the kernel to send this process a signal when the thread that forked it ends.
 
     Args:
         parent: The id of the process that forked it.

@@ -256,7 +256,17 @@ def test_with_a_slot_it_waits_for_nothing_and_when_the_last_is_gone_it_waits_ane
         waiting.append(search.view.frames[-1].waiting.partition(":")[0])
     alone = "no executor yet, "
     again = "no executor, "
-    assert waiting == [alone + "10 s", "", "", again + "0 s", again + "10 s", ""]
+    assert waiting == [alone + "10 s", "", "", "", again + "10 s", ""]
+
+
+def test_slots_that_leave_a_finished_search_are_not_missed(start):
+    search = start()
+    for results in ([], [finished(0)]):
+        search.clock.now += 10.0
+        search.progress.refresh(status(1, results, slots=1 - len(results)))
+    search.clock.now += 10.0
+    search.progress.refresh(status(1, [finished(0)], slots=0))
+    assert [frame.waiting for frame in search.view.frames] == ["", "", ""]
 
 
 def test_a_search_that_is_over_waits_for_nothing(start):
