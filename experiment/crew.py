@@ -128,6 +128,10 @@ class Crew:
             for task in started.job.lost_tasks()
         ]
 
+    def running_tasks(self) -> int:
+        """Return how many tasks of its jobs Spark runs now."""
+        return sum(started.job.running_tasks() for started in self._running)
+
     def drop(self, slots: int) -> None:
         """Count slots of a job that has ended as not asked for, so that others may be."""
         self.asked -= slots

@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
-import sys
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -28,6 +26,7 @@ from experiment.specification import Search
 from experiment.status import Status
 from experiment.text import count, how_to_resume, printable
 from experiment.warm_start import write_known
+from experiment.warned import users_line, warn_at
 from search.errors import InvalidArgument
 from search.space import Float, Space
 from search.stopping import read_rules
@@ -45,7 +44,6 @@ from spark_jobs.trial_process import Program
 
 _LOGGER = logging.getLogger("experiment")
 _CARRY_EVERY = 1.0  # seconds; outcomes that arrive within them share one append of the journal
-_OURS = ("experiment", "search", "spark_jobs")
 
 
 def run_search(
@@ -119,6 +117,7 @@ def run_search(
                     leaving,
                     _note,
                     functools.partial(_grown, progress, session, search),
+                    functools.partial(setattr, progress, "there"),
                 )
             search.opened(root, data.hadoop, slots)
             problem: str | None = None
@@ -280,7 +279,7 @@ def _coordinator(
         optimization_key=settings.optimization_key,
         target=settings.target,
         slots=slots,
-        warn=_warn,
+        warn=functools.partial(warn_at, users_line()),  # it is called in the channel's thread
     )
     past = run.past
     if settings.resume is not None:
@@ -347,12 +346,7 @@ def _log_scales(space: Space | None) -> None:
 
 
 def _warn(message: str) -> None:
-    level, frame = 1, sys._getframe()
-    while (
-        frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _OURS
-    ):
-        level, frame = level + 1, frame.f_back
-    warnings.warn(message, UserWarning, stacklevel=level)  # at the line that called us
+    warn_at(users_line(), message)
 
 
 def _raise_if_failed(result: Result) -> None:

@@ -117,6 +117,7 @@ class Progress:
 
     Attributes:
         asked: What the search asked of Spark, once known: "4 slots of 1 core and 1 GPU".
+        there: What Spark has of it, where there is no slot yet; '' where there is nothing.
     """
 
     def __init__(
@@ -128,7 +129,7 @@ class Progress:
         warn: Callable[[str], None] = warnings.warn,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.asked = ""
+        self.asked = self.there = ""
         self._name, self._folder = printable(name), ""
         self._verbose, self._warn, self._clock = verbose, warn, clock
         self._view: View | None = None
@@ -174,6 +175,7 @@ class Progress:
             self._alone_since, self._seen_slots = None, True
         elif self._alone_since is None:
             self._alone_since = now
+        self._show_notes(status.notes)
         if self._verbose > 1:
             self._show_output(status.output)
             self._report(status)
@@ -181,6 +183,11 @@ class Progress:
             self._shown = now
             frame = self._frame(status, now, trouble=trouble)
             self._tell(lambda view: view.show(frame))
+
+    def _show_notes(self, notes: deque[str]) -> None:
+        """Show what people should know of the slots, and take it out."""
+        while notes:
+            self._write(f"{self._name}: {printable(notes.popleft())}")
 
     def _show_output(self, output: deque[tuple[int, str]]) -> None:
         """Show what trials printed, line by line, and take it out.
@@ -209,6 +216,7 @@ class Progress:
         """Show how the search ended."""
         self._alone_since = None
         frame = self._frame(status, self._clock(), ended=True)
+        self._show_notes(status.notes)
         if self._verbose > 1:
             self._show_output(status.output)
             for source, line in self._open.items():
@@ -231,9 +239,11 @@ class Progress:
         # Slots that have just left may have done so since nothing is left to do.
         patience = _BETWEEN_SLOTS if self._seen_slots else 0.0
         if self._alone_since is not None and now - self._alone_since >= patience:
-            waiting = "no executor" if self._seen_slots else "no executor yet"
+            waiting = "no slot" if self.there else "no executor"
+            waiting += "" if self._seen_slots else " yet"
             waiting += f", {duration(now - self._alone_since)}"
-            waiting += f": asked for {self.asked}" if self.asked else ""
+            known = [self.there, f"asked for {self.asked}" if self.asked else ""]
+            waiting += f": {'; '.join(filter(None, known))}" if any(known) else ""
         return Frame(self._name, status, now - self._started, waiting, now, ended)
 
     def _report(self, status: Status) -> None:

@@ -26,7 +26,7 @@ from experiment.settings import Settings
 from experiment.text import count
 from search.errors import InvalidArgument
 from spark_jobs.channel import Address, ChannelServer
-from spark_jobs.cluster import executor_needs
+from spark_jobs.cluster import ClusterExecutor, executor_needs
 from spark_jobs.handover import Handover, handover
 from spark_jobs.locations import Location
 from spark_jobs.mailbox import Mailbox
@@ -94,6 +94,7 @@ class SlotJobs:
         leaving: Slots of a driver that was killed; None where there are none.
         warn: Shows the user a sentence, while the search goes on.
         grown: Told how many slots Spark was asked for, when they have become more.
+        there: Told what Spark has of them while none has come, see `without_slots`.
         refusals: Why hosts cannot run slots, in one sentence each, and whether the user was told.
     """
 
@@ -109,6 +110,7 @@ class SlotJobs:
     leaving: Leaving | None
     warn: Callable[[str], None]
     grown: Callable[[int], None]
+    there: Callable[[str], None]
     refusals: dict[str, bool] = field(default_factory=dict)
 
     @property
@@ -163,8 +165,12 @@ class SlotJobs:
             return coordinator.problem if server.error is None else _cannot_go_on(server.error)
 
     def _is_over(self, server: ChannelServer, coordinator: Coordinator) -> bool:
-        ended = coordinator.done or coordinator.target_reached or coordinator.problem is not None
-        return ended or server.error is not None or self.control.reason is not None
+        ended = coordinator.done or coordinator.target_reached
+        return ended or self._is_ended_early(server, coordinator)
+
+    def _is_ended_early(self, server: ChannelServer, coordinator: Coordinator) -> bool:
+        cannot_go_on = server.error is not None or coordinator.problem is not None
+        return cannot_go_on or self.control.reason is not None
 
     def _nobody_came(self, slots: int) -> str:
         cluster = self.session.cluster()
@@ -209,13 +215,13 @@ class SlotJobs:
                 return True
             if time.monotonic() > grow:
                 self._grow(crew, coordinator)
+                if not coordinator.status.slots:
+                    self.there(self._without_slots(crew))
                 grow = time.monotonic() + _GROW
             deadline = self.settings.deadline
             if deadline is not None and time.monotonic() > self.started + deadline:
                 self.control.cancel(deadline_passed(deadline))
-            if server.error is not None or coordinator.problem is not None or self.control.reason:
-                return True
-            if self.session.stopped:
+            if self.session.stopped or self._is_ended_early(server, coordinator):
                 return True
             if coordinator.target_reached and not coordinator.done:
                 return True
@@ -310,6 +316,12 @@ class SlotJobs:
             self._start(further, crew)
             self.grown(crew.asked)
 
+    def _without_slots(self, crew: Crew) -> str:
+        executors: tuple[ClusterExecutor, ...] | None = None
+        with contextlib.suppress(Exception):  # of a stopped session
+            executors = self.session.cluster().executors
+        return without_slots(executors, crew.running_tasks())
+
     def _job(self, number: int, slots: int, address: Address, lent: Handover) -> SlotJob:
         config = SlotConfig(
             number,
@@ -374,6 +386,23 @@ def slot_count(
             )
             return fit
     return slots
+
+
+def without_slots(executors: Sequence[ClusterExecutor] | None, tasks: int) -> str:
+    """Return what there is while no slot has come; '' without executors, or where nobody can know.
+
+    Args:
+        executors: Of the application; None where nobody can know.
+        tasks: How many of the search's tasks run.
+    """
+    if not executors:
+        return ""
+    there = count(len(executors), "executor")
+    if tasks:
+        return f"{there}, {count(tasks, 'task')} of the search started, Python starts there"
+    running = sum(executor.running for executor in executors)
+    others = f", which run {count(running, 'other task')}" if running else ""
+    return f"{there}{others}, no task of the search started"
 
 
 def problem_of_spark(error: BaseException | None, hosts: Sequence[str] = ()) -> str | None:

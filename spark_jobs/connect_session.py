@@ -33,6 +33,7 @@ from spark_jobs.host_cache import CacheSettings
 from spark_jobs.session import SLOTS, SharedBytes, importing
 from spark_jobs.session_settings import SessionSettings
 from spark_jobs.slot_job import SlotJob
+from spark_jobs.spark_version import check_spark_version
 from spark_jobs.task_needs import TaskNeeds, executor_gpus, slot_needs
 
 _ANSWER = 5.0  # seconds that the server has for a call; pyspark's client would try for ten minutes
@@ -53,7 +54,7 @@ class ConnectSession(SessionSettings):
     Settings are those of the moment in which this was made.
 
     Raises:
-        InvalidArgument: A stopped session, or the server does not answer.
+        InvalidArgument: A stopped session, or the server does not answer or is too old.
     """
 
     tells_lost_tasks = False
@@ -75,6 +76,8 @@ class ConnectSession(SessionSettings):
             whose = "that its server has ended" if _says_ended(error) else "whose server refuses"
             got = f"one {whose}: {shown(error.details())}"
             raise InvalidArgument("spark", "a running SparkSession", got) from None
+        whose, hint = "a Spark Connect server of Spark", "connect to a newer server"
+        check_spark_version(str(spark.version), whose, hint)
         self._settings = {name: str(value) for name, value in spark.conf.getAll.items()}
         self.master = self.setting("spark.master") or ""
 

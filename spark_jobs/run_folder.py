@@ -191,7 +191,8 @@ def hand_on_checkpoint(files: WritableFiles, root: Location, attempt: Attempt, t
     names += [] if trial.parent is None else attempts_in(there, trial.parent)
     for name in names:
         source = trials.below(f"{name}/{CHECKPOINT}")
-        with contextlib.suppress(FileNotFoundError):
+        # NotADirectoryError: a train function put something else into the folder's place.
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             if files.listdir(source):
                 part = to.with_name(f"{PART}{to.name}")  # half of one would be taken for a whole
                 shutil.rmtree(part, ignore_errors=True)
@@ -223,7 +224,7 @@ def hide_events_in(files: WritableFiles, folder: Location) -> None:
     """
     try:
         found = files.listdir(folder)
-    except FileNotFoundError:  # an attempt that never began
+    except (FileNotFoundError, NotADirectoryError):  # an attempt that never began, or is no folder
         return
     for status in found:
         location = status.location

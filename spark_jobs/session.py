@@ -14,6 +14,7 @@ from spark_jobs.cluster import Cluster
 from spark_jobs.context import DataSettings
 from spark_jobs.exposure import Exposure
 from spark_jobs.slot_job import SlotJob
+from spark_jobs.spark_version import OLDEST, check_spark_version
 from spark_jobs.task_needs import TaskNeeds
 
 SLOTS = "said binary"
@@ -164,8 +165,12 @@ def session_of(spark: Any) -> Session:
     """Return what the framework needs of the user's SparkSession.
 
     Raises:
-        InvalidArgument: Not a SparkSession, or a stopped one.
+        InvalidArgument: Not a SparkSession, a stopped one, or one of a Spark that is too old.
     """
+    import pyspark
+
+    install = f"install pyspark>={'.'.join(map(str, OLDEST))} for the driver's Python"
+    check_spark_version(pyspark.__version__, "pyspark", install)
     if is_connect(spark):
         from spark_jobs.connect_session import ConnectSession
 

@@ -12,6 +12,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -20,6 +21,7 @@ import psutil
 from search.errors import InvalidArgument
 from search.space import LARGEST_INTEGER
 from search.trial import Outcome
+from spark_jobs.attempt_folder import FolderChanged, gone, write_below
 from spark_jobs.channel import Address
 from spark_jobs.connecting import connect
 from spark_jobs.devices import gpu_share, host_gpus, trial_environment
@@ -219,10 +221,12 @@ def _serve(
         channel.hello(msgspec.structs.replace(hello, set_aside={gpu: why}))
 
     problem = folder_problem(config, tell) or modules_problem(config)
-    channel.hello(msgspec.structs.replace(hello, problem=problem))
+    lag = channel.hello(msgspec.structs.replace(hello, problem=problem))
     first = None if problem else channel.next()
     if first is None:  # nothing to do, so nothing to import either
         return 0
+    program = msgspec.structs.replace(config.program, clock_lag=lag)
+    config = msgspec.structs.replace(config, program=program)
     try:
         with (
             make_runner(config, environment) as runner,
@@ -232,7 +236,7 @@ def _serve(
             if runner.warnings:
                 channel.hello(msgspec.structs.replace(hello, warnings=runner.warnings))
             shared = config.isolation == "none" or config.trials_per_gpu > 1
-            watching = WatchedRunner(runner, watched, keeps, shared=shared)
+            watching = WatchedRunner(runner, watched, keeps, shared=shared, lag=lag)
             return pull_trials(config, channel, watching, first, tell)
     except RunnerBroken as error:
         problem = f"host {hello.host}, Python {sys.executable}: {error}"
@@ -362,17 +366,17 @@ def run_attempt(
         reporter: Gets what the trial reports.
     """
     trial, root = attempt.trial, Location.parse(config.root)
-    name = attempt_name(trial.id, attempt.number)
+    place = root.below(attempt_name(trial.id, attempt.number))
 
     def say(trouble: str) -> None:
         tell(f"host {host_name()}: {trouble}")
 
     try:
+        if root.scheme == "file":
+            _write(config, Path(root.path), Path(place.path), lambda: None, say)
         with (
             _files(config) as files,
-            run_folder(
-                root.below(name), config.program.data.hadoop, scratch=_scratch_folder()
-            ) as folder,
+            run_folder(place, config.program.data.hadoop, scratch=_scratch_folder()) as folder,
         ):
             paths = AttemptPaths(folder.path)
             try:
@@ -384,7 +388,7 @@ def run_attempt(
                 reporter.follow(attempt, (paths.stdout, paths.stderr))
             add = functools.partial(reporter.add, attempt)
             try:
-                outcome = _run(config, attempt, runner, paths, add)
+                outcome = _run(config, attempt, runner, paths, add, say)
             except Abandoned:  # what is there is the next attempt's to use, or nobody's
                 folder.abandon()
                 folder.keep(say)
@@ -395,6 +399,8 @@ def run_attempt(
                 folder.keep(say)
             except OSError as error:  # of what it wrote; what became of it is known
                 say(f"trial {trial.id}: {error}")
+    except FolderChanged as error:
+        return Outcome.failed(trial.id, "user error", f"host {host_name()}: {error}")
     except OSError as error:
         message = f"host {host_name()}: {error}"
         if error.errno in (errno.ENOSPC, errno.EDQUOT) and root.scheme != "file":
@@ -404,16 +410,45 @@ def run_attempt(
 
 
 def _run(
-    config: SlotConfig, attempt: Attempt, runner: TrialRunner, paths: AttemptPaths, tell: Tell
+    config: SlotConfig,
+    attempt: Attempt,
+    runner: TrialRunner,
+    paths: AttemptPaths,
+    tell: Tell,
+    say: Callable[[str], None],
 ) -> Outcome:
-    write_whole(paths.trial, encode(work_of(attempt)))
-    name = attempt_name(attempt.trial.id, attempt.number).rpartition("/")[2]
-    row = row_name(name, Location.parse(config.root).name)
-    with EventFile(paths.folder) as events:
+    root, trial = Location.parse(config.root), attempt.trial.id
+    name = attempt_name(trial, attempt.number)
+    place = root.below(name)
+    row = row_name(name.rpartition("/")[2], root.name)
+    top = Path(root.path) if root.scheme == "file" else paths.folder.parent
+
+    def start() -> None:
+        write_whole(paths.trial, encode(work_of(attempt)))
+        events.close()
         events.hparams_start(_columns(config, attempt), row)
-        outcome = fit(runner.run(attempt, paths, tell))
+
+    def end() -> None:
+        if gone(paths, events):
+            start()
         _close_events(events, outcome)
-    write_whole(paths.outcome, encode(outcome_to_json(outcome)))  # last: it says that all is there
+        # Last: it says that all is there.
+        write_whole(paths.outcome, encode(outcome_to_json(outcome)))
+
+    with EventFile(paths.folder, lag=config.program.clock_lag) as events:
+        _write(config, top, paths.folder, start, say)
+        outcome = fit(runner.run(attempt, paths, tell))
+        lost = gone(paths, events)
+        try:
+            _write(config, top, paths.folder, end, say)
+        except FolderChanged as error:
+            say(f"trial {trial}: its outcome counts, and is not in its folder: {error}")
+        else:
+            if lost:
+                say(
+                    f"trial {trial}: {', '.join(lost)} were removed from {place} while it ran, or "
+                    "renamed, by a train function; its outcome counts"
+                )
     return outcome
 
 
@@ -428,6 +463,40 @@ def row_name(attempt: str, run: str) -> str:
         run: The name of the run's folder, of which the random last part is taken.
     """
     return f"{attempt} {run.rpartition('-')[2]}"
+
+
+def _write(
+    config: SlotConfig,
+    top: Path,
+    folder: Path,
+    write: Callable[[], None],
+    say: Callable[[str], None],
+) -> None:
+    """Write into an attempt's folder as `write_below` does.
+
+    Raises:
+        FolderChanged: It fails, and a train function is to blame: this host can write beside it.
+        OSError: It fails, and this host is to blame.
+    """
+    try:
+        write_below(top, folder, write)
+    except OSError as error:
+        if not _can_write(config, top, say):
+            raise
+        raise FolderChanged(f"{error}; beside it, this host can write") from None
+
+
+def _can_write(config: SlotConfig, top: Path, say: Callable[[str], None]) -> bool:
+    """Can this host write to the run's folder, and to where its trials' folders are?"""
+    if folder_problem(config, say):
+        return False
+    try:
+        here = Location("file", "", str(top))
+        with contextlib.closing(writable_files_at(here, config.program.data.hadoop)) as files:
+            check_writable(files, here)
+    except OSError:
+        return False
+    return True
 
 
 def _columns(config: SlotConfig, attempt: Attempt) -> dict[str, bool | float | str]:

@@ -204,6 +204,16 @@ def test_a_session_that_was_stopped_is_refused(server):
         experiment.launch(spark, lambda x: x, {"x": [1]})
 
 
+def test_a_server_that_is_too_old_is_refused(server, tmp_path, monkeypatch):
+    spark = open_session(server)
+    monkeypatch.setattr(type(spark), "version", "3.5.7")  # as one says that a newer client reaches
+    expected = "expected a Spark Connect server of Spark 4.0 or newer, got .* 3.5.7; connect to"
+    with pytest.raises(InvalidArgument, match=expected):
+        experiment.launch(spark, lambda x: x, {"x": [1]}, logdir=tmp_path / "runs")
+    assert list(tmp_path.iterdir()) == []
+    spark.stop()
+
+
 def test_a_session_that_its_server_has_ended_is_refused(server):
     spark = open_session(server)
     spark.client.release_session()

@@ -222,6 +222,31 @@ def test_without_a_slot_it_says_since_when_and_what_was_asked_for(start):
     assert search.view.frames[-1].waiting.startswith("no executor yet, 1 min 15 s: ")
 
 
+def test_without_a_slot_it_says_what_spark_has_of_them(start):
+    search = start(asked="2 slots of 1 core")
+    search.progress.there = "2 executors, 2 tasks of the search started, Python starts there"
+    search.clock.now += 30.0
+    search.progress.refresh(status(5, slots=0))
+    assert search.view.frames[-1].waiting == (
+        "no slot yet, 30 s: 2 executors, 2 tasks of the search started, Python starts there; "
+        "asked for 2 slots of 1 core"
+    )
+
+
+def test_what_became_of_slots_is_said_once(start):
+    search = start()
+    state = replace(status(5), notes=deque(["executor on host a\x1b lost, trial 7 runs again"]))
+    before = len(search.view.lines)
+    search.progress.refresh(state)
+    search.progress.refresh(state)
+    state.notes.append("executor lost, trial 8 runs again")
+    search.progress.close(state, result_of(state))
+    assert search.view.lines[before:] == [
+        "train: executor on host a? lost, trial 7 runs again",
+        "train: executor lost, trial 8 runs again",
+    ]
+
+
 def test_with_a_slot_it_waits_for_nothing_and_when_the_last_is_gone_it_waits_anew(start):
     search = start()
     waiting = []

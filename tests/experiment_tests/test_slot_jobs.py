@@ -10,6 +10,7 @@ from experiment import slot_jobs
 from experiment.ownership import Owned, Owner
 from experiment.settings import Settings
 from search.errors import InvalidArgument
+from spark_jobs.cluster import ClusterExecutor
 from spark_jobs.locations import Location
 
 
@@ -99,3 +100,26 @@ def test_a_resumed_search_says_whose_slots_are_in_its_way(on_this_host, classic,
     else:
         assert leaving is None
     assert slot_jobs.Leaving.of(killed(0.0), session) is None
+
+
+def executors(*running):
+    """Return executors that run so many tasks each."""
+    return [
+        ClusterExecutor(str(n), f"h{n}", 1, 1 << 30, {}, tasks) for n, tasks in enumerate(running)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("there", "tasks", "said"),
+    [
+        (None, 0, ""),
+        (None, 2, ""),
+        ([], 0, ""),
+        (executors(0), 0, "1 executor, no task of the search started"),
+        (executors(1, 2), 0, "2 executors, which run 3 other tasks, no task of the search started"),
+        (executors(1), 1, "1 executor, 1 task of the search started, Python starts there"),
+        (executors(1, 1), 2, "2 executors, 2 tasks of the search started, Python starts there"),
+    ],
+)
+def test_without_a_slot_it_is_known_what_there_is(there, tasks, said):
+    assert slot_jobs.without_slots(there, tasks) == said
