@@ -55,7 +55,7 @@ _WORTH_TELLING = 1 << 10  # bytes of a variable
 _MOST_SLOTS = 256  # each is a Spark job with a thread of its own
 _MOST_NAMED = 10  # executors that did not answer
 _GATHERING = 0.6  # of the time, for all slots to come
-_TELL = 5.0  # seconds between two lines of progress
+_TELL = 5.0  # seconds to the first line of progress
 _POLL = 0.05  # seconds between two looks at the jobs
 
 
@@ -246,18 +246,18 @@ class Examiner:
             for job in jobs:
                 running.enter_context(job)
                 job.start()
-            slots, told = count(len(jobs), "slot"), 0.0
+            slots, tell_at = count(len(jobs), "slot"), _TELL
             show_line(f"doctor: examines {slots}, for {self.timeout:g} s at the most")
             while not all(job.wait(0) for job in jobs) and not self.session.stopped:
                 passed = time.monotonic() - start
                 if passed > self.timeout:
                     break
-                if passed > told + _TELL:
+                if passed > tell_at:
                     came = sum(gathering.knows(n) for n in range(1, len(jobs) + 1))
                     ended = sum(job.wait(0) for job in jobs)
                     line = f"{came} of {slots} came, {ended} answered"
                     show_line(f"doctor: {line}, after {duration(passed)}")
-                    told = passed
+                    tell_at = 2 * passed  # the longer it takes, the less there is to say
                 late = passed > self.timeout * _GATHERING
                 if not gathering.all_came and (late or gathering.has_all(jobs)):
                     if late:  # they would run where others have been

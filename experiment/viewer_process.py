@@ -66,6 +66,8 @@ def main() -> None:
         _on_this_host(request, Path(searches)) as folder,
     ):
         title = Location.parse(request.folder).name
+        if request.several:
+            _take_columns_of_all_runs()
         print(_serve(str(folder), searches, title, request.reload).rstrip("/"), flush=True)
         # What it says from now on is for nobody, and a full pipe would stop it.
         nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -136,6 +138,38 @@ def _link_searches(folder: Path, searches: Path) -> None:
         link = searches / run.name
         if (run / SEARCH).is_dir() and not link.is_symlink():
             link.symlink_to(run / SEARCH)
+
+
+def _take_columns_of_all_runs() -> None:
+    """Let the table have the columns of all runs; TensorBoard takes those of any one."""
+    from tensorboard.plugins.hparams import backend_context, metadata
+
+    of_one = backend_context.Context.experiment_from_metadata
+
+    def of_all(self: Any, ctx: Any, identity: str, metrics: bool, content: Any, *rest: Any) -> Any:
+        told = [{run: tags} for run, tags in content.items() if metadata.EXPERIMENT_TAG in tags]
+        first, *others = [
+            of_one(self, ctx, identity, metrics, part, *rest) for part in told or [content]
+        ]
+        for other in others:
+            _add_columns(first, other)
+        return first
+
+    backend_context.Context.experiment_from_metadata = of_all
+
+
+def _add_columns(experiment: Any, other: Any) -> None:
+    """Add the columns of another run; one that both have loses its domain where they differ."""
+    columns = {info.name: info for info in experiment.hparam_infos}
+    for info in other.hparam_infos:
+        known = columns.get(info.name)
+        if known is None:
+            experiment.hparam_infos.append(info)
+        elif known != info:
+            for domain in ("domain_discrete", "domain_interval"):
+                known.ClearField(domain)
+    tags = {info.name.tag for info in experiment.metric_infos}
+    experiment.metric_infos.extend(i for i in other.metric_infos if i.name.tag not in tags)
 
 
 def _serve(folder: str, searches: str, title: str, reload_interval: float) -> str:

@@ -221,7 +221,7 @@ def test_a_trial_is_a_line_to_read_and_in_a_notebook_a_table():
         "took1.5 s",
         "folder/runs/3",
     ]
-    assert str(failed(0)) == "trial 0 failed after 0.5 s: ValueError: no (user error)"
+    assert str(failed(0)) == "trial 0 failed after 0.5 s: ValueError: no"
     assert "Traceback" in failed(0)._repr_html_()
 
 

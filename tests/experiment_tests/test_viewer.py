@@ -14,8 +14,12 @@ import psutil
 import pytest
 
 import experiment
+from experiment.specification import Search
 from experiment.viewer import TensorBoard, pages, tensorboard
 from search.errors import ExperimentError, InvalidArgument
+from search.grid import GridSearch
+from search.space import Space
+from search.trial import Outcome
 from tests.experiment_tests.runs import make_run
 from tests.experiment_tests.test_markup import Reader
 
@@ -164,6 +168,26 @@ def test_a_folder_of_runs_is_opened_as_one_and_grows(tmp_path):
         wait_for(data, lambda runs: names(third) <= set(runs))
         wait_for(searches, lambda runs: third.name in runs)
         assert "trials" in board.pages
+
+
+def test_the_table_of_several_runs_has_the_columns_of_all(tmp_path):
+    def run_of(space, objective):
+        def outcome_of(trial):
+            return Outcome(trial.id, "finished", 0.5, objective, {objective: 0.5}, None, 2.5)
+
+        space = Space.of_grid(space)
+        search = Search("launch", GridSearch(space), space)
+        make_run(tmp_path, search=search, outcome_of=outcome_of, optimization_key=objective)
+
+    run_of({"rate": [0.1, 0.2], "units": [8]}, "accuracy")
+    run_of({"rate": [0.3], "units": [8], "kind": ["a"]}, "loss")
+    with tensorboard(tmp_path) as board:
+        wait_for(f"{board.url}/data/runs", lambda runs: len(runs) == 5)
+        page, kind = "data/plugin/hparams/experiment", {"Content-Type": "application/json"}
+        told = json.loads(get(urllib.request.Request(f"{board.url}/{page}", b"{}", kind)))
+    columns = {info["name"]: info.get("domainDiscrete") for info in told["hparamInfos"]}
+    assert columns == {"rate": None, "units": [8.0], "kind": ["a"]}
+    assert {info["displayName"] for info in told["metricInfos"]} == {"accuracy ↑", "loss ↑"}
 
 
 @pytest.mark.parametrize("page", ["", "/search"])
