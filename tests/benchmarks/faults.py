@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import secrets
 import subprocess
 import sys
 import tempfile
@@ -127,6 +128,8 @@ def _session() -> Any:
     builder = SparkSession.builder.master("local-cluster[2,1,1024]")
     for name, value in {
         "spark.ui.enabled": "false",
+        "spark.authenticate": "true",
+        "spark.authenticate.secret": secrets.token_hex(16),
         "spark.executor.memory": "512m",
         "spark.driver.host": "127.0.0.1",
     }.items():

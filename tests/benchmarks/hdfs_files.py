@@ -103,6 +103,7 @@ def _epoch(hdfs: Hdfs, folder: str) -> float:
 
 def _session(hdfs: Hdfs, folder: str) -> SparkSession:
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    builder = builder.config("spark.authenticate", "true")
     for name, value in hdfs.settings().items():
         builder = builder.config(f"spark.hadoop.{name}", value)
     spark = builder.config("spark.experiment.cache.folder", f"{folder}/cache-trials").getOrCreate()

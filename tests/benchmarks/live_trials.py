@@ -108,7 +108,7 @@ def digits(learning_rate: float, units: int) -> float:
 def main() -> None:
     """Print the tables of the README."""
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-    spark = builder.getOrCreate()
+    spark = builder.config("spark.authenticate", "true").getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         print("| measure | value | bar |\n| --- | --- | --- |")

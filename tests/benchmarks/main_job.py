@@ -30,6 +30,7 @@ def session(slots: int) -> SparkSession:
         SparkSession.builder.master(f"local[{slots}]")
         .appName("bench")
         .config("spark.ui.enabled", "false")
+        .config("spark.authenticate", "true")
         .config("spark.ui.showConsoleProgress", "false")
         .getOrCreate()
     )

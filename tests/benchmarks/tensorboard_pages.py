@@ -20,6 +20,7 @@ def main() -> None:
     """Run a search and print the table of the README."""
     spark = (
         SparkSession.builder.master("local[2]")
+        .config("spark.authenticate", "true")
         .config("spark.ui.showConsoleProgress", "false")
         .getOrCreate()
     )

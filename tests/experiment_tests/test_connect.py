@@ -145,6 +145,16 @@ def test_what_is_known_of_a_session(connect, server):
     assert warnings == []
 
 
+def test_who_has_no_token_is_refused(server, monkeypatch):
+    from pyspark.errors import PySparkException
+    from pyspark.sql.connect.session import SparkSession
+
+    monkeypatch.delenv("SPARK_CONNECT_AUTHENTICATE_TOKEN", raising=False)
+    stranger = SparkSession.builder.remote(server.address.partition("/;")[0])
+    with pytest.raises((PySparkException, InvalidArgument), match="(?i)unauthenticated"):
+        session_of(stranger.create())
+
+
 def test_a_plan_runs_nothing(connect, tmp_path):
     def train(x):
         raise AssertionError("a plan runs nothing")
