@@ -117,7 +117,7 @@ class SlotJobs:
                 sentence = problem_of_spark(crew.error, crew.failed_hosts)
                 if sentence or fruitless == _FRUITLESS_JOBS:
                     return sentence or _spark_problem(crew.error)
-            return coordinator.problem if server.error is None else _cannot_go_on(server.error)
+            return coordinator.problem if server.error is None else cannot_go_on(server.error)
 
     def _is_over(self, server: ChannelServer, coordinator: Coordinator) -> bool:
         ended = coordinator.done or coordinator.target_reached or coordinator.problem is not None
@@ -322,7 +322,8 @@ def problem_of_spark(error: BaseException | None, hosts: Sequence[str] = ()) -> 
     return None
 
 
-def _cannot_go_on(error: BaseException) -> str:
+def cannot_go_on(error: BaseException) -> str:
+    """Return why a search ends whose journal, say, cannot be written."""
     return f"the driver cannot go on: {type(error).__name__}: {error}"
 
 
