@@ -42,6 +42,8 @@ def launch(
     spark: SparkSession,
     train: Callable[..., Any],
     args_dict: Mapping[str, Iterable[Any]] | Iterable[Mapping[str, Any]],
+    *,
+    constraint: Constraint | None = None,
     **settings: Any,
 ) -> Result:
     """Run a train function on every point of a grid, one trial per point, on Spark executors.
@@ -52,6 +54,7 @@ def launch(
             numbers (see `optimization_key`), or a Keras History, of which the best epoch counts.
         args_dict: Argument name to the list of its values: the Cartesian product is run, in the
             order of itertools.product. Or a list of dicts: exactly these points.
+        constraint: As for `evolutionary_search`; points that it does not allow are left out.
         **settings: See `experiment.Settings`.
 
     Returns:
@@ -61,10 +64,11 @@ def launch(
         InvalidArgument: Bad input, found before any Spark job.
         SearchFailed: More failures than allowed, or every trial failed; has `.result`.
     """
+    checked = Settings(**settings)
     if isinstance(args_dict, Mapping):
-        space = Space.of_grid(args_dict)
-        return _search("launch", spark, train, space, Grid(), Settings(**settings))
-    checked, points = Settings(**settings), read_points(args_dict)
+        space = Space.of_grid(args_dict, constraint)
+        return _search("launch", spark, train, space, Grid(), checked)
+    points = read_points(args_dict, constraint)
     search = Search("launch", PointSearch(points), None, points, {"type": "points"})
     return _run(spark, train, search, checked, _seed(checked))
 
@@ -444,7 +448,8 @@ def _search(
     warm_start: Runs = (),
 ) -> Result:
     seed = _seed(settings)
-    check_constraint(space, random.Random(seed))
+    if not isinstance(algorithm, Grid):  # which asks for each of its points
+        check_constraint(space, random.Random(seed))
     runs = runs_of(warm_start)
     slots = SlotsAsked(spark, samples, settings)
     problem = Problem(

@@ -21,11 +21,12 @@ from experiment.judge import Judge
 from experiment.records import Finished, Lost, Planned, Record, Reported, Resumed
 from experiment.result import TrialResult, too_many_failures
 from experiment.status import Running, Status
+from search.checked import CheckedSearcher, SearcherFailed
 from search.direction import Direction, Goal
 from search.errors import InvalidArgument
-from search.searcher import Searcher, ask_again, judge_of
+from search.searcher import Searcher, judge_of
 from search.stopping import StoppingRule
-from search.trial import RETRIED, Failure, FailureKind, Outcome
+from search.trial import RETRIED, Failure, FailureKind, Outcome, Trial
 from spark_jobs.objective import AmbiguousObjective
 from spark_jobs.paths import RunPaths
 from spark_jobs.protocol import (
@@ -98,13 +99,15 @@ class Coordinator:
         warn: Callable[[str], None] = warnings.warn,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._searcher, self._paths, self._journal = searcher, paths, journal
+        self._searcher = CheckedSearcher(searcher)
+        self._paths, self._journal = paths, journal
         self._direction, self._target, self._clock = direction, target, clock
         self._observers, self._max_failures, self._warn = list(observers), max_failures, warn
         self.results: list[TrialResult] = []
         self.problem: str | None = None
         self.has_started = False
         self._output: deque[tuple[int, str]] = deque(maxlen=_MOST_OUTPUT)
+        self._notes: deque[str] = deque(maxlen=_MOST_OUTPUT)
         self._judge = Judge(
             direction,
             optimization_key,
@@ -172,6 +175,7 @@ class Coordinator:
             self._seconds / self._finished if self._finished > 1 else None,
             self._output,
             front,
+            self._notes,
         )
 
     def resume(
@@ -239,7 +243,7 @@ class Coordinator:
         return list(out.values())
 
     def _ask_again(self, planned: Attempt, record: Planned) -> None:
-        trial, before = ask_again(self._searcher, planned.trial), planned.trial
+        trial, before = self._searcher.ask_again(planned.trial), planned.trial
         if trial is None or Planned.of(Attempt(trial, record.attempt), record.slot) != record:
             now = "no trial" if trial is None else f"trial {trial.id} with {dict(trial.params)}"
             then = f"trial {before.id} with {dict(before.params)}"
@@ -335,12 +339,20 @@ class Coordinator:
 
     def slots_lost(self, slots: Iterable[str]) -> None:
         """Run the trials again that were out on slots whose tasks Spark has lost."""
+        again: dict[str, list[int]] = {}  # trials by the place of their slot
         for slot in slots:
-            if slot not in self._lost:
-                self._lost.add(slot)
-                host = self._slots.get(slot)
-                where = f"on host {host} " if host else ""
-                self._give_up(slot, Failure("lost executor", f"its executor {where}was lost"))
+            if slot in self._lost:
+                continue
+            self._lost.add(slot)
+            host, waiting = self._slots.get(slot), len(self._again)
+            where = f" on host {host}" if host else ""
+            self._give_up(slot, Failure("lost executor", f"its executor{where} was lost"))
+            again.setdefault(where, []).extend(
+                attempt.trial.id for attempt in list(self._again)[waiting:]
+            )
+        for where, trials in again.items():
+            if trials:
+                self._notes.append(f"executor{where} lost, {_run_again(sorted(trials))}")
 
     def has_come(self, job: int) -> bool:
         """Has any slot of a job that runs said its first words? From another thread, too."""
@@ -374,10 +386,17 @@ class Coordinator:
         """Return what a slot of a host is to run; None where there is nothing for now."""
         if again := self._again_for(host):
             return again
-        while self.problem is None and (trial := self._searcher.ask()):
+        while self.problem is None and (trial := self._ask()):
             if attempt := self._not_left(Attempt(trial)):
                 return attempt
         return None
+
+    def _ask(self) -> Trial | None:
+        try:
+            return self._searcher.ask()
+        except SearcherFailed as error:
+            self.problem = str(error)
+            return None
 
     def _not_left(self, attempt: Attempt) -> Attempt | None:
         """Return how a trial is to be run; None where it has ended and left its outcome."""
@@ -456,7 +475,10 @@ class Coordinator:
         """Tell everybody of an outcome that the journal has."""
         trial = attempt.trial.id
         self._running = {s: o for s, o in self._running.items() if o.attempt.trial.id != trial}
-        self._searcher.tell(self._judge.scored(outcome))
+        try:
+            self._searcher.tell(self._judge.scored(outcome))
+        except SearcherFailed as error:
+            self.problem = self.problem or str(error)
         self._judge.ended(outcome)
         folder = self._paths.shown_attempt(trial, attempt.number)
         result = TrialResult.of(attempt.trial, outcome, folder, attempt.number)
@@ -527,6 +549,12 @@ class Coordinator:
                 "assigns none of them, so each trial sees all; set gpus_per_trial or "
                 "spark.task.resource.gpu.amount to give each its own"
             )
+
+
+def _run_again(trials: Sequence[int]) -> str:
+    if len(trials) == 1:
+        return f"trial {trials[0]} runs again"
+    return f"trials {', '.join(map(str, trials[:-1]))} and {trials[-1]} run again"
 
 
 def _task(slot: str) -> tuple[int, int]:

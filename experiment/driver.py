@@ -5,9 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
-import sys
-import time
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -16,7 +13,7 @@ from experiment.control import Control, own_control, stopped_by_file
 from experiment.coordinator import Coordinator
 from experiment.interrupts import Interrupts
 from experiment.journal import Journal
-from experiment.ownership import owned
+from experiment.ownership import Owned, owned
 from experiment.preparation import prepare
 from experiment.progress import Progress
 from experiment.record import Manifest, write_manifest, write_result
@@ -24,11 +21,12 @@ from experiment.records import Resumed
 from experiment.result import Result, SearchFailed
 from experiment.resuming import Past, read_past, reopen, uncollected
 from experiment.settings import Settings
-from experiment.slot_jobs import SlotJobs, cannot_go_on, slot_count
+from experiment.slot_jobs import Leaving, SlotJobs, cannot_go_on, slot_count
 from experiment.specification import Search
 from experiment.status import Status
-from experiment.text import count, printable
+from experiment.text import count, how_to_resume, printable
 from experiment.warm_start import write_known
+from experiment.warned import users_line, warn_at
 from search.errors import InvalidArgument
 from search.space import Float, Space
 from search.stopping import read_rules
@@ -39,13 +37,13 @@ from spark_jobs.hadoop import HadoopSettings
 from spark_jobs.locations import Location
 from spark_jobs.paths import STOP, RunPaths
 from spark_jobs.run_folder import RunFolder, run_folder
+from spark_jobs.scratch import remove_left
 from spark_jobs.session import Session
 from spark_jobs.storage import make_folder
 from spark_jobs.trial_process import Program
 
 _LOGGER = logging.getLogger("experiment")
 _CARRY_EVERY = 1.0  # seconds; outcomes that arrive within them share one append of the journal
-_OURS = ("experiment", "search", "spark_jobs")
 
 
 def run_search(
@@ -69,7 +67,7 @@ def run_search(
         SearchFailed: The search ended early, or every trial failed.
     """
     prepared = prepare(spark, train, search, settings, seed, warn=_warn)
-    control, started = own_control(), time.monotonic()
+    control = own_control()
     control.prepared(prepared)
     session, data, function = prepared.session, prepared.data, prepared.function
     manifest, root = prepared.manifest, prepared.root
@@ -88,7 +86,7 @@ def run_search(
             settings,
             session,
             warn=_warn,
-            tick=lambda: progress.refresh(Status(total)),
+            tick=functools.partial(_show_waiting, progress, total, interrupts),
         )
         session.tell_idle_gpus(_warn)
         progress.asked = _asked(slots, session)
@@ -100,6 +98,8 @@ def run_search(
         ):
             with interrupts.deferred():
                 progress.announce(run.paths.shown())
+                leaving = Leaving.of(run.owned, session)
+                progress.asked += f"; {leaving}" if leaving else ""
                 board = _board(run, search, settings, manifest)
                 coordinator = _coordinator(search, run, journal, board, settings, manifest, slots)
                 progress.resume(coordinator.status)
@@ -112,9 +112,12 @@ def run_search(
                     search.as_text,
                     slots,
                     control,
-                    started,
+                    settings.begun,
+                    run.owned.mark,
+                    leaving,
                     _note,
                     functools.partial(_grown, progress, session, search),
+                    functools.partial(setattr, progress, "there"),
                 )
             search.opened(root, data.hadoop, slots)
             problem: str | None = None
@@ -138,7 +141,8 @@ def run_search(
                 _end(coordinator, board, progress, control, summary, run.paths)
     result = summary()
     if interrupts.noted or (problem and problem == control.reason):  # the user wants what there is
-        _note(f"{problem or 'interrupted'}: {result.summary()}")
+        resumable = not (search.grows or control.overtaken)
+        _note(_end_in_words(problem or "interrupted", result, resumable=resumable))
         return result
     _raise_if_failed(result)
     return result
@@ -179,6 +183,18 @@ def _end(
             _try(coordinator.cancel_rest)
 
 
+def _show_waiting(progress: Progress, total: int, interrupts: Interrupts) -> None:
+    interrupts.check()
+    progress.refresh(Status(total))
+
+
+def _end_in_words(reason: str, result: Result, *, resumable: bool) -> str:
+    """Return why a search has ended early, with what, and how to go on with it."""
+    left = resumable and result.done < result.total
+    how = f"; {how_to_resume(result.logdir)}" if left else ""
+    return f"{reason}: {result.summary()}{how}"
+
+
 def _asked(slots: int, session: Session) -> str:
     return f"{count(slots, 'slot')} of {session.task_needs}"
 
@@ -193,6 +209,7 @@ class _Run(NamedTuple):
     folder: RunFolder
     paths: RunPaths
     past: Past
+    owned: Owned
     go_on: Callable[[], None]  # once the past has turned out to be this search's
 
 
@@ -213,9 +230,12 @@ def _opened(
         control.give_way(reason)
 
     argument = "logdir" if settings.resume is None else "resume"
+    remove_left()
     with (
         run_folder(root, hadoop, every=_CARRY_EVERY) as folder,
-        owned(root, hadoop, manifest.application, taken=give_way, tell=_note, argument=argument),
+        owned(
+            root, hadoop, manifest.application, taken=give_way, tell=_note, argument=argument
+        ) as ours,
         contextlib.closing(writable_files_at(root, hadoop)) as files,
     ):
         paths, past, go_on = RunPaths(folder.path, str(root)), Past(), _nothing
@@ -230,7 +250,7 @@ def _opened(
             go_on = functools.partial(_reopen, files, root, past)
         folder.keep(_note)
         try:
-            yield _Run(folder, paths, past, go_on)
+            yield _Run(folder, paths, past, ours, go_on)
         finally:
             # Who has no patience, and interrupts, is told where the rest is.
             _try(lambda: folder.keep(_note, lambda: interrupts.noted or interrupts.terminated))
@@ -287,7 +307,7 @@ def _coordinator(
         optimization_key=settings.optimization_key,
         target=settings.target,
         slots=slots,
-        warn=_warn,
+        warn=functools.partial(warn_at, users_line()),  # it is called in the channel's thread
     )
     past = run.past
     if settings.resume is not None:
@@ -363,12 +383,7 @@ def _log_scales(space: Space | None) -> None:
 
 
 def _warn(message: str) -> None:
-    level, frame = 1, sys._getframe()
-    while (
-        frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _OURS
-    ):
-        level, frame = level + 1, frame.f_back
-    warnings.warn(message, UserWarning, stacklevel=level)  # at the line that called us
+    warn_at(users_line(), message)
 
 
 def _raise_if_failed(result: Result) -> None:

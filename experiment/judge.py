@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -13,6 +14,8 @@ from search.trial import Outcome
 from spark_jobs.objective import objective_of
 from spark_jobs.protocol import Report
 from spark_jobs.trial_process import stopped
+
+_MOST_NAMED = 10  # metrics in a warning
 
 
 class Verdict(NamedTuple):
@@ -85,7 +88,7 @@ class Judge:
         for report in reports if self._rules is not None else ():
             name = self._objective_of.reported(report.metrics)
             if name is None:
-                self._unjudged[trial] = list(report.metrics)
+                self._unjudged[trial] = list(itertools.islice(report.metrics, _MOST_NAMED))
             else:
                 objective = name
                 values.append((report.step, report.metrics[name]))
@@ -105,7 +108,7 @@ class Judge:
         self._rules.ended(outcome.trial, outcome.status)
         names = self._unjudged.pop(outcome.trial, [])
         if outcome.status == "finished" and not self._judged:
-            said = ", ".join(map(repr, names[:10])) or "nothing"
+            said = ", ".join(map(repr, names)) or "nothing"
             wanted = self._key or outcome.objective
             self._warn(
                 f"{self._who} goes by what trials report of {wanted!r}, and they report {said}: "

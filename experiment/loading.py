@@ -207,10 +207,8 @@ def find_run(run: object, name: str = "run") -> Location:
     text = os.fspath(run)
     if isinstance(text, bytes):
         raise InvalidArgument(name, _RUN, shown(text))
-    if ":/" in text:
-        location = Location.parse(text, name)
-        return location.at(location.path.rstrip("/") or "/")
-    return Location("file", "", os.path.abspath(os.path.expanduser(text)))
+    location = Location.parse(text, name)
+    return location.at(location.path.rstrip("/") or "/")
 
 
 def _check_run(paths: RunPaths) -> None:
@@ -235,6 +233,25 @@ def find_runs(logdir: Location) -> list[Location]:
                 manifest = files.status(folder.location.below("manifest.json"))
                 runs.append((manifest.modified, str(folder.location), folder.location))
     return [location for *_, location in sorted(runs)]
+
+
+def is_folder_of_runs(run: object) -> bool:
+    """Is this no run's folder, but one that holds such? False where nobody can tell.
+
+    Raises:
+        InvalidArgument: It is no path.
+    """
+    place = find_run(run)
+    try:
+        with contextlib.closing(files_at(place, active_data_settings().hadoop)) as files:
+            files.status(place.below("manifest.json"))
+            return False
+    except FileNotFoundError:
+        with contextlib.suppress(OSError):
+            return bool(find_runs(place))
+    except OSError:
+        pass
+    return False
 
 
 def _no_manifest(paths: RunPaths) -> InvalidArgument:

@@ -65,7 +65,9 @@ def prepare(
     Raises:
         InvalidArgument: Something is wrong with it.
     """
-    for names in [search.columns] if search.space is not None else search.points:
+    # Of a list of points, which may be long, each set of names once.
+    names_of_points = dict.fromkeys(map(frozenset, search.points))
+    for names in [search.columns] if search.space is not None else names_of_points:
         check_arguments(train, names, search.conditional)
     function = pickle_function(train)
     session = session_of(spark).asking(settings.gpus_per_trial, settings.trials_per_gpu)

@@ -7,6 +7,7 @@ import functools
 import inspect
 import os
 import pwd
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeVar, get_args
@@ -30,8 +31,15 @@ Isolation = Literal["process", "spawn", "none"]
 _MOST_PER_GPU = 64
 
 
+class _Begun:
+    """When settings were made, on the clock of `time.monotonic`: a deadline counts from then."""
+
+    __slots__ = ("begun",)
+    begun: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class Settings(_Begun):
     """What every search takes beside its own arguments, all of it keyword-only.
 
     Args:
@@ -58,7 +66,7 @@ class Settings:
             metric named by `optimization_key`, or the only one that is reported.
         timeout: Seconds after which a trial is ended, with all processes that it started.
         grace: Seconds that a trial has between SIGTERM and SIGKILL then.
-        deadline: Seconds after which the search is ended; it returns what there is.
+        deadline: Seconds from the call after which the search is ended; it returns what there is.
         target: A value of the objective that is good enough: the search ends when its best trial
             reaches it, and those that still run are cancelled.
         startup_timeout: Seconds that Spark has to start the first slot; None waits for ever.
@@ -103,6 +111,7 @@ class Settings:
     verbose: Literal[0, 1, 2] = 1
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "begun", time.monotonic())
         object.__setattr__(self, "direction", self.goal.to_json())
         for name in ("name", "optimization_key"):
             if getattr(self, name) is not None:
@@ -113,7 +122,7 @@ class Settings:
         if self.logdir is not None:
             check_logdir(self.logdir)
         if self.resume is not None:
-            find_run(self.resume, "resume")
+            _check_place("resume", find_run(self.resume, "resume"))
         _check_integer("parallelism", self.parallelism, 1)
         check_gpus(self.gpus_per_trial, self.trials_per_gpu)
         _check_integer("max_failures", self.max_failures, 0)
@@ -244,8 +253,18 @@ def check_logdir(logdir: object) -> None:
     text = os.fsdecode(logdir)
     if "\0" in text or not is_unicode(text):
         raise InvalidArgument("logdir", "a path in UTF-8 without zero bytes", shown(text))
-    if Location.parse(text, "logdir").scheme not in ("file", *HADOOP):
-        raise InvalidArgument("logdir", "the path of a folder, or hdfs://...", shown(text))
+    _check_place("logdir", Location.parse(text, "logdir"))
+
+
+def _check_place(name: str, location: Location) -> None:
+    """Refuse what a run cannot be written to, before anybody looks there."""
+    if location.scheme not in ("file", *HADOOP):
+        raise InvalidArgument(
+            name,
+            "the path of a folder, or hdfs://...",
+            shown(str(location)),
+            f"runs are not written to {location.scheme}:// itself, but to a folder where it is mounted",
+        )
 
 
 def _text(name: str, value: object, alternative: str = "") -> str:

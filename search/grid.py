@@ -7,8 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from search.errors import InvalidArgument
-from search.space import Choice, Space
+from search.space import Choice, Space, nothing_allowed
 from search.trial import Outcome, Trial
+
+_MOST_ASKED = 10_000_000
+"""Points of a grid whose constraint is asked for each, at the most."""
 
 
 class GridSearch:
@@ -16,9 +19,15 @@ class GridSearch:
 
     The product is never built: point i has the digits of i, read in a number system whose bases are
     the lengths of the lists, as indices. So a grid of 10^9 points costs nothing until it is run.
+    With a constraint every point is asked for beforehand, and those it does not allow are left out.
 
     Args:
         space: All domains are `Choice`, without conditions.
+
+    Raises:
+        InvalidArgument: Another domain, a condition, a constraint that raises, or one for more
+            points than can be asked for.
+        NothingAllowed: The constraint allows no point.
     """
 
     def __init__(self, space: Space) -> None:
@@ -33,7 +42,20 @@ class GridSearch:
         self._names = list(space)
         self._values = [d.values for d in space.values() if isinstance(d, Choice)]
         self._next = 0
-        self.total = math.prod(len(values) for values in self._values)
+        count = math.prod(len(values) for values in self._values)
+        self._numbers: Sequence[int] = range(count)  # of the points that are tried
+        if space.constraint is not None:
+            self._numbers = self._allowed(space, count)
+        self.total = count if space.constraint is None else len(self._numbers)
+
+    def _allowed(self, space: Space, count: int) -> Sequence[int]:
+        if count > _MOST_ASKED:
+            expected = f"at most {_MOST_ASKED:,} points, of which each is asked for"
+            raise InvalidArgument("constraint", expected, f"{count:,}")
+        numbers = [n for n in self._numbers if space.allows_params(self.point(n))]
+        if not numbers:
+            raise nothing_allowed(count, "points of the grid", self.point(count - 1))
+        return numbers
 
     @property
     def finished(self) -> bool:
@@ -41,7 +63,7 @@ class GridSearch:
         return self._next >= self.total
 
     def point(self, number: int) -> dict[str, Any]:
-        """Return grid point `number`, from 0 to total - 1."""
+        """Return point `number` of the whole grid, from 0."""
         params = {}
         for name, values in zip(reversed(self._names), reversed(self._values), strict=True):
             number, digit = divmod(number, len(values))
@@ -52,7 +74,7 @@ class GridSearch:
         """See `Searcher`."""
         if self.finished:
             return None
-        trial = Trial(self._next, self.point(self._next))
+        trial = Trial(self._next, self.point(self._numbers[self._next]))
         self._next += 1
         return trial
 

@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from search.checks import check_integer
-from search.errors import NothingAllowed, shown
 from search.points import check_points
 from search.searcher import Evaluated
-from search.space import Space
+from search.space import Space, nothing_allowed
 from search.trial import Outcome, Trial
 
 DRAWS = 10_000
@@ -31,11 +30,7 @@ def random_point(space: Space, rng: random.Random) -> list[float]:
         point = [rng.random() for _ in space]
         if space.allows(point):
             return point
-    raise NothingAllowed(
-        "constraint",
-        "one that some configurations meet",
-        f"none among {DRAWS:,} drawn at random, such as {shown(space.decode(point), 300)}",
-    )
+    raise nothing_allowed(DRAWS, "drawn at random", space.decode(point))
 
 
 def check_constraint(space: Space, rng: random.Random) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import graphlib
 import math
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -29,13 +29,16 @@ from search.domains import (
     is_number,
     iterable,
 )
-from search.errors import InvalidArgument, shown
-from search.values import plain_value
+from search.errors import InvalidArgument, NothingAllowed, shown
+from search.values import check_size, check_sizes, plain_value, size_of
 
 __all__ = ["LARGEST_INTEGER", "Choice", "Constraint", "Domain", "Float", "Integer", "Space"]
 
 LOG_RATIO = 1000.0
 """Positive float bounds this far apart are searched on a log scale."""
+
+_NUMBER = 25
+"""Bytes of JSON that a float, or an integer of a domain, takes at the most."""
 
 Constraint: TypeAlias = Callable[[dict[str, Any]], bool]
 """Says of hyperparameters whether they may be tried; the same ones get the same answer."""
@@ -71,13 +74,14 @@ class Space(Mapping[str, Domain]):
         if not self._domains:
             raise InvalidArgument(name, "at least one hyperparameter", shown(domains))
         _check_names(name, self._domains)
+        _check_sizes(name, self._domains)
         self._conditions = {
             child: _conditions(name, child, self._domains)
             for child, domain in self._domains.items()
             if domain.when is not None
         }
         self._order = _parents_first(name, self._domains, self._conditions)
-        _check_constraint(constraint)
+        check_is_constraint(constraint)
         self.constraint = constraint
 
     @classmethod
@@ -116,8 +120,12 @@ class Space(Mapping[str, Domain]):
         return cls({name: domain_of_json(domain) for name, domain in data.items()})
 
     @classmethod
-    def of_grid(cls, args_dict: Mapping[str, Any]) -> Space:
+    def of_grid(cls, args_dict: Mapping[str, Any], constraint: Constraint | None = None) -> Space:
         """Read the lists of a grid: each list becomes a `Choice`.
+
+        Args:
+            args_dict: Name to list.
+            constraint: See `Space`.
 
         Raises:
             InvalidArgument: Naming the hyperparameter, what was expected and what came.
@@ -131,6 +139,7 @@ class Space(Mapping[str, Domain]):
                 for name, values in args_dict.items()
             },
             "args_dict",
+            constraint,
         )
 
     def __getitem__(self, name: str) -> Domain:
@@ -200,28 +209,45 @@ class Space(Mapping[str, Domain]):
         Raises:
             InvalidArgument: The constraint raised, or returned no bool.
         """
-        if self.constraint is None:
-            return True
-        try:
-            allowed: object = self.constraint(dict(params))
-        except Exception as error:
-            got = f"{type(error).__name__}: {error}, for {shown(dict(params), 300)}"
-            hint = ""
-            key = next(iter(error.args), None) if isinstance(error, KeyError) else None
-            if key in self.conditional:
-                hint = f"it is not in every trial: use .get({key!r})"
-            raise InvalidArgument("constraint", "True or False", got, hint) from error
-        if not isinstance(allowed, bool | np.bool_):
-            got = f"{shown(allowed)}, for {shown(dict(params), 300)}"
-            raise InvalidArgument("constraint", "True or False", got)
-        return bool(allowed)
+        return allows(self.constraint, params, self.conditional)
 
     def to_json(self) -> dict[str, Any]:
         """Return the space as JSON, in its order."""
         return {name: domain.to_json() for name, domain in self._domains.items()}
 
 
-def _check_constraint(constraint: object) -> None:
+def allows(
+    constraint: Constraint | None, params: Mapping[str, Any], conditional: Collection[str] = ()
+) -> bool:
+    """Does a constraint, where there is one, allow these hyperparameters?
+
+    Args:
+        constraint: See `Space`.
+        params: Name to value.
+        conditional: Names that some trials get and others do not.
+
+    Raises:
+        InvalidArgument: The constraint raised, or returned no bool.
+    """
+    if constraint is None:
+        return True
+    try:
+        allowed: object = constraint(dict(params))
+    except Exception as error:
+        got = f"{type(error).__name__}: {error}, for {shown(dict(params), 300)}"
+        hint = ""
+        key = next(iter(error.args), None) if isinstance(error, KeyError) else None
+        if key in conditional:
+            hint = f"it is not in every trial: use .get({key!r})"
+        raise InvalidArgument("constraint", "True or False", got, hint) from error
+    if not isinstance(allowed, bool | np.bool_):
+        got = f"{shown(allowed)}, for {shown(dict(params), 300)}"
+        raise InvalidArgument("constraint", "True or False", got)
+    return bool(allowed)
+
+
+def check_is_constraint(constraint: object) -> None:
+    """Raise `InvalidArgument` unless this is a constraint, or None."""
     if constraint is not None and not callable(constraint):
         expected = "a function of a dict of hyperparameters, or None"
         raise InvalidArgument("constraint", expected, shown(constraint))
@@ -265,24 +291,53 @@ def _parents_first(
         raise InvalidArgument(where, "conditions without a cycle", cycle) from None
 
 
-def read_points(points: Any) -> list[dict[str, Any]]:
+def read_points(points: Any, constraint: Constraint | None = None) -> list[dict[str, Any]]:
     """Read a list of explicit points: dicts of hyperparameter name to value.
+
+    Args:
+        points: To read.
+        constraint: See `Space`; what it does not allow is left out.
 
     Raises:
         InvalidArgument: Naming the point, what was expected and what came.
+        NothingAllowed: The constraint allows none of them.
     """
+    check_is_constraint(constraint)
     if isinstance(points, str | bytes) or not iterable(points):
         raise InvalidArgument("args_dict", "a dict of lists, or a list of dicts", shown(points))
     rows = list(points)
     if not rows:
         raise InvalidArgument("args_dict", "at least one point", shown(points))
-    return [_point(f"args_dict[{number}]", row) for number, row in enumerate(rows)]
+    checked: set[tuple[Any, ...]] = set()  # names of points; most have the same
+    read = [_point(f"args_dict[{number}]", row, checked) for number, row in enumerate(rows)]
+    allowed = [point for point in read if allows(constraint, point)]
+    if not allowed:
+        raise nothing_allowed(len(read), "points", read[-1])
+    return allowed
 
 
-def _point(name: str, row: Any) -> dict[str, Any]:
+def nothing_allowed(number: int, what: str, last: Mapping[str, Any]) -> NothingAllowed:
+    """Return the error of a constraint that allows none of some configurations.
+
+    Args:
+        number: How many were tried.
+        what: What they are.
+        last: One of them.
+    """
+    expected = "one that some configurations meet"
+    got = f"none among {number:,} {what}, such as {shown(dict(last), 300)}"
+    return NothingAllowed("constraint", expected, got)
+
+
+def _point(name: str, row: Any, checked: set[tuple[Any, ...]]) -> dict[str, Any]:
     _check_mapping(name, row)
-    _check_names(name, row)
-    return {key: plain_value(f"{name}[{key!r}]", value) for key, value in row.items()}
+    names = tuple(row)
+    if names not in checked:
+        _check_names(name, row)
+        checked.add(names)
+    point = {key: plain_value(f"{name}[{key!r}]", value) for key, value in row.items()}
+    check_size(name, point)
+    return point
 
 
 def _check_mapping(name: str, value: Any) -> None:
@@ -304,6 +359,23 @@ def _check_names(where: str, names: Mapping[str, Any]) -> None:
         if normal in seen:
             raise InvalidArgument(where, "each name once", f"{seen[normal]!r} and {name!r}")
         seen[normal] = name
+
+
+def _check_sizes(where: str, domains: Mapping[str, Domain]) -> None:
+    """Refuse what may be too large to travel: a single value, or what all trials have."""
+    sizes = {name: size_of(name) + _largest(domain) for name, domain in domains.items()}
+    for name, size in sizes.items():
+        check_sizes(where, {name: size})
+    check_sizes(where, {name: size for name, size in sizes.items() if domains[name].when is None})
+
+
+def _largest(domain: Domain) -> int:
+    """Return how many bytes of JSON the largest value of a domain takes."""
+    if not isinstance(domain, Choice) or isinstance(domain.values, range):
+        return _NUMBER
+    return max(
+        _NUMBER if isinstance(value, float | bool) else size_of(value) for value in domain.values
+    )
 
 
 def _bound(name: str, value: Any) -> Domain:

@@ -10,11 +10,16 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from search.errors import InvalidArgument, shown
+
+LARGEST_CONFIGURATION = 1_000_000
+"""Bytes that names and values of one trial's hyperparameters may take as JSON."""
 
 _DEEPEST = 32
 _MOST_BITS = 4096  # Python refuses to read integers of 4,300 digits and more
@@ -49,6 +54,46 @@ def plain_value(name: str, value: Any, depth: int = 0) -> Any:
         "None, a bool, a number, a string, or lists, tuples and dicts of those",
         f"{shown(value)} of type {type(value).__name__}",
         "pass a name and build the object inside the train function",
+    )
+
+
+def size_of(value: Any) -> int:
+    """Return how many bytes a plain value takes as JSON."""
+    return len(msgspec.json.encode(to_json(value)))
+
+
+def check_size(where: str, params: Mapping[str, Any]) -> None:
+    """Make sure that the hyperparameters of a trial are small enough to travel to it.
+
+    Args:
+        where: What they are, for errors.
+        params: Name to plain value.
+
+    Raises:
+        InvalidArgument: Naming the largest, with its size and the limit.
+    """
+    whole = {name: to_json(value) for name, value in params.items()}
+    if len(msgspec.json.encode(whole)) > LARGEST_CONFIGURATION:
+        sizes = {name: size_of(name) + size_of(value) for name, value in params.items()}
+        check_sizes(where, sizes)
+
+
+def check_sizes(where: str, sizes: Mapping[str, int]) -> None:
+    """Make sure that hyperparameters of these bytes of JSON are not too much for one trial.
+
+    Raises:
+        InvalidArgument: Naming the largest, with its size and the limit.
+    """
+    total = sum(sizes.values())
+    if total <= LARGEST_CONFIGURATION:
+        return
+    name = max(sizes, key=lambda name: sizes[name])
+    alone = sizes[name] > LARGEST_CONFIGURATION
+    raise InvalidArgument(
+        f"{where}[{shown(name)}]",
+        f"at most {LARGEST_CONFIGURATION:,} bytes for the hyperparameters of a trial",
+        f"{sizes[name]:,} bytes" + ("" if alone else f" of {total:,} for all of them"),
+        "pass the path of a file, and read that inside the train function",
     )
 
 

@@ -25,7 +25,7 @@ from spark_jobs.objective import UnusableReturn
 from spark_jobs.paths import RETURNED
 from spark_jobs.plain_values import NotPlain, decode, encode
 from spark_jobs.run_folder import with_patience
-from spark_jobs.storage import write_whole
+from spark_jobs.storage import make_folder, write_whole
 
 LARGE = 1 << 16
 """Bytes from which on a pickle, or a buffer such as that of an array, gets a file of its own."""
@@ -101,6 +101,7 @@ def run_call(function: str, batch: str, index: int) -> dict[str, float]:
             f"what a call returns: expected {LARGEST_RESULT >> 20} MiB at the most, got "
             f"{len(data) >> 20} MiB; write it to a file and return its path"
         )
+    make_folder(trial.folder)  # which the call may have removed
     write_whole(returned, data)
     return {"returned bytes": len(data)}
 

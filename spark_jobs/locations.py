@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from search.errors import InvalidArgument, shown
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/]*)(/.*)?", re.DOTALL)
-_ALMOST_URL = re.compile(r"(hdfs|webhdfs|swebhdfs|s3|gs|file):(?!//)", re.IGNORECASE)
+_STORES = "hdfs|webhdfs|swebhdfs|s3|s3a|s3n|gs|abfs|abfss|wasb|wasbs|adl|dbfs|file"
+_ALMOST_URL = re.compile(rf"(({_STORES}):(?!//)|([A-Za-z][A-Za-z0-9+.-]*):/(?!/)).*", re.I | re.S)
+_DATABRICKS = re.compile(r"dbfs:/+", re.IGNORECASE)
 HADOOP = ("hdfs", "webhdfs", "swebhdfs")
 
 
@@ -43,9 +45,8 @@ class Location:
             raise InvalidArgument(
                 argument, "a path or a URL such as hdfs://host:8020/data", shown(text)
             )
-        if _ALMOST_URL.match(name):
-            hint = "a URL has two slashes behind its colon, and a third before the path"
-            raise InvalidArgument(argument, "a path or a URL", shown(name), hint)
+        if _ALMOST_URL.fullmatch(name):
+            raise InvalidArgument(argument, "a path or a URL", shown(name), _hint(name))
         match = _URL.fullmatch(name)
         if match is None:
             return cls("file", "", os.path.abspath(os.path.expanduser(name)))
@@ -81,6 +82,14 @@ class Location:
         return (
             self.path if self.scheme == "file" else f"{self.scheme}://{self.authority}{self.path}"
         )
+
+
+def _hint(name: str) -> str:
+    """Return what to write instead of a URL that is none."""
+    if found := _DATABRICKS.match(name):
+        return f"on Databricks, write {shown('/dbfs/' + name[found.end() :])}"
+    url = "a URL has two slashes behind its colon, and a third before the path"
+    return f"{url}; a path of this host is {shown('./' + name)}"
 
 
 _AUTHORITY = r"((\[[0-9A-Fa-f:.]+\]|[^:\s@\[\]]+)(:[0-9]{1,5})?)?"

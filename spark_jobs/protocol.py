@@ -6,6 +6,7 @@ checks names and types while it decodes. ARCHITECTURE.md describes the messages 
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -20,10 +21,18 @@ from search.values import from_json, to_json
 LARGEST_MESSAGE = 1 << 20
 """Bytes. Outcomes hold numbers and a cut traceback; a message beyond this is not one of ours."""
 
+MOST_METRICS = 1_000
+"""Metrics of a trial that are kept of what it reports."""
+
 M = TypeVar("M")
+_LONGEST = 10_000  # characters of a sentence
+_LONGEST_NAME = 300  # of a host, or of the address of a GPU
+_MOST_SAID = 1_000  # sentences, GPUs
 _NUMBER = r"(0|[1-9][0-9]{0,8})"
 _Slot = Annotated[str, msgspec.Meta(pattern=rf"\A{_NUMBER}\.{_NUMBER}\.{_NUMBER}\Z")]
 _Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+_Sentence = Annotated[str, msgspec.Meta(max_length=_LONGEST)]
+_Name = Annotated[str, msgspec.Meta(max_length=_LONGEST_NAME)]
 _Step = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]  # what an event file holds
 
 
@@ -55,13 +64,33 @@ class Hello(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     slot: _Slot
-    host: str
-    problem: str = ""
-    warnings: tuple[str, ...] = ()
+    host: _Name
+    problem: _Sentence = ""
+    warnings: Annotated[tuple[_Sentence, ...], msgspec.Meta(max_length=_MOST_SAID)] = ()
     free_gpus: _Count = 0
-    gpus: tuple[str, ...] = ()
-    set_aside: dict[str, str] = {}
-    detour: str = ""
+    gpus: Annotated[tuple[_Name, ...], msgspec.Meta(max_length=_MOST_SAID)] = ()
+    set_aside: Annotated[dict[_Name, _Sentence], msgspec.Meta(max_length=_MOST_SAID)] = {}
+    detour: _Sentence = ""
+
+    def cut(self) -> Hello:
+        """Return these words with long texts cut to what the driver takes."""
+        return msgspec.structs.replace(
+            self,
+            host=self.host[:_LONGEST_NAME],
+            problem=_ends(self.problem, _LONGEST // 2),
+            warnings=tuple(_ends(text, _LONGEST // 2) for text in self.warnings),
+            detour=_ends(self.detour, _LONGEST // 2),
+        )
+
+
+class Welcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The driver's answer to `Hello`.
+
+    Attributes:
+        now: Its clock, seconds since 1970.
+    """
+
+    now: float
 
 
 class Next(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -98,8 +127,15 @@ class Report(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return cls(step, _finite_or_text(metrics))
 
     def after(self, before: Report) -> Report:
-        """Return this report, with the metrics that only the one before has."""
-        return Report(self.step, before.metrics | self.metrics)
+        """Return this report, with the metrics that only the one before has.
+
+        Of more than `MOST_METRICS`, which take long to merge, those that were reported last.
+        """
+        new = dict(itertools.islice(self.metrics.items(), MOST_METRICS))
+        if room := MOST_METRICS - len(new):
+            old = [item for item in before.metrics.items() if item[0] not in new]
+            new = dict(old[-room:]) | new
+        return Report(self.step, new)
 
     def value(self, name: str) -> float | None:
         """Return a metric, or None where it was not reported."""

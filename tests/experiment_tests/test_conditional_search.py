@@ -115,3 +115,18 @@ def test_what_changed_is_said_when_a_search_goes_on(spark, logdir):
             **shared,
         )
     assert again.trials == run.trials
+
+
+def test_a_grid_runs_what_its_constraint_allows_and_is_resumed_with_it(spark, logdir):
+    grid, units = {"batch": [16, 32, 64], "units": [2, 4]}, [32, 64, 64, 128, 128]
+
+    def product(batch, units):
+        return batch * units
+
+    def allow(params):
+        return params["batch"] * params["units"] < 200
+
+    first = experiment.launch(spark, product, grid, constraint=allow, logdir=logdir, **QUIET)
+    assert sorted(trial.value for trial in first.trials) == units
+    again = experiment.launch(spark, product, grid, constraint=allow, resume=first, **QUIET)
+    assert [trial.params for trial in again.trials] == [trial.params for trial in first.trials]

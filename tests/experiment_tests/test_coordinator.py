@@ -14,12 +14,13 @@ from experiment.loading import read_run
 from experiment.record import write_manifest
 from experiment.records import Resumed
 from search.direction import Direction
+from search.errors import InvalidArgument
 from search.evolution import DifferentialEvolution
 from search.grid import GridSearch, PointSearch
 from search.searcher import drive
 from search.space import Space
 from search.stopping import SuccessiveHalving, Threshold, start_all
-from search.trial import Outcome
+from search.trial import Outcome, Trial
 from spark_jobs.paths import RunPaths
 from spark_jobs.protocol import (
     Attempt,
@@ -420,6 +421,26 @@ def test_a_slot_that_is_lost_is_none_any_more(start):
     assert search.coordinator.status.slots == 1
     assert search.ask("1.0.0") == Stop()
     assert search.warnings == []
+
+
+def test_a_lost_executor_is_said_once_with_the_trials_that_run_again(start):
+    search = start(points(5), "1.0.0", "1.1.0", "1.2.0", "1.3.0")
+    for slot in ("1.0.0", "1.1.0", "1.2.0"):
+        search.ask(slot)
+    search.coordinator.slots_lost(["1.2.0", "1.0.0"])
+    search.coordinator.slots_lost(["1.2.0", "1.0.0", "1.3.0"])  # which had no trial
+    search.coordinator.job_ended(1)
+    assert list(search.coordinator.status.notes) == [
+        "executor on host host lost, trials 0 and 2 run again",
+        "executor on host host lost, trial 1 runs again",
+    ]
+
+
+def test_a_trial_that_is_not_to_run_again_is_not_said_to(start):
+    search = start(points(2), "1.0.0", retries=0)
+    search.ask("1.0.0")
+    search.coordinator.slots_lost(["1.0.0"])
+    assert list(search.coordinator.status.notes) == []
 
 
 def test_lost_work_comes_before_new_work(start):
@@ -1352,3 +1373,38 @@ def test_what_was_left_behind_may_end_the_search(tmp_path):
     assert isinstance(search.ask("1.0.0"), Stop)
     assert search.coordinator.problem == "2 trials failed, more than max_failures=1"
     assert search.ended == [0, 1]
+
+
+class Custom:
+    """A searcher of a user: asks for what it is given, and may raise when it is told."""
+
+    finished = False
+
+    def __init__(self, *asked, told=None):
+        self._asked, self._told, self.total = list(asked), told, len(asked)
+
+    def ask(self):
+        return self._asked.pop(0)
+
+    def tell(self, outcome):
+        if self._told:
+            raise self._told
+
+
+def test_a_searcher_that_asks_for_what_no_slot_can_take_ends_the_search(tmp_path):
+    search = Search(tmp_path, Custom(Trial(0, {"x": 1}), Trial(1, {"x": "a" * 2_000_000})))
+    search.hello("0.0.0")
+    assert search.finish("0.0.0", search.ask("0.0.0")) == Stop()
+    said = "Custom.ask() returned params['x']: expected at most 1,000,000 bytes"
+    assert search.coordinator.problem.startswith(said)
+    assert search.ended == [0]
+    assert len(search.records("planned")) == 1
+
+
+def test_a_searcher_that_raises_when_it_is_told_ends_the_search(tmp_path):
+    told = InvalidArgument("constraint", "True or False", "KeyError: 'y', for {'x': 3}")
+    search = Search(tmp_path, Custom(*(Trial(i, {"x": i}) for i in range(3)), told=told))
+    search.hello("0.0.0")
+    assert search.finish("0.0.0", search.ask("0.0.0")) == Stop()
+    assert search.coordinator.problem == str(told)
+    assert search.ended == [0]

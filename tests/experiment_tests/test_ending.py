@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import pytest
 
 import experiment
-from experiment import slot_jobs
+from experiment import driver, settings, slot_jobs
 from experiment.commands import main
 from spark_jobs.classic_session import ClassicSession
 from tests.experiment_tests.runs import make_run
@@ -55,6 +55,25 @@ def test_a_deadline_ends_a_search_with_what_there_is(spark, tmp_path, monkeypatc
     assert result.best.id == 0
     assert experiment.load(result.logdir).problem == result.problem
     wait_until(lambda: not alive(processes_in(tmp_path)), seconds=5)
+
+
+def test_a_deadline_counts_from_the_call(spark, tmp_path, monkeypatch):
+    """Reading many points takes longer than there is time."""
+    read = []
+
+    def points():
+        for x in range(4):
+            yield {"x": x}
+        read.append(True)
+
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + 600 * len(read))
+    for module in (settings, driver, slot_jobs):
+        monkeypatch.setattr(module, "time", clock, raising=False)
+    with pytest.warns(UserWarning, match="the deadline of 600 s has passed: [01] of 4 trials"):
+        result = experiment.launch(
+            spark, hang_in(tmp_path), points(), deadline=600, logdir=tmp_path, **QUIET
+        )
+    assert result.problem == "the deadline of 600 s has passed"
 
 
 def test_a_deadline_that_is_not_reached_says_nothing(spark, logdir):
@@ -358,8 +377,11 @@ def test_ctrl_c_twice_ends_a_search_as_once(script, tmp_path, send):
     send(script.pid, signal.SIGINT)
     run = run_of(tmp_path)
     wait_until(lambda: not alive(processes_in(tmp_path)), seconds=10)
-    output, _ = script.communicate(timeout=120)
+    output, errors = script.communicate(timeout=120)
     assert output.splitlines() == [f"interrupted {ENDED}", "[]"]
+    assert "Traceback" not in errors
+    assert "interrupted: 1 of 4 trials, 2 cancelled, best metric 0.5 in trial 0: x=0; " in errors
+    assert f"; resume={str(run)!r} goes on with it\n" in errors
     assert script.returncode == 0
     assert json.loads((run / "result.json").read_text())["problem"] == "interrupted"
 

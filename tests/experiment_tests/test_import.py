@@ -134,7 +134,7 @@ def test_a_folder_that_is_no_package_hides_nothing_on_a_path_of_folders(tmp_path
 @pytest.mark.parametrize(
     ("function", "own"),
     [
-        (launch, ["spark", "train", "args_dict"]),
+        (launch, ["spark", "train", "args_dict", "constraint"]),
         (
             evolutionary_search,
             [

@@ -628,3 +628,11 @@ def test_nothing_is_unpickled_and_nothing_heavy_is_imported(tmp_path):
         (root / name).write_bytes(pickle.dumps(payload))
         refusal(root)
     assert not payload.target.exists()
+
+
+@pytest.mark.parametrize("run", ["dbfs:/runs/a", "s3a:/x", "abfss:/x", "wasbs:/x"])
+def test_a_url_with_a_slash_too_few_is_no_run_of_this_host(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidArgument) as caught:
+        load(run)
+    assert (caught.value.name, caught.value.expected) == ("run", "a path or a URL")

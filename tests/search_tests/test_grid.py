@@ -5,7 +5,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from search import Choice, Float, GridSearch, Integer, InvalidArgument, PointSearch, Space
+from search import (
+    Choice,
+    Float,
+    GridSearch,
+    Integer,
+    InvalidArgument,
+    NothingAllowed,
+    PointSearch,
+    Space,
+)
+from search.space import read_points
 
 lists = st.lists(st.integers(-5, 5) | st.sampled_from(["a", None, (1, 2)]), min_size=1, max_size=4)
 grids = st.dictionaries(st.text("abcdef", min_size=1), lists, min_size=1, max_size=4)
@@ -103,3 +113,54 @@ def test_changes_of_a_trial_do_not_reach_the_list_of_points():
     points = [{"a": 1}]
     PointSearch(points).ask().params["a"] = 2
     assert points == [{"a": 1}]
+
+
+def small(params):
+    return params["batch"] * params["units"] <= 128
+
+
+def test_a_constraint_leaves_points_of_a_grid_out():
+    lists = {"batch": [16, 32, 64], "units": [2, 4, 8]}
+    searcher = GridSearch(Space.of_grid(lists, small))
+    expected = [
+        params
+        for params in (
+            dict(zip(lists, row, strict=True)) for row in itertools.product(*lists.values())
+        )
+        if small(params)
+    ]
+    assert searcher.total == len(expected) == 6
+    assert all_asked(searcher) == expected
+    assert searcher.finished
+
+
+def test_a_constraint_leaves_points_of_a_list_out():
+    points = [{"batch": 16, "units": 8}, {"batch": 64, "units": 8}]
+    assert read_points(points, small) == points[:1]
+
+
+@pytest.mark.parametrize(
+    ("constraint", "kind", "got"),
+    [
+        (lambda p: False, NothingAllowed, "none among 6 points"),
+        (lambda p: p["z"], InvalidArgument, "KeyError: 'z', for {'x': 1, 'y': 4}"),
+        (lambda p: p["x"], InvalidArgument, "1, for {'x': 1, 'y': 4}"),
+        (5, InvalidArgument, "5"),
+    ],
+)
+def test_a_constraint_that_cannot_be_met_is_refused(constraint, kind, got):
+    lists = {"x": [1, 2, 3], "y": [4, 5]}
+    points = [{"x": x, "y": y} for x in lists["x"] for y in lists["y"]]
+    for read in (
+        lambda: GridSearch(Space.of_grid(lists, constraint)),
+        lambda: read_points(points, constraint),
+    ):
+        with pytest.raises(kind) as caught:
+            read()
+        assert caught.value.name == "constraint"
+        assert caught.value.got.startswith(got)
+
+
+def test_a_grid_too_large_to_ask_for_each_point_is_refused():
+    with pytest.raises(InvalidArgument, match="at most 10,000,000 points, of which each is asked "):
+        GridSearch(Space.of_grid(THREE_LISTS, small))

@@ -398,6 +398,8 @@ def test_a_malformed_url_is_refused(call):
         pytest.importorskip("tensorflow")
     with pytest.raises(InvalidArgument, match="a URL has two slashes"):
         getattr(data, call)("hdfs:/data")
+    with pytest.raises(InvalidArgument, match="on Databricks, write '/dbfs/data'"):
+        getattr(data, call)("dbfs:/data")
 
 
 def run(program, **environment):

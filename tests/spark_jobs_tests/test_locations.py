@@ -74,6 +74,7 @@ def test_another_path_of_the_same_place():
 
 
 NO_PATHS = [None, 3, b"/a", Path, "", "a\0b", ["/a"]]
+NAMED = ["s3a:/x", "abfss:/x", "wasbs:/x", "adl:/x", "S3N:/x/y", "a.b+c-1:/x", "x:/", "wasb:x"]
 ALMOST = ["hdfs:/a", "hdfs:a", "HDFS:/a", "webhdfs:/nn/a", "file:/a", "s3:bucket", "gs:/bucket/a"]
 BAD_AUTHORITIES = ["nn:", "nn:x", "nn:802000", "nn:1:2", ":8020", "me@nn", "a b", "[::1", "::1"]
 
@@ -92,9 +93,26 @@ def test_what_is_no_path_is_refused_with_an_example_of_one(value):
     assert "a path or a URL such as hdfs://host:8020/data, got " in refusal(value)
 
 
-@pytest.mark.parametrize("text", ALMOST)
+@pytest.mark.parametrize("text", [*ALMOST, *NAMED])
 def test_a_url_with_a_slash_too_few_is_not_taken_for_a_path(text):
     assert f"got {text!r}; a URL has two slashes" in refusal(text)
+
+
+@given(st.from_regex(r"[A-Za-z][A-Za-z0-9+.-]*:/", fullmatch=True), paths)
+def test_a_name_a_colon_and_a_slash_are_never_a_path(name, path):
+    try:
+        assert Location.parse(f"{name}{path}").scheme == name.removesuffix(":/").lower()
+    except InvalidArgument:
+        assert not path.startswith("/") or name.lower() in [f"{s}:/" for s in (*HADOOP, "file")]
+
+
+def test_what_is_meant_by_almost_a_url_is_said():
+    assert refusal("s3a:/x").endswith(
+        "got 's3a:/x'; a URL has two slashes behind its colon, and a third before the path; a path "
+        "of this host is './s3a:/x'"
+    )
+    assert refusal("dbfs:/runs/a").endswith("'dbfs:/runs/a'; on Databricks, write '/dbfs/runs/a'")
+    assert Location.parse("./s3a:/x") == Location("file", "", os.path.abspath("s3a:/x"))
 
 
 def test_a_url_that_pathlib_has_spoilt_is_refused():

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from search.trial import Failure, Outcome, Trial
 from spark_jobs.protocol import (
     LARGEST_MESSAGE,
+    MOST_METRICS,
     Attempt,
     Heard,
     Hello,
@@ -247,3 +248,38 @@ def test_an_outcome_of_one_objective_says_nothing_of_several():
     assert "values" not in GOOD
     several = Outcome(1, "finished", metrics={"a": 1.0, "b": 2.0}, values={"a": 1.0, "b": 2.0})
     assert outcome_to_json(several)["values"] == {"a": 1.0, "b": 2.0}
+
+
+def test_of_many_metrics_those_that_were_reported_last_are_kept():
+    last = Report.of(0, {"loss": 1.0})
+    for step in range(1, 3_000):
+        last = Report.of(step, {f"weight {step}": 0.5, "loss": float(step)}).after(last)
+    assert last.step == 2_999
+    assert len(last.metrics) == MOST_METRICS
+    assert last.metrics["loss"] == 2_999
+    assert set(last.metrics) - {"loss"} == {f"weight {n}" for n in range(2_001, 3_000)}
+
+
+def test_a_report_of_too_many_metrics_is_kept_in_part():
+    many = Report.of(1, {f"weight {n}": 0.5 for n in range(2_000)})
+    assert list(many.after(many).metrics) == [f"weight {n}" for n in range(MOST_METRICS)]
+
+
+def test_long_first_words_are_refused_and_cut_by_who_says_them():
+    long = "a" * 200_000
+    hello = Hello("1.0.0", long, long, (long, "short"), detour=long)
+    with pytest.raises(ProtocolError, match="length <= 300"):
+        decode(encode(hello), Hello)
+    cut = decode(encode(hello.cut()), Hello)
+    assert len(cut.host) == 300
+    assert max(map(len, (cut.problem, cut.warnings[0], cut.detour))) < 10_000
+    assert cut.warnings[1] == "short"
+    for field in ({"gpus": long}, {"gpus": ["0"] * 2_000}, {"set_aside": {"0": long}}):
+        with pytest.raises(ProtocolError):
+            decode(encode({"slot": "1.0.0", "host": "a", **field}), Hello)
+
+
+def test_usual_first_words_are_not_changed():
+    aside = {"0": "GPU 0 of host a keeps 1.0 GiB"}
+    hello = Hello("1.0.0", "a", "no", ("w",), 1, ("0",), aside, "slow")
+    assert decode(encode(hello.cut()), Hello) == hello.cut() == hello
