@@ -19,6 +19,7 @@ from experiment.status import Status
 from experiment.text import hyperparameter
 from search.direction import Direction, Directions, Goal
 from search.generations import PopulationSearch
+from search.searcher import judge_of
 from search.space import Choice, Domain, Float, Integer
 from search.trial import UNNAMED_OBJECTIVE
 from search.values import is_finite
@@ -62,15 +63,20 @@ class Board:
         writer = "trial" if part == 1 else f"trial.{part:06d}"  # TensorBoard goes by the names
         self._events, self._trials = EventFile(paths.search, writer), paths.trials
         self._search, self._direction = search, direction
-        searcher, self._stops = search.searcher, bool(manifest.stopping)
+        searcher = search.searcher
+        self._stops = bool(manifest.stopping) or judge_of(searcher) is not None
         self._key = manifest.optimization_key
         self._evolution = searcher if isinstance(searcher, PopulationSearch) else None
         self._configured = False
         self._generations = 0
         self._points_to = 0  # how many trials had ended at the last point of the curves
-        self._events.text("about", card(manifest))
         recorded = () if self._evolution is None else self._evolution.logbook.header
-        self._events.layout(_layout(recorded, direction))
+        try:
+            self._events.text("about", card(manifest))
+            self._events.layout(_layout(recorded, direction))
+        except BaseException:
+            self._events.close()
+            raise
 
     def ended(self, result: TrialResult, status: Status) -> None:
         """See `Observer`."""
@@ -127,6 +133,11 @@ class Board:
     def abandon(self) -> None:
         """Close the file and write nothing more."""
         self._events.close()
+
+    def discard(self) -> None:
+        """Remove the file, of a search that cannot go on after all."""
+        self._events.close()
+        self._events.path.unlink(missing_ok=True)
 
     def _end_row(self, attempt: str) -> None:
         folder = self._trials / attempt

@@ -14,6 +14,7 @@ import msgspec
 from experiment.result import Result, Results, results_of_groups
 from experiment.resuming import manifest_of
 from experiment.settings import Settings, takes_settings
+from experiment.slots_asked import SlotsAsked
 from experiment.specification import Search
 from experiment.warm_start import Runs, known_of, runs_of
 from search.algorithms import Evolution, Grid, PopulationTraining, Random
@@ -450,6 +451,7 @@ def _search(
     if not isinstance(algorithm, Grid):  # which asks for each of its points
         check_constraint(space, random.Random(seed))
     runs = runs_of(warm_start)
+    slots = SlotsAsked(spark, samples, settings)
     problem = Problem(
         space=space,
         rng=random.Random(seed),
@@ -458,6 +460,7 @@ def _search(
         # With numbers of their own, so that what is drawn for a point can be said the next time.
         points=read_first_points(space, points, random.Random(f"points of {seed}")),
         known=known_of(runs, space, settings),
+        slots=slots,
     )
     searcher = algorithm.start(problem)
     if not all(hasattr(searcher, name) for name in ("total", "finished", "ask", "tell")):
@@ -470,7 +473,9 @@ def _search(
         arguments["points"] = [_as_json(point) for point in problem.points]
     if runs:
         arguments["warm_start"] = runs
-    search = Search(call, searcher, space, algorithm=arguments, known=problem.known)
+    search = Search(
+        call, searcher, space, algorithm=arguments, known=problem.known, slots=slots.number
+    )
     return _run(spark, train, search, settings, seed)
 
 

@@ -20,11 +20,14 @@ from typing import Any
 
 from experiment.card import domain_in_words
 from experiment.console import print_best, print_facts, print_table, write_any_text
+from experiment.harvest import Ignored
 from experiment.loading import (
+    OUTCOMES,
     SUMMARY,
     Run,
     files_of_trial,
     find_runs,
+    ignored_in,
     load,
     opened,
     read_manifest,
@@ -104,6 +107,10 @@ def _parser() -> argparse.ArgumentParser:
         sub.add_argument("run", help=folder)
         if name in ("show", "logs"):
             sub.add_argument("trial", type=int, nargs="?" if name == "show" else None)
+        if name == "show":
+            sub.add_argument(
+                "-v", "--verbose", action="store_true", help="count the outcomes that are ignored"
+            )
         if name == "logs":
             sub.add_argument(
                 "-f", "--follow", action="store_true", help="until the trial has ended"
@@ -213,15 +220,17 @@ def _how_to_resume(run: Run) -> str:
 
 def _show(options: argparse.Namespace) -> None:
     parts = [SUMMARY] if options.trial is None else [SUMMARY, files_of_trial(options.trial)]
+    if options.verbose and options.trial is None:
+        parts.append(OUTCOMES)
     with opened(options.run, *parts) as reader:
         run = read_run(reader.paths)
         if options.trial is None:
-            _show_run(run)
+            _show_run(run, ignored_in(run) if options.verbose else None)
         else:
             _show_trial(run, options.trial)
 
 
-def _show_run(run: Run) -> None:
+def _show_run(run: Run, ignored: list[Ignored] | None) -> None:
     result, manifest = run.result, run.manifest
     facts = {
         "run": manifest.name,
@@ -234,6 +243,8 @@ def _show_run(run: Run) -> None:
         "started": f"{manifest.created}, on {manifest.master}, {manifest.application}",
         "folder": run.paths.shown(),
     }
+    if ignored is not None:
+        facts["ignored"] = count(len(ignored), "outcome")
     print_facts(facts)
     if result.space is not None:
         rows = [(name, *domain_in_words(domain)) for name, domain in result.space.items()]
@@ -252,6 +263,9 @@ def _show_run(run: Run) -> None:
         title = "Failed trials" + (f", {more} more not shown" if more else "")
         print_table(("trial", "error", "hyperparameters"), rows, title)
         print(printable(f"A traceback: {command('show', run.paths.shown())} {failed[0].id}"))
+    if ignored:
+        rows = [(str(found.trial), str(found.attempt), found.why) for found in ignored]
+        print_table(("trial", "attempt", "why"), rows, "Ignored outcomes")
 
 
 def _arguments(manifest: Manifest) -> str:

@@ -24,7 +24,7 @@ from experiment.status import Running, Status
 from search.checked import CheckedSearcher, SearcherFailed
 from search.direction import Direction, Goal
 from search.errors import InvalidArgument
-from search.searcher import Searcher
+from search.searcher import Searcher, judge_of
 from search.stopping import StoppingRule
 from search.trial import RETRIED, Failure, FailureKind, Outcome, Trial
 from spark_jobs.objective import AmbiguousObjective
@@ -68,7 +68,7 @@ class Coordinator:
         max_failures: More failed trials than that are a `problem`.
         retries: How often a trial runs again.
         retry_on: After which failures.
-        stopping: Rules by which trials are stopped.
+        stopping: Rules by which trials are stopped; the searcher may have its own, too.
         optimization_key: Which of the metrics that trials report is the objective.
         target: A value of the objective with which the search ends; None goes on without.
         slots: How many slots the search asked for.
@@ -112,6 +112,7 @@ class Coordinator:
             direction,
             optimization_key,
             stopping,
+            judge_of(searcher),
             warn=self._warn_once,
             forget=self._forget_values_of_stopped,
         )
@@ -183,6 +184,7 @@ class Coordinator:
         records: Iterable[tuple[Record, Attempt | Outcome | None]],
         left: Iterable[LeftBehind],
         resumed: Resumed,
+        matches: Callable[[], None] = lambda: None,
     ) -> None:
         """Bring a search that has not begun to where its journal says that it was.
 
@@ -192,11 +194,15 @@ class Coordinator:
             records: Of the journal so far, see `read_records`.
             left: What trials that the journal knows no end of have left in their folders.
             resumed: Begins the new segment of the journal.
+            matches: Called when the journal has turned out to be one of this search, and before
+                anything is written.
 
         Raises:
             InvalidArgument: The searcher asks for other trials than those in the journal.
+            OSError: The journal cannot be written.
         """
         out = self._replay(records)
+        matches()
         self._journal.append(resumed)
         self._left = {found.trial: found for found in left}
         for running in out:

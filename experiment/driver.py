@@ -21,7 +21,7 @@ from experiment.records import Resumed
 from experiment.result import Result, SearchFailed
 from experiment.resuming import Past, read_past, reopen, uncollected
 from experiment.settings import Settings
-from experiment.slot_jobs import Leaving, SlotJobs, slot_count
+from experiment.slot_jobs import Leaving, SlotJobs, cannot_go_on, slot_count
 from experiment.specification import Search
 from experiment.status import Status
 from experiment.text import count, how_to_resume, printable
@@ -100,7 +100,7 @@ def run_search(
                 progress.announce(run.paths.shown())
                 leaving = Leaving.of(run.owned, session)
                 progress.asked += f"; {leaving}" if leaving else ""
-                board = Board(run.paths, search, settings.goal, manifest, run.past.segments + 1)
+                board = _board(run, search, settings, manifest)
                 coordinator = _coordinator(search, run, journal, board, settings, manifest, slots)
                 progress.resume(coordinator.status)
                 control.status = lambda: coordinator.status
@@ -123,16 +123,7 @@ def run_search(
             problem: str | None = None
 
             def summary() -> Result:
-                return Result(
-                    coordinator.results,
-                    settings.goal,
-                    run.paths.shown(),
-                    objective=coordinator.status.objective or settings.optimization_key,
-                    total=search.searcher.total,
-                    problem=problem,
-                    space=search.space,
-                    target=settings.target,
-                )
+                return _result(coordinator, search, run, settings, problem)
 
             try:
                 problem = jobs.run(
@@ -155,6 +146,22 @@ def run_search(
         return result
     _raise_if_failed(result)
     return result
+
+
+def _result(
+    coordinator: Coordinator, search: Search, run: _Run, settings: Settings, problem: str | None
+) -> Result:
+    """Return what there is so far."""
+    return Result(
+        coordinator.results,
+        settings.goal,
+        run.paths.shown(),
+        objective=coordinator.status.objective or settings.optimization_key,
+        total=search.searcher.total,
+        problem=problem,
+        space=search.space,
+        target=settings.target,
+    )
 
 
 def _end(
@@ -203,6 +210,7 @@ class _Run(NamedTuple):
     paths: RunPaths
     past: Past
     owned: Owned
+    go_on: Callable[[], None]  # once the past has turned out to be this search's
 
 
 @contextlib.contextmanager
@@ -230,30 +238,50 @@ def _opened(
         ) as ours,
         contextlib.closing(writable_files_at(root, hadoop)) as files,
     ):
-        paths, past = RunPaths(folder.path, str(root)), Past()
+        paths, past, go_on = RunPaths(folder.path, str(root)), Past(), _nothing
         make_folder(paths.trials)  # executors look for it
         if settings.resume is None:
             write_known(paths, search.known)
             write_manifest(paths, manifest)
         else:
-            past = _past(files, root, search)
+            with _resumed_from(root):
+                past = read_past(files, root, search)
+                files.remove(root.below(STOP))
+            go_on = functools.partial(_reopen, files, root, past)
         folder.keep(_note)
         try:
-            yield _Run(folder, paths, past, ours)
+            yield _Run(folder, paths, past, ours, go_on)
         finally:
             # Who has no patience, and interrupts, is told where the rest is.
             _try(lambda: folder.keep(_note, lambda: interrupts.noted or interrupts.terminated))
 
 
-def _past(files: WritableFiles, root: Location, search: Search) -> Past:
-    """Read what was done in a run, and open it again."""
+def _nothing() -> None:
+    """Of a new run nothing is to be taken away."""
+
+
+def _reopen(files: WritableFiles, root: Location, past: Past) -> None:
+    with _resumed_from(root):
+        reopen(files, root, past)
+
+
+@contextlib.contextmanager
+def _resumed_from(root: Location) -> Iterator[None]:
+    """Name the argument where the folder of a run to resume is in trouble."""
     try:
-        past = read_past(files, root, search)
-        reopen(files, root)
+        yield
     except OSError as error:
         got = f"{str(root)!r}: {error}"
         raise InvalidArgument("resume", "a run that can be read and written to", got) from None
-    return past
+
+
+def _board(run: _Run, search: Search, settings: Settings, manifest: Manifest) -> Board:
+    try:
+        return Board(run.paths, search, settings.goal, manifest, run.past.segments + 1)
+    except OSError as error:
+        problem = cannot_go_on(error)
+        nothing = Result([], settings.goal, run.paths.shown(), problem=problem)
+        raise SearchFailed(printable(problem), nothing) from None
 
 
 def _coordinator(
@@ -292,7 +320,16 @@ def _coordinator(
         )
         try:
             with uncollected():
-                coordinator.resume(past.records, past.left, resumed)
+                coordinator.resume(past.records, past.left, resumed, run.go_on)
+        except InvalidArgument:
+            board.discard()
+            journal.discard()
+            raise
+        except OSError as error:
+            board.abandon()
+            problem = cannot_go_on(error)
+            so_far = _result(coordinator, search, run, settings, problem)
+            raise SearchFailed(printable(problem), so_far) from None
         except BaseException:
             board.abandon()
             raise

@@ -7,7 +7,7 @@ driver, or whose end the journal lacks, need not run again.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 
 import msgspec
@@ -76,15 +76,72 @@ def look_for_outcomes(
     Raises:
         OSError: The folder of the trials cannot be read.
     """
+    for trial, numbers in _attempts(files, root).items():
+        if trial not in ended:
+            yield _look(files, root, trial, numbers, tried_again)
+
+
+@dataclass(frozen=True, slots=True)
+class Ignored:
+    """An outcome in the folder of an attempt that does not count.
+
+    Attributes:
+        trial: The trial.
+        attempt: The attempt's number.
+        why: In a few words.
+    """
+
+    trial: int
+    attempt: int
+    why: str
+
+
+def ignored_outcomes(
+    files: WritableFiles,
+    root: Location,
+    counted: Mapping[int, int],
+    known: Container[tuple[int, int]],
+) -> Iterator[Ignored]:
+    """Yield each outcome that a trial has left and that is not its end.
+
+    What a trial without an end has left counts when the run is resumed, unless nobody can read it.
+
+    Args:
+        files: Of the run.
+        root: The run's folder.
+        counted: The attempt that each trial ended with.
+        known: Trials and attempts of which it is known that they failed, to run again.
+
+    Raises:
+        OSError: The folder of the trials cannot be read.
+    """
+    for trial, numbers in _attempts(files, root).items():
+        for number in numbers:
+            if counted.get(trial) == number:
+                continue
+            try:
+                folder = root.below(attempt_name(trial, number))
+                outcome = outcome_of_json(msgspec.json.decode(_read(files, folder.below(OUTCOME))))
+            except FileNotFoundError:
+                continue
+            except _NOTHING_OF_OURS:
+                yield Ignored(trial, number, "it is no outcome that a slot has written")
+                continue
+            if outcome.trial != trial:
+                yield Ignored(trial, number, f"it is that of trial {outcome.trial}")
+            elif trial in counted and not (outcome.status == "failed" and (trial, number) in known):
+                yield Ignored(trial, number, f"attempt {counted[trial]} counts")
+
+
+def _attempts(files: WritableFiles, root: Location) -> dict[int, list[int]]:
+    """Return the numbers of each trial's attempts that have a folder, in ascending order."""
     attempts: dict[int, list[int]] = {}
     with contextlib.suppress(FileNotFoundError):
         for name in files.names(root.below(TRIALS)):
             trial, number = parse_attempt_name(name)
-            if number and trial not in ended:
+            if number:
                 attempts.setdefault(trial, []).append(number)
-    for trial, numbers in attempts.items():
-        numbers.sort()
-        yield _look(files, root, trial, numbers, tried_again)
+    return {trial: sorted(numbers) for trial, numbers in attempts.items()}
 
 
 def _look(

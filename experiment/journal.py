@@ -116,6 +116,10 @@ class Journal:
         finally:
             os.close(self._descriptor)
 
+    def discard(self) -> None:
+        """Remove the segment, in which nothing is. It is closed as any other."""
+        self.path.unlink()
+
     def _check(self) -> None:
         if self._error is not None:
             error = self._error

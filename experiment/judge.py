@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from search.direction import Direction, Directions, Goal
 from search.errors import shown
-from search.stopping import StoppingRule, start_all
+from search.stopping import StoppingJudge, StoppingRule, start_all
 from search.trial import Outcome
 from spark_jobs.objective import objective_of
 from spark_jobs.protocol import Report
@@ -39,6 +39,7 @@ class Judge:
         direction: Of the objective, or of each of several; then there is no stopping.
         optimization_key: Which of the metrics that trials report is the objective.
         stopping: Rules by which trials are stopped.
+        further: Stops trials, too; None where only the rules do.
         warn: Shows the user a sentence, each once.
         forget: Called where values that stopped trials reported turn out to be of another name
             than the objective's.
@@ -53,6 +54,7 @@ class Judge:
         direction: Goal,
         optimization_key: str | None,
         stopping: Sequence[StoppingRule],
+        further: StoppingJudge | None = None,
         *,
         warn: Callable[[str], None],
         forget: Callable[[], None],
@@ -62,8 +64,9 @@ class Judge:
         self._warn, self._forget = warn, forget
         self._objective_of = objective_of(optimization_key, direction)
         self._rules = None
-        if stopping and isinstance(direction, Direction):
-            self._rules = start_all(stopping, direction)
+        if (stopping or further is not None) and isinstance(direction, Direction):
+            self._rules = start_all(stopping, direction, further)
+        self._who = "stopping=" if stopping else "the searcher's pruner"
         self._unjudged: dict[int, list[str]] = {}  # what trials reported instead of the objective
         self._judged = False  # has any report told the rules of the objective?
         self._returned = False  # has a finished trial said what the objective is called?
@@ -108,7 +111,7 @@ class Judge:
             said = ", ".join(map(repr, names)) or "nothing"
             wanted = self._key or outcome.objective
             self._warn(
-                f"stopping= goes by what trials report of {wanted!r}, and they report {said}: "
+                f"{self._who} goes by what trials report of {wanted!r}, and they report {said}: "
                 "none of them is judged"
             )
 

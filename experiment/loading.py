@@ -13,6 +13,7 @@ from typing import TypeVar
 
 import msgspec
 
+from experiment.harvest import Ignored, ignored_outcomes
 from experiment.journal import read_journal
 from experiment.record import FORMAT, Manifest, Summary
 from experiment.records import Finished, Lost, Planned, Record, Resumed, read_records
@@ -22,7 +23,7 @@ from search.direction import read_direction
 from search.errors import InvalidArgument, shown
 from search.space import Space
 from search.trial import Outcome
-from spark_jobs.files import files_at
+from spark_jobs.files import LocalFiles, files_at
 from spark_jobs.locations import Location
 from spark_jobs.mirror import Mirror
 from spark_jobs.paths import RunPaths
@@ -123,6 +124,25 @@ SUMMARY = r"manifest\.json|result\.json|journal/(\d+\.jsonl)?|owners/(\d+\.json)
 def files_of_trial(trial: int) -> str:
     """Return the files of a trial that say what it printed and whether it ended, for `opened`."""
     return rf"trials/|trials/{trial:06d}(-\d+)?/((stdout|stderr)\.log|outcome\.json)?"
+
+
+OUTCOMES = r"trials/|trials/\d+(-\d+)?/(outcome\.json)?"
+"""What `ignored_in` reads beside `SUMMARY`, for `opened`."""
+
+
+def ignored_in(run: Run) -> list[Ignored]:
+    """Return the outcomes in the folders of a run's trials that do not count.
+
+    Raises:
+        InvalidArgument: They cannot be read.
+    """
+    lost = {(r.trial, r.attempt) for r, _ in records_of(run.paths) if isinstance(r, Lost)}
+    counted = {t.id: t.attempt for t in run.result.trials if t.status != "cancelled"}
+    try:
+        root = Location.parse(run.paths.root)
+        return list(ignored_outcomes(LocalFiles(), root, counted, lost))
+    except OSError as error:
+        raise _unreadable(run.paths, error) from None
 
 
 @dataclass(frozen=True, slots=True)

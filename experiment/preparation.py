@@ -97,6 +97,7 @@ def _manifest(
         constraint=None if search.space is None else hash_of_constraint(search.space.constraint),
         trials=search.searcher.total,
         known=len(search.known),
+        slots=search.slots,
         direction=settings.goal.to_json(),
         optimization_key=settings.optimization_key,
         seed=seed,

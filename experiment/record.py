@@ -60,6 +60,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
             source; None without one.
         trials: How many there are in all.
         known: How many trials of other runs it has learnt from.
+        slots: How many trials at once its searcher was made for; None where it does not matter.
         direction: 'max' or 'min', or several objectives' names to these.
         optimization_key: As the user gave it.
         seed: That the searcher was made with.
@@ -82,6 +83,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     space: dict[str, Any] | None
     trials: int
     known: int = 0
+    slots: int | None = None
     direction: DirectionName | dict[str, DirectionName]
     optimization_key: str | None
     seed: int

@@ -20,9 +20,9 @@ from search.space import Space
 from search.trial import Outcome, Trial
 from spark_jobs.files import PART, WritableFiles
 from spark_jobs.locations import Location
-from spark_jobs.paths import JOURNAL, OWNERS, RESULT, SEARCH, STOP
+from spark_jobs.paths import JOURNAL, OWNERS, RESULT, SEARCH
 from spark_jobs.protocol import Attempt
-from spark_jobs.run_folder import hide_events_in
+from spark_jobs.run_folder import events_in, hide_event
 
 _BUDGET = ("generations", "samples")
 """Arguments of algorithms that may be larger than before: the trials so far are the same."""
@@ -38,11 +38,13 @@ class Past:
         records: Of its journal.
         left: What trials have left that the journal knows no end of.
         segments: How many its journal has.
+        curves: The event files of the search itself.
     """
 
     records: Sequence[tuple[Record, Attempt | Outcome | None]] = ()
     left: Sequence[LeftBehind] = ()
     segments: int = 0
+    curves: Sequence[Location] = ()
 
 
 def manifest_of(run: object) -> Manifest:
@@ -103,12 +105,22 @@ def _differences(before: Manifest, now: Manifest) -> Iterator[str]:
     yield from space_differences(*spaces)
     if list(spaces[0]) != list(spaces[1]) and set(spaces[0]) == set(spaces[1]):
         yield f"the order of the space was {list(spaces[0])}, is {list(spaces[1])}"
-    was, is_now = dict(before.algorithm), dict(now.algorithm)
+    yield from _changed("", *_without_budgets(before.algorithm, now.algorithm))
+
+
+def _without_budgets(
+    before: Mapping[str, Any], now: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return what algorithms say of themselves without budgets that are no smaller than before."""
+    was, is_now = dict(before), dict(now)
     for name in _BUDGET:
         if was.get(name, 0) <= is_now.get(name, 0):
             was.pop(name, None)
             is_now.pop(name, None)
-    yield from _changed("", was, is_now)
+    match was, is_now:
+        case {"searcher": dict(one)}, {"searcher": dict(other)}:  # of `search_each`
+            was["searcher"], is_now["searcher"] = _without_budgets(one, other)
+    return was, is_now
 
 
 def space_differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
@@ -175,7 +187,7 @@ def read_past(files: WritableFiles, root: Location, search: Search) -> Past:
         elif isinstance(held, Attempt) and search.points:
             _check_point(held.trial, search.points, str(root))
     left = list(look_for_outcomes(files, root, ended, tried_again))
-    return Past(records, left, segments)
+    return Past(records, left, segments, list(events_in(files, root.below(SEARCH))))
 
 
 def _check_point(trial: Trial, points: Sequence[Mapping[str, Any]], run: str) -> None:
@@ -184,17 +196,17 @@ def _check_point(trial: Trial, points: Sequence[Mapping[str, Any]], run: str) ->
         raise _other_search(run, f"point {trial.id} was {shown(trial.params)}, is {shown(point)}")
 
 
-def reopen(files: WritableFiles, root: Location) -> None:
-    """Take away what says that a run has ended, or is to; the search's own curves start anew.
+def reopen(files: WritableFiles, root: Location, past: Past) -> None:
+    """Take away what says that a run has ended; the search's own curves have begun anew.
 
     What the driver before was writing when it was killed goes, too.
 
     Raises:
         OSError: The folder cannot be written to.
     """
-    for name in (STOP, RESULT):
-        files.remove(root.below(name))
-    hide_events_in(files, root.below(SEARCH))
+    files.remove(root.below(RESULT))
+    for events in past.curves:
+        hide_event(files, events)
     for folder in (root, *map(root.below, (JOURNAL, SEARCH, OWNERS))):
         with contextlib.suppress(FileNotFoundError):  # a run that has not come so far
             for name in files.names(folder):

@@ -162,7 +162,7 @@ class SlotJobs:
                 if fruitless == _FRUITLESS_JOBS:
                     sentence = problem_of_spark(crew.error, crew.failed_hosts)
                     return sentence or _spark_problem(crew.error)
-            return coordinator.problem if server.error is None else _cannot_go_on(server.error)
+            return coordinator.problem if server.error is None else cannot_go_on(server.error)
 
     def _is_over(self, server: ChannelServer, coordinator: Coordinator) -> bool:
         ended = coordinator.done or coordinator.target_reached
@@ -434,7 +434,8 @@ def problem_of_spark(error: BaseException | None, hosts: Sequence[str] = ()) -> 
     return None
 
 
-def _cannot_go_on(error: BaseException) -> str:
+def cannot_go_on(error: BaseException) -> str:
+    """Return why a search ends whose journal, say, cannot be written."""
     return f"the driver cannot go on: {type(error).__name__}: {error}"
 
 

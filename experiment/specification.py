@@ -27,6 +27,7 @@ class Search:
         points: The explicit points; empty otherwise.
         algorithm: What the manifest says of the searcher.
         known: What the searcher was told of other runs.
+        slots: How many trials at once the searcher was made for; None where it does not matter.
         grows: Do trials come while it runs, so that nobody knows beforehand how many?
         observers: Told of each result.
         opened: Called before the first trial with the run's folder, where HDFS is, and how many
@@ -40,6 +41,7 @@ class Search:
     points: Sequence[Mapping[str, Any]] = ()
     algorithm: Mapping[str, Any] | None = None
     known: Sequence[Evaluated] = ()
+    slots: int | None = None
     grows: bool = False
     observers: Sequence[Observer] = ()
     opened: Callable[[Location, HadoopSettings, int], None] = lambda root, hadoop, slots: None

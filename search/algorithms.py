@@ -155,7 +155,7 @@ class PopulationTraining:
 def one_direction(problem: Problem) -> Direction:
     """Return the direction of a problem's objective; `InvalidArgument` where it has several."""
     if isinstance(problem.direction, Directions):
-        hint = "several objectives are for NSGA2, random search and grids"
+        hint = "several objectives are for NSGA2, Optuna, Nevergrad, random search and grids"
         got = shown(problem.direction.to_json())
         raise InvalidArgument("direction", "'max' or 'min', of one objective", got, hint)
     return problem.direction

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from search.direction import Direction, Goal
 from search.errors import InvalidArgument, NothingAllowed, shown
 from search.sampling import check_constraint
-from search.searcher import Algorithm, Problem, Searcher, ask_again
+from search.searcher import Algorithm, Problem, Searcher, ask_again, judge_of
 from search.space import Choice, Constraint, Domain, Float, Integer, Space
-from search.trial import Outcome, Trial
+from search.stopping import StoppingJudge
+from search.trial import Outcome, Status, Trial
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +129,12 @@ class GroupedSearch:
         """See `Searcher`."""
         return all(group.finished for group in self._groups.values())
 
+    @property
+    def judge(self) -> StoppingJudge | None:
+        """See `search.searcher.Judging`."""
+        judged = any(judge_of(group.searcher) is not None for group in self._groups.values())
+        return _JudgeOfGroups(self._of) if judged else None
+
     def ask(self) -> Trial | None:
         """See `Searcher`."""
         for group in self._waiting:
@@ -167,6 +174,24 @@ class GroupedSearch:
         group.trials.append(len(self._of))
         self._of.append((group, trial.id))
         return replace(trial, id=len(self._of) - 1, params=params, parent=parent)
+
+
+class _JudgeOfGroups:
+    """Lets the trials of each group be judged by that group's searcher."""
+
+    def __init__(self, of: Sequence[tuple[_Group, int]]) -> None:
+        self._of = of
+
+    def report(self, trial: int, step: int, value: float | None) -> str | None:
+        group, number = self._of[trial]
+        judge = judge_of(group.searcher)
+        return None if judge is None else judge.report(number, step, value)
+
+    def ended(self, trial: int, status: Status = "finished") -> None:
+        group, number = self._of[trial]
+        judge = judge_of(group.searcher)
+        if judge is not None:
+            judge.ended(number, status)
 
 
 @dataclass(eq=False)

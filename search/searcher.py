@@ -10,6 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 from search.direction import Direction, Goal
 from search.errors import ExperimentError
 from search.space import Space
+from search.stopping import StoppingJudge
 from search.trial import Outcome, Trial
 
 
@@ -39,6 +40,9 @@ class Problem:
         samples: How many trials, in all; None where the algorithm knows.
         points: Configurations to try first, counted among the samples.
         known: Configurations evaluated before, not counted among the samples.
+        slots: Says how many trials may be out at once; the same number in a search that goes on
+            with this one. Asked only where an algorithm works otherwise by it, since that may take
+            seconds.
     """
 
     space: Space
@@ -47,6 +51,7 @@ class Problem:
     samples: int | None = None
     points: Sequence[Mapping[str, Any]] = ()
     known: Sequence[Evaluated] = ()
+    slots: Callable[[], int] = lambda: 1
 
 
 class Searcher(Protocol):
@@ -99,6 +104,20 @@ class Generational(Protocol):
     @property
     def batch(self) -> int | None:
         """Trials of a batch; None where there are none after all."""
+
+
+@runtime_checkable
+class Judging(Protocol):
+    """What a `Searcher` may be, too, that says itself which of its trials to end early."""
+
+    @property
+    def judge(self) -> StoppingJudge | None:
+        """Hears what its trials report; None where none is to be ended."""
+
+
+def judge_of(searcher: Searcher) -> StoppingJudge | None:
+    """Return what judges the trials of a searcher by what they report; None where nothing does."""
+    return searcher.judge if isinstance(searcher, Judging) else None
 
 
 def batch_of(searcher: Searcher) -> int | None:

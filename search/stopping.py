@@ -229,9 +229,18 @@ def _no_rule(name: str, value: Any, expected: str) -> InvalidArgument:
     return InvalidArgument(name, expected, shown(value), hint)
 
 
-def start_all(rules: Sequence[StoppingRule], direction: Direction) -> StoppingJudge:
-    """Return a judge that stops a trial as soon as one of the rules does, and gives its reason."""
-    return _AnyOf([rule.start(direction) for rule in rules])
+def start_all(
+    rules: Sequence[StoppingRule], direction: Direction, further: StoppingJudge | None = None
+) -> StoppingJudge:
+    """Return a judge that stops a trial as soon as one of the rules does, and gives its reason.
+
+    Args:
+        rules: The rules.
+        direction: Of the objective.
+        further: One more judge, that of the searcher.
+    """
+    judges = [rule.start(direction) for rule in rules]
+    return _AnyOf(judges if further is None else [*judges, further])
 
 
 class _AnyOf:

@@ -2,9 +2,9 @@
 
 A call goes to its process in files of the run's folder, since the messages between driver and
 slots are small; `spark_jobs.outbox` writes them. Each file is called by the SHA-256 of its content,
-so one content is sent once. A process unpickles only what is in a file that the driver has named to it
-through the channel, or in one that is named there. The way back is a file of plain values in the
-folder of the attempt.
+so one content is sent once. A process unpickles only what is in a file that the driver has named
+to it through the channel, or in one that is named there. The way back is a file of plain values in
+the folder of the attempt.
 """
 
 from __future__ import annotations

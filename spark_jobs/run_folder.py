@@ -222,17 +222,35 @@ def hide_events_in(files: WritableFiles, folder: Location) -> None:
     Raises:
         OSError: A file cannot be renamed.
     """
+    for events in events_in(files, folder):
+        hide_event(files, events)
+
+
+def events_in(files: WritableFiles, folder: Location) -> Iterator[Location]:
+    """Yield the files in a folder that TensorBoard reads; none where there is no folder.
+
+    Raises:
+        OSError: A folder cannot be read.
+    """
     try:
         found = files.listdir(folder)
     except (FileNotFoundError, NotADirectoryError):  # an attempt that never began, or is no folder
         return
     for status in found:
-        location = status.location
         if status.is_link:  # what lies outside of the folder is nobody's business
             continue
         if status.is_folder:
-            hide_events_in(files, location)
-        elif "tfevents" in location.name:
-            hidden = location.name.replace("tfevents", "lost-events")
-            with contextlib.suppress(FileNotFoundError):
-                files.rename(location, folder.below(hidden))
+            yield from events_in(files, status.location)
+        elif "tfevents" in status.location.name:
+            yield status.location
+
+
+def hide_event(files: WritableFiles, events: Location) -> None:
+    """Take a file out of TensorBoard; fine where it is gone.
+
+    Raises:
+        OSError: It cannot be renamed.
+    """
+    hidden = events.parent.below(events.name.replace("tfevents", "lost-events"))
+    with contextlib.suppress(FileNotFoundError):
+        files.rename(events, hidden)

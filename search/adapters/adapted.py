@@ -7,17 +7,18 @@ import math
 import random
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
 
 from search.algorithms import samples_of
+from search.direction import Direction
 from search.errors import InvalidArgument
 from search.points import check_points
 from search.sampling import random_point
-from search.searcher import Problem
+from search.searcher import Evaluated, Problem
 from search.space import Float, Integer
-from search.trial import Outcome, Trial
+from search.trial import Outcome, Status, Trial
 
 TRIES = 20
 """Proposals for a trial at the most; the constraint may allow none of them."""
@@ -28,11 +29,14 @@ _GLOBAL_RANDOM_NUMBERS = threading.Lock()
 _UNTOLD = ("seed",)  # drawn at random where the user gives none, so it may differ by the process
 
 
-class Optimiser(Protocol):
+ScoreT_contra = TypeVar("ScoreT_contra", contravariant=True)
+
+
+class Optimiser(Protocol[ScoreT_contra]):
     """Another library's optimiser, on the hyperparameters of our space.
 
     A proposal is whatever it wants back with the value. A value is None where a trial failed, else
-    a finite number.
+    a finite number; of several objectives, a tuple of them.
     """
 
     @property
@@ -42,14 +46,27 @@ class Optimiser(Protocol):
     def propose(self) -> tuple[Any, dict[str, Any]]:
         """Return a proposal, and its hyperparameters."""
 
-    def learn(self, proposal: Any, value: float | None) -> None:
+    def learn(self, proposal: Any, value: ScoreT_contra | None) -> None:
         """Take in the value of a proposal."""
 
     def reject(self, proposal: Any) -> None:
         """Take in that the constraint does not allow a proposal."""
 
-    def add(self, params: Mapping[str, Any], value: float | None) -> bool:
+    def add(self, params: Mapping[str, Any], value: ScoreT_contra | None) -> bool:
         """Take in the value of hyperparameters that it did not propose; False where it cannot."""
+
+
+class Pruner(Protocol):
+    """What an `Optimiser` may bring along: it says which trials to end early."""
+
+    def report(self, proposal: Any, step: int, value: float) -> bool:
+        """Take in what a trial reports on its way, NaN where that is no number; is it to stop?
+
+        Steps ascend.
+        """
+
+    def prune(self, proposal: Any) -> None:
+        """Take in that a trial was stopped, instead of its value."""
 
 
 class AdaptedSearch:
@@ -66,6 +83,11 @@ class AdaptedSearch:
         begin: Makes the optimiser. Like every call of it, with global random numbers of its own:
             many of these libraries know no others.
         most_out: Trials that may be out at once; None: any number.
+        pruner: What the optimiser's pruner is called, if it is a `Pruner`, too. It hears of the
+            trials that the optimiser proposed.
+
+    Attributes:
+        judge: See `search.searcher.Judging`.
 
     Raises:
         InvalidArgument: No `samples`, more points than those, or something is known to an
@@ -73,9 +95,15 @@ class AdaptedSearch:
     """
 
     def __init__(
-        self, problem: Problem, begin: Callable[[], Optimiser], most_out: int | None = None
+        self,
+        problem: Problem,
+        begin: Callable[[], Optimiser[Any]],
+        most_out: int | None = None,
+        pruner: str | None = None,
     ) -> None:
         self.total = samples_of(problem)
+        self.judge = None if pruner is None else _PrunerJudge(pruner, self._report)
+        self._direction = problem.direction
         check_points(problem.points, self.total, "samples")
         self._space, self._rng, self._points = problem.space, problem.rng, problem.points
         self._most_out = math.inf if most_out is None else most_out
@@ -86,7 +114,7 @@ class AdaptedSearch:
         with self._random_numbers():
             self._optimiser = begin()
             for evaluated in problem.known:
-                if not self._optimiser.add(evaluated.params, _number(evaluated.value)):
+                if not self._optimiser.add(evaluated.params, self._score(evaluated)):
                     expected = "none, since this optimiser only learns from what it asked for"
                     raise InvalidArgument("warm_start", expected, f"{len(problem.known)} trials")
 
@@ -114,11 +142,30 @@ class AdaptedSearch:
         params, proposal = self._out.pop(outcome.trial)
         with self._random_numbers():
             if proposal is None:
-                self._optimiser.add(params, _number(outcome.value))
+                self._optimiser.add(params, self._score(outcome))
+            elif self.judge is not None and outcome.status == "stopped":
+                self._pruner.prune(proposal)
             else:
-                self._optimiser.learn(proposal, _number(outcome.value))
+                self._optimiser.learn(proposal, self._score(outcome))
         if self._optimiser.exhausted:
             self.total = self._asked
+
+    @property
+    def _pruner(self) -> Pruner:
+        return cast(Pruner, self._optimiser)
+
+    def _report(self, trial: int, step: int, value: float) -> bool:
+        _, proposal = self._out.get(trial, (None, None))
+        if proposal is None:  # of the user, or one that has ended
+            return False
+        with self._random_numbers():
+            return self._pruner.report(proposal, step, value)
+
+    def _score(self, item: Outcome | Evaluated) -> float | tuple[float, ...] | None:
+        scores = self._direction.scores(item)
+        if scores is None or not all(map(math.isfinite, scores)):
+            return None
+        return scores[0] if isinstance(self._direction, Direction) else scores
 
     def _allowed(self) -> tuple[Any, dict[str, Any]]:
         """Return a proposal that the constraint allows; None with a random configuration."""
@@ -142,6 +189,33 @@ class AdaptedSearch:
                 self._globals = random.getstate(), np.random.get_state()
                 random.setstate(others[0])
                 np.random.set_state(others[1])
+
+
+class _PrunerJudge:
+    """A pruner of another library as a `StoppingJudge`.
+
+    Args:
+        name: What it is called.
+        report: Takes in trial, step and value; says whether the trial is to stop.
+    """
+
+    def __init__(self, name: str, report: Callable[[int, int, float], bool]) -> None:
+        self._name, self._report = name, report
+        self._last: dict[int, int] = {}
+        self._reasons: dict[int, str] = {}
+
+    def report(self, trial: int, step: int, value: float | None) -> str | None:
+        """See `StoppingJudge`."""
+        if trial not in self._reasons and step > self._last.get(trial, -1):
+            self._last[trial] = step
+            if self._report(trial, step, math.nan if value is None else value):
+                self._reasons[trial] = f"step {step}: {self._name} has pruned it"
+        return self._reasons.get(trial)
+
+    def ended(self, trial: int, status: Status = "finished") -> None:
+        """See `StoppingJudge`. What became of the trial, the optimiser is told."""
+        self._last.pop(trial, None)
+        self._reasons.pop(trial, None)
 
 
 @contextlib.contextmanager
@@ -186,7 +260,3 @@ def described(thing: object, kind: type) -> dict[str, Any]:
                 str(value) if isinstance(value, float) and not math.isfinite(value) else value
             )
     return told
-
-
-def _number(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from search.adapters.adapted import AdaptedSearch, needed_by
-from search.algorithms import one_direction
 from search.checks import check_integer
 from search.errors import InvalidArgument, shown
 from search.searcher import Problem, Searcher
@@ -31,14 +31,17 @@ class NevergradSearcher:
     Choices are Nevergrad's `Choice`, ordered ones its `TransitionChoice`; numbers are its `Scalar`
     on the unit interval, on the scale and with the steps of the hyperparameter, and so are choices
     of more than 1,000 values. A trial that failed, and what the constraint does not allow, has
-    a huge loss. `samples` is the optimizer's budget; one that plans by it cannot go on with more.
+    a huge loss. With several objectives, which any optimizer takes, it has the largest loss so far
+    in each: Nevergrad measures volumes by the largest of the first ones. `samples` is the
+    optimizer's budget; one that plans by it cannot go on with more.
 
     Args:
         optimizer: The name of an optimizer, such as 'CMA', or a class or a configured optimizer of
             `nevergrad.optimizers`, such as `ParametrizedCMA(popsize=20)`.
         num_workers: Trials at once. Optimizers choose by it how they work, some know only 1, and
             some would wait for ever if there were more: no more are out than this, however many
-            slots there are.
+            slots there are. Left out: as many as slots when the search begins, or 1 for an
+            optimizer that knows no more.
 
     Raises:
         InvalidArgument: Nevergrad is missing, there is no such optimizer, or it cannot have as many
@@ -46,24 +49,26 @@ class NevergradSearcher:
     """
 
     optimizer: Any
-    num_workers: int = 1
+    num_workers: int | None = None
 
     def __post_init__(self) -> None:
-        check_integer("num_workers", self.num_workers, 1)
-        made = self._optimizer()
-        if made.no_parallelization and self.num_workers > 1:
-            raise InvalidArgument("num_workers", f"1 for {self._name}", shown(self.num_workers))
+        made, workers = self._optimizer(), self.num_workers
+        if workers is not None:
+            check_integer("num_workers", workers, 1)
+            if made.no_parallelization and workers > 1:
+                raise InvalidArgument("num_workers", f"1 for {self._name}", shown(workers))
 
     def start(self, problem: Problem) -> Searcher:
         """See `search.Algorithm`."""
         if all(domain.size == 1 for domain in problem.space.values()):
             expected = "at least one hyperparameter with several values"
             raise InvalidArgument("space", expected, shown(dict(problem.space)))
-        seed = problem.rng.getrandbits(32)
+        seed, made = problem.rng.getrandbits(32), self._optimizer()
+        workers = self.num_workers
+        if workers is None:
+            workers = 1 if made.no_parallelization else problem.slots()
         return AdaptedSearch(
-            problem,
-            lambda: _Optimizer(problem, self._optimizer(), self.num_workers, seed),
-            most_out=self.num_workers,
+            problem, lambda: _Optimizer(problem, made, workers, seed), most_out=workers
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -94,8 +99,11 @@ class _Optimizer:
 
     def __init__(self, problem: Problem, optimizer: Any, num_workers: int, seed: int) -> None:
         nevergrad = _nevergrad()
-        self._space, self._weight = problem.space, one_direction(problem).weight
+        self._space, self._weights = problem.space, problem.direction.weights
+        self._worst: tuple[float, ...] | None = None  # of several objectives; None before any loss
+        self._unsaid: list[Any] = []  # candidates that failed before
         self._cannot = nevergrad.errors.TellNotAskedNotSupportedError
+        self._infinite = nevergrad.errors.BadLossWarning
         parameters = [_parameter(nevergrad.p, domain) for domain in problem.space.values()]
         parametrization = nevergrad.p.Tuple(*parameters)
         parametrization.random_state = np.random.RandomState(seed)
@@ -108,24 +116,48 @@ class _Optimizer:
         pairs = zip(self._space.values(), candidate.value, strict=True)
         return candidate, self._space.decode([_unit(domain, value) for domain, value in pairs])
 
-    def learn(self, proposal: Any, value: float | None) -> None:
-        self._optimizer.tell(proposal, self._loss(value))
+    def learn(self, proposal: Any, value: float | tuple[float, ...] | None) -> None:
+        if value is None:
+            self.reject(proposal)
+        elif isinstance(value, tuple):
+            self._learn_several(proposal, value)
+        else:
+            self._optimizer.tell(proposal, _loss(value, self._weights[0]))
+
+    def _learn_several(self, candidate: Any, values: tuple[float, ...]) -> None:
+        losses = tuple(map(_loss, values, self._weights))
+        self._tell_several(candidate, losses)
+        self._worst = tuple(map(max, self._worst or losses, losses))
+        while self._unsaid:
+            self.reject(self._unsaid.pop(0))
 
     def reject(self, proposal: Any) -> None:
-        self._optimizer.tell(proposal, _WORST)
+        if len(self._weights) == 1:
+            self._optimizer.tell(proposal, _WORST)
+        elif self._worst is None:
+            self._unsaid.append(proposal)
+        else:
+            self._tell_several(proposal, self._worst)
 
-    def add(self, params: Mapping[str, Any], value: float | None) -> bool:
+    def _tell_several(self, candidate: Any, losses: tuple[float, ...]) -> None:
+        with warnings.catch_warnings():
+            # To one that is worse in all than those before, it gives an infinite loss by itself.
+            warnings.simplefilter("ignore", self._infinite)
+            self._optimizer.tell(candidate, list(losses))
+
+    def add(self, params: Mapping[str, Any], value: float | tuple[float, ...] | None) -> bool:
         pairs = zip(self._space.values(), self._space.encode(params), strict=True)
         values = tuple(_value(domain, unit) for domain, unit in pairs)
         candidate = self._optimizer.parametrization.spawn_child(new_value=values)
         try:
-            self._optimizer.tell(candidate, self._loss(value))
+            self.learn(candidate, value)
         except self._cannot:
             return False
         return True
 
-    def _loss(self, value: float | None) -> float:
-        return _WORST if value is None else min(-self._weight * value, _WORST)
+
+def _loss(value: float, weight: float) -> float:
+    return min(-weight * value, _WORST)
 
 
 def _listed(domain: Domain) -> int:

@@ -6,16 +6,18 @@ import contextlib
 import copy
 import functools
 import math
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from search.adapters.adapted import AdaptedSearch, described, nearest, needed_by
-from search.algorithms import one_direction
-from search.direction import Direction
+from search.direction import Directions, Goal
 from search.errors import InvalidArgument, shown
 from search.searcher import Problem, Searcher
 from search.space import LARGEST_INTEGER, Choice, Domain, Float
+
+_Score = float | tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,21 +30,32 @@ class OptunaSearcher:
     seed is seeded by the search's. Hyperparameters have their names and values in the study, and
     those that are inactive are not in it; choices that Optuna does not take are told apart by
     their position, ranges and ordered choices too. What the constraint does not allow is told as
-    pruned, a trial that failed as failed. There are no pruners: see `stopping`. A sampler that has
-    tried everything, such as a `GridSampler`, ends the search early.
+    pruned, a trial that failed as failed. A sampler that has tried everything, such as a
+    `GridSampler`, ends the search early.
+
+    With a pruner, `experiment.report` is `trial.report`: the study gets what trials report of the
+    objective, the pruner is asked after each step, and a trial that it prunes stops as by a rule of
+    `stopping=`, which may be there, too. A stopped trial is told as pruned. Points that the user
+    gives are in the study once they have ended, so no pruner stops them.
 
     Args:
-        sampler: One of `optuna.samplers`, or any other `BaseSampler` for a single objective, as it
-            was made; None: `TPESampler()`.
+        sampler: One of `optuna.samplers`, or any other `BaseSampler`, as it was made; for several
+            objectives one that takes them; None: `TPESampler()`.
+        pruner: One of `optuna.pruners`, or any other `BasePruner`, for a single objective; None
+            stops no trial.
 
     Raises:
-        InvalidArgument: Optuna is missing, or this is no sampler.
+        InvalidArgument: Optuna is missing, this is no sampler, or that is no pruner.
     """
 
     sampler: Any = None
+    pruner: Any = None
 
     def __post_init__(self) -> None:
-        samplers = _optuna().samplers
+        samplers, pruners = _optuna().samplers, _optuna().pruners
+        if self.pruner is not None and not isinstance(self.pruner, pruners.BasePruner):
+            hint = "such as optuna.pruners.MedianPruner()"
+            raise InvalidArgument("pruner", "a pruner of Optuna, or None", shown(self.pruner), hint)
         if self.sampler is None:
             object.__setattr__(self, "sampler", samplers.TPESampler())
         elif not isinstance(self.sampler, samplers.BaseSampler):
@@ -52,40 +65,71 @@ class OptunaSearcher:
     def start(self, problem: Problem) -> Searcher:
         """See `search.Algorithm`."""
         _check_packages(type(self.sampler).__name__)
+        if isinstance(problem.direction, Directions):
+            self._check_several(problem.direction)
         seed = problem.rng.getrandbits(32)
-        return AdaptedSearch(problem, lambda: _Study(problem, self.sampler, seed))
+        return AdaptedSearch(
+            problem,
+            lambda: _Study(problem, self.sampler, self.pruner, seed),
+            pruner=None if self.pruner is None else type(self.pruner).__name__,
+        )
 
     def to_json(self) -> dict[str, Any]:
         """See `search.Algorithm`."""
         sampler = described(self.sampler, _optuna().samplers.BaseSampler)
-        return {"type": "optuna", "sampler": sampler}
+        told = {"type": "optuna", "sampler": sampler}
+        if self.pruner is not None:
+            told["pruner"] = described(self.pruner, _optuna().pruners.BasePruner)
+        return told
+
+    def _check_several(self, directions: Directions) -> None:
+        """Refuse what takes one objective only, which samplers say when they are asked."""
+        got = shown(directions.to_json())
+        if self.pruner is not None:
+            expected = "None with several objectives, for which Optuna prunes no trial"
+            raise InvalidArgument("pruner", expected, shown(self.pruner))
+        with _quiet():
+            study = _optuna().create_study(
+                directions=_names(directions), sampler=copy.deepcopy(self.sampler)
+            )
+            study.ask()
+            try:
+                study.sampler.sample_relative(study, study.trials[0], {})
+            except (ValueError, RuntimeError, NotImplementedError):
+                expected = f"'max' or 'min', of one objective, for {type(self.sampler).__name__}"
+                hint = "TPESampler and NSGAIISampler take several"
+                raise InvalidArgument("direction", expected, got, hint) from None
 
 
 class _Study:
-    """A study of Optuna as an `Optimiser`; proposals are its trials."""
+    """A study of Optuna as an `Optimiser` and a `Pruner`; proposals are its trials."""
 
-    def __init__(self, problem: Problem, sampler: Any, seed: int) -> None:
+    def __init__(self, problem: Problem, sampler: Any, pruner: Any, seed: int) -> None:
         self._optuna, self._space = _optuna(), problem.space
         self._parameters = {
             name: _parameter(self._optuna.distributions, domain)
             for name, domain in problem.space.items()
         }
-        direction = "maximize" if one_direction(problem) is Direction.MAX else "minimize"
         own = copy.deepcopy(sampler)
         _seed(own, seed, self._optuna.samplers.BaseSampler)
-        with self._quiet():
-            self._study = self._optuna.create_study(direction=direction, sampler=own)
+        with _quiet():
+            self._study = self._optuna.create_study(
+                study_name="experiment",  # else drawn at random, and HyperbandPruner goes by it
+                directions=_names(problem.direction),
+                sampler=own,
+                pruner=copy.deepcopy(pruner) or self._optuna.pruners.NopPruner(),
+            )
         self.exhausted = False
         # Samplers call it once they have tried everything; Optuna's works in its own loop only.
         self._study.stop = self._stop
 
     def propose(self) -> tuple[Any, dict[str, Any]]:
-        with self._quiet():
+        with _quiet():
             trial = self._study.ask()
             return trial, self._space.assemble(lambda name: self._suggested(trial, name))
 
-    def learn(self, proposal: Any, value: float | None) -> None:
-        with self._quiet():
+    def learn(self, proposal: Any, value: _Score | None) -> None:
+        with _quiet():
             if value is None:
                 self._study.tell(proposal, state=self._optuna.trial.TrialState.FAIL)
             else:
@@ -93,18 +137,27 @@ class _Study:
 
     def reject(self, proposal: Any) -> None:
         # Not as failed: samplers look at no failed trial, and might propose the same for ever.
-        with self._quiet():
+        with _quiet():
             self._study.tell(proposal, state=self._optuna.trial.TrialState.PRUNED)
 
-    def add(self, params: Mapping[str, Any], value: float | None) -> bool:
+    def report(self, proposal: Any, step: int, value: float) -> bool:
+        with _quiet(), warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # of numpy, where all are NaN
+            proposal.report(value, step)
+            return bool(proposal.should_prune())
+
+    def prune(self, proposal: Any) -> None:
+        self.reject(proposal)  # its value is what it reported last
+
+    def add(self, params: Mapping[str, Any], value: _Score | None) -> bool:
         states, parameters = self._optuna.trial.TrialState, self._parameters
         trial = self._optuna.trial.create_trial(
             state=states.FAIL if value is None else states.COMPLETE,
-            value=value,
+            values=[value] if isinstance(value, float | int) else value,
             params={name: parameters[name].encode(params[name]) for name in params},
             distributions={name: parameters[name].distribution for name in params},
         )
-        with self._quiet():
+        with _quiet():
             self._study.add_trial(trial)
         return True
 
@@ -122,16 +175,22 @@ class _Study:
     def _stop(self) -> None:
         self.exhausted = True
 
-    @contextlib.contextmanager
-    def _quiet(self) -> Iterator[None]:
-        """Keep Optuna from writing to the terminal, where the progress of the search is."""
-        logging = self._optuna.logging
-        before = logging.get_verbosity()
-        logging.set_verbosity(max(before, logging.ERROR))
-        try:
-            yield
-        finally:
-            logging.set_verbosity(before)
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep Optuna from writing to the terminal, where the progress of the search is."""
+    logging = _optuna().logging
+    before = logging.get_verbosity()
+    logging.set_verbosity(max(before, logging.ERROR))
+    try:
+        yield
+    finally:
+        logging.set_verbosity(before)
+
+
+def _names(goal: Goal) -> list[str]:
+    """Return what Optuna calls directions."""
+    return ["maximize" if weight > 0 else "minimize" for weight in goal.weights]
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,6 +49,7 @@ def main() -> None:
                 _carry(spark, folder),
                 "1.02",
             ),
+            *_calls(spark),
         ]
         spark.stop()
         print("| measure | value | bar |\n| --- | --- | --- |")
@@ -122,6 +123,24 @@ def _trials(spark: SparkSession, hdfs: Hdfs, folder: str) -> float:
         spark, train, {"trial": range(_TRIALS)}, logdir=f"{folder}/runs", preload=(), verbose=0
     )
     return (sum(hdfs.bytes_read(number) for number in range(2)) - before) / _SIZE
+
+
+def _calls(spark: SparkSession) -> list[tuple[str, float, str]]:
+    """Return how long who makes calls waits for HDFS, in seconds."""
+    with experiment.executor(spark, logdir="hdfs:///runs") as pool:
+        pool.submit(abs, 1).result()  # its process has all that it imports
+        started = time.perf_counter()
+        values = pool.map(abs, range(60))
+        made = time.perf_counter() - started
+        list(values)
+        started = time.perf_counter()
+        next(pool.map(abs, range(500)))
+        first = time.perf_counter() - started
+        pool.shutdown(cancel_futures=True)
+    return [
+        ("s until `map` of 60 calls of an executor returns, its run on HDFS", made, "0.1"),
+        ("s until the first of 500 calls has its result", first, "5"),
+    ]
 
 
 def _carry(spark: SparkSession, folder: str) -> float:

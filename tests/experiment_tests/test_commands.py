@@ -314,6 +314,25 @@ def test_show_says_what_a_run_is_and_what_became_of_it(call, finished):
     assert "Running" not in output
 
 
+def test_show_counts_the_outcomes_that_are_ignored(call, tmp_path):
+    root = make_run(tmp_path, lost=(2, 3), failed=(3,), running=(5,))
+    assert not any("ignored" in row for row in rows_of(call("show", root)))
+    assert ["ignored", "0 outcomes"] in rows_of(call("show", root, "--verbose"))
+    late, other = root / "trials" / "000002", root / "trials" / "000001-2"
+    newer = root / "trials" / "000002-2"
+    (late / "outcome.json").write_bytes((newer / "outcome.json").read_bytes())
+    other.mkdir()
+    (other / "outcome.json").write_bytes((newer / "outcome.json").read_bytes())
+    (root / "trials" / "000005" / "outcome.json").write_bytes(b"{")
+    shown = rows_of(call("show", root, "-v"))
+    assert ["ignored", "3 outcomes"] in shown
+    assert shown[-3:] == [
+        ["1", "2", "it is that of trial 2"],
+        ["2", "1", "attempt 2 counts"],
+        ["5", "1", "it is no outcome that a slot has written"],
+    ]
+
+
 def test_show_of_a_run_that_goes_on_has_what_is_out(call, unfinished):
     rows = rows_of(call("show", unfinished))
     running = rows.index(["Running, at the last news"])

@@ -19,6 +19,7 @@ from experiment.journal import read_journal
 from experiment.record import FORMAT
 from experiment.resuming import reopen, space_differences
 from experiment.settings import Settings
+from search.algorithms import Evolution
 from search.errors import InvalidArgument
 from search.trial import Outcome, Trial
 from spark_jobs.files import LocalFiles
@@ -575,3 +576,81 @@ def test_a_difference_at_the_end_of_long_values_is_shown():
     before, now = (f"/a/folder{'/of/many' * 20}/run-{number}" for number in (1, 2))
     (difference,) = space_differences({"data": before}, {"data": now})
     assert difference == f"space of 'data' was {before!r}, is {now!r}"
+
+
+def refused_run(make, **run):
+    """Make a run that another searcher than the one of its manifest has made."""
+    run = make(call="random_search", trials=5, **run)
+    path = run / "manifest.json"
+    manifest = json.loads(path.read_text())
+    manifest["seed"] += 1
+    path.write_text(json.dumps(manifest))
+    return run
+
+
+def test_a_run_of_another_search_is_refused_and_left_as_it_was(make, go_on):
+    run = refused_run(make)
+    before = contents(run)
+    with pytest.raises(InvalidArgument, match="resume: expected the search that began, with"):
+        go_on(run, BOUNDS, experiment.random_search, samples=5)
+    assert go_on.jobs == 0
+    assert contents(run) == before
+
+
+@pytest.mark.parametrize("module", ["experiment.journal", "spark_jobs.events"])
+def test_a_full_disk_at_the_first_record_is_an_error_of_ours(make, go_on, monkeypatch, module):
+    run = make(trials=6, running=(2, 4), ended=False)
+    monkeypatch.setattr(
+        f"{module}.open_appending", lambda *_, **__: os.open("/dev/full", os.O_WRONLY)
+    )
+    with pytest.raises(experiment.SearchFailed) as raised:
+        go_on(run)
+    said = "the driver cannot go on: OSError: [Errno 28] No space left on device"
+    assert str(raised.value).startswith(said)
+    assert raised.value.result.problem == str(raised.value)
+    assert go_on.jobs == 0
+    monkeypatch.undo()
+    assert len(go_on(run).trials) == 6
+
+
+def scored_by_group(group, x):
+    return (x - 1) ** 2 if group == "a" else x
+
+
+@pytest.mark.parametrize("generational", [False, True])
+def test_a_search_of_each_group_goes_on_with_more_generations(spark, logdir, generational):
+    def search(generations, **settings):
+        return experiment.search_each(
+            spark,
+            scored_by_group,
+            {"a": {"x": [0.0, 2.0]}, "b": {"x": [0.0, 3.0]}},
+            searcher=Evolution(popsize=4, generations=generations, generational=generational),
+            parallelism=1,
+            **QUIET,
+            **settings,
+        )
+
+    begun = search(1, logdir=logdir, seed=3)
+    gone_on = search(2, resume=begun)
+    assert [len(gone_on[group].trials) for group in "ab"] == [12, 12]
+    assert gone_on.overall.trials[:16] == begun.overall.trials
+    with pytest.raises(InvalidArgument, match="its trials were 24, are 16"):
+        search(1, resume=gone_on)
+
+
+def test_a_search_of_each_group_goes_on_with_more_samples(spark, logdir):
+    def search(samples, **settings):
+        return experiment.search_each(
+            spark,
+            scored_by_group,
+            {"a": {"x": [0.0, 2.0]}, "b": {"x": [0.0, 3.0]}},
+            samples=samples,
+            parallelism=1,
+            **QUIET,
+            **settings,
+        )
+
+    begun = search(4, logdir=logdir, seed=3)
+    gone_on = search(6, resume=begun)
+    assert [len(gone_on[group].trials) for group in "ab"] == [6, 6]
+    assert gone_on.overall.trials[:8] == begun.overall.trials

@@ -20,7 +20,7 @@ from search import (
 from search.algorithms import Evolution, Random
 from search.errors import NothingAllowed
 from search.grouped import Grouped, read_groups, union
-from search.searcher import Problem
+from search.searcher import Problem, judge_of
 from tests.search_tests.fakes import evaluated_by, outcome, recorded
 
 LINE = Space({"x": Float(0.0, 1.0)})
@@ -150,6 +150,34 @@ def test_it_is_not_asked_again_for_trials_of_a_group_that_it_lacks():
 
 
 BOUNDS = {"eu": {"lr": [0.1, 0.001], "n": [1, 4]}, "us": {"lr": [1.0, 0.01], "n": [2, 8]}}
+
+
+class Noting(RandomSearch):
+    """Notes down what its trials report, and stops those that report a negative number."""
+
+    @property
+    def judge(self):
+        return self
+
+    def report(self, trial, step, value):
+        return f"trial {trial} reported {value}" if value < 0 else None
+
+    def ended(self, trial, status="finished"):
+        self.last_ended = trial, status
+
+
+def test_each_group_judges_its_own_trials_by_their_own_numbers():
+    noting = Noting(LINE, samples=3, rng=random.Random(0))
+    searcher = GroupedSearch({"a": sampled(3), "b": noting})
+    assert groups_of([searcher.ask() for _ in range(4)]) == "abab"
+    judge = judge_of(searcher)
+    assert judge.report(3, 0, -1.0) == "trial 1 reported -1.0"
+    assert judge.report(3, 1, 1.0) is None
+    assert judge.report(2, 0, -1.0) is None
+    judge.ended(3, "stopped")
+    judge.ended(2)
+    assert noting.last_ended == (1, "stopped")
+    assert judge_of(GroupedSearch({"a": sampled(3)})) is None
 
 
 def test_the_bounds_of_each_group_are_read():

@@ -4,11 +4,13 @@ import random
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from deap import cma
+from optuna.samplers import CmaEsSampler, NSGAIISampler, TPESampler
 
 import search
 from search import (
@@ -19,6 +21,7 @@ from search import (
     Integer,
     InvalidArgument,
     NothingAllowed,
+    Outcome,
     Problem,
     Space,
     drive,
@@ -26,7 +29,7 @@ from search import (
 from search.adapters import DeapSearcher, DehbSearcher, NevergradSearcher, OptunaSearcher
 from search.adapters.adapted import TRIES, AdaptedSearch, described, nearest
 from tests.search_tests.adapters_tests.spaces import PLANE, bowl, problem_on
-from tests.search_tests.fakes import evaluated_by, outcome
+from tests.search_tests.fakes import evaluated_by, outcome, run_in_any_order
 
 ROOT = Path(search.__file__).parents[1]
 
@@ -265,8 +268,7 @@ except experiment.InvalidArgument as error:
 @pytest.mark.parametrize(
     "algorithm",
     [
-        OptunaSearcher(),
-        NevergradSearcher("CMA"),
+        OptunaSearcher(CmaEsSampler()),
         DeapSearcher(lambda n: cma.Strategy([0.5] * n, 0.3)),
         DehbSearcher("x"),
     ],
@@ -278,3 +280,54 @@ def test_several_objectives_are_refused(algorithm):
     problem = Problem(space=space, rng=random.Random(0), direction=several, samples=5)
     with pytest.raises(InvalidArgument, match="'max' or 'min', of one objective"):
         algorithm.start(problem)
+
+
+SEVERAL = Directions({"near": Direction.MAX, "left": Direction.MIN})
+
+
+def two_values(trial):
+    if trial.id % 7 == 0:  # also the first one
+        return outcome(trial, None)
+    near = -(trial.params["x"] ** 2) - trial.params["y"] ** 2
+    return Outcome(trial.id, "finished", values={"near": near, "left": trial.params["x"]})
+
+
+# Nevergrad's CMA draws it from pycma, alone as well.
+@pytest.mark.filterwarnings("ignore:.*orphanated injected solution")
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        OptunaSearcher(TPESampler(n_startup_trials=4)),
+        OptunaSearcher(NSGAIISampler(population_size=4)),
+        NevergradSearcher("DE", num_workers=3),
+        NevergradSearcher("CMA", num_workers=3),
+    ],
+    ids=["TPE", "NSGA-II", "DE", "CMA"],
+)
+class TestSeveralObjectives:
+    def test_a_searcher_is_rebuilt_by_the_same_asks_and_tells(self, algorithm):
+        points = [{"x": 1.0, "y": 1.0}]
+        values = {"near": -8.0, "left": 2.0}
+        known = [Evaluated({"x": 2.0, "y": 2.0}, None, values)]
+
+        def make():
+            problem = problem_on(PLANE, 20, direction=SEVERAL, points=points, known=known)
+            return algorithm.start(problem)
+
+        trials = run_in_any_order(make(), two_values, random.Random(1))
+        assert run_in_any_order(make(), two_values, random.Random(1)) == trials
+        assert len(trials) == 20
+
+    def test_what_a_trial_comes_to_counts_in_each_objective(self, algorithm):
+        def run(of):
+            searcher = algorithm.start(problem_on(PLANE, 80, direction=SEVERAL))
+            trials = []
+            drive(searcher, lambda trial: trials.append(trial) or of(trial))
+            return [dict(trial.params) for trial in trials]
+
+        def left_reversed(trial):
+            told = two_values(trial)
+            values = {name: -v if name == "left" else v for name, v in told.values.items()}
+            return replace(told, values=values)
+
+        assert run(two_values) == run(two_values) != run(left_reversed)

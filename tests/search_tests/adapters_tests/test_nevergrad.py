@@ -1,4 +1,5 @@
 import random
+from dataclasses import replace
 
 import nevergrad as ng
 import numpy as np
@@ -140,7 +141,7 @@ def test_the_manifest_tells_optimizers_apart():
     assert NevergradSearcher("CMA").to_json() == {
         "type": "nevergrad",
         "optimizer": "CMA",
-        "num_workers": 1,
+        "num_workers": None,
     }
     configured = NevergradSearcher(ng.optimizers.ParametrizedCMA(popsize=6), num_workers=2)
     assert configured.to_json() == {
@@ -156,6 +157,15 @@ def test_what_is_no_optimizer_is_refused(optimizer):
         InvalidArgument, match="optimizer: expected one of Nevergrad.*such as 'CMA'"
     ):
         NevergradSearcher(optimizer)
+
+
+def test_workers_follow_the_slots_where_none_are_given():
+    out = {}
+    for name, given in (("CMA", None), ("CMA", 2), ("NelderMead", None)):
+        algorithm = NevergradSearcher(name, num_workers=given)
+        searcher = algorithm.start(replace(problem_on(MIXED, 20, 1), slots=lambda: 5))
+        out[name, given] = sum(searcher.ask() is not None for _ in range(20))
+    assert out == {("CMA", None): 5, ("CMA", 2): 2, ("NelderMead", None): 1}
 
 
 @pytest.mark.parametrize("num_workers", [0, 1.5, True])

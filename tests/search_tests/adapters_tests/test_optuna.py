@@ -1,6 +1,8 @@
+import contextlib
 import copy
 import importlib.util
 import logging
+import math
 import random
 import sys
 import warnings
@@ -9,9 +11,20 @@ import optuna
 import pytest
 from optuna import samplers
 
-from search import Choice, Direction, Evaluated, Float, Integer, InvalidArgument, Space, drive
+from search import (
+    Choice,
+    Direction,
+    Directions,
+    Evaluated,
+    Float,
+    Integer,
+    InvalidArgument,
+    Outcome,
+    Space,
+    drive,
+)
 from search.adapters import OptunaSearcher
-from search.searcher import Problem
+from search.searcher import Problem, judge_of
 from tests.search_tests.adapters_tests.spaces import (
     EVERYTHING,
     PLANE,
@@ -42,6 +55,13 @@ def experimental(make, **arguments):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         return make(**arguments)
+
+
+@contextlib.contextmanager
+def experimental_ignored():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        yield
 
 
 def needs(package):
@@ -280,3 +300,148 @@ def test_units_are_learned_in_a_mixed_space():
     searcher = OptunaSearcher().start(problem_on(MIXED, 60))
     values = [item.value for item in drive(searcher, evaluated_by(units))]
     assert sum(values[30:]) > sum(values[:30])
+
+
+TWO = Directions({"loss": Direction.MIN, "speed": Direction.MAX})
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: samplers.TPESampler(n_startup_trials=4, seed=7),
+        lambda: samplers.NSGAIISampler(population_size=4, seed=7),
+        lambda: experimental(samplers.NSGAIIISampler, population_size=4, seed=7),
+    ],
+)
+def test_trials_for_several_objectives_are_those_of_the_sampler(make):
+    def values(params):
+        return -model(params), params["layers"] * 1.5
+
+    study = optuna.create_study(sampler=make(), directions=["minimize", "maximize"])
+    native = []
+    for _ in range(16):
+        trial = study.ask()
+        native.append(suggested(trial))
+        study.tell(trial, values(native[-1]))
+
+    trials = []
+
+    def evaluate(trial):
+        trials.append(dict(trial.params))
+        return Outcome(
+            trial.id, "finished", values=dict(zip(TWO.names, values(trial.params), strict=True))
+        )
+
+    drive(OptunaSearcher(make()).start(problem_on(MODEL, 16, direction=TWO)), evaluate)
+    assert trials == native
+
+
+def test_a_sampler_for_one_objective_is_refused_by_its_name():
+    with pytest.raises(InvalidArgument, match="of one objective, for CmaEsSampler, got .*'loss'"):
+        OptunaSearcher(samplers.CmaEsSampler()).start(problem_on(MODEL, 5, direction=TWO))
+    pruned = OptunaSearcher(pruner=optuna.pruners.MedianPruner())
+    with pytest.raises(InvalidArgument, match="pruner: expected None with several objectives"):
+        pruned.start(problem_on(MODEL, 5, direction=TWO))
+
+
+def test_a_pruner_is_one_of_optuna():
+    hint = "pruner: expected a pruner of Optuna, or None, got 'median'; such as"
+    with pytest.raises(InvalidArgument, match=hint):
+        OptunaSearcher(pruner="median")
+    with_one = OptunaSearcher(pruner=optuna.pruners.MedianPruner(n_warmup_steps=3)).to_json()
+    assert with_one["pruner"]["class"] == "MedianPruner"
+    assert with_one["pruner"]["n_warmup_steps"] == 3
+    assert "pruner" not in OptunaSearcher().to_json()
+    assert judge_of(OptunaSearcher().start(problem_on(MODEL, 5))) is None
+
+
+PRUNERS = [
+    optuna.pruners.MedianPruner(n_startup_trials=2),
+    optuna.pruners.SuccessiveHalvingPruner(reduction_factor=2),
+    optuna.pruners.HyperbandPruner(max_resource=8, reduction_factor=2),
+    optuna.pruners.ThresholdPruner(lower=-2.0),
+]
+
+
+@pytest.mark.parametrize("pruner", PRUNERS, ids=lambda pruner: type(pruner).__name__)
+def test_what_is_pruned_is_what_the_pruner_prunes_in_a_study_of_its_own(pruner):
+    def make():
+        return samplers.TPESampler(n_startup_trials=4, seed=7)
+
+    def curve(params):
+        return [model(params) * (1 + 1 / (step + 1)) for step in range(8)]
+
+    native = optuna.create_study(
+        study_name="experiment", sampler=make(), pruner=copy.deepcopy(pruner), direction="maximize"
+    )
+
+    def objective(trial):
+        values = curve(suggested(trial))
+        for step, value in enumerate(values):
+            trial.report(value, step)
+            if trial.should_prune():
+                raise optuna.TrialPruned
+        return values[-1]
+
+    with experimental_ignored():
+        native.optimize(objective, n_trials=25)
+    expected = [
+        (trial.params, trial.last_step if trial.state.name == "PRUNED" else None)
+        for trial in native.trials
+    ]
+
+    searcher = OptunaSearcher(make(), pruner).start(problem_on(MODEL, 25))
+    judge, found = judge_of(searcher), []
+    while (trial := searcher.ask()) is not None:
+        values, stopped = curve(trial.params), None
+        for step, value in enumerate(values):
+            if reason := judge.report(trial.id, step, value):
+                assert reason == f"step {step}: {type(pruner).__name__} has pruned it"
+                assert judge.report(trial.id, step, value) == reason  # a retried attempt's
+                stopped = step
+                break
+        status = "finished" if stopped is None else "stopped"
+        searcher.tell(Outcome(trial.id, status, values[-1 if stopped is None else stopped]))
+        judge.ended(trial.id, status)
+        found.append((dict(trial.params), stopped))
+    assert found == expected
+    assert {stopped is None for _, stopped in found} == {True, False}
+
+
+@pytest.mark.parametrize("pruner", PRUNERS, ids=lambda pruner: type(pruner).__name__)
+def test_the_same_reports_prune_the_same_trials_again(pruner):
+    algorithm = OptunaSearcher(samplers.TPESampler(n_startup_trials=4), pruner)
+    done = []  # what was done with a searcher, and what it answered
+
+    def do(searcher, what, *arguments):
+        match what:
+            case "ask":
+                return searcher.ask()
+            case "tell":
+                return searcher.tell(*arguments)
+        return judge_of(searcher).report(*arguments)
+
+    def note(what, *arguments):
+        answer = do(first, what, *arguments)
+        done.append((what, arguments, answer))
+        return answer
+
+    first, rng = algorithm.start(problem_on(MODEL, 20, points=[{"layers": 2}])), random.Random(3)
+    out = {}
+    while out or not first.finished:
+        if len(out) < 4 and not first.finished:
+            trial = note("ask")
+            out[trial.id] = trial, 0
+            continue
+        number = rng.choice(sorted(out))
+        trial, step = out[number]
+        value = model(trial.params) if "rate" in trial.params else -1.0
+        reason = note("report", number, step, value if rng.random() < 0.9 else math.nan)
+        out[number] = trial, step + 1
+        if reason or step == 5:
+            note("tell", Outcome(number, "stopped" if reason else "finished", value))
+            del out[number]
+    again = algorithm.start(problem_on(MODEL, 20, points=[{"layers": 2}]))
+    for what, arguments, answer in done:
+        assert do(again, what, *arguments) == answer
+    assert any(what == "report" and answer for what, _, answer in done)
