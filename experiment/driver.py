@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
-import sys
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -28,6 +26,7 @@ from experiment.specification import Search
 from experiment.status import Status
 from experiment.text import count, printable
 from experiment.warm_start import write_known
+from experiment.warning import warn_user
 from search.errors import InvalidArgument
 from search.space import Float, Space
 from search.stopping import read_rules
@@ -44,7 +43,6 @@ from spark_jobs.trial_process import Program
 
 _LOGGER = logging.getLogger("experiment")
 _CARRY_EVERY = 1.0  # seconds; outcomes that arrive within them share one append of the journal
-_OURS = ("experiment", "search", "spark_jobs")
 
 
 def run_search(
@@ -67,17 +65,17 @@ def run_search(
         InvalidArgument: Before any Spark job.
         SearchFailed: The search ended early, or every trial failed.
     """
-    prepared = prepare(spark, train, search, settings, seed, warn=_warn)
+    prepared = prepare(spark, train, search, settings, seed, warn=warn_user)
     control = own_control()
     control.prepared(prepared)
     session, data, function = prepared.session, prepared.data, prepared.function
     manifest, root = prepared.manifest, prepared.root
-    session.tell_risk(_warn)
+    session.tell_risk(warn_user)
     _log_scales(search.space)
     with (
         Interrupts(control) as interrupts,
         session.renewed_tokens(data),
-        Progress(manifest.name, verbose=settings.verbose, warn=_warn) as progress,
+        Progress(manifest.name, verbose=settings.verbose, warn=warn_user) as progress,
     ):
         if settings.verbose:  # two bars would write over each other
             session.hide_console_progress()
@@ -86,10 +84,10 @@ def run_search(
             None if search.grows else total,
             settings,
             session,
-            warn=_warn,
+            warn=warn_user,
             tick=lambda: progress.refresh(Status(total)),
         )
-        session.tell_idle_gpus(_warn)
+        session.tell_idle_gpus(warn_user)
         progress.asked = _asked(slots, session)
         program = _program(function, settings, data)
         with (
@@ -258,7 +256,7 @@ def _coordinator(
         optimization_key=settings.optimization_key,
         target=settings.target,
         slots=slots,
-        warn=_warn,
+        warn=warn_user,
     )
     past = run.past
     if settings.resume is not None:
@@ -298,7 +296,7 @@ def _try(step: Callable[[], None]) -> None:
 def _note(message: str) -> None:
     """Warn of what must not cost the result of a search, also where warnings are errors."""
     with contextlib.suppress(UserWarning):
-        _warn(message)
+        warn_user(message)
 
 
 def _program(function: bytes, settings: Settings, data: DataSettings) -> Program:
@@ -322,15 +320,6 @@ def _log_scales(space: Space | None) -> None:
     for name, domain in (space or {}).items():
         if isinstance(domain, Float) and domain.log:
             _LOGGER.info("%s: searched on a log scale from %g to %g", name, domain.low, domain.high)
-
-
-def _warn(message: str) -> None:
-    level, frame = 1, sys._getframe()
-    while (
-        frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _OURS
-    ):
-        level, frame = level + 1, frame.f_back
-    warnings.warn(message, UserWarning, stacklevel=level)  # at the line that called us
 
 
 def _raise_if_failed(result: Result) -> None:

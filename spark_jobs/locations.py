@@ -84,7 +84,6 @@ class Location:
         )
 
 
-
 def _hint(name: str) -> str:
     """Return what to write instead of a URL that is none."""
     if found := _DATABRICKS.match(name):

@@ -10,7 +10,7 @@ import numpy as np
 
 from search.adapters.adapted import AdaptedSearch, needed_by
 from search.algorithms import one_direction
-from search.checks import check_integer
+from search.checks import check_integer, make_plain
 from search.errors import InvalidArgument, shown
 from search.searcher import Problem, Searcher
 from search.space import Choice, Domain
@@ -49,6 +49,7 @@ class NevergradSearcher:
     num_workers: int = 1
 
     def __post_init__(self) -> None:
+        make_plain(self)
         check_integer("num_workers", self.num_workers, 1)
         made = self._optimizer()
         if made.no_parallelization and self.num_workers > 1:
