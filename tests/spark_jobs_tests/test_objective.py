@@ -67,8 +67,8 @@ def test_everything_else_is_refused_with_its_type(value):
         ),
         (
             {"acuracy": 0.3},
-            "want the key 'accuracy', got the keys 'acuracy'; optimization_key= names none of them, "
-            "did you mean 'acuracy'?",
+            "want the key 'accuracy', got the keys 'acuracy'; optimization_key= names none of "
+            "them, did you mean 'acuracy'?",
         ),
         ({"f1": 1}, "want the key 'accuracy', got the keys 'f1'; optimization_key= names none of"),
     ],
