@@ -13,10 +13,15 @@ unexport PYTHONDONTWRITEBYTECODE
 help:  ## Show this list.
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
 
+# Others on this host can neither take the searches over nor end their jobs: see SECURITY.md.
+SHUT := --master 'local[*]' --conf spark.authenticate=true --conf spark.ui.killEnabled=false
+
+demo: export PYSPARK_SUBMIT_ARGS := $(SHUT) pyspark-shell
 demo: .venv/.installed  ## Run a grid and an evolutionary search on handwritten digits.
 	$(PYTHON) examples/grid_search.py
 	$(PYTHON) examples/evolutionary_search.py
 
+demo-hdfs: export PYSPARK_SUBMIT_ARGS := $(SHUT) pyspark-shell
 demo-hdfs: .venv/.installed  ## Run an evolutionary search with data and run on a small HDFS.
 	$(PYTHON) -m tests.demo_hdfs
 

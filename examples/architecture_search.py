@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import sys
 
 from pyspark.sql import SparkSession
 
@@ -85,7 +86,7 @@ def main() -> None:
         frame[["trial", "status", "value", *layers, "activation", "seconds"]].to_string(index=False)
     )
     print(f"Best: {result.best}")
-    print(f"Look at it: python -m experiment tensorboard {result.logdir}")
+    print(f"Look at it: {sys.executable} -m experiment tensorboard {result.logdir}")
     spark.stop()
 
 

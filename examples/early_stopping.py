@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import sys
 
 from pyspark.sql import SparkSession
 
@@ -82,7 +83,7 @@ def main() -> None:
     columns = ["trial", "status", "value", "learning_rate", "units", "dropout", "seconds"]
     print(frame[columns + [name for name in ("reason",) if name in frame]].to_string(index=False))
     print(f"Best: {result.best}")
-    print(f"Look at it: python -m experiment tensorboard {result.logdir}")
+    print(f"Look at it: {sys.executable} -m experiment tensorboard {result.logdir}")
     spark.stop()
 
 

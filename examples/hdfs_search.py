@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import functools
 import getpass
+import sys
 
 from pyspark.sql import SparkSession
 
@@ -96,7 +97,7 @@ def main() -> None:
     columns = ["trial", "status", "value", "learning_rate", "dropout", "num_layers", "seconds"]
     print(result.to_pandas()[columns].to_string(index=False))
     print(f"Best: {result.best}")
-    print(f"Look at it: python -m experiment tensorboard {result.logdir}")
+    print(f"Look at it: {sys.executable} -m experiment tensorboard {result.logdir}")
     spark.stop()
 
 

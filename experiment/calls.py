@@ -16,7 +16,7 @@ from experiment.resuming import manifest_of
 from experiment.settings import Settings, takes_settings
 from experiment.specification import Search
 from experiment.warm_start import Runs, known_of, runs_of
-from experiment.warning import warn_user
+from experiment.warned import users_line, warn_at
 from search.algorithms import Evolution, Grid, PopulationTraining, Random
 from search.bayesian import BayesianOptimization
 from search.direction import Direction
@@ -360,7 +360,7 @@ def search_each(
     checked, spaces = Settings(direction=direction, **settings), read_groups(bounds, by, constraint)
     for group, own in bounds.items():
         for sentence in numbers_in_texts(f"bounds[{group!r}]", own):
-            warn_user(sentence)
+            warn_at(users_line(), sentence)
     most, target = checked.max_failures, checked.target
     grouped = Grouped(searcher, spaces, by=by, max_failures=most, target=target)
     whole, space = replace(checked, max_failures=None, target=None), union(spaces, by, constraint)
@@ -429,7 +429,7 @@ def population_based_training(
 def _space(bounds: Mapping[str, Any], constraint: Constraint | None, name: str = "bounds") -> Space:
     space = Space.of_bounds(bounds, constraint, name)
     for sentence in numbers_in_texts(name, bounds):
-        warn_user(sentence)
+        warn_at(users_line(), sentence)
     return space
 
 

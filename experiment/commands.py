@@ -35,7 +35,15 @@ from experiment.ownership import owned, owner_of
 from experiment.record import Manifest
 from experiment.repair import is_damaged, repair_journal
 from experiment.result import Result, TrialResult
-from experiment.text import command, count, duration, hyperparameters, number, printable
+from experiment.text import (
+    command,
+    count,
+    duration,
+    how_to_resume,
+    hyperparameters,
+    number,
+    printable,
+)
 from experiment.viewer import tensorboard
 from search.errors import ExperimentError, InvalidArgument, shown
 from search.trial import Trial
@@ -45,6 +53,8 @@ from spark_jobs.paths import STOP, RunPaths
 from spark_jobs.session import active_data_settings
 
 _FAILED = 20
+_LOGDIR = "experiments"  # of searches that name none
+_LATEST = "latest"
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -52,6 +62,8 @@ def main(arguments: Sequence[str]) -> int:
     write_any_text()
     options = _parser().parse_args(arguments)
     try:
+        if "run" in options:
+            options.run = _run_meant(options.run)
         options.run_command(options)
         sys.stdout.flush()
     except ExperimentError as error:
@@ -74,17 +86,22 @@ def _parser() -> argparse.ArgumentParser:
         return sub
 
     listed = add("list", _list, "the runs in a folder, the newest last")
-    listed.add_argument("logdir", nargs="?", default="experiments", help="default: experiments")
+    listed.add_argument("logdir", nargs="?", default=_LOGDIR, help=f"default: {_LOGDIR}")
     for name, run_command, text in (
         ("show", _show, "how far a run is, its best and its failed trials; or all of one trial"),
-        ("logs", _logs, "what a trial printed"),
+        ("logs", _logs, "what a trial printed, in each of its attempts"),
         ("stop", _stop, "end a search that goes on; what there is of it is kept"),
         ("repair", _repair, "cut a damaged journal before the damage, and keep the damaged files"),
-        ("tensorboard", _tensorboard, "start TensorBoard on a run; Ctrl-C ends it"),
+        (
+            "tensorboard",
+            _tensorboard,
+            "start TensorBoard on a run or a folder of runs; Ctrl-C ends it",
+        ),
         ("export", _export, "all trials of a run"),
     ):
         sub = add(name, run_command, text)
-        sub.add_argument("run", help="the run's folder, also hdfs://...")
+        folder = "the run's folder, also hdfs://...; latest, LOGDIR/latest: the newest run"
+        sub.add_argument("run", help=folder)
         if name in ("show", "logs"):
             sub.add_argument("trial", type=int, nargs="?" if name == "show" else None)
         if name == "logs":
@@ -99,16 +116,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _list(options: argparse.Namespace) -> None:
-    logdir = Location.parse(options.logdir, "logdir")
-    try:
-        runs = find_runs(logdir)
-    except OSError as error:
-        got = f"{options.logdir!r}: {error.strerror or error}"
-        raise InvalidArgument("logdir", "a folder of runs", got) from None
-    if not runs:
-        raise InvalidArgument("logdir", "a folder of runs", f"{options.logdir!r}, which has none")
     rows = []
-    for run in runs:
+    for run in _runs_in(options.logdir, "logdir"):
         try:
             with opened(str(run)) as reader:
                 rows.append((run.name, *_list_row(read_run(reader.paths))))
@@ -117,15 +126,38 @@ def _list(options: argparse.Namespace) -> None:
     print_table(("run", "started", "state", "trials", "failed", "best"), rows)
 
 
+def _runs_in(logdir: str, name: str) -> list[Location]:
+    """Return the folders of the runs in a folder, the newest last, of which there is one.
+
+    Args:
+        logdir: The folder.
+        name: Of the argument, for the error.
+    """
+    try:
+        runs = find_runs(Location.parse(logdir, name))
+    except OSError as error:
+        got = f"{logdir!r}: {error.strerror or error}"
+        raise InvalidArgument(name, "a folder of runs", got) from None
+    if not runs:
+        raise InvalidArgument(name, "a folder of runs", f"{logdir!r}, which has none")
+    return runs
+
+
+def _run_meant(run: str) -> str:
+    """Return a run's folder: `latest`, `LOGDIR/latest` are the newest run, unless one is there."""
+    folder, _, name = run.rpartition("/")
+    if name != _LATEST or os.path.lexists(run):
+        return run
+    return str(_runs_in(folder or _LOGDIR, "run")[-1])
+
+
 def _list_row(run: Run) -> tuple[str, ...]:
-    result = run.result
-    return (
-        run.manifest.created.replace("T", " ").removesuffix("+00:00"),
-        _state(run),
-        f"{result.done}/{result.total}",
-        str(len(result.failed)),
-        _best(result),
-    )
+    result, state = run.result, _state(run)
+    counts, best = f"{result.done}/{result.total}", _best(result)
+    if run.manifest.call == "executor":  # calls, not trials: none is the best
+        state, counts, best = f"executor, {state}", count(result.done, "call"), ""
+    started = run.manifest.created.replace("T", " ").removesuffix("+00:00")
+    return started, state, counts, str(len(result.failed)), best
 
 
 def _best(result: Result) -> str:
@@ -134,7 +166,8 @@ def _best(result: Result) -> str:
         return ""
     if result.objectives:
         return f"front {len(result.front)}"
-    return f"{result.objective} {result.front[0].score}"
+    stopped = " (stopped early)" if result.front[0].status == "stopped" else ""
+    return f"{result.objective} {result.front[0].score}{stopped}"
 
 
 def _state(run: Run) -> str:
@@ -175,7 +208,7 @@ def _goes_on(run: Run) -> bool:
 def _how_to_resume(run: Run) -> str:
     whole = run.ended and run.result.problem is None and run.result.done == run.result.total
     whole = whole or not run.manifest.trials  # an executor's: only its caller knew the calls
-    return "" if whole or _goes_on(run) else f"resume={run.paths.shown()!r} goes on with it"
+    return "" if whole or _goes_on(run) else how_to_resume(run.paths.shown())
 
 
 def _show(options: argparse.Namespace) -> None:

@@ -107,6 +107,7 @@ class Coordinator:
         self.problem: str | None = None
         self.has_started = False
         self._output: deque[tuple[int, str]] = deque(maxlen=_MOST_OUTPUT)
+        self._notes: deque[str] = deque(maxlen=_MOST_OUTPUT)
         self._judge = Judge(
             direction,
             optimization_key,
@@ -173,6 +174,7 @@ class Coordinator:
             self._seconds / self._finished if self._finished > 1 else None,
             self._output,
             front,
+            self._notes,
         )
 
     def resume(
@@ -331,12 +333,20 @@ class Coordinator:
 
     def slots_lost(self, slots: Iterable[str]) -> None:
         """Run the trials again that were out on slots whose tasks Spark has lost."""
+        again: dict[str, list[int]] = {}  # trials by the place of their slot
         for slot in slots:
-            if slot not in self._lost:
-                self._lost.add(slot)
-                host = self._slots.get(slot)
-                where = f"on host {host} " if host else ""
-                self._give_up(slot, Failure("lost executor", f"its executor {where}was lost"))
+            if slot in self._lost:
+                continue
+            self._lost.add(slot)
+            host, waiting = self._slots.get(slot), len(self._again)
+            where = f" on host {host}" if host else ""
+            self._give_up(slot, Failure("lost executor", f"its executor{where} was lost"))
+            again.setdefault(where, []).extend(
+                attempt.trial.id for attempt in list(self._again)[waiting:]
+            )
+        for where, trials in again.items():
+            if trials:
+                self._notes.append(f"executor{where} lost, {_run_again(sorted(trials))}")
 
     def has_come(self, job: int) -> bool:
         """Has any slot of a job that runs said its first words? From another thread, too."""
@@ -533,6 +543,12 @@ class Coordinator:
                 "assigns none of them, so each trial sees all; set gpus_per_trial or "
                 "spark.task.resource.gpu.amount to give each its own"
             )
+
+
+def _run_again(trials: Sequence[int]) -> str:
+    if len(trials) == 1:
+        return f"trial {trials[0]} runs again"
+    return f"trials {', '.join(map(str, trials[:-1]))} and {trials[-1]} run again"
 
 
 def _task(slot: str) -> tuple[int, int]:

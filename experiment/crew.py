@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
+from spark_jobs.protocol import Hello, ProtocolError, decode
 from spark_jobs.slot_job import SlotJob
 from spark_jobs.slots import slot_name
+
+_PUT_OFF = 60.0  # seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +35,15 @@ class NumberedJob:
         """On which hosts tasks of it failed."""
         return self.job.failed_hosts
 
+    @property
+    def said(self) -> list[Hello]:
+        """What slots have said that could not reach the channel, once the job is over."""
+        said = []
+        for row in [] if self.job.result is None else self.job.result["said"].to_pylist():
+            with contextlib.suppress(ProtocolError):  # of a train function in a slot's own process
+                said += [] if row is None else [decode(row, Hello)]
+        return said
+
 
 class Crew:
     """Starts slot jobs, and knows which run.
@@ -39,13 +52,17 @@ class Crew:
 
     Args:
         make: Returns a job, not started, for its number and how many slots it is to have.
+        clock: Seconds that only grow.
 
     Attributes:
         asked: How many slots Spark was asked for, but for those that were dropped.
     """
 
-    def __init__(self, make: Callable[[int, int], SlotJob]) -> None:
-        self.asked = 0
+    def __init__(
+        self, make: Callable[[int, int], SlotJob], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.asked, self._clock = 0, clock
+        self._put_off: list[tuple[float, int]] = []  # slots, and from when on they are not asked
         self._make, self._numbers = make, itertools.count(1)
         self._running: list[NumberedJob] = []
         self._last: NumberedJob | None = None
@@ -111,11 +128,26 @@ class Crew:
             for task in started.job.lost_tasks()
         ]
 
+    def running_tasks(self) -> int:
+        """Return how many tasks of its jobs Spark runs now."""
+        return sum(started.job.running_tasks() for started in self._running)
+
     def drop(self, slots: int) -> None:
         """Count slots of a job that has ended as not asked for, so that others may be."""
         self.asked -= slots
 
+    def put_off(self, slots: int) -> None:
+        """Count slots of a job that has ended as asked for until `take_up`, a minute from now."""
+        self._put_off.append((self._clock() + _PUT_OFF, slots))
+
+    def take_up(self) -> None:
+        """Drop the slots that were put off long enough ago."""
+        now = self._clock()
+        self.drop(sum(slots for until, slots in self._put_off if until <= now))
+        self._put_off = [(until, slots) for until, slots in self._put_off if until > now]
+
     def forget(self) -> int:
         """Begin anew, where no job runs any more; return how many slots there were."""
         asked, self.asked = self.asked, 0
+        self._put_off.clear()
         return asked

@@ -25,7 +25,7 @@ class Finding:
 
     Attributes:
         check: Its name: 'software', 'tensorflow', 'train', 'driver', 'clock', 'logdir', 'data',
-            'space', 'memory', 'gpus', 'settings' or 'slots'.
+            'space', 'memory', 'gpus', 'settings', 'authentication' or 'slots'.
         host: As Spark calls it; 'driver' for the driver and for what concerns all.
         level: 'ok'; 'warning' where searches run, but not as well; 'red' where they fail.
         got: What is.

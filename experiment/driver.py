@@ -13,7 +13,7 @@ from experiment.control import Control, own_control, stopped_by_file
 from experiment.coordinator import Coordinator
 from experiment.interrupts import Interrupts
 from experiment.journal import Journal
-from experiment.ownership import owned
+from experiment.ownership import Owned, owned
 from experiment.preparation import prepare
 from experiment.progress import Progress
 from experiment.record import Manifest, write_manifest, write_result
@@ -21,12 +21,12 @@ from experiment.records import Resumed
 from experiment.result import Result, SearchFailed
 from experiment.resuming import Past, read_past, reopen, uncollected
 from experiment.settings import Settings
-from experiment.slot_jobs import SlotJobs, slot_count
+from experiment.slot_jobs import Leaving, SlotJobs, slot_count
 from experiment.specification import Search
 from experiment.status import Status
-from experiment.text import count, printable
+from experiment.text import count, how_to_resume, printable
 from experiment.warm_start import write_known
-from experiment.warning import warn_user
+from experiment.warned import users_line, warn_at
 from search.errors import InvalidArgument
 from search.space import Float, Space
 from search.stopping import read_rules
@@ -37,6 +37,7 @@ from spark_jobs.hadoop import HadoopSettings
 from spark_jobs.locations import Location
 from spark_jobs.paths import STOP, RunPaths
 from spark_jobs.run_folder import RunFolder, run_folder
+from spark_jobs.scratch import remove_left
 from spark_jobs.session import Session
 from spark_jobs.storage import make_folder
 from spark_jobs.trial_process import Program
@@ -65,17 +66,17 @@ def run_search(
         InvalidArgument: Before any Spark job.
         SearchFailed: The search ended early, or every trial failed.
     """
-    prepared = prepare(spark, train, search, settings, seed, warn=warn_user)
+    prepared = prepare(spark, train, search, settings, seed, warn=_warn)
     control = own_control()
     control.prepared(prepared)
     session, data, function = prepared.session, prepared.data, prepared.function
     manifest, root = prepared.manifest, prepared.root
-    session.tell_risk(warn_user)
+    session.tell_risk(_warn)
     _log_scales(search.space)
     with (
         Interrupts(control) as interrupts,
         session.renewed_tokens(data),
-        Progress(manifest.name, verbose=settings.verbose, warn=warn_user) as progress,
+        Progress(manifest.name, verbose=settings.verbose, warn=_warn) as progress,
     ):
         if settings.verbose:  # two bars would write over each other
             session.hide_console_progress()
@@ -84,10 +85,10 @@ def run_search(
             None if search.grows else total,
             settings,
             session,
-            warn=warn_user,
-            tick=lambda: progress.refresh(Status(total)),
+            warn=_warn,
+            tick=functools.partial(_show_waiting, progress, total, interrupts),
         )
-        session.tell_idle_gpus(warn_user)
+        session.tell_idle_gpus(_warn)
         progress.asked = _asked(slots, session)
         program = _program(function, settings, data)
         with (
@@ -97,6 +98,8 @@ def run_search(
         ):
             with interrupts.deferred():
                 progress.announce(run.paths.shown())
+                leaving = Leaving.of(run.owned, session)
+                progress.asked += f"; {leaving}" if leaving else ""
                 board = Board(run.paths, search, settings.goal, manifest, run.past.segments + 1)
                 coordinator = _coordinator(search, run, journal, board, settings, manifest, slots)
                 progress.resume(coordinator.status)
@@ -110,8 +113,11 @@ def run_search(
                     slots,
                     control,
                     settings.begun,
+                    run.owned.mark,
+                    leaving,
                     _note,
                     functools.partial(_grown, progress, session, search),
+                    functools.partial(setattr, progress, "there"),
                 )
             search.opened(root, data.hadoop, slots)
             problem: str | None = None
@@ -144,7 +150,8 @@ def run_search(
                 _end(coordinator, board, progress, control, summary, run.paths)
     result = summary()
     if interrupts.noted or (problem and problem == control.reason):  # the user wants what there is
-        _note(f"{problem or 'interrupted'}: {result.summary()}")
+        resumable = not (search.grows or control.overtaken)
+        _note(_end_in_words(problem or "interrupted", result, resumable=resumable))
         return result
     _raise_if_failed(result)
     return result
@@ -169,6 +176,18 @@ def _end(
             _try(coordinator.cancel_rest)
 
 
+def _show_waiting(progress: Progress, total: int, interrupts: Interrupts) -> None:
+    interrupts.check()
+    progress.refresh(Status(total))
+
+
+def _end_in_words(reason: str, result: Result, *, resumable: bool) -> str:
+    """Return why a search has ended early, with what, and how to go on with it."""
+    left = resumable and result.done < result.total
+    how = f"; {how_to_resume(result.logdir)}" if left else ""
+    return f"{reason}: {result.summary()}{how}"
+
+
 def _asked(slots: int, session: Session) -> str:
     return f"{count(slots, 'slot')} of {session.task_needs}"
 
@@ -183,6 +202,7 @@ class _Run(NamedTuple):
     folder: RunFolder
     paths: RunPaths
     past: Past
+    owned: Owned
 
 
 @contextlib.contextmanager
@@ -202,9 +222,12 @@ def _opened(
         control.give_way(reason)
 
     argument = "logdir" if settings.resume is None else "resume"
+    remove_left()
     with (
         run_folder(root, hadoop, every=_CARRY_EVERY) as folder,
-        owned(root, hadoop, manifest.application, taken=give_way, tell=_note, argument=argument),
+        owned(
+            root, hadoop, manifest.application, taken=give_way, tell=_note, argument=argument
+        ) as ours,
         contextlib.closing(writable_files_at(root, hadoop)) as files,
     ):
         paths, past = RunPaths(folder.path, str(root)), Past()
@@ -216,7 +239,7 @@ def _opened(
             past = _past(files, root, search)
         folder.keep(_note)
         try:
-            yield _Run(folder, paths, past)
+            yield _Run(folder, paths, past, ours)
         finally:
             # Who has no patience, and interrupts, is told where the rest is.
             _try(lambda: folder.keep(_note, lambda: interrupts.noted or interrupts.terminated))
@@ -256,7 +279,7 @@ def _coordinator(
         optimization_key=settings.optimization_key,
         target=settings.target,
         slots=slots,
-        warn=warn_user,
+        warn=functools.partial(warn_at, users_line()),  # it is called in the channel's thread
     )
     past = run.past
     if settings.resume is not None:
@@ -296,7 +319,7 @@ def _try(step: Callable[[], None]) -> None:
 def _note(message: str) -> None:
     """Warn of what must not cost the result of a search, also where warnings are errors."""
     with contextlib.suppress(UserWarning):
-        warn_user(message)
+        _warn(message)
 
 
 def _program(function: bytes, settings: Settings, data: DataSettings) -> Program:
@@ -320,6 +343,10 @@ def _log_scales(space: Space | None) -> None:
     for name, domain in (space or {}).items():
         if isinstance(domain, Float) and domain.log:
             _LOGGER.info("%s: searched on a log scale from %g to %g", name, domain.low, domain.high)
+
+
+def _warn(message: str) -> None:
+    warn_at(users_line(), message)
 
 
 def _raise_if_failed(result: Result) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,26 +23,30 @@ from experiment.checks import (
     sizes_of_variables,
 )
 from experiment.diagnosis import DRIVER, Diagnosis, Finding, diagnosis_of
+from experiment.progress import show_line
 from experiment.settings import check_folder
 from experiment.slot_jobs import SLOT_MEMORY, problem_of_spark
-from experiment.text import count
+from experiment.text import count, duration
 from search.errors import InvalidArgument
 from spark_jobs.channel import ChannelServer
 from spark_jobs.context import DataSettings
 from spark_jobs.examination import (
     DRIVERS_FILE,
     SCHEMA,
+    Access,
     Examination,
     examination_function,
     in_a_line,
     look_at_data,
 )
+from spark_jobs.exposure import AUTHENTICATION
 from spark_jobs.facts import Data, Found
 from spark_jobs.files import writable_files_at
+from spark_jobs.handover import Lent, handover
 from spark_jobs.installed import known_modules, software
 from spark_jobs.locations import Location
-from spark_jobs.protocol import Answer, Heard, Hello, Next, Reports, Stop, Wait
-from spark_jobs.session import Session, SharedBytes
+from spark_jobs.protocol import Answer, Heard, Hello, Next, Reports, Stop, Wait, encode
+from spark_jobs.session import Session
 from spark_jobs.slot_job import SlotJob
 from spark_jobs.task_needs import executor_gpus
 
@@ -50,6 +55,7 @@ _WORTH_TELLING = 1 << 10  # bytes of a variable
 _MOST_SLOTS = 256  # each is a Spark job with a thread of its own
 _MOST_NAMED = 10  # executors that did not answer
 _GATHERING = 0.6  # of the time, for all slots to come
+_TELL = 5.0  # seconds between two lines of progress
 _POLL = 0.05  # seconds between two looks at the jobs
 
 
@@ -82,8 +88,11 @@ class Examiner:
         logdir: str | os.PathLike[str] | None,
     ) -> Diagnosis:
         """Return what there is to say; see `experiment.doctor`."""
+        self.session.hide_console_progress()  # the bar of the slots' jobs says nothing
+        show_line("doctor: looks at the driver, its settings and its storage")
         function = b"" if train is None else self._pickled(train)
         self._try("settings", self.session.check_worker_timeouts)
+        self.findings.append(_authentication(self.session))
         asking = self._asking()
         if asking is not None:
             asking.session.tell_idle_gpus(self._warn)
@@ -176,17 +185,16 @@ class Examiner:
             ChannelServer(
                 self.session.bind_host, gathering, advertised=host, slots=slots
             ) as server,
-            self.session.shared(function) as shared,
+            tempfile.TemporaryDirectory() as scratch,  # seen by slots on this host only
+            handover(self.session, Location.parse(folder or scratch), function) as lent,
         ):
             examinations = [
                 Examination(
                     number + 1,
                     key,
-                    server.address,
                     folder,
                     content,
                     data,
-                    settings,
                     modules,
                     self.session.assigns_gpus,
                     bool(function),
@@ -194,7 +202,8 @@ class Examiner:
                 )
                 for number in range(slots)
             ]
-            jobs = self._run(examinations, shared, gathering, server)
+            access = lent.lend(encode(Access(server.address, settings)))
+            jobs = self._run(examinations, access, lent.function, gathering, server)
         found = [f for job in jobs for f in _found(job)]
         expected = Expected(
             software(modules),
@@ -216,7 +225,8 @@ class Examiner:
     def _run(
         self,
         examinations: list[Examination],
-        function: SharedBytes,
+        access: Lent,
+        function: Lent,
         gathering: _Gathering,
         server: ChannelServer,
     ) -> list[SlotJob]:
@@ -224,7 +234,7 @@ class Examiner:
         path = self.session.search_path()
         jobs = [
             self.session.job(
-                examination_function(examination, function, path),
+                examination_function(examination, access, function, path),
                 1,
                 f"doctor-{examination.key[:8]}-{examination.number}",
                 SCHEMA,
@@ -236,10 +246,18 @@ class Examiner:
             for job in jobs:
                 running.enter_context(job)
                 job.start()
+            slots, told = count(len(jobs), "slot"), 0.0
+            show_line(f"doctor: examines {slots}, for {self.timeout:g} s at the most")
             while not all(job.wait(0) for job in jobs) and not self.session.stopped:
                 passed = time.monotonic() - start
                 if passed > self.timeout:
                     break
+                if passed > told + _TELL:
+                    came = sum(gathering.knows(n) for n in range(1, len(jobs) + 1))
+                    ended = sum(job.wait(0) for job in jobs)
+                    line = f"{came} of {slots} came, {ended} answered"
+                    show_line(f"doctor: {line}, after {duration(passed)}")
+                    told = passed
                 late = passed > self.timeout * _GATHERING
                 if not gathering.all_came and (late or gathering.has_all(jobs)):
                     if late:  # they would run where others have been
@@ -354,6 +372,14 @@ def _failed(jobs: list[SlotJob]) -> Iterator[Finding]:
         sentence = problem_of_spark(job.error, hosts) or f"the task failed: {in_a_line(job.error)}"
         got, _, advice = sentence.removeprefix(f"host {hosts[0]}").lstrip(":, ").partition("; ")
         yield Finding("slots", hosts[0], "red", got, "", advice or "see the log of the executor")
+
+
+def _authentication(session: Session) -> Finding:
+    """Return what there is to say of strangers at Spark's own ports."""
+    if exposure := session.exposure:
+        off = f"off: {', '.join(exposure.off)}: {exposure.danger}"
+        return Finding("authentication", DRIVER, "warning", off, "", exposure.remedy)
+    return Finding("authentication", DRIVER, "ok", f"{AUTHENTICATION} is on")
 
 
 def _size_of(train: Callable[..., Any], amount: int, names: list[str]) -> Finding:

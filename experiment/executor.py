@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import functools
 import threading
-from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from experiment.call_queue import Call, CallQueue
 from experiment.checks import pickle_arguments, pickle_function
 from experiment.control import Control, own_control
 from experiment.handle import Handle
@@ -20,11 +20,12 @@ from experiment.specification import Search
 from experiment.status import Status
 from experiment.text import printable
 from search.errors import ExperimentError, InvalidArgument, shown
-from search.trial import Failure, FailureKind, Outcome, Trial
-from spark_jobs.calls import LARGE, Outbox, Pickled, read_raised, read_returned, run_call
+from search.trial import Failure, FailureKind
+from spark_jobs.calls import LARGE, Pickled, read_raised, read_returned, run_call
 from spark_jobs.files import files_at, writable_files_at
 from spark_jobs.hadoop import HadoopSettings
 from spark_jobs.locations import Location
+from spark_jobs.outbox import Outbox, Sent
 from spark_jobs.paths import CALLS
 from spark_jobs.plain_values import NotPlain
 
@@ -127,10 +128,9 @@ class SparkExecutor(Executor):
 
     def __init__(self, spark: Any, settings: Settings) -> None:
         self.parallelism, self.logdir = 0, ""
-        self._calls = _Calls()
+        self._calls = CallQueue(ExecutorFailed)
         self._control: Control | None = None
         self._outbox: Outbox | None = None
-        self._sending = threading.Lock()
         self._opened, self._ended = threading.Event(), threading.Event()
         self._readers = ThreadPoolExecutor(_READERS, "experiment-results")
         self._search = Handle(lambda: self._run(spark, settings))
@@ -150,15 +150,24 @@ class SparkExecutor(Executor):
         function = _pickled(lambda take: pickle_function(fn, "fn", take))
         arguments = _pickled(lambda take: pickle_arguments(args, kwargs, take))
         assert self._outbox is not None, "opened"
+        call = Call(str(getattr(fn, "__name__", type(fn).__name__)))
+        self._calls.add(call)
+        try:
+            self._outbox.put(function, arguments, functools.partial(self._put, call))
+        except BaseException:  # as by a Ctrl-C: nobody has the future
+            call.future.cancel()
+            raise
+        return call.future
+
+    def _put(self, call: Call, sent: Sent | OSError) -> None:
+        """Let a call be run whose files are there. In the outbox's thread."""
+        if isinstance(sent, OSError):
+            failure = Failure("machine", f"the call cannot be written: {sent}")
+            self._calls.fail(call, CallFailed(failure))
+        else:
+            self._calls.let_run(call, {"batch": sent.batch, "index": sent.index})
         assert self._control is not None, "opened"
-        with self._sending:
-            self._calls.check_open()  # else the folder is gone
-            call = self._outbox.put(function, arguments)
-        name = str(getattr(fn, "__name__", type(fn).__name__))
-        future: Future[T] = Future()
-        self._calls.add(_Call(future, {"function": name, "call": call}))
         self._control.wake()
-        return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Take no more calls, and give the slots back when those that were submitted are done.
@@ -245,7 +254,7 @@ class SparkExecutor(Executor):
             self._readers.shutdown()
             self._calls.fail_rest()
             if self._outbox is not None:
-                with self._sending, contextlib.suppress(OSError):
+                with contextlib.suppress(OSError):
                     self._outbox.close()
             self._ended.set()
             self._opened.set()
@@ -303,90 +312,3 @@ def _pickled(pickle: Callable[[Callable[[Any], bool]], bytes]) -> Pickled:
         return bool(raw.nbytes < LARGE)
 
     return Pickled(pickle(keep), buffers)
-
-
-class _Call(NamedTuple):
-    future: Future[Any]
-    params: dict[str, str]
-
-
-class _Calls:
-    """The calls of an executor as a `Searcher`: trials in the order in which they were submitted.
-
-    From any thread.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._waiting: deque[_Call] = deque()
-        self._running: dict[int, Future[Any]] = {}
-        self._asked = 0
-        self._closed = False
-        self._problem = ""
-
-    @property
-    def total(self) -> int:
-        """How many were submitted so far and not cancelled."""
-        return self._asked + len(self._waiting)
-
-    @property
-    def finished(self) -> bool:
-        """See `Searcher`."""
-        with self._lock:
-            return self._closed and all(call.future.cancelled() for call in self._waiting)
-
-    def ask(self) -> Trial | None:
-        """See `Searcher`."""
-        with self._lock:
-            while self._waiting:
-                future, params = self._waiting.popleft()
-                if future.set_running_or_notify_cancel():
-                    trial = Trial(self._asked, params)
-                    self._asked += 1
-                    self._running[trial.id] = future
-                    return trial
-            return None
-
-    def tell(self, outcome: Outcome) -> None:
-        """See `Searcher`. The future hears of it once the attempt's folder is known."""
-
-    def check_open(self) -> None:
-        """Raise a RuntimeError where no more calls are taken."""
-        if self._problem:
-            raise ExecutorFailed(self._problem)
-        if self._closed:
-            raise RuntimeError("cannot schedule new futures after shutdown")
-
-    def add(self, call: _Call) -> None:
-        """Take a call; a RuntimeError where no more are taken."""
-        with self._lock:
-            self.check_open()
-            self._waiting.append(call)
-
-    def pop(self, trial: int) -> Future[Any]:
-        """Return the future of a call that has ended; the caller sees to it from now on."""
-        with self._lock:
-            return self._running.pop(trial)
-
-    def close(self, problem: str = "", *, cancel: bool = False) -> None:
-        """Take no more calls.
-
-        Args:
-            problem: Why those that are not done will not be.
-            cancel: Cancel those that wait.
-        """
-        with self._lock:
-            self._closed, self._problem = True, self._problem or problem
-            waiting = list(self._waiting) if cancel else []
-        for call in waiting:
-            call.future.cancel()
-
-    def fail_rest(self) -> None:
-        """Tell the futures of calls that are not done that these will not be."""
-        with self._lock:
-            left = list(self._running.values())
-            left += [c.future for c in self._waiting if c.future.set_running_or_notify_cancel()]
-            self._running.clear()
-            self._waiting.clear()
-        for future in left:
-            future.set_exception(ExecutorFailed(self._problem or "the executor has ended"))

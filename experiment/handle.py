@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from experiment.control import Control, controlled_by
 from experiment.result import Result, Results, TrialResult
+from experiment.warned import started_at, users_line
 from search.errors import InvalidArgument, shown
 
 State = Literal["running", "finished", "cancelled", "failed"]
@@ -25,10 +26,11 @@ class Handle:
     def __init__(self, search: Callable[[], Result | Results]) -> None:
         self._control = Control()
         self._future: Future[Result | Results] = Future()
+        line = users_line()
 
         def run() -> None:
             try:
-                with controlled_by(self._control):
+                with controlled_by(self._control), started_at(line):
                     result = search()
             except BaseException as error:
                 self._future.set_exception(error)

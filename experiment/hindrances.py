@@ -159,15 +159,9 @@ def _mebibytes(setting: Callable[[str], str | None], name: str) -> float | None:
 
 
 def _in_the_open(demand: Demand) -> Iterator[Hindrance]:
-    off = demand.prepared.session.unprotected
-    if off:
-        yield Hindrance(
-            ", ".join(off),
-            "false",
-            "whoever reaches the network of this cluster can read the train function and the token "
-            "of a search",
-            "set to true",
-        )
+    if exposure := demand.prepared.session.exposure:
+        off = ", ".join(exposure.off)
+        yield Hindrance(off, "off", exposure.danger, exposure.remedy)
 
 
 _CHECKS = (

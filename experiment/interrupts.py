@@ -17,9 +17,10 @@ class Interrupts:
     """Lets Ctrl-C end this search only; PySpark's own handler cancels every job of the driver.
 
     The first Ctrl-C interrupts the caller; further ones are only noted, so that none keeps the
-    search from being ended properly. SIGTERM cancels the search, and comes back when what there is
-    of it has been kept. A context manager. In another thread than the main one it does nothing:
-    Python delivers signals to the main thread only.
+    search from being ended properly. In the middle of a call into Spark's JVM none is raised, since
+    py4j would print it with its tracebacks: the search ends by its control then. SIGTERM cancels
+    the search, and comes back when what there is of it has been kept. A context manager. In another
+    thread than the main one it does nothing: Python delivers signals to the main thread only.
 
     Args:
         control: Of the search.
@@ -30,7 +31,7 @@ class Interrupts:
     """
 
     def __init__(self, control: Control) -> None:
-        self.noted = self._deferred = False
+        self.noted = self._deferred = self._due = False
         self._control, self.terminated = control, False
         self._before: dict[int, Any] = {}
         self._active = threading.current_thread() is threading.main_thread()
@@ -59,6 +60,12 @@ class Interrupts:
         finally:
             self._deferred = False
 
+    def check(self) -> None:
+        """Raise a Ctrl-C that came in the middle of a call into Spark's JVM."""
+        if self._due:
+            self._due = False
+            raise KeyboardInterrupt
+
     def hold(self) -> None:
         """From now on only note them: what a search leaves behind is being written."""
         if self._active:
@@ -68,7 +75,9 @@ class Interrupts:
         self.hold()
         self._control.cancel("interrupted")
         if not self._deferred:
-            raise KeyboardInterrupt
+            self._due = True
+            if not _is_called_by_py4j(frame):
+                self.check()
 
     def _terminate(self, number: int, frame: FrameType | None) -> None:
         self.terminated = True
@@ -76,3 +85,11 @@ class Interrupts:
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self.noted = True
+
+
+def _is_called_by_py4j(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if str(frame.f_globals.get("__name__", "")).partition(".")[0] == "py4j":
+            return True
+        frame = frame.f_back
+    return False

@@ -52,9 +52,9 @@ def main(words: Sequence[str]) -> int:
 
 
 def _run(job: Job) -> int:
-    from pyspark.sql import SparkSession
+    from spark_jobs.classic_session import make_session
 
-    spark = SparkSession.builder.getOrCreate()
+    spark = make_session()
     try:
         result = _overall(job.call(spark, job.train, job.space, **job.arguments))
     except SearchFailed as error:

@@ -215,6 +215,25 @@ def find_runs(logdir: Location) -> list[Location]:
     return [location for *_, location in sorted(runs)]
 
 
+def is_folder_of_runs(run: object) -> bool:
+    """Is this no run's folder, but one that holds such? False where nobody can tell.
+
+    Raises:
+        InvalidArgument: It is no path.
+    """
+    place = find_run(run)
+    try:
+        with contextlib.closing(files_at(place, active_data_settings().hadoop)) as files:
+            files.status(place.below("manifest.json"))
+            return False
+    except FileNotFoundError:
+        with contextlib.suppress(OSError):
+            return bool(find_runs(place))
+    except OSError:
+        pass
+    return False
+
+
 def _no_manifest(paths: RunPaths) -> InvalidArgument:
     try:
         runs = find_runs(Location.parse(paths.shown()))

@@ -7,21 +7,19 @@ import contextlib
 import io
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
 
 from experiment.loading import Reader
 from experiment.text import printable
-from search.space import LARGEST_INTEGER
-from spark_jobs.paths import AttemptPaths, RunPaths
+from spark_jobs.paths import AttemptPaths, RunPaths, attempts_in, parse_attempt_name
 
 _LOOK_EVERY = 0.5  # seconds between two looks at a log that is followed
 _CHUNK = 1 << 16
 
 
 def copy_logs(reader: Reader, trial: int, *, follow: bool) -> None:
-    """Copy the logs of a trial's last attempt to stdout and stderr.
+    """Copy the logs of all attempts at a trial to stdout and stderr, the newest last.
 
     Args:
         reader: Of the run.
@@ -29,26 +27,28 @@ def copy_logs(reader: Reader, trial: int, *, follow: bool) -> None:
         follow: Go on until the trial, or the search, has ended; with the next attempt where one is
             lost with its executor meanwhile.
     """
-    before, attempt = None, last_attempt(reader.paths, trial)
-    while attempt is not None and attempt != before:
-        _copy_attempt(reader, trial, attempt, follow=follow)
-        before, attempt = attempt, last_attempt(reader.paths, trial)
+    shown: list[AttemptPaths] = []
+    while new := [attempt for attempt in attempts_at(reader.paths, trial) if attempt not in shown]:
+        for attempt in new:
+            shown.append(attempt)
+            _, number = parse_attempt_name(attempt.folder.name)
+            if number > 1 or len(new) > 1:
+                print(f"--- trial {trial}, attempt {number} ---", flush=True)
+            _copy_attempt(reader, trial, attempt, follow=follow)
 
 
 def last_attempt(paths: RunPaths, trial: int) -> AttemptPaths | None:
     """Return the newest attempt at a trial that has a folder."""
-    last = None
-    if 0 <= trial <= LARGEST_INTEGER:
-        for attempt in _attempts(paths, trial):
-            last = attempt
-    return last
+    return next(reversed(attempts_at(paths, trial)), None)
 
 
-def _attempts(paths: RunPaths, trial: int) -> Iterator[AttemptPaths]:
-    number = 1
-    while (attempt := paths.attempt(trial, number)).folder.is_dir():
-        yield attempt
-        number += 1
+def attempts_at(paths: RunPaths, trial: int) -> list[AttemptPaths]:
+    """Return the attempts at a trial that have a folder, the newest last."""
+    try:
+        names = [path.name for path in paths.trials.iterdir() if path.is_dir()]
+    except FileNotFoundError:  # no trial has started
+        return []
+    return [AttemptPaths(paths.trials / name) for name in reversed(attempts_in(names, trial))]
 
 
 def _copy_attempt(reader: Reader, trial: int, attempt: AttemptPaths, *, follow: bool) -> None:

@@ -20,7 +20,6 @@ from experiment.text import (
     count,
     duration,
     hyperparameter,
-    hyperparameters,
     number,
     printable,
 )
@@ -34,6 +33,7 @@ _MOST_ROWS = 10  # of that table
 _MOST_METRICS = 3  # of those that a running trial reported
 _LONGEST_LINE = 10_000  # characters that a trial may print before it ends the line
 _MOST_RUNNING = 4  # trials below the bar of a terminal
+_BETWEEN_SLOTS = 1.0  # seconds that a search may be without slots before it is said
 _MOST_FAILURES = 3  # that are named at the end
 
 
@@ -117,6 +117,7 @@ class Progress:
 
     Attributes:
         asked: What the search asked of Spark, once known: "4 slots of 1 core and 1 GPU".
+        there: What Spark has of it, where there is no slot yet; '' where there is nothing.
     """
 
     def __init__(
@@ -128,7 +129,7 @@ class Progress:
         warn: Callable[[str], None] = warnings.warn,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.asked = ""
+        self.asked = self.there = ""
         self._name, self._folder = printable(name), ""
         self._verbose, self._warn, self._clock = verbose, warn, clock
         self._view: View | None = None
@@ -170,10 +171,11 @@ class Progress:
             trouble: What keeps its files from where they belong for now.
         """
         now = self._clock()
-        if status.slots == 0 and self._alone_since is None:
-            self._alone_since = now
-        elif status.slots:
+        if status.slots or (self._seen_slots and status.done == status.total):
             self._alone_since, self._seen_slots = None, True
+        elif self._alone_since is None:
+            self._alone_since = now
+        self._show_notes(status.notes)
         if self._verbose > 1:
             self._show_output(status.output)
             self._report(status)
@@ -181,6 +183,11 @@ class Progress:
             self._shown = now
             frame = self._frame(status, now, trouble=trouble)
             self._tell(lambda view: view.show(frame))
+
+    def _show_notes(self, notes: deque[str]) -> None:
+        """Show what people should know of the slots, and take it out."""
+        while notes:
+            self._write(f"{self._name}: {printable(notes.popleft())}")
 
     def _show_output(self, output: deque[tuple[int, str]]) -> None:
         """Show what trials printed, line by line, and take it out.
@@ -209,6 +216,7 @@ class Progress:
         """Show how the search ended."""
         self._alone_since = None
         frame = self._frame(status, self._clock(), ended=True)
+        self._show_notes(status.notes)
         if self._verbose > 1:
             self._show_output(status.output)
             for source, line in self._open.items():
@@ -219,7 +227,7 @@ class Progress:
         if self._verbose > 1:  # each was named when it failed
             return
         for trial in result.failed[:_MOST_FAILURES]:
-            self._write(_one_line(trial))
+            self._write(str(trial))
         if len(result.failed) > _MOST_FAILURES:
             more = count(len(result.failed) - _MOST_FAILURES, "more failed trial")
             self._write(f"and {more}: {command('show', self._folder)}")
@@ -228,17 +236,21 @@ class Progress:
         self, status: Status, now: float, *, trouble: str | None = None, ended: bool = False
     ) -> Frame:
         waiting = printable(trouble or "")
-        if self._alone_since is not None:
-            waiting = "no executor" if self._seen_slots else "no executor yet"
+        # Slots that have just left may have done so since nothing is left to do.
+        patience = _BETWEEN_SLOTS if self._seen_slots else 0.0
+        if self._alone_since is not None and now - self._alone_since >= patience:
+            waiting = "no slot" if self.there else "no executor"
+            waiting += "" if self._seen_slots else " yet"
             waiting += f", {duration(now - self._alone_since)}"
-            waiting += f": asked for {self.asked}" if self.asked else ""
+            known = [self.there, f"asked for {self.asked}" if self.asked else ""]
+            waiting += f": {'; '.join(filter(None, known))}" if any(known) else ""
         return Frame(self._name, status, now - self._started, waiting, now, ended)
 
     def _report(self, status: Status) -> None:
         """Write a line for each trial that ended since the last time."""
         for trial in status.results[self._reported :]:
             self._reported += 1
-            self._write(_one_line(trial))
+            self._write(str(trial))
 
     def _write(self, line: str) -> None:
         self._tell(lambda view: view.write(line))
@@ -256,21 +268,21 @@ class Progress:
         self._warn(f"how far the search is cannot be shown: {error!r}")
 
 
-def _one_line(trial: TrialResult) -> str:
-    where = f" ({hyperparameters(trial.params)})" if trial.params else ""
-    line = f"trial {trial.id}{where} {trial.status} after {duration(trial.seconds)}"
-    if trial.reason:
-        line += f" at {printable(trial.reason)}"
-    if trial.score:
-        line += f" with {trial.score}"
-    return f"{line}: {printable(str(trial.error))}" if trial.error else line
+def show_line(line: str) -> None:
+    """Show a line about something that is no search: in a notebook's cell, else on stderr."""
+    view = NotebookView() if _in_notebook() else LineView(sys.stderr)
+    view.write(printable(line))
+
+
+def _in_notebook() -> bool:
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    return hasattr(shell, "kernel")  # a terminal's IPython has none
 
 
 def choose_view() -> View:
     """Return the view for where this runs: a notebook, a terminal, or anything else."""
-    ipython = sys.modules.get("IPython")
-    shell = ipython.get_ipython() if ipython is not None else None
-    if hasattr(shell, "kernel"):  # a terminal's IPython has none
+    if _in_notebook():
         return NotebookView()
     if sys.stderr is not None and sys.stderr.isatty():
         from rich.console import Console

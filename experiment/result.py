@@ -6,10 +6,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from statistics import mean
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
 from experiment import markup
-from experiment.tables import best_in_words, frame_of, front_in_words, table_of
+from experiment.tables import (
+    best_in_words,
+    facts_of,
+    frame_of,
+    front_in_words,
+    table_of,
+    trial_in_words,
+)
 from experiment.text import count, number, printable
 from search.direction import Direction, DirectionName, Directions, Goal
 from search.errors import ExperimentError, InvalidArgument, shown
@@ -23,9 +30,9 @@ if TYPE_CHECKING:
 PlotKind = Literal["convergence", "parallel", "parameter"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class TrialResult:
-    """A trial and what became of it.
+    """A trial and what became of it. A notebook shows it as a table.
 
     Attributes:
         id: Its number, from 0 in the order of the search.
@@ -78,6 +85,20 @@ class TrialResult:
 
         return files_of_trial(self.logdir)
 
+    def __str__(self) -> str:
+        return trial_in_words(self)
+
+    def __repr__(self) -> str:
+        return f"<TrialResult: {self}; {printable(self.logdir)}>"
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        traceback = "" if self.error is None else self.error.traceback
+        return markup.block(
+            markup.table([f"trial {self.id}", ""], facts_of(self)),
+            markup.folded("Traceback", traceback) if traceback else "",
+        )
+
     @classmethod
     def of(cls, trial: Trial, outcome: Outcome, logdir: str, attempt: int = 1) -> TrialResult:
         """Return a trial with its outcome."""
@@ -110,8 +131,8 @@ class Mean(NamedTuple):
     trials: list[TrialResult]
 
 
-class Result:
-    """The trials of a search. Immutable.
+class Result(Sequence[TrialResult]):
+    """The trials of a search: a sequence of `TrialResult`, in the order of their ids. Immutable.
 
     A notebook shows it as a table, the best trial first and failed ones last.
 
@@ -377,6 +398,15 @@ class Result:
 
     def __len__(self) -> int:
         return len(self.trials)
+
+    @overload
+    def __getitem__(self, index: int) -> TrialResult: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[TrialResult]: ...
+
+    def __getitem__(self, index: int | slice) -> TrialResult | list[TrialResult]:
+        return self.trials[index]
 
     def __repr__(self) -> str:
         return f"<Result: {self.summary()}; {printable(self.logdir)}>"

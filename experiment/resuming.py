@@ -18,9 +18,9 @@ from experiment.text import printable
 from search.errors import InvalidArgument, shown
 from search.space import Space
 from search.trial import Outcome, Trial
-from spark_jobs.files import WritableFiles
+from spark_jobs.files import PART, WritableFiles
 from spark_jobs.locations import Location
-from spark_jobs.paths import RESULT, SEARCH, STOP
+from spark_jobs.paths import JOURNAL, OWNERS, RESULT, SEARCH, STOP
 from spark_jobs.protocol import Attempt
 from spark_jobs.run_folder import hide_events_in
 
@@ -187,9 +187,16 @@ def _check_point(trial: Trial, points: Sequence[Mapping[str, Any]], run: str) ->
 def reopen(files: WritableFiles, root: Location) -> None:
     """Take away what says that a run has ended, or is to; the search's own curves start anew.
 
+    What the driver before was writing when it was killed goes, too.
+
     Raises:
         OSError: The folder cannot be written to.
     """
     for name in (STOP, RESULT):
         files.remove(root.below(name))
     hide_events_in(files, root.below(SEARCH))
+    for folder in (root, *map(root.below, (JOURNAL, SEARCH, OWNERS))):
+        with contextlib.suppress(FileNotFoundError):  # a run that has not come so far
+            for name in files.names(folder):
+                if name.startswith(PART):
+                    files.remove(folder.below(name))

@@ -11,7 +11,8 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NamedTuple, Self
 
 import msgspec
 import psutil
@@ -19,16 +20,18 @@ import psutil
 from experiment.attendance import Attendance
 from experiment.control import Control, deadline_passed
 from experiment.coordinator import Coordinator
-from experiment.crew import Crew
+from experiment.crew import Crew, NumberedJob
+from experiment.ownership import Owned
 from experiment.settings import Settings
 from experiment.text import count
 from search.errors import InvalidArgument
 from spark_jobs.channel import Address, ChannelServer
-from spark_jobs.cluster import executor_needs
+from spark_jobs.cluster import ClusterExecutor, executor_needs
+from spark_jobs.handover import Handover, handover
 from spark_jobs.locations import Location
 from spark_jobs.mailbox import Mailbox
 from spark_jobs.paths import MAILBOX, RunPaths
-from spark_jobs.session import Session, SharedBytes
+from spark_jobs.session import Session
 from spark_jobs.slot_job import SlotJob
 from spark_jobs.slots import PROBLEM, SlotConfig, is_installed, slot_function
 from spark_jobs.trial_process import Program
@@ -42,7 +45,36 @@ _MOST_FURTHER = 1_000  # slots that may be added to those of the start, see `Slo
 _POLL = 0.1  # seconds between two looks at a running job
 _LOOK = 0.5  # seconds between two looks for slots that Spark has lost
 _GROW = 2.0  # seconds between two looks at how many slots the cluster offers
+_MOST_ALONE = 32  # slots that are asked for at a time, where each is a job of its own
 _FAREWELL = 10.0  # seconds that slots have to end after the last trial
+
+
+class Leaving(NamedTuple):
+    """Slots of a driver that was killed, which may still be there.
+
+    Attributes:
+        whose: The driver, in words.
+        until: By `time.monotonic`, when they will be gone.
+    """
+
+    whose: str
+    until: float
+
+    @classmethod
+    def of(cls, owned: Owned, session: Session) -> Self | None:
+        """Return those that may be in the way of a run's search; None where there are none.
+
+        Slots of a classic driver on its own host have ended with it.
+        """
+        seconds = owned.leaving(time.time())
+        ended = session.on_this_host and session.tells_lost_tasks
+        if owned.killed is None or not seconds or ended:
+            return None
+        return cls(f"the driver that was killed ({owned.killed})", time.monotonic() + seconds)
+
+    def __str__(self) -> str:
+        left = max(0.0, self.until - time.monotonic())
+        return f"slots of {self.whose} leave within {left:.0f} s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +90,12 @@ class SlotJobs:
         slots: How many the first job has.
         control: Ends the search early.
         started: When the search was called, for its deadline.
+        mark: Where the driver's mark is.
+        leaving: Slots of a driver that was killed; None where there are none.
         warn: Shows the user a sentence, while the search goes on.
         grown: Told how many slots Spark was asked for, when they have become more.
+        there: Told what Spark has of them while none has come, see `without_slots`.
+        refusals: Why hosts cannot run slots, in one sentence each, and whether the user was told.
     """
 
     session: Session
@@ -70,8 +106,12 @@ class SlotJobs:
     slots: int
     control: Control
     started: float
+    mark: Location
+    leaving: Leaving | None
     warn: Callable[[str], None]
     grown: Callable[[int], None]
+    there: Callable[[str], None]
+    refusals: dict[str, bool] = field(default_factory=dict)
 
     @property
     def most(self) -> int:
@@ -79,6 +119,11 @@ class SlotJobs:
         if self.session.on_this_host:  # executors in the driver's JVM, or of a fixed number
             return self.slots
         return self.settings.parallelism or self.slots + _MOST_FURTHER
+
+    @property
+    def _root(self) -> Location:
+        """The run's folder, where it is kept."""
+        return Location.parse(self.paths.shown())
 
     def run(self, coordinator: Coordinator, tick: Callable[[], None]) -> str | None:
         """Keep slot jobs running until the search is done, or is ended by its control.
@@ -98,13 +143,13 @@ class SlotJobs:
                 self.session.bind_host, handler, advertised=host, slots=self.most
             ) as server,
             self._reached(server) as address,
-            self.session.shared(self.program.function) as function,
-            Crew(lambda number, count: self._job(number, count, address, function)) as crew,
+            handover(self.session, self._root, self.program.function) as lent,
+            Crew(lambda number, count: self._job(number, count, address, lent)) as crew,
         ):
             self.control.wake = server.wake
             while not self._is_over(server, coordinator):
                 before = coordinator.progress
-                crew.start(slots)
+                self._start(slots, crew)
                 started = self._wait(crew, server, coordinator, tick)
                 if self._is_over(server, coordinator):
                     break
@@ -112,16 +157,20 @@ class SlotJobs:
                     return "the SparkSession was stopped during the search"
                 if not started:
                     return self._nobody_came(slots)
-                slots = crew.forget()
+                slots = crew.forget() or slots
                 fruitless = 0 if coordinator.progress > before else fruitless + 1
-                sentence = problem_of_spark(crew.error, crew.failed_hosts)
-                if sentence or fruitless == _FRUITLESS_JOBS:
+                if fruitless == _FRUITLESS_JOBS:
+                    sentence = problem_of_spark(crew.error, crew.failed_hosts)
                     return sentence or _spark_problem(crew.error)
             return coordinator.problem if server.error is None else _cannot_go_on(server.error)
 
     def _is_over(self, server: ChannelServer, coordinator: Coordinator) -> bool:
-        ended = coordinator.done or coordinator.target_reached or coordinator.problem is not None
-        return ended or server.error is not None or self.control.reason is not None
+        ended = coordinator.done or coordinator.target_reached
+        return ended or self._is_ended_early(server, coordinator)
+
+    def _is_ended_early(self, server: ChannelServer, coordinator: Coordinator) -> bool:
+        cannot_go_on = server.error is not None or coordinator.problem is not None
+        return cannot_go_on or self.control.reason is not None
 
     def _nobody_came(self, slots: int) -> str:
         cluster = self.session.cluster()
@@ -129,9 +178,10 @@ class SlotJobs:
         page = cluster.page
         if page is None and (self.session.setting("spark.ui.enabled") or "").lower() == "false":
             page = "not served, as spark.ui.enabled is false"
+        late = f" after those of {self.leaving.whose} should have left" if self.leaving else ""
         return (
-            f"no slot has started within {self.settings.startup_timeout:g} s; asked Spark for "
-            f"{count(slots, 'slot')} of {self.session.task_needs}, on executors with "
+            f"no slot has started within {self.settings.startup_timeout:g} s{late}; asked Spark "
+            f"for {count(slots, 'slot')} of {self.session.task_needs}, on executors with "
             f"{executor_needs(self.session.setting)}: see that some are free, also of other "
             f"searches, or set startup_timeout{there}"
             f"{f'; its page of this application: {page}' if page else ''}"
@@ -150,24 +200,28 @@ class SlotJobs:
             False where none has started in time.
         """
         patience = self.settings.startup_timeout
-        give_up = math.inf if patience is None else time.monotonic() + patience
+        begin = max(time.monotonic(), self.leaving.until if self.leaving else 0.0)
+        give_up = math.inf if patience is None else begin + patience
         done_since: float | None = None
         look = 0.0
         grow = time.monotonic() + _GROW
-        while not crew.wait(_POLL):
+        while True:
+            all_over = crew.wait(_POLL)
             tick()
-            if time.monotonic() > look:
+            if all_over or time.monotonic() > look:
                 self._look(crew, server, coordinator)
                 look = time.monotonic() + _LOOK
+            if not crew.running:
+                return True
             if time.monotonic() > grow:
                 self._grow(crew, coordinator)
+                if not coordinator.status.slots:
+                    self.there(self._without_slots(crew))
                 grow = time.monotonic() + _GROW
             deadline = self.settings.deadline
             if deadline is not None and time.monotonic() > self.started + deadline:
                 self.control.cancel(deadline_passed(deadline))
-            if server.error is not None or coordinator.problem is not None or self.control.reason:
-                return True
-            if self.session.stopped:
+            if self.session.stopped or self._is_ended_early(server, coordinator):
                 return True
             if coordinator.target_reached and not coordinator.done:
                 return True
@@ -179,8 +233,6 @@ class SlotJobs:
                 done_since = time.monotonic() if done_since is None else done_since
                 if time.monotonic() - done_since > _FAREWELL:
                     return True  # tasks that Spark has not started would hold the search up
-        self._look(crew, server, coordinator)
-        return True
 
     @contextlib.contextmanager
     def _reached(self, server: ChannelServer) -> Iterator[Address]:
@@ -188,8 +240,7 @@ class SlotJobs:
         if self.session.on_this_host:
             yield server.address
             return
-        folder = Location.parse(self.paths.shown()).below(MAILBOX)
-        with Mailbox(server, folder, self.program.data.hadoop) as mailbox:
+        with Mailbox(server, self._root.below(MAILBOX), self.program.data.hadoop) as mailbox:
             yield msgspec.structs.replace(server.address, mailbox=mailbox.address)
 
     def _look(self, crew: Crew, server: ChannelServer, coordinator: Coordinator) -> None:
@@ -197,18 +248,55 @@ class SlotJobs:
         for job in crew.take_ended():
             if self._is_over(server, coordinator) or self.session.stopped:
                 continue
+            for message in job.said:
+                server.call(functools.partial(coordinator.hello, message))
             came = coordinator.has_come(job.number)
             server.call(functools.partial(coordinator.job_ended, job.number))
-            if job.error is None or not crew.running:
-                continue
             sentence = problem_of_spark(job.error, job.failed_hosts)
-            if came and sentence is None:
+            if sentence is not None:
+                self._refused(job, sentence, crew, coordinator)
+            elif job.error is None or not crew.running:
+                continue
+            elif came:
                 crew.drop(job.slots)  # so that they are asked for again
-            else:  # as on a new host that lacks a package; another try would end in the same way
-                sentence = sentence or _in_words(job.error)
-                self.warn(f"the search goes on without {count(job.slots, 'slot')}: {sentence}")
+            else:
+                without = count(job.slots, "slot")
+                self.warn(f"the search goes on without {without}: {_in_words(job.error)}")
+        self._tell_refusals(crew, coordinator)
         if lost := crew.lost_slots():
             server.call(functools.partial(coordinator.slots_lost, lost))
+
+    def _refused(
+        self, job: NumberedJob, sentence: str, crew: Crew, coordinator: Coordinator
+    ) -> None:
+        """See to it that a host that cannot run slots costs the others none of theirs.
+
+        Spark tries a task there again and again, and then ends the whole job. So each slot is a job
+        of its own from then on: those that come to other hosts stay, and the others are asked for
+        again after a while, as the host may have been mended, or has left.
+        """
+        self.refusals.setdefault(sentence, False)
+        if job.slots == 1:
+            crew.put_off(job.slots)
+        else:
+            crew.drop(job.slots)
+            self._grow(crew, coordinator)
+
+    def _tell_refusals(self, crew: Crew, coordinator: Coordinator) -> None:
+        """Name each host that cannot run slots, once others do."""
+        if not (coordinator.has_started and crew.running):
+            return
+        for sentence in [sentence for sentence, told in self.refusals.items() if not told]:
+            self.refusals[sentence] = True
+            self.warn(f"the search goes on without {sentence}")
+
+    def _start(self, slots: int, crew: Crew) -> None:
+        """Ask Spark for slots; only for some of them where each takes a job of its own."""
+        if self.refusals:
+            for _ in range(min(slots, _MOST_ALONE)):
+                crew.start(1)
+        else:
+            crew.start(slots)
 
     def _grow(self, crew: Crew, coordinator: Coordinator) -> None:
         """Ask Spark for further slots, where the cluster has room and trials are left.
@@ -216,6 +304,7 @@ class SlotJobs:
         Not for more than fit: tasks that wait would take what other jobs of the application and
         other searches are waiting for, and would start, one after the other, when all is done.
         """
+        crew.take_up()
         if crew.asked >= self.most:
             return
         offered = 0
@@ -224,10 +313,16 @@ class SlotJobs:
         awaited = crew.asked - coordinator.status.slots
         further = min(min(offered, self.most) - crew.asked, coordinator.left - awaited)
         if further > 0:
-            crew.start(further)
+            self._start(further, crew)
             self.grown(crew.asked)
 
-    def _job(self, number: int, slots: int, address: Address, function: SharedBytes) -> SlotJob:
+    def _without_slots(self, crew: Crew) -> str:
+        executors: tuple[ClusterExecutor, ...] | None = None
+        with contextlib.suppress(Exception):  # of a stopped session
+            executors = self.session.cluster().executors
+        return without_slots(executors, crew.running_tasks())
+
+    def _job(self, number: int, slots: int, address: Address, lent: Handover) -> SlotJob:
         config = SlotConfig(
             number,
             address,
@@ -241,11 +336,11 @@ class SlotJobs:
             self.settings.verbose > 1,
             self._modules(),
             self.session.task_needs.tasks_per_gpu,
+            str(self.mark),
         )
-        slot = slot_function(config, function, self.session.search_path())
-        name = Location.parse(self.paths.shown()).name
+        slot = slot_function(config, lent, self.session.search_path())
         # Spark remembers the jobs of a search that this session has run, and may go on with.
-        tag = f"{name}-{number}-{secrets.token_hex(4)}"
+        tag = f"{self._root.name}-{number}-{secrets.token_hex(4)}"
         return self.session.job(slot, slots, tag)
 
     def _modules(self) -> tuple[str, ...]:
@@ -291,6 +386,23 @@ def slot_count(
             )
             return fit
     return slots
+
+
+def without_slots(executors: Sequence[ClusterExecutor] | None, tasks: int) -> str:
+    """Return what there is while no slot has come; '' without executors, or where nobody can know.
+
+    Args:
+        executors: Of the application; None where nobody can know.
+        tasks: How many of the search's tasks run.
+    """
+    if not executors:
+        return ""
+    there = count(len(executors), "executor")
+    if tasks:
+        return f"{there}, {count(tasks, 'task')} of the search started, Python starts there"
+    running = sum(executor.running for executor in executors)
+    others = f", which run {count(running, 'other task')}" if running else ""
+    return f"{there}{others}, no task of the search started"
 
 
 def problem_of_spark(error: BaseException | None, hosts: Sequence[str] = ()) -> str | None:

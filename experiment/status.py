@@ -56,6 +56,7 @@ class Status:
             out.
         typical: Seconds that a finished trial took on average; None before the second.
         front: The trials so far that no other dominates; with one objective, the best alone.
+        notes: What people should know of its slots; who shows it takes it out.
     """
 
     total: int
@@ -70,6 +71,7 @@ class Status:
     typical: float | None = None
     output: deque[tuple[int, str]] = field(default_factory=deque)
     front: tuple[TrialResult, ...] = ()
+    notes: deque[str] = field(default_factory=deque)
 
     @property
     def done(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
-from experiment.text import hyperparameter, hyperparameters, number, printable
+from experiment.text import duration, hyperparameter, hyperparameters, number, printable
 from search.trial import UNNAMED_OBJECTIVE
 
 if TYPE_CHECKING:
@@ -15,12 +15,36 @@ _LAST_COLUMNS = ("seconds", "error", "reason", "logdir")
 
 
 def best_in_words(best: TrialResult | None, objective: str | None) -> str:
-    """Return "best accuracy 0.9 in trial 3: learning_rate=0.01"; '' where there is no value."""
+    """Return "best accuracy 0.9 in trial 3: learning_rate=0.01"; '' where there is no value.
+
+    It says so where the trial was stopped early: its value is the last that it reported.
+    """
     if best is None or best.value is None:
         return ""
     name = printable(objective or UNNAMED_OBJECTIVE)
     params = f": {hyperparameters(best.params)}" if best.params else ""
-    return f"best {name} {number(best.value)} in trial {best.id}{params}"
+    stopped = " (stopped early)" if best.status == "stopped" else ""
+    return f"best {name} {number(best.value)} in trial {best.id}{stopped}{params}"
+
+
+def trial_in_words(trial: TrialResult) -> str:
+    """Return "trial 3 (learning_rate=0.01) finished after 2.0 s with 0.9", or why it has not."""
+    where = f" ({hyperparameters(trial.params)})" if trial.params else ""
+    line = f"trial {trial.id}{where} {trial.status} after {duration(trial.seconds)}"
+    if trial.reason:
+        line += f" at {printable(trial.reason)}"
+    if trial.score:
+        line += f" with {trial.score}"
+    return f"{line}: {printable(str(trial.error))}" if trial.error else line
+
+
+def facts_of(trial: TrialResult) -> list[list[str]]:
+    """Return names and values of all there is to say of a trial but its traceback."""
+    facts = {"status": trial.ending, "value": trial.score}
+    facts |= {name: hyperparameter(value) for name, value in trial.params.items()}
+    facts |= {f"metrics.{name}": number(value) for name, value in trial.metrics.items()}
+    facts |= {"took": duration(trial.seconds), "folder": trial.logdir}
+    return [[name, value] for name, value in facts.items() if value]
 
 
 def front_in_words(front: Sequence[TrialResult]) -> str:

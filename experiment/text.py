@@ -63,6 +63,11 @@ def command(name: str, folder: str) -> str:
     return f"{python} -m experiment {name} {shlex.quote(folder)}"
 
 
+def how_to_resume(folder: str) -> str:
+    """Return the argument, to be pasted, with which a search goes on with a run."""
+    return f"resume={folder!r} goes on with it"
+
+
 def count(amount: int, noun: str) -> str:
     """Return an amount with its noun: "1 slot", "4 slots"."""
     return f"{amount} {noun}" if amount == 1 else f"{amount} {noun}s"

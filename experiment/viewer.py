@@ -13,7 +13,7 @@ from typing import Any, Self
 from urllib.parse import quote
 
 from experiment import markup, viewer_process
-from experiment.loading import MANIFEST, opened, read_manifest
+from experiment.loading import MANIFEST, find_run, is_folder_of_runs, opened, read_manifest
 from search.errors import ExperimentError
 from spark_jobs.protocol import encode
 from spark_jobs.session import active_data_settings
@@ -81,20 +81,25 @@ class TensorBoard:
 
 
 def tensorboard(run: Any) -> TensorBoard:
-    """Start TensorBoard on a run, finished or not, and print its address.
+    """Start TensorBoard on a run, finished or not, or on several, and print its address.
 
     It listens on 127.0.0.1, on a free port, and ends with this session.
 
     Args:
-        run: A `Result`, or the run's folder, on this host or on HDFS.
+        run: A `Result`, the run's folder, on this host or on HDFS, or a folder of runs, whose
+            trials are in one table then.
 
     Raises:
-        InvalidArgument: It is no run's folder.
+        InvalidArgument: It is no run's folder, and none of runs.
         ExperimentError: TensorBoard did not start; the message has what it said.
     """
-    with opened(run, MANIFEST) as reader:
-        manifest, folder = read_manifest(reader.paths), reader.paths.shown()
-    hadoop = active_data_settings().hadoop
+    several, generations = is_folder_of_runs(run), False
+    if not several:
+        with opened(run, MANIFEST) as reader:
+            generations = "popsize" in read_manifest(reader.paths).algorithm
+    request = viewer_process.Request(
+        str(find_run(run)), several, active_data_settings().hadoop, _RELOAD
+    )
     process = subprocess.Popen(
         # A module of ours, with TensorFlow left out.
         [sys.executable, "-P", "-m", viewer_process.__name__],
@@ -107,11 +112,11 @@ def tensorboard(run: Any) -> TensorBoard:
         start_new_session=True,  # Ctrl-C in this terminal, or in a notebook's cell, is not for it
     )
     try:
-        url = _address(process, viewer_process.Request(folder, hadoop, _RELOAD))
+        url = _address(process, request)
     except BaseException:
         _end(process)
         raise
-    board = TensorBoard(process, url, pages(generations="popsize" in manifest.algorithm))
+    board = TensorBoard(process, url, pages(generations=generations))
     print(board)
     return board
 

@@ -2,7 +2,7 @@
 
 Serves the whole run at `/` and the search's own run at `/search/`. Beyond 500 runs TensorBoard
 starts with none of them selected, so that its pages are empty; `/search/` has only one, whatever
-the number of trials.
+the number of trials. Of a folder of runs, it serves all at `/` and their searches at `/search/`.
 
 A run on HDFS is copied to this host, what TensorBoard reads of it, and the copy kept up to date:
 that takes one request per trial that goes on, where TensorBoard's own reader takes three for every
@@ -31,8 +31,9 @@ from spark_jobs.files import files_at
 from spark_jobs.hadoop import HadoopSettings
 from spark_jobs.locations import Location
 from spark_jobs.mirror import Mirror
+from spark_jobs.paths import SEARCH
 
-_SEARCH = "/search"
+_SEARCH_PAGE = "/search"
 _WANTED = r"(search|trials)/(.*/)?([^/]*tfevents[^/]*)?"
 _FAREWELL = 1.0  # seconds
 _WsgiApp = Callable[[dict[str, Any], Any], Iterable[bytes]]
@@ -42,12 +43,14 @@ class Request(msgspec.Struct, frozen=True):
     """What to serve.
 
     Attributes:
-        run: The run's folder, where it is kept.
+        folder: The folder of a run or of several, where it is kept.
+        several: Is it a folder of several?
         hadoop: Where HDFS is.
         reload: Seconds between two looks at the files.
     """
 
-    run: str
+    folder: str
+    several: bool
     hadoop: HadoopSettings
     reload: float
 
@@ -59,11 +62,11 @@ def main() -> None:
     sys.modules["tensorboard.compat.notf"] = types.ModuleType("tensorboard.compat.notf")
     request = msgspec.json.decode(sys.stdin.readline(), type=Request)
     with (
-        tempfile.TemporaryDirectory(prefix="experiment-") as alone,
-        _on_this_host(request) as folder,
+        tempfile.TemporaryDirectory(prefix="experiment-") as searches,
+        _on_this_host(request, Path(searches)) as folder,
     ):
-        Path(alone, "search").symlink_to(folder / "search")  # the run is called so there too
-        print(_serve(str(folder), alone, request.reload).rstrip("/"), flush=True)
+        title = Location.parse(request.folder).name
+        print(_serve(str(folder), searches, title, request.reload).rstrip("/"), flush=True)
         # What it says from now on is for nobody, and a full pipe would stop it.
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, 1)
@@ -72,38 +75,78 @@ def main() -> None:
 
 
 @contextlib.contextmanager
-def _on_this_host(request: Request) -> Iterator[Path]:
-    """Give the run's folder, or a copy that a thread keeps up to date."""
-    location = Location.parse(request.run)
-    if location.scheme == "file":
-        yield Path(location.path)
-        return
-    closing = threading.Event()
-    with (
-        # The thread may be at it, and is not waited for where HDFS does not answer.
-        tempfile.TemporaryDirectory(prefix="experiment-", ignore_cleanup_errors=True) as copy,
-        contextlib.closing(files_at(location, request.hadoop)) as files,
-    ):
-        folder = Path(copy)
-        mirror = Mirror(files, location, folder, re.compile(_WANTED))
+def _on_this_host(request: Request, searches: Path) -> Iterator[Path]:
+    """Give the folder, or a copy that is kept up to date; link in `searches` what each search has.
+
+    Args:
+        request: What to serve.
+        searches: An empty folder.
+    """
+    location = Location.parse(request.folder)
+    with contextlib.ExitStack() as opened:
+        folder, mirror = Path(location.path), None
+        if location.scheme != "file":
+            # The thread may be at it, and is not waited for where HDFS does not answer.
+            temporary = tempfile.TemporaryDirectory(
+                prefix="experiment-", ignore_cleanup_errors=True
+            )
+            folder = Path(opened.enter_context(temporary))
+            files = opened.enter_context(contextlib.closing(files_at(location, request.hadoop)))
+            wanted = rf"[^/]+/({_WANTED})?" if request.several else _WANTED
+            mirror = Mirror(files, location, folder, re.compile(wanted))
 
         def update() -> None:
-            while not closing.is_set():
-                with contextlib.suppress(OSError):  # the next round may find it
-                    mirror.update()
-                closing.wait(request.reload)
+            if mirror is not None:
+                mirror.update()
+            if request.several:
+                _link_searches(folder, searches)
 
-        thread = threading.Thread(target=update, name="experiment-mirror", daemon=True)
-        thread.start()
-        try:
-            yield folder
-        finally:
-            closing.set()
-            thread.join(_FAREWELL)
+        if not request.several:
+            (searches / SEARCH).symlink_to(folder / SEARCH)  # the run is called so there too
+        elif mirror is None:
+            _link_searches(folder, searches)  # so that the first page has them
+        if request.several or mirror is not None:
+            opened.enter_context(_repeated(update, request.reload))
+        yield folder
 
 
-def _serve(folder: str, alone: str, reload_interval: float) -> str:
-    """Start to serve in threads; return the address."""
+@contextlib.contextmanager
+def _repeated(update: Callable[[], None], pause: float) -> Iterator[None]:
+    """Let a thread bring the files up to date again and again."""
+    closing = threading.Event()
+
+    def run() -> None:
+        while not closing.is_set():
+            with contextlib.suppress(OSError):  # the next round may find it
+                update()
+            closing.wait(pause)
+
+    thread = threading.Thread(target=run, name="experiment-update", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        closing.set()
+        thread.join(_FAREWELL)
+
+
+def _link_searches(folder: Path, searches: Path) -> None:
+    """Link each run's own search, under the name of the run."""
+    for run in folder.iterdir():
+        link = searches / run.name
+        if (run / SEARCH).is_dir() and not link.is_symlink():
+            link.symlink_to(run / SEARCH)
+
+
+def _serve(folder: str, searches: str, title: str, reload_interval: float) -> str:
+    """Start to serve in threads; return the address.
+
+    Args:
+        folder: What is at `/`.
+        searches: What is at `/search/`.
+        title: Of the browser's window.
+        reload_interval: Seconds between two looks at the files.
+    """
     from tensorboard import default, program
 
     plugins = default.get_plugins()
@@ -124,15 +167,20 @@ def _serve(folder: str, alone: str, reload_interval: float) -> str:
 
     def server(app: _WsgiApp, flags: object) -> Any:
         def either(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-            chosen = inner[0] if environ["PATH_INFO"].startswith(_SEARCH + "/") else app
+            chosen = inner[0] if environ["PATH_INFO"].startswith(_SEARCH_PAGE + "/") else app
             return chosen(environ, start_response)
 
         return program.WerkzeugServer(either, flags)
 
     inner: list[_WsgiApp] = []
-    common = {"host": "127.0.0.1", "port": 0, "reload_interval": reload_interval}
+    common = {
+        "host": "127.0.0.1",
+        "port": 0,
+        "reload_interval": reload_interval,
+        "window_title": title,
+    }
     search = program.TensorBoard(without_table, server_class=Inner)
-    search.configure(logdir=alone, path_prefix=_SEARCH, **common)
+    search.configure(logdir=searches, path_prefix=_SEARCH_PAGE, **common)
     search.launch()
     run = program.TensorBoard(plugins, server_class=server)
     run.configure(logdir=folder, **common)

@@ -12,18 +12,26 @@ KEPT = 1 << 20
 """Bytes that are kept of the start, and as many of the end."""
 
 
+def open_log(path: Path) -> int:
+    """Return a descriptor that appends to a log, or keeps nothing where there can be none."""
+    try:
+        return open_appending(path)
+    except OSError:  # as where another trial has just removed the folder
+        return os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+
+
 class BoundedLog:
     """Writes the start of a stream as it comes, and the end when it is closed.
 
-    Between the two stands a line that says how much is left out. A disk that is full costs lines,
-    never the process that writes them.
+    Between the two stands a line that says how much is left out. A disk that is full, or a folder
+    that is gone, costs lines, never the process that writes them.
 
     Args:
         path: Of the file; made where it is missing.
     """
 
     def __init__(self, path: Path) -> None:
-        self._file = open_appending(path)
+        self._file = open_log(path)
         self._room = KEPT
         self._end = bytearray()
         self._left_out = 0

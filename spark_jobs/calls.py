@@ -1,9 +1,10 @@
 """Calls of functions in processes of their own: what travels there, and what comes back.
 
-A call goes to its process in files of the run's folder, since the messages between driver and slots
-are small. Each file is called by the SHA-256 of its content, so one content is sent once, and a
-process unpickles nothing but what the driver has named to it through the channel. The way back is a
-file of plain values in the folder of the attempt.
+A call goes to its process in files of the run's folder, since the messages between driver and
+slots are small; `spark_jobs.outbox` writes them. Each file is called by the SHA-256 of its content,
+so one content is sent once. A process unpickles only what is in a file that the driver has named to it
+through the channel, or in one that is named there. The way back is a file of plain values in the
+folder of the attempt.
 """
 
 from __future__ import annotations
@@ -18,16 +19,16 @@ from typing import Any
 import msgspec
 
 from spark_jobs.context import current
-from spark_jobs.files import Files, WritableFiles, files_at
+from spark_jobs.files import Files, files_at
 from spark_jobs.locations import Location
 from spark_jobs.objective import UnusableReturn
 from spark_jobs.paths import RETURNED
 from spark_jobs.plain_values import NotPlain, decode, encode
 from spark_jobs.run_folder import with_patience
-from spark_jobs.storage import write_whole
+from spark_jobs.storage import make_folder, write_whole
 
 LARGE = 1 << 16
-"""Bytes from which on a buffer, such as that of an array, gets a file of its own."""
+"""Bytes from which on a pickle, or a buffer such as that of an array, gets a file of its own."""
 
 LARGEST_RESULT = 256 << 20
 """Bytes of what a call returns: the driver has it in memory."""
@@ -44,50 +45,30 @@ class Pickled(msgspec.Struct, frozen=True):
     data: bytes
     buffers: Sequence[Any] = ()
 
-
-class _Call(msgspec.Struct, frozen=True):
-    """A file that says what to call: names of files, a pickle's first and then its buffers'."""
-
-    function: tuple[str, ...]
-    arguments: tuple[str, ...]
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        """The pickle and its buffers."""
+        return (self.data, *self.buffers)
 
 
-class Outbox:
-    """Puts calls where their processes find them. Not for several threads at once.
+class CallParts(msgspec.Struct, frozen=True):
+    """What to call: contents, a pickle's first and then its buffers'.
 
-    Args:
-        files: Of the run.
-        folder: For the files of calls; made when first needed.
+    A number is an index in the batch; a name is that of a file beside it.
     """
 
-    def __init__(self, files: WritableFiles, folder: Location) -> None:
-        self._files, self._folder = files, folder
-        self._sent: set[str] = set()
-
-    def put(self, function: Pickled, arguments: Pickled) -> str:
-        """Write what is not there yet; return the location of the call, for `run_call`."""
-        if not self._sent:
-            self._files.make_folder(self._folder)
-        call = _Call(self._put_all(function), self._put_all(arguments))
-        return str(self._folder.below(self._put(msgspec.json.encode(call))))
-
-    def close(self) -> None:
-        """Remove all calls, and let go of connections."""
-        with contextlib.closing(self._files):
-            self._files.remove(self._folder)
-
-    def _put_all(self, pickled: Pickled) -> tuple[str, ...]:
-        return tuple(self._put(data) for data in (pickled.data, *pickled.buffers))
-
-    def _put(self, data: Any) -> str:
-        name = hashlib.sha256(data).hexdigest()
-        if name not in self._sent:
-            self._files.write(self._folder.below(name), bytes(data))
-            self._sent.add(name)
-        return name
+    function: tuple[int | str, ...]
+    arguments: tuple[int | str, ...]
 
 
-def run_call(function: str, call: str) -> dict[str, float]:
+class Batch(msgspec.Struct, frozen=True):
+    """A file of calls, as msgpack."""
+
+    contents: list[bytes]
+    calls: list[CallParts]
+
+
+def run_call(function: str, batch: str, index: int) -> dict[str, float]:
     """Run a call: the train function of an executor's trials.
 
     What it returns lies in a file of the trial's folder then, and so does what it raises where that
@@ -95,14 +76,17 @@ def run_call(function: str, call: str) -> dict[str, float]:
 
     Args:
         function: What it is called, for people.
-        call: Where `Outbox` has put it.
+        batch: Where the outbox has put it, with others.
+        index: Of the call in the batch.
     """
     trial = current()
     assert trial is not None, "only trials run calls"
-    location, returned = Location.parse(call), trial.folder / RETURNED
+    location, returned = Location.parse(batch), trial.folder / RETURNED
     try:
         with contextlib.closing(files_at(location, trial.data.hadoop)) as files:
-            called, (args, kwargs) = with_patience(lambda: _unpickled(files, location), print)
+            called, (args, kwargs) = with_patience(
+                lambda: _unpickled(files, location, index), print
+            )
         result = called(*args, **kwargs)
     except Exception as error:
         with contextlib.suppress(NotPlain):
@@ -117,15 +101,17 @@ def run_call(function: str, call: str) -> dict[str, float]:
             f"what a call returns: expected {LARGEST_RESULT >> 20} MiB at the most, got "
             f"{len(data) >> 20} MiB; write it to a file and return its path"
         )
+    make_folder(trial.folder)  # which the call may have removed
     write_whole(returned, data)
     return {"returned bytes": len(data)}
 
 
-def _unpickled(files: Files, location: Location) -> tuple[Callable[..., Any], Any]:
-    call = msgspec.json.decode(_read(files, location), type=_Call)
+def _unpickled(files: Files, location: Location, index: int) -> tuple[Callable[..., Any], Any]:
+    batch = msgspec.msgpack.decode(_read(files, location), type=Batch)
+    call = batch.calls[index]
     function, arguments = (
-        [_read(files, location.parent.below(name)) for name in names]
-        for names in (call.function, call.arguments)
+        [_content(files, location, batch, part) for part in parts]
+        for parts in (call.function, call.arguments)
     )
     # The content of each file is that which the driver named.
     return (
@@ -134,8 +120,14 @@ def _unpickled(files: Files, location: Location) -> tuple[Callable[..., Any], An
     )
 
 
+def _content(files: Files, location: Location, batch: Batch, part: int | str) -> Any:
+    if isinstance(part, int):
+        return bytearray(batch.contents[part])  # which arrays can be written to in
+    return _read(files, location.parent.below(part))
+
+
 def _read(files: Files, location: Location) -> bytearray:
-    data = bytearray()  # which arrays can be written to in
+    data = bytearray()  # as in `_content`
     files.read(files.status(location), data.extend)
     if hashlib.sha256(data).hexdigest() != location.name:
         raise OSError(f"{location}: not what the driver has written there")

@@ -64,7 +64,7 @@ _LIMITS = [
 
 
 class Address(msgspec.Struct, frozen=True):
-    """How a slot reaches the driver. Secret: it travels in the closure of the slots only.
+    """How a slot reaches the driver. Secret: see `spark_jobs.handover` for its way to the slots.
 
     Attributes:
         target: "host:port".
@@ -306,13 +306,11 @@ class ChannelClient(SlotChannel):
     def _ask(self, call: Call, request: bytes) -> tuple[bytes, str]:
         method = {"Hello": self._hello, "Next": self._next, "Report": self._report}[call]
         try:
-            answer, done = method.with_call(
-                request, timeout=_DEADLINE, metadata=self._metadata, wait_for_ready=True
-            )
+            answer, done = method.with_call(request, timeout=_DEADLINE, metadata=self._metadata)
         except grpc.RpcError as error:
             name = error.code().name
-            if error.code() in _CUT:
-                raise Cut(name) from None
+            if error.code() in _CUT:  # the details tell a handshake that failed from a lost host
+                raise Cut(f"{name}, {error.details()}") from None
             raise ChannelRefused(f"the driver refuses: {name}") from None
         except ValueError as error:
             raise ChannelLost(f"the connection was closed here: {error}") from None

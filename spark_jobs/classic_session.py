@@ -18,9 +18,10 @@ from search.errors import InvalidArgument, shown
 from spark_jobs import hadoop
 from spark_jobs.cluster import Cluster
 from spark_jobs.context import DataSettings
+from spark_jobs.exposure import AUTHENTICATION, Exposure, exposure_of_spark, start_of
 from spark_jobs.host_cache import CacheSettings
 from spark_jobs.resource_profiles import profile_of, tasks_at_once
-from spark_jobs.session import SharedBytes, importing
+from spark_jobs.session import SLOTS, SharedBytes, importing
 from spark_jobs.session_settings import SessionSettings
 from spark_jobs.slot_job import LostTask, SlotJob
 from spark_jobs.status_store import executors_of
@@ -29,7 +30,28 @@ from spark_jobs.tokens import DelegationTokens, KnownTokens, unlogged
 
 _MOST_TASKS = 100_000  # of a stage, which is how many Spark itself remembers
 _REGISTRATION = 5.0  # seconds that executors have to register before slots are first counted
+_SHUT = {AUTHENTICATION: "true", "spark.ui.killEnabled": "false"}
 _LISTENERS = 1_000  # milliseconds that Spark has to write down how the tasks of a job ended
+
+
+def make_session() -> Any:
+    """Return the session that spark-submit or Spark's files ask for.
+
+    Where all of it is in one JVM, whose secret Spark makes by itself, strangers are shut out unless
+    they say otherwise.
+    """
+    from pyspark import SparkConf, SparkContext
+    from pyspark.sql import SparkSession
+    from pyspark.sql.utils import is_remote
+
+    builder = SparkSession.builder
+    if not is_remote():
+        SparkContext._ensure_initialized()  # the JVM has read what is asked for
+        asked = SparkConf()
+        if is_local(asked.get("spark.master", "local") or ""):
+            for name, value in _SHUT.items():
+                builder = builder.config(name, asked.get(name, value) or value)
+    return builder.getOrCreate()
 
 
 class ClassicSession(SessionSettings):
@@ -75,12 +97,14 @@ class ClassicSession(SessionSettings):
         """Spark's name of the application."""
         return str(self._context.applicationId)
 
-    def tell_risk(self, warn: Callable[[str], None]) -> None:
-        """Warn, once in a session, where Spark's processes talk in the open."""
-        told = vars(self._context).setdefault("_experiment_risk_told", [])
-        if not told and (risk := self._risk()):
-            told.append(risk)
-            warn(risk)
+    @property
+    def exposure(self) -> Exposure | None:
+        """What strangers can do through Spark's own ports; None where they are shut out."""
+        return exposure_of_spark(self.master, self._is_on, start_of())
+
+    @property
+    def _kept(self) -> dict[str, Any]:
+        return vars(self._context)
 
     @property
     def stopped(self) -> bool:
@@ -180,7 +204,7 @@ class ClassicSession(SessionSettings):
         slot: Callable[[Iterable[Any]], Iterator[Any]],
         count: int,
         tag: str,
-        schema: str = "trials long",
+        schema: str = SLOTS,
     ) -> SlotJob:
         """See `Session`."""
 
@@ -188,7 +212,7 @@ class ClassicSession(SessionSettings):
             self._context.addJobTag(tag)  # belongs to the thread, so set in the one that runs it
             self._context.setJobDescription(f"experiment: {count} slots")
             self._use_driver_python()
-            with unlogged():  # the slot's closure holds secrets
+            with unlogged():  # the slot's closure may hold secrets
                 frame = self._spark.range(0, count, 1, count)
                 slots = self._mapped(frame, slot, schema, self._profile())
             try:

@@ -21,15 +21,19 @@ from typing import Any, Self
 
 import grpc
 import msgspec
+import pyarrow
+from pyspark.sql.connect.client import DefaultChannelBuilder
 
 from search.errors import InvalidArgument, shown
 from spark_jobs import hadoop
 from spark_jobs.cluster import Cluster
 from spark_jobs.context import DataSettings
+from spark_jobs.exposure import Exposure, command_with, exposure_of_connect, exposure_of_spark
 from spark_jobs.host_cache import CacheSettings
-from spark_jobs.session import SharedBytes, importing
+from spark_jobs.session import SLOTS, SharedBytes, importing
 from spark_jobs.session_settings import SessionSettings
 from spark_jobs.slot_job import SlotJob
+from spark_jobs.spark_version import check_spark_version
 from spark_jobs.task_needs import TaskNeeds, executor_gpus, slot_needs
 
 _ANSWER = 5.0  # seconds that the server has for a call; pyspark's client would try for ten minutes
@@ -41,7 +45,6 @@ _REFUSALS = 12  # looks in a row that failed for another reason, as while a toke
 _HADOOP = "spark.hadoop."
 _SIZE = re.compile(r"(\d+)\s*(?:([kmgtp]?)b?)", re.IGNORECASE)
 _UNITS = {unit: 1 << (10 * power) for power, unit in enumerate(("", "k", "m", "g", "t", "p"))}
-_COUNTS = "trials long"
 _SPLITS = re.compile(r"\bsplits=\D*(\d+)")
 
 
@@ -51,7 +54,7 @@ class ConnectSession(SessionSettings):
     Settings are those of the moment in which this was made.
 
     Raises:
-        InvalidArgument: A stopped session, or the server does not answer.
+        InvalidArgument: A stopped session, or the server does not answer or is too old.
     """
 
     tells_lost_tasks = False
@@ -73,6 +76,8 @@ class ConnectSession(SessionSettings):
             whose = "that its server has ended" if _says_ended(error) else "whose server refuses"
             got = f"one {whose}: {shown(error.details())}"
             raise InvalidArgument("spark", "a running SparkSession", got) from None
+        whose, hint = "a Spark Connect server of Spark", "connect to a newer server"
+        check_spark_version(str(spark.version), whose, hint)
         self._settings = {name: str(value) for name, value in spark.conf.getAll.items()}
         self.master = self.setting("spark.master") or ""
 
@@ -152,21 +157,22 @@ class ConnectSession(SessionSettings):
                 "place of a lost slot; it is a setting of the server",
             )
 
-    def tell_risk(self, warn: Callable[[str], None]) -> None:
-        """Warn, once in a session, where Spark's processes talk in the open."""
-        told = vars(self._spark).setdefault("_experiment_risk_told", [])
-        if told:
-            return
-        builder = self._client._builder
-        if not getattr(builder, "secure", True) and not _is_loopback(self._own_address):
-            told.append(
-                "whoever reaches the network between here and the Spark Connect server can read "
-                "the train function and the token of a search: give its address ;use_ssl=true"
-            )
-        if risk := self._risk():
-            told.append(risk)
-        for sentence in told:
-            warn(sentence)
+    @property
+    def exposure(self) -> Exposure | None:
+        """What strangers can do through the server's ports; None where they are shut out."""
+        builder, here = self._client._builder, _is_loopback(self._own_address)
+        usual = isinstance(builder, DefaultChannelBuilder)  # others have ways of their own
+        return exposure_of_connect(
+            str(self._server[1]) if here else "",
+            exposure_of_spark(self.master, self._is_on, command_with),
+            token=not usual or builder.token is not None,
+            encrypted=not usual or here or builder.secure,
+        )
+
+    @property
+    def _kept(self) -> dict[str, Any]:
+        kept: dict[str, Any] = vars(self._spark)
+        return kept
 
     @property
     def stopped(self) -> bool:
@@ -273,35 +279,47 @@ class ConnectSession(SessionSettings):
         slot: Callable[[Iterable[Any]], Iterator[Any]],
         count: int,
         tag: str,
-        schema: str = _COUNTS,
+        schema: str = SLOTS,
     ) -> SlotJob:
-        """See `Session`.
-
-        Slots of a search, whose way of counting trials the schema is by default, have no result.
-        """
+        """See `Session`."""
 
         def run() -> Any:
             self._spark.addTag(tag)  # belongs to the thread, so set in the one that runs it
             frame = self._spark.range(0, count, 1, count).mapInArrow(slot, schema)
-            if schema != _COUNTS:  # no function of the user runs in these workers
+            if schema != SLOTS:  # no function of the user runs in these workers
                 return frame.toArrow()
             request = self._client._execute_plan_request_with_metadata()
             request.plan.CopyFrom(self._plan(frame))
-            # Unlike toArrow() it looks at nothing that comes back: with it come accumulators of the
-            # workers, as pickles that a train function in a slot's own process can write.
-            try:
-                self._client._execute(request)
-            finally:
-                self._release()
-            return None
+            return self._executed(request)
 
         return SlotJob(run, lambda: self._interrupt(tag), list, lambda: 0)
+
+    def _executed(self, request: Any) -> Any:
+        """Execute a plan and return its Arrow table, None where nothing came.
+
+        Unlike toArrow() it looks at nothing else that comes back: with it come accumulators of the
+        workers, as pickles that a train function in a slot's own process can write.
+        """
+        client, batches = copy.copy(self._client), list[Any]()
+        check = client._verify_response_integrity
+
+        def keep(response: Any) -> None:  # called with each response, and nothing else is
+            check(response)
+            if response.HasField("arrow_batch"):
+                batches.extend(pyarrow.ipc.open_stream(response.arrow_batch.data))
+
+        client._verify_response_integrity = keep
+        try:
+            client._execute(request)
+        finally:
+            self._release()
+        return pyarrow.Table.from_batches(batches) if batches else None
 
     def _release(self) -> None:
         """Wait until the server knows that what it has executed is done with.
 
         pyspark's client tells it in a thread of its own. A session that is stopped before has the
-        server log the plan, in which the slots' closure is, and so the token.
+        server log the plan, in which the slots' closure is, and so may be the token.
         """
         released = getattr(self._client, "_release_futures", ())
         concurrent.futures.wait(set(released), timeout=_ANSWER)

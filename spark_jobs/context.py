@@ -25,6 +25,7 @@ from spark_jobs.link import Link, NoLink
 from spark_jobs.objective import UnusableReturn, number
 from spark_jobs.paths import CHECKPOINT
 from spark_jobs.protocol import Report
+from spark_jobs.storage import make_folder
 
 if TYPE_CHECKING:
     from spark_jobs.events import EventFile
@@ -67,6 +68,7 @@ class TrialContext:
         stopped: Why it is to stop, once it has heard of it; ''.
         events: Its event file, once it reported.
         held: Descriptors of copies that it reads; closed at its end.
+        clock_lag: Seconds by which this host's clock lags the driver's.
     """
 
     params: Mapping[str, Any]
@@ -79,6 +81,7 @@ class TrialContext:
     stopped: str = ""
     events: EventFile | None = None
     held: list[int] = dataclasses.field(default_factory=list)
+    clock_lag: float = 0.0
 
 
 _current: contextvars.ContextVar[TrialContext | None] = contextvars.ContextVar(
@@ -181,7 +184,8 @@ def _report(step: int | None, metrics: Mapping[str, Any]) -> TrialContext | None
     if context.events is None:
         from spark_jobs.events import EventFile  # late: `import experiment` needs no tensorboard
 
-        context.events = EventFile(context.folder)
+        make_folder(context.folder)  # which a train function may have removed
+        context.events = EventFile(context.folder, lag=context.clock_lag)
     context.events.scalars(values, int(step))
     report = Report.of(int(step), values)
     context.link.send(report)

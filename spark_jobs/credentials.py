@@ -23,6 +23,11 @@ from search.errors import ExperimentError
 CERTIFICATE_NAME = "experiment-run"
 """In the certificate; the address is not, it may be any."""
 
+# All of time that a certificate can name: an executor's clock may be years off, and what protects a
+# run is that its key is made for it and goes with it.
+_VALID_FROM = datetime.datetime(1970, 1, 1)
+_VALID_TO = datetime.datetime(9999, 12, 31, 23, 59, 59)  # RFC 5280's word for no end
+
 _NONCE = 12  # bytes
 _TAG = 16  # bytes
 _KEY = re.compile(r"[0-9a-f]{32}")
@@ -107,18 +112,17 @@ class Seal:
 
 
 def make_certificate() -> tuple[bytes, bytes]:
-    """Return a new private key and a certificate signed by itself, PEM, valid for a year."""
+    """Return a new private key and a certificate signed by itself, PEM, valid at any time."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, CERTIFICATE_NAME)])
-    now = datetime.datetime.now(datetime.UTC)
     certificate = (
         x509.CertificateBuilder()
         .subject_name(name)
         .issuer_name(name)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))  # clocks of executors differ
-        .not_valid_after(now + datetime.timedelta(days=365))
+        .not_valid_before(_VALID_FROM)
+        .not_valid_after(_VALID_TO)
         .add_extension(
             x509.SubjectAlternativeName([x509.DNSName(CERTIFICATE_NAME)]), critical=False
         )

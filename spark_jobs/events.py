@@ -45,10 +45,12 @@ class EventFile:
     Args:
         folder: The run's folder, which is there. The file is made with the first record.
         writer: Who writes; on different hosts different ones, each with a file of its own.
+        lag: Seconds by which this host's clock lags the driver's, whose times the file has.
     """
 
-    def __init__(self, folder: Path, writer: str = "trial") -> None:
+    def __init__(self, folder: Path, writer: str = "trial", lag: float = 0.0) -> None:
         self.path = folder / f"events.out.tfevents.{writer}"
+        self._lag = lag
         self._file: Any = None
 
     def __enter__(self) -> EventFile:
@@ -62,6 +64,14 @@ class EventFile:
         if self._file is not None:
             self._file.close()
             self._file = None
+
+    def is_there(self) -> bool:
+        """Is the file that was written to still in the run's folder?"""
+        try:
+            there = os.stat(self.path)
+        except OSError:
+            return False
+        return self._file is None or os.path.samestat(there, os.fstat(self._file.fileno()))
 
     def scalars(self, values: Mapping[str, float], step: int) -> None:
         """Append a point of each curve, in one write."""
@@ -114,7 +124,7 @@ class EventFile:
             metrics: The objective first.
             fixed: Hyperparameters that are the same in all trials: their columns come last.
         """
-        summary = hparams.hparams_config_pb(columns, metrics, time_created_secs=time.time())
+        summary = hparams.hparams_config_pb(columns, metrics, time_created_secs=self._now())
         content = summary.value[0].metadata.plugin_data
         data = plugin_data_pb2.HParamsPluginData.FromString(content.content)
         for info in data.experiment.hparam_infos:
@@ -131,7 +141,7 @@ class EventFile:
         success = status in ("finished", "stopped")
         end = plugin_data_pb2.SessionEndInfo(
             status=api_pb2.STATUS_SUCCESS if success else api_pb2.STATUS_FAILURE,
-            end_time_secs=time.time(),
+            end_time_secs=self._now(),
         )
         data = plugin_data_pb2.HParamsPluginData(session_end_info=end)
         summary = summary_pb2.Summary()
@@ -142,8 +152,11 @@ class EventFile:
         )
         self._append(summary)
 
+    def _now(self) -> float:
+        return time.time() + self._lag
+
     def _append(self, summary: Any, step: int = 0) -> None:
-        event = event_pb2.Event(wall_time=time.time(), step=step, summary=summary)
+        event = event_pb2.Event(wall_time=self._now(), step=step, summary=summary)
         self._writer().write(event.SerializeToString())
 
     def _writer(self) -> RecordWriter:
@@ -151,6 +164,6 @@ class EventFile:
             descriptor = open_appending(self.path)
             self._file = os.fdopen(descriptor, "ab", buffering=0)
             if os.fstat(descriptor).st_size == 0:
-                first = event_pb2.Event(wall_time=time.time(), file_version="brain.Event:2")
+                first = event_pb2.Event(wall_time=self._now(), file_version="brain.Event:2")
                 RecordWriter(self._file).write(first.SerializeToString())
         return RecordWriter(self._file)

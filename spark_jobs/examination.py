@@ -7,6 +7,7 @@ judged: a check gives a fact, or the reason why there is none.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import os
 import secrets
@@ -38,11 +39,11 @@ from spark_jobs.facts import (
     TensorFlow,
 )
 from spark_jobs.files import WritableFiles, writable_files_at
+from spark_jobs.handover import Lent
 from spark_jobs.host_cache import HostCache
 from spark_jobs.installed import software
 from spark_jobs.locations import Location
 from spark_jobs.protocol import Hello, encode
-from spark_jobs.session import SharedBytes
 from spark_jobs.slots import PROBLEM, host_name, is_installed, slot_name
 
 SCHEMA = "found string"
@@ -81,11 +82,9 @@ class Examination(msgspec.Struct, frozen=True):
     Attributes:
         number: Of the slot, from 1.
         key: The same for all slots of an examination, and no other.
-        address: Of the driver's channel.
         folder: Where the driver has put `DRIVERS_FILE`; '' to leave storage alone.
         content: Of that file.
         data: The user's data; '' where none is named.
-        settings: How to get at both.
         modules: Whose versions to tell.
         assigns_gpus: Does Spark hand out GPUs in this application?
         has_function: Is there a train function to load?
@@ -94,24 +93,35 @@ class Examination(msgspec.Struct, frozen=True):
 
     number: int
     key: str
-    address: Address
     folder: str
     content: str
     data: str
-    settings: DataSettings
     modules: tuple[str, ...]
     assigns_gpus: bool
     has_function: bool
     timeout: float
 
 
+class Access(msgspec.Struct, frozen=True):
+    """How the slots of an examination get at what they look at. Secret; see `Handover`.
+
+    Attributes:
+        address: Of the driver's channel.
+        settings: For folder and data.
+    """
+
+    address: Address
+    settings: DataSettings
+
+
 def examination_function(
-    examination: Examination, function: SharedBytes, search_path: list[str]
+    examination: Examination, access: Lent, function: Lent, search_path: list[str]
 ) -> Callable[[Iterable[Any]], Any]:
     """Return the function for `mapInArrow`; see `slot_function` for why it is made like this.
 
     Args:
         examination: What to find out.
+        access: An `Access`, as JSON.
         function: The train function, pickled; empty where there is none.
         search_path: Folders to import from beside the executor's own.
     """
@@ -131,13 +141,13 @@ def examination_function(
             raise RuntimeError(f"{marker}{where}: no module named {error.name!r}") from None
         for _ in batches:
             pass
-        found = run_examination(data, function.value)
+        found = run_examination(data, access, function)
         yield pyarrow.RecordBatch.from_pydict({"found": [found]})
 
     return slot
 
 
-def run_examination(data: bytes, function: bytes) -> str:
+def run_examination(data: bytes, access: Lent, function: Lent) -> str:
     """Find out what an `Examination` asks, in a Spark task; return the `Found`, both as JSON."""
     from pyspark import TaskContext
 
@@ -148,16 +158,24 @@ def run_examination(data: bytes, function: bytes) -> str:
     gpu = task.resources().get("gpu")
     slot = slot_name(examination.number, task.partitionId(), task.attemptNumber())
     gpus = tuple(gpu.addresses) if gpu else ()
-    return encode(examine(examination, function, slot, gpus, task.cpus())).decode()
+    return encode(examine(examination, access, function, slot, gpus, task.cpus())).decode()
 
 
 def examine(
-    examination: Examination, function: bytes, slot: str, gpus: tuple[str, ...], cpus: int
+    examination: Examination,
+    lent: Lent,
+    function: Lent,
+    slot: str,
+    gpus: tuple[str, ...],
+    cpus: int,
 ) -> Found:
     """Make all checks at once; none hides another. Keep the slot's place until all slots came.
 
+    A slot that cannot read its `Access` makes only those that need none.
+
     Args:
         examination: What to find out.
+        lent: The `Access`, as JSON.
         function: The train function, pickled.
         slot: The slot's name.
         gpus: Addresses that Spark gave it.
@@ -168,22 +186,29 @@ def examine(
     with (
         _first(examination.key, host) as first,
         _first(examination.key, f"{host} {gpus}") as first_of_gpus,
-        ChannelClient(examination.address, slot) as channel,
+        contextlib.ExitStack() as opened,
     ):
         checks: dict[str, Callable[[], Any]] = {
             "software": lambda: software(examination.modules),
-            "driver": lambda: _call_driver(channel, examination.address, Hello(slot, host)),
-            "space": lambda: _space(examination.settings),
             "gpus": lambda: Gpus(gpus, host_gpus()),
         }
-        if examination.folder:
-            checks["folder"] = lambda: round_trip(examination)
-        if examination.data:
-            checks["data"] = lambda: look_at_data(examination.data, examination.settings)
         if "tensorflow" in examination.modules and first_of_gpus and is_installed("tensorflow"):
             checks["tensorflow"] = lambda: _tensorflow(environment, limit)
-        if examination.has_function and first:
-            checks["function"] = lambda: _load(function, environment, limit)
+        try:
+            access = msgspec.json.decode(lent(), type=Access)
+        except OSError as error:
+            if examination.folder:
+                checks["folder"] = functools.partial(_without_access, error)
+        else:
+            channel = opened.enter_context(ChannelClient(access.address, slot))
+            checks["driver"] = lambda: _call_driver(channel, access.address, Hello(slot, host))
+            checks["space"] = lambda: _space(access.settings)
+            if examination.folder:
+                checks["folder"] = lambda: round_trip(examination, access.settings)
+            if examination.data:
+                checks["data"] = lambda: look_at_data(examination.data, access.settings)
+            if examination.has_function and first:
+                checks["function"] = lambda: _load(function(), environment, limit)
         facts, trouble = gather(checks, limit)
         if "driver" in facts:
             gather({"all": channel.next}, examination.timeout)
@@ -297,7 +322,14 @@ def _call_driver(channel: ChannelClient, address: Address, hello: Hello) -> Driv
     return DriverCall(before, time.monotonic() - start)
 
 
-def round_trip(examination: Examination) -> RoundTrip:
+def _without_access(error: OSError) -> RoundTrip:
+    """Return what is known of the driver's folder, in which the `Access` cannot be read."""
+    if isinstance(error, FileNotFoundError):
+        return RoundTrip(0.0, shared=False)
+    raise error
+
+
+def round_trip(examination: Examination, settings: DataSettings) -> RoundTrip:
     """Read the driver's file in the folder of an examination; write, rename, read and remove one.
 
     Raises:
@@ -307,7 +339,7 @@ def round_trip(examination: Examination) -> RoundTrip:
     name = f"slot-{examination.number}-{secrets.token_hex(4)}"
     part, whole = folder.below(f"{name}.part"), folder.below(name)
     content = secrets.token_bytes(4096)
-    with contextlib.closing(writable_files_at(folder, examination.settings.hadoop)) as files:
+    with contextlib.closing(writable_files_at(folder, settings.hadoop)) as files:
         try:
             shared = _content(files, folder.below(DRIVERS_FILE)) == examination.content.encode()
         except FileNotFoundError:

@@ -27,6 +27,7 @@ from spark_jobs.protocol import (
     Report,
     Reports,
     Wait,
+    Welcome,
     Work,
     attempt_of,
     decode,
@@ -129,7 +130,7 @@ class Exchange:
             case Hello():
                 self._guarded(lambda: self._handler.hello(message))
                 self.wake()  # a slot that is not to be one any more leaves its trial to others
-                return b"{}", ""
+                return encode(Welcome(time.time())), ""
             case Reports():
                 return encode(self._guarded(lambda: self._handler.report(message))), ""
         answer = await self._next(message, patience)
@@ -195,6 +196,17 @@ class Exchange:
             raise Refusal("ABORTED", "the search has ended") from None
 
 
+def clock_lag(before: float, there: float, after: float) -> float:
+    """Return the seconds by which a clock lags another one, which was read between two looks at it.
+
+    Args:
+        before: What this clock said when the other was asked.
+        there: What the other one said.
+        after: What this clock said when the answer came, which may be long after the question.
+    """
+    return 0.0 if before <= there <= after else there - after
+
+
 class SlotChannel(abc.ABC):
     """A slot's side of a channel. A context manager; leaving it ends calls that are out.
 
@@ -204,12 +216,16 @@ class SlotChannel(abc.ABC):
     Args:
         slot: The slot's name.
 
+    Attributes:
+        heard: Told after each try whether an answer came. From the thread that asked.
+
     Raises:
         ChannelLost: From every method, where the driver does not answer.
     """
 
     def __init__(self, slot: str) -> None:
         self._slot = slot
+        self.heard: Callable[[bool], None] = lambda answered: None
         self._key = new_key()  # the first one; each work brings the next
 
     def __enter__(self) -> Self:
@@ -218,9 +234,14 @@ class SlotChannel(abc.ABC):
     @abc.abstractmethod
     def __exit__(self, *error: object) -> None: ...
 
-    def hello(self, message: Hello) -> None:
-        """Say the first words."""
-        self._call("Hello", message.cut())
+    def hello(self, message: Hello) -> float:
+        """Say the first words; return the seconds by which this host's clock lags the driver's.
+
+        0 where the two agree as far as the way there and back can show.
+        """
+        before = time.time()
+        there = decode(self._call("Hello", message.cut()), Welcome).now
+        return clock_lag(before, there, time.time())
 
     def next(self, attempt: int = 0, outcome: Outcome | None = None) -> Attempt | None:
         """Hand in the last outcome and wait for the next trial; None where no work is left."""
@@ -249,10 +270,12 @@ class SlotChannel(abc.ABC):
             try:
                 answer, key = self._ask(call, encode(message))
             except Cut as error:
+                self.heard(False)
                 if time.monotonic() > give_up:
                     raise ChannelLost(f"the driver does not answer: {error}") from None
                 time.sleep(_PAUSE)
             else:
+                self.heard(True)
                 self._key = key or self._key
                 return answer
 

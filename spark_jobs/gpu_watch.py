@@ -42,6 +42,7 @@ class WatchedRunner:
         shared: May other trials, or this very process, have memory on the same GPUs when a trial
             has ended? Where NVML never lists an owner there, nothing can be said then.
         patience: Seconds that memory has to come back.
+        lag: Seconds by which this host's clock lags the driver's.
     """
 
     def __init__(
@@ -52,9 +53,10 @@ class WatchedRunner:
         *,
         shared: bool = False,
         patience: float = 10.0,
+        lag: float = 0.0,
     ) -> None:
         self._runner, self._gpus, self._keeps = runner, gpus, keeps
-        self._shared, self._patience = shared, patience
+        self._shared, self._patience, self._lag = shared, patience, lag
         self._idle: dict[str, int] = {}  # bytes that are nobody's, the least that was seen
         self._listed: set[str] = set()  # GPUs for which NVML has ever listed an owner
 
@@ -77,6 +79,10 @@ class WatchedRunner:
     def stop(self, trial: int, reason: str) -> None:
         """See `TrialRunner`."""
         self._runner.stop(trial, reason)
+
+    def abandon(self) -> None:
+        """See `TrialRunner`."""
+        self._runner.abandon()
 
     def run(self, attempt: Attempt, paths: AttemptPaths, tell: Tell) -> Outcome:
         """See `TrialRunner`."""
@@ -124,7 +130,8 @@ class WatchedRunner:
 
     def _record(self, paths: AttemptPaths, ended: threading.Event) -> None:
         started, pause = time.monotonic(), _FIRST
-        with EventFile(paths.folder) as events, contextlib.suppress(OSError):  # as of a full disk
+        events = EventFile(paths.folder, lag=self._lag)
+        with events, contextlib.suppress(OSError):  # as of a full disk
             while not ended.wait(pause):
                 seconds = time.monotonic() - started
                 if points := self._points():

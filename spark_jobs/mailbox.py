@@ -1,8 +1,8 @@
 """The channel between slots and driver through files, for slots that do not reach the driver.
 
 A slot puts a message, as a file, into a folder that the driver lists, and the driver puts the
-answer into a folder that the slot lists. Each file is sealed with a key that travels in the closure
-of the slots, so whoever can read or write the folder can neither read nor forge a message, and one
+answer into a folder that the slot lists. Each file is sealed with a key that only the slots
+get, so whoever can read or write the folder can neither read nor forge a message, and one
 that is put there again is not heard again.
 """
 
@@ -48,7 +48,7 @@ _REQUESTS, _ANSWERS = "requests", "answers"
 
 
 class MailboxAddress(msgspec.Struct, frozen=True):
-    """Where a mailbox is. Secret: it travels in the closure of the slots only.
+    """Where a mailbox is. Secret: see `spark_jobs.handover` for its way to the slots.
 
     Attributes:
         folder: Its folder.

@@ -31,6 +31,12 @@ OWNERS = "owners"
 MAILBOX = "mailbox"
 """The folder of a run's folder with messages of slots that do not reach the driver, and answers."""
 
+SECRETS = "secrets"
+"""The folder of a run's folder with what slots must know and nobody else may; gone with the driver.
+
+Each driver has a folder of its own in it.
+"""
+
 CHECKPOINT = "checkpoint"
 """The folder of a trial's checkpoints, in the trial's folder."""
 
@@ -39,6 +45,9 @@ RESULT = "result.json"
 
 KNOWN = "known.json"
 """The file of a run's folder with the trials of other runs that the search has learnt from."""
+
+JOURNAL = "journal"
+"""The folder of a run with the segments of its journal."""
 
 SEARCH = "search"
 """The folder of a run that is the search's own TensorBoard run."""
@@ -76,6 +85,11 @@ def parse_attempt_name(name: str) -> tuple[int, int]:
 def only_grows(name: str) -> bool:
     """Is a file of this name only ever added to, such as a log, an event file or a journal?"""
     return "tfevents" in name or name.endswith((".log", ".jsonl"))
+
+
+def run_of_secret(path: str) -> str:
+    """Return the run's folder of a file below `SECRETS`."""
+    return str(Path(path).parents[2])
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,12 +168,17 @@ class RunPaths:
     @property
     def journal(self) -> Path:
         """Folder of the journal's segments."""
-        return self.root / "journal"
+        return self.root / JOURNAL
 
     @property
     def owners(self) -> Path:
         """Folder of the marks of the drivers that ran it."""
         return self.root / OWNERS
+
+    @property
+    def secrets(self) -> Path:
+        """Folder of what slots must know and nobody else may."""
+        return self.root / SECRETS
 
     @property
     def search(self) -> Path:

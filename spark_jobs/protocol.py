@@ -83,6 +83,16 @@ class Hello(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         )
 
 
+class Welcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The driver's answer to `Hello`.
+
+    Attributes:
+        now: Its clock, seconds since 1970.
+    """
+
+    now: float
+
+
 class Next(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A slot hands in its last outcome, if it has one, and asks for the next trial."""
 

@@ -22,6 +22,7 @@ from spark_jobs.locations import Location
 from spark_jobs.mirror import Mirror
 from spark_jobs.paths import CHECKPOINT, attempt_name, attempts_in
 from spark_jobs.protocol import Attempt
+from spark_jobs.scratch import name_of_left, scratch_folder
 from spark_jobs.storage import make_folder
 
 T = TypeVar("T")
@@ -82,8 +83,10 @@ def run_folder(
         make_folder(path)
         yield _InPlace(path)
         return
-    with contextlib.closing(writable_files_at(location, hadoop)) as files:
-        path = Path(tempfile.mkdtemp(prefix="experiment-run-", dir=scratch))
+    with (
+        contextlib.closing(writable_files_at(location, hadoop)) as files,
+        scratch_folder(scratch) as path,
+    ):
         carried = _Carried(path, location, Carrier(files, path, location, every))
         try:
             with carried.carrier:
@@ -91,7 +94,7 @@ def run_folder(
         finally:
             if carried.kept or not any(found.is_file() for found in path.rglob("*")):
                 shutil.rmtree(path, ignore_errors=True)
-            elif path != carried.left:
+            else:
                 shutil.move(path, carried.left)
 
 
@@ -112,7 +115,8 @@ class _Carried:
     def __init__(self, path: Path, location: Location, carrier: Carrier) -> None:
         self.path, self.carrier, self.kept = path, carrier, False
         self._abandoned = False
-        self.left = Path(tempfile.gettempdir(), path.name)  # where it will be if it is not kept
+        # Where it will be if it is not kept.
+        self.left = Path(tempfile.gettempdir(), name_of_left(path))
         self._location = location
 
     @property
@@ -187,7 +191,8 @@ def hand_on_checkpoint(files: WritableFiles, root: Location, attempt: Attempt, t
     names += [] if trial.parent is None else attempts_in(there, trial.parent)
     for name in names:
         source = trials.below(f"{name}/{CHECKPOINT}")
-        with contextlib.suppress(FileNotFoundError):
+        # NotADirectoryError: a train function put something else into the folder's place.
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             if files.listdir(source):
                 part = to.with_name(f"{PART}{to.name}")  # half of one would be taken for a whole
                 shutil.rmtree(part, ignore_errors=True)
@@ -219,7 +224,7 @@ def hide_events_in(files: WritableFiles, folder: Location) -> None:
     """
     try:
         found = files.listdir(folder)
-    except FileNotFoundError:  # an attempt that never began
+    except (FileNotFoundError, NotADirectoryError):  # an attempt that never began, or is no folder
         return
     for status in found:
         location = status.location

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -22,9 +23,10 @@ import msgspec
 import psutil
 
 from search.errors import ExperimentError
-from search.trial import Outcome
+from search.trial import Failure, Outcome
 from spark_jobs import zygote
-from spark_jobs.bounded_log import bound
+from spark_jobs.bounded_log import bound, open_log
+from spark_jobs.driver_watch import Abandoned
 from spark_jobs.frames import FrameReader, write_frame
 from spark_jobs.link import DirectLink, StopTrial
 from spark_jobs.paths import AttemptPaths
@@ -37,12 +39,19 @@ from spark_jobs.protocol import (
     outcome_of_json,
     work_of,
 )
-from spark_jobs.storage import open_appending
 from spark_jobs.trial_process import Program, Task, evaluate, set_environment, stopped
 
 _SWEEP = 5.0  # seconds for killed processes to disappear
+_SILENCE = 60.0  # seconds without a sign of life after which a zygote is ended
+_SLICES = 12  # of these: while this process is stopped no more than one of them passes
 
 Tell = Callable[[Report], None]
+
+
+_STOPPED = (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
+_DIED = Failure("machine", "the process that supervises the trial was ended from outside")
+# Such signals come from the trial or from people, never from a host in trouble.
+_WAS_STOPPED = Failure("exit", "the process that supervises the trial was stopped (SIGSTOP)")
 
 
 class RunnerBroken(ExperimentError):
@@ -67,6 +76,12 @@ class TrialRunner(Protocol):
 
     def stop(self, trial: int, reason: str) -> None:
         """Tell a trial that it is to stop, if it runs. From any thread; the first reason counts."""
+
+    def abandon(self) -> None:
+        """End the trial that runs, where it has a process of its own. From any thread.
+
+        `run` raises `Abandoned` then, and from then on.
+        """
 
     def __enter__(self) -> Self: ...
 
@@ -124,6 +139,9 @@ class InProcessRunner:
         if running is not None and running[0] == trial:
             running[1].reason = running[1].reason or reason
 
+    def abandon(self) -> None:
+        """See `TrialRunner`: a trial in this process goes on."""
+
 
 @contextlib.contextmanager
 def _output_in(paths: AttemptPaths) -> Iterator[None]:
@@ -132,7 +150,7 @@ def _output_in(paths: AttemptPaths) -> Iterator[None]:
     saved = os.dup(1), os.dup(2)
     try:
         for path, descriptor in ((paths.stdout, 1), (paths.stderr, 2)):
-            file = open_appending(path)
+            file = open_log(path)
             os.dup2(file, descriptor)
             os.close(file)
         with (
@@ -185,6 +203,7 @@ class ProcessRunner:
         self._program, self._timeout, self._grace = program, timeout, grace
         self._environment = dict(environment or {})
         self._zygote: _ZygoteProcess | None = None
+        self._abandoned = False
         self._before: set[psutil.Process] = set()
 
     @property
@@ -215,6 +234,8 @@ class ProcessRunner:
         """See `TrialRunner`."""
         if self._zygote is None:
             self._zygote = _ZygoteProcess(self._program)
+        if self._abandoned:
+            raise Abandoned(f"trial {attempt.trial.id} was not started")
         work, folder = work_of(attempt), str(paths.folder)
         task = Task(work, folder, self._environment, self._timeout, self._grace)
         trial, last = attempt.trial.id, None
@@ -224,13 +245,16 @@ class ProcessRunner:
             last = report if last is None else report.after(last)
             tell(report)
 
+        started = time.monotonic()
         ended = self._zygote.run(task, note)
-        if ended is None:
+        if isinstance(ended, Failure):
             self._zygote.close()
             self._zygote = None
             self._end_orphans()
-            message = "the process that supervises the trial was ended from outside"
-            return Outcome.failed(trial, "machine", message)
+            if self._abandoned:
+                raise Abandoned(f"trial {trial} was ended")
+            seconds = time.monotonic() - started
+            return Outcome.failed(trial, ended.kind, ended.message, seconds=seconds)
         outcome = _written(trial, ended)
         # How a trial fails that is sent SIGTERM says nothing.
         if outcome is not None and not (ended.overdue and outcome.error):
@@ -245,6 +269,13 @@ class ProcessRunner:
         running = self._zygote
         if running is not None:
             running.stop(trial, reason)
+
+    def abandon(self) -> None:
+        """See `TrialRunner`."""
+        self._abandoned = True
+        running = self._zygote
+        if running is not None:
+            running.abandon()
 
     def _end_orphans(self) -> None:
         """End what a killed zygote left to this process, and nothing that was here before.
@@ -333,28 +364,33 @@ class _ZygoteProcess:
             raise RunnerBroken(reason)
         self.ready = first
 
-    def run(self, task: Task, tell: Tell) -> zygote.Ended | None:
-        """Run a trial; None where the zygote died, and the trial's process group is ended then."""
+    def run(self, task: Task, tell: Tell) -> zygote.Ended | Failure:
+        """Run a trial; a failure where the zygote died or was stopped.
+
+        The zygote and the trial's process group are ended then.
+        """
         group = 0
         try:
             with self._writing:
                 self._trial = task.work.trial
                 write_frame(self._socket.fileno(), encode(task))
         except OSError:
-            return None
+            return _DIED
         try:
             while True:
-                match self._receive():
+                match self._hear():
                     case zygote.Started(pid=group):
+                        pass
+                    case zygote.Alive():
                         pass
                     case zygote.Reported(report=report):
                         tell(report)
                     case zygote.Ended() as ended:
                         return ended
-                    case _:
-                        if group:
-                            _kill_group(group)
-                        return None
+                    case other:
+                        self._process.kill()
+                        _kill_group(group)
+                        return other if isinstance(other, Failure) else _DIED
         finally:
             with self._writing:
                 self._trial = None
@@ -370,10 +406,16 @@ class _ZygoteProcess:
                 self._trial = None
                 write_frame(self._socket.fileno(), encode(StopTrial(reason)))
 
+    def abandon(self) -> None:
+        """Let `run` return None. From any thread."""
+        with contextlib.suppress(OSError):  # closed, or the zygote has died
+            self._socket.shutdown(socket.SHUT_RDWR)
+
     def close(self) -> None:
         """Let the zygote end, with the trial that it may be running."""
         self._socket.close()
         os.close(self._lifeline)
+        self._process.send_signal(signal.SIGCONT)  # a trial may have stopped it
         try:
             self._process.wait(timeout=10)
         except subprocess.TimeoutExpired:
@@ -381,13 +423,32 @@ class _ZygoteProcess:
             self._process.wait()
         self._log.close()
 
+    def _hear(self) -> zygote.FromZygote | Failure | None:
+        """Wait for the next message while a trial runs; a failure where none comes for long."""
+        while (message := self._reader.take()) is None:
+            if failure := self._silent():
+                return failure
+            if not self._reader.fill():
+                return None
+        return _read(message)
+
+    def _silent(self) -> Failure | None:
+        """Wait for something to read; return what to make of it where nothing comes for long."""
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        for _ in range(_SLICES):
+            if poll.poll(_SILENCE * 1000 / _SLICES):
+                return None
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if psutil.Process(self._process.pid).status() in _STOPPED:
+                return _WAS_STOPPED
+        return Failure(
+            "machine", f"the process that supervises the trial said nothing for {_SILENCE:g} s"
+        )
+
     def _receive(self) -> zygote.FromZygote | None:
         message = self._reader.receive()
-        if message is None:
-            return None
-        # Of any length: an outcome grows when it becomes a string in a message.
-        decoded: zygote.FromZygote = msgspec.json.decode(message, type=zygote.FromZygote)
-        return decoded
+        return None if message is None else _read(message)
 
     def _last_words(self) -> str:
         code = self._process.wait()
@@ -396,9 +457,17 @@ class _ZygoteProcess:
         return f"the zygote ended with {code}: {text}"
 
 
+def _read(message: bytes) -> zygote.FromZygote:
+    # Of any length: an outcome grows when it becomes a string in a message.
+    decoded: zygote.FromZygote = msgspec.json.decode(message, type=zygote.FromZygote)
+    return decoded
+
+
 def _kill_group(group: int) -> None:
+    """End a trial's process group; 0 is none."""
     with contextlib.suppress(ProcessLookupError):
-        os.killpg(group, signal.SIGKILL)
+        if group:
+            os.killpg(group, signal.SIGKILL)
 
 
 def _zygote_environment() -> dict[str, str]:

@@ -12,8 +12,13 @@ from typing import Any, Protocol, Self
 from spark_jobs import hadoop
 from spark_jobs.cluster import Cluster
 from spark_jobs.context import DataSettings
+from spark_jobs.exposure import Exposure
 from spark_jobs.slot_job import SlotJob
+from spark_jobs.spark_version import OLDEST, check_spark_version
 from spark_jobs.task_needs import TaskNeeds
+
+SLOTS = "said binary"
+"""Of what the slots of a search yield, as Spark writes it: a `Hello` as JSON, or nothing."""
 
 
 class SharedBytes(Protocol):
@@ -81,11 +86,11 @@ class Session(Protocol):
         """
 
     def tell_risk(self, warn: Callable[[str], None]) -> None:
-        """Warn, once in a session, where Spark's processes talk in the open."""
+        """Warn, once in a session, where strangers can do something through Spark's own ports."""
 
     @property
-    def unprotected(self) -> list[str]:
-        """Settings to turn on so that Spark's processes do not talk in the open."""
+    def exposure(self) -> Exposure | None:
+        """What strangers can do through Spark's own ports; None where they are shut out."""
 
     def setting(self, name: str) -> str | None:
         """Return a Spark setting, or None where it is not set."""
@@ -111,7 +116,7 @@ class Session(Protocol):
         slot: Callable[[Iterable[Any]], Iterator[Any]],
         count: int,
         tag: str,
-        schema: str = "trials long",
+        schema: str = SLOTS,
     ) -> SlotJob:
         """Return a job of slots.
 
@@ -160,8 +165,12 @@ def session_of(spark: Any) -> Session:
     """Return what the framework needs of the user's SparkSession.
 
     Raises:
-        InvalidArgument: Not a SparkSession, or a stopped one.
+        InvalidArgument: Not a SparkSession, a stopped one, or one of a Spark that is too old.
     """
+    import pyspark
+
+    install = f"install pyspark>={'.'.join(map(str, OLDEST))} for the driver's Python"
+    check_spark_version(pyspark.__version__, "pyspark", install)
     if is_connect(spark):
         from spark_jobs.connect_session import ConnectSession
 

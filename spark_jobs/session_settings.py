@@ -7,19 +7,15 @@ import os
 import re
 import sys
 from collections.abc import Callable
+from typing import Any
 
 from search.errors import InvalidArgument
 from spark_jobs.cluster import Cluster
+from spark_jobs.exposure import Exposure
 from spark_jobs.task_needs import TaskNeeds, executor_gpus
 
 _LOCAL = re.compile(r"local\[(\d+|\*)(?:\s*,\s*\d+)?\]")
 _LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,")
-# Each encrypts what Spark's processes send each other; the first one is advised.
-_ENCRYPTION = (
-    "spark.network.crypto.enabled",
-    "spark.authenticate.enableSaslEncryption",
-    "spark.ssl.rpc.enabled",
-)
 
 
 class SessionSettings(abc.ABC):
@@ -135,24 +131,22 @@ class SessionSettings(abc.ABC):
         return None if most is None or int(most) == 2**31 - 1 else int(most)
 
     @property
-    def unprotected(self) -> list[str]:
-        """Settings to turn on so that Spark's processes do not talk in the open."""
-        if self.on_this_host:
-            return []
-        off = [] if self._is_on("spark.authenticate") else ["spark.authenticate"]
-        if not any(self._is_on(name) for name in _ENCRYPTION):
-            off.append(_ENCRYPTION[0])
-        return off
+    @abc.abstractmethod
+    def exposure(self) -> Exposure | None:
+        """What strangers can do through Spark's own ports; None where they are shut out."""
 
-    def _risk(self) -> str | None:
-        off = self.unprotected
-        if not off:
-            return None
-        pose = ", or pose as one of Spark's processes" if "spark.authenticate" in off else ""
-        return (
-            "whoever reaches the network of this cluster can read the train function and the token "
-            f"of a search{pose}: set {' and '.join(off)} to true"
-        )
+    @property
+    @abc.abstractmethod
+    def _kept(self) -> dict[str, Any]:
+        """What is kept as long as the session lasts, whoever makes another object of this class."""
+
+    def tell_risk(self, warn: Callable[[str], None]) -> None:
+        """Warn, once in a session, where strangers can do something through Spark's own ports."""
+        if "_experiment_risk" in self._kept:
+            return
+        self._kept["_experiment_risk"] = exposure = self.exposure
+        if exposure is not None:
+            warn(str(exposure))
 
     def default_logdir(self) -> str:
         """Return the folder of runs of a user who names none."""

@@ -92,6 +92,12 @@ class SlotJob:
             return self._find_lost_tasks()
         return []
 
+    def running_tasks(self) -> int:
+        """Return how many of its tasks run now."""
+        with contextlib.suppress(Exception):  # a stopped session has none
+            return self._count_running_tasks()
+        return 0
+
     @property
     def failed_hosts(self) -> list[str]:
         """On which hosts tasks of it failed, each once; Spark's error lacks them."""

@@ -12,6 +12,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -20,17 +21,20 @@ import psutil
 from search.errors import InvalidArgument
 from search.space import LARGEST_INTEGER
 from search.trial import Outcome
+from spark_jobs.attempt_folder import FolderChanged, gone, write_below
 from spark_jobs.channel import Address
 from spark_jobs.connecting import connect
 from spark_jobs.devices import gpu_share, host_gpus, trial_environment
+from spark_jobs.driver_watch import Abandoned, DriverWatch
 from spark_jobs.events import EventFile
-from spark_jobs.exchange import SlotChannel
+from spark_jobs.exchange import ChannelLost, SlotChannel
 from spark_jobs.files import WritableFiles, check_writable, writable_files_at
 from spark_jobs.gpu_memory import GIB, Gpus
 from spark_jobs.gpu_watch import WatchedRunner
+from spark_jobs.handover import Handover, Lent
 from spark_jobs.live import Reporter
 from spark_jobs.locations import Location
-from spark_jobs.paths import AttemptPaths, attempt_name
+from spark_jobs.paths import AttemptPaths, attempt_name, run_of_secret
 from spark_jobs.protocol import (
     Attempt,
     Hello,
@@ -41,13 +45,13 @@ from spark_jobs.protocol import (
 )
 from spark_jobs.run_folder import hand_on_checkpoint, hide_events, run_folder, with_patience
 from spark_jobs.runners import InProcessRunner, ProcessRunner, RunnerBroken, Tell, TrialRunner
-from spark_jobs.session import SharedBytes
 from spark_jobs.storage import write_whole
 from spark_jobs.trial_process import Program
 
 _HOST = "--hostname"  # of Spark's executors
 # Seconds for a trial's last reports; a lost connection takes less, and the outcome would overtake.
 _FLUSH = 30.0
+_SHARED = "; give logdir a shared folder or hdfs://..."
 
 PROBLEM = "experiment: "
 """Starts the one line by which a slot that could not start says why, inside Spark's error.
@@ -57,7 +61,7 @@ It lacks the host, which Spark's driver knows.
 
 
 class SlotConfig(msgspec.Struct, frozen=True):
-    """What a slot has to know; it travels in the closure, as JSON.
+    """What a slot has to know, as JSON. Secret; see `Handover` for its way.
 
     Attributes:
         job: Number of the slot job, from 1.
@@ -73,6 +77,7 @@ class SlotConfig(msgspec.Struct, frozen=True):
         modules: Those to preload that the driver has, so that an executor without them is none of
             its kind.
         trials_per_gpu: How many trials share a GPU.
+        mark: Where the driver's mark is; '' where it has none.
     """
 
     job: int
@@ -87,23 +92,24 @@ class SlotConfig(msgspec.Struct, frozen=True):
     echo: bool
     modules: tuple[str, ...] = ()
     trials_per_gpu: int = 1
+    mark: str = ""
 
 
 def slot_function(
-    config: SlotConfig, function: SharedBytes, search_path: list[str]
+    config: SlotConfig, handover: Handover, search_path: list[str]
 ) -> Callable[[Iterable[Any]], Any]:
-    """Return the function for `mapInArrow`: runs a slot, yields how many trials it ran.
+    """Return the function for `mapInArrow`: runs a slot, yields what it could not tell the driver.
 
     It is pickled by value and imports our packages itself, so that an executor that lacks one
-    answers with a sentence of ours rather than fail to unpickle it. The train function is not part
-    of it: Spark would write the whole of a large closure to disk, and with it the secrets.
+    answers with a sentence of ours rather than fail to unpickle it.
 
     Args:
         config: Of the slots; the program lacks its function.
-        function: The program's.
+        handover: Lends slots both.
         search_path: Folders to import from beside the executor's own.
     """
-    data, marker = encode(config), PROBLEM
+    lent, function = handover.lend(encode(config)), handover.function
+    job, marker = config.job, PROBLEM
 
     def slot(batches: Iterable[Any]) -> Iterator[Any]:
         import sys
@@ -118,7 +124,8 @@ def slot_function(
             raise RuntimeError(f"{marker}{where}: no module named {error.name!r}") from None
         for _ in batches:
             pass
-        yield pyarrow.RecordBatch.from_pydict({"trials": [run_slot(data, function.value)]})
+        said = run_slot(job, lent, function)
+        yield pyarrow.RecordBatch.from_arrays([pyarrow.array([said], pyarrow.binary())], ["said"])
 
     return slot
 
@@ -128,20 +135,48 @@ def slot_name(job: int, partition: int, attempt: int) -> str:
     return f"{job}.{partition}.{attempt}"
 
 
-def run_slot(data: bytes, function: bytes) -> int:
-    """Run trials until the driver has none left; return how many.
+def run_slot(job: int, lent: Lent, function: Lent) -> bytes | None:
+    """Run trials until the driver has none left.
 
     Args:
-        data: The `SlotConfig` as JSON.
+        job: Number of the slot job.
+        lent: The `SlotConfig`, as JSON.
         function: That its program lacks.
+
+    Returns:
+        None; or a `Hello` as JSON of a slot that cannot reach the driver, not knowing its secrets.
     """
     from pyspark import TaskContext
 
-    config = msgspec.json.decode(data, type=SlotConfig)
     task = TaskContext.get()
     if task is None:
         raise RuntimeError("a slot runs inside a Spark task")
-    slot = slot_name(config.job, task.partitionId(), task.attemptNumber())
+    slot = slot_name(job, task.partitionId(), task.attemptNumber())
+    try:
+        config, program = msgspec.json.decode(lent(), type=SlotConfig), function()
+    except OSError as error:
+        host = host_name()
+        return encode(Hello(slot, host, problem=f"host {host} {not_lent(error)}"))
+    run_trials(config, program, slot, task)
+    return None
+
+
+def not_lent(error: OSError) -> str:
+    """Return what a host says that cannot read what the driver has lent."""
+    if isinstance(error, FileNotFoundError):
+        return f"does not see the folder {run_of_secret(error.filename)} of the driver{_SHARED}"
+    return f"cannot read what the driver has written for it: {error}"
+
+
+def run_trials(config: SlotConfig, function: bytes, slot: str, task: Any) -> int:
+    """Run trials until the driver has none left; return how many.
+
+    Args:
+        config: Of the slot.
+        function: That its program lacks.
+        slot: The slot's name.
+        task: Spark's context of its task.
+    """
     gpu = task.resources().get("gpu")
     gpus = list(gpu.addresses) if gpu else []
     share = gpu_share(gpus, config.trials_per_gpu)
@@ -153,33 +188,60 @@ def run_slot(data: bytes, function: bytes) -> int:
     assigned = bool(gpus) or config.spark_assigns_gpus
     host = host_name()
     channel, detour = connect(config.address, slot, host, program.data.hadoop)
-    with channel:
-        free = 0 if assigned else host_gpus()
-        hello = Hello(slot, host, free_gpus=free, detour=detour, gpus=tuple(gpus))
-
-        def tell(warning: str) -> None:
-            channel.hello(msgspec.structs.replace(hello, warnings=(warning,)))
-
-        def keeps(gpu: str, memory: int, trial: int) -> None:
-            why = f"GPU {gpu} of host {hello.host} keeps {memory / GIB:.1f} GiB after trial {trial}"
-            channel.hello(msgspec.structs.replace(hello, set_aside={gpu: why}))
-
-        problem = folder_problem(config, tell) or modules_problem(config)
-        channel.hello(msgspec.structs.replace(hello, problem=problem))
-        first = None if problem else channel.next()
-        if first is None:  # nothing to do, so nothing to import either
-            return 0
+    free = 0 if assigned else host_gpus()
+    hello = Hello(slot, host, free_gpus=free, detour=detour, gpus=tuple(gpus))
+    mark = Location.parse(config.mark) if config.mark else None
+    watch = DriverWatch(mark, program.data.hadoop, channel.__exit__)
+    channel.heard = watch.heard
+    with channel, contextlib.closing(watch):
         try:
-            with make_runner(config, environment) as runner, Gpus(gpus) as watched:
-                if runner.warnings:
-                    channel.hello(msgspec.structs.replace(hello, warnings=runner.warnings))
-                shared = config.isolation == "none" or config.trials_per_gpu > 1
-                watching = WatchedRunner(runner, watched, keeps, shared=shared)
-                return pull_trials(config, channel, watching, first, tell)
-        except RunnerBroken as error:
-            problem = f"host {hello.host}, Python {sys.executable}: {error}"
-            channel.hello(msgspec.structs.replace(hello, problem=problem))
-            return 0
+            return _serve(config, channel, hello, environment, watch)
+        except (ChannelLost, Abandoned):
+            if watch.verdict is None:
+                raise
+            if not watch.verdict.certain:  # Spark tells a driver that lives all the same
+                raise ChannelLost(watch.verdict.reason) from None
+            return 0  # Spark would run a task that fails again
+
+
+def _serve(
+    config: SlotConfig,
+    channel: SlotChannel,
+    hello: Hello,
+    environment: dict[str, str | None],
+    watch: DriverWatch,
+) -> int:
+    """See `run_trials`."""
+
+    def tell(warning: str) -> None:
+        channel.hello(msgspec.structs.replace(hello, warnings=(warning,)))
+
+    def keeps(gpu: str, memory: int, trial: int) -> None:
+        why = f"GPU {gpu} of host {hello.host} keeps {memory / GIB:.1f} GiB after trial {trial}"
+        channel.hello(msgspec.structs.replace(hello, set_aside={gpu: why}))
+
+    problem = folder_problem(config, tell) or modules_problem(config)
+    lag = channel.hello(msgspec.structs.replace(hello, problem=problem))
+    first = None if problem else channel.next()
+    if first is None:  # nothing to do, so nothing to import either
+        return 0
+    program = msgspec.structs.replace(config.program, clock_lag=lag)
+    config = msgspec.structs.replace(config, program=program)
+    try:
+        with (
+            make_runner(config, environment) as runner,
+            Gpus(list(hello.gpus)) as watched,
+            watch.leaving_by(runner.abandon),
+        ):
+            if runner.warnings:
+                channel.hello(msgspec.structs.replace(hello, warnings=runner.warnings))
+            shared = config.isolation == "none" or config.trials_per_gpu > 1
+            watching = WatchedRunner(runner, watched, keeps, shared=shared, lag=lag)
+            return pull_trials(config, channel, watching, first, tell)
+    except RunnerBroken as error:
+        problem = f"host {hello.host}, Python {sys.executable}: {error}"
+        channel.hello(msgspec.structs.replace(hello, problem=problem))
+        return 0
 
 
 def host_name() -> str:
@@ -221,7 +283,7 @@ def folder_problem(config: SlotConfig, tell: Callable[[str], None]) -> str:
         tell: Told why it takes so long.
     """
     root, host = Location.parse(config.root), host_name()
-    advice = "; give logdir a shared folder or hdfs://..." if root.scheme == "file" else ""
+    advice = _SHARED if root.scheme == "file" else ""
 
     seen = False
 
@@ -304,17 +366,17 @@ def run_attempt(
         reporter: Gets what the trial reports.
     """
     trial, root = attempt.trial, Location.parse(config.root)
-    name = attempt_name(trial.id, attempt.number)
+    place = root.below(attempt_name(trial.id, attempt.number))
 
     def say(trouble: str) -> None:
         tell(f"host {host_name()}: {trouble}")
 
     try:
+        if root.scheme == "file":
+            _write(config, Path(root.path), Path(place.path), lambda: None, say)
         with (
             _files(config) as files,
-            run_folder(
-                root.below(name), config.program.data.hadoop, scratch=_scratch_folder()
-            ) as folder,
+            run_folder(place, config.program.data.hadoop, scratch=_scratch_folder()) as folder,
         ):
             paths = AttemptPaths(folder.path)
             try:
@@ -325,13 +387,20 @@ def run_attempt(
             if config.echo:
                 reporter.follow(attempt, (paths.stdout, paths.stderr))
             add = functools.partial(reporter.add, attempt)
-            outcome = _run(config, attempt, runner, paths, add)
+            try:
+                outcome = _run(config, attempt, runner, paths, add, say)
+            except Abandoned:  # what is there is the next attempt's to use, or nobody's
+                folder.abandon()
+                folder.keep(say)
+                raise
             # The driver judges a trial by what it said before its end; and here its logs still are.
             reporter.flush(_FLUSH)
             try:
                 folder.keep(say)
             except OSError as error:  # of what it wrote; what became of it is known
                 say(f"trial {trial.id}: {error}")
+    except FolderChanged as error:
+        return Outcome.failed(trial.id, "user error", f"host {host_name()}: {error}")
     except OSError as error:
         message = f"host {host_name()}: {error}"
         if error.errno in (errno.ENOSPC, errno.EDQUOT) and root.scheme != "file":
@@ -341,16 +410,93 @@ def run_attempt(
 
 
 def _run(
-    config: SlotConfig, attempt: Attempt, runner: TrialRunner, paths: AttemptPaths, tell: Tell
+    config: SlotConfig,
+    attempt: Attempt,
+    runner: TrialRunner,
+    paths: AttemptPaths,
+    tell: Tell,
+    say: Callable[[str], None],
 ) -> Outcome:
-    write_whole(paths.trial, encode(work_of(attempt)))
-    name = attempt_name(attempt.trial.id, attempt.number).rpartition("/")[2]
-    with EventFile(paths.folder) as events:
-        events.hparams_start(_columns(config, attempt), name)
-        outcome = fit(runner.run(attempt, paths, tell))
+    root, trial = Location.parse(config.root), attempt.trial.id
+    name = attempt_name(trial, attempt.number)
+    place = root.below(name)
+    row = row_name(name.rpartition("/")[2], root.name)
+    top = Path(root.path) if root.scheme == "file" else paths.folder.parent
+
+    def start() -> None:
+        write_whole(paths.trial, encode(work_of(attempt)))
+        events.close()
+        events.hparams_start(_columns(config, attempt), row)
+
+    def end() -> None:
+        if gone(paths, events):
+            start()
         _close_events(events, outcome)
-    write_whole(paths.outcome, encode(outcome_to_json(outcome)))  # last: it says that all is there
+        # Last: it says that all is there.
+        write_whole(paths.outcome, encode(outcome_to_json(outcome)))
+
+    with EventFile(paths.folder, lag=config.program.clock_lag) as events:
+        _write(config, top, paths.folder, start, say)
+        outcome = fit(runner.run(attempt, paths, tell))
+        lost = gone(paths, events)
+        try:
+            _write(config, top, paths.folder, end, say)
+        except FolderChanged as error:
+            say(f"trial {trial}: its outcome counts, and is not in its folder: {error}")
+        else:
+            if lost:
+                say(
+                    f"trial {trial}: {', '.join(lost)} were removed from {place} while it ran, or "
+                    "renamed, by a train function; its outcome counts"
+                )
     return outcome
+
+
+def row_name(attempt: str, run: str) -> str:
+    """Return what TensorBoard's table calls an attempt at a trial.
+
+    TensorBoard takes rows of the same name for one and averages them, those of other runs too. The
+    name is short, since its column is narrow.
+
+    Args:
+        attempt: The name of its folder.
+        run: The name of the run's folder, of which the random last part is taken.
+    """
+    return f"{attempt} {run.rpartition('-')[2]}"
+
+
+def _write(
+    config: SlotConfig,
+    top: Path,
+    folder: Path,
+    write: Callable[[], None],
+    say: Callable[[str], None],
+) -> None:
+    """Write into an attempt's folder as `write_below` does.
+
+    Raises:
+        FolderChanged: It fails, and a train function is to blame: this host can write beside it.
+        OSError: It fails, and this host is to blame.
+    """
+    try:
+        write_below(top, folder, write)
+    except OSError as error:
+        if not _can_write(config, top, say):
+            raise
+        raise FolderChanged(f"{error}; beside it, this host can write") from None
+
+
+def _can_write(config: SlotConfig, top: Path, say: Callable[[str], None]) -> bool:
+    """Can this host write to the run's folder, and to where its trials' folders are?"""
+    if folder_problem(config, say):
+        return False
+    try:
+        here = Location("file", "", str(top))
+        with contextlib.closing(writable_files_at(here, config.program.data.hadoop)) as files:
+            check_writable(files, here)
+    except OSError:
+        return False
+    return True
 
 
 def _columns(config: SlotConfig, attempt: Attempt) -> dict[str, bool | float | str]:

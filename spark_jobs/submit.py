@@ -3,6 +3,7 @@
 Also `python -m spark_jobs.submit`. What it takes and how it ends: `experiment.job`, and `--help`.
 """
 
+import importlib.util
 import os
 import sys
 
@@ -25,8 +26,19 @@ def _find_packages() -> None:
             sys.path.insert(first, folder)
 
 
+def _check_package() -> None:
+    """Name the file that hides the framework's package: its name is a common word."""
+    spec = importlib.util.find_spec("experiment")
+    if spec is not None and spec.submodule_search_locations is None:
+        sys.exit(
+            f"{spec.origin} hides the package 'experiment' of the framework: rename this file, or "
+            "take its folder off Python's path"
+        )
+
+
 if __name__ == "__main__":
     _find_packages()
+    _check_package()
     from experiment.job import main
 
     sys.exit(main(sys.argv[1:]))

@@ -64,6 +64,7 @@ class Program(msgspec.Struct, frozen=True):
         data: How trials get at their data.
         gpu_share: How much of the memory of their GPU trials may take, which depends on the slot;
             None for all of it.
+        clock_lag: Seconds by which the clock of the slot's host lags the driver's.
     """
 
     function: bytes
@@ -74,6 +75,7 @@ class Program(msgspec.Struct, frozen=True):
     seed: int | None = None
     data: context.DataSettings = context.DataSettings()
     gpu_share: GpuShare | None = None
+    clock_lag: float = 0.0
 
     @property
     def objective(self) -> Objective | Objectives:
@@ -109,7 +111,9 @@ def evaluate(program: Program, attempt: Attempt, folder: Path, link: Link | None
         link: To who listens; nobody when left out.
     """
     trial, started = attempt.trial, time.perf_counter()
-    running = context.TrialContext(trial.params, folder, program.data, link or NoLink())
+    running = context.TrialContext(
+        trial.params, folder, program.data, link or NoLink(), clock_lag=program.clock_lag
+    )
     try:
         share = limited(program.gpu_share)
         with context.entered(running), default_writer(folder), memory.reserve(), share:
@@ -210,7 +214,7 @@ def set_environment(variables: Mapping[str, str | None]) -> None:
 
 
 def die_with_parent(parent: int, number: int = signal.SIGKILL) -> None:
-    """Ask the kernel to kill this process when the thread that forked it ends.
+    """Ask the kernel to send this process a signal when the thread that forked it ends.
 
     Args:
         parent: The id of the process that forked it.

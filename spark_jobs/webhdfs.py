@@ -7,12 +7,14 @@ connection that breaks off for the end of the file; all three are made good for 
 from __future__ import annotations
 
 import contextlib
+import datetime
 import errno
+import logging
 import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 from urllib.parse import urlsplit
 
 import hdfs
@@ -45,6 +47,12 @@ _TIMEOUT = (5.0, 30.0)  # seconds to connect, and between two pieces of an answe
 # DataNode that hangs, and who gives up sooner finds the others busy with what it gave up.
 _SENDING = (30.0, 75.0)
 _LONGEST_PAUSE = 3.0  # seconds between two tries
+_SAY = 5.0  # seconds of trouble after which the user hears of it
+
+_LOGGER = logging.getLogger("experiment")
+
+# Of a certificate, in OpenSSL's words.
+_OUT_OF_TIME = ("certificate has expired", "certificate is not yet valid")
 
 # Of a NameNode that starts or fails over, or of a DataNode that is gone.
 _TRANSIENT = {
@@ -89,6 +97,7 @@ class WebHdfs:
     ) -> None:
         self._urls, self._user = settings.namenodes(location), settings.user
         self._patience = patience
+        self._silent = True  # until it was said that HDFS does not answer
         session = requests.Session()
         session.trust_env = False  # a proxy for the outside is none for the cluster
         session.verify = os.environ.get("REQUESTS_CA_BUNDLE") or True
@@ -230,14 +239,28 @@ class WebHdfs:
             in_trouble_since = now if in_trouble_since is None else in_trouble_since
             return now - in_trouble_since >= self._patience
 
+        def say(state: tenacity.RetryCallState) -> None:
+            since = in_trouble_since or time.monotonic()
+            if self._silent and time.monotonic() - since >= _SAY and state.outcome is not None:
+                self._silent = False
+                _LOGGER.warning(
+                    "%s does not answer (%s); it is tried again for %g s",
+                    " or ".join(self._urls),
+                    _root_cause(cast(BaseException, state.outcome.exception())),
+                    self._patience,
+                )
+
         retrying = tenacity.Retrying(
             retry=tenacity.retry_if_exception(_is_transient),
             wait=tenacity.wait_random_exponential(multiplier=0.1, max=_LONGEST_PAUSE),
             stop=too_long,
+            before_sleep=say,
             reraise=True,
         )
         try:
-            return retrying(call)
+            answer = retrying(call)
+            self._silent = True
+            return answer
         except hdfs.HdfsError as error:
             raise self._refused(location, error) from None
         except requests.exceptions.InvalidURL as error:
@@ -303,10 +326,14 @@ class _Client(hdfs.Client):  # type: ignore[misc]  # hdfs has no types
 def _untrusted(location: Location, error: requests.exceptions.SSLError) -> OSError:
     address = "" if error.request is None else str(error.request.url)
     server = urlsplit(address).netloc or "the cluster"
-    return OSError(
-        f"{location}: the certificate of {server} is not trusted ({_root_cause(error)}); set "
-        "REQUESTS_CA_BUNDLE, on executors too, to a file with the certificate of who signed it"
+    cause = _root_cause(error)
+    advice = (
+        "set REQUESTS_CA_BUNDLE, on executors too, to a file with the certificate of who signed it"
     )
+    if any(words in cause for words in _OUT_OF_TIME):
+        now = datetime.datetime.now(datetime.UTC)
+        advice = f"the clock of this host says {now:%Y-%m-%d %H:%M} UTC; is it right?"
+    return OSError(f"{location}: the certificate of {server} is not trusted ({cause}); {advice}")
 
 
 def _upto_problem(data: Iterator[bytes], problems: list[OSError]) -> Iterator[bytes]:

@@ -4,6 +4,7 @@ It imports TensorFlow once and runs no op, so a forked child starts in milliseco
 there; after an op every child would hang. It supervises one trial at a time: as a subreaper it
 inherits whatever the trial leaves behind, and ends the whole tree when the trial ends, when the
 time limit passes, or when the slot is gone (its end of the lifeline pipe closes, however it died).
+While a trial runs it gives a sign of life every few seconds, since a trial may stop this process.
 
 Single-threaded on purpose: the kernel's death signal follows the thread that forked. gRPC is never
 imported here, it does not survive a fork.
@@ -42,6 +43,7 @@ from spark_jobs.trial_process import (
     Program,
     Task,
     become_trial,
+    die_with_parent,
     import_modules,
     print_lines,
     run_child,
@@ -50,6 +52,7 @@ from spark_jobs.trial_process import (
 _PR_SET_CHILD_SUBREAPER = 36
 _STOP_PATIENCE = 60.0  # seconds that a trial which is to stop has at least to hear of it
 _GAPS = 3  # and as many times as long as it ever was between two reports
+_BEAT = 5.0  # seconds between two signs of life while a trial runs
 _PROBE = 20.0  # seconds that a first op may take in a forked child
 _SWEEP = 5.0  # seconds for killed processes to disappear
 
@@ -98,6 +101,10 @@ class Ended(msgspec.Struct, frozen=True, tag="ended"):
     memory: str = ""
 
 
+class Alive(msgspec.Struct, frozen=True, tag="alive"):
+    """The zygote watches the trial."""
+
+
 class Reported(msgspec.Struct, frozen=True, tag="reported"):
     """The trial reported."""
 
@@ -105,7 +112,7 @@ class Reported(msgspec.Struct, frozen=True, tag="reported"):
 
 
 ToZygote = Task | StopTrial
-FromZygote = Ready | Broken | Started | Reported | Ended
+FromZygote = Ready | Broken | Started | Alive | Reported | Ended
 
 
 @dataclass(slots=True)
@@ -203,6 +210,8 @@ class Zygote:
     def run(self) -> None:
         """Serve until the slot is gone."""
         become_subreaper()
+        # A stopped process would not see that the slot is gone.
+        die_with_parent(os.getppid(), signal.SIGCONT)
         print_lines()
         self._program = msgspec.json.decode(self._read(), type=Program)
         reason = self._prepare()
@@ -292,7 +301,7 @@ class Zygote:
 
     def _watch(self, child: _Child, task: Task) -> bool:
         """Wait for the end of the child's process; return whether it had to be ended."""
-        overdue, killed = False, math.inf
+        overdue, killed, beat = False, math.inf, 0.0
         poll = select.poll()
         for descriptor in (self._lifeline, self._control, child.results, child.pidfd, *child.logs):
             poll.register(descriptor, select.POLLIN)
@@ -301,9 +310,12 @@ class Zygote:
                 if not overdue:
                     child.stop(decode(message, StopTrial).reason)
             deadline = killed if overdue else child.deadline(task.timeout)
-            left = max(0.0, deadline - time.monotonic())
-            wait = None if math.isinf(left) else left * 1000
-            ready = {descriptor for descriptor, _ in poll.poll(wait)}
+            now = time.monotonic()
+            if now >= beat:
+                self._send(Alive())
+                beat = now + _BEAT
+            left = max(0.0, min(deadline, beat) - now)
+            ready = {descriptor for descriptor, _ in poll.poll(left * 1000)}
             if self._lifeline in ready or (self._control in ready and not self._reader.fill()):
                 child.signal(signal.SIGKILL)  # the slot is gone
                 end_descendants()

@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import importlib.util
 import os
+import secrets
 import sys
 import time
 import uuid
@@ -31,8 +32,8 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 os.environ.pop("PYSPARK_PYTHON", None)
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-# Of each driver that a test starts.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", jvm.SPARK_OPTIONS)
+# Of each driver that a test starts, unless it says otherwise.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", f"{jvm.SPARK_OPTIONS} -Dspark.authenticate=true")
 
 
 # A stall of the machine is no fault of what is tested; all else as Hypothesis chose it, also in CI.
@@ -61,6 +62,10 @@ class Sparks:
         # Applications that start in the same second would share a folder for their executors.
         pattern = f"app-%s-%04d-{_WORKER or os.getpid()}"
         builder = builder.config("spark.deploy.appIdPattern", pattern)
+        if master.startswith("local-cluster"):
+            settings = {"spark.authenticate.secret": secrets.token_hex(16), **settings}
+        if "spark.authenticate.secret" in settings:
+            _use_secret(settings["spark.authenticate.secret"])
         for name, value in settings.items():
             builder = builder.config(name, value)
         self._session, self._wanted = builder.getOrCreate(), wanted
@@ -186,6 +191,16 @@ def nvml(nvml_library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 def logdir(tmp_path: Path) -> str:
     """A folder for runs, with a name that has to be quoted."""
     return str(tmp_path / "runs of ü 'quoted'")
+
+
+def _use_secret(secret: str) -> None:
+    """Let the JVM forget the secret that Spark made for a local session, and would take first."""
+    from pyspark import SparkContext
+
+    hadoop: Any = SparkContext._jvm.org.apache.hadoop
+    credentials = hadoop.security.Credentials()
+    credentials.addSecretKey(hadoop.io.Text("sparkCookie"), secret.encode())
+    hadoop.security.UserGroupInformation.getCurrentUser().addCredentials(credentials)
 
 
 def _end_jvm() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import socket
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from typing import Self
 import psutil
 import pyspark
 
+from spark_jobs.task_needs import is_local
 from tests import jvm
 from tests.hdfs import dying_with_parent, free_ports
 
@@ -28,7 +30,8 @@ _END_SECONDS = 60
 class ConnectServer:
     """A Spark Connect server on the loopback address. A context manager, which ends all of it.
 
-    Executors use this interpreter, with this repository on its path.
+    Executors use this interpreter, with this repository on its path. Who has no token is refused,
+    and so is who does not belong to its Spark.
 
     Args:
         root: A folder, made if missing, for its log and its local files.
@@ -36,16 +39,19 @@ class ConnectServer:
         settings: Of Spark, beside those that it needs.
 
     Attributes:
-        address: For `SparkSession.builder.remote`.
+        address: For `SparkSession.builder.remote`, with the token.
         log: What it printed.
     """
 
     def __init__(self, root: Path, master: str, **settings: str) -> None:
         self.root, self._master = root.absolute(), master
         (self._port,) = free_ports(1)
-        self.address = f"sc://127.0.0.1:{self._port}"
+        self._token = secrets.token_hex(16)
+        # With a token pyspark's client wants TLS of any other name.
+        self.address = f"sc://localhost:{self._port}/;token={self._token}"
         self.log = self.root / "server.log"
         self._settings = {
+            "spark.authenticate": "true",
             "spark.connect.grpc.binding.address": "127.0.0.1",
             "spark.connect.grpc.binding.port": str(self._port),
             "spark.driver.host": "127.0.0.1",
@@ -56,6 +62,7 @@ class ConnectServer:
             "spark.local.dir": str(self.root / "local"),
             "spark.sql.warehouse.dir": "/nonexistent",
             "spark.ui.enabled": "false",
+            **({} if is_local(master) else {"spark.authenticate.secret": secrets.token_hex(16)}),
             **settings,
         }
         self.process: psutil.Popen | None = None
@@ -118,6 +125,7 @@ class ConnectServer:
             **os.environ,
             "PYSPARK_PYTHON": sys.executable,
             "PYTHONPATH": str(_REPOSITORY),
+            "SPARK_CONNECT_AUTHENTICATE_TOKEN": self._token,
             "SPARK_HOME": str(_SPARK),
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_SUBMIT_OPTS": jvm.SPARK_OPTIONS,

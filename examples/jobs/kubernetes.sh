@@ -27,6 +27,10 @@ options=(
     --conf spark.kubernetes.driver.$claim.mount.path=/experiments
     --conf spark.kubernetes.executor.$claim.options.claimName="$CLAIM"
     --conf spark.kubernetes.executor.$claim.mount.path=/experiments
+    # Only its own processes talk to it, and nobody reads along; nobody ends its jobs on its page:
+    --conf spark.authenticate=true
+    --conf spark.network.crypto.enabled=true
+    --conf spark.ui.killEnabled=false
     --conf spark.executor.cores=1
     --conf spark.executor.memory=1g
     --conf spark.executor.memoryOverhead=2g  # Python's share: the trials of an executor

@@ -5,6 +5,7 @@
 #       examples/jobs/standalone.sh [more options of submit.py]
 #
 # PYSPARK_PYTHON is a Python on every host that has the dependencies; the packages travel as a zip.
+# Authentication is up to the spark-defaults.conf of master, workers and this host: see SECURITY.md.
 set -euo pipefail
 cd "$(dirname "$0")"
 make --silent --directory ../.. zip

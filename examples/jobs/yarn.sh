@@ -19,6 +19,10 @@ options=(
     --files grid.yaml  # it lies in the driver's folder then
     --archives "$ENVIRONMENT#environment"
     --conf spark.yarn.appMasterEnv.PYSPARK_PYTHON=./environment/bin/python
+    # Only its own processes talk to it, and nobody reads along; nobody ends its jobs on its page:
+    --conf spark.authenticate=true
+    --conf spark.network.crypto.enabled=true
+    --conf spark.ui.killEnabled=false
     --conf spark.yarn.maxAppAttempts=1  # --resume goes on with a run; a second attempt would not
     --conf spark.executor.cores=1
     --conf spark.executor.memory=1g

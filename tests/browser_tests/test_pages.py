@@ -63,7 +63,7 @@ def test_the_table_has_a_row_per_trial_with_the_objective(chromium, evolution):
     page.set_viewport_size({"width": 1500, "height": 1800})
     wait_until(page, lambda: len(table(page)) == 24)
     for row, trial in zip(table(page), result.trials, strict=True):
-        assert row["Trial ID"] == f"{trial.id:06d}"
+        assert row["Trial ID"] == f"{trial.id:06d} {result.logdir[-8:]}"
         assert row["kind"] == trial.params["kind"]
         assert float(row["rate"]) == pytest.approx(trial.params["rate"], rel=1e-3)
         assert float(row["units"]) == trial.params["units"]
@@ -80,7 +80,7 @@ def test_failed_trials_can_be_filtered_by_their_status(chromium, evolution):
     wait_until(page, lambda: rows_loaded(page) == 24)
     for status in ("Unknown", "Success", "Running"):
         page.locator("tf-hparams-query-pane paper-checkbox", has_text=status).click()
-    failed = [f"{trial.id:06d}" for trial in result.failed]
+    failed = [f"{trial.id:06d} {result.logdir[-8:]}" for trial in result.failed]
     wait_until(page, lambda: rows_loaded(page) == len(failed))
     wait_until(page, lambda: [row.get("Trial ID") for row in table(page)] == failed)
     page.close()

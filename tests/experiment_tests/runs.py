@@ -41,7 +41,7 @@ from spark_jobs.protocol import (
     work_of,
 )
 from spark_jobs.runners import Tell
-from spark_jobs.slots import SlotConfig, hparam, run_attempt
+from spark_jobs.slots import SlotConfig, hparam, row_name, run_attempt
 from spark_jobs.storage import make_folder, write_whole
 from spark_jobs.trial_process import Program
 
@@ -275,6 +275,6 @@ def start_attempt(paths: RunPaths, attempt: Attempt, as_text: Collection[str] = 
         name: hparam(value, as_text=name in as_text) for name, value in attempt.trial.params.items()
     }
     with EventFile(files.folder) as events:
-        events.hparams_start(row, files.folder.name)
+        events.hparams_start(row, row_name(files.folder.name, paths.root.name))
     print_logs(attempt.trial, files)
     return files

@@ -414,7 +414,7 @@ def test_a_python_worker_that_dies_costs_an_attempt_not_the_trial(spark, tmp_pat
 def test_slots_that_die_without_a_result_end_the_search_with_sparks_error(
     spark, logdir, monkeypatch
 ):
-    def dead(config, function, search_path):
+    def dead(config, handover, search_path):
         def slot(batches):
             raise RuntimeError("dead before its first words")
             yield from batches
@@ -425,6 +425,7 @@ def test_slots_that_die_without_a_result_end_the_search_with_sparks_error(
     with pytest.raises(experiment.SearchFailed, match="failed 3 times without a result") as caught:
         experiment.launch(spark, functions.double, {"x": [1, 2]}, logdir=logdir, isolation="none")
     assert "dead before its first words" in str(caught.value)
+    assert not RunPaths(Path(caught.value.result.logdir)).secrets.exists()
 
 
 def test_trials_that_end_their_slots_are_lost_a_few_times_and_have_failed_then(spark, logdir):

@@ -11,6 +11,7 @@ import pytest
 import experiment
 from experiment.slot_jobs import problem_of_spark
 from spark_jobs.slots import SlotConfig
+from tests.experiment_tests.blind import check_blind_executors
 from tests.experiment_tests.waiting import wait_until
 from tests.spark_jobs_tests import train_functions as functions
 
@@ -93,6 +94,12 @@ def test_a_folder_that_executors_do_not_see_is_one_sentence(cluster, tmp_path, m
     assert "does not see the folder" in message
     assert str(tmp_path / "runs") in message
     assert message.endswith("give logdir a shared folder or hdfs://...")
+
+
+def test_executors_that_do_not_see_what_the_driver_lends_them_say_so(
+    cluster, tmp_path, monkeypatch
+):
+    check_blind_executors(cluster, tmp_path, monkeypatch)
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import urllib.request
+from dataclasses import replace
 from pathlib import Path
 
 import pandas
@@ -25,7 +26,7 @@ from search.trial import Outcome
 from spark_jobs.hadoop import HadoopSettings
 from spark_jobs.locations import Location
 from spark_jobs.paths import RunPaths
-from tests.experiment_tests.runs import TRACEBACK, make_run
+from tests.experiment_tests.runs import TRACEBACK, make_run, make_search
 from tests.experiment_tests.test_progress import HARMLESS, HOSTILE, in_terminal
 
 COMMAND = [sys.executable, "-m", "experiment"]
@@ -443,10 +444,42 @@ def test_logs_are_what_a_trial_printed_on_the_same_streams(capfd, finished):
     assert capfd.readouterr() == ("trial 5 says hello\n", "trial 5 warns\n")
 
 
-def test_logs_are_of_the_newest_attempt(capfd, unfinished):
+def test_logs_are_of_every_attempt(capfd, unfinished):
     RunPaths(unfinished).attempt(2, 2).stdout.write_text("again\n")
     assert main(["logs", str(unfinished), "2"]) == 0
-    assert capfd.readouterr().out == "again\n"
+    heads = [f"--- trial 2, attempt {number} ---" for number in (1, 2)]
+    assert capfd.readouterr().out == f"{heads[0]}\ntrial 2 says hello\n{heads[1]}\nagain\n"
+
+
+def test_an_attempt_without_a_folder_hides_no_later_one(capfd, tmp_path):
+    run = make_run(tmp_path, lost=(2,))
+    RunPaths(run).attempt(2, 2).folder.rename(RunPaths(run).attempt(2, 3).folder)
+    assert main(["logs", str(run), "2"]) == 0
+    heads = [f"--- trial 2, attempt {number} ---" for number in (1, 3)]
+    assert [line for line in capfd.readouterr().out.splitlines() if "---" in line] == heads
+
+
+@pytest.mark.parametrize("latest", ["latest", "experiments/latest"])
+def test_the_newest_run_is_called_latest(call, tmp_path, monkeypatch, latest):
+    monkeypatch.chdir(tmp_path)
+    for number in (0, 1):
+        run = make_run(tmp_path / "experiments", trials=number + 2)
+        os.utime(run / "manifest.json", (number, number))
+    assert str(run) in call("show", latest)
+    assert str(RunPaths(run).attempt(2).folder) in call("show", latest, 2)
+
+
+def test_without_a_run_none_is_the_latest(refused, tmp_path):
+    assert f"expected a folder of runs, got '{tmp_path}', which has none" in refused(
+        "show", f"{tmp_path}/latest"
+    )
+
+
+def test_the_folder_of_an_executor_is_listed_as_one(call, tmp_path):
+    search = make_search(0, points=[{}, {}])
+    make_run(tmp_path, search=replace(search, call="executor"))
+    (row,) = rows_of(call("list", tmp_path))[1:]
+    assert row[2:] == ["executor, finished", "2 calls", "1"]
 
 
 def test_logs_of_a_trial_that_printed_nothing_are_empty(capfd, tmp_path):
@@ -579,6 +612,7 @@ def test_a_trial_that_is_tried_again_is_followed_through_its_next_attempt(tmp_pa
         assert process.stdout.readline() == "trial 3 says hello\n"
         again.folder.mkdir()
         again.stdout.write_text("hello again\n")
+        assert process.stdout.readline() == "--- trial 3, attempt 2 ---\n"
         assert process.stdout.readline() == "hello again\n"
         again.outcome.write_text("{}")
         assert process.communicate(timeout=SECONDS) == ("", "trial 3 warns\n")

@@ -22,6 +22,7 @@ from spark_jobs.locations import Location
 from spark_jobs.session import session_of
 from tests.conftest import marked_commands
 from tests.connect import ConnectServer
+from tests.experiment_tests.blind import check_blind_executors
 from tests.experiment_tests.waiting import alive, processes_in, wait_until
 
 UNREACHABLE = "192.0.2.1"  # of no host: RFC 5737
@@ -41,7 +42,9 @@ def open_session(server, **settings):
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     root = tmp_path_factory.mktemp("connect")
-    with ConnectServer(root, "local[2]") as server:
+    # What a killed client has started is not ended by the server while a test runs.
+    kept = {"spark.connect.execute.manager.detachedTimeout": "1h"}
+    with ConnectServer(root, "local[2]", **kept) as server:
         yield server
 
 
@@ -119,6 +122,12 @@ def test_searches_and_calls(connect, tmp_path):
         assert list(pool.map(pow, [2, 3], [5, 2])) == [32, 9]
 
 
+def test_executors_that_do_not_see_what_the_driver_lends_them_say_so(
+    connect, tmp_path, monkeypatch
+):
+    check_blind_executors(connect, tmp_path, monkeypatch)
+
+
 def test_what_is_known_of_a_session(connect, server):
     session = session_of(connect)
     assert isinstance(session, ConnectSession)
@@ -160,7 +169,7 @@ def test_a_doctor_finds_a_sound_session_green(connect, tmp_path):
     assert found["data"].startswith("1 file, 4 bytes; 4 bytes of the first read")
     assert set(found) == {
         *("train", "slots", "software", "driver", "clock", "logdir", "data", "space", "memory"),
-        "gpus",
+        *("gpus", "authentication"),
     }
     assert list((tmp_path / "runs").iterdir()) == []
 
@@ -193,6 +202,16 @@ def test_a_session_that_was_stopped_is_refused(server):
     spark.stop()
     with pytest.raises(InvalidArgument, match="a stopped one"):
         experiment.launch(spark, lambda x: x, {"x": [1]})
+
+
+def test_a_server_that_is_too_old_is_refused(server, tmp_path, monkeypatch):
+    spark = open_session(server)
+    monkeypatch.setattr(type(spark), "version", "3.5.7")  # as one says that a newer client reaches
+    expected = "expected a Spark Connect server of Spark 4.0 or newer, got .* 3.5.7; connect to"
+    with pytest.raises(InvalidArgument, match=expected):
+        experiment.launch(spark, lambda x: x, {"x": [1]}, logdir=tmp_path / "runs")
+    assert list(tmp_path.iterdir()) == []
+    spark.stop()
 
 
 def test_a_session_that_its_server_has_ended_is_refused(server):
@@ -344,3 +363,32 @@ def test_executors_that_cannot_reach_the_client_use_the_mailbox(server, tmp_path
         result = experiment.launch(spark, held, points, logdir=tmp_path / "runs", **QUIET)
     assert [trial.value for trial in result.trials] == [0, 2, 4, 6]
     spark.stop()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_slots_of_a_killed_client_leave_their_places_to_the_resumed_search(
+    connect, server, tmp_path
+):
+    process = subprocess.Popen(
+        [sys.executable, "-W", "ignore", "-c", PROGRAM, server.address, str(tmp_path)]
+    )
+    wait_until(lambda: len(processes_in(tmp_path)) == 2 or process.poll() is not None)
+    process.kill()
+    process.wait()
+    before = processes_in(tmp_path)
+    (run,) = (path.parent for path in tmp_path.glob("*/manifest.json"))
+    handle = experiment.submit(
+        experiment.launch,
+        connect,
+        held,
+        {"folder": [str(tmp_path)], "x": range(2)},
+        resume=run,
+        startup_timeout=5,
+        **QUIET,
+    )
+    wait_until(lambda: len(processes_in(tmp_path)) == 4 or handle.status() != "running")
+    assert not alive(before)
+    (tmp_path / "release").touch()
+    result = handle.result(timeout=120)
+    assert [(trial.value, trial.attempt) for trial in result.trials] == [(0, 2), (2, 2)]

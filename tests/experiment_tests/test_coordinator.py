@@ -423,6 +423,26 @@ def test_a_slot_that_is_lost_is_none_any_more(start):
     assert search.warnings == []
 
 
+def test_a_lost_executor_is_said_once_with_the_trials_that_run_again(start):
+    search = start(points(5), "1.0.0", "1.1.0", "1.2.0", "1.3.0")
+    for slot in ("1.0.0", "1.1.0", "1.2.0"):
+        search.ask(slot)
+    search.coordinator.slots_lost(["1.2.0", "1.0.0"])
+    search.coordinator.slots_lost(["1.2.0", "1.0.0", "1.3.0"])  # which had no trial
+    search.coordinator.job_ended(1)
+    assert list(search.coordinator.status.notes) == [
+        "executor on host host lost, trials 0 and 2 run again",
+        "executor on host host lost, trial 1 runs again",
+    ]
+
+
+def test_a_trial_that_is_not_to_run_again_is_not_said_to(start):
+    search = start(points(2), "1.0.0", retries=0)
+    search.ask("1.0.0")
+    search.coordinator.slots_lost(["1.0.0"])
+    assert list(search.coordinator.status.notes) == []
+
+
 def test_lost_work_comes_before_new_work(start):
     search = start(points(4), "1.0.0", "1.1.0")
     search.ask("1.0.0")

@@ -61,3 +61,21 @@ def test_leaving_ends_all_that_run(make, tmp_path):
         raise KeyboardInterrupt
     assert crew.wait(0)
     assert len(crew.take_ended()) == 2
+
+
+def test_slots_that_are_put_off_are_asked_for_again_after_a_minute():
+    now = 0.0
+    crew = Crew(make=None, clock=lambda: now)
+    crew.asked = 5
+    crew.put_off(1)
+    now = 59.0
+    crew.put_off(2)
+    crew.take_up()
+    assert crew.asked == 5
+    now = 60.0
+    crew.take_up()
+    assert crew.asked == 4
+    assert crew.forget() == 4
+    now = 200.0
+    crew.take_up()
+    assert crew.asked == 0

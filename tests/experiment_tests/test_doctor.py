@@ -13,6 +13,9 @@ import pytest
 
 import experiment
 from experiment.examiner import Examiner, _Gathering
+from spark_jobs.examination import Examination
+from spark_jobs.examination import examine as examine_slot
+from spark_jobs.facts import RoundTrip
 from spark_jobs.files import writable_files_at
 from spark_jobs.locations import Location
 from spark_jobs.protocol import Hello
@@ -58,7 +61,7 @@ def test_a_sound_session_is_all_green(spark, tmp_path):
     names = {f.check for f in diagnosis.findings}
     assert names == {
         *("train", "slots", "software", "tensorflow", "driver", "clock", "logdir", "data"),
-        *("space", "memory", "gpus"),
+        *("space", "memory", "gpus", "authentication"),
     }
     assert only(diagnosis, "slots").got == "2 of 2 slots answered, on 1 host"
     assert only(diagnosis, "data").got.startswith("1 file, 4 bytes; 4 bytes of the first read")
@@ -67,9 +70,14 @@ def test_a_sound_session_is_all_green(spark, tmp_path):
     assert list((tmp_path / "runs of ü").iterdir()) == []
 
 
-def test_a_diagnosis_is_a_table_in_text_html_and_pandas(spark, tmp_path):
+def test_a_diagnosis_is_a_table_in_text_html_and_pandas(spark, tmp_path, capsys):
     table = np.zeros(12 << 20, "u1")
     diagnosis = examine(spark, tmp_path, train=lambda x: len(table))
+    said = capsys.readouterr().err.splitlines()
+    assert said[:2] == [
+        "doctor: looks at the driver, its settings and its storage",
+        "doctor: examines 2 slots, for 240 s at the most",
+    ]
     (finding,) = [f for f in diagnosis.findings if f.level != "ok"]
     assert diagnosis.ok
     assert (finding.check, finding.host, finding.level) == ("train", "driver", "warning")
@@ -279,6 +287,24 @@ def test_slots_are_kept_until_one_of_each_job_that_runs_has_come():
         assert not gathering.has_all(jobs)  # two are left, and three were heard
         gathering.hello(Hello("3.0.0", "node-2"))
         assert gathering.has_all(jobs)
+
+
+def test_a_slot_that_does_not_see_the_folder_finds_out_what_else_it_can(tmp_path):
+    def lent():
+        raise FileNotFoundError(2, "No such file or directory", str(tmp_path / "elsewhere"))
+
+    examination = Examination(1, "key", str(tmp_path), "", "/data", FEW, False, True, 60.0)
+    found = examine_slot(examination, lent, lent, "1.0.0", (), 1)
+    assert found.trouble == {}
+    assert found.folder == RoundTrip(0.0, shared=False)
+    assert found.software is not None
+    assert (found.driver, found.data, found.function) == (None, None, None)
+
+    def closed():
+        raise PermissionError("file: expected mode 600, got 644, so others can read it")
+
+    found = examine_slot(examination, closed, lent, "1.0.0", (), 1)
+    assert found.trouble == {"folder": "file: expected mode 600, got 644, so others can read it"}
 
 
 def test_a_folder_and_data_on_hdfs_go_their_real_way(sparks, hdfs, tmp_path):

@@ -377,8 +377,11 @@ def test_ctrl_c_twice_ends_a_search_as_once(script, tmp_path, send):
     send(script.pid, signal.SIGINT)
     run = run_of(tmp_path)
     wait_until(lambda: not alive(processes_in(tmp_path)), seconds=10)
-    output, _ = script.communicate(timeout=120)
+    output, errors = script.communicate(timeout=120)
     assert output.splitlines() == [f"interrupted {ENDED}", "[]"]
+    assert "Traceback" not in errors
+    assert "interrupted: 1 of 4 trials, 2 cancelled, best metric 0.5 in trial 0: x=0; " in errors
+    assert f"; resume={str(run)!r} goes on with it\n" in errors
     assert script.returncode == 0
     assert json.loads((run / "result.json").read_text())["problem"] == "interrupted"
 

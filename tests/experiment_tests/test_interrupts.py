@@ -1,11 +1,14 @@
 import os
 import signal
+import sys
 import threading
+import traceback
 
 import pytest
 
 from experiment.control import Control
 from experiment.interrupts import Interrupts
+from tests.experiment_tests.waiting import wait_until
 
 
 def interrupt():
@@ -21,6 +24,27 @@ def test_an_interrupt_is_raised_until_the_end_is_written():
         interrupt()
         assert interrupts.noted
     assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_an_interrupt_in_a_call_into_sparks_jvm_is_raised_behind_it(spark, caplog):
+    control, main = Control(), threading.get_ident()
+    latch = spark.sparkContext._jvm.java.util.concurrent.CountDownLatch(1)
+
+    def interrupt_in_py4j():
+        wait_until(lambda: "/py4j/" in str(traceback.extract_stack(sys._current_frames()[main])))
+        interrupt()
+        wait_until(lambda: control.reason is not None)
+        latch.countDown()
+
+    interrupter = threading.Thread(target=interrupt_in_py4j)
+    with Interrupts(control) as interrupts:
+        interrupter.start()
+        with pytest.raises(KeyboardInterrupt):
+            getattr(latch, "await")()
+            interrupts.check()
+        interrupts.check()
+    interrupter.join()
+    assert [record.getMessage() for record in caplog.records] == []
 
 
 def test_a_second_interrupt_keeps_nobody_from_ending_the_search():

@@ -8,19 +8,22 @@ import secrets
 import shlex
 import signal
 import socket
+import subprocess
 import threading
 import time
 from pathlib import Path
 
+import msgspec
 import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiment.ownership import Silence, owned, owner_of
+from experiment.ownership import owned, owner_of
 from search.errors import InvalidArgument
 from spark_jobs.hadoop import HadoopSettings
 from spark_jobs.locations import Location
+from spark_jobs.marks import Mark, Origin, Silence
 from spark_jobs.paths import RunPaths
 from tests.experiment_tests.owning import Place, race
 from tests.experiment_tests.waiting import wait_until
@@ -67,18 +70,25 @@ def test_a_run_that_was_handed_back_is_taken_at_once(place):
     assert [name for name in place.marks() if name != "lock"] == numbers
 
 
-def test_a_run_whose_driver_was_killed_is_taken(place):
-    first, second = place.driver(), place.driver()
+def test_a_run_whose_driver_was_killed_on_this_host_is_taken_at_once(place):
+    first, second = place.driver(), place.driver(silence=1000)
     assert first.take() == "owned"
     first.kill()
-    if not place.locks:
-        assert second.ask("take") == (
-            f"told: {str(place.root)!r} was not handed back by host {HOST}, pid {first.pid}; "
-            "5 s without a sign of life are waited for"
-        )
-        assert second.hear() == "owned"
-    else:
-        assert second.ask("take") == "owned"
+    assert second.ask("take") == "owned"
+    assert second.ask("release") == "released"
+
+
+def test_a_driver_that_is_killed_while_it_is_waited_for_is_waited_for_no_longer(place):
+    if place.locks:
+        pytest.skip("a driver that lives and holds the lock is not waited for")
+    first, second = place.driver(beat=1000), place.driver(silence=1000)
+    assert first.take() == "owned"
+    assert second.ask("take") == (
+        f"told: {str(place.root)!r} was not handed back by host {HOST}, pid {first.pid}; "
+        "1000 s without a sign of life are waited for"
+    )
+    first.kill()
+    assert second.hear() == "owned"
     assert second.ask("release") == "released"
 
 
@@ -173,6 +183,63 @@ def test_who_waits_names_the_faster_one_although_its_mark_has_a_name_before_a_co
     assert "which host faster, pid 4711 " in waiting.hear()
 
 
+def origin(**changes):
+    return msgspec.to_builtins(msgspec.structs.replace(Origin.of_this_process(), **changes))
+
+
+ELSEWHERE = {
+    "another host of the same name": origin(boot="0" * 32),
+    "a container": origin(namespace=1),
+    "a system that tells nothing": None,
+}
+
+
+@pytest.mark.parametrize("where", ELSEWHERE.values(), ids=ELSEWHERE)
+@pytest.mark.parametrize("place", ["local"], indirect=True)
+def test_a_process_that_cannot_be_looked_up_here_is_waited_for(place, where):
+    """Although this host has no process of its number, and another host's lock is not seen here."""
+    ended = place.driver()
+    ended.kill()
+    mark = mark_of(pid=ended.pid, origin=where, locked=where != ELSEWHERE["a container"])
+    place.put("000001.json", mark)
+    told = []
+    with taking(place, tell=told.append, silence=0.5, beat=0.1):
+        pass
+    assert [message.partition(";")[0] for message in told] == [
+        f"{str(place.root)!r} was not handed back by host {HOST}, pid {ended.pid}"
+    ]
+
+
+@pytest.mark.parametrize("place", ["local"], indirect=True)
+def test_a_process_that_has_got_the_number_of_a_killed_driver_is_not_taken_for_it(place):
+    started = Origin.of_this_process().started
+    mark = mark_of(pid=os.getpid(), origin=origin(started=started + 1), locked=False)
+    place.put("000001.json", mark)
+    assert owner_of(paths_of(place)).alive is False
+    with taking(place) as ours:
+        assert (ours.killed.pid, ours.mark.name) == (os.getpid(), "000002.json")
+
+
+def test_a_process_that_has_ended_and_that_nobody_has_asked_for_its_end_does_not_run():
+    child = subprocess.Popen(["sleep", "60"])
+    process = psutil.Process(child.pid)
+    mark = msgspec.json.decode(mark_of(pid=child.pid, origin=origin()), type=Mark)
+    started = process_started(child.pid)
+    mark = msgspec.structs.replace(
+        mark, origin=msgspec.structs.replace(mark.origin, started=started)
+    )
+    assert mark.runs() is True
+    process.kill()
+    wait_until(lambda: process.status() == psutil.STATUS_ZOMBIE)
+    assert mark.runs() is False
+    child.wait()
+    assert mark.runs() is False
+
+
+def process_started(pid):
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+
+
 def part_of(place):
     [part] = Path(place.root.path, "owners").glob(".part-*")
     return part.stat().st_mtime_ns
@@ -224,16 +291,16 @@ def test_a_reader_says_whether_the_owner_lives(place):
     assert driver.take() == "owned"
     owner = owner_of(paths)
     assert (owner.host, owner.pid, owner.application) == (HOST, driver.pid, f"app-{driver.pid}")
-    assert owner.alive is (True if place.locks else None)
+    assert owner.alive is True
     elsewhere = owner_of(RunPaths(paths.root, "hdfs://somewhere/run"))
-    assert (elsewhere.pid, elsewhere.alive) == (driver.pid, None)
+    assert (elsewhere.pid, elsewhere.alive) == (driver.pid, True)
     wait_until(lambda: owner_of(paths).ran > owner.ran)
     assert 0 <= time.time() - owner_of(paths).seen < 60
     assert driver.ask("release") == "released"
     assert owner_of(paths) is None
     assert driver.take() == "owned"
     driver.kill()
-    assert owner_of(paths).alive is (False if place.locks else None)
+    assert owner_of(paths).alive is False
 
 
 @pytest.mark.parametrize("place", ["local"], indirect=True)

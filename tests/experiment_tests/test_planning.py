@@ -250,7 +250,7 @@ class Elsewhere:
         return self._settings.get(name)
 
     on_this_host = ClassicSession.on_this_host
-    unprotected = ClassicSession.unprotected
+    exposure = ClassicSession.exposure
     _is_on = ClassicSession._is_on
 
 
@@ -267,17 +267,21 @@ def hurt(master, *, batch=None, preload=("tensorflow",), **settings):
     return hindrances(Demand(prepared, Cluster(()), 8, 0, 1, 4, 0))
 
 
-def test_a_cluster_that_talks_in_the_open_is_said():
+def test_ports_that_are_open_to_strangers_are_said():
     (open_one,) = hurt("spark://host:7077", authenticate="true")
-    assert (open_one.setting, open_one.value) == ("spark.network.crypto.enabled", "false")
+    assert (open_one.setting, open_one.value) == ("spark.network.crypto.enabled", "off")
     assert hurt("spark://host:7077", **SAFE) == ()
-    assert hurt("local[2]") == ()
+    (open_one,) = hurt("local[2]")
+    assert (open_one.setting, open_one.value) == ("spark.authenticate", "off")
+    assert "take a search over" in open_one.effect
+    assert open_one.advice.endswith('.config("spark.authenticate", "true")')
+    assert hurt("local[2]", authenticate="true") == ()
 
 
 def test_speculation_counts_where_spark_speculates():
     (hindrance,) = hurt("spark://host:7077", **SAFE | {"speculation": "true"})
     assert (hindrance.setting, hindrance.value) == ("spark.speculation", "true")
-    assert hurt("local[8]", speculation="true") == hurt("local", speculation="true") == ()
+    assert hurt("local[8]", **SAFE | {"speculation": "true"}) == ()
 
 
 def test_executors_of_waiting_slots_are_kept_by_dynamic_allocation():

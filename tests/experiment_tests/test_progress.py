@@ -222,6 +222,31 @@ def test_without_a_slot_it_says_since_when_and_what_was_asked_for(start):
     assert search.view.frames[-1].waiting.startswith("no executor yet, 1 min 15 s: ")
 
 
+def test_without_a_slot_it_says_what_spark_has_of_them(start):
+    search = start(asked="2 slots of 1 core")
+    search.progress.there = "2 executors, 2 tasks of the search started, Python starts there"
+    search.clock.now += 30.0
+    search.progress.refresh(status(5, slots=0))
+    assert search.view.frames[-1].waiting == (
+        "no slot yet, 30 s: 2 executors, 2 tasks of the search started, Python starts there; "
+        "asked for 2 slots of 1 core"
+    )
+
+
+def test_what_became_of_slots_is_said_once(start):
+    search = start()
+    state = replace(status(5), notes=deque(["executor on host a\x1b lost, trial 7 runs again"]))
+    before = len(search.view.lines)
+    search.progress.refresh(state)
+    search.progress.refresh(state)
+    state.notes.append("executor lost, trial 8 runs again")
+    search.progress.close(state, result_of(state))
+    assert search.view.lines[before:] == [
+        "train: executor on host a? lost, trial 7 runs again",
+        "train: executor lost, trial 8 runs again",
+    ]
+
+
 def test_with_a_slot_it_waits_for_nothing_and_when_the_last_is_gone_it_waits_anew(start):
     search = start()
     waiting = []
@@ -231,7 +256,17 @@ def test_with_a_slot_it_waits_for_nothing_and_when_the_last_is_gone_it_waits_ane
         waiting.append(search.view.frames[-1].waiting.partition(":")[0])
     alone = "no executor yet, "
     again = "no executor, "
-    assert waiting == [alone + "10 s", "", "", again + "0 s", again + "10 s", ""]
+    assert waiting == [alone + "10 s", "", "", "", again + "10 s", ""]
+
+
+def test_slots_that_leave_a_finished_search_are_not_missed(start):
+    search = start()
+    for results in ([], [finished(0)]):
+        search.clock.now += 10.0
+        search.progress.refresh(status(1, results, slots=1 - len(results)))
+    search.clock.now += 10.0
+    search.progress.refresh(status(1, [finished(0)], slots=0))
+    assert [frame.waiting for frame in search.view.frames] == ["", "", ""]
 
 
 def test_a_search_that_is_over_waits_for_nothing(start):

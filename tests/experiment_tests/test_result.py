@@ -205,6 +205,41 @@ def test_repr_is_one_line_whatever_its_parts_hold(name, value, objective, logdir
     assert repr(Result(trials, Direction.MAX, logdir, objective=objective)).isprintable()
 
 
+def test_a_trial_is_a_line_to_read_and_in_a_notebook_a_table():
+    trial = finished(3, 0.5, {"lr": 1 / 3, "layers": (8, 8)}, {"accuracy": 0.5, "loss": 2.0})
+    line = "trial 3 (lr=0.333333, layers=(8, 8)) finished after 1.5 s with 0.5"
+    assert str(trial) == line
+    assert repr(trial) == f"<TrialResult: {line}; /runs/3>"
+    assert Reader(trial._repr_html_(), "th").inside == ["trial 3", ""]
+    assert Reader(trial._repr_html_(), "tr").inside[1:] == [
+        "statusfinished",
+        "value0.5",
+        "lr0.333333",
+        "layers(8, 8)",
+        "metrics.accuracy0.5",
+        "metrics.loss2",
+        "took1.5 s",
+        "folder/runs/3",
+    ]
+    assert str(failed(0)) == "trial 0 failed after 0.5 s: ValueError: no (user error)"
+    assert "Traceback" in failed(0)._repr_html_()
+
+
+def test_a_result_is_a_sequence_of_its_trials():
+    trials = [finished(n, float(n)) for n in range(3)]
+    result = maximum(*reversed(trials))
+    assert len(result) == 3
+    assert list(result) == result[:] == trials
+    assert (result[0], result[-1], result[1:]) == (trials[0], trials[2], trials[1:])
+    assert trials[1] in result
+
+
+def test_a_best_trial_that_was_stopped_is_said_to_be():
+    trial = TrialResult(1, {"lr": 0.1}, 0.9, {}, "stopped", None, 1.0, "", "step 7: too bad")
+    best = "best metric 0.9 in trial 1 (stopped early): lr=0.1"
+    assert maximum(finished(0, 0.5), trial).summary() == f"2 trials, 1 stopped, {best}"
+
+
 def test_the_summary_says_how_many_trials_are_missing():
     trials = [finished(0, 0.5, {"lr": 0.1, "layers": (8, 8)}), failed(1)]
     result = Result(trials, Direction.MAX, "/runs", objective="accuracy", total=9)

@@ -118,6 +118,15 @@ def as_it_is(run):
     return run
 
 
+def test_what_a_killed_driver_was_writing_is_removed(make, go_on):
+    run = make(trials=6)
+    (run / "owners").mkdir(exist_ok=True)
+    for folder in (".", "journal", "search", "owners"):
+        (run / folder / ".part-0123456789abcdef").write_text("{")
+    go_on(run)
+    assert list(run.rglob(".part-*")) == []
+
+
 @pytest.mark.parametrize("given", [as_it_is, str, os.path.relpath, experiment.load])
 def test_a_finished_run_returns_at_once_without_a_job(make, go_on, given):
     run = make(trials=6, failed=(1,))

@@ -1,3 +1,5 @@
+import re
+import time
 import warnings
 from types import SimpleNamespace
 
@@ -5,8 +7,11 @@ import psutil
 import pytest
 
 from experiment import slot_jobs
+from experiment.ownership import Owned, Owner
 from experiment.settings import Settings
 from search.errors import InvalidArgument
+from spark_jobs.cluster import ClusterExecutor
+from spark_jobs.locations import Location
 
 
 def session(slots, *, on_this_host=True):
@@ -67,3 +72,54 @@ def test_little_memory_on_this_host_means_fewer_slots_and_is_said(free):
 def test_memory_counts_only_where_tensorflow_is_imported_on_this_host(free, settings, on_this_host):
     free(1e6)
     assert slot_count(100, settings, session(8, on_this_host=on_this_host)) == 8
+
+
+def killed(seen):
+    """A run whose driver has given its last sign of life then."""
+    return Owned(Location.parse("/run/owners/000002.json"), Owner("h", 7, "app", 1.0, seen, None))
+
+
+@pytest.mark.parametrize(
+    ("now", "seconds"), [(1000, 120), (1119, 1), (1120, 0), (9000, 0), (-9000, 120)]
+)
+def test_slots_of_a_killed_driver_have_two_minutes_to_leave_whatever_its_clock(now, seconds):
+    assert killed(1000.0).leaving(now) == seconds
+    assert Owned(Location.parse("/run/owners/000001.json"), None).leaving(now) == 0
+
+
+@pytest.mark.parametrize(
+    ("on_this_host", "classic", "waits"),
+    [(True, True, False), (False, True, True), (True, False, True)],
+)
+def test_a_resumed_search_says_whose_slots_are_in_its_way(on_this_host, classic, waits):
+    session = SimpleNamespace(on_this_host=on_this_host, tells_lost_tasks=classic)
+    leaving = slot_jobs.Leaving.of(killed(time.time() + 9), session)
+    if waits:
+        whose = r"slots of the driver that was killed \(host h, pid 7\) leave within \d+ s"
+        assert re.fullmatch(whose, str(leaving))
+    else:
+        assert leaving is None
+    assert slot_jobs.Leaving.of(killed(0.0), session) is None
+
+
+def executors(*running):
+    """Return executors that run so many tasks each."""
+    return [
+        ClusterExecutor(str(n), f"h{n}", 1, 1 << 30, {}, tasks) for n, tasks in enumerate(running)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("there", "tasks", "said"),
+    [
+        (None, 0, ""),
+        (None, 2, ""),
+        ([], 0, ""),
+        (executors(0), 0, "1 executor, no task of the search started"),
+        (executors(1, 2), 0, "2 executors, which run 3 other tasks, no task of the search started"),
+        (executors(1), 1, "1 executor, 1 task of the search started, Python starts there"),
+        (executors(1, 1), 2, "2 executors, 2 tasks of the search started, Python starts there"),
+    ],
+)
+def test_without_a_slot_it_is_known_what_there_is(there, tasks, said):
+    assert slot_jobs.without_slots(there, tasks) == said

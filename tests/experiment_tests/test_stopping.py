@@ -93,8 +93,11 @@ def test_tensorboards_table_has_the_value_and_the_last_step(halved, serve):  # n
     config = server.get("/data/plugin/hparams/experiment", {})
     assert [m["displayName"] for m in config["metricInfos"]] == ["score ↑", "last step"]
     rows = {group["name"]: group for group in answer["sessionGroups"]}
+    run = halved.logdir[-8:]
     for trial in halved.trials:
-        shown = {m["name"]["tag"]: m["value"] for m in rows[f"{trial.id:06d}"]["metricValues"]}
+        shown = {
+            m["name"]["tag"]: m["value"] for m in rows[f"{trial.id:06d} {run}"]["metricValues"]
+        }
         assert shown["objective/score"] == trial.value
         if trial.status == "finished":
             assert shown["trial/last_step"] == 8

@@ -21,6 +21,7 @@ from experiment.specification import Search
 from experiment.text import hyperparameters
 from search.evolution import DifferentialEvolution
 from search.space import Choice, Float, Integer, Space
+from search.trial import Outcome
 from tests.experiment_tests.runs import TRACEBACK, make_run
 from tests.experiment_tests.test_card import Page
 from tests.spark_jobs_tests.test_events import scalars
@@ -113,9 +114,10 @@ def test_the_table_has_every_trial_and_the_real_objective(spark, logdir, serve):
     assert [metric["displayName"] for metric in config["metricInfos"]] == ["accuracy ↑", "loss"]
 
     rows = {group["name"]: group for group in answer["sessionGroups"]}
-    assert sorted(rows) == [f"{trial.id:06d}" for trial in result.trials]
+    run = result.logdir[-8:]
+    assert sorted(rows) == [f"{trial.id:06d} {run}" for trial in result.trials]
     for trial in result.trials:
-        row = rows[f"{trial.id:06d}"]
+        row = rows[f"{trial.id:06d} {run}"]
         assert row["hparams"] == trial.params
         (session,) = row["sessions"]
         shown = {m["name"]["tag"]: m["value"] for m in row.get("metricValues", [])}
@@ -231,10 +233,43 @@ def test_trials_without_a_hyperparameter_have_their_rows(serve, tmp_path):
     )
     rows = {group["name"]: group["hparams"] for group in answer["sessionGroups"]}
     for trial in trials:
-        shown = {n: v for n, v in rows[f"{trial.id:06d}"].items() if n != "generation"}
+        shown = {
+            n: v for n, v in rows[f"{trial.id:06d} {root.name[-8:]}"].items() if n != "generation"
+        }
         assert shown == trial.params
     config = server.get("/data/plugin/hparams/experiment", {})
     assert {column["name"] for column in config["hparamInfos"]} == {*space, "generation"}
+
+
+def test_the_table_of_several_runs_has_a_row_for_each_trial_of_each_run(serve, tmp_path):
+    def run_of(number):
+        def outcome_of(trial):
+            score = number + trial.id / 10
+            return Outcome(trial.id, "finished", score, "accuracy", {"accuracy": score}, None, 2.5)
+
+        points = [{"rate": float(number), "units": units} for units in (8, 16)]
+        return make_run(tmp_path / "runs", points=points, outcome_of=outcome_of)
+
+    runs = [run_of(number) for number in range(4)]
+    server = serve(str(tmp_path / "runs"))
+    everything = {"allowedStatuses": ["STATUS_SUCCESS"], "colParams": [], "sliceSize": 100}
+    answer = server.wait_for(
+        "/data/plugin/hparams/session_groups",
+        everything,
+        lambda a: sum(len(group["sessions"]) for group in a.get("sessionGroups", [])) == 8,
+    )
+    shown = {
+        group["name"]: (
+            group["hparams"],
+            [round(metric["value"], 3) for metric in group["metricValues"]],
+        )
+        for group in answer["sessionGroups"]
+    }
+    assert shown == {
+        f"{trial:06d} {run.name[-8:]}": ({"rate": number, "units": units}, [number + trial / 10])
+        for number, run in enumerate(runs)
+        for trial, units in enumerate((8, 16))
+    }
 
 
 NAME = "|<script>alert(1)</script> `x` *b*\\"

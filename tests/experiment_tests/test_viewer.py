@@ -148,6 +148,30 @@ def test_a_run_that_has_just_started_is_read_as_soon_as_there_is_something(tmp_p
         wait_for(f"{board.url}/search/data/runs", lambda runs: runs == ["search"])
 
 
+def test_a_folder_of_runs_is_opened_as_one_and_grows(tmp_path):
+    logdir = tmp_path / "runs"
+    first, second = make_run(logdir, trials=2), make_run(logdir, trials=2)
+
+    def names(*runs):
+        parts = ("search", "trials/000000", "trials/000001")
+        return {f"{run.name}/{part}" for run in runs for part in parts}
+
+    with tensorboard(logdir) as board:
+        data, searches = f"{board.url}/data/runs", f"{board.url}/search/data/runs"
+        wait_for(data, lambda runs: set(runs) == names(first, second))
+        wait_for(searches, lambda runs: set(runs) == {first.name, second.name})
+        third = make_run(logdir, trials=2)
+        wait_for(data, lambda runs: names(third) <= set(runs))
+        wait_for(searches, lambda runs: third.name in runs)
+        assert "trials" in board.pages
+
+
+@pytest.mark.parametrize("page", ["", "/search"])
+def test_the_browsers_window_has_the_name_of_the_run(board, run, page):
+    told = json.loads(get(f"{board.url}{page}/data/environment"))
+    assert told["window_title"] == run.name
+
+
 def test_close_ends_the_server_and_may_be_called_twice(run):
     before = servers()
     board = tensorboard(run)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import getpass
 import re
+import secrets
 import uuid
 
 import msgspec
@@ -15,7 +16,16 @@ from spark_jobs.files import files_at
 from spark_jobs.hadoop import HadoopSettings
 from spark_jobs.locations import Location
 from spark_jobs.mirror import Mirror
-from tests.faults_tests.crashes import Driver, DriverOptions, compare, crash_and_resume, ends
+from spark_jobs.paths import RunPaths
+from tests.faults_tests.crashes import (
+    Driver,
+    DriverOptions,
+    compare,
+    crash_and_resume,
+    ends,
+    find_run,
+    records,
+)
 
 pytestmark = [pytest.mark.slow, pytest.mark.fault(23)]
 
@@ -38,10 +48,32 @@ def test_fifty_kills_lose_nothing_and_double_nothing(tmp_path):
 @pytest.mark.timeout(600)
 def test_five_kills_with_executors_of_their_own(tmp_path):
     settings = {"spark.executor.memory": "512m", "spark.executor.memoryOverhead": "384m"}
+    settings["spark.authenticate.secret"] = secrets.token_hex(16)
     master = "local-cluster[2,1,1024]"
     crashes = crash_and_resume(tmp_path, kills=5, seed=1, master=master, settings=settings)
     show(crashes)
     assert (crashes.kills, crashes.lost, crashes.doubled) == (5, 0, 0)
+
+
+def test_secrets_of_a_killed_driver_are_gone_when_its_run_goes_on(tmp_path):
+    options = DriverOptions("grid", str(tmp_path / "runs"))
+
+    def files():
+        run = find_run(tmp_path / "runs")
+        folder = None if run is None else RunPaths(run).secrets
+        return [] if folder is None else [path for path in folder.rglob("*") if path.is_file()]
+
+    with Driver(options, tmp_path / "killed") as driver:
+        assert driver.lives_until(lambda: records(find_run(tmp_path / "runs")) > 2), driver.said()
+        driver.kill()
+    left = files()
+    assert len(left) == 2  # of the one slot job, and of all
+    resumed = msgspec.structs.replace(options, resume=str(find_run(tmp_path / "runs")))
+    with Driver(resumed, tmp_path / "resumed") as driver:
+        assert driver.lives_until(lambda: files() and not set(left) & set(files())), driver.said()
+        assert driver.process.wait(timeout=200) == 0, driver.said()
+    assert files() == []
+    assert not RunPaths(find_run(tmp_path / "runs")).secrets.exists()
 
 
 @pytest.mark.timeout(600)
@@ -68,8 +100,11 @@ def test_a_killed_driver_of_a_run_on_hdfs(hdfs, tmp_path):
         with Driver(options, tmp_path / "killed") as driver:
             assert driver.lives_until(lambda: trials() > 6), driver.said()
             driver.kill()
+        assert list(tmp_path.glob("killed/experiment-run-*"))
         known = ends(copy("before"))
-        with Driver(msgspec.structs.replace(options, resume=str(run())), tmp_path) as driver:
+        resuming = msgspec.structs.replace(options, resume=str(run()))
+        with Driver(resuming, tmp_path / "killed") as driver:
             assert driver.process.wait(timeout=400) == 0, driver.said()
+        assert not list(tmp_path.glob("killed/experiment-run-*"))
         assert compare(copy("after"), "grid", known) == (0, 0)
         assert trials() >= 12

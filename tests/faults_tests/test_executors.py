@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import signal
 import subprocess
 import sys
@@ -134,6 +135,8 @@ def test_a_search_without_executors_says_so_and_goes_on_with_new_ones(
         standalone.kill_worker(host)
     wait_until(lambda: "no executor, " in shown.getvalue())
     assert "asked for 2 slots of 1 core" in shown.getvalue()
+    for host in HOSTS:
+        assert re.search(rf"executor on host {host} lost, trial [01] runs again", shown.getvalue())
     assert handle.status() == "running"
     standalone.restore()
     wait_until(lambda: len(hosts_of(tmp_path)) == 4)

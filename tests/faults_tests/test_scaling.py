@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import experiment
+from spark_jobs.classic_session import ClassicSession
 from tests.experiment_tests import waiting
 from tests.faults_tests.held import check, held_in, hosts_of, release
 from tests.standalone import HOSTS
@@ -113,18 +114,24 @@ def test_searches_side_by_side_share_a_cluster_that_grows(sparks, one_host, tmp_
     check(release(other, second), [0.0, 2.0, 4.0, 6.0], other)
 
 
-@pytest.mark.fault(46)
-def test_a_host_that_joins_and_lacks_a_package_is_named_and_left_out(
-    sparks, one_host, tmp_path, monkeypatch, submit
-):
-    bare = tmp_path / "python"
-    bare.write_text(
+@pytest.fixture
+def bare(tmp_path):
+    """A Python that has no packages on the second host."""
+    path = tmp_path / "python"
+    path.write_text(
         f'#!/bin/sh\n[ "$SPARK_LOCAL_IP" = {SECOND} ] && isolated=-S\n'
         f'exec "{sys.executable}" $isolated "$@"\n'
     )
-    bare.chmod(0o755)
+    path.chmod(0o755)
+    return str(path)
+
+
+@pytest.mark.fault(46)
+def test_a_host_that_joins_and_lacks_a_package_is_named_and_left_out(
+    sparks, one_host, tmp_path, monkeypatch, submit, bare
+):
     spark = sparks.get(one_host.master, **settings(one_host, **{"spark.task.maxFailures": "1"}))
-    monkeypatch.setattr(spark.sparkContext, "pythonExec", str(bare))
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", bare)
 
     def search():
         handle = submit(spark)
@@ -133,7 +140,29 @@ def test_a_host_that_joins_and_lacks_a_package_is_named_and_left_out(
         wait_until(lambda: len(warned))
         return release(tmp_path, handle)
 
-    with pytest.warns(UserWarning, match=f"goes on without 1 slot: host {SECOND}") as warned:
+    with pytest.warns(UserWarning, match=f"goes on without host {SECOND}: Python") as warned:
+        result = search()
+    check(result, [0.0, 2.0, 4.0, 6.0], tmp_path)
+    assert len(warned) == 1
+    assert used(tmp_path) == {FIRST}
+
+
+@pytest.mark.fault(46)
+@pytest.mark.parametrize("tries", ["1", "4"])
+def test_a_host_that_lacks_a_package_from_the_start_is_named_and_left_out(
+    sparks, standalone, tmp_path, monkeypatch, submit, bare, tries
+):
+    changes = {"spark.task.maxFailures": tries}
+    spark = sparks.get(standalone.master, **standalone.settings() | changes)
+    wait_until(lambda: ClassicSession(spark).task_slots() == 2)
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", bare)
+
+    def search():
+        handle = submit(spark)
+        wait_until(lambda: len(warned) or handle.status() != "running")
+        return release(tmp_path, handle)
+
+    with pytest.warns(UserWarning, match=f"goes on without host {SECOND}: Python") as warned:
         result = search()
     check(result, [0.0, 2.0, 4.0, 6.0], tmp_path)
     assert len(warned) == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import math
+import shutil
 import signal
 import subprocess
 import sys
@@ -114,6 +115,24 @@ def test_tensorflow_runs_out_of_memory_and_its_scalars_are_numbers(spark, logdir
             )
             assert limit == (kind == "memory")
     assert [trial.value for trial in (result.trials[0], result.trials[-1])] == [2.5, 3.0]
+
+
+def test_trials_that_remove_their_folders_count_and_their_host_goes_on(spark, logdir):
+    def train(x):
+        if x % 3 == 0:
+            shutil.rmtree(experiment.logdir())
+        return x
+
+    with pytest.warns(UserWarning, match="were removed from") as warnings:
+        result = experiment.launch(spark, train, {"x": range(12)}, logdir=logdir, **QUIET)
+    assert [trial.value for trial in result.trials] == list(range(12))
+    assert {trial.attempt for trial in result.trials} == {1}
+    texts = sorted(str(warning.message) for warning in warnings)
+    assert len(texts) == 4
+    for text in texts:
+        assert "trial.json, stdout.log, stderr.log, events.out.tfevents.trial were removed" in text
+    outcomes = Path(result.logdir, "trials").glob("*/outcome.json")
+    assert len(list(outcomes)) == 12
 
 
 @pytest.mark.fault(4, 7)

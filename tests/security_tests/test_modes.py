@@ -83,6 +83,7 @@ def test_a_run_on_this_host_is_its_users_alone(sparks, tmp_path, isolation):
     )
     root = Path(result.logdir)
     assert open_to_others(root) == {}
+    assert not RunPaths(root).secrets.exists()
     assert open_to_others(cache) == {}
     assert {path.name.rpartition(".")[2] for path in cache.iterdir()} > {"lock"}
     # What the train function writes follows its own umask, in folders that are closed to others.
@@ -111,9 +112,13 @@ def test_the_file_that_stops_a_run_is_its_users_alone(spark, tmp_path, capsys):
         with pytest.raises(TimeoutError):
             handle.result(timeout=0.1)
     [root] = (tmp_path / "runs").iterdir()
+    assert [path for path in RunPaths(root).secrets.rglob("*") if path.is_file()]
+    assert open_to_others(root) == {}
+    assert experiment.load(root).trials == []  # whatever else lies there
     assert main(["stop", str(root)]) == 0
     handle.result(timeout=60)
     assert RunPaths(root).stop.exists()
+    assert not RunPaths(root).secrets.exists()
     assert open_to_others(root) == {}
 
 

@@ -1,4 +1,4 @@
-"""One warning where Spark's own network is open, on a real master of a standalone cluster."""
+"""One warning where strangers reach Spark's own ports, with what to paste."""
 
 from __future__ import annotations
 
@@ -13,7 +13,30 @@ import pytest
 import experiment
 from tests.experiment_tests.waiting import wait_until
 
-pytestmark = pytest.mark.slow
+OPEN = {"spark.authenticate": "false"}
+
+
+def test_a_local_session_without_authentication_is_warned_of_once(sparks, tmp_path):
+    spark = sparks.get("local[2]", **OPEN)
+
+    def search():
+        settings = {"logdir": tmp_path, "preload": (), "verbose": 0}
+        return experiment.launch(spark, lambda x: x, {"x": [1.0]}, **settings)
+
+    line = '; make the session with SparkSession.builder.config("spark.authenticate", "true")'
+    with pytest.warns(UserWarning, match=f"can take a search over{re.escape(line)}$"):
+        search()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert search().best.value == 1.0
+
+
+def test_a_local_session_with_authentication_runs_trials_of_every_isolation(spark, tmp_path):
+    assert spark.conf.get("spark.authenticate") == "true"
+    for isolation in ("process", "spawn", "none"):
+        settings = {"logdir": tmp_path, "preload": (), "verbose": 0, "isolation": isolation}
+        result = experiment.launch(spark, lambda x: x, {"x": [1.0, 2.0]}, **settings)
+        assert result.best.value == 2.0
 
 
 @pytest.fixture
@@ -34,8 +57,10 @@ def master(tmp_path):
         process.wait(timeout=30)
 
 
+@pytest.mark.slow
 def test_a_cluster_with_an_open_network_is_warned_of_once_in_a_session(sparks, master, tmp_path):
-    spark = sparks.get(master, **{"spark.executor.instances": "1", "spark.executor.cores": "1"})
+    executors = {"spark.executor.instances": "1", "spark.executor.cores": "1"}
+    spark = sparks.get(master, **executors, **OPEN)
 
     def search():
         with pytest.raises(experiment.SearchFailed, match="no slot has started"):
@@ -44,7 +69,7 @@ def test_a_cluster_with_an_open_network_is_warned_of_once_in_a_session(sparks, m
             )
 
     try:
-        with pytest.warns(UserWarning, match="set spark.authenticate and spark.network.crypto"):
+        with pytest.warns(UserWarning, match=r"master, workers and this session: spark\.auth"):
             search()
         with warnings.catch_warnings():
             warnings.simplefilter("error")

@@ -1,16 +1,19 @@
 """How calls travel to their processes, on this host's files."""
 
 import builtins
+import contextlib
 import pickle
+import queue
 
 import numpy as np
 import pytest
 
 from spark_jobs import context
-from spark_jobs.calls import Outbox, Pickled, read_raised, read_returned, run_call
+from spark_jobs.calls import Pickled, read_raised, read_returned, run_call
 from spark_jobs.files import LocalFiles
 from spark_jobs.locations import Location
 from spark_jobs.objective import UnusableReturn
+from spark_jobs.outbox import Outbox
 from spark_jobs.paths import RETURNED
 from spark_jobs.plain_values import NotPlain, encode
 
@@ -24,14 +27,22 @@ def pickled(value, *, apart=False):
 
 @pytest.fixture
 def outbox(tmp_path):
-    return Outbox(LocalFiles(), Location.parse(tmp_path / "calls"))
+    with contextlib.closing(Outbox(LocalFiles(), Location.parse(tmp_path / "calls"))) as outbox:
+        yield outbox
+
+
+def put(outbox, function, arguments):
+    """Put a call there; return where it is once it has been written."""
+    told = queue.SimpleQueue()
+    outbox.put(function, arguments, told.put)
+    return told.get(timeout=60)
 
 
 def run(folder, call):
     """Run a call as in a trial whose folder that is."""
     folder.mkdir(exist_ok=True)
     with context.entered(context.TrialContext({}, folder)):
-        return run_call("function", call)
+        return run_call("function", call.batch, call.index)
 
 
 def returned(folder):
@@ -49,32 +60,32 @@ def double_in_place(array, *, by=2):
 
 def test_a_call_returns_a_value(outbox, tmp_path):
     array = np.arange(5.0)
-    call = outbox.put(pickled(double_in_place), pickled(((array,), {"by": 3}), apart=True))
+    call = put(outbox, pickled(double_in_place), pickled(((array,), {"by": 3}), apart=True))
     metrics = run(tmp_path / "trial", call)
     assert returned(tmp_path / "trial").tolist() == [0, 3, 6, 9, 12]
     assert metrics == {"returned bytes": (tmp_path / "trial" / RETURNED).stat().st_size}
 
 
-def test_a_content_is_sent_once(outbox, tmp_path):
+def test_what_travels_inside_a_batch_can_be_written_to(outbox, tmp_path):
+    array = np.arange(5.0)
+    call = put(outbox, pickled(double_in_place), pickled(((array,), {}), apart=True))
+    assert len(list((tmp_path / "calls").iterdir())) == 1
+    run(tmp_path / "trial", call)
+    assert returned(tmp_path / "trial").tolist() == [0, 2, 4, 6, 8]
+
+
+def test_nothing_is_unpickled_that_the_driver_has_not_sent(outbox, tmp_path):
     array = np.arange(100_000)
-    for by in range(3):
-        outbox.put(pickled(double_in_place), pickled(((array,), {"by": by}), apart=True))
-    sizes = sorted(path.stat().st_size for path in (tmp_path / "calls").iterdir())
-    assert len(sizes) == 1 + 1 + 3 + 3  # function, array; arguments and call of each
-    assert sizes[-1] == array.nbytes
-    assert sum(sizes[:-1]) < 5_000
-    outbox.close()
-    assert not (tmp_path / "calls").exists()
-
-
-@pytest.mark.parametrize("which", range(4))
-def test_nothing_is_unpickled_that_the_driver_has_not_sent(outbox, tmp_path, which):
-    array = np.arange(10)
-    call = outbox.put(pickled(double_in_place), pickled(((array,), {}), apart=True))
-    file = sorted((tmp_path / "calls").iterdir())[which]
-    file.write_bytes(file.read_bytes() + b"!")
-    with pytest.raises(OSError, match=f"{file.name}: not what the driver has written there"):
-        run(tmp_path / "trial", call)
+    call = put(outbox, pickled(double_in_place), pickled(((array,), {}), apart=True))
+    files = sorted((tmp_path / "calls").iterdir())
+    assert len(files) == 2  # the array, and a batch
+    for file in files:
+        content = file.read_bytes()
+        file.write_bytes(content + b"!")
+        with pytest.raises(OSError, match=f"{file.name}: not what the driver has written there"):
+            run(tmp_path / "trial", call)
+        file.write_bytes(content)
+    run(tmp_path / "trial", call)
 
 
 def fail_with(error):
@@ -92,7 +103,7 @@ def fail_with(error):
     ],
 )
 def test_exceptions_of_python_are_what_they_were(outbox, tmp_path, error):
-    call = outbox.put(pickled(fail_with), pickled(((error,), {})))
+    call = put(outbox, pickled(fail_with), pickled(((error,), {})))
     with pytest.raises(type(error)):
         run(tmp_path / "trial", call)
     again = raised(tmp_path / "trial")
@@ -102,7 +113,7 @@ def test_exceptions_of_python_are_what_they_were(outbox, tmp_path, error):
 
 @pytest.mark.parametrize("error", [NotPlain("mine"), ValueError(object()), ValueError({1, 2})])
 def test_of_other_exceptions_nothing_is_left(outbox, tmp_path, error):
-    call = outbox.put(pickled(fail_with), pickled(((error,), {})))
+    call = put(outbox, pickled(fail_with), pickled(((error,), {})))
     with pytest.raises(type(error)):
         run(tmp_path / "trial", call)
     assert raised(tmp_path / "trial") is None
@@ -134,11 +145,11 @@ def test_no_file_makes_anything_but_an_exception(tmp_path, left, monkeypatch):
 
 
 def test_what_may_not_be_returned_is_told(outbox, tmp_path, monkeypatch):
-    call = outbox.put(pickled(object), pickled(((), {})))
+    call = put(outbox, pickled(object), pickled(((), {})))
     with pytest.raises(UnusableReturn, match="what a call returns: expected None, .* of type obj"):
         run(tmp_path / "trial", call)
     monkeypatch.setattr("spark_jobs.calls.LARGEST_RESULT", 1 << 20)
-    call = outbox.put(pickled(bytes), pickled(((2 << 20,), {})))
+    call = put(outbox, pickled(bytes), pickled(((2 << 20,), {})))
     with pytest.raises(UnusableReturn, match="expected 1 MiB at the most, got 2 MiB; write it to"):
         run(tmp_path / "trial", call)
     (tmp_path / RETURNED).write_bytes(bytes(2 << 20))

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import grpc
 import pytest
+from pyspark.sql.connect.client import DefaultChannelBuilder
 
 from experiment.examiner import Examiner
 from search.errors import InvalidArgument
@@ -101,3 +102,36 @@ def test_a_doctor_asks_all_slots_of_executors_that_nobody_can_count(most, asked)
     if most is not None:
         dynamic["spark.dynamicAllocation.maxExecutors"] = most
     assert Examiner(FakeSession(**dynamic), 1.0, modules=())._slots() == asked
+
+
+AUTHENTICATED = {"spark.authenticate": "true"}
+TOKEN = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
+
+
+@pytest.mark.parametrize(
+    ("address", "settings", "off"),
+    [
+        ("sc://localhost:15002", AUTHENTICATED, (TOKEN,)),
+        ("sc://127.0.0.1:15002", {}, (TOKEN, "spark.authenticate")),
+        ("sc://localhost:15002/;token=abc", AUTHENTICATED, ()),
+        ("sc://localhost:15002/;token=abc", {}, ("spark.authenticate",)),
+        ("sc://192.0.2.1:15002", AUTHENTICATED, (TOKEN, "use_ssl")),
+        ("sc://192.0.2.1:15002/;use_ssl=true", AUTHENTICATED, (TOKEN,)),
+        ("sc://192.0.2.1:15002/;token=abc", AUTHENTICATED, ()),  # with which pyspark uses TLS
+    ],
+)
+def test_who_has_no_token_or_reads_along_is_no_friend(monkeypatch, address, settings, off):
+    monkeypatch.delenv(TOKEN, raising=False)
+    own = "192.0.2.2" if "192.0.2.1" in address else "127.0.0.1"
+    monkeypatch.setattr(ConnectSession, "_own_address", own)
+    session = FakeSession(master="local[2]", **settings)
+    session._client = SimpleNamespace(_builder=DefaultChannelBuilder(address))
+    assert (session.exposure.off if session.exposure else ()) == off
+    monkeypatch.setenv(TOKEN, "abc")
+    assert TOKEN not in (session.exposure.off if session.exposure else ())
+
+
+def test_a_way_to_the_server_of_the_users_own_is_left_to_the_user():
+    session = FakeSession(master="local[2]", **AUTHENTICATED)
+    session._client = SimpleNamespace(_builder=SimpleNamespace(host="host"))
+    assert session.exposure is None

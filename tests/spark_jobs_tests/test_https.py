@@ -6,8 +6,11 @@ import contextlib
 import datetime
 import getpass
 import ipaddress
+import json
 import socket
 import ssl
+import subprocess
+import sys
 import threading
 import time
 import urllib.request
@@ -23,6 +26,7 @@ from spark_jobs.files import FileStatus
 from spark_jobs.hadoop import HadoopSettings
 from spark_jobs.locations import Location
 from spark_jobs.webhdfs import WebHdfs
+from tests import clock
 from tests.hdfs import Hdfs, HdfsUnavailable, server_classes
 
 PASSWORD = "of the tests"
@@ -136,6 +140,36 @@ def test_a_certificate_that_nobody_trusts_is_named_at_once(secure, monkeypatch):
     assert message.startswith(f"{hdfs.uri}/a: the certificate of {server} is not trusted (")
     assert "self-signed certificate in certificate chain" in message
     assert "set REQUESTS_CA_BUNDLE, on executors too, to a file" in message
+
+
+ASK = """
+import json, sys
+from spark_jobs.hadoop import HadoopSettings
+from spark_jobs.locations import Location
+from spark_jobs.webhdfs import WebHdfs
+
+location, values = json.load(sys.stdin)
+WebHdfs(Location.parse(location), HadoopSettings(values)).status(Location.parse(location))
+"""
+
+
+@pytest.mark.parametrize(("days", "trouble"), [(-3, "is not yet valid"), (3, "has expired")])
+def test_a_host_whose_clock_is_off_is_told_what_its_clock_says(secure, days, trouble):
+    hdfs, trusted = secure
+    values = {**hdfs.settings(), "dfs.http.policy": "HTTPS_ONLY"}
+    asked = subprocess.run(
+        [sys.executable, "-c", ASK],
+        input=json.dumps([f"{hdfs.uri}/a", values]),
+        env={**clock.environment(days), "REQUESTS_CA_BUNDLE": str(trusted)},
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=60,
+    )
+    message = asked.stderr.strip().splitlines()[-1]
+    assert f"certificate {trouble}" in message
+    there = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=days)
+    assert f"; the clock of this host says {there:%Y-%m-%d}" in message
+    assert message.endswith(" UTC; is it right?")
 
 
 @pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n"])

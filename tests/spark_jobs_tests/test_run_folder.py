@@ -192,7 +192,7 @@ def test_trouble_of_hdfs_is_told_and_costs_nothing(hdfs, on_hdfs, scratch):
 
 def in_one_sentence(caught, place, folder):
     message = str(caught.value)
-    assert message.startswith(f"not all of {place.location} is there, the rest is in {folder.path}")
+    assert message.startswith(f"not all of {place.location} is there, the rest is in {folder.left}")
     assert "\n" not in message
     assert "org.apache" not in message
     return message
@@ -209,7 +209,7 @@ def test_a_hdfs_that_is_gone_for_good_leaves_the_files_here(hdfs, on_hdfs, monke
             folder.keep(told.append)
         assert "no WebHDFS at" in in_one_sentence(caught, on_hdfs, folder)
         assert told
-    assert (folder.path / "manifest.json").read_bytes() == b"{}"
+    assert (folder.left / "manifest.json").read_bytes() == b"{}"
 
 
 def test_what_is_refused_for_good_stays_here_and_the_rest_is_kept(hdfs, on_hdfs, client, scratch):
@@ -222,9 +222,9 @@ def test_what_is_refused_for_good_stays_here_and_the_rest_is_kept(hdfs, on_hdfs,
             folder.keep(pytest.fail)
         assert "quota" in in_one_sentence(caught, on_hdfs, folder)
     assert on_hdfs.tree() == {"a.json": b"a", "z.json": b"z"}
-    assert [scratch / name for name in os.listdir(scratch)] == [folder.path]
-    assert (folder.path / "model.keras").read_bytes() == model
-    shutil.rmtree(folder.path)
+    assert [scratch / name for name in os.listdir(scratch)] == [folder.left]
+    assert (folder.left / "model.keras").read_bytes() == model
+    shutil.rmtree(folder.left)
 
 
 def test_what_was_kept_leaves_nothing_here_also_where_the_search_breaks_off(on_hdfs, scratch):
@@ -242,8 +242,8 @@ def test_what_was_not_kept_stays_here(on_hdfs, scratch):
         with run_folder(on_hdfs.location, on_hdfs.hadoop) as folder:
             write(folder, _CONTENT)
             raise KeyboardInterrupt
-    assert (folder.path / "manifest.json").read_bytes() == b"{}"
-    assert Path(folder.path).parent == scratch
+    assert (folder.left / "manifest.json").read_bytes() == b"{}"
+    assert folder.left.parent == scratch
 
 
 def test_a_place_that_nobody_knows_leaves_nothing_here(scratch):

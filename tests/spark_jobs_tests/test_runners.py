@@ -11,6 +11,7 @@ import pathlib
 import re
 import resource
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -21,8 +22,9 @@ import psutil
 import pytest
 
 from search.trial import Trial
-from spark_jobs import zygote
+from spark_jobs import runners, zygote
 from spark_jobs.bounded_log import KEPT
+from spark_jobs.driver_watch import Abandoned
 from spark_jobs.frames import frame
 from spark_jobs.gpu_share import GpuShare
 from spark_jobs.link import StopTrial
@@ -30,7 +32,7 @@ from spark_jobs.paths import RunPaths
 from spark_jobs.protocol import Attempt, Report, encode, work_of
 from spark_jobs.runners import InProcessRunner, ProcessRunner, RunnerBroken, _ZygoteProcess
 from spark_jobs.trial_process import Program, Task
-from spark_jobs.zygote import Ended
+from spark_jobs.zygote import Alive, Ended, Started
 from tests.spark_jobs_tests import train_functions as functions
 
 LIGHT = ("experiment", "spark_jobs.events")
@@ -58,6 +60,20 @@ class cuda:
 
     def set_per_process_memory_fraction(fraction):
         cuda.fraction = fraction
+"""
+
+
+STOPPED_SLOT = """
+import pathlib, signal, sys, threading
+from tests.spark_jobs_tests.test_runners import Attempt, ProcessRunner, RunPaths, Trial, program
+from tests.spark_jobs_tests.train_functions import stop_supervisor
+
+signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+files = RunPaths(pathlib.Path(sys.argv[1])).attempt(0)
+files.folder.mkdir(parents=True)
+with ProcessRunner(program(stop_supervisor, preload=("numpy",))) as runner:
+    print(runner._zygote._process.pid, flush=True)
+    runner.run(Attempt(Trial(0, {"tag": sys.argv[2]})), files, print)
 """
 
 
@@ -410,6 +426,10 @@ class ProcessContract(RunnerContract):
 
         assert start(most_likely_killed)(x=1).value == 1000
 
+    @pytest.mark.parametrize("timeout", [3e6, sys.float_info.max])
+    def test_a_time_limit_may_be_any_number(self, start, timeout):
+        assert start(functions.double, timeout=timeout)(x=1).value == 2.0
+
     @pytest.mark.fault(4)
     @pytest.mark.parametrize("how", ["sleeping", "ignoring SIGTERM", "holding the GIL"])
     def test_a_trial_that_hangs_is_ended_at_the_time_limit(self, tmp_path, how):
@@ -506,6 +526,25 @@ class ProcessContract(RunnerContract):
         with self.make(functions.leave_children, timeout=3.0 if then == "hang" else None) as runner:
             outcome = Runner(runner, tmp_path)(tag=tag, then=then)
             assert (outcome.status == "finished") == (then == "return"), outcome.error
+            assert sleeping(tag) == []
+
+    def test_a_trial_that_is_abandoned_is_ended_with_all_that_it_started(self, tmp_path):
+        tag = f"3600.{uuid.uuid4().int % 10**9}"
+        with self.make(functions.leave_children) as runner:
+            run = Runner(runner, tmp_path)
+
+            def abandon():
+                wait_until(lambda: sleeping(tag))
+                runner.abandon()
+
+            other = threading.Thread(target=abandon)
+            other.start()
+            with pytest.raises(Abandoned, match="trial 0 was ended"):
+                run(tag=tag, then="hang")
+            other.join()
+            assert sleeping(tag) == []
+            with pytest.raises(Abandoned, match="trial 1 was not started"):
+                run(tag=tag, then="hang")
             assert sleeping(tag) == []
 
     @pytest.mark.fault(9)
@@ -671,6 +710,33 @@ class TestForked(ProcessContract):
         assert (outcome.status, outcome.error.kind) == ("failed", "exit")
         assert "SIGSEGV" in outcome.error.message
 
+    def test_a_trial_that_stops_its_supervisor_is_ended_with_its_tree(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(runners, "_SILENCE", 0.5)
+        tag = f"3600.{uuid.uuid4().int % 10**9}"
+        with self.make(functions.stop_supervisor) as runner:
+            run, first = Runner(runner, tmp_path / "run"), zygote_of(runner)
+            outcome = run(tag=tag)
+            monkeypatch.undo()
+            assert (outcome.status, outcome.error.kind) == ("failed", "exit")
+            assert outcome.error.message.endswith("was stopped (SIGSTOP)")
+            assert sleeping(tag) == []
+            assert not psutil.pid_exists(first)
+            assert run(tag="").value == 1.0
+
+    @pytest.mark.parametrize("end", ["by itself", "SIGKILL"])
+    def test_a_stopped_supervisor_ends_with_its_slot(self, tmp_path, end):
+        tag = f"3600.{uuid.uuid4().int % 10**9}"
+        slot = subprocess.Popen(
+            [sys.executable, "-B", "-c", STOPPED_SLOT, str(tmp_path), tag],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        supervisor = psutil.Process(int(slot.stdout.readline()))
+        wait_until(lambda: sleeping(tag) and supervisor.status() == psutil.STATUS_STOPPED)
+        slot.send_signal(signal.SIGTERM if end == "by itself" else signal.SIGKILL)
+        slot.communicate()
+        wait_until(lambda: not (sleeping(tag) or alive(supervisor)))
+
     def let_zygotes_be_impatient(self, tmp_path, monkeypatch):
         """Let a preloaded module shorten the patience of the zygote that imports it."""
         (tmp_path / "impatient.py").write_text("import __main__; __main__._STOP_PATIENCE = 0.2")
@@ -833,6 +899,16 @@ class TestZygote:
         while not isinstance(message := zygote._receive(), Ended):
             assert message is not None
         return message
+
+    def test_signs_of_life_come_while_a_trial_says_nothing(self, tmp_path, monkeypatch):
+        (tmp_path / "lively.py").write_text("import __main__; __main__._BEAT = 0.1")
+        monkeypatch.syspath_prepend(str(tmp_path))
+        with contextlib.closing(
+            _ZygoteProcess(program(functions.hang, preload=(*LIGHT, "lively")))
+        ) as started:
+            self.send(started, self.task(0, tmp_path / "run", how="sleeping"))
+            assert isinstance(started._receive(), Started)
+            assert [started._receive() for _ in range(3)] == [Alive()] * 3
 
     def test_stops_that_come_too_late_do_not_hide_the_next_trial(self, zygotes, tmp_path):
         started = zygotes(functions.double)

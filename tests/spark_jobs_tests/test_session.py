@@ -62,8 +62,6 @@ class Settings:
     on_this_host = ClassicSession.on_this_host
     configured = ClassicSession._slots_configured
     check_worker_timeouts = ClassicSession.check_worker_timeouts
-    risk = ClassicSession._risk
-    unprotected = ClassicSession.unprotected
     _is_on = ClassicSession._is_on
 
 
@@ -115,7 +113,7 @@ def test_cancelling_ends_this_job_and_no_other(spark, tmp_path):
         while not pathlib.Path(str(release)).exists():
             time.sleep(0.01)
         for _ in batches:
-            yield pyarrow.RecordBatch.from_pydict({"trials": [1]})
+            yield pyarrow.RecordBatch.from_pydict({"said": [b""]})
 
     job = session.job(hang, 1, "to-be-cancelled")
     neighbour = session.job(other, 1, "to-be-left")
@@ -143,7 +141,7 @@ def test_executors_use_this_interpreter(sparks):
         for _ in batches:
             pass
         assert sys.executable == expected, sys.executable
-        yield pyarrow.RecordBatch.from_pydict({"trials": [1]})
+        yield pyarrow.RecordBatch.from_pydict({"said": [b""]})
 
     job = ClassicSession(spark).job(look, 2, "interpreter")
     job.start()
@@ -202,29 +200,6 @@ def test_settings_that_kill_slots_with_long_trials_are_refused(prefix):
         Settings("yarn", **kills).check_worker_timeouts()
     Settings("yarn", **(kills | {f"{prefix}.idleTimeoutSeconds": "0"})).check_worker_timeouts()
     Settings("yarn").check_worker_timeouts()
-
-
-AUTHENTICATED = {"spark.authenticate": "true"}
-
-
-@pytest.mark.parametrize(
-    ("settings", "risks"),
-    [
-        ({}, ["read", "pose", "spark.authenticate", "spark.network.crypto.enabled"]),
-        ({"spark.ssl.rpc.enabled": "true"}, ["read", "pose", "spark.authenticate"]),
-        (AUTHENTICATED, ["read", "spark.network.crypto.enabled"]),
-        (AUTHENTICATED | {"spark.network.crypto.enabled": "TRUE"}, []),
-        (AUTHENTICATED | {"spark.authenticate.enableSaslEncryption": "true"}, []),
-        (AUTHENTICATED | {"spark.ssl.rpc.enabled": "true"}, []),
-    ],
-)
-def test_what_is_risky_on_a_cluster_is_said_with_what_to_set(settings, risks):
-    for master in ("yarn", "spark://host:7077", "k8s://https://host:443"):
-        risk = Settings(master, **settings).risk() or ""
-        words = ["read", "pose", "spark.authenticate", "spark.network.crypto.enabled"]
-        assert [word for word in words if word in risk] == risks
-    for master in ("local", "local[2]", "local-cluster[2,1,1024]"):
-        assert Settings(master, **settings).risk() is None
 
 
 CONNECT = """

@@ -151,10 +151,11 @@ def test_a_failed_attempt_has_its_traceback_in_tensorboard(tmp_path):
 
 
 def test_a_folder_that_cannot_be_made_fails_the_trial_not_the_slot(tmp_path):
-    (tmp_path / "trials").write_text("in the way")
-    outcome = run(config_of(tmp_path), Attempt(Trial(0, {"x": 1})))
+    root = tmp_path / "run"
+    root.write_text("in the way")
+    outcome = run(config_of(root), Attempt(Trial(0, {"x": 1})))
     assert (outcome.status, outcome.error.kind) == ("failed", "machine")
-    assert str(tmp_path / "trials") in outcome.error.message
+    assert str(root / "trials") in outcome.error.message
 
 
 @pytest.mark.parametrize(

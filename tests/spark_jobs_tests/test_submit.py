@@ -17,6 +17,7 @@ import psutil
 import pytest
 
 import experiment
+from tests import jvm
 from tests.environments import bare_environment
 from tests.yarn import Yarn
 
@@ -257,11 +258,12 @@ def test_a_job_whose_trials_all_fail_ends_with_3(folder):
 
 def test_a_job_that_is_told_to_end_ends_with_130_and_keeps_what_there_is(folder):
     words = ["--train", "my_module:slow", "--grid", "grid.json", "--preload", "[]"]
-    command = [sys.executable, SUBMIT]
-    with started(folder, *words, "--parallelism", "1", command=command) as process:
+    options = {"command": [sys.executable, SUBMIT], "SPARK_SUBMIT_OPTS": jvm.SPARK_OPTIONS}
+    with started(folder, *words, "--parallelism", "1", **options) as process:
         process.terminate()
         status, output, errors = ended(process)
     assert status == 130, output + errors
+    assert "can take a search over" not in errors
     check_kept(folder)
 
 
@@ -310,3 +312,13 @@ def check_kept(folder):
     result = experiment.load(run)
     assert [trial.status for trial in result.trials] == ["finished", "cancelled"]
     assert json.loads((run / "result.json").read_text())["problem"]
+
+
+def test_a_file_that_hides_the_package_is_named(folder):
+    (folder / "experiment.py").write_text("raise SystemExit('imported')\n")
+    command = (sys.executable, str(SUBMIT))
+    status, output, errors = ended(start(folder, "--help", command=command, PYTHONPATH=str(folder)))
+    assert (status, output) == (1, "")
+    (line,) = errors.splitlines()
+    assert line.startswith(f"{folder / 'experiment.py'} hides the package 'experiment'")
+    assert "rename this file" in line

@@ -538,6 +538,23 @@ def test_nothing_there_is_one_sentence(where):
     assert "is the address right" in message
 
 
+def test_that_hdfs_is_away_is_said_long_before_it_is_given_up(caplog, monkeypatch):
+    monkeypatch.setattr(webhdfs, "_SAY", 0.1)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        location = Location.parse(f"webhdfs://{address}/x")
+        files = WebHdfs(location, HadoopSettings(), patience=1)
+        for _ in range(2):  # said once, until it has answered again
+            refusal(lambda: files.status(location))
+        files.close()
+    [record] = caplog.records
+    assert (record.name, record.levelname) == ("experiment", "WARNING")
+    assert record.getMessage() == (
+        f"http://{address} does not answer (Connection refused); it is tried again for 1 s"
+    )
+
+
 def test_a_file_that_changed_meanwhile_is_said(files, root, client):
     client.write("/changed", data=b"0123456789", overwrite=True)
     before = files.status(root.at("/changed"))

@@ -11,6 +11,7 @@ import os
 import pathlib
 import random
 import resource
+import shutil
 import signal
 import stat
 import subprocess
@@ -54,6 +55,66 @@ def leave(code: Any) -> float:
 def leave_at_once(x: float) -> float:
     print("last words", flush=True)
     os._exit(17)
+
+
+FOLDER_CHANGES = (
+    "removed",
+    "emptied",
+    "renamed",
+    "a file",
+    "a symlink",
+    "a broken symlink",
+    "without permissions",
+    "removed, then a report",
+    "all removed",
+    "all a file",
+    "all without permissions",
+)
+"""What `change_folder` does: to the trial's folder, or to the folder of all trials."""
+
+
+def change_folder(how: str) -> float:
+    folder = pathlib.Path(experiment.logdir())
+    all_trials, away = folder.parent, folder.with_name(f"{folder.name}-away")
+    match how:
+        case "removed":
+            shutil.rmtree(folder)
+        case "emptied":
+            for path in folder.iterdir():
+                path.unlink()
+        case "renamed":
+            folder.rename(away)
+        case "a file":
+            shutil.rmtree(folder)
+            folder.write_text("the user's")
+        case "a symlink":
+            folder.rename(away)
+            folder.symlink_to(away)
+        case "a broken symlink":
+            shutil.rmtree(folder)
+            folder.symlink_to(away)
+        case "without permissions":
+            folder.chmod(0)
+        case "removed, then a report":
+            shutil.rmtree(folder)
+            experiment.report(step=0, loss=0.5)
+        case "all removed":
+            shutil.rmtree(all_trials)
+        case "all a file":
+            shutil.rmtree(all_trials)
+            all_trials.write_text("the user's")
+        case "all without permissions":
+            all_trials.chmod(0)
+    return 1.0
+
+
+def stop_supervisor(tag: str) -> float:
+    """Stop the process that supervises the trial, and leave a process; '' does nothing."""
+    if tag:
+        subprocess.Popen(["sleep", tag], start_new_session=True)
+        os.kill(os.getppid(), signal.SIGSTOP)
+        time.sleep(3600)
+    return 1.0
 
 
 def kill_itself(number: int) -> float:
