@@ -13,14 +13,16 @@ from search.errors import InvalidArgument, shown
 
 def plain(value: Any) -> Any:
     """Return a number, bool or string of numpy as Python's; anything else as it is."""
-    return value.item() if isinstance(value, np.generic) else value
+    # By the type alone: a SparkSession is not asked for its class.
+    return value.item() if issubclass(type(value), np.generic) else value
 
 
 def make_plain(settings: Any) -> None:
     """Make what the fields of a dataclass have of numpy Python's, before they are checked."""
     for field in fields(settings):
-        if isinstance(value := getattr(settings, field.name), np.generic):
-            object.__setattr__(settings, field.name, plain(value))
+        value = getattr(settings, field.name)
+        if (made := plain(value)) is not value:
+            object.__setattr__(settings, field.name, made)
 
 
 def check_integer(name: str, value: object, least: int) -> None:
