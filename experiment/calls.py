@@ -17,9 +17,11 @@ from experiment.settings import Settings, takes_settings
 from experiment.slots_asked import SlotsAsked
 from experiment.specification import Search
 from experiment.warm_start import Runs, known_of, runs_of
+from experiment.warned import users_line, warn_at
 from search.algorithms import Evolution, Grid, PopulationTraining, Random
 from search.bayesian import BayesianOptimization
 from search.direction import Direction
+from search.domain_dicts import numbers_in_texts
 from search.errors import InvalidArgument, shown
 from search.grid import PointSearch
 from search.grouped import Grouped, read_groups, union
@@ -113,7 +115,7 @@ def run(
     """
     _check_algorithm(searcher)
     checked = Settings(**settings)
-    domains = Space.of_bounds(space, constraint, "space")
+    domains = _space(space, constraint, "space")
     return _search("run", spark, train, domains, searcher, checked, samples, points, warm_start)
 
 
@@ -211,7 +213,7 @@ def evolutionary_search(
             mutation=mutation,  # type: ignore[arg-type]  # two weights are refused there
             generational=generational,
         )
-    call, space = "evolutionary_search", Space.of_bounds(bounds, constraint)
+    call, space = "evolutionary_search", _space(bounds, constraint)
     return _search(call, spark, train, space, algorithm, checked, None, points, warm_start)
 
 
@@ -251,7 +253,7 @@ def random_search(
         SearchFailed: More failures than allowed, or every trial failed; has `.result`.
     """
     checked = Settings(**settings)
-    space = Space.of_bounds(bounds, constraint)
+    space = _space(bounds, constraint)
     call = "random_search"
     return _search(call, spark, train, space, Random(), checked, samples, points, warm_start)
 
@@ -303,7 +305,7 @@ def bayesian_search(
     """
     algorithm = BayesianOptimization(noisy=noisy)
     checked = Settings(direction=direction, **settings)
-    call, space = "bayesian_search", Space.of_bounds(bounds, constraint)
+    call, space = "bayesian_search", _space(bounds, constraint)
     return _search(call, spark, train, space, algorithm, checked, samples, points, warm_start)
 
 
@@ -357,6 +359,9 @@ def search_each(
         searcher, samples = BayesianOptimization(), 30 if samples is None else samples
     _check_algorithm(searcher)
     checked, spaces = Settings(direction=direction, **settings), read_groups(bounds, by, constraint)
+    for group, own in bounds.items():
+        for sentence in numbers_in_texts(f"bounds[{group!r}]", own):
+            warn_at(users_line(), sentence)
     most, target = checked.max_failures, checked.target
     grouped = Grouped(searcher, spaces, by=by, max_failures=most, target=target)
     whole, space = replace(checked, max_failures=None, target=None), union(spaces, by, constraint)
@@ -417,9 +422,16 @@ def population_based_training(
         resample_probability=resample_probability,
     )
     checked = Settings(direction=direction, **settings)
-    space = Space.of_bounds(bounds, constraint)
+    space = _space(bounds, constraint)
     call = "population_based_training"
     return _search(call, spark, train, space, training, checked, points=points)
+
+
+def _space(bounds: Mapping[str, Any], constraint: Constraint | None, name: str = "bounds") -> Space:
+    space = Space.of_bounds(bounds, constraint, name)
+    for sentence in numbers_in_texts(name, bounds):
+        warn_at(users_line(), sentence)
+    return space
 
 
 def _check_nsga2(**arguments: Any) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import cloudpickle
 
-from search.errors import InvalidArgument, shown
+from search.errors import InvalidArgument, did_you_mean, shown
 
 TakeBuffer = Callable[[Any], Any]
 LARGEST_FUNCTION = 64 << 20
@@ -52,8 +52,9 @@ def check_arguments(
     for name in sorted(given):
         if name not in named and not accepts_any:
             accepted = ", ".join(named) or "no arguments"
+            hint = did_you_mean(name, set(named) - given)
             raise InvalidArgument(
-                "train", f"a function that accepts {name!r}", f"one that accepts {accepted}"
+                "train", f"a function that accepts {name!r}", f"one that accepts {accepted}", hint
             )
     for name, p in parameters.items():
         if p.default is not kinds.empty or p.kind in (kinds.VAR_KEYWORD, kinds.VAR_POSITIONAL):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from experiment.diagnosis import Diagnosis
 from experiment.settings import check_gpus, check_logdir
+from search.checks import plain
 from search.errors import InvalidArgument, shown
 from spark_jobs.locations import Location
 from spark_jobs.session import session_of
@@ -54,7 +55,9 @@ def doctor(
     if train is not None and not callable(train):
         raise InvalidArgument("train", "a function, or None", shown(train))
     place = None if data is None else Location.parse(data, "data")
+    gpus_per_trial, trials_per_gpu = plain(gpus_per_trial), plain(trials_per_gpu)
     check_gpus(gpus_per_trial, trials_per_gpu)
+    timeout = plain(timeout)
     if logdir is not None:
         check_logdir(logdir)
     if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout < 1e6:

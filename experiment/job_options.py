@@ -11,7 +11,7 @@ import re
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -19,7 +19,7 @@ import cloudpickle
 import msgspec
 
 import experiment
-from search.domains import Choice, Domain, Float, Integer, domain_of_json
+from search.domain_dicts import read_domain
 from search.errors import InvalidArgument, shown
 from search.stopping import StoppingRule
 
@@ -55,7 +55,6 @@ _RULES = {
     for name, kind in vars(experiment).items()
     if isinstance(kind, type) and issubclass(kind, StoppingRule)
 }
-_DOMAINS: dict[str, type[Domain]] = {"float": Float, "integer": Integer, "choice": Choice}
 _OURS = ("experiment", "search", "spark_jobs")
 _FILES = (".json", ".yaml", ".yml")
 
@@ -266,26 +265,7 @@ def _space(kind: str, told: Any) -> Any:
 
 
 def _domain(name: str, told: Any) -> Any:
-    if not isinstance(told, dict):
-        return told
-    kind = _DOMAINS.get(str(told.get("type")))
-    if kind is None:
-        expected = "a list, or a mapping with a type: float, integer or choice"
-        raise InvalidArgument(name, expected, shown(told))
-    known = ("type", "range", *(field.name for field in fields(kind)))
-    if unknown := [key for key in told if key not in known]:
-        raise InvalidArgument(name, f"keys among {', '.join(known)}", shown(unknown[0]))
-    when = told.get("when")
-    if isinstance(when, dict):  # one value as itself
-        when = {n: v if isinstance(v, list) else [v] for n, v in when.items()}
-    try:
-        return domain_of_json({"log": False, **told, "when": when})
-    except InvalidArgument as error:
-        raise InvalidArgument(
-            f"{name}.{error.name}", error.expected, error.got, error.hint
-        ) from None
-    except ValueError as error:
-        raise InvalidArgument(name, f"a domain of type {told['type']}", str(error)) from None
+    return read_domain(name, told) if isinstance(told, dict) else told
 
 
 def _file(name: str, path: str) -> Any:

@@ -69,6 +69,7 @@ class Judge:
         self._who = "stopping=" if stopping else "the searcher's pruner"
         self._unjudged: dict[int, list[str]] = {}  # what trials reported instead of the objective
         self._judged = False  # has any report told the rules of the objective?
+        self._named = False  # has any trial returned something by the name of the objective?
         self._returned = False  # has a finished trial said what the objective is called?
 
     @property
@@ -102,7 +103,10 @@ class Judge:
         return self._rules.report(trial, step, value)
 
     def ended(self, outcome: Outcome) -> None:
-        """Tell the rules of the end of a trial."""
+        """Take in the end of a trial, and tell the rules of it."""
+        error = outcome.error
+        unusable = error is not None and error.kind == "invalid value"
+        self._named = self._named or unusable or outcome.status == "finished"
         if self._rules is None:
             return
         self._rules.ended(outcome.trial, outcome.status)
@@ -128,7 +132,13 @@ class Judge:
         return outcome if sure or outcome.status != "stopped" else replace(outcome, value=None)
 
     def held(self, outcome: Outcome) -> Outcome:
-        """Hold an outcome to the objectives of the search, which a slot may not know."""
+        """Hold an outcome to the objectives of the search, which a slot may not know.
+
+        A key of the user that the first trials lack is wrong; later, it is the trial that is.
+        """
+        error = outcome.error
+        if error is not None and error.kind == "ambiguous objective" and self._key and self._named:
+            return replace(outcome, error=replace(error, kind="invalid value"))
         names = self._direction.names if isinstance(self._direction, Directions) else ()
         if not names and not outcome.values:
             return self.held_to_one(outcome)

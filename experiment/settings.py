@@ -14,9 +14,9 @@ from typing import Any, Literal, TypeVar, get_args
 
 from experiment.loading import find_run
 from experiment.result import Result, Results
-from search.checks import check_integer
+from search.checks import check_integer, make_plain, plain
 from search.direction import Directions, Goal, read_direction
-from search.errors import InvalidArgument, shown
+from search.errors import InvalidArgument, WrongCall, did_you_mean, prefixed, shown
 from search.stopping import StoppingRule, read_rules
 from search.trial import RETRIED, FailureKind
 from search.values import is_finite, is_unicode, plain_value
@@ -112,6 +112,7 @@ class Settings(_Begun):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "begun", time.monotonic())
+        make_plain(self)
         object.__setattr__(self, "direction", self.goal.to_json())
         for name in ("name", "optimization_key"):
             if getattr(self, name) is not None:
@@ -185,8 +186,11 @@ def takes_settings(function: F, without: Collection[str] = ()) -> F:
         try:
             shown_signature.bind(*args, **kwargs)
         except TypeError as error:
-            raise TypeError(f"{function.__name__}(): {error}") from None
-        return function(*args, **kwargs)
+            known = shown_signature.parameters
+            unknown = next((name for name in kwargs if name not in known), None)
+            hint = prefixed("; ", did_you_mean(unknown, known))
+            raise WrongCall(f"{function.__name__}(): {error}{hint}") from None
+        return function(*map(plain, args), **{name: plain(value) for name, value in kwargs.items()})
 
     shown_signature = signature.replace(parameters=[*own, *shared])
     call.__signature__ = shown_signature  # type: ignore[attr-defined]  # what inspect.signature reads
@@ -263,7 +267,7 @@ def _check_place(name: str, location: Location) -> None:
             name,
             "the path of a folder, or hdfs://...",
             shown(str(location)),
-            f"runs are not written to {location.scheme}:// itself, but to a folder where it is mounted",
+            f"runs are written to no {location.scheme}://, but to a folder where it is mounted",
         )
 
 
@@ -297,8 +301,10 @@ def _failure_kinds(retry_on: Any) -> tuple[FailureKind, ...]:
 def _check_integer(name: str, value: object, least: int) -> None:
     if value is None:
         return
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise InvalidArgument(name, f"an integer of at least {least}, or None", shown(value))
+    try:
+        check_integer(name, value, least)
+    except InvalidArgument as error:
+        raise InvalidArgument(name, f"{error.expected}, or None", error.got) from None
 
 
 def check_gpus(gpus_per_trial: int | None, trials_per_gpu: int) -> None:

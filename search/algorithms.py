@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from search.checks import check_flag, check_integer
+from search.checks import check_flag, check_integer, make_plain, plain
 from search.direction import Direction, Directions
 from search.errors import InvalidArgument, shown
 from search.evolution import DifferentialEvolution
@@ -82,6 +82,9 @@ class Evolution:
     noisy: bool = False
 
     def __post_init__(self) -> None:
+        make_plain(self)
+        if isinstance(self.mutation, tuple):
+            object.__setattr__(self, "mutation", tuple(map(plain, self.mutation)))
         check_flag("generational", self.generational)
         check_flag("noisy", self.noisy)
         if self.noisy and self.generational:
@@ -131,6 +134,9 @@ class PopulationTraining:
     generations: int = 10
     quantile: float = 0.25
     resample_probability: float = 0.25
+
+    def __post_init__(self) -> None:
+        make_plain(self)
 
     def start(self, problem: Problem) -> Searcher:
         """See `Algorithm`."""

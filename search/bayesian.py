@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from search.checks import check_flag
+from search.checks import check_flag, make_plain
 from search.direction import Direction
 from search.sampled import SampledSearch, arguments_of
 from search.sampling import latin_hypercube, random_point
@@ -59,6 +59,7 @@ class BayesianOptimization:
     noisy: bool = False
 
     def __post_init__(self) -> None:
+        make_plain(self)
         check_flag("noisy", self.noisy)
 
     def start(self, problem: Problem) -> Searcher:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
+from search.checks import plain
 from search.errors import ExperimentError, InvalidArgument, shown
 from search.searcher import Searcher, ask_again
 from search.trial import Outcome, Trial
@@ -96,10 +96,11 @@ def _checked(trial: Any, number: int) -> Trial:
     """Return a trial with plain values; `InvalidArgument` where it is none."""
     if not isinstance(trial, Trial):
         raise InvalidArgument("a trial", "a search.Trial, or None", shown(trial))
-    if type(trial.id) is not int or trial.id != number:
+    if type(plain(trial.id)) is not int or trial.id != number:
         raise InvalidArgument("id", f"{number}, the number of trials before it", shown(trial.id))
-    _check_number("generation", trial.generation, None)
-    _check_number("parent", trial.parent, number)
+    generation, parent = plain(trial.generation), plain(trial.parent)
+    _check_number("generation", generation, None)
+    _check_number("parent", parent, number)
     if not isinstance(trial.params, Mapping):
         raise InvalidArgument("params", "a dict of hyperparameters", shown(trial.params))
     for name in trial.params:
@@ -110,11 +111,11 @@ def _checked(trial: Any, number: int) -> Trial:
         for name, value in trial.params.items()
     }
     check_size("params", params)
-    return replace(trial, params=params)
+    return Trial(number, params, generation, parent)
 
 
 def _check_number(name: str, value: Any, below: int | None) -> None:
-    if value is None or (type(value) is int and 0 <= value and (below is None or value < below)):
+    if value is None or (type(value) is int and value >= 0 and (below is None or value < below)):
         return
     expected = "an integer of at least 0, or None" if below is None else "an earlier trial, or None"
     raise InvalidArgument(name, expected, shown(value))

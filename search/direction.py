@@ -44,9 +44,12 @@ class Direction(enum.StrEnum):
 
     @classmethod
     def parse(cls, value: object, name: str = "direction") -> Direction:
-        """Return the direction called `value`; `InvalidArgument` naming `name` otherwise."""
+        """Return the direction called `value`; `InvalidArgument` naming `name` otherwise.
+
+        'maximize' and 'minimize', as Optuna has them, are 'max' and 'min'.
+        """
         for direction in cls:
-            if isinstance(value, str) and value == direction.value:
+            if isinstance(value, str) and value in (direction.value, f"{direction.value}imize"):
                 return direction
         raise InvalidArgument(name, "'max' or 'min'", shown(value))
 

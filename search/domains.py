@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from typing import Any, TypeAlias
 
-from search.checks import check_flag
+from search.checks import check_flag, plain
 from search.errors import InvalidArgument, shown
 from search.values import from_json, plain_value, to_json
 
@@ -127,6 +127,7 @@ class Float(_Domain):
 
     def __contains__(self, value: object) -> bool:
         """Is it a number between the bounds, and with a step one of its values?"""
+        value = plain(value)
         if not isinstance(value, int | float) or isinstance(value, bool):
             return False
         inside = self.low <= value <= self.high
@@ -205,6 +206,7 @@ class Integer(_Domain):
 
     def __contains__(self, value: object) -> bool:
         """Is it an integer, no bool, that is one of the values?"""
+        value = plain(value)
         if not isinstance(value, int) or isinstance(value, bool):
             return False
         return self.low <= value <= self.high and (value - self.low) % self.step == 0

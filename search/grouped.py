@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from search.direction import Direction, Goal
-from search.errors import InvalidArgument, NothingAllowed, shown
+from search.errors import InvalidArgument, NothingAllowed, did_you_mean, shown
 from search.sampling import check_constraint
 from search.searcher import Algorithm, Problem, Searcher, ask_again, judge_of
 from search.space import Choice, Constraint, Domain, Float, Integer, Space
@@ -247,9 +247,15 @@ def read_groups(bounds: Any, by: Any, constraint: Constraint | None = None) -> d
         first = next(iter(spaces.values()), space)
         if set(first) != set(space):
             expected = f"the hyperparameters of the first group, {list(first)}"
-            raise InvalidArgument(name, expected, shown(list(space)))
+            raise InvalidArgument(name, expected, shown(list(space)), _typo(space, first))
         spaces[group] = space
     return spaces
+
+
+def _typo(names: Mapping[str, Domain], known: Mapping[str, Domain]) -> str:
+    missing = [name for name in known if name not in names]
+    unknown = [name for name in names if name not in known]
+    return next(filter(None, (did_you_mean(name, missing) for name in unknown)), "")
 
 
 def _of_group(constraint: Constraint | None, by: str, group: str) -> Constraint | None:

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from search.algorithms import check_own_budget
-from search.checks import check_flag, check_integer, check_number
+from search.checks import check_flag, check_integer, check_number, make_plain
 from search.direction import Directions, Goal
 from search.errors import InvalidArgument
 from search.generations import Individual, PopulationSearch
@@ -53,6 +53,7 @@ class NSGA2:
     generational: bool = False
 
     def __post_init__(self) -> None:
+        make_plain(self)
         check_integer("popsize", self.popsize, 4)
         check_integer("generations", self.generations, 1)
         expected, inside = "a number of [0, 1]", lambda rate: 0 <= rate <= 1

@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from search.errors import InvalidArgument, shown
+from search.errors import InvalidArgument, did_you_mean, shown
 from search.space import Choice, Domain, Integer, Space
 from search.values import is_finite, plain_value
 
@@ -47,7 +47,8 @@ def _read(space: Space, name: str, point: Any) -> dict[str, Any]:
         raise InvalidArgument(name, "a dict of hyperparameter names", shown(point))
     for key in point:
         if key not in space:
-            raise InvalidArgument(name, f"hyperparameters of {list(space)}", shown(key))
+            hint = did_you_mean(key, space)
+            raise InvalidArgument(name, f"hyperparameters of {list(space)}", shown(key), hint)
     return {key: _value(f"{name}[{key!r}]", space[key], value) for key, value in point.items()}
 
 

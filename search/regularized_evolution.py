@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from search.checks import check_integer
+from search.checks import check_integer, make_plain
 from search.direction import Direction
 from search.errors import InvalidArgument, shown
 from search.sampled import SampledSearch, arguments_of
@@ -45,6 +45,7 @@ class RegularizedEvolution:
     tournament: int = 10
 
     def __post_init__(self) -> None:
+        make_plain(self)
         check_integer("popsize", self.popsize, 2)
         check_integer("tournament", self.tournament, 2)
         if self.tournament > self.popsize:

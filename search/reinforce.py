@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from search.checks import check_integer, check_number
+from search.checks import check_integer, check_number, make_plain
 from search.controller import Controller, Step
 from search.direction import Direction
 from search.errors import InvalidArgument
@@ -48,6 +48,7 @@ class Reinforce:
     bins: int = 8
 
     def __post_init__(self) -> None:
+        make_plain(self)
         rate, bonus, decay = self.learning_rate, self.entropy, self.decay
         check_number("learning_rate", rate, "a number of (0, 1]", lambda rate: 0 < rate <= 1)
         check_number("entropy", bonus, "a number of [0, 100]", lambda bonus: 0 <= bonus <= 100)

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from search.domain_dicts import bounds_meant, read_domain
 from search.domains import (
     LARGEST_INTEGER,
     Choice,
@@ -29,7 +30,7 @@ from search.domains import (
     is_number,
     iterable,
 )
-from search.errors import InvalidArgument, NothingAllowed, shown
+from search.errors import InvalidArgument, NothingAllowed, did_you_mean, shown
 from search.values import check_size, check_sizes, plain_value, size_of
 
 __all__ = ["LARGEST_INTEGER", "Choice", "Constraint", "Domain", "Float", "Integer", "Space"]
@@ -90,6 +91,7 @@ class Space(Mapping[str, Domain]):
     ) -> Space:
         """Read the bounds of a search.
 
+        A dict has the arguments of a domain: `{'low': 0.1, 'high': 0.9}`.
         Two ints are an `Integer`, two numbers with a float among them a `Float`, in either order.
         Two booleans, two strings or more than two values are a `Choice`. A `Float` is searched on a
         log scale where both ends are above zero and the bounds are written high first
@@ -262,14 +264,18 @@ def _conditions(where: str, child: str, domains: Mapping[str, Domain]) -> dict[s
             raise InvalidArgument(name, "other hyperparameters", f"{child!r} itself")
         if parent not in domains:
             others = " or ".join(repr(other) for other in domains if other != child)
-            raise InvalidArgument(name, others or "another hyperparameter", shown(parent))
+            hint = did_you_mean(parent, domains)
+            raise InvalidArgument(name, others or "another hyperparameter", shown(parent), hint)
         domain, name = domains[parent], f"{name}[{parent!r}]"
         if domain.size is None:
             hint = "a condition needs a choice, an integer, or steps"
             raise InvalidArgument(name, "one with values to count", repr(domain), hint)
         for value in values:
             if value not in domain:
-                hint = "several values are a list" if isinstance(value, tuple) else ""
+                known = domain.values if isinstance(domain, Choice) else ()
+                few = known if not isinstance(known, range) else ()
+                tuples = isinstance(value, tuple)
+                hint = "several values are a list" if tuples else did_you_mean(value, few)
                 raise InvalidArgument(name, f"a value of {shown(domain)}", shown(value), hint)
         conditions[parent] = Choice(
             [float(v) for v in values] if isinstance(domain, Float) else values
@@ -381,9 +387,11 @@ def _largest(domain: Domain) -> int:
 def _bound(name: str, value: Any) -> Domain:
     if isinstance(value, Float | Integer | Choice):
         return value
-    if not isinstance(value, str | bytes | Mapping) and not iterable(value):
+    if isinstance(value, Mapping):
+        return read_domain(name, value)
+    if isinstance(value, str | bytes) or not iterable(value):
         raise InvalidArgument(
-            name, "two bounds or a list of choices", shown(value), "write [low, high]"
+            name, "two bounds or a list of choices", shown(value), bounds_meant(value)
         )
     values = choices(name, value)
     if len(values) == 1:

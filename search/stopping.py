@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
-from search.checks import check_integer, check_number
+from search.checks import check_integer, check_number, make_plain
 from search.direction import Direction
 from search.errors import InvalidArgument, shown
 from search.trial import Status
@@ -93,6 +93,7 @@ class MedianStopping(StoppingRule):
     interval_steps: int = 1
 
     def __post_init__(self) -> None:
+        make_plain(self)
         check_integer("n_startup_trials", self.n_startup_trials, 1)
         check_integer("n_warmup_steps", self.n_warmup_steps, 0)
         check_integer("interval_steps", self.interval_steps, 1)
@@ -129,6 +130,7 @@ class SuccessiveHalving(StoppingRule):
     min_early_stopping_rate: int = 0
 
     def __post_init__(self) -> None:
+        make_plain(self)
         check_integer("min_resource", self.min_resource, 1)
         check_integer("reduction_factor", self.reduction_factor, 2)
         check_integer("min_early_stopping_rate", self.min_early_stopping_rate, 0)
@@ -158,6 +160,7 @@ class Threshold(StoppingRule):
     n_warmup_steps: int = 0
 
     def __post_init__(self) -> None:
+        make_plain(self)
         for name, bound in (("lower", self.lower), ("upper", self.upper)):
             if bound is not None:
                 check_number(name, bound, "a finite number", is_finite)
@@ -192,6 +195,7 @@ class Patience(StoppingRule):
     min_delta: float = 0.0
 
     def __post_init__(self) -> None:
+        make_plain(self)
         check_integer("patience", self.patience, 1)
         check_number(
             "min_delta",

@@ -51,9 +51,9 @@ class Failure:
         kind: 'user error' (the train function raised), 'exit' (its process ended by itself or by a
             signal), 'time' (the time limit), 'memory' (of its host, or what it may have of that),
             'gpu memory', 'invalid value' (what it returned cannot be a score), 'ambiguous
-            objective' (several numbers and no `optimization_key`), 'machine' (what runs the trial
-            failed, not the trial), 'lost executor' (the executor or host that ran it was lost, more
-            often than `retries` allows).
+            objective' (several numbers and no `optimization_key`, or none of that name), 'machine'
+            (what runs the trial failed, not the trial), 'lost executor' (the executor or host that
+            ran it was lost, more often than `retries` allows).
         message: One line.
         traceback: The traceback in the trial's process, or ''.
     """

@@ -11,11 +11,17 @@ from typing import Any
 import numpy as np
 
 from search.direction import LONGEST_NAME, Direction, Directions, Goal
-from search.errors import shown
+from search.errors import did_you_mean, prefixed, shown
 from search.trial import UNNAMED_OBJECTIVE, Outcome
 from search.values import is_unicode
 
 _MOST_METRICS = 1_000
+_NO_RETURN = "; the train function returned None, is there a `return`?"
+_LIST = (
+    "; return one number of it, or of model.evaluate(..., return_dict=True) the dict, and say "
+    "which is the objective: optimization_key='accuracy'"
+)
+_CURVES = "; return the History that fit() returned, not its .history, or one number of it"
 
 
 class UnusableReturn(Exception):
@@ -23,7 +29,11 @@ class UnusableReturn(Exception):
 
 
 class AmbiguousObjective(UnusableReturn):
-    """Several numbers were returned and none is named as the objective."""
+    """Several numbers were returned and none is named as the objective, or none of that name."""
+
+
+class MissingObjective(AmbiguousObjective):
+    """No number of the objective's name was returned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +43,12 @@ class Objective:
     Attributes:
         key: The user's `optimization_key`, or None.
         direction: For a Keras History, whose best epoch counts.
+        argument: By which the user has said the key.
     """
 
     key: str | None
     direction: Direction
+    argument: str = "optimization_key"
 
     def outcome(self, trial: int, returned: Any) -> Outcome:
         """Return the outcome of a trial that finished and returned this; raises as `read`."""
@@ -52,6 +64,7 @@ class Objective:
 
         Raises:
             AmbiguousObjective: Several keys, and no `optimization_key`.
+            MissingObjective: No key of that name.
             UnusableReturn: Anything that is not a finite number under the objective's name.
         """
         if _is_history(returned):
@@ -59,7 +72,11 @@ class Objective:
         if isinstance(returned, Mapping):
             return self._read_mapping(returned)
         name = self.key or UNNAMED_OBJECTIVE
-        return name, *_with_value(name, {name: number(returned)})
+        try:
+            value = number(returned)
+        except UnusableReturn as error:
+            raise UnusableReturn(f"{error}{_meant(returned)}") from None
+        return name, *_with_value(name, {name: value})
 
     def reported(self, metrics: Mapping[str, float | str]) -> str | None:
         """Return which of the metrics that a trial reports is the objective; None if none is.
@@ -89,7 +106,8 @@ class Objective:
             try:
                 metrics[key] = number(value)
             except UnusableReturn as error:
-                raise UnusableReturn(f"under the key {shown(key)}: {error}") from None
+                hint = _CURVES if isinstance(value, list) else ""
+                raise UnusableReturn(f"under the key {shown(key)}: {error}{hint}") from None
         return name, *_with_value(name, metrics)
 
     def _read_history(self, history: Mapping[str, Any]) -> tuple[str, float, dict[str, float]]:
@@ -111,7 +129,10 @@ class Objective:
         got = ", ".join(shown(key, 40) for key in list(keys)[:20]) or "none"
         if self.key is not None:
             if self.key not in keys:
-                raise UnusableReturn(f"want the key {self.key!r}, got the keys {got}")
+                raise MissingObjective(
+                    f"want the key {self.key!r}, got the keys {got}; {self.argument}= names none "
+                    f"of them{prefixed(', ', did_you_mean(self.key, keys))}"
+                )
             return self.key
         if len(keys) == 1:
             return str(next(iter(keys)))
@@ -147,11 +168,15 @@ class Objectives:
         if not isinstance(returned, Mapping):
             wanted = ", ".join(map(repr, self.directions.names))
             got = f"{type(returned).__name__} ({shown(returned, 80)})"
-            raise UnusableReturn(f"got {got}, want a dict with the keys {wanted}")
+            hint = _NO_RETURN if returned is None else ""
+            raise UnusableReturn(f"got {got}, want a dict with the keys {wanted}{hint}")
         values: dict[str, float] = {}
         metrics: dict[str, float] = {}
         for name, direction in self.directions.by_name.items():
-            _, values[name], metrics = Objective(name, direction).read(returned)
+            try:
+                _, values[name], metrics = Objective(name, direction, "direction").read(returned)
+            except MissingObjective as error:  # others may have it
+                raise UnusableReturn(str(error)) from None
         return Outcome(trial, "finished", metrics=metrics, values=values)
 
     def reported(self, metrics: Mapping[str, float | str]) -> str | None:
@@ -169,6 +194,17 @@ def objective_of(key: str | None, direction: Goal) -> Objective | Objectives:
     if isinstance(direction, Directions):
         return Objectives(direction)
     return Objective(key, direction)
+
+
+def _meant(returned: Any) -> str:
+    """Return what to do about a returned value that is no number, where that is known."""
+    if returned is None:
+        return _NO_RETURN
+    if isinstance(returned, str):
+        return "; return the number itself, as by float()"
+    if isinstance(returned, list | tuple | np.ndarray):
+        return _LIST
+    return ""
 
 
 def number(value: Any) -> float:

@@ -17,7 +17,7 @@ import numpy as np
 
 from search.adapters.adapted import AdaptedSearch, nearest, needed_by
 from search.algorithms import one_direction
-from search.checks import check_integer
+from search.checks import check_integer, make_plain
 from search.errors import InvalidArgument, shown
 from search.searcher import Problem, Searcher
 from search.space import Float, Integer
@@ -52,6 +52,7 @@ class DehbSearcher:
 
     def __post_init__(self) -> None:
         _dehb()
+        make_plain(self)
         if not isinstance(self.fidelity, str):
             raise InvalidArgument("fidelity", "the name of a hyperparameter", shown(self.fidelity))
         check_integer("eta", self.eta, 2)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from search.adapters.adapted import AdaptedSearch, needed_by
-from search.checks import check_integer
+from search.checks import check_integer, make_plain
 from search.errors import InvalidArgument, shown
 from search.searcher import Problem, Searcher
 from search.space import Choice, Domain
@@ -52,6 +52,7 @@ class NevergradSearcher:
     num_workers: int | None = None
 
     def __post_init__(self) -> None:
+        make_plain(self)
         made, workers = self._optimizer(), self.num_workers
         if workers is not None:
             check_integer("num_workers", workers, 1)

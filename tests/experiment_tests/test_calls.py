@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -360,6 +361,22 @@ def test_a_session_that_is_stopped_during_a_search_is_said(sparks, tmp_path):
         experiment.launch(spark, train, {"x": [0, 1]}, logdir=tmp_path, preload=())
     stopper.join()
     assert {trial.status for trial in caught.value.result.trials} == {"cancelled"}
+
+
+def test_a_wrong_key_ends_the_search_at_the_first_trial_and_names_the_argument(spark, logdir):
+    def train(x):
+        return {"loss": x, "accuracy": x}
+
+    few = {"isolation": "none", "parallelism": 1, "verbose": 0}
+    said = (
+        "want the key 'acuracy', got the keys 'loss', 'accuracy'; optimization_key= names none of "
+        "them, did you mean 'accuracy'?"
+    )
+    with pytest.raises(experiment.SearchFailed, match=re.escape(said)) as caught:
+        experiment.launch(
+            spark, train, {"x": range(1000)}, optimization_key="acuracy", logdir=logdir, **few
+        )
+    assert len(caught.value.result.trials) == 1
 
 
 def test_several_keys_and_no_name_end_the_search_at_the_first(spark, logdir):

@@ -531,6 +531,23 @@ def test_an_ambiguous_objective_ends_the_search_with_its_own_words(start):
     assert search.coordinator.problem == message
 
 
+def test_a_key_that_the_first_trials_lack_ends_the_search_and_a_later_one_fails(tmp_path):
+    message = "want the key 'acc', got the keys 'accuracy'"
+    first = Search(tmp_path / "first", points(3), optimization_key="acc")
+    first.hello("0.0.0")
+    first.fail("0.0.0", first.ask("0.0.0"))
+    assert first.fail("0.0.0", first.ask("0.0.0"), "ambiguous objective", message) == Stop()
+    assert first.coordinator.problem == message
+
+    later = Search(tmp_path / "later", points(3), optimization_key="acc")
+    later.hello("0.0.0")
+    later.finish("0.0.0", later.ask("0.0.0"), objective="acc")
+    later.fail("0.0.0", later.ask("0.0.0"), "ambiguous objective", message)
+    later.finish("0.0.0", later.ask("0.0.0"), objective="acc")
+    assert later.coordinator.problem is None
+    assert later.coordinator.results[1].error.kind == "invalid value"
+
+
 def test_what_no_host_can_do_ends_the_search(start):
     search = start(points(5))
     for job in (1, 2, 3):

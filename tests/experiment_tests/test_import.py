@@ -284,7 +284,7 @@ def test_a_grid_that_cannot_be_run_is_refused(args_dict, name, part):
         ([0.1, 0.2], "bounds", "a dict of hyperparameter names"),
         ({"lr": []}, "bounds['lr']", "at least one value"),
         ({"lr": 5}, "bounds['lr']", "write [low, high]"),
-        ({"lr": "adam"}, "bounds['lr']", "write ['adam']"),
+        ({"lr": "adam"}, "bounds['lr']", "write [low, high], experiment.Float(low, high)"),
         ({"lr": [0.1]}, "bounds['lr']", "two bounds"),
         ({"lr": [math.nan, 1.0]}, "bounds['lr']", "a finite number"),
         ({"lr": [0.0, math.inf]}, "bounds['lr']", "a finite number"),

@@ -18,7 +18,13 @@ def itself(score):
 
 @pytest.mark.parametrize(
     ("text", "direction"),
-    [("max", Direction.MAX), ("min", Direction.MIN), (Direction.MIN, Direction.MIN)],
+    [
+        ("max", Direction.MAX),
+        ("min", Direction.MIN),
+        (Direction.MIN, Direction.MIN),
+        ("maximize", Direction.MAX),
+        ("minimize", Direction.MIN),
+    ],
 )
 def test_parse_reads_names_and_directions(text, direction):
     assert Direction.parse(text) is direction
@@ -29,7 +35,7 @@ def test_parse_reads_names_and_directions(text, direction):
     [
         "MAX",
         "Min",
-        "maximize",
+        "maximise",
         " max",
         "max\n",
         "",

@@ -54,6 +54,36 @@ def test_everything_else_is_refused_with_its_type(value):
 
 
 @pytest.mark.fault(11)
+@pytest.mark.parametrize(
+    ("returned", "said"),
+    [
+        (None, "got NoneType (None), want float; the train function returned None, is there a `re"),
+        ("0.9", "got str ('0.9'), want float; return the number itself, as by float()"),
+        ([0.3, 0.9], "got list ([0.3, 0.9]), want float; return one number of it, or of model.eva"),
+        (
+            {"accuracy": [0.3, 0.9]},
+            "under the key 'accuracy': got list ([0.3, 0.9]), want float; return the History that "
+            "fit() returned, not its .history, or one number of it",
+        ),
+        (
+            {"acuracy": 0.3},
+            "want the key 'accuracy', got the keys 'acuracy'; optimization_key= names none of "
+            "them, did you mean 'acuracy'?",
+        ),
+        ({"f1": 1}, "want the key 'accuracy', got the keys 'f1'; optimization_key= names none of"),
+    ],
+)
+def test_what_is_often_returned_instead_is_told_with_what_to_do(returned, said):
+    with pytest.raises(UnusableReturn) as caught:
+        ACCURACY.read(returned)
+    assert str(caught.value).startswith(said)
+
+
+def test_none_is_told_of_several_objectives_too():
+    with pytest.raises(UnusableReturn, match=r"returned None, is there a `return`\?"):
+        BOTH.outcome(0, None)
+
+
 def test_tensors_without_dimensions_are_numbers():
     tensorflow = pytest.importorskip("tensorflow")
     assert number(tensorflow.constant(2.5)) == 2.5
