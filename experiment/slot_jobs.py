@@ -10,7 +10,7 @@ import secrets
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Self
 
@@ -249,7 +249,10 @@ class SlotJobs:
             if self._is_over(server, coordinator) or self.session.stopped:
                 continue
             came = coordinator.has_come(job.number)
-            server.call(functools.partial(coordinator.job_ended, job.number))
+            if lost := _slots(job.lost_slots(), failed=True):
+                server.call(functools.partial(coordinator.slots_lost, lost))
+            counts = not self.session.tells_lost_tasks  # one of the slots may have been lost
+            server.call(functools.partial(coordinator.job_ended, job.number, counts=counts))
             sentence = problem_of_spark(job.error, job.failed_hosts)
             if sentence is not None:
                 self._refused(job, sentence, crew, coordinator)
@@ -261,8 +264,11 @@ class SlotJobs:
                 without = count(job.slots, "slot")
                 self.warn(f"the search goes on without {without}: {_in_words(job.error)}")
         self._tell_refusals(crew, coordinator)
-        if lost := crew.lost_slots():
+        slots = crew.lost_slots()
+        if lost := _slots(slots, failed=True):
             server.call(functools.partial(coordinator.slots_lost, lost))
+        if ended := _slots(slots, failed=False):  # as those beside a task for which it ends a job
+            server.call(functools.partial(coordinator.slots_ended, ended))
 
     def _refused(
         self, job: NumberedJob, sentence: str, crew: Crew, coordinator: Coordinator
@@ -430,6 +436,11 @@ def problem_of_spark(error: BaseException | None, hosts: Sequence[str] = ()) -> 
     if match := re.search(r'Cannot run program "([^"]+)"', text):
         return f"{host}: the executor has no Python at {match[1]!r}; set PYSPARK_PYTHON to one"
     return None
+
+
+def _slots(lost: Mapping[str, bool], *, failed: bool) -> list[str]:
+    """Return those slots whose tasks failed, or those whose tasks Spark has killed."""
+    return [slot for slot, its_own in lost.items() if its_own is failed]
 
 
 def cannot_go_on(error: BaseException) -> str:
