@@ -178,7 +178,8 @@ class SlotJobs:
         page = cluster.page
         if page is None and (self.session.setting("spark.ui.enabled") or "").lower() == "false":
             page = "not served, as spark.ui.enabled is false"
-        late = f" after those of {self.leaving.whose} should have left" if self.leaving else ""
+        whose = self.leaving.whose if self.leaving else ""
+        late = f", counted from when the slots of {whose} had to be gone" if whose else ""
         return (
             f"no slot has started within {self.settings.startup_timeout:g} s{late}; asked Spark "
             f"for {count(slots, 'slot')} of {self.session.task_needs}, on executors with "
@@ -403,7 +404,8 @@ def without_slots(executors: Sequence[ClusterExecutor] | None, tasks: int) -> st
         return ""
     there = count(len(executors), "executor")
     if tasks:
-        return f"{there}, {count(tasks, 'task')} of the search started, Python starts there"
+        they = "runs" if len(executors) == 1 else "run"
+        return f"{there} {they} {count(tasks, 'task')} of the search, whose Python is starting"
     running = sum(executor.running for executor in executors)
     others = f", which run {count(running, 'other task')}" if running else ""
     return f"{there}{others}, no task of the search started"

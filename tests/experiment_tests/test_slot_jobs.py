@@ -121,8 +121,8 @@ def executors(*running):
         ([], 0, ""),
         (executors(0), 0, "1 executor, no task of the search started"),
         (executors(1, 2), 0, "2 executors, which run 3 other tasks, no task of the search started"),
-        (executors(1), 1, "1 executor, 1 task of the search started, Python starts there"),
-        (executors(1, 1), 2, "2 executors, 2 tasks of the search started, Python starts there"),
+        (executors(1), 1, "1 executor runs 1 task of the search, whose Python is starting"),
+        (executors(1, 1), 2, "2 executors run 2 tasks of the search, whose Python is starting"),
     ],
 )
 def test_without_a_slot_it_is_known_what_there_is(there, tasks, said):
