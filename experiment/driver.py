@@ -99,7 +99,7 @@ def run_search(
             with interrupts.deferred():
                 progress.announce(run.paths.shown())
                 leaving = Leaving.of(run.owned, session)
-                progress.asked += f"; {leaving}" if leaving else ""
+                progress.leaving = functools.partial(str, leaving or "")
                 board = _board(run, search, settings, manifest)
                 coordinator = _coordinator(search, run, journal, board, settings, manifest, slots)
                 progress.resume(coordinator.status)

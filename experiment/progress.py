@@ -118,6 +118,7 @@ class Progress:
     Attributes:
         asked: What the search asked of Spark, once known: "4 slots of 1 core and 1 GPU".
         there: What Spark has of it, where there is no slot yet; '' where there is nothing.
+        leaving: Returns what slots of another driver are in the way by now; '' where none are.
     """
 
     def __init__(
@@ -130,6 +131,7 @@ class Progress:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.asked = self.there = ""
+        self.leaving: Callable[[], str] = str
         self._name, self._folder = printable(name), ""
         self._verbose, self._warn, self._clock = verbose, warn, clock
         self._view: View | None = None
@@ -242,7 +244,8 @@ class Progress:
             waiting = "no slot" if self.there else "no executor"
             waiting += "" if self._seen_slots else " yet"
             waiting += f", {duration(now - self._alone_since)}"
-            known = [self.there, f"asked for {self.asked}" if self.asked else ""]
+            asked = f"asked for {self.asked}" if self.asked else ""
+            known = [self.there, asked, self.leaving()]
             waiting += f": {'; '.join(filter(None, known))}" if any(known) else ""
         return Frame(self._name, status, now - self._started, waiting, now, ended)
 

@@ -73,7 +73,9 @@ class Leaving(NamedTuple):
         return cls(f"the driver that was killed ({owned.killed})", time.monotonic() + seconds)
 
     def __str__(self) -> str:
-        left = max(0.0, self.until - time.monotonic())
+        left = self.until - time.monotonic()
+        if left <= 0:
+            return ""
         return f"slots of {self.whose} leave within {left:.0f} s"
 
 

@@ -233,6 +233,16 @@ def test_without_a_slot_it_says_what_spark_has_of_them(start):
     )
 
 
+def test_slots_in_its_way_are_said_anew_each_time(start):
+    search = start(asked="2 slots of 1 core")
+    said = ["", "slots leave within 88 s", "slots leave within 118 s"]
+    search.progress.leaving = said.pop
+    for end in ("1 core; slots leave within 118 s", "1 core; slots leave within 88 s", "1 core"):
+        search.clock.now += 30.0
+        search.progress.refresh(status(5, slots=0))
+        assert search.view.frames[-1].waiting.endswith(end)
+
+
 def test_what_became_of_slots_is_said_once(start):
     search = start()
     state = replace(status(5), notes=deque(["executor on host a\x1b lost, trial 7 runs again"]))

@@ -106,6 +106,10 @@ def test_a_resumed_search_says_whose_slots_are_in_its_way(on_this_host, classic,
     assert slot_jobs.Leaving.of(killed(0.0), session) is None
 
 
+def test_slots_that_are_gone_are_in_nobodys_way():
+    assert str(slot_jobs.Leaving("the driver that was killed", time.monotonic() - 1)) == ""
+
+
 def executors(*running):
     """Return executors that run so many tasks each."""
     return [
