@@ -245,7 +245,10 @@ class SlotJobs:
 
     def _look(self, crew: Crew, server: ChannelServer, coordinator: Coordinator) -> None:
         """See which slots and jobs have ended, and let their trials run on others."""
-        for job in crew.take_ended():
+        ended = crew.take_ended()
+        while coordinator.let_go:
+            crew.let_go(coordinator.let_go.popleft())
+        for job in ended:
             if self._is_over(server, coordinator) or self.session.stopped:
                 continue
             for message in job.said:
@@ -265,6 +268,8 @@ class SlotJobs:
         self._tell_refusals(crew, coordinator)
         if lost := crew.lost_slots():
             server.call(functools.partial(coordinator.slots_lost, lost))
+        if leaving := crew.leaving_slots():
+            server.call(functools.partial(coordinator.slots_leaving, leaving))
 
     def _refused(
         self, job: NumberedJob, sentence: str, crew: Crew, coordinator: Coordinator

@@ -292,7 +292,7 @@ class ConnectSession(SessionSettings):
             request.plan.CopyFrom(self._plan(frame))
             return self._executed(request)
 
-        return SlotJob(run, lambda: self._interrupt(tag), list, lambda: 0)
+        return SlotJob(run, lambda: self._interrupt(tag), list, list, lambda: 0)
 
     def _executed(self, request: Any) -> Any:
         """Execute a plan and return its Arrow table, None where nothing came.
