@@ -48,6 +48,7 @@ from spark_jobs.locations import Location
 from spark_jobs.protocol import Answer, Heard, Hello, Next, Reports, Stop, Wait, encode
 from spark_jobs.session import Session
 from spark_jobs.slot_job import SlotJob
+from spark_jobs.standalone_pages import FailingHost
 from spark_jobs.task_needs import executor_gpus
 
 _LARGE_FUNCTION = 10 << 20  # bytes
@@ -218,6 +219,7 @@ class Examiner:
         )
         return [
             *_failed(jobs),
+            *map(_cannot_start, self.session.failing_hosts()),
             self._answers(found, there),
             *assess(found, expected),
         ]
@@ -372,6 +374,17 @@ def _failed(jobs: list[SlotJob]) -> Iterator[Finding]:
         sentence = problem_of_spark(job.error, hosts) or f"the task failed: {in_a_line(job.error)}"
         got, _, advice = sentence.removeprefix(f"host {hosts[0]}").lstrip(":, ").partition("; ")
         yield Finding("slots", hosts[0], "red", got, "", advice or "see the log of the executor")
+
+
+def _cannot_start(host: FailingHost) -> Finding:
+    return Finding(
+        "slots",
+        host.host,
+        "red",
+        f"no executor starts there: {host.ended} have ended",
+        "one that stays",
+        f"see why in the log of the last one: {host.log}",
+    )
 
 
 def _authentication(session: Session) -> Finding:

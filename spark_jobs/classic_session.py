@@ -8,7 +8,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Self
 
@@ -24,13 +24,15 @@ from spark_jobs.resource_profiles import profile_of, tasks_at_once
 from spark_jobs.session import SLOTS, SharedBytes, importing
 from spark_jobs.session_settings import SessionSettings
 from spark_jobs.slot_job import LeavingTask, LostTask, SlotJob
-from spark_jobs.status_store import executors_of
+from spark_jobs.standalone_pages import FailingHost, failing_hosts
+from spark_jobs.status_store import executors_of, logs_of
 from spark_jobs.task_needs import TaskNeeds, is_local, slot_needs
 from spark_jobs.tokens import DelegationTokens, KnownTokens, unlogged
 
 _MOST_TASKS = 100_000  # of a stage, which is how many Spark itself remembers
 _REGISTRATION = 5.0  # seconds that executors have to register before slots are first counted
 _SHUT = {AUTHENTICATION: "true", "spark.ui.killEnabled": "false"}
+_MASTER_PAGE = 8080  # where a standalone master has its page unless told
 _LISTENERS = 1_000  # milliseconds that Spark has to write down how the tasks of a job ended
 
 
@@ -188,6 +190,16 @@ class ClassicSession(SessionSettings):
         """Return the executors that are there now."""
         executors = executors_of(self._context)
         return Cluster(executors, self._most_executors(), self._context.uiWebUrl)
+
+    def failing_hosts(self) -> Sequence[FailingHost]:
+        """See `Session`. Only a standalone cluster has pages that tell."""
+        if not self.master.startswith("spark://"):
+            return ()
+        host = self.master.removeprefix("spark://").partition(",")[0].rpartition(":")[0]
+        page = f"http://{host}:{self.setting('spark.master.ui.port') or _MASTER_PAGE}"
+        serving = {executor.host for executor in executors_of(self._context)}
+        logs = logs_of(self._context)
+        return tuple(failing_hosts(self.application_id, logs, page, serving))
 
     @contextlib.contextmanager
     def shared(self, data: bytes) -> Iterator[SharedBytes]:

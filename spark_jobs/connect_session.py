@@ -14,7 +14,7 @@ import os
 import re
 import socket
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from types import SimpleNamespace
 from typing import Any, Self
@@ -34,6 +34,7 @@ from spark_jobs.session import SLOTS, SharedBytes, importing
 from spark_jobs.session_settings import SessionSettings
 from spark_jobs.slot_job import SlotJob
 from spark_jobs.spark_version import check_spark_version
+from spark_jobs.standalone_pages import FailingHost
 from spark_jobs.task_needs import TaskNeeds, executor_gpus, slot_needs
 
 _ANSWER = 5.0  # seconds that the server has for a call; pyspark's client would try for ten minutes
@@ -247,6 +248,10 @@ class ConnectSession(SessionSettings):
     def cluster(self) -> Cluster:
         """Return what settings say of the executors; which are there now, nobody can know."""
         return Cluster(None, self._most_executors())
+
+    def failing_hosts(self) -> Sequence[FailingHost]:
+        """See `Session`: nobody can know."""
+        return ()
 
     def _cores(self) -> int:
         """Return how many cores the executors have now: Spark plans as many parts of a range.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, Self
 
@@ -15,6 +15,7 @@ from spark_jobs.context import DataSettings
 from spark_jobs.exposure import Exposure
 from spark_jobs.slot_job import SlotJob
 from spark_jobs.spark_version import OLDEST, check_spark_version
+from spark_jobs.standalone_pages import FailingHost
 from spark_jobs.task_needs import TaskNeeds
 
 SLOTS = "said binary"
@@ -109,6 +110,12 @@ class Session(Protocol):
 
     def cluster(self) -> Cluster:
         """Return the executors that are there now; None in it for what nobody can know."""
+
+    def failing_hosts(self) -> Sequence[FailingHost]:
+        """Return the hosts on which executors cannot start, as far as the cluster's pages tell.
+
+        Asks other hosts, so it may take some seconds.
+        """
 
     def shared(self, data: bytes) -> AbstractContextManager[SharedBytes]:
         """Lend bytes to executors while the block lasts."""

@@ -18,6 +18,13 @@ def executors_of(context: Any) -> tuple[ClusterExecutor, ...]:
     return tuple(executor for executor in executors if executor.cores and executor.host)
 
 
+def logs_of(context: Any) -> list[str]:
+    """Return the addresses of the logs of the executors that are there now."""
+    found = context._jsc.sc().statusStore().executorList(True)
+    logs = [found.apply(number).executorLogs().valuesIterator() for number in range(found.size())]
+    return [str(kinds.next()) for kinds in logs if kinds.hasNext()]
+
+
 def _executor(context: Any, summary: Any) -> ClusterExecutor:
     name = str(summary.id())
     return ClusterExecutor(

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import re
+import shutil
 import socket
 import sys
 import threading
 import time
+import urllib.request
 
 import numpy as np
 import pytest
@@ -190,6 +193,32 @@ def test_a_port_that_executors_do_not_reach_is_named(two_hosts, tmp_path):
         assert "spark.driver.host" in finding.advice
     assert only(diagnosis, "slots").level == "ok"
     assert {f.check for f in diagnosis.findings if f.level != "ok"} == {"driver"}
+
+
+@pytest.mark.slow
+def test_a_host_whose_executors_cannot_start_is_named(two_hosts, standalone, tmp_path, monkeypatch):
+    """Its Java starts Spark's worker, and no executor."""
+    java, host = tmp_path / "bin" / "java", HOSTS[1]
+    java.parent.mkdir()
+    refuse = '*ExecutorBackend*) echo "no Java for executors" >&2; exit 1;;'
+    java.write_text(f'#!/bin/sh\ncase "$*" in {refuse} esac\nexec {shutil.which("java")} "$@"\n')
+    java.chmod(0o755)
+    session = session_of(two_hosts)
+    assert session.failing_hosts() == ()
+    standalone.kill_worker(host)
+    with monkeypatch.context() as patch:
+        patch.setenv("JAVA_HOME", str(tmp_path))
+        standalone.restore()
+    try:
+        wait_until(session.failing_hosts)
+        finding = only(examine(two_hosts, tmp_path, timeout=30.0), "slots", host)
+        log = finding.advice.removeprefix("see why in the log of the last one: ")
+        with urllib.request.urlopen(log, timeout=60) as page:
+            assert "no Java for executors" in page.read().decode()
+    finally:
+        standalone.kill_worker(host)  # the next test gets one with its own Java
+    assert finding.level == "red"
+    assert re.fullmatch(r"no executor starts there: \d+ have ended", finding.got)
 
 
 @pytest.mark.slow
