@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from spark_jobs.protocol import Hello, ProtocolError, decode
 from spark_jobs.slot_job import SlotJob
 from spark_jobs.slots import slot_name
 
@@ -34,15 +33,6 @@ class NumberedJob:
     def failed_hosts(self) -> list[str]:
         """On which hosts tasks of it failed."""
         return self.job.failed_hosts
-
-    @property
-    def said(self) -> list[Hello]:
-        """What slots have said that could not reach the channel, once the job is over."""
-        said = []
-        for row in [] if self.job.result is None else self.job.result["said"].to_pylist():
-            with contextlib.suppress(ProtocolError):  # of a train function in a slot's own process
-                said += [] if row is None else [decode(row, Hello)]
-        return said
 
 
 class Crew:

@@ -251,8 +251,6 @@ class SlotJobs:
         for job in ended:
             if self._is_over(server, coordinator) or self.session.stopped:
                 continue
-            for message in job.said:
-                server.call(functools.partial(coordinator.hello, message))
             came = coordinator.has_come(job.number)
             server.call(functools.partial(coordinator.job_ended, job.number))
             sentence = problem_of_spark(job.error, job.failed_hosts)
@@ -422,7 +420,7 @@ def problem_of_spark(error: BaseException | None, hosts: Sequence[str] = ()) -> 
     text = str(error)
     host = f"host {hosts[0]}" if hosts else "an executor"
     if match := re.search(rf"RuntimeError: {PROBLEM}(.+)", text):
-        return f"{host}, {match[1]}; install this package and its dependencies on every executor"
+        return match[1] if match[1].startswith("host ") else f"{host}, {match[1]}"
     if match := re.search(r"ModuleNotFoundError: No module named '([^']+)'", text):
         return (
             f"{host}: Python on the executor has no module named {match[1]!r}; set PYSPARK_PYTHON "

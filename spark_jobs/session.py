@@ -18,8 +18,8 @@ from spark_jobs.spark_version import OLDEST, check_spark_version
 from spark_jobs.standalone_pages import FailingHost
 from spark_jobs.task_needs import TaskNeeds
 
-SLOTS = "said binary"
-"""Of what the slots of a search yield, as Spark writes it: a `Hello` as JSON, or nothing."""
+SLOTS = "nothing byte"
+"""Of what the slots of a search yield, as Spark writes it: no row, but Spark wants a column."""
 
 
 class SharedBytes(Protocol):

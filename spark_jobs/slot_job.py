@@ -59,7 +59,8 @@ class SlotJob:
 
     Attributes:
         error: What Spark raised, once the job is over and has failed.
-        result: The Arrow table of what its slots yielded, once the job is over and has not.
+        result: The Arrow table of what its slots yielded, once the job is over and has not; None of
+            the slots of a search, which yield nothing.
     """
 
     def __init__(

@@ -56,8 +56,11 @@ _SHARED = "; give logdir a shared folder or hdfs://..."
 PROBLEM = "experiment: "
 """Starts the one line by which a slot that could not start says why, inside Spark's error.
 
-It lacks the host, which Spark's driver knows.
+Where it does not begin with `host`, it lacks the host, which Spark's driver knows.
 """
+
+INSTALL = "install this package and its dependencies on every executor"
+"""Ends that line where a package is missing."""
 
 
 class SlotConfig(msgspec.Struct, frozen=True):
@@ -98,7 +101,7 @@ class SlotConfig(msgspec.Struct, frozen=True):
 def slot_function(
     config: SlotConfig, handover: Handover, search_path: list[str]
 ) -> Callable[[Iterable[Any]], Any]:
-    """Return the function for `mapInArrow`: runs a slot, yields what it could not tell the driver.
+    """Return the function for `mapInArrow`: runs a slot, yields nothing.
 
     It is pickled by value and imports our packages itself, so that an executor that lacks one
     answers with a sentence of ours rather than fail to unpickle it.
@@ -109,23 +112,21 @@ def slot_function(
         search_path: Folders to import from beside the executor's own.
     """
     lent, function = handover.lend(encode(config)), handover.function
-    job, marker = config.job, PROBLEM
+    job, marker, advice = config.job, PROBLEM, INSTALL
 
     def slot(batches: Iterable[Any]) -> Iterator[Any]:
         import sys
 
         sys.path.extend(folder for folder in search_path if folder not in sys.path)
         try:
-            import pyarrow
-
             from spark_jobs.slots import run_slot
         except ModuleNotFoundError as error:
-            where = f"Python {sys.executable}"
-            raise RuntimeError(f"{marker}{where}: no module named {error.name!r}") from None
+            missing = f"Python {sys.executable}: no module named {error.name!r}"
+            raise RuntimeError(f"{marker}{missing}; {advice}") from None
         for _ in batches:
             pass
-        said = run_slot(job, lent, function)
-        yield pyarrow.RecordBatch.from_arrays([pyarrow.array([said], pyarrow.binary())], ["said"])
+        run_slot(job, lent, function)
+        yield from ()
 
     return slot
 
@@ -135,7 +136,7 @@ def slot_name(job: int, partition: int, attempt: int) -> str:
     return f"{job}.{partition}.{attempt}"
 
 
-def run_slot(job: int, lent: Lent, function: Lent) -> bytes | None:
+def run_slot(job: int, lent: Lent, function: Lent) -> None:
     """Run trials until the driver has none left.
 
     Args:
@@ -143,22 +144,21 @@ def run_slot(job: int, lent: Lent, function: Lent) -> bytes | None:
         lent: The `SlotConfig`, as JSON.
         function: That its program lacks.
 
-    Returns:
-        None; or a `Hello` as JSON of a slot that cannot reach the driver, not knowing its secrets.
+    Raises:
+        RuntimeError: With `PROBLEM`, of a slot that does not know the driver's secrets, and so can
+            tell the driver by Spark alone.
     """
     from pyspark import TaskContext
 
+    try:
+        config, program = msgspec.json.decode(lent(), type=SlotConfig), function()
+    except OSError as error:
+        raise RuntimeError(f"{PROBLEM}host {host_name()} {not_lent(error)}") from None
     task = TaskContext.get()
     if task is None:
         raise RuntimeError("a slot runs inside a Spark task")
     slot = slot_name(job, task.partitionId(), task.attemptNumber())
-    try:
-        config, program = msgspec.json.decode(lent(), type=SlotConfig), function()
-    except OSError as error:
-        host = host_name()
-        return encode(Hello(slot, host, problem=f"host {host} {not_lent(error)}"))
     run_trials(config, program, slot, task)
-    return None
 
 
 def not_lent(error: OSError) -> str:
