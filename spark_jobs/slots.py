@@ -163,8 +163,10 @@ def run_slot(job: int, lent: Lent, function: Lent) -> bytes | None:
 
 def not_lent(error: OSError) -> str:
     """Return what a host says that cannot read what the driver has lent."""
-    if isinstance(error, FileNotFoundError):
-        return f"does not see the folder {run_of_secret(error.filename)} of the driver{_SHARED}"
+    if isinstance(error, FileNotFoundError) and isinstance(error.filename, str):
+        run = run_of_secret(error.filename)
+        if run is not None:  # else a file of Spark's, which carries the train function on HDFS
+            return f"does not see the folder {run} of the driver{_SHARED}"
     return f"cannot read what the driver has written for it: {error}"
 
 
