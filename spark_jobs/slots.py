@@ -442,7 +442,8 @@ def _run(
         try:
             _write(config, top, paths.folder, end, say)
         except FolderChanged as error:
-            say(f"trial {trial}: its outcome counts, and is not in its folder: {error}")
+            counts = "its outcome counts, but could not be written to its folder"
+            say(f"trial {trial}: {counts}: {error}")
         else:
             if lost:
                 say(
@@ -475,7 +476,8 @@ def _write(
     """Write into an attempt's folder as `write_below` does.
 
     Raises:
-        FolderChanged: It fails, and a train function is to blame: this host can write beside it.
+        FolderChanged: It fails, and this host can write to the run's folder: a train function is
+            to blame.
         OSError: It fails, and this host is to blame.
     """
     try:
@@ -483,7 +485,10 @@ def _write(
     except OSError as error:
         if not _can_write(config, top, say):
             raise
-        raise FolderChanged(f"{error}; beside it, this host can write") from None
+        raise FolderChanged(
+            f"{error}; this host can write to the run's folder, so a train function has changed "
+            "this trial's"
+        ) from None
 
 
 def _can_write(config: SlotConfig, top: Path, say: Callable[[str], None]) -> bool:

@@ -295,6 +295,44 @@ def test_a_later_attempt_finds_what_the_one_before_had_kept(tmp_path):
     assert run(config, Attempt(Trial(6, {"x": 1}))).value == 1.0
 
 
+@pytest.mark.parametrize("breaks_at", ["start", "end"])
+def test_a_folder_that_cannot_be_written_to_is_laid_to_a_train_function(
+    tmp_path, monkeypatch, breaks_at
+):
+    """As where it has made the folder immutable, which a container may not do."""
+    from spark_jobs import slots
+
+    tries, told = [], []
+
+    def write(top, folder, function):
+        tries.append(folder)
+        if len(tries) > (1 if breaks_at == "start" else 2):
+            raise PermissionError(1, "Operation not permitted", str(folder))
+        slots_write(top, folder, function)
+
+    slots_write = slots.write_below
+    monkeypatch.setattr(slots, "write_below", write)
+    config = config_of(tmp_path)
+    attempt = Attempt(Trial(0, {"x": 1}))
+    with Reporter(lambda *report: "", pytest.fail) as reporter:
+        runner = make_runner(config, {})
+        outcome = run_attempt(config, attempt, runner, told.append, reporter)
+    folder = RunPaths(tmp_path).attempt(0).folder
+    host, why = (
+        f"host {host_name()}: ",
+        (
+            f"[Errno 1] Operation not permitted: '{folder}'; this host can write to the run's "
+            "folder, so a train function has changed this trial's"
+        ),
+    )
+    if breaks_at == "start":
+        assert (outcome.error.kind, outcome.error.message) == ("user error", host + why)
+    else:
+        assert outcome.value == 2.0
+        counts = "its outcome counts, but could not be written to its folder"
+        assert told == [f"{host}trial 0: {counts}: {why}"]
+
+
 def test_an_outage_when_a_slot_starts_is_waited_for_and_said(tmp_path, monkeypatch):
     from spark_jobs import slots
 
