@@ -192,8 +192,12 @@ class ClassicSession(SessionSettings):
         return Cluster(executors, self._most_executors(), self._context.uiWebUrl)
 
     def failing_hosts(self) -> Sequence[FailingHost]:
-        """See `Session`. Only a standalone cluster has pages that tell."""
-        if not self.master.startswith("spark://"):
+        """See `Session`. Only a standalone cluster has pages that tell.
+
+        With dynamic allocation executors end that have nothing to do, and pages do not tell why.
+        """
+        dynamic = self._is_on("spark.dynamicAllocation.enabled")
+        if dynamic or not self.master.startswith("spark://"):
             return ()
         host = self.master.removeprefix("spark://").partition(",")[0].rpartition(":")[0]
         page = f"http://{host}:{self.setting('spark.master.ui.port') or _MASTER_PAGE}"
