@@ -24,7 +24,7 @@ from experiment.status import Running, Status
 from search.checked import CheckedSearcher, SearcherFailed
 from search.direction import Direction, Goal
 from search.errors import InvalidArgument
-from search.searcher import Searcher, judge_of
+from search.searcher import Searcher
 from search.stopping import StoppingRule
 from search.trial import RETRIED, Failure, FailureKind, Outcome, Trial
 from spark_jobs.objective import AmbiguousObjective
@@ -101,7 +101,7 @@ class Coordinator:
         warn: Callable[[str], None] = warnings.warn,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._searcher = CheckedSearcher(searcher)
+        self._searcher, self._total = CheckedSearcher(searcher), 0
         self._paths, self._journal = paths, journal
         self._direction, self._target, self._clock = direction, target, clock
         self._observers, self._max_failures, self._warn = list(observers), max_failures, warn
@@ -115,7 +115,7 @@ class Coordinator:
             direction,
             optimization_key,
             stopping,
-            judge_of(searcher),
+            self._searcher.judge,
             warn=self._warn_once,
             forget=self._forget_values_of_stopped,
         )
@@ -142,7 +142,25 @@ class Coordinator:
     @property
     def done(self) -> bool:
         """Has every trial of the search come to an end?"""
-        return self._searcher.finished and not self._running and not self._again
+        return self._asks_no_more and not self._running and not self._again
+
+    @property
+    def _asks_no_more(self) -> bool:
+        """Has the searcher nothing to ask for any more? One that cannot say so ends the search."""
+        try:
+            return self._searcher.finished
+        except SearcherFailed as error:
+            self.problem = self.problem or str(error)
+            return False
+
+    @property
+    def _trials_in_all(self) -> int:
+        """How many trials there will be, as the searcher last said."""
+        try:
+            self._total = self._searcher.total
+        except SearcherFailed as error:
+            self.problem = self.problem or str(error)
+        return self._total
 
     @property
     def target_reached(self) -> bool:
@@ -159,16 +177,16 @@ class Coordinator:
     @property
     def left(self) -> int:
         """How many trials may still be handed out, those that are to run again too."""
-        if self._searcher.finished:
+        if self._asks_no_more:
             return len(self._again)
-        return max(0, self._searcher.total - len(self.results) - len(self._running))
+        return max(0, self._trials_in_all - len(self.results) - len(self._running))
 
     @property
     def status(self) -> Status:
         """How far the search is. From another thread, too: each part of it is read at once."""
         front, one = tuple(self._front), isinstance(self._direction, Direction)
         return Status(
-            self._searcher.total,
+            self._trials_in_all,
             self.results,
             len(self.results),
             self._failures,
@@ -297,7 +315,7 @@ class Coordinator:
             self._running = {**self._running, slot: Running(attempt, since)}
             return work_of(attempt)
         leaving = slot in self._leaving
-        nothing_left = leaving or (self._searcher.finished and not self._again)
+        nothing_left = leaving or (self._asks_no_more and not self._again)
         if self._hosts.is_excluded(host) or (nothing_left and not self._is_doubled(slot)):
             del self._slots[slot]
             if leaving:
@@ -344,7 +362,7 @@ class Coordinator:
             return None
         try:
             verdict = self._judge.report(message.trial, message.reports)
-        except AmbiguousObjective as error:
+        except (AmbiguousObjective, SearcherFailed) as error:
             self.problem = str(error)
             return None
         if verdict.values:
@@ -500,9 +518,9 @@ class Coordinator:
         self._running = {s: o for s, o in self._running.items() if o.attempt.trial.id != trial}
         try:
             self._searcher.tell(self._judge.scored(outcome))
+            self._judge.ended(outcome)
         except SearcherFailed as error:
             self.problem = self.problem or str(error)
-        self._judge.ended(outcome)
         folder = self._paths.shown_attempt(trial, attempt.number)
         result = TrialResult.of(attempt.trial, outcome, folder, attempt.number)
         self._failures += result.status == "failed"

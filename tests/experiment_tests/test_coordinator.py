@@ -1505,7 +1505,7 @@ def test_a_searcher_that_asks_for_what_no_slot_can_take_ends_the_search(tmp_path
     search = Search(tmp_path, Custom(Trial(0, {"x": 1}), Trial(1, {"x": "a" * 2_000_000})))
     search.hello("0.0.0")
     assert search.finish("0.0.0", search.ask("0.0.0")) == Stop()
-    said = "Custom.ask() returned params['x']: expected at most 1,000,000 bytes"
+    said = "Custom.ask(): params['x'] of the trial: expected at most 1,000,000 bytes"
     assert search.coordinator.problem.startswith(said)
     assert search.ended == [0]
     assert len(search.records("planned")) == 1
@@ -1517,4 +1517,74 @@ def test_a_searcher_that_raises_when_it_is_told_ends_the_search(tmp_path):
     search.hello("0.0.0")
     assert search.finish("0.0.0", search.ask("0.0.0")) == Stop()
     assert search.coordinator.problem == str(told)
+    assert search.ended == [0]
+
+
+class Unsure(Custom):
+    """A searcher whose `finished` or `total` raises once its first trial was told."""
+
+    def __init__(self, raising):
+        super().__init__(*(Trial(number, {"x": number}) for number in range(3)))
+        self._raising, self._tells = raising, 0
+
+    def tell(self, outcome):
+        self._tells += 1
+
+    def _answer(self, name, value):
+        if self._tells and name == self._raising:
+            raise RuntimeError(f"{name} is not known")
+        return value
+
+    @property
+    def finished(self):
+        return self._answer("finished", False)
+
+    @property
+    def total(self):
+        return self._answer("total", 3)
+
+    @total.setter
+    def total(self, value):
+        pass
+
+
+@pytest.mark.parametrize("raising", ["finished", "total"])
+def test_a_searcher_that_cannot_say_how_far_it_is_ends_the_search(tmp_path, raising):
+    search = Search(tmp_path, Unsure(raising))
+    coordinator = search.coordinator
+    assert coordinator.status.total == 3
+    search.hello("0.0.0")
+    search.finish("0.0.0", search.ask("0.0.0"))
+    assert (coordinator.done, coordinator.left >= 0) == (False, True)
+    assert coordinator.problem.startswith(f"Unsure.{raising} raised RuntimeError: {raising} is not")
+    assert (coordinator.status.total, search.ended) == (3, [0])
+    assert search.ask("0.0.0") == Stop()
+
+
+class Pruned(Custom):
+    """A searcher whose pruner raises."""
+
+    def __init__(self, *asked, at):
+        super().__init__(*asked)
+        self.judge, self._at = self, at
+
+    def report(self, trial, step, value):
+        if self._at == "report":
+            raise ValueError(f"no step {step}")
+
+    def ended(self, trial, status="finished"):
+        if self._at == "ended":
+            raise ValueError(f"no trial {trial}")
+
+
+@pytest.mark.parametrize(
+    ("at", "said"), [("report", "ValueError: no step 0"), ("ended", "ValueError: no trial 0")]
+)
+def test_a_pruner_that_raises_ends_the_search(tmp_path, at, said):
+    search = Search(tmp_path, Pruned(*(Trial(n, {"x": n}) for n in range(3)), at=at))
+    search.hello("0.0.0")
+    work = search.ask("0.0.0")
+    assert search.report("0.0.0", work, 0, metric=0.5) == ""
+    assert search.finish("0.0.0", work) == Stop()
+    assert search.coordinator.problem.startswith(f"Pruned.judge.{at}() raised {said} (")
     assert search.ended == [0]

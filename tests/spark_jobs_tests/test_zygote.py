@@ -1,4 +1,4 @@
-"""When a trial that is to stop has to be ended, and who is told of it; the rest of the zygote is in test_runners.py."""
+"""When a trial that is to stop is ended, and who is told; other tests of it: test_runners.py."""
 
 from __future__ import annotations
 
