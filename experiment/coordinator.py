@@ -6,6 +6,7 @@ thread, and everybody else goes through `ChannelServer.call`.
 
 from __future__ import annotations
 
+import itertools
 import time
 import warnings
 from collections import Counter, deque
@@ -171,7 +172,7 @@ class Coordinator:
 
     @property
     def progress(self) -> int:
-        """How many attempts have come to an end: their number grows until the search is done."""
+        """How many attempts have come to an end by themselves; grows until the search is done."""
         return len(self.results) + self._tried.total()
 
     @property
@@ -249,7 +250,7 @@ class Coordinator:
                     out[trial] = Running(held, self._clock())
                     self._running = {**self._running, record.slot: out[trial]}
                 case Lost(), _:
-                    self._tried[record.trial] += 1
+                    self._tried[record.trial] += record.counts
                 case Reported(trial=trial, objective=name), _ if self._judge.rules:
                     for step, value in record.values:
                         stop = self._judge.replay(trial, step, float(value)) or ""
@@ -373,20 +374,36 @@ class Coordinator:
 
     def slots_lost(self, slots: Iterable[str]) -> None:
         """Run the trials again that were out on slots whose tasks Spark has lost."""
-        again: dict[str, list[int]] = {}  # trials by the place of their slot
+        again = self._lose(slots, lambda where: f"its executor{where} was lost", counts=True)
+        for where, trials in again.items():
+            self._notes.append(f"executor{where} lost, {_run_again(sorted(trials))}")
+
+    def slots_ended(self, slots: Iterable[str], *, counts: bool = False) -> None:
+        """Run the trials again that were out on slots that Spark has ended, which is not theirs.
+
+        Args:
+            slots: The slots.
+            counts: Does that count as one of the trials' retries?
+        """
+        again = self._lose(slots, lambda where: f"Spark ended its slot's job{where}", counts=counts)
+        if trials := sorted(itertools.chain.from_iterable(again.values())):
+            self._notes.append(f"Spark ended the slot's job, {_run_again(trials)}")
+
+    def _lose(
+        self, slots: Iterable[str], reason: Callable[[str], str], *, counts: bool
+    ) -> dict[str, list[int]]:
+        """Give slots up; return the trials that run again by the place of their slot."""
+        again: dict[str, list[int]] = {}
         for slot in slots:
             if slot in self._lost:
                 continue
             self._lost.add(slot)
             host, waiting = self._slots.get(slot), len(self._again)
             where = f" on host {host}" if host else ""
-            self._give_up(slot, Failure("lost executor", f"its executor{where} was lost"))
-            again.setdefault(where, []).extend(
-                attempt.trial.id for attempt in list(self._again)[waiting:]
-            )
-        for where, trials in again.items():
-            if trials:
-                self._notes.append(f"executor{where} lost, {_run_again(sorted(trials))}")
+            self._give_up(slot, Failure("lost executor", reason(where)), counts=counts)
+            if trials := [attempt.trial.id for attempt in list(self._again)[waiting:]]:
+                again.setdefault(where, []).extend(trials)
+        return again
 
     def slots_leaving(self, slots: Collection[str]) -> None:
         """Let slots whose executors are being decommissioned end their trials, and take no more."""
@@ -399,13 +416,18 @@ class Coordinator:
         """Has any slot of a job that runs said its first words? From another thread, too."""
         return job in self._job_hosts
 
-    def job_ended(self, job: int) -> None:
+    def job_ended(self, job: int, *, counts: bool = False) -> None:
         """Take in that the slots of a job are gone; see whether any host is left.
 
         Spark may have a better host for the next job than those that this one met.
+
+        Args:
+            job: Its number.
+            counts: Does the end of a slot count as one of its trial's retries? Those of lost tasks
+                do, see `slots_lost`; so may all where nobody knows which tasks Spark has lost.
         """
         self._over.add(job)
-        self.slots_lost([slot for slot in self._slots if _task(slot)[0] == job])
+        self.slots_ended([slot for slot in self._slots if _task(slot)[0] == job], counts=counts)
         hosts = self._job_hosts.pop(job, set())
         reasons = self._hosts.reasons(hosts)
         refused = hosts and len(reasons) == len(hosts) and not self._slots
@@ -493,15 +515,17 @@ class Coordinator:
             and self._tried[outcome.trial] < self._retries
         )
 
-    def _try_again(self, slot: str, failure: Failure, seconds: float) -> None:
+    def _try_again(
+        self, slot: str, failure: Failure, seconds: float, *, counts: bool = True
+    ) -> None:
         """Let the trial on a slot run again, unless it was to stop: nobody wants that."""
         out = self._running[slot]
         attempt, trial = out.attempt, out.attempt.trial.id
         if out.stop:
             self._end(attempt, self._judge.stopped(trial, out.stop, out.last, seconds))
             return
-        self._journal.append(Lost.of(attempt, slot, failure))
-        self._tried[trial] += 1
+        self._journal.append(Lost.of(attempt, slot, failure, counts=counts))
+        self._tried[trial] += counts
         told = f"attempt {attempt.number} has failed, it runs again: {failure.message}\n"
         self._output.append((trial, told))
         self._running = {s: out for s, out in self._running.items() if s != slot}
@@ -555,16 +579,16 @@ class Coordinator:
         elif self._max_failures is not None and self._failures > self._max_failures:
             self.problem = too_many_failures(self._failures, self._max_failures)
 
-    def _give_up(self, slot: str, failure: Failure) -> None:
-        """Give a slot up, with the trial that may be out on it."""
+    def _give_up(self, slot: str, failure: Failure, *, counts: bool = True) -> None:
+        """Give a slot up, with the trial that may be out on it; it may count as a retry of that."""
         host, out = self._slots.pop(slot, ""), self._running.get(slot)
         if out is None:
             return
         attempt, seconds = out.attempt, out.seconds(self._clock())
         trial = attempt.trial.id
         outcome = Outcome(trial, "failed", error=failure, seconds=seconds)
-        if out.stop or self._is_retried(outcome):
-            self._try_again(slot, failure, seconds)
+        if out.stop or not counts or self._is_retried(outcome):
+            self._try_again(slot, failure, seconds, counts=counts)
         else:
             self._hosts.died(host, trial, failure.message)  # for good
             self._end(attempt, outcome)

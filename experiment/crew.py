@@ -34,6 +34,13 @@ class NumberedJob:
         """On which hosts tasks of it failed."""
         return self.job.failed_hosts
 
+    def lost_slots(self) -> dict[str, bool]:
+        """Return which of its slots Spark has lost so far; False for those that it has killed."""
+        return {
+            slot_name(self.number, task.partition, task.attempt): task.failed
+            for task in self.job.lost_tasks()
+        }
+
 
 class Crew:
     """Starts slot jobs, and knows which run.
@@ -114,13 +121,11 @@ class Crew:
                 self._ask_again({slot for slot in self._let_go if slot.startswith(job)})
         return ended
 
-    def lost_slots(self) -> list[str]:
-        """Return which slots of jobs that run Spark has lost so far."""
-        lost = [
-            slot_name(started.number, task.partition, task.attempt)
-            for started in self._running
-            for task in started.job.lost_tasks()
-        ]
+    def lost_slots(self) -> dict[str, bool]:
+        """Return `NumberedJob.lost_slots` of all jobs that run."""
+        lost = dict(
+            itertools.chain.from_iterable(started.lost_slots().items() for started in self._running)
+        )
         self._ask_again(self._let_go.intersection(lost))  # Spark does, before they have ended
         return lost
 

@@ -44,19 +44,24 @@ class Planned(msgspec.Struct, frozen=True, tag="planned", tag_field="event"):
 
 
 class Lost(msgspec.Struct, frozen=True, tag="lost", tag_field="event"):
-    """An attempt that does not count: its trial runs again."""
+    """An attempt whose outcome does not count: its trial runs again.
+
+    Attributes:
+        counts: Is it one of the trial's `retries`?
+    """
 
     trial: int
     attempt: int
     slot: str = ""
     kind: FailureKind = "lost executor"
     message: str = ""
+    counts: bool = True
 
     @classmethod
-    def of(cls, attempt: Attempt, slot: str, failure: Failure) -> Lost:
+    def of(cls, attempt: Attempt, slot: str, failure: Failure, *, counts: bool) -> Lost:
         """Return the record of an attempt that failed in a way that is tried again."""
         message = failure.message.encode("utf-8", "backslashreplace").decode()
-        return cls(attempt.trial.id, attempt.number, slot, failure.kind, message)
+        return cls(attempt.trial.id, attempt.number, slot, failure.kind, message, counts)
 
 
 class Reported(msgspec.Struct, frozen=True, tag="reported", tag_field="event"):

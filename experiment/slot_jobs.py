@@ -10,7 +10,7 @@ import secrets
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Self
 
@@ -178,7 +178,8 @@ class SlotJobs:
         page = cluster.page
         if page is None and (self.session.setting("spark.ui.enabled") or "").lower() == "false":
             page = "not served, as spark.ui.enabled is false"
-        late = f" after those of {self.leaving.whose} should have left" if self.leaving else ""
+        whose = self.leaving.whose if self.leaving else ""
+        late = f", counted from when the slots of {whose} had to be gone" if whose else ""
         return (
             f"no slot has started within {self.settings.startup_timeout:g} s{late}; asked Spark "
             f"for {count(slots, 'slot')} of {self.session.task_needs}, on executors with "
@@ -252,7 +253,10 @@ class SlotJobs:
             if self._is_over(server, coordinator) or self.session.stopped:
                 continue
             came = coordinator.has_come(job.number)
-            server.call(functools.partial(coordinator.job_ended, job.number))
+            if lost := _slots(job.lost_slots(), failed=True):
+                server.call(functools.partial(coordinator.slots_lost, lost))
+            counts = not self.session.tells_lost_tasks  # one of the slots may have been lost
+            server.call(functools.partial(coordinator.job_ended, job.number, counts=counts))
             sentence = problem_of_spark(job.error, job.failed_hosts)
             if sentence is not None:
                 self._refused(job, sentence, crew, coordinator)
@@ -264,8 +268,11 @@ class SlotJobs:
                 without = count(job.slots, "slot")
                 self.warn(f"the search goes on without {without}: {_in_words(job.error)}")
         self._tell_refusals(crew, coordinator)
-        if lost := crew.lost_slots():
+        slots = crew.lost_slots()
+        if lost := _slots(slots, failed=True):
             server.call(functools.partial(coordinator.slots_lost, lost))
+        if killed := _slots(slots, failed=False):  # as those beside a task for which it ends a job
+            server.call(functools.partial(coordinator.slots_ended, killed))
         if leaving := crew.leaving_slots():
             server.call(functools.partial(coordinator.slots_leaving, leaving))
 
@@ -402,7 +409,8 @@ def without_slots(executors: Sequence[ClusterExecutor] | None, tasks: int) -> st
         return ""
     there = count(len(executors), "executor")
     if tasks:
-        return f"{there}, {count(tasks, 'task')} of the search started, Python starts there"
+        they = "runs" if len(executors) == 1 else "run"
+        return f"{there} {they} {count(tasks, 'task')} of the search, whose Python is starting"
     running = sum(executor.running for executor in executors)
     others = f", which run {count(running, 'other task')}" if running else ""
     return f"{there}{others}, no task of the search started"
@@ -435,6 +443,11 @@ def problem_of_spark(error: BaseException | None, hosts: Sequence[str] = ()) -> 
     if match := re.search(r'Cannot run program "([^"]+)"', text):
         return f"{host}: the executor has no Python at {match[1]!r}; set PYSPARK_PYTHON to one"
     return None
+
+
+def _slots(lost: Mapping[str, bool], *, failed: bool) -> list[str]:
+    """Return those slots whose tasks failed, or those whose tasks Spark has killed."""
+    return [slot for slot, its_own in lost.items() if its_own is failed]
 
 
 def cannot_go_on(error: BaseException) -> str:

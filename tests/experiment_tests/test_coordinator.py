@@ -12,7 +12,7 @@ from experiment.harvest import LeftBehind
 from experiment.journal import Journal, read_journal
 from experiment.loading import read_run
 from experiment.record import write_manifest
-from experiment.records import Resumed
+from experiment.records import Lost, Resumed, read_records
 from search.direction import Direction
 from search.errors import InvalidArgument
 from search.evolution import DifferentialEvolution
@@ -432,8 +432,58 @@ def test_a_lost_executor_is_said_once_with_the_trials_that_run_again(start):
     search.coordinator.job_ended(1)
     assert list(search.coordinator.status.notes) == [
         "executor on host host lost, trials 0 and 2 run again",
-        "executor on host host lost, trial 1 runs again",
+        "Spark ended the slot's job, trial 1 runs again",
     ]
+
+
+def end_by_the_job(search):
+    search.coordinator.job_ended(1)
+
+
+def end_by_the_task(search):
+    search.coordinator.slots_ended(["1.0.0"])
+
+
+@pytest.mark.parametrize("end", [end_by_the_job, end_by_the_task])
+def test_a_trial_whose_slot_spark_has_ended_runs_again_whatever_retries_says(start, end):
+    search = start(points(1), "1.0.0", retries=0, retry_on=())
+    search.ask("1.0.0")
+    end(search)
+    assert list(search.coordinator.status.notes) == [
+        "Spark ended the slot's job, trial 0 runs again"
+    ]
+    assert search.coordinator.results == []
+    assert search.coordinator.progress == 0  # so that jobs that end again and again are told
+    [lost] = search.records("lost")
+    assert (lost["message"], lost["counts"]) == ("Spark ended its slot's job on host host", False)
+    search.hello("2.0.0")
+    assert search.run_to_the_end("2.0.0") == ([0], Stop())
+
+
+def test_the_end_of_a_job_counts_where_nobody_knows_which_task_was_lost(start):
+    """Else a trial that ends its slot each time would end the search."""
+    search = start(points(1), "1.0.0", retries=0)
+    search.ask("1.0.0")
+    search.coordinator.job_ended(1, counts=True)
+    [result] = search.coordinator.results
+    assert (result.status, result.error.kind) == ("failed", "lost executor")
+    assert result.error.message == "Spark ended its slot's job on host host"
+
+
+def test_a_resumed_search_counts_attempts_as_the_first_did(tmp_path):
+    first = Search(tmp_path, points(1), retries=1)
+    first.hello("1.0.0")
+    first.ask("1.0.0")
+    first.coordinator.job_ended(1)
+    first.hello("2.0.0")
+    first.ask("2.0.0")
+    first.coordinator.slots_lost(["2.0.0"])
+    first.journal.close()
+    records = list(read_records(read_journal(first.paths.journal), "the journal"))
+    assert [record.counts for record, _ in records if isinstance(record, Lost)] == [False, True]
+    later = Coordinator(points(1), first.paths, Journal(first.paths.journal, 2), retries=1)
+    later.resume(records, [], Resumed(len(records), "application", "now", "0" * 64, 1))
+    assert later.progress == 1
 
 
 def test_a_trial_that_is_not_to_run_again_is_not_said_to(start):

@@ -224,11 +224,11 @@ def test_without_a_slot_it_says_since_when_and_what_was_asked_for(start):
 
 def test_without_a_slot_it_says_what_spark_has_of_them(start):
     search = start(asked="2 slots of 1 core")
-    search.progress.there = "2 executors, 2 tasks of the search started, Python starts there"
+    search.progress.there = "2 executors run 2 tasks of the search, whose Python is starting"
     search.clock.now += 30.0
     search.progress.refresh(status(5, slots=0))
     assert search.view.frames[-1].waiting == (
-        "no slot yet, 30 s: 2 executors, 2 tasks of the search started, Python starts there; "
+        "no slot yet, 30 s: 2 executors run 2 tasks of the search, whose Python is starting; "
         "asked for 2 slots of 1 core"
     )
 

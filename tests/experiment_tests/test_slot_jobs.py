@@ -1,4 +1,5 @@
 import re
+import threading
 import time
 import warnings
 from types import SimpleNamespace
@@ -7,11 +8,13 @@ import psutil
 import pytest
 
 from experiment import slot_jobs
+from experiment.crew import Crew
 from experiment.ownership import Owned, Owner
 from experiment.settings import Settings
 from search.errors import InvalidArgument
 from spark_jobs.cluster import ClusterExecutor
 from spark_jobs.locations import Location
+from spark_jobs.slot_job import LostTask, SlotJob
 from spark_jobs.slots import INSTALL, PROBLEM
 
 
@@ -118,12 +121,66 @@ def executors(*running):
         ([], 0, ""),
         (executors(0), 0, "1 executor, no task of the search started"),
         (executors(1, 2), 0, "2 executors, which run 3 other tasks, no task of the search started"),
-        (executors(1), 1, "1 executor, 1 task of the search started, Python starts there"),
-        (executors(1, 1), 2, "2 executors, 2 tasks of the search started, Python starts there"),
+        (executors(1), 1, "1 executor runs 1 task of the search, whose Python is starting"),
+        (executors(1, 1), 2, "2 executors run 2 tasks of the search, whose Python is starting"),
     ],
 )
 def test_without_a_slot_it_is_known_what_there_is(there, tasks, said):
     assert slot_jobs.without_slots(there, tasks) == said
+
+
+class Told:
+    """A coordinator that keeps what it is told."""
+
+    def __init__(self):
+        self.calls, self.problem, self.done, self.target_reached = [], None, False, False
+        self.has_started = True
+
+    def has_come(self, job):
+        return True
+
+    def __getattr__(self, name):
+        return lambda *told, **more: self.calls.append((name, *told, *more.values()))
+
+
+LOST = [LostTask(0, 0, "a", failed=True), LostTask(1, 0, "b", failed=False)]
+
+
+def look(run, told, *, tells=True):
+    """Look once at a job that Spark has told the tasks above of; return the warnings."""
+    warnings = []
+    session = SimpleNamespace(
+        stopped=False, tells_lost_tasks=tells, on_this_host=True, task_slots=lambda: 2
+    )
+    jobs = slot_jobs.SlotJobs(
+        session, *[None] * 4, 2, SimpleNamespace(reason=None), 0.0, None, None, warnings.append,
+        *[None] * 2,
+    )  # fmt: skip
+    server = SimpleNamespace(error=None, call=lambda step: step())
+    crew = Crew(lambda number, count: SlotJob(run, lambda: None, lambda: LOST, lambda: 0))
+    crew.start(2)
+    crew.wait(0.01)
+    jobs._look(crew, server, told)
+    return warnings
+
+
+def test_tasks_that_failed_are_lost_and_those_that_spark_killed_were_ended():
+    told, end = Told(), threading.Event()
+    look(end.wait, told)
+    end.set()
+    assert told.calls == [("slots_lost", ["1.0.0"]), ("slots_ended", ["1.1.0"])]
+
+
+@pytest.mark.parametrize("tells", [True, False])
+def test_the_tasks_that_failed_are_told_before_the_end_of_their_job(tells):
+    """The others count only where Spark tells of no task that it has lost."""
+    told = Told()
+
+    def aborted():
+        raise RuntimeError("Job aborted")
+
+    look(aborted, told, tells=tells)
+    assert told.calls == [("slots_lost", ["1.0.0"]), ("job_ended", 1, not tells)]
 
 
 BLIND = "host b does not see the folder /runs/r of the driver; give logdir a shared folder"
