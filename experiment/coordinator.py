@@ -25,7 +25,7 @@ from experiment.status import Running, Status
 from search.checked import CheckedSearcher, SearcherFailed
 from search.direction import Direction, Goal
 from search.errors import InvalidArgument
-from search.searcher import Searcher, judge_of
+from search.searcher import Searcher
 from search.stopping import StoppingRule
 from search.trial import RETRIED, Failure, FailureKind, Outcome, Trial
 from spark_jobs.objective import AmbiguousObjective
@@ -80,6 +80,8 @@ class Coordinator:
         results: Of the trials that came to an end, in that order.
         problem: Why the search cannot go on, in one sentence; None while it can.
         has_started: Has any slot ever said its first words?
+        let_go: Slots that were told to end since their executors leave; who counts slots takes
+            them out.
     """
 
     def __init__(
@@ -100,20 +102,21 @@ class Coordinator:
         warn: Callable[[str], None] = warnings.warn,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._searcher = CheckedSearcher(searcher)
+        self._searcher, self._total = CheckedSearcher(searcher), 0
         self._paths, self._journal = paths, journal
         self._direction, self._target, self._clock = direction, target, clock
         self._observers, self._max_failures, self._warn = list(observers), max_failures, warn
         self.results: list[TrialResult] = []
         self.problem: str | None = None
         self.has_started = False
+        self.let_go: deque[str] = deque()
         self._output: deque[tuple[int, str]] = deque(maxlen=_MOST_OUTPUT)
         self._notes: deque[str] = deque(maxlen=_MOST_OUTPUT)
         self._judge = Judge(
             direction,
             optimization_key,
             stopping,
-            judge_of(searcher),
+            self._searcher.judge,
             warn=self._warn_once,
             forget=self._forget_values_of_stopped,
         )
@@ -128,6 +131,7 @@ class Coordinator:
         self._hosts, self._gpus = Hosts(), Gpus()
         self._slots: dict[str, str] = {}  # slots that get work, with their hosts
         self._lost: set[str] = set()  # slots
+        self._leaving: set[str] = set()  # slots whose executors are being decommissioned
         self._prepared: set[str] = set()  # slots whose first trial has begun to run
         self._job_hosts: dict[int, set[str]] = {}  # on which a job's slots have said hello
         self._over: set[int] = set()  # jobs
@@ -139,7 +143,25 @@ class Coordinator:
     @property
     def done(self) -> bool:
         """Has every trial of the search come to an end?"""
-        return self._searcher.finished and not self._running and not self._again
+        return self._asks_no_more and not self._running and not self._again
+
+    @property
+    def _asks_no_more(self) -> bool:
+        """Has the searcher nothing to ask for any more? One that cannot say so ends the search."""
+        try:
+            return self._searcher.finished
+        except SearcherFailed as error:
+            self.problem = self.problem or str(error)
+            return False
+
+    @property
+    def _trials_in_all(self) -> int:
+        """How many trials there will be, as the searcher last said."""
+        try:
+            self._total = self._searcher.total
+        except SearcherFailed as error:
+            self.problem = self.problem or str(error)
+        return self._total
 
     @property
     def target_reached(self) -> bool:
@@ -156,16 +178,16 @@ class Coordinator:
     @property
     def left(self) -> int:
         """How many trials may still be handed out, those that are to run again too."""
-        if self._searcher.finished:
+        if self._asks_no_more:
             return len(self._again)
-        return max(0, self._searcher.total - len(self.results) - len(self._running))
+        return max(0, self._trials_in_all - len(self.results) - len(self._running))
 
     @property
     def status(self) -> Status:
         """How far the search is. From another thread, too: each part of it is read at once."""
         front, one = tuple(self._front), isinstance(self._direction, Direction)
         return Status(
-            self._searcher.total,
+            self._trials_in_all,
             self.results,
             len(self.results),
             self._failures,
@@ -293,9 +315,12 @@ class Coordinator:
             since = self._clock() if slot in self._prepared else None
             self._running = {**self._running, slot: Running(attempt, since)}
             return work_of(attempt)
-        nothing_left = self._searcher.finished and not self._again and not self._is_doubled(slot)
-        if self._hosts.is_excluded(host) or nothing_left:
+        leaving = slot in self._leaving
+        nothing_left = leaving or (self._asks_no_more and not self._again)
+        if self._hosts.is_excluded(host) or (nothing_left and not self._is_doubled(slot)):
             del self._slots[slot]
+            if leaving:
+                self.let_go.append(slot)
             return Stop()
         if self.problem is None:  # what trials had left behind may have ended the search
             self.problem = self._gpus.problem(
@@ -304,11 +329,12 @@ class Coordinator:
         return Wait() if self.problem is None else Stop()
 
     def _gets_work(self, slot: str) -> bool:
-        return not self._hosts.is_excluded(self._slots[slot]) and not self._gpus.reasons(slot)
+        kept = slot in self._leaving or self._hosts.is_excluded(self._slots[slot])
+        return not kept and not self._gpus.reasons(slot)
 
     def alike(self, slot: str) -> Hashable:
-        """See `spark_jobs.exchange.Handler`: host and GPUs of a slot decide what it may run."""
-        return self._gpus.of(slot)
+        """See `spark_jobs.exchange.Handler`: host, GPUs and executor decide what it may run."""
+        return self._gpus.of(slot), slot in self._leaving
 
     def report(self, message: Reports) -> Heard:
         """See `spark_jobs.exchange.Handler`."""
@@ -337,7 +363,7 @@ class Coordinator:
             return None
         try:
             verdict = self._judge.report(message.trial, message.reports)
-        except AmbiguousObjective as error:
+        except (AmbiguousObjective, SearcherFailed) as error:
             self.problem = str(error)
             return None
         if verdict.values:
@@ -378,6 +404,13 @@ class Coordinator:
             if trials := [attempt.trial.id for attempt in list(self._again)[waiting:]]:
                 again.setdefault(where, []).extend(trials)
         return again
+
+    def slots_leaving(self, slots: Collection[str]) -> None:
+        """Let slots whose executors are being decommissioned end their trials, and take no more."""
+        hosts = {self._slots[s] for s in slots if s in self._slots and s not in self._leaving}
+        self._leaving.update(slots)
+        for host in sorted(hosts):
+            self._notes.append(f"executor on host {host} is decommissioned, it gets no more trials")
 
     def has_come(self, job: int) -> bool:
         """Has any slot of a job that runs said its first words? From another thread, too."""
@@ -509,9 +542,9 @@ class Coordinator:
         self._running = {s: o for s, o in self._running.items() if o.attempt.trial.id != trial}
         try:
             self._searcher.tell(self._judge.scored(outcome))
+            self._judge.ended(outcome)
         except SearcherFailed as error:
             self.problem = self.problem or str(error)
-        self._judge.ended(outcome)
         folder = self._paths.shown_attempt(trial, attempt.number)
         result = TrialResult.of(attempt.trial, outcome, folder, attempt.number)
         self._failures += result.status == "failed"

@@ -152,12 +152,13 @@ def _result(
     coordinator: Coordinator, search: Search, run: _Run, settings: Settings, problem: str | None
 ) -> Result:
     """Return what there is so far."""
+    status = coordinator.status
     return Result(
         coordinator.results,
         settings.goal,
         run.paths.shown(),
-        objective=coordinator.status.objective or settings.optimization_key,
-        total=search.searcher.total,
+        objective=status.objective or settings.optimization_key,
+        total=status.total,
         problem=problem,
         space=search.space,
         target=settings.target,

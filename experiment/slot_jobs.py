@@ -248,7 +248,10 @@ class SlotJobs:
 
     def _look(self, crew: Crew, server: ChannelServer, coordinator: Coordinator) -> None:
         """See which slots and jobs have ended, and let their trials run on others."""
-        for job in crew.take_ended():
+        ended = crew.take_ended()
+        while coordinator.let_go:
+            crew.let_go(coordinator.let_go.popleft())
+        for job in ended:
             if self._is_over(server, coordinator) or self.session.stopped:
                 continue
             came = coordinator.has_come(job.number)
@@ -270,8 +273,10 @@ class SlotJobs:
         slots = crew.lost_slots()
         if lost := _slots(slots, failed=True):
             server.call(functools.partial(coordinator.slots_lost, lost))
-        if ended := _slots(slots, failed=False):  # as those beside a task for which it ends a job
-            server.call(functools.partial(coordinator.slots_ended, ended))
+        if killed := _slots(slots, failed=False):  # as those beside a task for which it ends a job
+            server.call(functools.partial(coordinator.slots_ended, killed))
+        if leaving := crew.leaving_slots():
+            server.call(functools.partial(coordinator.slots_leaving, leaving))
 
     def _refused(
         self, job: NumberedJob, sentence: str, crew: Crew, coordinator: Coordinator

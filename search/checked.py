@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from search.checks import plain
 from search.errors import ExperimentError, InvalidArgument, shown
-from search.searcher import Searcher, ask_again
-from search.trial import Outcome, Trial
+from search.searcher import Searcher, ask_again, judge_of
+from search.stopping import StoppingJudge
+from search.trial import Outcome, Status, Trial
 from search.values import check_size, plain_value
 
 
@@ -20,82 +22,102 @@ class SearcherFailed(ExperimentError):
 class CheckedSearcher:
     """A `Searcher` whose errors, and whose trials that are none, are all a `SearcherFailed`.
 
+    So are the errors of its judge. Each says what was asked for, and where it was raised.
+
     Args:
         searcher: Owned by this one from now on.
     """
 
     def __init__(self, searcher: Searcher) -> None:
         self._searcher, self._asked = searcher, 0
+        self._name = type(searcher).__name__
 
     @property
     def total(self) -> int:
         """See `Searcher`."""
-        return self._searcher.total
+        with _failing(f"{self._name}.total"):
+            return self._searcher.total
 
     @property
     def finished(self) -> bool:
         """See `Searcher`."""
-        return self._searcher.finished
+        with _failing(f"{self._name}.finished"):
+            return self._searcher.finished
+
+    @property
+    def judge(self) -> StoppingJudge | None:
+        """See `search.searcher.Judging`."""
+        with _failing(f"{self._name}.judge"):
+            judge = judge_of(self._searcher)
+        return None if judge is None else _CheckedJudge(judge, f"{self._name}.judge")
 
     def ask(self) -> Trial | None:
-        """See `Searcher`.
-
-        Raises:
-            SearcherFailed: It raised, or what it returned is no trial.
-        """
-        try:
+        """See `Searcher`; where what it returns is no trial, that is an error too."""
+        with _failing(f"{self._name}.ask()"):
             trial = self._searcher.ask()
-        except Exception as error:
-            raise self._failed("ask", error) from error
         return self._handed_out(trial)
 
     def ask_again(self, trial: Trial) -> Trial | None:
         """See `search.searcher.ask_again`; raises as `ask`."""
-        try:
+        with _failing(f"{self._name}.ask()"):
             again = ask_again(self._searcher, trial)
-        except Exception as error:
-            raise self._failed("ask", error) from error
         return self._handed_out(again)
 
     def tell(self, outcome: Outcome) -> None:
-        """See `Searcher`.
-
-        Raises:
-            SearcherFailed: It raised.
-        """
-        try:
+        """See `Searcher`."""
+        with _failing(f"{self._name}.tell()"):
             self._searcher.tell(outcome)
-        except Exception as error:
-            raise self._failed("tell", error) from error
 
     def _handed_out(self, trial: Any) -> Trial | None:
         if trial is None:
             return None
+        asked = f"{self._name}.ask()"
+        if not isinstance(trial, Trial):
+            said = InvalidArgument(asked, "a search.Trial or None", shown(trial))
+            raise SearcherFailed(str(said))
         try:
             checked = _checked(trial, self._asked)
         except InvalidArgument as error:
-            raise SearcherFailed(f"{self._name}.ask() returned {error}") from None
+            part = f"{asked}: {error.name} of the trial"
+            said = InvalidArgument(part, error.expected, error.got, error.hint)
+            raise SearcherFailed(str(said)) from None
         self._asked += 1
         return checked
 
-    @property
-    def _name(self) -> str:
-        return type(self._searcher).__name__
 
-    def _failed(self, method: str, error: Exception) -> SearcherFailed:
-        if isinstance(error, InvalidArgument):  # as of a constraint, with the configuration
-            return SearcherFailed(str(error))
+class _CheckedJudge:
+    """A `StoppingJudge` whose errors are all a `SearcherFailed`."""
+
+    def __init__(self, judge: StoppingJudge, name: str) -> None:
+        self._judge, self._name = judge, name
+
+    def report(self, trial: int, step: int, value: float | None) -> str | None:
+        """See `StoppingJudge`."""
+        with _failing(f"{self._name}.report()"):
+            return self._judge.report(trial, step, value)
+
+    def ended(self, trial: int, status: Status = "finished") -> None:
+        """See `StoppingJudge`."""
+        with _failing(f"{self._name}.ended()"):
+            self._judge.ended(trial, status)
+
+
+@contextlib.contextmanager
+def _failing(asked: str) -> Iterator[None]:
+    """Raise `SearcherFailed` for whatever is raised where that is asked for."""
+    try:
+        yield
+    except InvalidArgument as error:  # as of a constraint, with the configuration
+        raise SearcherFailed(str(error)) from error
+    except Exception as error:
         line = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{line.filename}, line {line.lineno}"
-        return SearcherFailed(
-            f"{self._name}.{method}() raised {type(error).__name__}: {error} ({where})"
-        )
+        said = f"{asked} raised {type(error).__name__}: {error} ({where})"
+        raise SearcherFailed(said) from error
 
 
-def _checked(trial: Any, number: int) -> Trial:
-    """Return a trial with plain values; `InvalidArgument` where it is none."""
-    if not isinstance(trial, Trial):
-        raise InvalidArgument("a trial", "a search.Trial, or None", shown(trial))
+def _checked(trial: Trial, number: int) -> Trial:
+    """Return a trial with plain values; `InvalidArgument` where a part of it is wrong."""
     if type(plain(trial.id)) is not int or trial.id != number:
         raise InvalidArgument("id", f"{number}, the number of trials before it", shown(trial.id))
     generation, parent = plain(trial.generation), plain(trial.parent)

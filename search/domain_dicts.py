@@ -40,10 +40,12 @@ def read_domain(name: str, told: Mapping[str, Any]) -> Domain:
             "write experiment.Float(0.1, 0.9), or {'low': 0.1, 'high': 0.9}"
         )
         raise InvalidArgument(name, _EXPECTED, shown(told), hint)
-    known = ["type", "range", *(field.name for field in fields(kind))]
+    known = ["type", *(["range"] if kind is Choice else []), *(f.name for f in fields(kind))]
     if unknown := [key for key in arguments if key not in known]:
         expected, got = f"keys among {', '.join(known)}", shown(unknown[0])
         raise InvalidArgument(name, expected, got, did_you_mean(unknown[0], known))
+    if {"values", "range"} <= arguments.keys():
+        raise InvalidArgument(name, "values or a range", shown(told), "leave one of them out")
     when = arguments.get("when")
     if isinstance(when, dict):  # one value as itself
         when = {n: v if isinstance(v, list) else [v] for n, v in when.items()}
@@ -55,7 +57,9 @@ def read_domain(name: str, told: Mapping[str, Any]) -> Domain:
         ) from None
     except ValueError as error:
         expected = f"a domain of type {arguments['type']}"
-        raise InvalidArgument(name, expected, str(error)) from None
+        raise InvalidArgument(
+            name, expected, shown(told), _shape(arguments) or str(error)
+        ) from None
 
 
 def _type_of(arguments: Mapping[str, Any]) -> str | None:
@@ -67,6 +71,22 @@ def _type_of(arguments: Mapping[str, Any]) -> str | None:
     numbers = [arguments[name] for name in ("low", "high", "step") if name in arguments]
     whole = all(isinstance(plain(number), int) for number in numbers)
     return "integer" if whole else "float"
+
+
+def _shape(arguments: Mapping[str, Any]) -> str:
+    """Return what the arguments of a domain are, where some of these are not; else ''."""
+    match arguments:
+        case {"type": "choice", "range": [int(), int(), int(step)]} if step:
+            return ""
+        case {"type": "choice", "range": _}:
+            return "range is a list of three integers: start, stop, step"
+        case {"type": "choice", "values": list()}:
+            return ""
+        case {"type": "choice"}:
+            return "values is a list"
+        case {"low": _, "high": _} if isinstance(arguments.get("log", False), bool):
+            return ""
+    return "low and high are numbers, log is True or False"
 
 
 def bounds_meant(value: object) -> str:

@@ -302,7 +302,7 @@ class ConnectSession(SessionSettings):
                 self._release()
             return None
 
-        return SlotJob(run, lambda: self._interrupt(tag), list, lambda: 0)
+        return SlotJob(run, lambda: self._interrupt(tag), list, list, lambda: 0)
 
     def _release(self) -> None:
         """Wait until the server knows that what it has executed is done with.

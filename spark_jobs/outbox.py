@@ -164,10 +164,14 @@ class Outbox:
             self._changed.wait_for(lambda: self._closed or self._posts)
             posts: list[_Post] = []
             size = 0
+            brought: set[str] = set()  # contents, each of which the batch has once
             while self._posts:
-                size += sum(len(c.data) for c in self._posts[0].contents if _is_small(c))
+                small = (content for content in self._posts[0].contents if _is_small(content))
+                new = {c.name: len(c.data) for c in small if c.name not in brought}
+                size += sum(new.values())
                 if posts and size > LARGEST_BATCH:
                     break
+                brought |= new.keys()
                 posts.append(self._posts.popleft())
             return posts
 

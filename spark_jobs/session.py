@@ -35,7 +35,9 @@ class Session(Protocol):
 
     Attributes:
         master: Spark's name of the cluster.
-        tells_lost_tasks: Do its jobs know which tasks Spark has lost?
+        tells_lost_tasks: Do its jobs know which tasks Spark has lost, and which run on executors
+            that are being decommissioned? Those of Spark Connect know neither: a slot there takes
+            trials until its executor is gone.
     """
 
     master: str

@@ -163,13 +163,15 @@ def run_slot(job: int, lent: Lent, function: Lent) -> None:
 
 def not_lent(error: OSError) -> str:
     """Return what a host says that cannot read what the driver has lent."""
-    if isinstance(error, FileNotFoundError):
-        return f"does not see the folder {run_of_secret(error.filename)} of the driver{_SHARED}"
+    if isinstance(error, FileNotFoundError) and isinstance(error.filename, str):
+        run = run_of_secret(error.filename)
+        if run is not None:  # else a file of Spark's, which carries the train function on HDFS
+            return f"does not see the folder {run} of the driver{_SHARED}"
     return f"cannot read what the driver has written for it: {error}"
 
 
-def run_trials(config: SlotConfig, function: bytes, slot: str, task: Any) -> int:
-    """Run trials until the driver has none left; return how many.
+def run_trials(config: SlotConfig, function: bytes, slot: str, task: Any) -> None:
+    """Run trials until the driver has none left.
 
     Args:
         config: Of the slot.
@@ -195,13 +197,13 @@ def run_trials(config: SlotConfig, function: bytes, slot: str, task: Any) -> int
     channel.heard = watch.heard
     with channel, contextlib.closing(watch):
         try:
-            return _serve(config, channel, hello, environment, watch)
+            _serve(config, channel, hello, environment, watch)
         except (ChannelLost, Abandoned):
             if watch.verdict is None:
                 raise
-            if not watch.verdict.certain:  # Spark tells a driver that lives all the same
+            # Spark tells a driver that lives all the same, and runs a task that fails again.
+            if not watch.verdict.certain:
                 raise ChannelLost(watch.verdict.reason) from None
-            return 0  # Spark would run a task that fails again
 
 
 def _serve(
@@ -210,7 +212,7 @@ def _serve(
     hello: Hello,
     environment: dict[str, str | None],
     watch: DriverWatch,
-) -> int:
+) -> None:
     """See `run_trials`."""
 
     def tell(warning: str) -> None:
@@ -224,7 +226,7 @@ def _serve(
     lag = channel.hello(msgspec.structs.replace(hello, problem=problem))
     first = None if problem else channel.next()
     if first is None:  # nothing to do, so nothing to import either
-        return 0
+        return
     program = msgspec.structs.replace(config.program, clock_lag=lag)
     config = msgspec.structs.replace(config, program=program)
     try:
@@ -237,11 +239,10 @@ def _serve(
                 channel.hello(msgspec.structs.replace(hello, warnings=runner.warnings))
             shared = config.isolation == "none" or config.trials_per_gpu > 1
             watching = WatchedRunner(runner, watched, keeps, shared=shared, lag=lag)
-            return pull_trials(config, channel, watching, first, tell)
+            pull_trials(config, channel, watching, first, tell)
     except RunnerBroken as error:
         problem = f"host {hello.host}, Python {sys.executable}: {error}"
         channel.hello(msgspec.structs.replace(hello, problem=problem))
-        return 0
 
 
 def host_name() -> str:
@@ -328,8 +329,8 @@ def pull_trials(
     runner: TrialRunner,
     first: Attempt,
     tell: Callable[[str], None],
-) -> int:
-    """Run, hand in, ask, until no work is left; return how many trials were run.
+) -> None:
+    """Run, hand in, ask, until no work is left.
 
     Args:
         config: Of the slot.
@@ -339,16 +340,13 @@ def pull_trials(
         tell: Gets what the user should know.
     """
     attempt: Attempt | None = first
-    count = 0
     with contextlib.suppress(ChannelLost, ChannelRefused):  # the first trial's time counts from now
         channel.report(first, (), "")
     with Reporter(channel.report, runner.stop) as reporter:
         while attempt is not None:
             with reporter.running(attempt):
                 outcome = run_attempt(config, attempt, runner, tell, reporter)
-            count += 1
             attempt = channel.next(attempt.number, outcome)
-    return count
 
 
 def run_attempt(
@@ -444,7 +442,8 @@ def _run(
         try:
             _write(config, top, paths.folder, end, say)
         except FolderChanged as error:
-            say(f"trial {trial}: its outcome counts, and is not in its folder: {error}")
+            counts = "its outcome counts, but could not be written to its folder"
+            say(f"trial {trial}: {counts}: {error}")
         else:
             if lost:
                 say(
@@ -477,7 +476,8 @@ def _write(
     """Write into an attempt's folder as `write_below` does.
 
     Raises:
-        FolderChanged: It fails, and a train function is to blame: this host can write beside it.
+        FolderChanged: It fails, and this host can write to the run's folder: a train function is
+            to blame.
         OSError: It fails, and this host is to blame.
     """
     try:
@@ -485,7 +485,10 @@ def _write(
     except OSError as error:
         if not _can_write(config, top, say):
             raise
-        raise FolderChanged(f"{error}; beside it, this host can write") from None
+        raise FolderChanged(
+            f"{error}; this host can write to the run's folder, so a train function has changed "
+            "this trial's"
+        ) from None
 
 
 def _can_write(config: SlotConfig, top: Path, say: Callable[[str], None]) -> bool:

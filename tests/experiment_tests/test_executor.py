@@ -238,7 +238,7 @@ def test_calls_are_written_behind_who_makes_them(spark, logdir, monkeypatch):
 
     def write_later(self, location, source, length=None):
         if location.parent.name == "calls":
-            if not made.wait(5):
+            if not made.wait(LONG):
                 raise OSError("it was waited for")
             files.append(location.name)
         write(self, location, source, length)

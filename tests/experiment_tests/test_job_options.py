@@ -226,7 +226,7 @@ def test_bad_input_is_named(words, message):
     ("text", "message"),
     [
         ("x: {lo: 1, high: 2}", "bounds['x']: expected a list, or a mapping with a type"),
-        ("x: {type: float, low: 1, high: 2, lgo: true}", "keys among type, range, low, high, log"),
+        ("x: {type: float, low: 1, high: 2, lgo: true}", "keys among type, low, high, log"),
         ("x: {type: float, low: 1}", "bounds['x']: expected a domain of type float"),
         ("x: {type: [float]}", "bounds['x']: expected a list, or a mapping with a type"),
         ("x: {type: float, low: -1, high: 2, log: true}", "bounds above zero for a log scale"),

@@ -44,7 +44,9 @@ def test_a_searcher_that_asks_for_too_much_fails_its_search_and_no_other(spark, 
     with pytest.raises(experiment.SearchFailed) as caught:
         experiment.run(spark, square, {"x": [1, 9]}, searcher=searcher, logdir=logdir, **LIGHT)
     said = str(caught.value)
-    assert said.startswith("PointSearch.ask() returned params['x']: expected at most 1,000,000 ")
+    assert said.startswith(
+        "PointSearch.ask(): params['x'] of the trial: expected at most 1,000,000 "
+    )
     assert "got 2,000,005 bytes; pass the path of a file" in said
     assert {trial.params["x"] for trial in caught.value.result.trials} <= {1, 2}
     assert experiment.launch(spark, square, {"x": [3]}, logdir=logdir, **LIGHT).best.value == 9

@@ -42,22 +42,33 @@ def test_values_of_numpy_are_handed_out_as_those_of_python():
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ({"x": 1}, "a trial: expected a search.Trial, or None, got {'x': 1}"),
-        (Trial(1, {}), "id: expected 0, the number of trials before it, got 1"),
-        (Trial(0, [1]), "params: expected a dict of hyperparameters, got [1]"),
-        (Trial(0, {1: 2}), "params: expected names of hyperparameters, got 1"),
-        (Trial(0, {"x": 1}, "first"), "generation: expected an integer of at least 0, or None, "),
-        (Trial(0, {"x": 1}, None, 0), "parent: expected an earlier trial, or None, got 0"),
-        (Trial(0, {"x": {1, 2}}), "params['x']: expected None, a bool, a number, a string, "),
+        (5, "expected a search.Trial or None, got 5"),
+        ({"x": 1}, "expected a search.Trial or None, got {'x': 1}"),
+        (Trial(1, {}), "id of the trial: expected 0, the number of trials before it, got 1"),
+        (Trial(0, [1]), "params of the trial: expected a dict of hyperparameters, got [1]"),
+        (Trial(0, {1: 2}), "params of the trial: expected names of hyperparameters, got 1"),
+        (
+            Trial(0, {"x": 1}, "first"),
+            "generation of the trial: expected an integer of at least 0, or None, got 'first'",
+        ),
+        (
+            Trial(0, {"x": 1}, None, 0),
+            "parent of the trial: expected an earlier trial, or None, got 0",
+        ),
+        (
+            Trial(0, {"x": {1, 2}}),
+            "params['x'] of the trial: expected None, a bool, a number, a string, ",
+        ),
         (
             Trial(0, {"x": "a" * 2_000_000}),
-            "params['x']: expected at most 1,000,000 bytes for the hyperparameters of a trial, "
-            "got 2,000,005 bytes; pass the path of a file, and read that inside the train function",
+            "params['x'] of the trial: expected at most 1,000,000 bytes for the hyperparameters of "
+            "a trial, got 2,000,005 bytes; pass the path of a file, and read that inside the train "
+            "function",
         ),
     ],
 )
 def test_what_is_no_trial_is_an_error_that_says_which_part(asked, said):
-    with pytest.raises(SearcherFailed, match=re.escape(f"Custom.ask() returned {said}")):
+    with pytest.raises(SearcherFailed, match=re.escape(f"Custom.ask(): {said}")):
         CheckedSearcher(Custom(asked)).ask()
 
 
@@ -69,6 +80,51 @@ def test_what_a_searcher_raises_is_told_with_its_line():
         searcher.ask()
     with pytest.raises(SearcherFailed, match=r"Custom.tell\(\) raised ValueError: no \(.*, line "):
         searcher.tell(Outcome(0, "finished", 1.0))
+
+
+class Broken(Custom):
+    """Raises whatever it is asked, and so does its pruner."""
+
+    @property
+    def total(self):
+        raise KeyError("total")
+
+    @property
+    def finished(self):
+        raise AttributeError("done")
+
+    class judge:
+        @staticmethod
+        def report(trial, step, value):
+            raise ValueError(f"no step {step}")
+
+        @staticmethod
+        def ended(trial, status="finished"):
+            raise ValueError(f"no trial {trial}")
+
+
+@pytest.mark.parametrize(
+    ("ask", "said"),
+    [
+        (lambda searcher: searcher.total, r"Broken\.total raised KeyError: 'total' \("),
+        (lambda searcher: searcher.finished, r"Broken\.finished raised AttributeError: done \("),
+        (
+            lambda searcher: searcher.judge.report(0, 7, 0.5),
+            r"Broken\.judge\.report\(\) raised ValueError: no step 7 \(.*test_checked.py, line ",
+        ),
+        (
+            lambda searcher: searcher.judge.ended(3),
+            r"Broken\.judge\.ended\(\) raised ValueError: no trial 3 \(",
+        ),
+    ],
+)
+def test_whatever_a_searcher_raises_is_told_with_what_it_was_asked(ask, said):
+    with pytest.raises(SearcherFailed, match=said):
+        ask(CheckedSearcher(Broken()))
+
+
+def test_a_searcher_without_a_pruner_has_none():
+    assert CheckedSearcher(Custom()).judge is None
 
 
 def test_a_constraint_that_raises_is_told_with_its_configuration():

@@ -220,3 +220,16 @@ def test_a_slot_that_does_not_see_what_the_driver_lends_fails_at_once_with_its_h
         f"{PROBLEM}host {host_name()} does not see the folder {root} of the driver; "
         "give logdir a shared folder or hdfs://..."
     )
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        FileNotFoundError("no such block"),
+        FileNotFoundError(2, "No such file or directory", "/tmp/spark-1/broadcast-2/tmp3"),
+        FileNotFoundError(2, "No such file or directory", 3),
+        FileNotFoundError(2, "No such file or directory", "secrets"),
+    ],
+)
+def test_a_file_that_is_missing_elsewhere_names_no_folder_of_a_run(error):
+    assert not_lent(error) == f"cannot read what the driver has written for it: {error}"

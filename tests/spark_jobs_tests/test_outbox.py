@@ -84,6 +84,15 @@ def test_a_batch_has_a_size(outbox, files):
     assert max(files.written) <= LARGEST_BATCH
 
 
+def test_a_function_counts_once_in_a_batch(outbox, files):
+    told, function = [], Pickled(b"f" * 50_000)
+    for number in range(100):
+        outbox.put(function, of(abs, -number)[1], told.append)
+    files.gate.set()
+    wait_until(lambda: len(told) == 100)
+    assert len(files.written) <= 2  # what came before the thread looked, and the others
+
+
 def test_a_large_content_is_sent_once(outbox, files, folder):
     told, array = [], np.arange(100_000)
     for number in range(3):
@@ -144,11 +153,13 @@ def test_calls_that_cannot_be_written_are_told_so(outbox, files, tmp_path):
 
 def test_nobody_is_told_anything_after_the_end(files, folder):
     told = []
-    outbox = Outbox(files, folder)
+    outbox = Outbox(files, folder, largest_backlog=1)
     outbox.put(*of(abs, 1), told.append)
     closing = threading.Thread(target=outbox.close)
     closing.start()
+    outbox.put(*of(abs, 2), told.append)  # the backlog is full: this returns once it is closing
     files.gate.set()
     closing.join(LONG)
     outbox.put(*of(abs, 1), told.append)
+    assert told == []
     assert not files.names(folder.parent)

@@ -24,6 +24,7 @@ from search import (
     drive,
 )
 from search.adapters import OptunaSearcher
+from search.checked import CheckedSearcher, SearcherFailed
 from search.searcher import Problem, judge_of
 from tests.search_tests.adapters_tests.spaces import (
     EVERYTHING,
@@ -406,6 +407,21 @@ def test_what_is_pruned_is_what_the_pruner_prunes_in_a_study_of_its_own(pruner):
         found.append((dict(trial.params), stopped))
     assert found == expected
     assert {stopped is None for _, stopped in found} == {True, False}
+
+
+class Unsure(optuna.pruners.BasePruner):
+    """A pruner that cannot say."""
+
+    def prune(self, study, trial):
+        raise ValueError(f"nothing is known of step {trial.last_step}")
+
+
+def test_a_pruner_that_raises_is_told_as_the_searchers_error_with_its_line():
+    searcher = CheckedSearcher(OptunaSearcher(pruner=Unsure()).start(problem_on(MODEL, 5)))
+    trial = searcher.ask()
+    said = r"judge\.report\(\) raised ValueError: nothing is known of step 2 \(.*optuna.py, line "
+    with pytest.raises(SearcherFailed, match=said):
+        searcher.judge.report(trial.id, 2, 0.5)
 
 
 @pytest.mark.parametrize("pruner", PRUNERS, ids=lambda pruner: type(pruner).__name__)
