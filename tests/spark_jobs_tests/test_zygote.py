@@ -1,4 +1,4 @@
-"""When a trial that is to stop is ended, and who is told; other tests of it: test_runners.py."""
+"""How a zygote ends a trial that does not stop, or whose slot dies; see also test_runners.py."""
 
 from __future__ import annotations
 
