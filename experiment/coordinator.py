@@ -79,6 +79,8 @@ class Coordinator:
         results: Of the trials that came to an end, in that order.
         problem: Why the search cannot go on, in one sentence; None while it can.
         has_started: Has any slot ever said its first words?
+        let_go: Slots that were told to end since their executors leave; who counts slots takes
+            them out.
     """
 
     def __init__(
@@ -106,6 +108,7 @@ class Coordinator:
         self.results: list[TrialResult] = []
         self.problem: str | None = None
         self.has_started = False
+        self.let_go: deque[str] = deque()
         self._output: deque[tuple[int, str]] = deque(maxlen=_MOST_OUTPUT)
         self._notes: deque[str] = deque(maxlen=_MOST_OUTPUT)
         self._judge = Judge(
@@ -127,6 +130,7 @@ class Coordinator:
         self._hosts, self._gpus = Hosts(), Gpus()
         self._slots: dict[str, str] = {}  # slots that get work, with their hosts
         self._lost: set[str] = set()  # slots
+        self._leaving: set[str] = set()  # slots whose executors are being decommissioned
         self._prepared: set[str] = set()  # slots whose first trial has begun to run
         self._job_hosts: dict[int, set[str]] = {}  # on which a job's slots have said hello
         self._over: set[int] = set()  # jobs
@@ -310,9 +314,12 @@ class Coordinator:
             since = self._clock() if slot in self._prepared else None
             self._running = {**self._running, slot: Running(attempt, since)}
             return work_of(attempt)
-        nothing_left = self._asks_no_more and not self._again and not self._is_doubled(slot)
-        if self._hosts.is_excluded(host) or nothing_left:
+        leaving = slot in self._leaving
+        nothing_left = leaving or (self._asks_no_more and not self._again)
+        if self._hosts.is_excluded(host) or (nothing_left and not self._is_doubled(slot)):
             del self._slots[slot]
+            if leaving:
+                self.let_go.append(slot)
             return Stop()
         if self.problem is None:  # what trials had left behind may have ended the search
             self.problem = self._gpus.problem(
@@ -321,11 +328,12 @@ class Coordinator:
         return Wait() if self.problem is None else Stop()
 
     def _gets_work(self, slot: str) -> bool:
-        return not self._hosts.is_excluded(self._slots[slot]) and not self._gpus.reasons(slot)
+        kept = slot in self._leaving or self._hosts.is_excluded(self._slots[slot])
+        return not kept and not self._gpus.reasons(slot)
 
     def alike(self, slot: str) -> Hashable:
-        """See `spark_jobs.exchange.Handler`: host and GPUs of a slot decide what it may run."""
-        return self._gpus.of(slot)
+        """See `spark_jobs.exchange.Handler`: host, GPUs and executor decide what it may run."""
+        return self._gpus.of(slot), slot in self._leaving
 
     def report(self, message: Reports) -> Heard:
         """See `spark_jobs.exchange.Handler`."""
@@ -379,6 +387,13 @@ class Coordinator:
         for where, trials in again.items():
             if trials:
                 self._notes.append(f"executor{where} lost, {_run_again(sorted(trials))}")
+
+    def slots_leaving(self, slots: Collection[str]) -> None:
+        """Let slots whose executors are being decommissioned end their trials, and take no more."""
+        hosts = {self._slots[s] for s in slots if s in self._slots and s not in self._leaving}
+        self._leaving.update(slots)
+        for host in sorted(hosts):
+            self._notes.append(f"executor on host {host} is decommissioned, it gets no more trials")
 
     def has_come(self, job: int) -> bool:
         """Has any slot of a job that runs said its first words? From another thread, too."""

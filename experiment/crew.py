@@ -5,12 +5,11 @@ from __future__ import annotations
 import contextlib
 import itertools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from spark_jobs.protocol import Hello, ProtocolError, decode
 from spark_jobs.slot_job import SlotJob
 from spark_jobs.slots import slot_name
 
@@ -35,15 +34,6 @@ class NumberedJob:
         """On which hosts tasks of it failed."""
         return self.job.failed_hosts
 
-    @property
-    def said(self) -> list[Hello]:
-        """What slots have said that could not reach the channel, once the job is over."""
-        said = []
-        for row in [] if self.job.result is None else self.job.result["said"].to_pylist():
-            with contextlib.suppress(ProtocolError):  # of a train function in a slot's own process
-                said += [] if row is None else [decode(row, Hello)]
-        return said
-
 
 class Crew:
     """Starts slot jobs, and knows which run.
@@ -55,13 +45,14 @@ class Crew:
         clock: Seconds that only grow.
 
     Attributes:
-        asked: How many slots Spark was asked for, but for those that were dropped.
+        asked: How many slots Spark was asked for, but for those that were dropped or let go.
     """
 
     def __init__(
         self, make: Callable[[int, int], SlotJob], clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.asked, self._clock = 0, clock
+        self._let_go: set[str] = set()  # slots
         self._put_off: list[tuple[float, int]] = []  # slots, and from when on they are not asked
         self._make, self._numbers = make, itertools.count(1)
         self._running: list[NumberedJob] = []
@@ -118,19 +109,42 @@ class Crew:
             started.job.__exit__(None, None, None)
             self._running.remove(started)
             self._last = started
+            if started.error is not None:  # all its slots are asked for again, or none
+                job = f"{started.number}."
+                self._ask_again({slot for slot in self._let_go if slot.startswith(job)})
         return ended
 
     def lost_slots(self) -> list[str]:
         """Return which slots of jobs that run Spark has lost so far."""
-        return [
+        lost = [
             slot_name(started.number, task.partition, task.attempt)
             for started in self._running
             for task in started.job.lost_tasks()
+        ]
+        self._ask_again(self._let_go.intersection(lost))  # Spark does, before they have ended
+        return lost
+
+    def leaving_slots(self) -> list[str]:
+        """Return which slots of jobs that run are on executors that are being decommissioned."""
+        return [
+            slot_name(started.number, task.partition, task.attempt)
+            for started in self._running
+            for task in started.job.leaving_tasks()
         ]
 
     def running_tasks(self) -> int:
         """Return how many tasks of its jobs Spark runs now."""
         return sum(started.job.running_tasks() for started in self._running)
+
+    def let_go(self, slot: str) -> None:
+        """Count a slot that was told to leave as not asked for, so that another may be."""
+        self._let_go.add(slot)
+        self.asked -= 1
+
+    def _ask_again(self, slots: Collection[str]) -> None:
+        """Count slots that were let go as asked for: with their job, or by Spark itself."""
+        self._let_go.difference_update(slots)
+        self.asked += len(slots)
 
     def drop(self, slots: int) -> None:
         """Count slots of a job that has ended as not asked for, so that others may be."""
@@ -150,4 +164,5 @@ class Crew:
         """Begin anew, where no job runs any more; return how many slots there were."""
         asked, self.asked = self.asked, 0
         self._put_off.clear()
+        self._let_go.clear()
         return asked

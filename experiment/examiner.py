@@ -219,7 +219,7 @@ class Examiner:
         )
         return [
             *_failed(jobs),
-            *map(_cannot_start, self.session.failing_hosts()),
+            *self._failing_hosts(),
             self._answers(found, there),
             *assess(found, expected),
         ]
@@ -279,6 +279,13 @@ class Examiner:
             return slots
         there = self.session.cluster().tasks(self.session.task_needs)
         return min(slots, _MOST_SLOTS) if there is None else max(1, there)
+
+    def _failing_hosts(self) -> list[Finding]:
+        """Return the hosts on which executors cannot start; none where nobody tells in time."""
+        hosts: Sequence[FailingHost] = ()
+        with contextlib.suppress(Exception):  # pages that do not answer, a session that was stopped
+            hosts = _in_time(self.session.failing_hosts, self.timeout / 3)
+        return [_cannot_start(host) for host in hosts]
 
     def _answers(self, found: list[Found], there: int) -> Finding:
         hosts = {slot.host for slot in found}

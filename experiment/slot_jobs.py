@@ -245,11 +245,12 @@ class SlotJobs:
 
     def _look(self, crew: Crew, server: ChannelServer, coordinator: Coordinator) -> None:
         """See which slots and jobs have ended, and let their trials run on others."""
-        for job in crew.take_ended():
+        ended = crew.take_ended()
+        while coordinator.let_go:
+            crew.let_go(coordinator.let_go.popleft())
+        for job in ended:
             if self._is_over(server, coordinator) or self.session.stopped:
                 continue
-            for message in job.said:
-                server.call(functools.partial(coordinator.hello, message))
             came = coordinator.has_come(job.number)
             server.call(functools.partial(coordinator.job_ended, job.number))
             sentence = problem_of_spark(job.error, job.failed_hosts)
@@ -265,6 +266,8 @@ class SlotJobs:
         self._tell_refusals(crew, coordinator)
         if lost := crew.lost_slots():
             server.call(functools.partial(coordinator.slots_lost, lost))
+        if leaving := crew.leaving_slots():
+            server.call(functools.partial(coordinator.slots_leaving, leaving))
 
     def _refused(
         self, job: NumberedJob, sentence: str, crew: Crew, coordinator: Coordinator
@@ -417,7 +420,7 @@ def problem_of_spark(error: BaseException | None, hosts: Sequence[str] = ()) -> 
     text = str(error)
     host = f"host {hosts[0]}" if hosts else "an executor"
     if match := re.search(rf"RuntimeError: {PROBLEM}(.+)", text):
-        return f"{host}, {match[1]}; install this package and its dependencies on every executor"
+        return match[1] if match[1].startswith("host ") else f"{host}, {match[1]}"
     if match := re.search(r"ModuleNotFoundError: No module named '([^']+)'", text):
         return (
             f"{host}: Python on the executor has no module named {match[1]!r}; set PYSPARK_PYTHON "

@@ -311,6 +311,8 @@ class ChannelClient(SlotChannel):
             name = error.code().name
             if error.code() in _CUT:  # the details tell a handshake that failed from a lost host
                 raise Cut(f"{name}, {error.details()}") from None
+            if error.code() is grpc.StatusCode.CANCELLED:  # by leaving, or by the driver's end
+                raise ChannelLost(f"the connection was closed: {error.details()}") from None
             raise ChannelRefused(f"the driver refuses: {name}") from None
         except ValueError as error:
             raise ChannelLost(f"the connection was closed here: {error}") from None

@@ -23,7 +23,7 @@ from spark_jobs.host_cache import CacheSettings
 from spark_jobs.resource_profiles import profile_of, tasks_at_once
 from spark_jobs.session import SLOTS, SharedBytes, importing
 from spark_jobs.session_settings import SessionSettings
-from spark_jobs.slot_job import LostTask, SlotJob
+from spark_jobs.slot_job import LeavingTask, LostTask, SlotJob
 from spark_jobs.standalone_pages import FailingHost, failing_hosts
 from spark_jobs.status_store import executors_of, logs_of
 from spark_jobs.task_needs import TaskNeeds, is_local, slot_needs
@@ -192,8 +192,12 @@ class ClassicSession(SessionSettings):
         return Cluster(executors, self._most_executors(), self._context.uiWebUrl)
 
     def failing_hosts(self) -> Sequence[FailingHost]:
-        """See `Session`. Only a standalone cluster has pages that tell."""
-        if not self.master.startswith("spark://"):
+        """See `Session`. Only a standalone cluster has pages that tell.
+
+        With dynamic allocation executors end that have nothing to do, and pages do not tell why.
+        """
+        dynamic = self._is_on("spark.dynamicAllocation.enabled")
+        if dynamic or not self.master.startswith("spark://"):
             return ()
         host = self.master.removeprefix("spark://").partition(",")[0].rpartition(":")[0]
         page = f"http://{host}:{self.setting('spark.master.ui.port') or _MASTER_PAGE}"
@@ -239,6 +243,7 @@ class ClassicSession(SessionSettings):
             run,
             lambda: self._context.cancelJobsWithTag(tag),
             lambda: self._lost_tasks(tag),
+            lambda: self._leaving_tasks(tag),
             lambda: self._running_tasks(tag),
         )
 
@@ -270,21 +275,40 @@ class ClassicSession(SessionSettings):
                 context["_javaAccumulator"] = accumulator
 
     def _lost_tasks(self, tag: str) -> list[LostTask]:
+        return [
+            LostTask(task.index(), task.attempt(), str(task.host()), str(task.status()) == "FAILED")
+            for task in self._tasks(tag, "FAILED", "KILLED")
+        ]
+
+    def _leaving_tasks(self, tag: str) -> list[LeavingTask]:
+        scheduler = self._context._jsc.sc().taskScheduler()
+        if scheduler.executorsPendingDecommission().isEmpty():  # nearly always
+            return []
+        executors: dict[str, list[LeavingTask]] = {}
+        for task in self._tasks(tag, "RUNNING"):
+            found = LeavingTask(task.index(), task.attempt())
+            executors.setdefault(task.executorId(), []).append(found)
+        return [
+            task
+            for executor, tasks in executors.items()
+            if scheduler.getExecutorDecommissionState(executor).isDefined()
+            for task in tasks
+        ]
+
+    def _tasks(self, tag: str, *statuses: str) -> Iterator[Any]:
+        """Yield what Spark says of the tasks of a job that have one of these statuses."""
         jvm: Any = self._context._jvm
         jvm_context, api = self._context._jsc.sc(), jvm.org.apache.spark.status.api.v1
         tracker, store = jvm_context.statusTracker(), jvm_context.statusStore()
         states = jvm.java.util.ArrayList()
-        states.add(api.TaskStatus.FAILED)
-        states.add(api.TaskStatus.KILLED)
-        found = []
+        for status in statuses:
+            states.add(api.TaskStatus.valueOf(status))
         for job in tracker.getJobIdsForTag(tag):
             for stage in tracker.getJobInfo(job).get().stageIds():
                 attempt = tracker.getStageInfo(stage).get().currentAttemptId()
                 tasks = store.taskList(stage, attempt, 0, _MOST_TASKS, api.TaskSorting.ID, states)
-                for task in (tasks.apply(number) for number in range(tasks.size())):
-                    failed = str(task.status()) == "FAILED"
-                    found.append(LostTask(task.index(), task.attempt(), str(task.host()), failed))
-        return found
+                for number in range(tasks.size()):
+                    yield tasks.apply(number)
 
     def _running_tasks(self, tag: str) -> int:
         tracker = self._context._jsc.sc().statusTracker()

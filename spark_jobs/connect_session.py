@@ -21,7 +21,6 @@ from typing import Any, Self
 
 import grpc
 import msgspec
-import pyarrow
 from pyspark.sql.connect.client import DefaultChannelBuilder
 
 from search.errors import InvalidArgument, shown
@@ -295,30 +294,15 @@ class ConnectSession(SessionSettings):
                 return frame.toArrow()
             request = self._client._execute_plan_request_with_metadata()
             request.plan.CopyFrom(self._plan(frame))
-            return self._executed(request)
+            # Unlike toArrow() it looks at nothing that comes back: with it come accumulators of the
+            # workers, as pickles that a train function in a slot's own process can write.
+            try:
+                self._client._execute(request)
+            finally:
+                self._release()
+            return None
 
-        return SlotJob(run, lambda: self._interrupt(tag), list, lambda: 0)
-
-    def _executed(self, request: Any) -> Any:
-        """Execute a plan and return its Arrow table, None where nothing came.
-
-        Unlike toArrow() it looks at nothing else that comes back: with it come accumulators of the
-        workers, as pickles that a train function in a slot's own process can write.
-        """
-        client, batches = copy.copy(self._client), list[Any]()
-        check = client._verify_response_integrity
-
-        def keep(response: Any) -> None:  # called with each response, and nothing else is
-            check(response)
-            if response.HasField("arrow_batch"):
-                batches.extend(pyarrow.ipc.open_stream(response.arrow_batch.data))
-
-        client._verify_response_integrity = keep
-        try:
-            client._execute(request)
-        finally:
-            self._release()
-        return pyarrow.Table.from_batches(batches) if batches else None
+        return SlotJob(run, lambda: self._interrupt(tag), list, list, lambda: 0)
 
     def _release(self) -> None:
         """Wait until the server knows that what it has executed is done with.

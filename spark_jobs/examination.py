@@ -44,7 +44,7 @@ from spark_jobs.host_cache import HostCache
 from spark_jobs.installed import software
 from spark_jobs.locations import Location
 from spark_jobs.protocol import Hello, encode
-from spark_jobs.slots import PROBLEM, host_name, is_installed, slot_name
+from spark_jobs.slots import INSTALL, PROBLEM, host_name, is_installed, slot_name
 
 SCHEMA = "found string"
 """Of what a slot yields: one row, a `Found` as JSON."""
@@ -125,7 +125,7 @@ def examination_function(
         function: The train function, pickled; empty where there is none.
         search_path: Folders to import from beside the executor's own.
     """
-    data, marker = encode(examination), PROBLEM
+    data, marker, advice = encode(examination), PROBLEM, INSTALL
 
     def slot(batches: Iterable[Any]) -> Iterator[Any]:
         import platform
@@ -138,7 +138,8 @@ def examination_function(
             from spark_jobs.examination import run_examination
         except ModuleNotFoundError as error:
             where = f"Python {platform.python_version()} at {sys.executable}"
-            raise RuntimeError(f"{marker}{where}: no module named {error.name!r}") from None
+            missing = f"{where}: no module named {error.name!r}"
+            raise RuntimeError(f"{marker}{missing}; {advice}") from None
         for _ in batches:
             pass
         found = run_examination(data, access, function)

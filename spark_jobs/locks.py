@@ -18,8 +18,7 @@ class Lock:
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor: int | None = descriptor
-        # A child that is forked has this open, too, and would keep the lock of a killed process.
-        os.register_at_fork(after_in_child=self.close)
+        _open.add(self)
 
     def acquire(self, patience: float = 0.0) -> bool:
         """Return whether there are locks here at all.
@@ -47,5 +46,18 @@ class Lock:
     def close(self) -> None:
         """Let the lock go."""
         if self._descriptor is not None:
+            _open.discard(self)
             os.close(self._descriptor)
             self._descriptor = None
+
+
+def _close_all() -> None:
+    for lock in tuple(_open):
+        lock.close()
+
+
+# A child that is forked has them open, too, and would keep the locks of a killed process. Python
+# never forgets a function that is to run at a fork, and a slot makes a lock per trial: so there is
+# one function, which has to know what this process has open.
+_open: set[Lock] = set()
+os.register_at_fork(after_in_child=_close_all)

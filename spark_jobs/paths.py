@@ -87,9 +87,10 @@ def only_grows(name: str) -> bool:
     return "tfevents" in name or name.endswith((".log", ".jsonl"))
 
 
-def run_of_secret(path: str) -> str:
-    """Return the run's folder of a file below `SECRETS`."""
-    return str(Path(path).parents[2])
+def run_of_secret(path: str) -> str | None:
+    """Return the run's folder of a file that a driver has below `SECRETS`; None for any other."""
+    folders = Path(path).parents
+    return str(folders[2]) if len(folders) > 2 and folders[1].name == SECRETS else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,7 @@ from spark_jobs.protocol import (
 from spark_jobs.trial_process import Program, Task, evaluate, set_environment, stopped
 
 _SWEEP = 5.0  # seconds for killed processes to disappear
-_SILENCE = 60.0  # seconds without a sign of life after which a zygote is ended
+_SILENCE = 60.0  # seconds without a sign of life after which a zygote is looked at
 _SLICES = 12  # of these: while this process is stopped no more than one of them passes
 
 Tell = Callable[[Report], None]
@@ -407,7 +407,7 @@ class _ZygoteProcess:
                 write_frame(self._socket.fileno(), encode(StopTrial(reason)))
 
     def abandon(self) -> None:
-        """Let `run` return None. From any thread."""
+        """Let `run` end the trial and return a failure. From any thread."""
         with contextlib.suppress(OSError):  # closed, or the zygote has died
             self._socket.shutdown(socket.SHUT_RDWR)
 
@@ -436,15 +436,12 @@ class _ZygoteProcess:
         """Wait for something to read; return what to make of it where nothing comes for long."""
         poll = select.poll()
         poll.register(self._socket, select.POLLIN)
-        for _ in range(_SLICES):
-            if poll.poll(_SILENCE * 1000 / _SLICES):
-                return None
-        with contextlib.suppress(psutil.NoSuchProcess):
-            if psutil.Process(self._process.pid).status() in _STOPPED:
-                return _WAS_STOPPED
-        return Failure(
-            "machine", f"the process that supervises the trial said nothing for {_SILENCE:g} s"
-        )
+        while True:
+            for _ in range(_SLICES):
+                if poll.poll(_SILENCE * 1000 / _SLICES):
+                    return None
+            if failure := failure_of_silence(status_of(self._process.pid)):
+                return failure
 
     def _receive(self) -> zygote.FromZygote | None:
         message = self._reader.receive()
@@ -455,6 +452,31 @@ class _ZygoteProcess:
         self._log.seek(0)
         text = self._log.read()[-2_000:].decode("utf-8", "replace").strip()
         return f"the zygote ended with {code}: {text}"
+
+
+def failure_of_silence(status: str) -> Failure | None:
+    """Return how a trial failed whose supervisor is silent; None where it may speak again.
+
+    It writes the trial's output to the run's folder, and waits for a file system that hangs.
+
+    Args:
+        status: Of the supervisor, as psutil calls it.
+    """
+    if status in _STOPPED:
+        return _WAS_STOPPED
+    if status == psutil.STATUS_DISK_SLEEP:
+        return None
+    return Failure(
+        "machine", f"the process that supervises the trial said nothing for {_SILENCE:g} s"
+    )
+
+
+def status_of(pid: int) -> str:
+    """Return a process' status, as psutil calls it."""
+    try:
+        return str(psutil.Process(pid).status())
+    except psutil.NoSuchProcess:
+        return str(psutil.STATUS_DEAD)
 
 
 def _read(message: bytes) -> zygote.FromZygote:

@@ -18,8 +18,8 @@ from spark_jobs.spark_version import OLDEST, check_spark_version
 from spark_jobs.standalone_pages import FailingHost
 from spark_jobs.task_needs import TaskNeeds
 
-SLOTS = "said binary"
-"""Of what the slots of a search yield, as Spark writes it: a `Hello` as JSON, or nothing."""
+SLOTS = "nothing byte"
+"""Of what the slots of a search yield, as Spark writes it: no row, but Spark wants a column."""
 
 
 class SharedBytes(Protocol):
@@ -35,7 +35,9 @@ class Session(Protocol):
 
     Attributes:
         master: Spark's name of the cluster.
-        tells_lost_tasks: Do its jobs know which tasks Spark has lost?
+        tells_lost_tasks: Do its jobs know which tasks Spark has lost, and which run on executors
+            that are being decommissioned? Those of Spark Connect know neither: a slot there takes
+            trials until its executor is gone.
     """
 
     master: str

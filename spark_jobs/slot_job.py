@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 _LAST_TASKS = 15.0  # seconds that the tasks of a job that is over are waited for
 _LAST_MOMENT = 0.5  # seconds for the processes of a task that was cancelled, which die in turn
@@ -32,6 +32,18 @@ class LostTask:
     failed: bool
 
 
+class LeavingTask(NamedTuple):
+    """A task that runs on an executor that is being decommissioned.
+
+    Attributes:
+        partition: Its number in the job, from 0.
+        attempt: Which attempt at it, from 0.
+    """
+
+    partition: int
+    attempt: int
+
+
 class SlotJob:
     """A Spark job of slots. A context manager: leaving it cancels the job and waits for its end.
 
@@ -47,7 +59,8 @@ class SlotJob:
 
     Attributes:
         error: What Spark raised, once the job is over and has failed.
-        result: The Arrow table of what its slots yielded, once the job is over and has not.
+        result: The Arrow table of what its slots yielded, once the job is over and has not; None of
+            the slots of a search, which yield nothing.
     """
 
     def __init__(
@@ -55,11 +68,13 @@ class SlotJob:
         run: Callable[[], Any],
         cancel: Callable[[], None],
         find_lost_tasks: Callable[[], list[LostTask]],
+        find_leaving_tasks: Callable[[], list[LeavingTask]],
         count_running_tasks: Callable[[], int],
     ) -> None:
         self.error: BaseException | None = None
         self.result: Any = None
-        self._run, self._cancel, self._find_lost_tasks = run, cancel, find_lost_tasks
+        self._run, self._cancel = run, cancel
+        self._find_lost_tasks, self._find_leaving_tasks = find_lost_tasks, find_leaving_tasks
         self._count_running_tasks = count_running_tasks
         self._thread = threading.Thread(target=self._main, name="experiment-slots", daemon=True)
         # Not the thread itself is waited for: an interrupt inside of Thread.join makes Python take
@@ -90,6 +105,12 @@ class SlotJob:
         """Return which of its tasks Spark has lost so far, in the order of their start."""
         with contextlib.suppress(Exception):  # a stopped session has nothing to tell
             return self._find_lost_tasks()
+        return []
+
+    def leaving_tasks(self) -> list[LeavingTask]:
+        """Return which of its tasks run on executors that are being decommissioned."""
+        with contextlib.suppress(Exception):  # a stopped session has nothing to tell
+            return self._find_leaving_tasks()
         return []
 
     def running_tasks(self) -> int:

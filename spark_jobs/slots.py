@@ -56,8 +56,11 @@ _SHARED = "; give logdir a shared folder or hdfs://..."
 PROBLEM = "experiment: "
 """Starts the one line by which a slot that could not start says why, inside Spark's error.
 
-It lacks the host, which Spark's driver knows.
+Where it does not begin with `host`, it lacks the host, which Spark's driver knows.
 """
+
+INSTALL = "install this package and its dependencies on every executor"
+"""Ends that line where a package is missing."""
 
 
 class SlotConfig(msgspec.Struct, frozen=True):
@@ -98,7 +101,7 @@ class SlotConfig(msgspec.Struct, frozen=True):
 def slot_function(
     config: SlotConfig, handover: Handover, search_path: list[str]
 ) -> Callable[[Iterable[Any]], Any]:
-    """Return the function for `mapInArrow`: runs a slot, yields what it could not tell the driver.
+    """Return the function for `mapInArrow`: runs a slot, yields nothing.
 
     It is pickled by value and imports our packages itself, so that an executor that lacks one
     answers with a sentence of ours rather than fail to unpickle it.
@@ -109,23 +112,21 @@ def slot_function(
         search_path: Folders to import from beside the executor's own.
     """
     lent, function = handover.lend(encode(config)), handover.function
-    job, marker = config.job, PROBLEM
+    job, marker, advice = config.job, PROBLEM, INSTALL
 
     def slot(batches: Iterable[Any]) -> Iterator[Any]:
         import sys
 
         sys.path.extend(folder for folder in search_path if folder not in sys.path)
         try:
-            import pyarrow
-
             from spark_jobs.slots import run_slot
         except ModuleNotFoundError as error:
-            where = f"Python {sys.executable}"
-            raise RuntimeError(f"{marker}{where}: no module named {error.name!r}") from None
+            missing = f"Python {sys.executable}: no module named {error.name!r}"
+            raise RuntimeError(f"{marker}{missing}; {advice}") from None
         for _ in batches:
             pass
-        said = run_slot(job, lent, function)
-        yield pyarrow.RecordBatch.from_arrays([pyarrow.array([said], pyarrow.binary())], ["said"])
+        run_slot(job, lent, function)
+        yield from ()
 
     return slot
 
@@ -135,7 +136,7 @@ def slot_name(job: int, partition: int, attempt: int) -> str:
     return f"{job}.{partition}.{attempt}"
 
 
-def run_slot(job: int, lent: Lent, function: Lent) -> bytes | None:
+def run_slot(job: int, lent: Lent, function: Lent) -> None:
     """Run trials until the driver has none left.
 
     Args:
@@ -143,33 +144,34 @@ def run_slot(job: int, lent: Lent, function: Lent) -> bytes | None:
         lent: The `SlotConfig`, as JSON.
         function: That its program lacks.
 
-    Returns:
-        None; or a `Hello` as JSON of a slot that cannot reach the driver, not knowing its secrets.
+    Raises:
+        RuntimeError: With `PROBLEM`, of a slot that does not know the driver's secrets, and so can
+            tell the driver by Spark alone.
     """
     from pyspark import TaskContext
 
+    try:
+        config, program = msgspec.json.decode(lent(), type=SlotConfig), function()
+    except OSError as error:
+        raise RuntimeError(f"{PROBLEM}host {host_name()} {not_lent(error)}") from None
     task = TaskContext.get()
     if task is None:
         raise RuntimeError("a slot runs inside a Spark task")
     slot = slot_name(job, task.partitionId(), task.attemptNumber())
-    try:
-        config, program = msgspec.json.decode(lent(), type=SlotConfig), function()
-    except OSError as error:
-        host = host_name()
-        return encode(Hello(slot, host, problem=f"host {host} {not_lent(error)}"))
     run_trials(config, program, slot, task)
-    return None
 
 
 def not_lent(error: OSError) -> str:
     """Return what a host says that cannot read what the driver has lent."""
-    if isinstance(error, FileNotFoundError):
-        return f"does not see the folder {run_of_secret(error.filename)} of the driver{_SHARED}"
+    if isinstance(error, FileNotFoundError) and isinstance(error.filename, str):
+        run = run_of_secret(error.filename)
+        if run is not None:  # else a file of Spark's, which carries the train function on HDFS
+            return f"does not see the folder {run} of the driver{_SHARED}"
     return f"cannot read what the driver has written for it: {error}"
 
 
-def run_trials(config: SlotConfig, function: bytes, slot: str, task: Any) -> int:
-    """Run trials until the driver has none left; return how many.
+def run_trials(config: SlotConfig, function: bytes, slot: str, task: Any) -> None:
+    """Run trials until the driver has none left.
 
     Args:
         config: Of the slot.
@@ -195,13 +197,13 @@ def run_trials(config: SlotConfig, function: bytes, slot: str, task: Any) -> int
     channel.heard = watch.heard
     with channel, contextlib.closing(watch):
         try:
-            return _serve(config, channel, hello, environment, watch)
+            _serve(config, channel, hello, environment, watch)
         except (ChannelLost, Abandoned):
             if watch.verdict is None:
                 raise
-            if not watch.verdict.certain:  # Spark tells a driver that lives all the same
+            # Spark tells a driver that lives all the same, and runs a task that fails again.
+            if not watch.verdict.certain:
                 raise ChannelLost(watch.verdict.reason) from None
-            return 0  # Spark would run a task that fails again
 
 
 def _serve(
@@ -210,7 +212,7 @@ def _serve(
     hello: Hello,
     environment: dict[str, str | None],
     watch: DriverWatch,
-) -> int:
+) -> None:
     """See `run_trials`."""
 
     def tell(warning: str) -> None:
@@ -224,7 +226,7 @@ def _serve(
     lag = channel.hello(msgspec.structs.replace(hello, problem=problem))
     first = None if problem else channel.next()
     if first is None:  # nothing to do, so nothing to import either
-        return 0
+        return
     program = msgspec.structs.replace(config.program, clock_lag=lag)
     config = msgspec.structs.replace(config, program=program)
     try:
@@ -237,11 +239,10 @@ def _serve(
                 channel.hello(msgspec.structs.replace(hello, warnings=runner.warnings))
             shared = config.isolation == "none" or config.trials_per_gpu > 1
             watching = WatchedRunner(runner, watched, keeps, shared=shared, lag=lag)
-            return pull_trials(config, channel, watching, first, tell)
+            pull_trials(config, channel, watching, first, tell)
     except RunnerBroken as error:
         problem = f"host {hello.host}, Python {sys.executable}: {error}"
         channel.hello(msgspec.structs.replace(hello, problem=problem))
-        return 0
 
 
 def host_name() -> str:
@@ -328,8 +329,8 @@ def pull_trials(
     runner: TrialRunner,
     first: Attempt,
     tell: Callable[[str], None],
-) -> int:
-    """Run, hand in, ask, until no work is left; return how many trials were run.
+) -> None:
+    """Run, hand in, ask, until no work is left.
 
     Args:
         config: Of the slot.
@@ -339,16 +340,13 @@ def pull_trials(
         tell: Gets what the user should know.
     """
     attempt: Attempt | None = first
-    count = 0
     with contextlib.suppress(ChannelLost, ChannelRefused):  # the first trial's time counts from now
         channel.report(first, (), "")
     with Reporter(channel.report, runner.stop) as reporter:
         while attempt is not None:
             with reporter.running(attempt):
                 outcome = run_attempt(config, attempt, runner, tell, reporter)
-            count += 1
             attempt = channel.next(attempt.number, outcome)
-    return count
 
 
 def run_attempt(
@@ -444,7 +442,8 @@ def _run(
         try:
             _write(config, top, paths.folder, end, say)
         except FolderChanged as error:
-            say(f"trial {trial}: its outcome counts, and is not in its folder: {error}")
+            counts = "its outcome counts, but could not be written to its folder"
+            say(f"trial {trial}: {counts}: {error}")
         else:
             if lost:
                 say(
@@ -477,7 +476,8 @@ def _write(
     """Write into an attempt's folder as `write_below` does.
 
     Raises:
-        FolderChanged: It fails, and a train function is to blame: this host can write beside it.
+        FolderChanged: It fails, and this host can write to the run's folder: a train function is
+            to blame.
         OSError: It fails, and this host is to blame.
     """
     try:
@@ -485,7 +485,10 @@ def _write(
     except OSError as error:
         if not _can_write(config, top, say):
             raise
-        raise FolderChanged(f"{error}; beside it, this host can write") from None
+        raise FolderChanged(
+            f"{error}; this host can write to the run's folder, so a train function has changed "
+            "this trial's"
+        ) from None
 
 
 def _can_write(config: SlotConfig, top: Path, say: Callable[[str], None]) -> bool:

@@ -17,7 +17,7 @@ import requests
 
 T = TypeVar("T")
 
-_FEW = 2  # executors that may end on a host before it counts as one that cannot start any
+_FEW = 2  # executors that have ended on a host which cannot start any; one may have been lost
 _SECONDS = 5.0
 _LARGEST = 64 << 20  # bytes; a worker keeps 1,000 ended executors, of some kilobytes each
 _HOW_LARGE = 1 << 16

@@ -248,7 +248,8 @@ class Zygote:
         return message
 
     def _send(self, message: FromZygote) -> None:
-        write_frame(self._control, encode(message))
+        with contextlib.suppress(ConnectionError):  # the slot is gone, as reading shows
+            write_frame(self._control, encode(message))
 
     def _run_trial(self, task: Task) -> None:
         kills = memory.oom_kills()

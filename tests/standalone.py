@@ -139,8 +139,9 @@ class Standalone:
     def decommission_worker(self, host: str) -> None:
         """Tell a worker that its host is going away, and wait until the master knows.
 
-        It takes nothing new. What runs there runs on until the worker is killed; here Spark takes
-        no notice of `spark.executor.decommission.forceKillTimeout`.
+        It takes nothing new. What runs there runs on until the worker is killed, and an executor
+        with nothing to run ends; here Spark takes no notice of
+        `spark.executor.decommission.forceKillTimeout`.
         """
         alive = self._alive() or self.hosts
         self._processes[host].send_signal(signal.SIGPWR)

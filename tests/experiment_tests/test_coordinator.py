@@ -443,6 +443,72 @@ def test_a_trial_that_is_not_to_run_again_is_not_said_to(start):
     assert list(search.coordinator.status.notes) == []
 
 
+def test_a_slot_whose_executor_leaves_ends_its_trial_and_gets_no_more(start):
+    search = start(points(4), "1.0.0", "1.1.0")
+    work, other = search.ask("1.0.0"), search.ask("1.1.0")
+    search.coordinator.slots_leaving(["1.0.0"])
+    assert search.ask("1.0.0") == work  # its last answer got lost
+    assert search.coordinator.status.slots == 2
+    assert search.finish("1.0.0", work) == Stop()
+    assert search.ask("1.0.0") == Stop()
+    assert list(search.coordinator.let_go) == ["1.0.0"]
+    assert search.coordinator.status.slots == 1
+    assert search.finish("1.1.0", other).trial == 2
+    assert search.run_to_the_end("1.1.0") == ([2, 3], Stop())
+    assert search.ended == [0, 1, 2, 3]
+    assert search.records("lost") == []
+    assert list(search.coordinator.let_go) == ["1.0.0"]
+
+
+def test_a_trial_of_a_slot_that_leaves_too_early_runs_again(start):
+    search = start(points(1), "1.0.0", "1.1.0")
+    search.ask("1.0.0")
+    search.coordinator.slots_leaving(["1.0.0"])
+    search.coordinator.slots_lost(["1.0.0"])
+    again = search.ask("1.1.0")
+    assert (again.trial, again.attempt) == (0, 2)
+    assert not search.coordinator.let_go
+
+
+def test_a_slot_that_waits_and_whose_executor_leaves_ends(start):
+    search = start(evolution(4, 1), "1.0.0", "1.1.0")
+    search.ask("1.0.0")
+    work = search.ask("1.1.0")
+    for _ in range(3):
+        work = search.finish("1.1.0", work)
+    assert work == Wait()
+    search.coordinator.slots_leaving(["1.1.0"])
+    assert search.coordinator.alike("1.1.0") != search.coordinator.alike("1.0.0")
+    assert search.ask("1.1.0") == Stop()
+
+
+@pytest.mark.fault(21)
+def test_a_slot_that_leaves_does_not_end_while_another_of_its_task_has_a_trial(start):
+    search = start(points(3), "1.0.0", "1.0.1")
+    work, other = search.ask("1.0.0"), search.ask("1.0.1")
+    search.coordinator.slots_leaving(["1.0.1"])
+    assert search.finish("1.0.1", other) == Wait()
+    assert search.run_to_the_end("1.0.0")[0] == [work.trial, 2]
+    assert search.ask("1.0.1") == Stop()
+
+
+def test_a_lost_trial_avoids_no_host_whose_only_other_slot_leaves(start):
+    search = start(points(1), "1.0.0")
+    search.coordinator.hello(Hello("1.1.0", "other"))
+    work = search.ask("1.0.0")
+    search.coordinator.slots_leaving(["1.1.0"])
+    assert search.fail("1.0.0", work, "machine") == Work(0, 2, {"x": 0})
+
+
+def test_an_executor_that_leaves_is_said_once(start):
+    search = start(points(5), "1.0.0", "1.1.0")
+    search.coordinator.slots_leaving(["1.1.0", "1.0.0", "1.2.0"])  # which has not come
+    search.coordinator.slots_leaving(["1.1.0", "1.0.0", "1.2.0"])
+    assert list(search.coordinator.status.notes) == [
+        "executor on host host is decommissioned, it gets no more trials"
+    ]
+
+
 def test_lost_work_comes_before_new_work(start):
     search = start(points(4), "1.0.0", "1.1.0")
     search.ask("1.0.0")
@@ -903,6 +969,8 @@ class Cluster:
         self.last[partition] = message
         if answer_arrives:
             self.work[partition] = answer if isinstance(answer, Work) else None
+        if answer_arrives and self.slot(partition) in self.coordinator.let_go:
+            self.replace(partition)
 
     def message(self, partition):
         work = self.work[partition]
@@ -938,9 +1006,15 @@ class Cluster:
     def die(self, partition):
         self.leave_ghost(partition)
         self.coordinator.slots_lost([self.slot(partition)])
+        self.replace(partition)
+
+    def replace(self, partition):
         self.tries[partition] += 1
         self.work[partition] = self.last[partition] = None
         self.search.hello(self.slot(partition))
+
+    def leave(self, partition):
+        self.coordinator.slots_leaving([self.slot(partition)])
 
     def end_job(self, partition):
         for number in range(self.partitions):
@@ -963,6 +1037,7 @@ steps = st.lists(
         st.sampled_from(
             ["go_on"] * 6
             + ["lose_answer", "repeat", "greet", "die", "die", "end_job", "haunt", "haunt"]
+            + ["leave", "leave"]
         ),
     ),
     max_size=60,

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from experiment.crew import Crew
 from spark_jobs.classic_session import ClassicSession
+from spark_jobs.slot_job import LeavingTask, LostTask, SlotJob
 from tests.experiment_tests.waiting import wait_until
 
 
@@ -78,4 +81,65 @@ def test_slots_that_are_put_off_are_asked_for_again_after_a_minute():
     assert crew.forget() == 4
     now = 200.0
     crew.take_up()
+    assert crew.asked == 0
+
+
+@pytest.fixture
+def crew():
+    """Yields a crew with a job of three slots, what is lost and leaving of it, and how it ends."""
+    end, lost, leaving = threading.Event(), [], []
+
+    def run():
+        end.wait()
+        if lost:
+            raise RuntimeError("Spark gave the job up")
+
+    def make(number, slots):
+        return SlotJob(run, end.set, lambda: lost, lambda: leaving, lambda: 0)
+
+    with Crew(make) as crew:
+        crew.start(3)
+        yield crew, lost, leaving, end
+
+
+def test_slots_on_executors_that_leave_are_named_while_their_job_runs(crew):
+    crew, _, leaving, end = crew
+    assert crew.leaving_slots() == []
+    leaving.append(LeavingTask(2, 1))
+    assert crew.leaving_slots() == ["1.2.1"]
+    end.set()
+    wait_until(lambda: crew.wait(0.05) and crew.take_ended())
+    assert crew.leaving_slots() == []
+
+
+def test_a_slot_that_was_let_go_is_not_asked_for_any_more(crew):
+    crew, _, _, end = crew
+    crew.let_go("1.2.1")
+    assert crew.asked == 2
+    end.set()
+    wait_until(lambda: crew.wait(0.05) and crew.take_ended())
+    assert crew.asked == 2
+    crew.forget()
+    assert crew.asked == 0
+
+
+def test_a_slot_that_was_let_go_and_lost_is_asked_for_again_by_spark(crew):
+    crew, lost, _, _ = crew
+    crew.let_go("1.2.1")
+    crew.let_go("1.0.0")
+    lost.append(LostTask(2, 1, "host", failed=True))
+    for _ in range(2):
+        assert crew.lost_slots() == ["1.2.1"]
+        assert crew.asked == 2
+
+
+def test_slots_of_a_job_that_failed_are_dropped_once(crew):
+    crew, lost, _, end = crew
+    crew.let_go("1.2.1")
+    crew.let_go("1.0.0")
+    lost.append(LostTask(1, 0, "host", failed=True))
+    end.set()
+    wait_until(lambda: crew.wait(0.05))
+    (ended,) = crew.take_ended()
+    crew.drop(ended.slots)
     assert crew.asked == 0

@@ -305,7 +305,7 @@ def test_slots_are_kept_until_one_of_each_job_that_runs_has_come():
     with contextlib.ExitStack() as running:
         jobs = []
         for end in ends:
-            job = running.enter_context(SlotJob(end.wait, end.set, list, lambda: 0))
+            job = running.enter_context(SlotJob(end.wait, end.set, list, list, lambda: 0))
             job.start()
             jobs.append(job)
         gathering.hello(Hello("1.0.0", "node-1"))

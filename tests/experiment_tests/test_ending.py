@@ -40,7 +40,7 @@ def test_a_deadline_ends_a_search_with_what_there_is(spark, tmp_path, monkeypatc
     def monotonic():
         return time.monotonic() + 600 * (len(processes_in(tmp_path)) == 4)
 
-    monkeypatch.setattr(slot_jobs, "time", SimpleNamespace(monotonic=monotonic))
+    monkeypatch.setattr(slot_jobs, "time", SimpleNamespace(monotonic=monotonic, time=time.time))
     with pytest.warns(UserWarning, match="the deadline of 600 s has passed: 1 of 4 trials"):
         result = experiment.launch(
             spark,
@@ -66,7 +66,7 @@ def test_a_deadline_counts_from_the_call(spark, tmp_path, monkeypatch):
             yield {"x": x}
         read.append(True)
 
-    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + 600 * len(read))
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + 600 * len(read), time=time.time)
     for module in (settings, driver, slot_jobs):
         monkeypatch.setattr(module, "time", clock, raising=False)
     with pytest.warns(UserWarning, match="the deadline of 600 s has passed: [01] of 4 trials"):

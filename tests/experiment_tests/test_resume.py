@@ -17,7 +17,7 @@ import experiment
 from experiment.harvest import look_for_outcomes
 from experiment.journal import read_journal
 from experiment.record import FORMAT
-from experiment.resuming import reopen, space_differences
+from experiment.resuming import Past, reopen, space_differences
 from experiment.settings import Settings
 from search.algorithms import Evolution
 from search.errors import InvalidArgument
@@ -124,7 +124,7 @@ def test_what_a_killed_driver_was_writing_is_removed(make):
     (run / "owners").mkdir(exist_ok=True)
     for folder in (".", "journal", "search", "owners"):
         (run / folder / ".part-0123456789abcdef").write_text("{")
-    reopen(LocalFiles(), Location.parse(run))
+    reopen(LocalFiles(), Location.parse(run), Past())
     assert list(run.rglob(".part-*")) == []
 
 

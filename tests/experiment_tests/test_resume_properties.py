@@ -153,7 +153,7 @@ class Driver:
         files, past = LocalFiles(), Past()
         if resume:
             past = read_past(files, root, self.search)
-            reopen(files, root)
+            reopen(files, root, past)
         self.journal = Journal(paths.journal, past.segments + 1)
         self.coordinator = Coordinator(
             self.search.searcher,

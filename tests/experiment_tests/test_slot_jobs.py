@@ -12,6 +12,7 @@ from experiment.settings import Settings
 from search.errors import InvalidArgument
 from spark_jobs.cluster import ClusterExecutor
 from spark_jobs.locations import Location
+from spark_jobs.slots import INSTALL, PROBLEM
 
 
 def session(slots, *, on_this_host=True):
@@ -123,3 +124,19 @@ def executors(*running):
 )
 def test_without_a_slot_it_is_known_what_there_is(there, tasks, said):
     assert slot_jobs.without_slots(there, tasks) == said
+
+
+BLIND = "host b does not see the folder /runs/r of the driver; give logdir a shared folder"
+
+
+def test_a_host_that_does_not_see_the_folder_is_named_in_its_own_words():
+    error = RuntimeError(f"Job aborted: RuntimeError: {PROBLEM}{BLIND}\n\tat org.apache.spark")
+    assert slot_jobs.problem_of_spark(error, ["b"]) == BLIND
+    assert slot_jobs.problem_of_spark(error) == BLIND  # as with Spark Connect
+
+
+def test_a_host_without_a_package_is_named_with_what_to_do():
+    said = f"Python /p: no module named 'msgspec'; {INSTALL}"
+    error = RuntimeError(f"Job aborted: RuntimeError: {PROBLEM}{said}\n\tat org.apache.spark")
+    assert slot_jobs.problem_of_spark(error, ["b"]) == f"host b, {said}"
+    assert slot_jobs.problem_of_spark(error) == f"an executor, {said}"

@@ -240,21 +240,26 @@ def test_executors_that_dynamic_allocation_takes_cost_nothing(sparks, standalone
 
 
 @pytest.mark.fault(20)
-def test_the_trial_of_a_decommissioned_host_runs_on_the_other_one(
-    sparks, standalone, tmp_path, submit
+def test_a_decommissioned_host_ends_the_trial_that_it_runs_and_gets_no_more(
+    sparks, standalone, tmp_path, monkeypatch, submit
 ):
+    shown = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", shown)
     wanted = {"spark.decommission.enabled": "true"}
     spark = sparks.get(standalone.master, **standalone.settings(), **wanted)
-    handle = submit(spark)
+    handle = submit(spark, verbose=1)
     wait_until(lambda: len(hosts_of(tmp_path)) == 2)
-    leaving = HOSTS[0]
+    leaving, staying = HOSTS
+    (last,) = (int(name[:6]) for name, host in hosts_of(tmp_path).items() if host == leaving)
     standalone.decommission_worker(leaving)
-    assert len(standalone.executors(leaving)) == 1
-    assert len(alive(processes_in(tmp_path))) == 2  # its trial may come to its end in time
-    standalone.kill_worker(leaving)
-    assert len(alive(processes_in(tmp_path))) == 1
+    wait_until(lambda: f"executor on host {leaving} is decommissioned" in shown.getvalue())
+    assert len(alive(processes_in(tmp_path))) == 2  # its trial comes to its end
+    (tmp_path / f"release-{last}").touch()
+    wait_until(lambda: not standalone.executors(leaving))  # Spark ends what has nothing to do
     attempts = check(release(tmp_path, handle), [0.0, 2.0, 4.0, 6.0], tmp_path)
-    assert sorted(attempts.values()) == [1, 1, 1, 2]
+    assert set(attempts.values()) == {1}
+    hosts = hosts_of(tmp_path).values()
+    assert sorted(hosts) == sorted([leaving, *[staying] * 3])
 
 
 @pytest.mark.fault(21)

@@ -202,8 +202,10 @@ class ChannelContract:
             answer = pool.submit(slot.next)
             wait_until(lambda: handler.heard)
             slot.__exit__()
-            assert isinstance(answer.exception(timeout=30), ChannelLost)
-            with pytest.raises(ChannelLost):
+            error = answer.exception(timeout=30)
+            assert type(error) is ChannelLost, error  # the driver has refused nothing
+            assert "was closed" in str(error)
+            with pytest.raises(ChannelLost, match="was closed here"):
                 slot.report(ATTEMPT, REPORTS)
 
     def test_two_servers_live_side_by_side(self, opened):

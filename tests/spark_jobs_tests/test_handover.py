@@ -22,7 +22,7 @@ from spark_jobs.locations import Location
 from spark_jobs.mailbox import MailboxAddress
 from spark_jobs.paths import RunPaths
 from spark_jobs.protocol import encode
-from spark_jobs.slots import SlotConfig, not_lent, slot_function
+from spark_jobs.slots import PROBLEM, SlotConfig, host_name, not_lent, slot_function
 from spark_jobs.trial_process import Program
 
 TOKEN, KEY, CERTIFICATE = "token of this run", "key of this run", "certificate of this run"
@@ -101,9 +101,13 @@ def test_what_a_killed_driver_has_lent_is_removed_by_the_next(session, root):
     assert list(Path(root.path).iterdir()) == []
 
 
-def test_closures_of_slots_hold_no_secret(session, root):
+def config_of(root):
     program = Program(b"", None, "max")
-    config = SlotConfig(7, ADDRESS, str(root), program, "process", None, 1.0, False, (), False)
+    return SlotConfig(7, ADDRESS, str(root), program, "process", None, 1.0, False, (), False)
+
+
+def test_closures_of_slots_hold_no_secret(session, root):
+    config = config_of(root)
     examination = Examination(1, "key", str(root), "content", "", (), False, True, 9.0)
     with handover(session, root, b"the train function") as lender:
         access = lender.lend(encode(Access(ADDRESS, DataSettings())))
@@ -204,3 +208,28 @@ def test_what_a_host_says_that_cannot_read(lent, root):
     assert not_lent(missing.value) == (
         f"does not see the folder {root} of the driver; give logdir a shared folder or hdfs://..."
     )
+
+
+def test_a_slot_that_does_not_see_what_the_driver_lends_fails_at_once_with_its_host(session, root):
+    """Spark hands on what a task raised at once, what it returned when all tasks have ended."""
+    with handover(session, root, b"function") as lender:
+        slot = travelled(slot_function(config_of(root), lender, []))
+    with pytest.raises(RuntimeError) as caught:
+        list(slot(iter(())))
+    assert str(caught.value) == (
+        f"{PROBLEM}host {host_name()} does not see the folder {root} of the driver; "
+        "give logdir a shared folder or hdfs://..."
+    )
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        FileNotFoundError("no such block"),
+        FileNotFoundError(2, "No such file or directory", "/tmp/spark-1/broadcast-2/tmp3"),
+        FileNotFoundError(2, "No such file or directory", 3),
+        FileNotFoundError(2, "No such file or directory", "secrets"),
+    ],
+)
+def test_a_file_that_is_missing_elsewhere_names_no_folder_of_a_run(error):
+    assert not_lent(error) == f"cannot read what the driver has written for it: {error}"

@@ -30,7 +30,14 @@ from spark_jobs.gpu_share import GpuShare
 from spark_jobs.link import StopTrial
 from spark_jobs.paths import RunPaths
 from spark_jobs.protocol import Attempt, Report, encode, work_of
-from spark_jobs.runners import InProcessRunner, ProcessRunner, RunnerBroken, _ZygoteProcess
+from spark_jobs.runners import (
+    InProcessRunner,
+    ProcessRunner,
+    RunnerBroken,
+    _ZygoteProcess,
+    failure_of_silence,
+    status_of,
+)
 from spark_jobs.trial_process import Program, Task
 from spark_jobs.zygote import Alive, Ended, Started
 from tests.spark_jobs_tests import train_functions as functions
@@ -654,6 +661,22 @@ def zygote_of(runner):
     return runner._zygote._process.pid
 
 
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (psutil.STATUS_STOPPED, "exit"),
+        (psutil.STATUS_TRACING_STOP, "exit"),
+        (psutil.STATUS_DISK_SLEEP, None),
+        (psutil.STATUS_RUNNING, "machine"),
+        (psutil.STATUS_SLEEPING, "machine"),
+        (psutil.STATUS_DEAD, "machine"),
+    ],
+)
+def test_a_silent_supervisor_is_ended_unless_it_waits_for_a_file_system(status, kind):
+    failure = failure_of_silence(status)
+    assert (failure.kind if failure else None) == kind
+
+
 class TestForked(ProcessContract):
     def make(self, function, timeout=None, environment=None, grace=1.0, preload=LIGHT, **settings):
         made = program(function, preload=preload, **settings)
@@ -711,7 +734,12 @@ class TestForked(ProcessContract):
         assert "SIGSEGV" in outcome.error.message
 
     def test_a_trial_that_stops_its_supervisor_is_ended_with_its_tree(self, tmp_path, monkeypatch):
+        def status_when_stopped(pid):
+            wait_until(lambda: status_of(pid) == psutil.STATUS_STOPPED)
+            return status_of(pid)
+
         monkeypatch.setattr(runners, "_SILENCE", 0.5)
+        monkeypatch.setattr(runners, "status_of", status_when_stopped)
         tag = f"3600.{uuid.uuid4().int % 10**9}"
         with self.make(functions.stop_supervisor) as runner:
             run, first = Runner(runner, tmp_path / "run"), zygote_of(runner)
@@ -722,6 +750,27 @@ class TestForked(ProcessContract):
             assert sleeping(tag) == []
             assert not psutil.pid_exists(first)
             assert run(tag="").value == 1.0
+
+    def test_a_supervisor_that_waits_for_a_file_system_is_waited_for(self, tmp_path, monkeypatch):
+        looks = []
+
+        def status_while_storage_hangs(pid):
+            looks.append(pid)
+            if len(looks) == 2:
+                (tmp_path / "go on").touch()
+            return psutil.STATUS_DISK_SLEEP
+
+        def wait_for_file(path):
+            while not os.path.exists(path):
+                time.sleep(0.01)
+            return 1.0
+
+        monkeypatch.setattr(runners, "_SILENCE", 0.1)
+        monkeypatch.setattr(runners, "status_of", status_while_storage_hangs)
+        with self.make(wait_for_file) as runner:
+            outcome = Runner(runner, tmp_path / "run")(path=str(tmp_path / "go on"))
+            assert outcome.status == "finished", outcome.error
+            assert set(looks) == {zygote_of(runner)}
 
     @pytest.mark.parametrize("end", ["by itself", "SIGKILL"])
     def test_a_stopped_supervisor_ends_with_its_slot(self, tmp_path, end):

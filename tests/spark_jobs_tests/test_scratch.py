@@ -16,10 +16,13 @@ import os, sys
 from spark_jobs.scratch import scratch_folder
 with scratch_folder() as path:
     (path / "journal.jsonl").write_text("{}")
+    reading, writing = os.pipe()
     if os.fork() == 0:
+        os.write(writing, b"1")  # after the fork, so it has let the lock go
         os.close(1)
         os.read(0, 1)
         os._exit(0)
+    os.read(reading, 1)
     print(path, flush=True)
     sys.stdin.read()
 """

@@ -6,7 +6,6 @@ import sys
 import textwrap
 from concurrent.futures import ThreadPoolExecutor
 
-import pyarrow
 import pytest
 
 from search.errors import InvalidArgument
@@ -113,7 +112,8 @@ def test_cancelling_ends_this_job_and_no_other(spark, tmp_path):
         while not pathlib.Path(str(release)).exists():
             time.sleep(0.01)
         for _ in batches:
-            yield pyarrow.RecordBatch.from_pydict({"said": [b""]})
+            pass
+        yield from ()
 
     job = session.job(hang, 1, "to-be-cancelled")
     neighbour = session.job(other, 1, "to-be-left")
@@ -141,7 +141,7 @@ def test_executors_use_this_interpreter(sparks):
         for _ in batches:
             pass
         assert sys.executable == expected, sys.executable
-        yield pyarrow.RecordBatch.from_pydict({"said": [b""]})
+        yield from ()
 
     job = ClassicSession(spark).job(look, 2, "interpreter")
     job.start()

@@ -224,7 +224,7 @@ class Driver:
 def pull(config, driver, *attempts):
     first, *driver.attempts = attempts
     with make_runner(config, {}) as runner:
-        return pull_trials(config, driver, runner, first, pytest.fail)
+        pull_trials(config, driver, runner, first, pytest.fail)
 
 
 def test_the_driver_hears_of_all_reports_and_output_before_the_outcome(tmp_path):
@@ -236,7 +236,7 @@ def test_the_driver_hears_of_all_reports_and_output_before_the_outcome(tmp_path)
 
     driver = Driver()
     config = config_of(tmp_path, train, echo=True)
-    assert pull(config, driver, *(Attempt(Trial(n, {"x": n})) for n in range(3))) == 3
+    pull(config, driver, *(Attempt(Trial(n, {"x": n})) for n in range(3)))
     for number in range(3):
         end = next(i for i, heard in enumerate(driver.heard) if isinstance(heard, Outcome))
         told, outcome = driver.heard[:end], driver.heard[end]
@@ -245,6 +245,7 @@ def test_the_driver_hears_of_all_reports_and_output_before_the_outcome(tmp_path)
         assert [step for _, steps, _ in told for step in steps] == list(range(250))
         assert "".join(output for _, _, output in told) == f"hello from {number}\n"
         del driver.heard[: end + 1]
+    assert driver.heard == []
 
 
 def test_the_driver_hears_that_a_slot_is_prepared_before_its_first_trial_runs(tmp_path):
@@ -264,7 +265,7 @@ def test_output_is_not_sent_where_nobody_wants_to_see_it(tmp_path):
 def test_a_stopped_trial_says_so_in_tensorboard_and_the_next_one_runs(tmp_path, isolation):
     driver = Driver(stop_at=3)
     config = config_of(tmp_path, functions.report_for_ever, isolation=isolation)
-    assert pull(config, driver, *(Attempt(Trial(n, {"x": 1.5})) for n in range(2))) == 2
+    pull(config, driver, *(Attempt(Trial(n, {"x": 1.5})) for n in range(2)))
     outcomes = [heard for heard in driver.heard if isinstance(heard, Outcome)]
     assert [outcome.status for outcome in outcomes] == ["stopped"] * 2
     for number, outcome in enumerate(outcomes):
@@ -292,6 +293,44 @@ def test_a_later_attempt_finds_what_the_one_before_had_kept(tmp_path):
     assert values == [1.0, 2.0, 3.0]
     assert run(config, Attempt(Trial(5, {"x": 1}, parent=4))).value == 4.0
     assert run(config, Attempt(Trial(6, {"x": 1}))).value == 1.0
+
+
+@pytest.mark.parametrize("breaks_at", ["start", "end"])
+def test_a_folder_that_cannot_be_written_to_is_laid_to_a_train_function(
+    tmp_path, monkeypatch, breaks_at
+):
+    """As where it has made the folder immutable, which a container may not do."""
+    from spark_jobs import slots
+
+    tries, told = [], []
+
+    def write(top, folder, function):
+        tries.append(folder)
+        if len(tries) > (1 if breaks_at == "start" else 2):
+            raise PermissionError(1, "Operation not permitted", str(folder))
+        slots_write(top, folder, function)
+
+    slots_write = slots.write_below
+    monkeypatch.setattr(slots, "write_below", write)
+    config = config_of(tmp_path)
+    attempt = Attempt(Trial(0, {"x": 1}))
+    with Reporter(lambda *report: "", pytest.fail) as reporter:
+        runner = make_runner(config, {})
+        outcome = run_attempt(config, attempt, runner, told.append, reporter)
+    folder = RunPaths(tmp_path).attempt(0).folder
+    host, why = (
+        f"host {host_name()}: ",
+        (
+            f"[Errno 1] Operation not permitted: '{folder}'; this host can write to the run's "
+            "folder, so a train function has changed this trial's"
+        ),
+    )
+    if breaks_at == "start":
+        assert (outcome.error.kind, outcome.error.message) == ("user error", host + why)
+    else:
+        assert outcome.value == 2.0
+        counts = "its outcome counts, but could not be written to its folder"
+        assert told == [f"{host}trial 0: {counts}: {why}"]
 
 
 def test_an_outage_when_a_slot_starts_is_waited_for_and_said(tmp_path, monkeypatch):

@@ -1,17 +1,24 @@
-"""When a trial that is to stop has to be ended; the rest of the zygote is in test_runners.py."""
+"""When a trial that is to stop has to be ended, and who is told of it; the rest of the zygote is in test_runners.py."""
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
+import signal
+import socket
+import subprocess
 import time
 
+import psutil
 import pytest
 
+from search.trial import Trial
 from spark_jobs.frames import FrameReader, frame
 from spark_jobs.link import HEARD, REPORT
-from spark_jobs.protocol import LARGEST_MESSAGE, Report, encode
-from spark_jobs.zygote import _STOP_PATIENCE, _Child
+from spark_jobs.protocol import LARGEST_MESSAGE, Attempt, Report, encode, work_of
+from spark_jobs.trial_process import Task
+from spark_jobs.zygote import _STOP_PATIENCE, Zygote, _Child
 
 
 @pytest.fixture
@@ -55,3 +62,30 @@ def test_who_has_heard_has_its_time_limit_again(pipes):
     say(pipes, HEARD)
     assert child.deadline(None) == math.inf
     assert child.deadline(5.0) == child.started + 5.0
+
+
+def test_a_slot_that_dies_just_before_a_sign_of_life_leaves_nothing(pipes):
+    _, child = pipes
+    slot, control = socket.socketpair()
+    lifeline, held = os.pipe()
+    reading, writing = os.pipe()
+    slot.close()
+    os.close(held)
+    supervisor = os.fork()
+    if supervisor == 0:
+        with contextlib.suppress(BaseException):
+            child.pid = subprocess.Popen(["sleep", "3600"], start_new_session=True).pid
+            os.write(writing, str(child.pid).encode())
+            child.pidfd = os.pidfd_open(child.pid)
+            task = Task(work_of(Attempt(Trial(0, {}))), "", {}, None, 1.0)
+            Zygote(control.fileno(), lifeline)._watch(child, task)
+        os._exit(0)
+    trial = int(os.read(reading, 20))
+    os.waitpid(supervisor, 0)
+    left = psutil.pid_exists(trial)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(trial, signal.SIGKILL)
+    control.close()
+    for descriptor in (lifeline, reading, writing):
+        os.close(descriptor)
+    assert not left
