@@ -43,12 +43,12 @@ class Objective:
     Attributes:
         key: The user's `optimization_key`, or None.
         direction: For a Keras History, whose best epoch counts.
-        argument: By which the user has said the key.
+        one_of_several: Is it one of those that `direction` names, and not `optimization_key`?
     """
 
     key: str | None
     direction: Direction
-    argument: str = "optimization_key"
+    one_of_several: bool = False
 
     def outcome(self, trial: int, returned: Any) -> Outcome:
         """Return the outcome of a trial that finished and returned this; raises as `read`."""
@@ -129,10 +129,14 @@ class Objective:
         got = ", ".join(shown(key, 40) for key in list(keys)[:20]) or "none"
         if self.key is not None:
             if self.key not in keys:
-                raise MissingObjective(
-                    f"want the key {self.key!r}, got the keys {got}; {self.argument}= names none "
-                    f"of them{prefixed(', ', did_you_mean(self.key, keys))}"
-                )
+                hint = prefixed(", ", did_you_mean(self.key, keys))
+                if self.one_of_several:
+                    said = f"no {self.key!r} among the keys {got}"
+                    said += "; direction= names it as an objective"
+                else:
+                    said = f"want the key {self.key!r}, got the keys {got}"
+                    said += "; optimization_key= names none of them"
+                raise MissingObjective(said + hint)
             return self.key
         if len(keys) == 1:
             return str(next(iter(keys)))
@@ -174,7 +178,7 @@ class Objectives:
         metrics: dict[str, float] = {}
         for name, direction in self.directions.by_name.items():
             try:
-                _, values[name], metrics = Objective(name, direction, "direction").read(returned)
+                _, values[name], metrics = Objective(name, direction, True).read(returned)
             except MissingObjective as error:  # others may have it
                 raise UnusableReturn(str(error)) from None
         return Outcome(trial, "finished", metrics=metrics, values=values)

@@ -476,7 +476,7 @@ def test_a_search_returns_the_front(searched):
     assert not lacking & {*numbers(searched.front)}
     for trial in missing:
         assert trial.error.kind == "invalid value"
-        assert trial.error.message.startswith("want the key 'latency', got the keys 'accuracy'")
+        assert trial.error.message.startswith("no 'latency' among the keys 'accuracy'")
     others = [trial for trial in searched.trials if trial.id not in lacking]
     assert all(t.values == {n: t.metrics[n] for n in BOTH} for t in others)
     assert searched.front == GOAL.front(others)

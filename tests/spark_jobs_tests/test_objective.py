@@ -201,9 +201,16 @@ def test_several_objectives_are_the_values_and_all_numbers_metrics():
 @pytest.mark.parametrize(
     ("returned", "message"),
     [
-        ({"accuracy": 0.5}, "want the key 'latency', got the keys 'accuracy'"),
-        ({"latency": 0.5, "loss": 1.0}, "want the key 'accuracy', got the keys 'latency', 'loss'"),
-        ({}, "want the key 'accuracy', got the keys none"),
+        (
+            {"accuracy": 0.5},
+            "^no 'latency' among the keys 'accuracy'; direction= names it as an objective$",
+        ),
+        (
+            {"latency": 0.5, "acuracy": 1.0},
+            "^no 'accuracy' among the keys 'latency', 'acuracy'; direction= names it as an "
+            r"objective, did you mean 'acuracy'\?$",
+        ),
+        ({}, "^no 'accuracy' among the keys none; direction= names it as an objective$"),
         ({"accuracy": 0.5, "latency": float("nan")}, "the objective 'latency' is nan"),
         ({"accuracy": float("-inf"), "latency": 1}, "the objective 'accuracy' is -inf"),
         ({"accuracy": 0.5, "latency": "1 ms"}, "under the key 'latency': got str"),
