@@ -207,6 +207,8 @@ def find_run(run: object, name: str = "run") -> Location:
     text = os.fspath(run)
     if isinstance(text, bytes):
         raise InvalidArgument(name, _RUN, shown(text))
+    if "\0" in text:
+        raise InvalidArgument(name, _RUN, f"{shown(text)}, which is no folder")
     location = Location.parse(text, name)
     return location.at(location.path.rstrip("/") or "/")
 

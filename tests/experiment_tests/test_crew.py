@@ -129,7 +129,7 @@ def test_a_slot_that_was_let_go_and_lost_is_asked_for_again_by_spark(crew):
     crew.let_go("1.0.0")
     lost.append(LostTask(2, 1, "host", failed=True))
     for _ in range(2):
-        assert crew.lost_slots() == ["1.2.1"]
+        assert crew.lost_slots() == {"1.2.1": True}
         assert crew.asked == 2
 
 

@@ -2,6 +2,7 @@ import re
 import threading
 import time
 import warnings
+from collections import deque
 from types import SimpleNamespace
 
 import psutil
@@ -138,7 +139,7 @@ class Told:
 
     def __init__(self):
         self.calls, self.problem, self.done, self.target_reached = [], None, False, False
-        self.has_started = True
+        self.has_started, self.let_go = True, deque()
 
     def has_come(self, job):
         return True
@@ -150,27 +151,25 @@ class Told:
 LOST = [LostTask(0, 0, "a", failed=True), LostTask(1, 0, "b", failed=False)]
 
 
-def look(run, told, *, tells=True):
-    """Look once at a job that Spark has told the tasks above of; return the warnings."""
-    warnings = []
+def look(run, told, *, tells=True, seconds=60.0):
+    """Look once at a job with the tasks above, at its end or after some seconds."""
     session = SimpleNamespace(
         stopped=False, tells_lost_tasks=tells, on_this_host=True, task_slots=lambda: 2
     )
     jobs = slot_jobs.SlotJobs(
-        session, *[None] * 4, 2, SimpleNamespace(reason=None), 0.0, None, None, warnings.append,
+        session, *[None] * 4, 2, SimpleNamespace(reason=None), 0.0, None, None, print,
         *[None] * 2,
     )  # fmt: skip
     server = SimpleNamespace(error=None, call=lambda step: step())
-    crew = Crew(lambda number, count: SlotJob(run, lambda: None, lambda: LOST, lambda: 0))
+    crew = Crew(lambda number, count: SlotJob(run, lambda: None, lambda: LOST, list, lambda: 0))
     crew.start(2)
-    crew.wait(0.01)
+    crew.wait(seconds)
     jobs._look(crew, server, told)
-    return warnings
 
 
 def test_tasks_that_failed_are_lost_and_those_that_spark_killed_were_ended():
     told, end = Told(), threading.Event()
-    look(end.wait, told)
+    look(end.wait, told, seconds=0.0)
     end.set()
     assert told.calls == [("slots_lost", ["1.0.0"]), ("slots_ended", ["1.1.0"])]
 
