@@ -257,9 +257,10 @@ class SlotJobs:
             came = coordinator.has_come(job.number)
             if lost := _slots(job.lost_slots(), failed=True):
                 server.call(functools.partial(coordinator.slots_lost, lost))
-            counts = not self.session.tells_lost_tasks  # one of the slots may have been lost
-            server.call(functools.partial(coordinator.job_ended, job.number, counts=counts))
             sentence = problem_of_spark(job.error, job.failed_hosts)
+            # Spark ends a job for one task that died, and may call those that died with it killed.
+            counts = sentence is None or not self.session.tells_lost_tasks
+            server.call(functools.partial(coordinator.job_ended, job.number, counts=counts))
             if sentence is not None:
                 self._refused(job, sentence, crew, coordinator)
             elif job.error is None or not crew.running:
@@ -274,7 +275,7 @@ class SlotJobs:
         if lost := _slots(slots, failed=True):
             server.call(functools.partial(coordinator.slots_lost, lost))
         if killed := _slots(slots, failed=False):  # as those beside a task for which it ends a job
-            server.call(functools.partial(coordinator.slots_ended, killed))
+            server.call(functools.partial(coordinator.slots_ended, killed, counts=True))
         if leaving := crew.leaving_slots():
             server.call(functools.partial(coordinator.slots_leaving, leaving))
 

@@ -140,6 +140,7 @@ class Told:
     def __init__(self):
         self.calls, self.problem, self.done, self.target_reached = [], None, False, False
         self.has_started, self.let_go = True, deque()
+        self.status, self.left = SimpleNamespace(slots=0), 0
 
     def has_come(self, job):
         return True
@@ -171,19 +172,26 @@ def test_tasks_that_failed_are_lost_and_those_that_spark_killed_were_ended():
     told, end = Told(), threading.Event()
     look(end.wait, told, seconds=0.0)
     end.set()
-    assert told.calls == [("slots_lost", ["1.0.0"]), ("slots_ended", ["1.1.0"])]
+    assert told.calls == [("slots_lost", ["1.0.0"]), ("slots_ended", ["1.1.0"], True)]
 
 
-@pytest.mark.parametrize("tells", [True, False])
-def test_the_tasks_that_failed_are_told_before_the_end_of_their_job(tells):
-    """The others count only where Spark tells of no task that it has lost."""
+@pytest.mark.parametrize(
+    ("reason", "tells", "counts"),
+    [
+        ("", True, True),
+        (f": RuntimeError: {PROBLEM}host b has no folder", True, False),
+        (f": RuntimeError: {PROBLEM}host b has no folder", False, True),
+    ],
+)
+def test_the_tasks_that_failed_are_told_before_the_end_of_their_job(reason, tells, counts):
+    """The others do not count where a host cannot run slots, and Spark tells which it has lost."""
     told = Told()
 
     def aborted():
-        raise RuntimeError("Job aborted")
+        raise RuntimeError(f"Job aborted{reason}")
 
     look(aborted, told, tells=tells)
-    assert told.calls == [("slots_lost", ["1.0.0"]), ("job_ended", 1, not tells)]
+    assert told.calls[:2] == [("slots_lost", ["1.0.0"]), ("job_ended", 1, counts)]
 
 
 BLIND = "host b does not see the folder /runs/r of the driver; give logdir a shared folder"
