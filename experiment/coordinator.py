@@ -378,7 +378,7 @@ class Coordinator:
         for where, trials in again.items():
             self._notes.append(f"executor{where} lost, {_run_again(sorted(trials))}")
 
-    def slots_ended(self, slots: Iterable[str], *, counts: bool = False) -> None:
+    def slots_ended(self, slots: Iterable[str], *, counts: bool) -> None:
         """Run the trials again that were out on slots that Spark has ended, which is not theirs.
 
         Args:

@@ -272,13 +272,19 @@ def _resumed_from(root: Location) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        got = f"{str(root)!r}: {error}"
-        raise InvalidArgument("resume", "a run that can be read and written to", got) from None
+        raise _not_resumable(str(root), error) from None
+
+
+def _not_resumable(root: str, error: OSError) -> InvalidArgument:
+    expected = "a run that can be read and written to"
+    return InvalidArgument("resume", expected, f"{root!r}: {error}")
 
 
 def _board(run: _Run, search: Search, settings: Settings, manifest: Manifest) -> Board:
     try:
         return Board(run.paths, search, settings.goal, manifest, run.past.segments + 1)
+    except FileExistsError as error:  # where a resumed run has its folder
+        raise _not_resumable(run.paths.shown(), error) from None
     except OSError as error:
         problem = cannot_go_on(error)
         nothing = Result([], settings.goal, run.paths.shown(), problem=problem)

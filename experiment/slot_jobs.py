@@ -27,10 +27,11 @@ from experiment.text import count
 from search.errors import InvalidArgument
 from spark_jobs.channel import Address, ChannelServer
 from spark_jobs.cluster import ClusterExecutor, executor_needs
-from spark_jobs.handover import Handover, handover
+from spark_jobs.handover import Lent, handover
 from spark_jobs.locations import Location
 from spark_jobs.mailbox import Mailbox
 from spark_jobs.paths import MAILBOX, RunPaths
+from spark_jobs.protocol import encode
 from spark_jobs.session import Session
 from spark_jobs.slot_job import SlotJob
 from spark_jobs.slots import PROBLEM, SlotConfig, is_installed, slot_function
@@ -140,14 +141,20 @@ class SlotJobs:
         fruitless, slots = 0, self.slots
         host = self.session.driver_host
         handler = coordinator if self.session.tells_lost_tasks else Attendance(coordinator)
-        with (
-            ChannelServer(
-                self.session.bind_host, handler, advertised=host, slots=self.most
-            ) as server,
-            self._reached(server) as address,
-            handover(self.session, self._root, self.program.function) as lent,
-            Crew(lambda number, count: self._job(number, count, address, lent)) as crew,
-        ):
+        with contextlib.ExitStack() as stack:
+            server = stack.enter_context(
+                ChannelServer(self.session.bind_host, handler, advertised=host, slots=self.most)
+            )
+            try:
+                address = stack.enter_context(self._reached(server))
+                lender = stack.enter_context(
+                    handover(self.session, self._root, self.program.function)
+                )
+                lent = lender.lend(encode(self._config(address)))
+            except OSError as error:
+                return cannot_go_on(error)
+            job = functools.partial(self._job, lent=lent, function=lender.function)
+            crew = stack.enter_context(Crew(job))
             self.control.wake = server.wake
             while not self._is_over(server, coordinator):
                 before = coordinator.progress
@@ -171,8 +178,8 @@ class SlotJobs:
         return ended or self._is_ended_early(server, coordinator)
 
     def _is_ended_early(self, server: ChannelServer, coordinator: Coordinator) -> bool:
-        cannot_go_on = server.error is not None or coordinator.problem is not None
-        return cannot_go_on or self.control.reason is not None
+        in_trouble = server.error is not None or coordinator.problem is not None
+        return in_trouble or self.control.reason is not None
 
     def _nobody_came(self, slots: int) -> str:
         cluster = self.session.cluster()
@@ -335,9 +342,8 @@ class SlotJobs:
             executors = self.session.cluster().executors
         return without_slots(executors, crew.running_tasks())
 
-    def _job(self, number: int, slots: int, address: Address, lent: Handover) -> SlotJob:
-        config = SlotConfig(
-            number,
+    def _config(self, address: Address) -> SlotConfig:
+        return SlotConfig(
             address,
             self.paths.shown(),
             msgspec.structs.replace(self.program, function=b""),
@@ -351,7 +357,9 @@ class SlotJobs:
             self.session.task_needs.tasks_per_gpu,
             str(self.mark),
         )
-        slot = slot_function(config, lent, self.session.search_path())
+
+    def _job(self, number: int, slots: int, lent: Lent, function: Lent) -> SlotJob:
+        slot = slot_function(number, lent, function, self.session.search_path())
         # Spark remembers the jobs of a search that this session has run, and may go on with.
         tag = f"{self._root.name}-{number}-{secrets.token_hex(4)}"
         return self.session.job(slot, slots, tag)

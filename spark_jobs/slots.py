@@ -31,7 +31,7 @@ from spark_jobs.exchange import ChannelLost, ChannelRefused, SlotChannel
 from spark_jobs.files import WritableFiles, check_writable, writable_files_at
 from spark_jobs.gpu_memory import GIB, Gpus
 from spark_jobs.gpu_watch import WatchedRunner
-from spark_jobs.handover import Handover, Lent
+from spark_jobs.handover import Lent
 from spark_jobs.live import Reporter
 from spark_jobs.locations import Location
 from spark_jobs.paths import AttemptPaths, attempt_name, run_of_secret
@@ -67,7 +67,6 @@ class SlotConfig(msgspec.Struct, frozen=True):
     """What a slot has to know, as JSON. Secret; see `Handover` for its way.
 
     Attributes:
-        job: Number of the slot job, from 1.
         address: Of the channel.
         root: The run's folder, where it is kept.
         program: What all trials have in common.
@@ -83,7 +82,6 @@ class SlotConfig(msgspec.Struct, frozen=True):
         mark: Where the driver's mark is; '' where it has none.
     """
 
-    job: int
     address: Address
     root: str
     program: Program
@@ -99,7 +97,7 @@ class SlotConfig(msgspec.Struct, frozen=True):
 
 
 def slot_function(
-    config: SlotConfig, handover: Handover, search_path: list[str]
+    job: int, lent: Lent, function: Lent, search_path: list[str]
 ) -> Callable[[Iterable[Any]], Any]:
     """Return the function for `mapInArrow`: runs a slot, yields nothing.
 
@@ -107,12 +105,12 @@ def slot_function(
     answers with a sentence of ours rather than fail to unpickle it.
 
     Args:
-        config: Of the slots; the program lacks its function.
-        handover: Lends slots both.
+        job: Number of the slot job, from 1.
+        lent: The `SlotConfig`, as JSON.
+        function: The train function, which its program lacks.
         search_path: Folders to import from beside the executor's own.
     """
-    lent, function = handover.lend(encode(config)), handover.function
-    job, marker, advice = config.job, PROBLEM, INSTALL
+    marker, advice = PROBLEM, INSTALL
 
     def slot(batches: Iterable[Any]) -> Iterator[Any]:
         import sys

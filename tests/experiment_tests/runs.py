@@ -225,7 +225,6 @@ def _run_trials(
     lost: Collection[int],
 ) -> None:
     config = SlotConfig(
-        1,
         Address("host:1", "token", "certificate"),
         str(paths.root),
         Program(b"", None, "max"),

@@ -414,7 +414,7 @@ def test_a_python_worker_that_dies_costs_an_attempt_not_the_trial(spark, tmp_pat
 def test_slots_that_die_without_a_result_end_the_search_with_sparks_error(
     spark, logdir, monkeypatch
 ):
-    def dead(config, handover, search_path):
+    def dead(job, lent, function, search_path):
         def slot(batches):
             raise RuntimeError("dead before its first words")
             yield from batches

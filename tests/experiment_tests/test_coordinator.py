@@ -441,7 +441,7 @@ def end_by_the_job(search):
 
 
 def end_by_the_task(search):
-    search.coordinator.slots_ended(["1.0.0"])
+    search.coordinator.slots_ended(["1.0.0"], counts=False)
 
 
 @pytest.mark.parametrize("end", [end_by_the_job, end_by_the_task])

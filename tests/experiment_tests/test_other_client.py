@@ -75,8 +75,8 @@ def test_the_slots_of_a_real_search_may_be_of_another_kind(spark, logdir, monkey
     """Spark runs them; the driver hands out trials, stops one, and keeps what they say."""
     source = str(Path(__file__).parents[2])
 
-    def slot_function(config, handover, search_path):
-        job, address = config.job, msgspec.structs.asdict(config.address)
+    def slot_function(job, lent, function, search_path):
+        address = msgspec.json.decode(lent())["address"]
         assert address.pop("mailbox") is None  # executors are on this host
 
         def run(batches):

@@ -205,19 +205,28 @@ def wait_for(url, ready):
 
 
 @pytest.mark.parametrize(
-    ("path", "reason"),
-    [("nowhere", "which is no folder"), ("", "it holds 1 run, the newest is")],
+    ("read", "path", "reason"),
+    [
+        (experiment.load, "nowhere", "which is no folder"),
+        (experiment.tensorboard, "nowhere", "which is no folder"),
+        (experiment.load, "", "it holds 1 run, the newest is"),
+    ],
 )
-def test_what_is_no_run_is_refused_in_one_sentence(tmp_path, carry, logdir, path, reason):
+def test_what_is_no_run_is_refused_in_one_sentence(tmp_path, carry, logdir, read, path, reason):
     carry(make_run(tmp_path, trials=1, failed=()))
     url = str(logdir.below(path)).rstrip("/")
-    for read in (experiment.load, experiment.tensorboard):
-        with pytest.raises(InvalidArgument) as caught:
-            read(url)
-        message = str(caught.value)
-        assert reason in message
-        assert message.startswith(f"run: expected the folder of a run, got {url!r}")
-        assert "\n" not in message
+    with pytest.raises(InvalidArgument) as caught:
+        read(url)
+    message = str(caught.value)
+    assert reason in message
+    assert message.startswith(f"run: expected the folder of a run, got {url!r}")
+    assert "\n" not in message
+
+
+def test_the_tensorboard_of_a_folder_of_runs_shows_each(tmp_path, carry, logdir):
+    name = carry(make_run(tmp_path, trials=1, failed=())).rpartition("/")[2]
+    with experiment.tensorboard(str(logdir)) as board:
+        wait_for(f"{board.url}/data/runs", lambda found: f"{name}/trials/000000" in found)
 
 
 def test_a_file_that_may_not_be_read_is_said_with_user_and_place(tmp_path, carry, hdfs):

@@ -597,12 +597,22 @@ def test_a_run_of_another_search_is_refused_and_left_as_it_was(make, go_on):
     assert contents(run) == before
 
 
-@pytest.mark.parametrize("module", ["experiment.journal", "spark_jobs.events"])
-def test_a_full_disk_at_the_first_record_is_an_error_of_ours(make, go_on, monkeypatch, module):
+@pytest.mark.parametrize(
+    ("opener", "full"),
+    [
+        ("experiment.journal.open_appending", lambda: os.open("/dev/full", os.O_WRONLY)),
+        ("spark_jobs.events.open_appending", lambda: os.open("/dev/full", os.O_WRONLY)),
+        (
+            "spark_jobs.handover.open_new",
+            lambda: os.fdopen(os.open("/dev/full", os.O_WRONLY), "wb"),
+        ),
+    ],
+)
+def test_a_full_disk_at_the_first_record_is_an_error_of_ours(
+    make, go_on, monkeypatch, opener, full
+):
     run = make(trials=6, running=(2, 4), ended=False)
-    monkeypatch.setattr(
-        f"{module}.open_appending", lambda *_, **__: os.open("/dev/full", os.O_WRONLY)
-    )
+    monkeypatch.setattr(opener, lambda *_, **__: full())
     with pytest.raises(experiment.SearchFailed) as raised:
         go_on(run)
     said = "the driver cannot go on: OSError: [Errno 28] No space left on device"

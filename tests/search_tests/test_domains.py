@@ -95,7 +95,7 @@ def test_a_value_between_two_steps_encodes_to_the_nearest():
     assert Integer(0, 20, step=10).encode(16) == pytest.approx(5 / 6)
 
 
-@pytest.mark.parametrize("log", ["log-uniform", 0.1, 1, None, np.True_], ids=repr)
+@pytest.mark.parametrize("log", ["log-uniform", 0.1, 1, None, np.int64(1)], ids=repr)
 @pytest.mark.parametrize("domain", [Float, Integer])
 def test_a_scale_that_is_no_bool_is_refused(domain, log):
     error = refusal(domain, 1, 10, log)

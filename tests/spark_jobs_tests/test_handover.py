@@ -103,7 +103,7 @@ def test_what_a_killed_driver_has_lent_is_removed_by_the_next(session, root):
 
 def config_of(root):
     program = Program(b"", None, "max")
-    return SlotConfig(7, ADDRESS, str(root), program, "process", None, 1.0, False, (), False)
+    return SlotConfig(ADDRESS, str(root), program, "process", None, 1.0, False, (), False)
 
 
 def test_closures_of_slots_hold_no_secret(session, root):
@@ -112,7 +112,7 @@ def test_closures_of_slots_hold_no_secret(session, root):
     with handover(session, root, b"the train function") as lender:
         access = lender.lend(encode(Access(ADDRESS, DataSettings())))
         closures = [
-            slot_function(config, lender, []),
+            slot_function(7, lender.lend(encode(config)), lender.function, []),
             examination_function(examination, access, lender.function, []),
         ]
         for closure in map(cloudpickle.dumps, closures):
@@ -213,7 +213,8 @@ def test_what_a_host_says_that_cannot_read(lent, root):
 def test_a_slot_that_does_not_see_what_the_driver_lends_fails_at_once_with_its_host(session, root):
     """Spark hands on what a task raised at once, what it returned when all tasks have ended."""
     with handover(session, root, b"function") as lender:
-        slot = travelled(slot_function(config_of(root), lender, []))
+        config = lender.lend(encode(config_of(root)))
+        slot = travelled(slot_function(7, config, lender.function, []))
     with pytest.raises(RuntimeError) as caught:
         list(slot(iter(())))
     assert str(caught.value) == (

@@ -33,7 +33,6 @@ from tests.spark_jobs_tests.test_events import hparams_data, metadata, scalars
 
 def config_of(root, function=functions.double, **changes):
     settings = {
-        "job": 1,
         "address": Address("host:1", "token", "certificate"),
         "root": str(root),
         "program": Program(cloudpickle.dumps(function), None, "max"),
