@@ -77,7 +77,8 @@ class Settings(_Begun):
             'invalid value' where you add them.
         seed: Makes a search repeatable; also the state of `random` and numpy in each trial.
         isolation: 'process' forks a process per trial, 'spawn' starts a fresh interpreter per
-            trial, 'none' runs trials in the slot's own process, where nothing can end them.
+            trial, whose imports count as its time, 'none' runs trials in the slot's own process,
+            where nothing can end them.
         preload: Modules that the process which forks trials imports once, fresh interpreters each
             time; missing ones are skipped. `()` for train functions without TensorFlow.
         verbose: 0 shows nothing, 1 how far the search is, 2 also a line per trial, and what trials

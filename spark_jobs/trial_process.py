@@ -101,7 +101,13 @@ class Task(msgspec.Struct, frozen=True, tag="task"):
     grace: float
 
 
-def evaluate(program: Program, attempt: Attempt, folder: Path, link: Link | None = None) -> Outcome:
+def evaluate(
+    program: Program,
+    attempt: Attempt,
+    folder: Path,
+    link: Link | None = None,
+    started: float | None = None,
+) -> Outcome:
     """Call the train function; whatever happens becomes an outcome.
 
     Args:
@@ -109,8 +115,9 @@ def evaluate(program: Program, attempt: Attempt, folder: Path, link: Link | None
         attempt: What to run.
         folder: Of the attempt.
         link: To who listens; nobody when left out.
+        started: When the trial began, by `time.monotonic`; now when left out.
     """
-    trial, started = attempt.trial, time.perf_counter()
+    trial, started = attempt.trial, time.monotonic() if started is None else started
     running = context.TrialContext(
         trial.params, folder, program.data, link or NoLink(), clock_lag=program.clock_lag
     )
@@ -123,15 +130,15 @@ def evaluate(program: Program, attempt: Attempt, folder: Path, link: Link | None
         return replace(
             outcome,
             status="stopped" if running.stopped else "finished",
-            seconds=time.perf_counter() - started,
+            seconds=time.monotonic() - started,
             reason=running.stopped,
             step=None if running.last is None else running.last.step,
         )
     except context.TrialStopped as stop:
-        seconds = time.perf_counter() - started
+        seconds = time.monotonic() - started
         return stopped(program.objective, trial.id, str(stop), running.last, seconds)
     except BaseException as error:  # also SystemExit and what user code derives from BaseException
-        return _failed(trial.id, error, time.perf_counter() - started)
+        return _failed(trial.id, error, time.monotonic() - started)
 
 
 def stopped(
@@ -226,7 +233,9 @@ def die_with_parent(parent: int, number: int = signal.SIGKILL) -> None:
         os.kill(os.getpid(), number)
 
 
-def run_child(program: Program, task: Task, results: int, commands: int) -> None:
+def run_child(
+    program: Program, task: Task, results: int, commands: int, started: float | None = None
+) -> None:
     """Run the trial, write its outcome to `results`, and end the process.
 
     Args:
@@ -234,12 +243,13 @@ def run_child(program: Program, task: Task, results: int, commands: int) -> None
         task: The trial.
         results: Pipe to the supervisor.
         commands: Pipe from it.
+        started: See `evaluate`.
     """
     code, owner = 1, os.getpid()
     try:
         link = PipeLink(results, commands)
         seed_random_numbers(program.seed, task.work.trial)
-        outcome = evaluate(program, attempt_of(task.work), Path(task.folder), link)
+        outcome = evaluate(program, attempt_of(task.work), Path(task.folder), link, started)
         if os.getpid() != owner:
             os._exit(0)  # user code forked, and its child came back here: it is not the trial
         link.close(encode(outcome_to_json(fit(outcome))))
@@ -291,13 +301,18 @@ def import_modules(names: tuple[str, ...]) -> None:
 
 
 def main(payload: int, results: int, commands: int) -> None:
-    """Run the trial that the descriptor `payload` holds, in a fresh interpreter."""
+    """Run the trial that the descriptor `payload` holds, in a fresh interpreter.
+
+    What it imports is part of each trial here, and counts as its time.
+    """
+    started = time.monotonic()
     print_lines()
     with os.fdopen(payload, "rb") as file:
         program_data, task_data = msgspec.msgpack.decode(file.read(), type=tuple[bytes, bytes])
     program = msgspec.json.decode(program_data, type=Program)
     import_modules(program.preload)
-    run_child(program, msgspec.json.decode(task_data, type=Task), results, commands)
+    task = msgspec.json.decode(task_data, type=Task)
+    run_child(program, task, results, commands, started)
 
 
 if __name__ == "__main__":

@@ -872,6 +872,15 @@ class TestSpawned(ProcessContract):
             outcome = Runner(runner, tmp_path)(how=how)
             assert outcome.error.message == "ended at the time limit of 5 s"
 
+    def test_the_imports_of_a_trial_count_as_its_time(self, tmp_path, monkeypatch):
+        (tmp_path / "slow_to_import.py").write_text("import time; time.sleep(0.5)")
+        monkeypatch.syspath_prepend(str(tmp_path))
+        made = program(functions.double, preload=("slow_to_import",), start_method="spawn")
+        with ProcessRunner(made) as runner:
+            outcome = Runner(runner, tmp_path / "run")(x=1)
+        assert outcome.value == 2
+        assert outcome.seconds >= 0.5
+
 
 @pytest.fixture(scope="module")
 def runner():
