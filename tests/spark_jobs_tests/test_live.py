@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from search.trial import Trial
-from spark_jobs import live
+from spark_jobs import live as module
 from spark_jobs.exchange import ChannelLost
 from spark_jobs.live import Reporter, Tail
 from spark_jobs.protocol import Attempt, Report
@@ -77,7 +77,7 @@ def reporter(driver):
 
 @pytest.fixture
 def quick(monkeypatch):
-    monkeypatch.setattr(live, "_PAUSE", 0.01)
+    monkeypatch.setattr(module, "_PAUSE", 0.01)
 
 
 def report(step):
@@ -141,7 +141,7 @@ def test_what_the_driver_did_not_get_is_sent_again_before_what_came_later(report
 
 @pytest.mark.usefixtures("quick")
 def test_where_too_many_wait_the_oldest_are_dropped(driver, monkeypatch):
-    monkeypatch.setattr(live, "_MOST_WAITING", 10)
+    monkeypatch.setattr(module, "_MOST_WAITING", 10)
     with Reporter(driver.send, driver.stop) as reporter:
         driver.hold()
         driver.lost = True
@@ -157,7 +157,7 @@ def test_where_too_many_wait_the_oldest_are_dropped(driver, monkeypatch):
 
 @pytest.mark.usefixtures("quick")
 def test_what_is_put_back_makes_way_for_what_came_meanwhile(driver, monkeypatch):
-    monkeypatch.setattr(live, "_MOST_WAITING", 10)
+    monkeypatch.setattr(module, "_MOST_WAITING", 10)
     with Reporter(driver.send, driver.stop) as reporter:
         driver.hold()
         driver.lost = True
@@ -177,7 +177,7 @@ def test_adding_never_waits_for_the_driver(reporter, driver):
     driver.release()
     assert reporter.flush(LONG)
     steps = driver.steps(FIRST)
-    assert steps[-live._MOST_WAITING :] == list(range(50_000 - live._MOST_WAITING, 50_000))
+    assert steps[-module._MOST_WAITING :] == list(range(50_000 - module._MOST_WAITING, 50_000))
     assert steps == sorted(steps)
 
 
@@ -230,7 +230,7 @@ def test_closing_ends_the_thread_that_has_nothing_to_do(driver):
 
 
 def test_closing_ends_the_pause_after_an_outage(driver, monkeypatch):
-    monkeypatch.setattr(live, "_PAUSE", 3600.0)
+    monkeypatch.setattr(module, "_PAUSE", 3600.0)
     driver.lost = True
     with Reporter(driver.send, driver.stop) as reporter:
         reporter.add(FIRST, report(1))
@@ -268,7 +268,7 @@ class TestFollowing:
         text = driver.output(FIRST)
         assert text.replace("complained\n", "") == "0123456789abcde\n" * 20_000
         assert text.count("complained\n") == 1
-        largest = 2 * live._MOST_OUTPUT
+        largest = 2 * module._MOST_OUTPUT
         assert all(len(output) <= largest for _, _, output in driver.heard)
 
     def test_after_the_flush_nothing_is_sent(self, reporter, driver, logs):
@@ -331,7 +331,7 @@ def test_a_long_text_is_read_in_pieces(tmp_path):
     while piece := tail.read():
         pieces.append(piece)
     assert "".join(pieces) == text
-    assert all(len(piece.encode()) <= live._MOST_OUTPUT + 2 for piece in pieces)
+    assert all(len(piece.encode()) <= module._MOST_OUTPUT + 2 for piece in pieces)
     assert len(pieces) == 5
 
 
@@ -340,7 +340,7 @@ def test_logs_that_are_not_there_yet_are_empty(tmp_path):
 
 
 def test_it_is_said_that_a_trial_runs_which_has_nothing_to_say(driver, monkeypatch):
-    monkeypatch.setattr(live, "_BEAT", 0.05)
+    monkeypatch.setattr(module, "_BEAT", 0.05)
     with Reporter(driver.send, driver.stop) as reporter, reporter.running(FIRST):
         driver.wait_until(lambda: len(driver.heard) > 2)
         assert all(heard == (FIRST, (), "") for heard in driver.heard)
@@ -349,7 +349,7 @@ def test_it_is_said_that_a_trial_runs_which_has_nothing_to_say(driver, monkeypat
 
 
 def test_nothing_is_said_of_trials_that_do_not_run(driver, monkeypatch):
-    monkeypatch.setattr(live, "_BEAT", 0.01)
+    monkeypatch.setattr(module, "_BEAT", 0.01)
     with Reporter(driver.send, driver.stop) as reporter:
         with reporter.running(FIRST):
             driver.wait_until(lambda: driver.heard)
