@@ -78,7 +78,7 @@ bench-slots: .venv/.installed  ## Print what a thousand slots cost the driver.
 	$(PYTHON) -m tests.benchmarks.many_slots
 
 screenshots: .venv/.browser  ## Make the README's pictures again.
-	$(PYTHON) -m tests.browser_tests.screenshots
+	$(PYTHON) -m tests.browser.screenshots
 
 .venv/.installed: pyproject.toml .ci/constraints.txt .ci/install
 	.ci/install

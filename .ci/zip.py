@@ -6,22 +6,20 @@ The same sources make the same bytes. What they import has to be on the executor
 from __future__ import annotations
 
 import os
-import tomllib
 import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+PACKAGES = ("experiment", "search", "spark_jobs")
 
 
 def main() -> None:
     """Write it, and print where it is."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    folders = [ROOT / name.replace(".", "/") for name in project["tool"]["setuptools"]["packages"]]
     target = ROOT / "build" / "experiment.zip"
     target.parent.mkdir(exist_ok=True)
     beside = target.with_name(f".part-{os.getpid()}.zip")  # a job may be reading the one before
     with zipfile.ZipFile(beside, "w", zipfile.ZIP_DEFLATED) as file:
-        for source in sorted(path for folder in folders for path in folder.glob("*.py")):
+        for source in sorted(path for name in PACKAGES for path in (ROOT / name).rglob("*.py")):
             entry = zipfile.ZipInfo(source.relative_to(ROOT).as_posix())  # of 1980, for everyone
             entry.compress_type, entry.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
             file.writestr(entry, source.read_bytes())

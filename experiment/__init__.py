@@ -38,6 +38,13 @@ def _check_neighbours() -> None:
 _check_neighbours()
 
 from experiment import data  # noqa: E402  # after the check
+from experiment.background.executor import (  # noqa: E402
+    CallFailed,
+    ExecutorFailed,
+    SparkExecutor,
+    executor,
+)
+from experiment.background.handle import Handle, submit  # noqa: E402
 from experiment.calls import (  # noqa: E402
     bayesian_search,
     evolutionary_search,
@@ -47,33 +54,26 @@ from experiment.calls import (  # noqa: E402
     run,
     search_each,
 )
-from experiment.diagnosis import Diagnosis, Finding  # noqa: E402
-from experiment.examination import doctor  # noqa: E402
-from experiment.executor import (  # noqa: E402
-    CallFailed,
-    ExecutorFailed,
-    SparkExecutor,
-    executor,
-)
-from experiment.handle import Handle, submit  # noqa: E402
-from experiment.journal import JournalDamaged  # noqa: E402
-from experiment.loading import load  # noqa: E402
-from experiment.planning import Plan, plan  # noqa: E402
-from experiment.result import Result, Results, SearchFailed, TrialResult  # noqa: E402
-from experiment.settings import Settings  # noqa: E402
-from experiment.viewer import TensorBoard, tensorboard  # noqa: E402
+from experiment.diagnosis.diagnosis import Diagnosis, Finding  # noqa: E402
+from experiment.diagnosis.doctor import doctor  # noqa: E402
+from experiment.display.tensorboard_server import TensorBoard, tensorboard  # noqa: E402
+from experiment.planning.plan import Plan, plan  # noqa: E402
+from experiment.results.result import Result, Results, SearchFailed, TrialResult  # noqa: E402
+from experiment.run_files.journal import JournalDamaged  # noqa: E402
+from experiment.run_files.loading import load  # noqa: E402
+from experiment.setup.settings import Settings  # noqa: E402
 from search.adapters import (  # noqa: E402
     DeapSearcher,
     DehbSearcher,
     NevergradSearcher,
     OptunaSearcher,
 )
-from search.bayesian import BayesianOptimization  # noqa: E402
 from search.errors import ExperimentError, InvalidArgument  # noqa: E402
-from search.nsga2 import NSGA2  # noqa: E402
-from search.regularized_evolution import RegularizedEvolution  # noqa: E402
-from search.reinforce import Reinforce  # noqa: E402
-from search.space import Choice, Float, Integer  # noqa: E402
+from search.evolution.nsga2 import NSGA2  # noqa: E402
+from search.sequential.bayesian import BayesianOptimization  # noqa: E402
+from search.sequential.regularized_evolution import RegularizedEvolution  # noqa: E402
+from search.sequential.reinforce import Reinforce  # noqa: E402
+from search.space.spaces import Choice, Float, Integer  # noqa: E402
 from search.stopping import (  # noqa: E402
     MedianStopping,
     Patience,
@@ -81,7 +81,7 @@ from search.stopping import (  # noqa: E402
     Threshold,
 )
 from search.trial import Failure  # noqa: E402
-from spark_jobs.context import (  # noqa: E402
+from spark_jobs.trial.context import (  # noqa: E402
     TrialStopped,
     checkpoint_dir,
     keras_callbacks,

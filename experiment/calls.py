@@ -1,4 +1,4 @@
-"""The public calls. They only read their arguments; `experiment.driver` does the work."""
+"""The public calls: they read their arguments, `experiment.driver.run_search` does the work."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from experiment.result import Result, Results, results_of_groups
-from experiment.resuming import manifest_of
-from experiment.settings import Settings, takes_settings
-from experiment.slots_asked import SlotsAsked
-from experiment.specification import Search
-from experiment.warm_start import Runs, known_of, runs_of
-from experiment.warned import users_line, warn_at
+from experiment.results.result import Result, Results, results_of_groups
+from experiment.results.warned import users_line, warn_at
+from experiment.setup.resuming import manifest_of
+from experiment.setup.settings import Settings, takes_settings
+from experiment.setup.slots_asked import SlotsAsked
+from experiment.setup.specification import Search
+from experiment.setup.warm_start import Runs, known_of, runs_of
 from search.algorithms import Evolution, Grid, PopulationTraining, Random
-from search.bayesian import BayesianOptimization
 from search.direction import Direction
-from search.domain_dicts import numbers_in_texts
 from search.errors import InvalidArgument, shown
+from search.evolution.nsga2 import NSGA2
+from search.evolution.operators import Mutation
 from search.grid import PointSearch
 from search.grouped import Grouped, read_groups, union
-from search.nsga2 import NSGA2
-from search.operators import Mutation
-from search.points import read_first_points
-from search.sampling import check_constraint
 from search.searcher import Algorithm, Problem
-from search.space import Constraint, Space, read_points
+from search.sequential.bayesian import BayesianOptimization
+from search.space.domain_dicts import numbers_in_texts
+from search.space.points import read_first_points
+from search.space.sampling import check_constraint
+from search.space.spaces import Constraint, Space, read_points
 from search.values import to_json
 
 if TYPE_CHECKING:
@@ -508,7 +508,7 @@ def _run(
     spark: SparkSession, train: Callable[..., Any], search: Search, settings: Settings, seed: int
 ) -> Result:
     # Late: it loads grpc and tensorboard, which neither `import experiment` nor a trial needs.
-    from experiment.driver import run_search
+    from experiment.driver.run_search import run_search
 
     return run_search(spark, train, search, settings, seed)
 

@@ -1,6 +1,6 @@
 """Data for train functions: `experiment.data.local_copy("hdfs://...")` and so on."""
 
-from spark_jobs.data import (
+from spark_jobs.data.reading import (
     exists,
     from_dataframe,
     glob,

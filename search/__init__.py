@@ -5,20 +5,20 @@ object with `ask` and `tell` (see `search.searcher`), and `search.searcher.drive
 plain function.
 """
 
-from search.bayesian import BayesianOptimization, BayesianSearch
 from search.direction import Direction, Directions
 from search.errors import ExperimentError, InvalidArgument, NothingAllowed
-from search.evolution import DifferentialEvolution
+from search.evolution.generational import DifferentialEvolution
+from search.evolution.nsga2 import NSGA2, NSGA2Search
+from search.evolution.population_based import PopulationBasedTraining
+from search.evolution.steady_state import SteadyStateEvolution
 from search.grid import GridSearch, PointSearch
 from search.grouped import GroupedSearch
-from search.nsga2 import NSGA2, NSGA2Search
-from search.population import PopulationBasedTraining
-from search.regularized_evolution import RegularizedEvolution, RegularizedEvolutionSearch
-from search.reinforce import Reinforce, ReinforceSearch
-from search.sampling import RandomSearch
 from search.searcher import Algorithm, Evaluated, Problem, Searcher, drive
-from search.space import Choice, Domain, Float, Integer, Space
-from search.steady_state import SteadyStateEvolution
+from search.sequential.bayesian import BayesianOptimization, BayesianSearch
+from search.sequential.regularized_evolution import RegularizedEvolution, RegularizedEvolutionSearch
+from search.sequential.reinforce import Reinforce, ReinforceSearch
+from search.space.sampling import RandomSearch
+from search.space.spaces import Choice, Domain, Float, Integer, Space
 from search.stopping import (
     MedianStopping,
     Patience,

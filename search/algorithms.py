@@ -9,13 +9,13 @@ from typing import Any
 from search.checks import check_flag, check_integer, make_plain, plain
 from search.direction import Direction, Directions
 from search.errors import InvalidArgument, shown
-from search.evolution import DifferentialEvolution
+from search.evolution.generational import DifferentialEvolution
+from search.evolution.operators import Mutation
+from search.evolution.population_based import PopulationBasedTraining
+from search.evolution.steady_state import SteadyStateEvolution
 from search.grid import GridSearch
-from search.operators import Mutation
-from search.population import PopulationBasedTraining
-from search.sampling import RandomSearch
 from search.searcher import Problem, Searcher
-from search.steady_state import SteadyStateEvolution
+from search.space.sampling import RandomSearch
 
 
 @dataclass(frozen=True, slots=True)

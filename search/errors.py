@@ -4,7 +4,7 @@ ExperimentError
  +-- InvalidArgument     bad input, found before any work starts (also a ValueError)
  |    +-- NothingAllowed a constraint that allows next to nothing
  +-- WrongCall           a call without an argument, or with an unknown one (also a TypeError)
- +-- SearchFailed        in experiment.result: a search that ended without being done
+ +-- SearchFailed        in experiment.results.result: a search that ended without being done
  +-- CallFailed          in experiment.executor: a call came to no value
  +-- ExecutorFailed      in experiment.executor: it ended before its calls (also a BrokenExecutor)
 """

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from search.errors import InvalidArgument
-from search.space import Choice, Space, nothing_allowed
+from search.space.spaces import Choice, Space, nothing_allowed
 from search.trial import Outcome, Trial
 
 _MOST_ASKED = 10_000_000

@@ -9,9 +9,9 @@ from typing import Any
 
 from search.direction import Direction, Goal
 from search.errors import InvalidArgument, NothingAllowed, did_you_mean, shown
-from search.sampling import check_constraint
 from search.searcher import Algorithm, Problem, Searcher, ask_again, judge_of
-from search.space import Choice, Constraint, Domain, Float, Integer, Space
+from search.space.sampling import check_constraint
+from search.space.spaces import Choice, Constraint, Domain, Float, Integer, Space
 from search.stopping import StoppingJudge
 from search.trial import Outcome, Status, Trial
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from search.direction import Direction, Goal
 from search.errors import ExperimentError
-from search.space import Space
+from search.space.spaces import Space
 from search.stopping import StoppingJudge
 from search.trial import Outcome, Trial
 

@@ -19,10 +19,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol
 
-from spark_jobs.locations import Location
-from spark_jobs.paths import RunPaths
-from spark_jobs.session import Session, SharedBytes
-from spark_jobs.storage import make_folder, open_new
+from spark_jobs.run_folder.paths import RunPaths
+from spark_jobs.session.session import Session, SharedBytes
+from spark_jobs.storage.local_files import make_folder, open_new
+from spark_jobs.storage.locations import Location
 
 Lent = Callable[[], bytes]
 """Gives a slot what the driver has lent it, or raises an OSError; part of the slot's closure.

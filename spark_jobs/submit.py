@@ -1,6 +1,6 @@
 """Run one search as a job: `spark-submit spark_jobs/submit.py --train my_module:train ...`.
 
-Also `python -m spark_jobs.submit`. What it takes and how it ends: `experiment.job`, and `--help`.
+Also `python -m spark_jobs.submit`. See `experiment.cli.job`, and `--help`, for what it takes.
 """
 
 import importlib.util
@@ -39,6 +39,6 @@ def _check_package() -> None:
 if __name__ == "__main__":
     _find_packages()
     _check_package()
-    from experiment.job import main
+    from experiment.cli.job import main
 
     sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,6 @@
+"""Tests of all packages, in folders that mirror theirs; whole searches have their own."""
+
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+"""The root of the project."""

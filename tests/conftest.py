@@ -21,7 +21,7 @@ import pytest
 from tests import jvm
 
 # Only what `make test-browser` installs can even be imported there.
-collect_ignore = [] if importlib.util.find_spec("playwright") else ["browser_tests"]
+collect_ignore = [] if importlib.util.find_spec("playwright") else ["browser"]
 
 _MARK = "EXPERIMENT_TEST_SUITE"
 # A worker of pytest-xdist tells its own processes from those of the others; all are the suite's.

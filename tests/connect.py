@@ -17,12 +17,11 @@ from typing import Self
 import psutil
 import pyspark
 
-from spark_jobs.task_needs import is_local
-from tests import jvm
+from spark_jobs.session.task_needs import is_local
+from tests import ROOT, jvm
 from tests.hdfs import dying_with_parent, free_ports
 
 _SPARK = Path(pyspark.__file__).parent
-_REPOSITORY = Path(__file__).parent.parent
 _START_SECONDS = 120
 _END_SECONDS = 60
 
@@ -124,7 +123,7 @@ class ConnectServer:
         environment = {
             **os.environ,
             "PYSPARK_PYTHON": sys.executable,
-            "PYTHONPATH": str(_REPOSITORY),
+            "PYTHONPATH": str(ROOT),
             "SPARK_CONNECT_AUTHENTICATE_TOKEN": self._token,
             "SPARK_HOME": str(_SPARK),
             "SPARK_LOCAL_IP": "127.0.0.1",

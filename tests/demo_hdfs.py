@@ -12,9 +12,10 @@ from xml.sax.saxutils import escape
 
 import hdfs as hdfs_package
 
+from tests import ROOT
 from tests.hdfs import Hdfs
 
-_EXAMPLE = Path(__file__).parents[1] / "examples" / "hdfs_search.py"
+_EXAMPLE = ROOT / "examples" / "hdfs_search.py"
 
 
 def main() -> None:

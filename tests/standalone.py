@@ -26,13 +26,12 @@ from typing import Self
 import psutil
 import pyspark
 
-from tests import jvm
+from tests import ROOT, jvm
 from tests.hdfs import dying_with_parent, free_ports
 
 HOSTS = ("127.0.0.2", "127.0.0.3")
 
 _SPARK = Path(pyspark.__file__).parent
-_REPOSITORY = Path(__file__).parent.parent
 _GPUS = """#!/bin/sh
 host=${SPARK_LOCAL_IP##*.}
 echo "{\\"name\\": \\"gpu\\", \\"addresses\\": [\\"${host}0\\", \\"${host}1\\"]}"
@@ -201,7 +200,7 @@ class Standalone:
             "spark.executor.memory": "512m",
             "spark.executor.cores": str(self._cores),
             "spark.executor.extraJavaOptions": jvm.SPARK_OPTIONS,
-            "spark.executorEnv.PYTHONPATH": str(_REPOSITORY),
+            "spark.executorEnv.PYTHONPATH": str(ROOT),
             **self._security,
         }
 

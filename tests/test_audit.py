@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import runpy
-from pathlib import Path
 
 import pytest
 
-_SCRIPT = Path(__file__).parent.parent / ".ci" / "audit.py"
+from tests import ROOT
+
+_SCRIPT = ROOT / ".ci" / "audit.py"
 SOUND = {"name": "sound", "version": "1.0", "vulns": []}
 HOLE = {"id": "PYSEC-1", "aliases": ["CVE-1"], "fix_versions": ["2.1", "3.0"]}
 HOLED = {"name": "holed", "version": "2.0", "vulns": [HOLE, HOLE | {"fix_versions": []}]}

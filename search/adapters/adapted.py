@@ -14,10 +14,10 @@ import numpy as np
 from search.algorithms import samples_of
 from search.direction import Direction
 from search.errors import InvalidArgument
-from search.points import check_points
-from search.sampling import random_point
 from search.searcher import Evaluated, Problem
-from search.space import Float, Integer
+from search.space.points import check_points
+from search.space.sampling import random_point
+from search.space.spaces import Float, Integer
 from search.trial import Outcome, Status, Trial
 
 TRIES = 20

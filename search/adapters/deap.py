@@ -16,7 +16,7 @@ from deap import tools
 from search.adapters.adapted import AdaptedSearch, described
 from search.algorithms import one_direction
 from search.errors import InvalidArgument, shown
-from search.generations import Individual
+from search.evolution.population_search import Individual
 from search.searcher import Problem, Searcher
 
 _EXPECTED = "a strategy of DEAP, or a function of the number of hyperparameters that makes one"

@@ -20,7 +20,7 @@ from search.algorithms import one_direction
 from search.checks import check_integer, make_plain
 from search.errors import InvalidArgument, shown
 from search.searcher import Problem, Searcher
-from search.space import Float, Integer
+from search.space.spaces import Float, Integer
 
 _WORST = sys.float_info.max
 """Loss of a trial that failed. Not infinity: DEHB takes that for one that was never evaluated."""

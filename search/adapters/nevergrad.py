@@ -13,7 +13,7 @@ from search.adapters.adapted import AdaptedSearch, needed_by
 from search.checks import check_integer, make_plain
 from search.errors import InvalidArgument, shown
 from search.searcher import Problem, Searcher
-from search.space import Choice, Domain
+from search.space.spaces import Choice, Domain
 
 MOST_CHOICES = 1000
 """Values of a choice up to which Nevergrad gets a list of them."""

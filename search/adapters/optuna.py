@@ -15,7 +15,7 @@ from search.adapters.adapted import AdaptedSearch, described, nearest, needed_by
 from search.direction import Directions, Goal
 from search.errors import InvalidArgument, shown
 from search.searcher import Problem, Searcher
-from search.space import LARGEST_INTEGER, Choice, Domain, Float
+from search.space.spaces import LARGEST_INTEGER, Choice, Domain, Float
 
 _Score = float | tuple[float, ...]
 

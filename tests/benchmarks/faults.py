@@ -20,24 +20,24 @@ import psutil
 from pyspark.sql import SparkSession
 
 import experiment
-from experiment.board import Board
-from experiment.coordinator import Coordinator
-from experiment.journal import Journal
-from experiment.record import write_manifest
-from experiment.records import Finished, Planned, Resumed
-from experiment.resuming import read_past, uncollected
-from experiment.specification import Search
+from experiment.display.board import Board
+from experiment.driver.coordinator import Coordinator
+from experiment.run_files.journal import Journal
+from experiment.run_files.journal_records import Finished, Planned, Resumed
+from experiment.run_files.manifest import write_manifest
+from experiment.setup.resuming import read_past, uncollected
+from experiment.setup.specification import Search
 from search.direction import Direction
-from search.sampling import RandomSearch
-from search.space import Space
+from search.space.sampling import RandomSearch
+from search.space.spaces import Space
 from search.trial import Outcome
-from spark_jobs.files import LocalFiles
-from spark_jobs.locations import Location
-from spark_jobs.paths import RunPaths
-from spark_jobs.protocol import Attempt
-from tests.experiment_tests.runs import make_manifest
-from tests.faults_tests.crashes import crash_and_resume
-from tests.faults_tests.faults import FAULTS
+from spark_jobs.messages import Attempt
+from spark_jobs.run_folder.paths import RunPaths
+from spark_jobs.storage.files import LocalFiles
+from spark_jobs.storage.locations import Location
+from tests.experiment.runs import make_manifest
+from tests.faults.crashes import crash_and_resume
+from tests.faults.faults import FAULTS
 
 _TRIALS = 100_000
 _KILLS = 50
@@ -47,7 +47,7 @@ def faults_survived() -> tuple[int, list[int]]:
     """Run the tests that bear a fault's number; return how many passed, and which did not."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "survived.json")
-        plugin = ["-p", "tests.faults_tests.survived", f"--survived={file}"]
+        plugin = ["-p", "tests.faults.survived", f"--survived={file}"]
         command = [sys.executable, "-m", "pytest", "-q", "-o", "addopts=", "-m", "fault", *plugin]
         subprocess.run(command, check=False, env=os.environ | {"CI": "true"})
         survived = {int(number): passed for number, passed in json.loads(file.read_text()).items()}

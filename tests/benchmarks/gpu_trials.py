@@ -16,9 +16,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from spark_jobs.gpu_memory import GIB, Gpus
-from tests.gpu_tests.slot_processes import run_trials
-from tests.gpu_tests.training import Device, NothingToTrainOn, framework_on, train
+from spark_jobs.slot.nvml import GIB, Gpus
+from tests.gpu.slot_processes import run_trials
+from tests.gpu.training import Device, NothingToTrainOn, framework_on, train
 
 PACKED = (1, 2, 4, 8)
 

@@ -15,9 +15,9 @@ import hdfs as hdfs_package
 from pyspark.sql import SparkSession
 
 import experiment
-from spark_jobs.context import DataSettings, TrialContext, entered
-from spark_jobs.hadoop import HadoopSettings
-from spark_jobs.host_cache import CacheSettings
+from spark_jobs.storage.hadoop_settings import HadoopSettings
+from spark_jobs.storage.host_cache import CacheSettings
+from spark_jobs.trial.context import DataSettings, TrialContext, entered
 from tests.hdfs import Hdfs
 
 _SIZE = 200 << 20

@@ -16,8 +16,8 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 import experiment
-from experiment.journal import read_journal
-from spark_jobs.paths import RunPaths
+from experiment.run_files.journal import read_journal
+from spark_jobs.run_folder.paths import RunPaths
 
 _REPORTS = 10_000
 _STOPPED = 40

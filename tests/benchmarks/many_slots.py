@@ -27,20 +27,20 @@ from typing import Any
 import grpc
 import psutil
 
-from experiment.board import Board
-from experiment.coordinator import Coordinator
-from experiment.journal import Journal
-from experiment.record import write_manifest
-from experiment.specification import Search
+from experiment.display.board import Board
+from experiment.driver.coordinator import Coordinator
+from experiment.run_files.journal import Journal
+from experiment.run_files.manifest import write_manifest
+from experiment.setup.specification import Search
 from search.direction import Direction
-from search.evolution import DifferentialEvolution
+from search.evolution.generational import DifferentialEvolution
 from search.grid import PointSearch
-from search.space import Space
+from search.space.spaces import Space
 from search.trial import Outcome, Trial
-from spark_jobs.channel import ChannelServer
-from spark_jobs.credentials import CERTIFICATE_NAME
-from spark_jobs.protocol import Hello, Next, Report, Reports, encode, outcome_to_json
-from tests.experiment_tests.runs import make_manifest, make_run_folder
+from spark_jobs.channel.credentials import CERTIFICATE_NAME
+from spark_jobs.channel.grpc_channel import ChannelServer
+from spark_jobs.messages import Hello, Next, Report, Reports, encode, outcome_to_json
+from tests.experiment.runs import make_manifest, make_run_folder
 
 _HOSTS = 125  # eight slots on each of a thousand
 _IDLE = 15.0  # seconds for which all slots wait: longer than the driver keeps one waiting

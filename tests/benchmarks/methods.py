@@ -17,11 +17,11 @@ from typing import Any
 
 import search
 from search.algorithms import Evolution, Random
-from search.bayesian import BayesianOptimization
 from search.direction import Direction
-from search.regularized_evolution import RegularizedEvolution
 from search.searcher import Searcher
-from search.space import Choice, Domain, Float, Integer, Space
+from search.sequential.bayesian import BayesianOptimization
+from search.sequential.regularized_evolution import RegularizedEvolution
+from search.space.spaces import Choice, Domain, Float, Integer, Space
 from search.trial import Outcome
 from tests.benchmarks.problems import Problem
 

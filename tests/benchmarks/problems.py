@@ -23,7 +23,7 @@ from typing import Any
 import cocoex
 import numpy as np
 
-from search.space import Choice, Domain, Float, Integer, Space
+from search.space.spaces import Choice, Domain, Float, Integer, Space
 from tests.benchmarks.surrogates import TASKS, Surrogate
 
 _INSTANCE = 1

@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 
 from search.direction import Direction
-from search.evolution import DifferentialEvolution
-from search.sampling import RandomSearch
+from search.evolution.generational import DifferentialEvolution
+from search.evolution.steady_state import SteadyStateEvolution
 from search.searcher import Evaluated, Searcher
-from search.steady_state import SteadyStateEvolution
+from search.space.sampling import RandomSearch
 from search.trial import Outcome
 from tests.benchmarks import comparison, surrogates
 from tests.benchmarks.comparison import Array

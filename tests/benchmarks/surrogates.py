@@ -35,8 +35,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR
 
-from search.sampling import latin_hypercube
-from search.space import Choice, Float, Integer, Space
+from search.space.sampling import latin_hypercube
+from search.space.spaces import Choice, Float, Integer, Space
 
 FITTED = 400
 """Points of the design of a task."""

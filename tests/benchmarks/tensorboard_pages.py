@@ -10,7 +10,7 @@ from playwright.sync_api import Browser
 from pyspark.sql import SparkSession
 
 import experiment
-from tests.browser_tests.pages import browser, open_page, rows_loaded, wait_until
+from tests.browser.pages import browser, open_page, rows_loaded, wait_until
 
 _TRIALS = 1_000
 _BAR = 5.0  # seconds

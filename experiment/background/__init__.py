@@ -1,0 +1,1 @@
+"""Searches in the background, and calls as futures."""

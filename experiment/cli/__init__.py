@@ -1,0 +1,1 @@
+"""The command lines: `python -m experiment`, and a search as a job of spark-submit."""

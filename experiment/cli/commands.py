@@ -1,0 +1,443 @@
+"""The command line: what runs there are, and what is in them, while they go on too.
+
+Everything that came from a user or a trial is written so that it cannot move the terminal's cursor.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import csv
+import dataclasses
+import json
+import math
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from experiment.cli.console import print_best, print_facts, print_table, write_any_text
+from experiment.display.card import domain_in_words
+from experiment.display.logs import copy_logs, last_attempt
+from experiment.display.tensorboard_server import tensorboard
+from experiment.results.result import Result, TrialResult
+from experiment.results.text import (
+    command,
+    count,
+    duration,
+    how_to_resume,
+    hyperparameters,
+    number,
+    printable,
+)
+from experiment.run_files.left_outcomes import Ignored
+from experiment.run_files.loading import (
+    OUTCOMES,
+    SUMMARY,
+    Run,
+    files_of_trial,
+    find_runs,
+    ignored_in,
+    load,
+    opened,
+    read_manifest,
+    read_run,
+)
+from experiment.run_files.manifest import Manifest
+from experiment.run_files.ownership import owned, owner_of
+from experiment.run_files.repair import is_damaged, repair_journal
+from search.errors import ExperimentError, InvalidArgument, shown
+from search.trial import Trial
+from spark_jobs.run_folder.paths import STOP, RunPaths
+from spark_jobs.session.session import active_data_settings
+from spark_jobs.storage.files import WritableFiles, writable_files_at
+from spark_jobs.storage.locations import Location
+
+_FAILED = 20
+_LOGDIR = "experiments"  # of searches that name none
+_LATEST = "latest"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run one command; return the exit status: 0, 2 for bad input, 130 after Ctrl-C."""
+    write_any_text()
+    options = _parser().parse_args(arguments)
+    try:
+        if "run" in options:
+            options.run = _run_meant(options.run)
+        options.run_command(options)
+        sys.stdout.flush()
+    except ExperimentError as error:
+        print(printable(str(error), keep="\n"), file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:  # `| head` has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m experiment", description="Look at runs.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    def add(name: str, run_command: Any, text: str) -> argparse.ArgumentParser:
+        sub = commands.add_parser(name, help=text, description=text)
+        sub.set_defaults(run_command=run_command)
+        return sub
+
+    listed = add("list", _list, "the runs in a folder, the newest last")
+    listed.add_argument("logdir", nargs="?", default=_LOGDIR, help=f"default: {_LOGDIR}")
+    for name, run_command, text in (
+        ("show", _show, "how far a run is, its best and its failed trials; or all of one trial"),
+        ("logs", _logs, "what a trial printed, in each of its attempts"),
+        ("stop", _stop, "end a search that goes on; what there is of it is kept"),
+        ("repair", _repair, "cut a damaged journal before the damage, and keep the damaged files"),
+        (
+            "tensorboard",
+            _tensorboard,
+            "start TensorBoard on a run or a folder of runs; Ctrl-C ends it",
+        ),
+        ("export", _export, "all trials of a run"),
+    ):
+        sub = add(name, run_command, text)
+        folder = "the run's folder, also hdfs://...; latest, LOGDIR/latest: the newest run"
+        sub.add_argument("run", help=folder)
+        if name in ("show", "logs"):
+            sub.add_argument("trial", type=int, nargs="?" if name == "show" else None)
+        if name == "show":
+            sub.add_argument(
+                "-v", "--verbose", action="store_true", help="count the outcomes that are ignored"
+            )
+        if name == "logs":
+            sub.add_argument(
+                "-f", "--follow", action="store_true", help="until the trial has ended"
+            )
+        if name == "export":
+            form = sub.add_mutually_exclusive_group(required=True)
+            form.add_argument("--csv", action="store_true", help="a line per trial")
+            form.add_argument("--json", action="store_true", help="an object per trial, in a list")
+    return parser
+
+
+def _list(options: argparse.Namespace) -> None:
+    rows = []
+    for run in _runs_in(options.logdir, "logdir"):
+        try:
+            with opened(str(run)) as reader:
+                rows.append((run.name, *_list_row(read_run(reader.paths))))
+        except ExperimentError as error:  # one broken run hides no other
+            rows.append((run.name, "", f"cannot be read: {error}", "", "", ""))
+    print_table(("run", "started", "state", "trials", "failed", "best"), rows)
+
+
+def _runs_in(logdir: str, name: str) -> list[Location]:
+    """Return the folders of the runs in a folder, the newest last, of which there is one.
+
+    Args:
+        logdir: The folder.
+        name: Of the argument, for the error.
+    """
+    try:
+        runs = find_runs(Location.parse(logdir, name))
+    except OSError as error:
+        got = f"{logdir!r}: {error.strerror or error}"
+        raise InvalidArgument(name, "a folder of runs", got) from None
+    if not runs:
+        raise InvalidArgument(name, "a folder of runs", f"{logdir!r}, which has none")
+    return runs
+
+
+def _run_meant(run: str) -> str:
+    """Return a run's folder: `latest`, `LOGDIR/latest` are the newest run, unless one is there."""
+    folder, _, name = run.rpartition("/")
+    if name != _LATEST or os.path.lexists(run):
+        return run
+    return str(_runs_in(folder or _LOGDIR, "run")[-1])
+
+
+def _list_row(run: Run) -> tuple[str, ...]:
+    result, state = run.result, _state(run)
+    counts, best = f"{result.done}/{result.total}", _best(result)
+    if run.manifest.call == "executor":  # calls, not trials: none is the best
+        state, counts, best = f"executor, {state}", count(result.done, "call"), ""
+    started = run.manifest.created.replace("T", " ").removesuffix("+00:00")
+    return started, state, counts, str(len(result.failed)), best
+
+
+def _best(result: Result) -> str:
+    """Return "accuracy 0.9", or "front 7"; '' without a value."""
+    if not result.front:
+        return ""
+    if result.objectives:
+        return f"front {len(result.front)}"
+    stopped = " (stopped early)" if result.front[0].status == "stopped" else ""
+    return f"{result.objective} {result.front[0].score}{stopped}"
+
+
+def _state(run: Run) -> str:
+    if running := _running_on(run.paths):
+        return running
+    owner = owner_of(run.paths)
+    if run.result.problem is not None:
+        return f"ended early: {run.result.problem}"
+    if run.ended:
+        return "finished"
+    files = [run.paths.manifest, *run.paths.journal.glob("*.jsonl")]
+    state = f"not ended, last news {_ago(max(path.stat().st_mtime for path in files))}"
+    if owner is None:
+        return state
+    if owner.alive is None:
+        return f"{state}, last sign of life of its driver ({owner}) {_ago(owner.seen)}"
+    return f"{state}, its driver ({owner}) is gone"
+
+
+def _ago(when: float) -> str:
+    return f"{duration(max(0.0, time.time() - when))} ago"
+
+
+def _running_on(paths: RunPaths) -> str:
+    """Return where a driver runs a run; '' where none does, or nobody can tell."""
+    owner = owner_of(paths)
+    return f"running on {owner}" if owner is not None and owner.alive else ""
+
+
+def _goes_on(run: Run) -> bool:
+    """May a run go on by itself?"""
+    owner = owner_of(run.paths)
+    if owner is None:  # it was handed back
+        return not run.ended and not run.paths.owners.is_dir()
+    return not run.ended if owner.alive is None else owner.alive
+
+
+def _how_to_resume(run: Run) -> str:
+    whole = run.ended and run.result.problem is None and run.result.done == run.result.total
+    whole = whole or not run.manifest.trials  # an executor's: only its caller knew the calls
+    return "" if whole or _goes_on(run) else how_to_resume(run.paths.shown())
+
+
+def _show(options: argparse.Namespace) -> None:
+    parts = [SUMMARY] if options.trial is None else [SUMMARY, files_of_trial(options.trial)]
+    if options.verbose and options.trial is None:
+        parts.append(OUTCOMES)
+    with opened(options.run, *parts) as reader:
+        run = read_run(reader.paths)
+        if options.trial is None:
+            _show_run(run, ignored_in(run) if options.verbose else None)
+        else:
+            _show_trial(run, options.trial)
+
+
+def _show_run(run: Run, ignored: list[Ignored] | None) -> None:
+    result, manifest = run.result, run.manifest
+    facts = {
+        "run": manifest.name,
+        "description": manifest.description,
+        "state": _state(run),
+        "to go on": _how_to_resume(run),
+        "so far": result.summary(),
+        "call": f"experiment.{manifest.call}, train function {manifest.train}",
+        "arguments": _arguments(manifest),
+        "started": f"{manifest.created}, on {manifest.master}, {manifest.application}",
+        "folder": run.paths.shown(),
+    }
+    if ignored is not None:
+        facts["ignored"] = count(len(ignored), "outcome")
+    print_facts(facts)
+    if result.space is not None:
+        rows = [(name, *domain_in_words(domain)) for name, domain in result.space.items()]
+        print_table(("hyperparameter", "values", "scale"), rows, "Space")
+    if run.running:
+        print_table(
+            ("trial", "hyperparameters"),
+            [(str(a.trial.id), hyperparameters(a.trial.params)) for a in run.running],
+            "Running, at the last news",
+        )
+    print_best(result)
+    if result.failed:
+        failed = result.failed[:_FAILED]
+        rows = [(str(t.id), str(t.error), hyperparameters(t.params)) for t in failed]
+        more = len(result.failed) - len(failed)
+        title = "Failed trials" + (f", {more} more not shown" if more else "")
+        print_table(("trial", "error", "hyperparameters"), rows, title)
+        print(printable(f"A traceback: {command('show', run.paths.shown())} {failed[0].id}"))
+    if ignored:
+        rows = [(str(found.trial), str(found.attempt), found.why) for found in ignored]
+        print_table(("trial", "attempt", "why"), rows, "Ignored outcomes")
+
+
+def _arguments(manifest: Manifest) -> str:
+    """Return what a call has to repeat to go on with the run, beside the space."""
+    names = ("direction", "optimization_key", "seed")
+    given = {name: getattr(manifest, name) for name in names} | manifest.algorithm
+    return ", ".join(f"{name}={value!r}" for name, value in given.items() if name != "type")
+
+
+def _show_trial(run: Run, trial: int) -> None:
+    ended = next((t for t in run.result.trials if t.id == trial), None)
+    if ended is not None:
+        facts = _facts_of_result(ended, run.result)
+    else:
+        out = next((a.trial for a in run.running if a.trial.id == trial), None)
+        if out is None:
+            raise _no_trial(run, trial)
+        facts = _facts_of_running(out)
+    attempt = last_attempt(run.paths, trial)
+    if attempt is not None:
+        facts["folder"] = run.paths.shown(attempt.folder)
+        facts["output"] = f"{command('logs', run.paths.shown())} {trial}"
+    print_facts(facts)
+    if ended is not None and ended.error is not None and ended.error.traceback:
+        print(printable(ended.error.traceback, keep="\n\t"))
+
+
+def _facts_of_result(trial: TrialResult, result: Result) -> dict[str, str]:
+    facts = {"trial": str(trial.id), "status": trial.status}
+    scores = dict(trial.values) if result.objective is None else {result.objective: trial.value}
+    facts |= {name: number(score) for name, score in scores.items() if score is not None}
+    if trial in result.front and result.objectives:
+        facts["on the front"] = f"with {count(len(result.front) - 1, 'other')}"
+    facts["hyperparameters"] = hyperparameters(trial.params)
+    others = {name: value for name, value in trial.metrics.items() if name not in scores}
+    facts["metrics"] = ", ".join(f"{name}={number(value)}" for name, value in others.items())
+    facts["took"] = duration(trial.seconds)
+    if trial.attempt > 1:
+        facts["attempt"] = f"{trial.attempt}; what became of those before is in their folders"
+    if trial.reason:
+        facts["stopped at"] = trial.reason
+    if trial.error is not None:
+        facts["error"] = f"{trial.error.message} ({trial.error.kind})"
+    return facts
+
+
+def _facts_of_running(trial: Trial) -> dict[str, str]:
+    params = hyperparameters(trial.params)
+    return {"trial": str(trial.id), "status": "running", "hyperparameters": params}
+
+
+def _logs(options: argparse.Namespace) -> None:
+    with opened(options.run, SUMMARY, files_of_trial(options.trial)) as reader:
+        if last_attempt(reader.paths, options.trial) is None:
+            raise _no_trial(read_run(reader.paths), options.trial)
+        copy_logs(reader, options.trial, follow=options.follow)
+
+
+def _stop(options: argparse.Namespace) -> None:
+    with opened(options.run) as reader:
+        paths = reader.paths
+        state = _running_on(paths)  # also where its journal is damaged
+        if not state:
+            run = read_run(paths)
+            state = _state(run)
+            if not _goes_on(run):
+                got = f"{paths.shown()!r}, {state}"
+                raise InvalidArgument("run", "a run that goes on", got, _how_to_resume(run))
+    with _writable(paths) as files:
+        files.write(Location.parse(paths.shown()).below(STOP), b"")
+    print(f"asked to stop: {printable(paths.shown())}, {state}")
+
+
+@contextlib.contextmanager
+def _writable(paths: RunPaths) -> Iterator[WritableFiles]:
+    """Open the place of a run for writing; InvalidArgument where it refuses to be written to."""
+    place = Location.parse(paths.shown())
+    with contextlib.closing(writable_files_at(place, active_data_settings().hadoop)) as files:
+        try:
+            yield files
+        except OSError as error:
+            got = f"{paths.shown()!r}, that cannot be written to: {error.strerror or error}"
+            raise InvalidArgument("run", "the folder of a run", got) from None
+
+
+def _repair(options: argparse.Namespace) -> None:
+    with opened(options.run) as reader:
+        paths = reader.paths
+        read_manifest(paths)
+        repaired = None
+        if is_damaged(paths):
+            place, hadoop = Location.parse(paths.shown()), active_data_settings().hadoop
+            who = command("repair", paths.shown())
+            with (
+                owned(place, hadoop, who, taken=_give_way, tell=_say, argument="run"),
+                _writable(paths) as files,
+            ):
+                reader.refresh()
+                repaired = repair_journal(paths, files)
+        if repaired is None:
+            read_run(paths)  # which says what else there may be
+            print(f"nothing to repair: {printable(paths.shown(paths.journal))} is whole")
+            return
+    for line in (
+        f"damaged: {repaired.damage.what}",
+        f"kept: {count(repaired.records, 'record')} before it; what was there: "
+        + ", ".join(repaired.aside),
+        f"to go on, call the search again with resume={paths.shown()!r}; trials whose folders have "
+        "an outcome are not run again",
+    ):
+        print(printable(line))
+
+
+def _give_way(reason: str) -> None:
+    _say(reason)
+    signal.raise_signal(signal.SIGINT)
+
+
+def _say(message: str) -> None:
+    print(printable(message), file=sys.stderr)
+
+
+def _tensorboard(options: argparse.Namespace) -> None:
+    with tensorboard(options.run) as board:
+        sys.stdout.flush()
+        board.wait()
+
+
+def _export(options: argparse.Namespace) -> None:
+    result = load(options.run)
+    if options.csv:
+        # All text in quotes: else a lone carriage return in one would be read as the end of a line.
+        text = result.to_pandas().to_csv(index=False, quoting=csv.QUOTE_NONNUMERIC)
+        text = text.encode("utf-8", "backslashreplace").decode()  # the folder may be no UTF-8
+        sys.stdout.write(printable(text, keep="\n\t") if sys.stdout.isatty() else text)
+        return
+    json.dump(
+        [_as_json(trial, result) for trial in result.trials], sys.stdout, indent=1, allow_nan=False
+    )
+    sys.stdout.write("\n")
+
+
+def _as_json(trial: TrialResult, result: Result) -> dict[str, Any]:
+    score: dict[str, Any] = {"value": trial.value}
+    if result.objectives:
+        score = {"values": trial.values, "on_front": trial in result.front}
+    return {
+        "trial": trial.id,
+        "status": trial.status,
+        "attempt": trial.attempt,
+        **score,
+        "params": _finite(trial.params),
+        "metrics": _finite(trial.metrics),
+        "error": None if trial.error is None else dataclasses.asdict(trial.error),
+        "reason": trial.reason,
+        "seconds": trial.seconds,
+        "logdir": trial.logdir,
+    }
+
+
+def _finite(value: Any) -> Any:
+    """Return a value as standard JSON has it: infinities and NaN as text, tuples as lists."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return repr(value)
+    if isinstance(value, dict):
+        return {name: _finite(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return value
+
+
+def _no_trial(run: Run, trial: int) -> InvalidArgument:
+    started = run.running or run.result.trials
+    hint = f"see {command('show', run.paths.shown())}" if started else "no trial has started yet"
+    return InvalidArgument("trial", "the number of a trial that has started", shown(trial), hint)

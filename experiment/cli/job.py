@@ -1,0 +1,114 @@
+"""A search as a job of a scheduler: run from a command line, with an exit status that tells."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from types import FrameType
+from typing import Any
+
+from experiment.cli.console import print_best, print_facts, write_any_text
+from experiment.cli.job_options import BAD_INPUT, Job, read_job
+from experiment.driver.control import deadline_passed
+from experiment.results.result import Result, Results, SearchFailed, too_many_failures
+from experiment.results.text import command, printable
+from search.errors import ExperimentError, InvalidArgument
+from search.trial import FailureKind
+from spark_jobs.run_folder.paths import RESULT
+from spark_jobs.trial.trial_process import die_with_parent
+
+DONE, FAILED, NO_RESULT, CANCELLED = 0, 1, 3, 130
+
+_ENDS_SEARCH: tuple[FailureKind, ...] = ("ambiguous objective",)  # one such trial does
+
+
+def main(words: Sequence[str]) -> int:
+    """Run the search that a command line asks for, and print what came of it.
+
+    Args:
+        words: The command line, without the program; see `--help`.
+
+    Returns:
+        The exit status: 0 done, also where a deadline has passed; 3 no trial has a result; 4 bad
+        input; 130 cancelled, by Ctrl-C, SIGTERM or `python -m experiment stop`; 1 any other error.
+    """
+    write_any_text()
+    signal.signal(signal.SIGTERM, _cancelled)
+    if "PYSPARK_GATEWAY_PORT" in os.environ:  # of a JVM that spark-submit runs, and that may end
+        die_with_parent(os.getppid(), signal.SIGTERM)
+    try:
+        return _run(read_job(words))
+    except InvalidArgument as error:
+        _complain(error)
+        return BAD_INPUT
+    except ExperimentError as error:
+        _complain(error)
+        return FAILED
+    except KeyboardInterrupt:
+        return CANCELLED
+
+
+def _run(job: Job) -> int:
+    from spark_jobs.session.classic import make_session
+
+    spark = make_session()
+    try:
+        result = _overall(job.call(spark, job.train, job.space, **job.arguments))
+    except SearchFailed as error:
+        _complain(error)
+        _print(error.result)
+        return _status_of_failure(error.result, job.arguments.get("max_failures"))
+    finally:
+        with contextlib.suppress(Exception):  # its JVM may have ended, which is not the news
+            spark.stop()
+    _print(result)
+    return _status(result, job.arguments.get("deadline"))
+
+
+def _status(result: Result, deadline: float | None) -> int:
+    """Return the exit status after a search that has a result; a deadline is an end as planned."""
+    in_time = deadline is None or result.problem != deadline_passed(deadline)
+    if result.problem and in_time:
+        return CANCELLED
+    return DONE if result.front else NO_RESULT
+
+
+def _status_of_failure(result: Result, most: int | None) -> int:
+    """Return the exit status after a failed search: did trials end it, or what runs them?
+
+    A scheduler may try again what failed through its cluster.
+    """
+    ends = {t.error.message for t in result.failed if t.error and t.error.kind in _ENDS_SEARCH}
+    if most is not None:
+        ends.add(too_many_failures(most + 1, most))  # the first that was too many
+    through_trials = result.problem is None or result.problem in ends
+    return NO_RESULT if through_trials and not result.front else FAILED
+
+
+def _overall(result: Result | Results) -> Result:
+    return result.overall if isinstance(result, Results) else result
+
+
+def _print(result: Result) -> None:
+    print_best(result)
+    print_facts(
+        {
+            "ended early": result.problem or "",
+            "so far" if result.problem else "result": result.summary(),
+            "run": result.logdir,
+            "as JSON": f"{result.logdir}/{RESULT}",
+            "look at it": command("tensorboard", result.logdir),
+        }
+    )
+    sys.stdout.flush()
+
+
+def _complain(error: ExperimentError) -> None:
+    print(printable(str(error), keep="\n\t"), file=sys.stderr)
+
+
+def _cancelled(number: int, frame: FrameType | None) -> Any:
+    raise KeyboardInterrupt

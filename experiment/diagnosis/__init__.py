@@ -1,0 +1,1 @@
+"""`experiment.doctor`: what would make a search on this cluster fail."""

@@ -1,0 +1,281 @@
+"""Judges what slots have found out: facts in, findings out, and nothing is asked of anybody."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from experiment.diagnosis.diagnosis import DRIVER, Finding
+from experiment.results.text import count
+from spark_jobs.doctor.facts import Data, Found, Software
+
+_SKEW, _LARGE_SKEW = 1.0, 5.0  # seconds
+_LITTLE, _VERY_LITTLE = 5 << 30, 1 << 30  # bytes of a disk
+_INSTALL = "install the driver's versions on every executor, or set PYSPARK_PYTHON to a Python "
+_ADVICE = {
+    "software": "see the log of the executor",
+    "tensorflow": "run `python -c 'import tensorflow'` on this host; or install another version",
+    "function": "make what it needs importable on every executor: spark.submit.pyFiles, --py-files",
+    "folder": "give logdir= a folder that every host can write to, or hdfs://...",
+    "data": "see that every host reaches it, and that your user may read it",
+    "space": "set spark.experiment.cache.folder to a folder of your own on a larger disk",
+    "gpus": "see the log of the executor",
+}
+_CHECKS = {"folder": "logdir", "function": "train"}  # what findings call a fact
+_OPTIONAL = {"pynvml"}  # without it GPUs are not watched, and trials run all the same
+_ALIKE = {"fsspec", "pynvml"}  # their versions count years, and NVIDIA's drivers
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What the driver knows, for comparison.
+
+    Attributes:
+        software: Of the driver.
+        heard: When it heard a slot's last greeting, by the slot's name; seconds since 1970.
+        target: "host:port" of the channel that it opened.
+        data: The user's data as the driver sees it; None where it does not, or none is named.
+        logdir: The folder for runs.
+        assigns_gpus: Does Spark hand out GPUs in this application?
+        executor_gpus: How many GPUs each executor has that Spark knows of.
+        gpu_share: How many tasks may share a GPU.
+        slot_memory: Bytes that a slot needs.
+    """
+
+    software: Software
+    heard: Mapping[str, float]
+    target: str
+    data: Data | None
+    logdir: str
+    assigns_gpus: bool
+    executor_gpus: int
+    gpu_share: int
+    slot_memory: float
+
+
+def assess(found: Sequence[Found], expected: Expected) -> Iterator[Finding]:
+    """Yield what there is to say of the slots, and of their hosts, by the hosts' names."""
+    found = sorted(found, key=lambda slot: slot.host)  # they answered in any order
+    for slot in found:
+        yield from _trouble(slot, expected)
+        yield from _software(slot, expected.software)
+        yield from _tensorflow(slot)
+        if slot.function is not None:
+            yield Finding("train", slot.host, "ok", "loads on the executor")
+        yield from _driver(slot, expected)
+        yield from _logdir(slot, expected)
+        yield from _data(slot, expected.data)
+    for host in dict.fromkeys(slot.host for slot in found):
+        of_host = [slot for slot in found if slot.host == host]
+        yield from _space(host, of_host, expected)
+        yield from _gpus(host, of_host, expected)
+
+
+def _trouble(slot: Found, expected: Expected) -> Iterator[Finding]:
+    for fact, reason in slot.trouble.items():
+        if fact == "driver":
+            yield _unreachable(slot, expected.target, reason)
+        else:
+            check = _CHECKS.get(fact, fact)
+            yield Finding(check, slot.host, "red", reason, "", _ADVICE[fact])
+
+
+def _unreachable(slot: Found, target: str, reason: str) -> Finding:
+    host, _, port = target.rpartition(":")
+    got = f"the driver at {host}, port {port}, cannot be reached: {reason}"
+    advice = (
+        f"let executors connect to {host}, any port that the driver opens; or set "
+        "spark.driver.host to a name of the driver that they can resolve"
+    )
+    if slot.folder is not None and slot.folder.shared:  # see spark_jobs.channel.connecting
+        got += "; what trials say there goes through the run's folder, a second or so slower each"
+        return Finding("driver", slot.host, "warning", got, "an answer", advice)
+    return Finding("driver", slot.host, "red", got, "an answer", advice)
+
+
+def _software(slot: Found, driver: Software) -> Iterator[Finding]:
+    there = slot.software
+    if there is None:
+        return
+    advice = f"{_INSTALL}that has them, {there.executable} is not it"
+    missing = [module for module in driver.versions if there.versions.get(module) is None]
+    other = {
+        module: f"{module} {there.versions[module]} (driver: {version})"
+        for module, version in driver.versions.items()
+        if version and there.versions.get(module) and there.versions[module] != version
+    }
+    differ = ", ".join(other.values())
+    lacks = f"no {', '.join(missing)}" if missing else ""
+    if not _OPTIONAL.issuperset(missing):
+        yield Finding("software", slot.host, "red", lacks, "what the driver has", advice)
+    elif there.source != driver.source:
+        got = "another version of this framework than the driver's"
+        advice = "ship the driver's: the zip of --py-files, or the same install on every executor"
+        yield Finding("software", slot.host, "red", got, "the same sources", advice)
+    elif any(_clashes(m, there.versions[m] or "", driver.versions[m] or "") for m in other):
+        yield Finding("software", slot.host, "red", differ, "the driver's versions", advice)
+    elif missing or other or there.python != driver.python:
+        python = "" if there.python == driver.python else f"Python {there.python}"
+        python += f" (driver: {driver.python})" if python else ""
+        got = ", ".join(filter(None, [lacks, python, differ]))
+        yield Finding("software", slot.host, "warning", got, "the driver's versions", advice)
+    else:
+        got = f"Python {there.python}, {count(len(driver.versions), 'package')} as on the driver"
+        yield Finding("software", slot.host, "ok", got)
+
+
+def _clashes(module: str, there: str, driver: str) -> bool:
+    """Do these versions not understand each other?"""
+    parts = 2 if module == "pyspark" else 1
+    return module not in _ALIKE and there.split(".")[:parts] != driver.split(".")[:parts]
+
+
+def _tensorflow(slot: Found) -> Iterator[Finding]:
+    there = slot.tensorflow
+    if there is None:
+        return
+    built = f"built for CUDA {there.cuda}" if there.cuda else "built without CUDA"
+    got = f"{there.version}, {built}, imported in {there.seconds:.1f} s"
+    wanted = len(slot.gpus.assigned) if slot.gpus is not None else 0
+    if there.gpus < wanted:
+        got += f", sees {there.gpus} of its slot's {count(wanted, 'GPU')}"
+        advice = (
+            "install tensorflow[and-cuda] and NVIDIA's driver on this host, and see that the "
+            "discovery script announces GPUs that are there"
+        )
+        yield Finding("tensorflow", slot.host, "red", got, "all of them", advice)
+    else:
+        yield Finding("tensorflow", slot.host, "ok", got)
+
+
+def _driver(slot: Found, expected: Expected) -> Iterator[Finding]:
+    call, heard = slot.driver, expected.heard.get(slot.slot)
+    if call is None or heard is None:
+        return
+    got = f"{expected.target} answers in {call.seconds * 1000:.1f} ms"
+    yield Finding("driver", slot.host, "ok", got)
+    skew = call.before + call.seconds / 2 - heard
+    sure = abs(skew) - call.seconds / 2
+    got = f"{abs(skew):.1f} s {'ahead of' if skew > 0 else 'behind'} the driver's clock"
+    if sure < _SKEW:
+        yield Finding("clock", slot.host, "ok", f"within {abs(skew) + call.seconds / 2:.2g} s")
+    else:
+        level = "red" if sure > _LARGE_SKEW else "warning"
+        advice = "run a time service (chrony, ntpd) on this host and on the driver's"
+        yield Finding("clock", slot.host, level, got, f"less than {_SKEW:g} s", advice)  # type: ignore[arg-type]
+
+
+def _logdir(slot: Found, expected: Expected) -> Iterator[Finding]:
+    trip = slot.folder
+    if trip is None:
+        return
+    if trip.shared:
+        got = f"{expected.logdir}: written, renamed, read, removed in {trip.seconds * 1000:.0f} ms"
+        yield Finding("logdir", slot.host, "ok", got)
+    else:
+        got = f"does not see {expected.logdir} of the driver"
+        advice = "give logdir= a folder that all hosts share, or hdfs://..."
+        yield Finding("logdir", slot.host, "red", got, "the driver's folder", advice)
+
+
+def _data(slot: Found, driver: Data | None) -> Iterator[Finding]:
+    there = slot.data
+    if there is None:
+        return
+    got = f"{count(there.files, 'file')}, {size(there.bytes)}"
+    if driver is not None and (there.files, there.bytes) != (driver.files, driver.bytes):
+        wanted = f"{count(driver.files, 'file')}, {size(driver.bytes)}, as on the driver"
+        advice = "put it where all hosts see the same: a shared folder, or hdfs://..."
+        yield Finding("data", slot.host, "red", got, wanted, advice)
+        return
+    if slot.space is not None and there.bytes > slot.space.cache:
+        got = f"{got}; {slot.space.cache_folder} has room for {size(slot.space.cache)}"
+        advice = (
+            "set spark.experiment.cache.folder to a larger disk, raise "
+            "spark.experiment.cache.limit, or read it in batches"
+        )
+        yield Finding("data", slot.host, "warning", got, "room for a copy", advice)
+        return
+    read = f"{size(there.read)} of the first read in {there.seconds:.2g} s"
+    yield Finding("data", slot.host, "ok", f"{got}; {read}")
+
+
+def _space(host: str, slots: Sequence[Found], expected: Expected) -> Iterator[Finding]:
+    space = next((slot.space for slot in slots if slot.space is not None), None)
+    if space is None:
+        return
+    got = f"{size(space.scratch)} free in {space.scratch_folder}"
+    if space.scratch < _LITTLE:
+        level = "red" if space.scratch < _VERY_LITTLE else "warning"
+        advice = "free some, or set spark.local.dir to a larger disk"
+        yield Finding("space", host, level, got, f"at least {size(_LITTLE)}", advice)  # type: ignore[arg-type]
+    else:
+        yield Finding("space", host, "ok", f"{got}, {size(space.cache)} for copies of data")
+    needed = len(slots) * expected.slot_memory
+    got = f"{size(space.memory)} free for {count(len(slots), 'slot')}"
+    if space.memory < needed:
+        advice = "free some, or run fewer trials at once: parallelism=, spark.task.cpus"
+        wanted = f"{size(int(expected.slot_memory))} for each, with TensorFlow"
+        yield Finding("memory", host, "warning", got, wanted, advice)
+    else:
+        yield Finding("memory", host, "ok", got)
+
+
+def _gpus(host: str, slots: Sequence[Found], expected: Expected) -> Iterator[Finding]:
+    known = [slot.gpus for slot in slots if slot.gpus is not None]
+    assigned = Counter(address for gpus in known for address in gpus.assigned)
+    present = max((gpus.present for gpus in known), default=0)
+    share = expected.gpu_share
+    twice = [address for address, tasks in assigned.items() if tasks > share]
+    if twice:
+        got = f"GPU {', '.join(sorted(twice))} in {max(assigned.values())} slots at once"
+        advice = (
+            "the workers of this host announce the same GPUs: give each worker its own by its "
+            "discovery script or CUDA_VISIBLE_DEVICES"
+        )
+        wanted = "another GPU for each slot" if share == 1 else f"at most {share} slots of a GPU"
+        yield Finding("gpus", host, "red", got, wanted, advice)
+    elif assigned and present < len(assigned):
+        got = f"{count(len(assigned), 'GPU')} handed out by Spark, {present} on the host"
+        advice = (
+            "see what the discovery script announces, and that NVIDIA's driver is installed; "
+            "other makes are not seen here"
+        )
+        yield Finding("gpus", host, "warning", got, "GPUs that are there", advice)
+    elif assigned:
+        to = "a slot of its own" if share == 1 else f"at most {share} slots"
+        got = f"{count(len(assigned), 'GPU')} handed out, each to {to}"
+        yield Finding("gpus", host, "ok", got)
+    elif expected.executor_gpus and not expected.assigns_gpus:
+        offered = count(expected.executor_gpus, "GPU")
+        got = f"{offered} of each executor, for which no slot asks: all trials see all of them"
+        advice = (
+            "give gpus_per_trial= or trials_per_gpu= to the search, and to experiment.doctor; or "
+            "set spark.task.resource.gpu.amount"
+        )
+        yield Finding("gpus", host, "warning", got, "GPUs that Spark assigns", advice)
+    elif present and not expected.assigns_gpus:
+        got = f"{count(present, 'GPU')}, which Spark does not hand out: all trials see all of them"
+        advice = (
+            "set spark.executor.resource.gpu.amount and its discoveryScript, and give the search "
+            "gpus_per_trial= or set spark.task.resource.gpu.amount"
+        )
+        yield Finding("gpus", host, "warning", got, "GPUs that Spark assigns", advice)
+    else:
+        yield Finding("gpus", host, "ok", "none, and none is asked for")
+
+
+def size(amount: int) -> str:
+    """Return bytes as people say them: "512 bytes", "3.4 MB"."""
+    value = float(amount)
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if value < 1000:
+            return f"{value:.3g} {unit}"
+        value /= 1000
+    return f"{value:.3g} TB"
+
+
+def about_driver(check: str, got: str, expected: str = "", advice: str = "") -> Finding:
+    """Return a red finding about the driver."""
+    return Finding(check, DRIVER, "red", got, expected, advice)

@@ -1,0 +1,420 @@
+"""Asks all slots of a session at once what they find, for `experiment.doctor`."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import msgspec
+
+from experiment.diagnosis.assessment import Expected, about_driver, assess, size
+from experiment.diagnosis.diagnosis import DRIVER, Diagnosis, Finding, diagnosis_of
+from experiment.display.progress import show_line
+from experiment.driver.slot_jobs import SLOT_MEMORY, problem_of_spark
+from experiment.results.text import count, duration
+from experiment.setup.settings import check_folder
+from experiment.setup.train_function import (
+    check_arguments,
+    pickle_function,
+    required_arguments,
+    sizes_of_variables,
+)
+from search.errors import InvalidArgument
+from spark_jobs.channel.grpc_channel import ChannelServer
+from spark_jobs.cluster.exposure import AUTHENTICATION
+from spark_jobs.cluster.standalone_pages import FailingHost
+from spark_jobs.doctor.checks import (
+    DRIVERS_FILE,
+    SCHEMA,
+    Access,
+    Examination,
+    examination_function,
+    in_a_line,
+    look_at_data,
+)
+from spark_jobs.doctor.facts import Data, Found
+from spark_jobs.doctor.installed import known_modules, software
+from spark_jobs.handover import Lent, handover
+from spark_jobs.messages import Answer, Heard, Hello, Next, Reports, Stop, Wait, encode
+from spark_jobs.session.session import Session
+from spark_jobs.session.slot_job import SlotJob
+from spark_jobs.session.task_needs import executor_gpus
+from spark_jobs.storage.files import writable_files_at
+from spark_jobs.storage.locations import Location
+from spark_jobs.trial.context import DataSettings
+
+_LARGE_FUNCTION = 10 << 20  # bytes
+_WORTH_TELLING = 1 << 10  # bytes of a variable
+_MOST_SLOTS = 256  # each is a Spark job with a thread of its own
+_MOST_NAMED = 10  # executors that did not answer
+_GATHERING = 0.6  # of the time, for all slots to come
+_TELL = 5.0  # seconds to the first line of progress
+_POLL = 0.05  # seconds between two looks at the jobs
+
+
+@dataclass(frozen=True, slots=True)
+class Examiner:
+    """Examines the slots of a session.
+
+    Attributes:
+        session: To be examined.
+        timeout: Seconds for the slots.
+        clock: The driver's, seconds since 1970.
+        modules: Whose versions are compared.
+        gpus_per_trial: As of `experiment.Settings`.
+        trials_per_gpu: As of `experiment.Settings`.
+        findings: So far.
+    """
+
+    session: Session
+    timeout: float
+    clock: Callable[[], float] = time.time
+    modules: tuple[str, ...] = field(default_factory=known_modules)
+    gpus_per_trial: int | None = None
+    trials_per_gpu: int = 1
+    findings: list[Finding] = field(default_factory=list)
+
+    def examine(
+        self,
+        train: Callable[..., Any] | None,
+        data: Location | None,
+        logdir: str | os.PathLike[str] | None,
+    ) -> Diagnosis:
+        """Return what there is to say; see `experiment.doctor`."""
+        self.session.hide_console_progress()  # the bar of the slots' jobs says nothing
+        show_line("doctor: looks at the driver, its settings and its storage")
+        function = b"" if train is None else self._pickled(train)
+        self._try("settings", self.session.check_worker_timeouts)
+        self.findings.append(_authentication(self.session))
+        asking = self._asking()
+        if asking is not None:
+            asking.session.tell_idle_gpus(self._warn)
+        settings = self._try_in_time("settings", self.session.data_settings) or DataSettings()
+        seen = None
+        if data is not None:
+            seen = self._try_in_time("data", lambda: look_at_data(str(data), settings))
+        given = self.session.default_logdir() if logdir is None else logdir
+        path = "" if data is None else str(data)
+        with self._folder(Location.parse(given, "logdir"), settings) as (folder, content):
+            if asking is not None:  # otherwise slots would wait for ever
+                self.findings.extend(asking._ask(function, path, folder, content, settings, seen))
+        return diagnosis_of(self.findings)
+
+    def _asking(self) -> Examiner | None:
+        """Return an examiner of slots with the GPUs of the search; None where there are none."""
+        session = self._try(
+            "settings", lambda: self.session.asking(self.gpus_per_trial, self.trials_per_gpu)
+        )
+        return None if session is None else replace(self, session=session)
+
+    def _warn(self, sentence: str) -> None:
+        got, _, advice = sentence.partition("; ")
+        self.findings.append(Finding("settings", DRIVER, "warning", got, "", advice))
+
+    def _try(self, check: str, step: Callable[[], Any]) -> Any:
+        """Return what a step on the driver returns; what it raises is a finding."""
+        try:
+            return step()
+        except InvalidArgument as error:
+            named = "" if error.name == check else f"{error.name}: "
+            expected = f"{named}{error.expected}"
+            self.findings.append(about_driver(check, error.got, expected, error.hint))
+        except OSError as error:
+            self.findings.append(about_driver(check, in_a_line(error)))
+        return None
+
+    def _try_in_time(self, check: str, step: Callable[[], Any]) -> Any:
+        """As `_try`, for a step that may wait for a host that is away."""
+        return self._try(check, lambda: _in_time(step, self.timeout / 3))
+
+    def _pickled(self, train: Callable[..., Any]) -> bytes:
+        """Return the train function as it travels; empty where it cannot."""
+        names = required_arguments(train)
+        self._try("train", lambda: check_arguments(train, names))
+        function: bytes = self._try("train", lambda: pickle_function(train)) or b""
+        if function:
+            self.findings.append(_size_of(train, len(function), names))
+        return function
+
+    @contextlib.contextmanager
+    def _folder(self, logdir: Location, settings: DataSettings) -> Iterator[tuple[str, str]]:
+        """Make a folder with a file for the slots to read; yield both, or '' where it cannot be."""
+        content, folder = secrets.token_hex(16), logdir.below(f".doctor-{secrets.token_hex(4)}")
+
+        def make() -> bool:
+            check_folder("logdir", logdir, settings.hadoop)
+            with contextlib.closing(writable_files_at(folder, settings.hadoop)) as files:
+                files.make_folder(folder)
+                files.write(folder.below(DRIVERS_FILE), content.encode())
+            return True
+
+        def remove() -> None:
+            with contextlib.closing(writable_files_at(folder, settings.hadoop)) as files:
+                files.remove(folder)
+
+        if not self._try_in_time("logdir", make):
+            yield "", ""
+            return
+        try:
+            yield str(folder), content
+        finally:
+            self._try_in_time("logdir", remove)
+
+    def _ask(
+        self,
+        function: bytes,
+        data: str,
+        folder: str,
+        content: str,
+        settings: DataSettings,
+        seen: Data | None,
+    ) -> list[Finding]:
+        """Ask all slots, and return what is to be said of them."""
+        there, modules, key = self._slots(), self.modules, secrets.token_hex(16)
+        slots = min(there, _MOST_SLOTS)
+        gathering = _Gathering(self.clock)
+        host = self.session.driver_host
+        with (
+            ChannelServer(
+                self.session.bind_host, gathering, advertised=host, slots=slots
+            ) as server,
+            tempfile.TemporaryDirectory() as scratch,  # seen by slots on this host only
+            handover(self.session, Location.parse(folder or scratch), function) as lent,
+        ):
+            examinations = [
+                Examination(
+                    number + 1,
+                    key,
+                    folder,
+                    content,
+                    data,
+                    modules,
+                    self.session.assigns_gpus,
+                    bool(function),
+                    self.timeout,
+                )
+                for number in range(slots)
+            ]
+            access = lent.lend(encode(Access(server.address, settings)))
+            jobs = self._run(examinations, access, lent.function, gathering, server)
+        found = [f for job in jobs for f in _found(job)]
+        expected = Expected(
+            software(modules),
+            gathering.heard,
+            server.address.target,
+            seen,
+            str(Location.parse(folder).parent) if folder else "",
+            self.session.assigns_gpus,
+            executor_gpus(self.session.setting),
+            self.session.task_needs.tasks_per_gpu,
+            SLOT_MEMORY if "tensorflow" in modules else 0.0,
+        )
+        return [
+            *_failed(jobs),
+            *self._failing_hosts(),
+            self._answers(found, there),
+            *assess(found, expected),
+        ]
+
+    def _run(
+        self,
+        examinations: list[Examination],
+        access: Lent,
+        function: Lent,
+        gathering: _Gathering,
+        server: ChannelServer,
+    ) -> list[SlotJob]:
+        """Run a job per slot, so that one that fails takes no other with it."""
+        path = self.session.search_path()
+        jobs = [
+            self.session.job(
+                examination_function(examination, access, function, path),
+                1,
+                f"doctor-{examination.key[:8]}-{examination.number}",
+                SCHEMA,
+            )
+            for examination in examinations
+        ]
+        with contextlib.ExitStack() as running:
+            start = time.monotonic()
+            for job in jobs:
+                running.enter_context(job)
+                job.start()
+            slots, tell_at = count(len(jobs), "slot"), _TELL
+            show_line(f"doctor: examines {slots}, for {self.timeout:g} s at the most")
+            while not all(job.wait(0) for job in jobs) and not self.session.stopped:
+                passed = time.monotonic() - start
+                if passed > self.timeout:
+                    break
+                if passed > tell_at:
+                    came = sum(gathering.knows(n) for n in range(1, len(jobs) + 1))
+                    ended = sum(job.wait(0) for job in jobs)
+                    line = f"{came} of {slots} came, {ended} answered"
+                    show_line(f"doctor: {line}, after {duration(passed)}")
+                    tell_at = 2 * passed  # the longer it takes, the less there is to say
+                late = passed > self.timeout * _GATHERING
+                if not gathering.all_came and (late or gathering.has_all(jobs)):
+                    if late:  # they would run where others have been
+                        _cancel(job for n, job in enumerate(jobs, 1) if not gathering.knows(n))
+                    gathering.all_came = True
+                    server.wake()
+                time.sleep(_POLL)
+        return jobs
+
+    def _slots(self) -> int:
+        """Return how many slots there are; with dynamic allocation those that are there now.
+
+        Where nobody can know these, as in Spark Connect, those that there may come to be.
+        """
+        slots = self.session.task_slots()
+        if (self.session.setting("spark.dynamicAllocation.enabled") or "").lower() != "true":
+            return slots
+        there = self.session.cluster().tasks(self.session.task_needs)
+        return min(slots, _MOST_SLOTS) if there is None else max(1, there)
+
+    def _failing_hosts(self) -> list[Finding]:
+        """Return the hosts on which executors cannot start; none where nobody tells in time."""
+        hosts: Sequence[FailingHost] = ()
+        with contextlib.suppress(Exception):  # pages that do not answer, a session that was stopped
+            hosts = _in_time(self.session.failing_hosts, self.timeout / 3)
+        return [_cannot_start(host) for host in hosts]
+
+    def _answers(self, found: list[Found], there: int) -> Finding:
+        hosts = {slot.host for slot in found}
+        got = f"{len(found)} of {count(there, 'slot')} answered, on {count(len(hosts), 'host')}"
+        if len(found) >= there:
+            return Finding("slots", DRIVER, "ok", got)
+        if len(found) == _MOST_SLOTS:
+            return Finding("slots", DRIVER, "warning", got, f"no more than {_MOST_SLOTS} are asked")
+        reached = {slot.executor for slot in found}
+        executors = self.session.cluster().executors or ()
+        others = [f"{e.name} on {e.host}" for e in executors if e.name not in reached]
+        if others:
+            got += f"; none of {'executor' if len(others) == 1 else 'executors'} "
+            got += ", ".join(others[:_MOST_NAMED]) + (", ..." if len(others) > _MOST_NAMED else "")
+        advice = (
+            "see that executors have come and that no other job holds their cores; a slot asks for "
+            f"{self.session.task_needs}"
+        )
+        expected = f"all of them within {self.timeout:g} s"
+        return Finding("slots", DRIVER, "red", got, expected, advice)
+
+
+class _Gathering:
+    """Keeps slots until all came, so that none runs where another was. See `Handler`.
+
+    Attributes:
+        heard: When a slot was heard last, by its name.
+        all_came: May they go?
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self.heard: dict[str, float] = {}
+        self.all_came = False
+
+    def has_all(self, jobs: Sequence[SlotJob]) -> bool:
+        """Has a slot of each job come that is not over? One of a job that died is no other's."""
+        return all(job.wait(0) or self.knows(number) for number, job in enumerate(jobs, 1))
+
+    def knows(self, number: int) -> bool:
+        """Has a slot of this job come, the first being 1?"""
+        return any(name.startswith(f"{number}.") for name in list(self.heard))
+
+    def hello(self, message: Hello) -> None:
+        self.heard[message.slot] = self._clock()
+
+    def next(self, message: Next) -> Answer:
+        return Stop() if self.all_came else Wait()
+
+    def alike(self, slot: str) -> None:
+        """All are: they go together."""
+
+    def report(self, message: Reports) -> Heard:
+        return Heard()
+
+
+def _in_time(step: Callable[[], Any], limit: float) -> Any:
+    """Return what a step returns, or raise what it raises; an OSError after some seconds."""
+    outcome: Future[Any] = Future()
+
+    def run() -> None:
+        try:
+            outcome.set_result(step())
+        except Exception as error:
+            outcome.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    try:
+        return outcome.result(limit)
+    except TimeoutError:
+        if outcome.done():  # it is the step's own
+            raise
+        raise OSError(f"no answer within {limit:g} s") from None
+
+
+def _cancel(jobs: Iterable[SlotJob]) -> None:
+    for job in jobs:
+        job.cancel()
+
+
+def _found(job: SlotJob) -> list[Found]:
+    if job.result is None:
+        return []
+    return [msgspec.json.decode(row, type=Found) for row in job.result["found"].to_pylist()]
+
+
+def _failed(jobs: list[SlotJob]) -> Iterator[Finding]:
+    """Yield why slots could not even begin."""
+    for job in jobs:
+        hosts = job.failed_hosts
+        if job.error is None or not hosts:  # cancelled, with nothing to say
+            continue
+        sentence = problem_of_spark(job.error, hosts) or f"the task failed: {in_a_line(job.error)}"
+        got, _, advice = sentence.removeprefix(f"host {hosts[0]}").lstrip(":, ").partition("; ")
+        yield Finding("slots", hosts[0], "red", got, "", advice or "see the log of the executor")
+
+
+def _cannot_start(host: FailingHost) -> Finding:
+    return Finding(
+        "slots",
+        host.host,
+        "red",
+        f"no executor starts there: {host.ended} have ended",
+        "one that stays",
+        f"see why in the log of the last one: {host.log}",
+    )
+
+
+def _authentication(session: Session) -> Finding:
+    """Return what there is to say of strangers at Spark's own ports."""
+    if exposure := session.exposure:
+        off = f"off: {', '.join(exposure.off)}: {exposure.danger}"
+        return Finding("authentication", DRIVER, "warning", off, "", exposure.remedy)
+    return Finding("authentication", DRIVER, "ok", f"{AUTHENTICATION} is on")
+
+
+def _size_of(train: Callable[..., Any], amount: int, names: list[str]) -> Finding:
+    """Return what there is to say of a train function that can travel."""
+    largest = [
+        (name, taken) for name, taken in sizes_of_variables(train).items() if taken > _WORTH_TELLING
+    ][:3]
+    got = f"{size(amount)} travel to each slot"
+    if largest:
+        got += ", of it " + ", ".join(f"{name!r} {size(taken)}" for name, taken in largest)
+    if amount > _LARGE_FUNCTION:
+        named = f"make {largest[0][0]!r}" if largest else "make what it refers to"
+        advice = f"{named} inside the train function, or read it there with experiment.data"
+        return Finding(
+            "train", DRIVER, "warning", got, f"less than {size(_LARGE_FUNCTION)}", advice
+        )
+    needs = f"; a search has to give it {', '.join(names)}" if names else ""
+    return Finding("train", DRIVER, "ok", got + needs)

@@ -1,0 +1,281 @@
+"""TensorBoard's view of a search: the columns of the HParams table, and the search as a run."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tensorboard.plugins.custom_scalar import layout_pb2
+from tensorboard.plugins.hparams import summary_v2 as hparams
+
+from experiment.display.card import card, escaped, failure_card
+from experiment.results.result import TrialResult
+from experiment.results.status import Status
+from experiment.results.text import hyperparameter
+from experiment.run_files.manifest import Manifest
+from experiment.setup.specification import Search
+from search.direction import Direction, Directions, Goal
+from search.evolution.population_search import PopulationSearch
+from search.searcher import judge_of
+from search.space.spaces import Choice, Domain, Float, Integer
+from search.trial import UNNAMED_OBJECTIVE
+from search.values import is_finite
+from spark_jobs.run_folder.paths import RunPaths
+from spark_jobs.slot.slot import LAST_STEP, hparam, objective_tag
+from spark_jobs.storage.local_files import make_folder
+from spark_jobs.trial.event_file import EventFile
+
+_SHARES = {
+    "acceptance": "Share of new candidates accepted",
+    "copied": "Share of members that went on from another's trial",
+}
+_MOST_METRICS = 3  # TensorBoard's table ticks five columns of metrics at first
+_MOST_CHOICES = 100
+_MOST_ERRORS = 100  # each is a card on the text page
+_MOST_POINTS = 1_000  # TensorBoard shows no more of a curve: beyond, one in every 0.1 % of it
+_BEST_SO_FAR = "search/best_so_far"
+_BUCKETS = 12  # of a histogram over a population, which has few members
+
+
+class Board:
+    """Writes the run `search/`; an `Observer`. The trials' own runs are written by the slots.
+
+    Args:
+        paths: Of the run.
+        search: What is run.
+        direction: Of the objective, or of each of several.
+        manifest: What the run says of itself.
+        part: Number of the application that writes; each has a file of its own.
+    """
+
+    def __init__(
+        self,
+        paths: RunPaths,
+        search: Search,
+        direction: Goal,
+        manifest: Manifest,
+        part: int = 1,
+    ) -> None:
+        make_folder(paths.search)
+        writer = "trial" if part == 1 else f"trial.{part:06d}"  # TensorBoard goes by the names
+        self._events, self._trials = EventFile(paths.search, writer), paths.trials
+        self._search, self._direction = search, direction
+        searcher = search.searcher
+        self._stops = bool(manifest.stopping) or judge_of(searcher) is not None
+        self._key = manifest.optimization_key
+        self._evolution = searcher if isinstance(searcher, PopulationSearch) else None
+        self._configured = False
+        self._generations = 0
+        self._points_to = 0  # how many trials had ended at the last point of the curves
+        recorded = () if self._evolution is None else self._evolution.logbook.header
+        try:
+            self._events.text("about", card(manifest))
+            self._events.layout(_layout(recorded, direction))
+        except BaseException:
+            self._events.close()
+            raise
+
+    def ended(self, result: TrialResult, status: Status) -> None:
+        """See `Observer`."""
+        # Once for all; what a stopped trial reported may have another name than what others return.
+        certain = self._key is not None or result.status == "finished"
+        objectives = self._objectives(status.objective)
+        if objectives and certain and not self._configured:
+            self._configure(objectives, list(result.metrics))
+        cancelled = result.status == "cancelled"
+        if cancelled:  # its slot is gone, so nobody else says so
+            self._end_row(Path(result.logdir).name)
+        if status.ended % max(status.ended // _MOST_POINTS, 1) == 0:
+            # The slot that brought this result is busy until it has its next trial.
+            self._write_curves(status, None if cancelled else len(status.running) + 1)
+        if result.error is not None and status.failed <= _MOST_ERRORS:
+            self._events.text(f"failed/{Path(result.logdir).name}", failure_card(result))
+        if self._evolution is not None and not cancelled:
+            self._write_generations(self._evolution)  # none of what was broken off
+
+    def close(self, optimization_key: str | None, status: Status) -> None:
+        """Write what is missing and close the file."""
+        self._write_curves(status, 0)
+        if not self._configured:  # no trial finished; the failed ones still want a table
+            name = status.objective or optimization_key or UNNAMED_OBJECTIVE
+            self._configure(self._objectives(name), [])
+        self._events.close()
+
+    def _write_curves(self, status: Status, busy: int | None) -> None:
+        """Append a point of each curve; only to that of busy slots where there was one already."""
+        values: dict[str, float] = {} if busy is None else {"search/slots_busy": busy}
+        if status.ended > self._points_to:
+            self._points_to = status.ended
+            values |= {"search/done": status.done, "search/failed": status.failed}
+            values |= self._best_so_far(status)
+        self._events.scalars(values, status.ended)
+
+    def _best_so_far(self, status: Status) -> dict[str, float]:
+        if isinstance(self._direction, Direction):
+            best = None if status.best is None else status.best.value
+            return {} if best is None else {_BEST_SO_FAR: best}
+        values = {"search/front": float(len(status.front))}
+        for name, direction in self._direction.by_name.items():
+            best = direction.best((trial.values[name] for trial in status.front), float)
+            if best is not None:
+                values[_best_so_far_in(name)] = best
+        return values
+
+    def _objectives(self, name: str | None) -> Mapping[str, Direction]:
+        """Return the objectives, of which one alone may have no name yet."""
+        if isinstance(self._direction, Directions):
+            return self._direction.by_name
+        return {} if name is None else {name: self._direction}
+
+    def abandon(self) -> None:
+        """Close the file and write nothing more."""
+        self._events.close()
+
+    def discard(self) -> None:
+        """Remove the file, of a search that cannot go on after all."""
+        self._events.close()
+        self._events.path.unlink(missing_ok=True)
+
+    def _end_row(self, attempt: str) -> None:
+        folder = self._trials / attempt
+        make_folder(folder)
+        # On HDFS its slot has a file of its own. TensorBoard reads this one after it, by the name.
+        with EventFile(folder, "trial.driver") as events:
+            events.hparams_end("cancelled")
+
+    def _configure(self, objectives: Mapping[str, Direction], metrics: list[str]) -> None:
+        room = max(_MOST_METRICS - len(objectives), 0)
+        others = [name for name in metrics if name not in objectives][:room]
+        shown = [
+            hparams.Metric(objective_tag(name), display_name=f"{name} {direction.arrow}")
+            for name, direction in objectives.items()
+        ]
+        shown += [hparams.Metric(objective_tag(name), display_name=name) for name in others]
+        if self._stops:
+            shown.append(hparams.Metric(LAST_STEP, display_name="last step"))
+        columns = [
+            hparams.HParam(name, _tensorboard_domain(domain, name in self._search.as_text))
+            for name, domain in self._search.columns.items()
+        ]
+        if self._evolution is not None and "generation" not in self._search.columns:
+            last = self._evolution.generations
+            columns.append(hparams.HParam("generation", hparams.IntInterval(0, last)))
+        self._events.hparams_config(columns, shown, fixed=self._search.fixed)
+        self._configured = True
+
+    def _write_generations(self, evolution: PopulationSearch[Any]) -> None:
+        for record in evolution.logbook[self._generations :]:
+            generation = record["gen"]
+            values = {
+                f"generation/{name}": record[name]
+                for name in evolution.logbook.header
+                if name not in ("gen", "evals")
+            }
+            if record.get("std") is not None:
+                values["spread/low"] = record["mean"] - record["std"]
+                values["spread/high"] = record["mean"] + record["std"]
+            known = {tag: value for tag, value in values.items() if value is not None}
+            self._events.scalars(known, generation)
+            self._write_population(evolution.population, generation)
+            self._generations += 1
+
+    def _write_population(self, population: list[dict[str, Any]], generation: int) -> None:
+        for name, domain in (self._search.space or {}).items():
+            some = [params[name] for params in population if name in params]
+            if not some:  # a condition that holds for none of them
+                continue
+            values, meaning = _axis(domain, some)
+            self._events.histogram(
+                f"population/{name}", values, generation, buckets=_BUCKETS, description=meaning
+            )
+
+
+def _axis(domain: Domain, values: list[Any]) -> tuple[list[float], str]:
+    """Return values as numbers for a histogram, and what the numbers mean."""
+    if isinstance(domain, Choice):
+        some = domain.values
+        if isinstance(some, range):  # its ends are the furthest from zero, and it may be long
+            some = (some[0], some[-1])
+        if all(is_finite(value) for value in some):
+            return [float(value) for value in values], ""
+        positions = [domain.index(value) for value in values]
+        known = enumerate(domain.values[:_MOST_CHOICES])
+        names = (f"{number}: {escaped(hyperparameter(value))}" for number, value in known)
+        return [float(position) for position in positions], ", ".join(names)
+    if domain.log:
+        return [math.log10(value) for value in values], "log10"
+    return values, ""
+
+
+def _tensorboard_domain(domain: Any, as_text: bool) -> Any:
+    match domain:
+        case Float():
+            return hparams.RealInterval(domain.low, domain.high)
+        case Integer():
+            return hparams.IntInterval(domain.low, domain.high)
+        case Choice() if len(domain.values) <= _MOST_CHOICES:
+            values = dict.fromkeys(hparam(value, as_text=as_text) for value in domain.values)
+            if any(isinstance(value, float) for value in values):
+                return hparams.Discrete(sorted(float(value) for value in values))
+            return hparams.Discrete(list(values))
+    return None
+
+
+def _layout(recorded: Sequence[str], direction: Goal) -> layout_pb2.Layout:
+    """Return the Custom Scalars page: all charts of the search. Its tags are patterns.
+
+    Args:
+        recorded: What is recorded of each generation, last a share of it; nothing without
+            generations.
+        direction: Of the objective, or of each of several.
+    """
+    charts = [_lines("Best so far", _BEST_SO_FAR)]
+    if isinstance(direction, Directions):
+        charts = [
+            _lines(f"Best {name} so far", re.escape(_best_so_far_in(name)))
+            for name in direction.names
+        ]
+        charts.append(_lines("Trials on the front", "search/front"))
+    charts += [
+        _lines("Trials done and failed", "search/(done|failed)"),
+        _lines("Slots busy", "search/slots_busy"),
+    ]
+    categories = [layout_pb2.Category(title="Search, by trials done", chart=charts)]
+    if recorded:
+        charts = [
+            *_of_population(recorded),
+            _lines("Diversity of the population", "generation/diversity"),
+            _lines(_SHARES[recorded[-1]], f"generation/{recorded[-1]}"),
+        ]
+        categories.insert(0, layout_pb2.Category(title="Population, by generation", chart=charts))
+    return layout_pb2.Layout(category=categories)
+
+
+def _of_population(recorded: Sequence[str]) -> list[layout_pb2.Chart]:
+    """Return the charts of the scores of the population, by what is recorded of them."""
+    if "best" not in recorded:
+        return [_lines("Individuals on the population's front", "generation/front")]
+    band = layout_pb2.MarginChartContent.Series(
+        value="generation/mean", lower="spread/low", upper="spread/high"
+    )
+    return [
+        _lines("Best", "generation/best"),
+        layout_pb2.Chart(
+            title="Mean of the population, ± one standard deviation",
+            margin=layout_pb2.MarginChartContent(series=[band]),
+        ),
+    ]
+
+
+def _best_so_far_in(objective: str) -> str:
+    """Return the tag of the best values in one of several objectives."""
+    return f"{_BEST_SO_FAR}/{objective}"
+
+
+def _lines(title: str, tag: str) -> layout_pb2.Chart:
+    return layout_pb2.Chart(
+        title=title, multiline=layout_pb2.MultilineChartContent(tag=[f"^{tag}$"])
+    )

@@ -1,0 +1,91 @@
+"""The card of a run: what it is, as Markdown, for TensorBoard's text page."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from experiment.results.result import TrialResult
+from experiment.results.text import hyperparameter, hyperparameters, printable
+from experiment.run_files.manifest import Manifest
+from search.space.spaces import Choice, Domain, Space
+
+_MOST_CHOICES = 20
+
+
+def card(manifest: Manifest) -> str:
+    """Return the call, the space and the versions of a run."""
+    parts = [f"# {escaped(manifest.name)}", escaped(manifest.description), _call(manifest)]
+    if manifest.space is not None:
+        space = Space.from_json(manifest.space)
+        rows = [(name, *domain_in_words(domain)) for name, domain in space.items()]
+        parts += ["## Space", _table(("hyperparameter", "values", "scale"), rows)]
+    settings = {
+        name: getattr(manifest, name)
+        for name in ("direction", "optimization_key", "trials", "seed", "isolation", "timeout")
+    }
+    settings["stopping"] = ", ".join(map(_as_code, manifest.stopping)) or None
+    settings["trials known from other runs"] = manifest.known or None
+    settings |= {"Spark": f"{manifest.master}, {manifest.application}"}
+    chosen = [(name, value) for name, value in settings.items() if value is not None]
+    parts += ["## Settings", _table(("setting", "value"), chosen)]
+    parts += ["## Versions", _table(("package", "version"), manifest.versions.items())]
+    return "\n\n".join(part for part in parts if part)
+
+
+def failure_card(trial: TrialResult) -> str:
+    """Return with what hyperparameters a trial failed, and why."""
+    params = f"Trial {trial.id}: {escaped(hyperparameters(trial.params))}"
+    error = trial.error
+    text = "" if error is None else error.traceback or error.message
+    return f"{params}\n\n" + "\n".join("    " + line for line in text.splitlines())
+
+
+def domain_in_words(domain: Domain) -> tuple[str, str]:
+    """Return what values a hyperparameter may have; on what scale they are searched, and when."""
+    conditions = [
+        f"when {printable(name)} is {_listed(v)}" for name, v in (domain.when or {}).items()
+    ]
+    if isinstance(domain, Choice):
+        some = ", ".join(hyperparameter(value) for value in domain.values[:_MOST_CHOICES])
+        more = len(domain.values) - _MOST_CHOICES
+        kind = "ordered choice" if domain.ordered else "choice"
+        return some + (f" and {more} more" if more > 0 else ""), ", ".join([kind, *conditions])
+    whole = type(domain).__name__.lower()
+    bounds = f"{hyperparameter(domain.low)} to {hyperparameter(domain.high)}"
+    scale = [whole, "log" if domain.log else "linear"]
+    if domain.step is not None and (domain.step != 1 or whole == "float"):
+        scale.append(f"steps of {hyperparameter(domain.step)}")
+    return bounds, ", ".join(scale + conditions)
+
+
+def _listed(values: Sequence[Any]) -> str:
+    some = " or ".join(hyperparameter(value) for value in values[:_MOST_CHOICES])
+    return some + (" or ..." if len(values) > _MOST_CHOICES else "")
+
+
+def _as_code(rule: dict[str, Any]) -> str:
+    arguments = ", ".join(f"{name}={value!r}" for name, value in rule.items() if name != "type")
+    return f"{rule['type']}({arguments})"
+
+
+def _call(manifest: Manifest) -> str:
+    """Return the call as code, which is what four spaces make of it."""
+    algorithm = {k: v for k, v in manifest.algorithm.items() if k != "type"}
+    arguments = "".join(f", {name}={value!r}" for name, value in algorithm.items())
+    return f"    experiment.{manifest.call}(spark, {printable(manifest.train)}, ...{arguments})"
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> str:
+    lines = [head, ("---",) * len(head), *([escaped(cell) for cell in row] for row in rows)]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def escaped(text: object) -> str:
+    """Return text that Markdown shows as it is, in one line."""
+    line = " ".join(printable(str(text), keep="\r\n\t").split())  # four spaces first make code
+    marked = re.sub(r"([\\`*_\[\]#!])", r"\\\1", html.escape(line, quote=False))
+    marked = re.sub(r"^(\d*)([-+.])", r"\1\\\2", marked)  # or else an item of a list, or a rule
+    return marked.replace("|", "&#124;")

@@ -1,0 +1,113 @@
+"""What a trial printed, read while it goes on and shown so that it cannot harm a terminal."""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import io
+import sys
+import time
+from pathlib import Path
+from typing import TextIO
+
+from experiment.results.text import printable
+from experiment.run_files.loading import Reader
+from spark_jobs.run_folder.paths import AttemptPaths, RunPaths, attempts_in, parse_attempt_name
+
+_LOOK_EVERY = 0.5  # seconds between two looks at a log that is followed
+_CHUNK = 1 << 16
+
+
+def copy_logs(reader: Reader, trial: int, *, follow: bool) -> None:
+    """Copy the logs of all attempts at a trial to stdout and stderr, the newest last.
+
+    Args:
+        reader: Of the run.
+        trial: Its number.
+        follow: Go on until the trial, or the search, has ended; with the next attempt where one is
+            lost with its executor meanwhile.
+    """
+    shown: list[AttemptPaths] = []
+    while new := [attempt for attempt in attempts_at(reader.paths, trial) if attempt not in shown]:
+        for attempt in new:
+            shown.append(attempt)
+            _, number = parse_attempt_name(attempt.folder.name)
+            if number > 1 or len(new) > 1:
+                print(f"--- trial {trial}, attempt {number} ---", flush=True)
+            _copy_attempt(reader, trial, attempt, follow=follow)
+
+
+def last_attempt(paths: RunPaths, trial: int) -> AttemptPaths | None:
+    """Return the newest attempt at a trial that has a folder."""
+    return next(reversed(attempts_at(paths, trial)), None)
+
+
+def attempts_at(paths: RunPaths, trial: int) -> list[AttemptPaths]:
+    """Return the attempts at a trial that have a folder, the newest last."""
+    try:
+        names = [path.name for path in paths.trials.iterdir() if path.is_dir()]
+    except FileNotFoundError:  # no trial has started
+        return []
+    return [AttemptPaths(paths.trials / name) for name in reversed(attempts_in(names, trial))]
+
+
+def _copy_attempt(reader: Reader, trial: int, attempt: AttemptPaths, *, follow: bool) -> None:
+    paths = reader.paths
+    with (
+        _Tail(attempt.stdout, sys.stdout) as output,
+        _Tail(attempt.stderr, sys.stderr) as errors,
+    ):
+        while True:
+            # Asked first: what was printed before the end is read after it.
+            ended = (
+                not follow
+                or attempt.outcome.exists()
+                or paths.result.exists()
+                or last_attempt(paths, trial) != attempt
+            )
+            output.copy()
+            errors.copy()
+            if ended:
+                return
+            time.sleep(_LOOK_EVERY)
+            with contextlib.suppress(OSError):  # the next look may find it
+                reader.refresh()
+
+
+class _Tail:
+    """Copies what was added to a log, as text that is harmless to a terminal."""
+
+    def __init__(self, path: Path, stream: TextIO) -> None:
+        self._path, self._stream = path, stream
+        self._file: io.BufferedReader | None = None
+        # Carriage returns, as in progress bars, become line ends.
+        self._decoder = io.IncrementalNewlineDecoder(
+            codecs.getincrementaldecoder("utf-8")("replace"), translate=True
+        )
+        self._line = ""
+
+    def __enter__(self) -> _Tail:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._line += self._decoder.decode(b"", final=True)
+        if self._line:
+            self._write(self._line.removesuffix("\n") + "\n")
+        if self._file is not None:
+            self._file.close()
+
+    def copy(self) -> None:
+        """Copy the whole lines that are new."""
+        if self._file is None:
+            with contextlib.suppress(FileNotFoundError):
+                self._file = self._path.open("rb")
+        while self._file is not None and (data := self._file.read(_CHUNK)):
+            whole, end, rest = (self._line + self._decoder.decode(data)).rpartition("\n")
+            if len(rest) > _CHUNK:  # a line without an end is no reason to keep all of it
+                whole, end, rest = whole + end + rest, "", ""
+            self._line = rest
+            self._write(whole + end)
+        self._stream.flush()
+
+    def _write(self, text: str) -> None:
+        self._stream.write(printable(text, keep="\n\t"))

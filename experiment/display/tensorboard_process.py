@@ -1,0 +1,225 @@
+"""The process of a TensorBoard server: `python -m experiment.display.tensorboard_process`.
+
+Serves the whole run at `/` and the search's own run at `/search/`. Beyond 500 runs TensorBoard
+starts with none of them selected, so that its pages are empty; `/search/` has only one, whatever
+the number of trials. Of a folder of runs, it serves all at `/` and their searches at `/search/`.
+
+A run on HDFS is copied to this host, what TensorBoard reads of it, and the copy kept up to date:
+that takes one request per trial that goes on, where TensorBoard's own reader takes three for every
+trial, and has neither time-outs nor another try.
+
+Reads a `Request` from a line of standard input, prints its address, and serves until standard input
+is closed, so it never outlives who started it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import sys
+import tempfile
+import threading
+import types
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from spark_jobs.run_folder.mirror import Mirror
+from spark_jobs.run_folder.paths import SEARCH
+from spark_jobs.storage.files import files_at
+from spark_jobs.storage.hadoop_settings import HadoopSettings
+from spark_jobs.storage.locations import Location
+
+_SEARCH_PAGE = "/search"
+_WANTED = r"(search|trials)/(.*/)?([^/]*tfevents[^/]*)?"
+_FAREWELL = 1.0  # seconds
+_WsgiApp = Callable[[dict[str, Any], Any], Iterable[bytes]]
+
+
+class Request(msgspec.Struct, frozen=True):
+    """What to serve.
+
+    Attributes:
+        folder: The folder of a run or of several, where it is kept.
+        several: Is it a folder of several?
+        hadoop: Where HDFS is.
+        reload: Seconds between two looks at the files.
+    """
+
+    folder: str
+    several: bool
+    hadoop: HadoopSettings
+    reload: float
+
+
+def main() -> None:
+    """Serve a run until standard input ends."""
+    # Before any import of tensorboard: with this module there it uses its own stand-in for
+    # TensorFlow. Otherwise its first page with text or charts takes seconds and 600 MB more.
+    sys.modules["tensorboard.compat.notf"] = types.ModuleType("tensorboard.compat.notf")
+    request = msgspec.json.decode(sys.stdin.readline(), type=Request)
+    with (
+        tempfile.TemporaryDirectory(prefix="experiment-") as searches,
+        _on_this_host(request, Path(searches)) as folder,
+    ):
+        title = Location.parse(request.folder).name
+        if request.several:
+            _take_columns_of_all_runs()
+        print(_serve(str(folder), searches, title, request.reload).rstrip("/"), flush=True)
+        # What it says from now on is for nobody, and a full pipe would stop it.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, 1)
+        os.dup2(nowhere, 2)
+        sys.stdin.read()
+
+
+@contextlib.contextmanager
+def _on_this_host(request: Request, searches: Path) -> Iterator[Path]:
+    """Give the folder, or a copy that is kept up to date; link in `searches` what each search has.
+
+    Args:
+        request: What to serve.
+        searches: An empty folder.
+    """
+    location = Location.parse(request.folder)
+    with contextlib.ExitStack() as opened:
+        folder, mirror = Path(location.path), None
+        if location.scheme != "file":
+            # The thread may be at it, and is not waited for where HDFS does not answer.
+            temporary = tempfile.TemporaryDirectory(
+                prefix="experiment-", ignore_cleanup_errors=True
+            )
+            folder = Path(opened.enter_context(temporary))
+            files = opened.enter_context(contextlib.closing(files_at(location, request.hadoop)))
+            wanted = rf"[^/]+/({_WANTED})?" if request.several else _WANTED
+            mirror = Mirror(files, location, folder, re.compile(wanted))
+
+        def update() -> None:
+            if mirror is not None:
+                mirror.update()
+            if request.several:
+                _link_searches(folder, searches)
+
+        if not request.several:
+            (searches / SEARCH).symlink_to(folder / SEARCH)  # the run is called so there too
+        elif mirror is None:
+            _link_searches(folder, searches)  # so that the first page has them
+        if request.several or mirror is not None:
+            opened.enter_context(_repeated(update, request.reload))
+        yield folder
+
+
+@contextlib.contextmanager
+def _repeated(update: Callable[[], None], pause: float) -> Iterator[None]:
+    """Let a thread bring the files up to date again and again."""
+    closing = threading.Event()
+
+    def run() -> None:
+        while not closing.is_set():
+            with contextlib.suppress(OSError):  # the next round may find it
+                update()
+            closing.wait(pause)
+
+    thread = threading.Thread(target=run, name="experiment-update", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        closing.set()
+        thread.join(_FAREWELL)
+
+
+def _link_searches(folder: Path, searches: Path) -> None:
+    """Link each run's own search, under the name of the run."""
+    for run in folder.iterdir():
+        link = searches / run.name
+        if (run / SEARCH).is_dir() and not link.is_symlink():
+            link.symlink_to(run / SEARCH)
+
+
+def _take_columns_of_all_runs() -> None:
+    """Let the table have the columns of all runs; TensorBoard takes those of any one."""
+    from tensorboard.plugins.hparams import backend_context, metadata
+
+    of_one = backend_context.Context.experiment_from_metadata
+
+    def of_all(self: Any, ctx: Any, identity: str, metrics: bool, content: Any, *rest: Any) -> Any:
+        told = [{run: tags} for run, tags in content.items() if metadata.EXPERIMENT_TAG in tags]
+        first, *others = [
+            of_one(self, ctx, identity, metrics, part, *rest) for part in told or [content]
+        ]
+        for other in others:
+            _add_columns(first, other)
+        return first
+
+    backend_context.Context.experiment_from_metadata = of_all
+
+
+def _add_columns(experiment: Any, other: Any) -> None:
+    """Add the columns of another run; one that both have loses its domain where they differ."""
+    columns = {info.name: info for info in experiment.hparam_infos}
+    for info in other.hparam_infos:
+        known = columns.get(info.name)
+        if known is None:
+            experiment.hparam_infos.append(info)
+        elif known != info:
+            for domain in ("domain_discrete", "domain_interval"):
+                known.ClearField(domain)
+    tags = {info.name.tag for info in experiment.metric_infos}
+    experiment.metric_infos.extend(i for i in other.metric_infos if i.name.tag not in tags)
+
+
+def _serve(folder: str, searches: str, title: str, reload_interval: float) -> str:
+    """Start to serve in threads; return the address.
+
+    Args:
+        folder: What is at `/`.
+        searches: What is at `/search/`.
+        title: Of the browser's window.
+        reload_interval: Seconds between two looks at the files.
+    """
+    from tensorboard import default, program
+
+    plugins = default.get_plugins()
+    without_table = [plugin for plugin in plugins if "hparams" not in plugin.__module__]
+
+    class Inner:
+        """Takes the place of a server, to get at the application."""
+
+        def __init__(self, app: _WsgiApp, flags: object) -> None:
+            self.app = app
+
+        def serve_forever(self) -> None:
+            pass
+
+        def get_url(self) -> str:
+            inner.append(self.app)
+            return ""
+
+    def server(app: _WsgiApp, flags: object) -> Any:
+        def either(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+            chosen = inner[0] if environ["PATH_INFO"].startswith(_SEARCH_PAGE + "/") else app
+            return chosen(environ, start_response)
+
+        return program.WerkzeugServer(either, flags)
+
+    inner: list[_WsgiApp] = []
+    common = {
+        "host": "127.0.0.1",
+        "port": 0,
+        "reload_interval": reload_interval,
+        "window_title": title,
+    }
+    search = program.TensorBoard(without_table, server_class=Inner)
+    search.configure(logdir=searches, path_prefix=_SEARCH_PAGE, **common)
+    search.launch()
+    run = program.TensorBoard(plugins, server_class=server)
+    run.configure(logdir=folder, **common)
+    return str(run.launch())
+
+
+if __name__ == "__main__":
+    main()

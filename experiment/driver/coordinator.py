@@ -1,0 +1,631 @@
+"""The driver's side of a search: hands out trials, takes in outcomes, keeps the journal.
+
+No thread, no Spark, no network in here: the channel's server calls `hello` and `next` from its one
+thread, and everybody else goes through `ChannelServer.call`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+import warnings
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from experiment.driver.gpus import Gpus
+from experiment.driver.hosts import Hosts
+from experiment.driver.judge import Judge
+from experiment.results.result import TrialResult, too_many_failures
+from experiment.results.status import Running, Status
+from experiment.run_files.journal import Journal
+from experiment.run_files.journal_records import Finished, Lost, Planned, Record, Reported, Resumed
+from experiment.run_files.left_outcomes import LeftBehind
+from search.checked_searcher import CheckedSearcher, SearcherFailed
+from search.direction import Direction, Goal
+from search.errors import InvalidArgument
+from search.searcher import Searcher
+from search.stopping import StoppingRule
+from search.trial import RETRIED, Failure, FailureKind, Outcome, Trial
+from spark_jobs.messages import (
+    Answer,
+    Attempt,
+    Heard,
+    Hello,
+    Next,
+    ProtocolError,
+    Report,
+    Reports,
+    Stop,
+    Wait,
+    outcome_of_json,
+    work_of,
+)
+from spark_jobs.run_folder.paths import RunPaths
+from spark_jobs.trial.objective import AmbiguousObjective
+
+_MOST_OUTPUT = 1_000  # pieces that wait to be shown
+_GIVEN_UP = "its slot was given up"
+_MOST_REFUSED_JOBS = 3
+
+
+class Observer(Protocol):
+    """Hears of each trial that came to an end, after the journal has it."""
+
+    def ended(self, result: TrialResult, status: Status) -> None:
+        """Take in a result, and how far the search is with it."""
+
+
+class Coordinator:
+    """Drives a searcher with what slots ask and tell.
+
+    Args:
+        searcher: Owned by the coordinator from now on.
+        paths: Of the run.
+        journal: Gets every decision before anyone hears of it.
+        direction: Of the objective, or of each of several; then there is no stopping.
+        observers: Told of each result, in this order; one that raises is left out from then on.
+        max_failures: More failed trials than that are a `problem`.
+        retries: How often a trial runs again.
+        retry_on: After which failures.
+        stopping: Rules by which trials are stopped; the searcher may have its own, too.
+        optimization_key: Which of the metrics that trials report is the objective.
+        target: A value of the objective with which the search ends; None goes on without.
+        slots: How many slots the search asked for.
+        warn: Shows the user a sentence.
+        clock: Seconds that only grow.
+
+    Attributes:
+        results: Of the trials that came to an end, in that order.
+        problem: Why the search cannot go on, in one sentence; None while it can.
+        has_started: Has any slot ever said its first words?
+        let_go: Slots that were told to end since their executors leave; who counts slots takes
+            them out.
+    """
+
+    def __init__(
+        self,
+        searcher: Searcher,
+        paths: RunPaths,
+        journal: Journal,
+        *,
+        direction: Goal = Direction.MAX,
+        observers: Sequence[Observer] = (),
+        max_failures: int | None = None,
+        retries: int = 3,
+        retry_on: Collection[FailureKind] = RETRIED,
+        stopping: Sequence[StoppingRule] = (),
+        optimization_key: str | None = None,
+        target: float | None = None,
+        slots: int = 1,
+        warn: Callable[[str], None] = warnings.warn,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._searcher, self._total = CheckedSearcher(searcher), 0
+        self._paths, self._journal = paths, journal
+        self._direction, self._target, self._clock = direction, target, clock
+        self._observers, self._max_failures, self._warn = list(observers), max_failures, warn
+        self.results: list[TrialResult] = []
+        self.problem: str | None = None
+        self.has_started = False
+        self.let_go: deque[str] = deque()
+        self._output: deque[tuple[int, str]] = deque(maxlen=_MOST_OUTPUT)
+        self._notes: deque[str] = deque(maxlen=_MOST_OUTPUT)
+        self._judge = Judge(
+            direction,
+            optimization_key,
+            stopping,
+            self._searcher.judge,
+            warn=self._warn_once,
+            forget=self._forget_values_of_stopped,
+        )
+        self._front: list[TrialResult] = []  # of one objective, the best alone
+        self._failures = self._cancelled = 0
+        self._finished, self._seconds = 0, 0.0  # finished trials, and what they took in all
+        self._running: Mapping[str, Running] = {}  # by slot; replaced, since others look at it
+        self._retries, self._retry_on = retries, retry_on
+        self._again: deque[Attempt] = deque()
+        self._tried: Counter[int] = Counter()  # how often trials were tried in vain
+        self._left: dict[int, LeftBehind] = {}
+        self._hosts, self._gpus = Hosts(), Gpus()
+        self._slots: dict[str, str] = {}  # slots that get work, with their hosts
+        self._lost: set[str] = set()  # slots
+        self._leaving: set[str] = set()  # slots whose executors are being decommissioned
+        self._prepared: set[str] = set()  # slots whose first trial has begun to run
+        self._job_hosts: dict[int, set[str]] = {}  # on which a job's slots have said hello
+        self._over: set[int] = set()  # jobs
+        self._refused_jobs = 0  # in a row, that met no host but those in trouble
+        self._warned: set[str] = set()
+        self._slot_count = slots
+        self._gpus_warned = self._detour_told = False
+
+    @property
+    def done(self) -> bool:
+        """Has every trial of the search come to an end?"""
+        return self._asks_no_more and not self._running and not self._again
+
+    @property
+    def _asks_no_more(self) -> bool:
+        """Has the searcher nothing to ask for any more? One that cannot say so ends the search."""
+        try:
+            return self._searcher.finished
+        except SearcherFailed as error:
+            self.problem = self.problem or str(error)
+            return False
+
+    @property
+    def _trials_in_all(self) -> int:
+        """How many trials there will be, as the searcher last said."""
+        try:
+            self._total = self._searcher.total
+        except SearcherFailed as error:
+            self.problem = self.problem or str(error)
+        return self._total
+
+    @property
+    def target_reached(self) -> bool:
+        """Is the best trial as good as the target, so that no more is to be tried?"""
+        if not isinstance(self._direction, Direction):
+            return False
+        return any(self._direction.reaches(best.value, self._target) for best in self._front)
+
+    @property
+    def progress(self) -> int:
+        """How many attempts have come to an end by themselves; grows until the search is done."""
+        return len(self.results) + self._tried.total()
+
+    @property
+    def left(self) -> int:
+        """How many trials may still be handed out, those that are to run again too."""
+        if self._asks_no_more:
+            return len(self._again)
+        return max(0, self._trials_in_all - len(self.results) - len(self._running))
+
+    @property
+    def status(self) -> Status:
+        """How far the search is. From another thread, too: each part of it is read at once."""
+        front, one = tuple(self._front), isinstance(self._direction, Direction)
+        return Status(
+            self._trials_in_all,
+            self.results,
+            len(self.results),
+            self._failures,
+            self._cancelled,
+            tuple(self._running.values()),
+            len(self._slots),
+            front[0] if front and one else None,
+            self._judge.objective,
+            self._seconds / self._finished if self._finished > 1 else None,
+            self._output,
+            front,
+            self._notes,
+        )
+
+    def resume(
+        self,
+        records: Iterable[tuple[Record, Attempt | Outcome | None]],
+        left: Iterable[LeftBehind],
+        resumed: Resumed,
+        matches: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Bring a search that has not begun to where its journal says that it was.
+
+        Trials that were out run again, as new attempts, unless they left an outcome.
+
+        Args:
+            records: Of the journal so far, see `read_records`.
+            left: What trials that the journal knows no end of have left in their folders.
+            resumed: Begins the new segment of the journal.
+            matches: Called when the journal has turned out to be one of this search, and before
+                anything is written.
+
+        Raises:
+            InvalidArgument: The searcher asks for other trials than those in the journal.
+            OSError: The journal cannot be written.
+        """
+        out = self._replay(records)
+        matches()
+        self._journal.append(resumed)
+        self._left = {found.trial: found for found in left}
+        for running in out:
+            trial = running.attempt.trial
+            again = self._not_left(Attempt(trial, running.attempt.number + 1))
+            if again is not None and running.stop:  # nobody wants it to run again
+                last = self._judge.stopped(trial.id, running.stop, running.last, 0.0)
+                self._end(running.attempt, last)
+            elif again is not None:
+                self._again.append(again)
+
+    def _replay(self, records: Iterable[tuple[Record, Attempt | Outcome | None]]) -> list[Running]:
+        """Take in what a journal says; return what was out at its end."""
+        out: dict[int, Running] = {}
+        ended: set[int] = set()
+        for record, held in records:
+            match record, held:
+                case Planned(), Attempt():
+                    trial = held.trial.id
+                    if trial not in out and trial not in ended:
+                        self._ask_again(held, record)
+                    out[trial] = Running(held, self._clock())
+                    self._running = {**self._running, record.slot: out[trial]}
+                case Lost(), _:
+                    self._tried[record.trial] += record.counts
+                case Reported(trial=trial, objective=name), _ if self._judge.rules:
+                    for step, value in record.values:
+                        stop = self._judge.replay(trial, step, float(value)) or ""
+                        if trial in out:
+                            last = Report(step, {name: value})
+                            out[trial] = replace(out[trial], last=last, stop=stop)
+                case Finished(), Outcome(status=status, trial=trial) if status != "cancelled":
+                    if running := out.pop(trial, None):  # else another attempt was the first
+                        ended.add(trial)
+                        self._apply(running.attempt, self._judge.held_to_one(held))
+                case Resumed(), _:
+                    self._running = {}
+        self._running = {}
+        return list(out.values())
+
+    def _ask_again(self, planned: Attempt, record: Planned) -> None:
+        trial, before = self._searcher.ask_again(planned.trial), planned.trial
+        if trial is None or Planned.of(Attempt(trial, record.attempt), record.slot) != record:
+            now = "no trial" if trial is None else f"trial {trial.id} with {dict(trial.params)}"
+            then = f"trial {before.id} with {dict(before.params)}"
+            hint = "see that points and versions of the packages are what they were"
+            raise InvalidArgument("resume", f"the search that began, with {then}", now, hint)
+
+    def hello(self, message: Hello) -> None:
+        """See `spark_jobs.channel.exchange.Handler`."""
+        (job, _), host = _task(message.slot), message.host
+        if job in self._over or message.slot in self._lost:
+            return
+        self._job_hosts.setdefault(job, set()).add(host)
+        self.has_started = True
+        for warning in message.warnings:
+            self._warn_once(warning)
+        for warning in self._gpus.hear(message):
+            self._warn_once(warning)
+        if message.detour and not self._detour_told:
+            self._detour_told = True
+            self._warn(message.detour)
+        if message.problem:
+            self._hosts.exclude(host, message.problem)
+            self._give_up(message.slot, Failure("machine", message.problem))
+        elif not self._hosts.is_excluded(host):
+            self._slots[message.slot] = host
+            if message.free_gpus:
+                self._warn_of_gpus(message)
+        self._warn_of_hosts()
+
+    def next(self, message: Next) -> Answer:
+        """See `spark_jobs.channel.exchange.Handler`."""
+        slot = message.slot
+        _task(slot)
+        if message.outcome is not None:
+            self._prepared.add(slot)
+            self._take(slot, message.attempt, outcome_of_json(message.outcome))
+        host = self._slots.get(slot)
+        if self.problem is not None or self.target_reached or host is None:
+            return Stop()  # nobody would notice the end of a slot that Spark has given up
+        if slot in self._running:  # the answer to its last call got lost
+            return work_of(self._running[slot].attempt)
+        attempt = self._next_for(host) if self._gets_work(slot) else None
+        if attempt is not None:
+            self._journal.append(Planned.of(attempt, slot))
+            since = self._clock() if slot in self._prepared else None
+            self._running = {**self._running, slot: Running(attempt, since)}
+            return work_of(attempt)
+        leaving = slot in self._leaving
+        nothing_left = leaving or (self._asks_no_more and not self._again)
+        if self._hosts.is_excluded(host) or (nothing_left and not self._is_doubled(slot)):
+            del self._slots[slot]
+            if leaving:
+                self.let_go.append(slot)
+            return Stop()
+        if self.problem is None:  # what trials had left behind may have ended the search
+            self.problem = self._gpus.problem(
+                self._slots, len(self._running), self._slot_count, self._clock()
+            )
+        return Wait() if self.problem is None else Stop()
+
+    def _gets_work(self, slot: str) -> bool:
+        kept = slot in self._leaving or self._hosts.is_excluded(self._slots[slot])
+        return not kept and not self._gpus.reasons(slot)
+
+    def alike(self, slot: str) -> Hashable:
+        """See `Handler` in `spark_jobs.channel`: host, GPUs and executor decide what it may run."""
+        return self._gpus.of(slot), slot in self._leaving
+
+    def report(self, message: Reports) -> Heard:
+        """See `spark_jobs.channel.exchange.Handler`."""
+        out = self._running.get(message.slot)
+        if out is None or (out.attempt.trial.id, out.attempt.number) != (
+            message.trial,
+            message.attempt,
+        ):
+            return Heard(_GIVEN_UP)
+        if message.output:
+            self._output.append((message.trial, message.output))
+        self._prepared.add(message.slot)
+        since = self._clock() if out.since is None else out.since
+        last, stop = out.last, self._judge_reports(message) or out.stop
+        for report in message.reports:
+            last = report if last is None else report.after(last)
+        self._running = {
+            **self._running,
+            message.slot: replace(out, since=since, last=last, stop=stop),
+        }
+        return Heard(stop)
+
+    def _judge_reports(self, message: Reports) -> str | None:
+        """Return why a trial is to stop; None where it may go on."""
+        if self.problem is not None:
+            return None
+        try:
+            verdict = self._judge.report(message.trial, message.reports)
+        except (AmbiguousObjective, SearcherFailed) as error:
+            self.problem = str(error)
+            return None
+        if verdict.values:
+            self._journal.append(
+                Reported(message.trial, message.attempt, verdict.values, verdict.objective)
+            )
+        return verdict.reason
+
+    def slots_lost(self, slots: Iterable[str]) -> None:
+        """Run the trials again that were out on slots whose tasks Spark has lost."""
+        again = self._lose(slots, lambda where: f"its executor{where} was lost", counts=True)
+        for where, trials in again.items():
+            self._notes.append(f"executor{where} lost, {_run_again(sorted(trials))}")
+
+    def slots_ended(self, slots: Iterable[str], *, counts: bool) -> None:
+        """Run the trials again that were out on slots that Spark has ended, which is not theirs.
+
+        Args:
+            slots: The slots.
+            counts: Does that count as one of the trials' retries?
+        """
+        again = self._lose(slots, lambda where: f"Spark ended its slot's job{where}", counts=counts)
+        if trials := sorted(itertools.chain.from_iterable(again.values())):
+            self._notes.append(f"Spark ended the slot's job, {_run_again(trials)}")
+
+    def _lose(
+        self, slots: Iterable[str], reason: Callable[[str], str], *, counts: bool
+    ) -> dict[str, list[int]]:
+        """Give slots up; return the trials that run again by the place of their slot."""
+        again: dict[str, list[int]] = {}
+        for slot in slots:
+            if slot in self._lost:
+                continue
+            self._lost.add(slot)
+            host, waiting = self._slots.get(slot), len(self._again)
+            where = f" on host {host}" if host else ""
+            self._give_up(slot, Failure("lost executor", reason(where)), counts=counts)
+            if trials := [attempt.trial.id for attempt in list(self._again)[waiting:]]:
+                again.setdefault(where, []).extend(trials)
+        return again
+
+    def slots_leaving(self, slots: Collection[str]) -> None:
+        """Let slots whose executors are being decommissioned end their trials, and take no more."""
+        hosts = {self._slots[s] for s in slots if s in self._slots and s not in self._leaving}
+        self._leaving.update(slots)
+        for host in sorted(hosts):
+            self._notes.append(f"executor on host {host} is decommissioned, it gets no more trials")
+
+    def has_come(self, job: int) -> bool:
+        """Has any slot of a job that runs said its first words? From another thread, too."""
+        return job in self._job_hosts
+
+    def job_ended(self, job: int, *, counts: bool = False) -> None:
+        """Take in that the slots of a job are gone; see whether any host is left.
+
+        Spark may have a better host for the next job than those that this one met.
+
+        Args:
+            job: Its number.
+            counts: Does the end of a slot count as one of its trial's retries? Those of lost tasks
+                do, see `slots_lost`; so may all where nobody knows which tasks Spark has lost.
+        """
+        self._over.add(job)
+        self.slots_ended([slot for slot in self._slots if _task(slot)[0] == job], counts=counts)
+        hosts = self._job_hosts.pop(job, set())
+        reasons = self._hosts.reasons(hosts)
+        refused = hosts and len(reasons) == len(hosts) and not self._slots
+        self._refused_jobs = self._refused_jobs + 1 if refused else 0
+        if self._refused_jobs == _MOST_REFUSED_JOBS and self.problem is None:
+            self.problem = "; ".join(reasons)
+
+    def cancel_rest(self) -> None:
+        """Record the trials that are still out as cancelled; the search has ended without them."""
+        # What waits to run again is shown as the attempt that ran.
+        lost = [Attempt(attempt.trial, attempt.number - 1) for attempt in self._again]
+        self._again.clear()
+        now = self._clock()
+        out = [(out.attempt, out.seconds(now)) for out in self._running.values()]
+        for attempt, seconds in [*out, *((attempt, 0.0) for attempt in lost)]:
+            self._record(attempt, Outcome(attempt.trial.id, "cancelled", seconds=seconds))
+
+    def _next_for(self, host: str) -> Attempt | None:
+        """Return what a slot of a host is to run; None where there is nothing for now."""
+        if again := self._again_for(host):
+            return again
+        while self.problem is None and (trial := self._ask()):
+            if attempt := self._not_left(Attempt(trial)):
+                return attempt
+        return None
+
+    def _ask(self) -> Trial | None:
+        try:
+            return self._searcher.ask()
+        except SearcherFailed as error:
+            self.problem = str(error)
+            return None
+
+    def _not_left(self, attempt: Attempt) -> Attempt | None:
+        """Return how a trial is to be run; None where it has ended and left its outcome."""
+        left = self._left.pop(attempt.trial.id, None)
+        if left is None:
+            return attempt
+        outcome = left.outcome_of(attempt.trial)
+        if outcome is None or self._is_retried(outcome):
+            return Attempt(attempt.trial, max(attempt.number, left.attempts + 1))
+        found = Attempt(attempt.trial, left.attempt)
+        self._journal.append(Planned.of(found))
+        self._end(found, outcome)
+        return None
+
+    def _is_doubled(self, slot: str) -> bool:
+        """Has another slot of this task a trial? Spark kills it when the task has ended well."""
+        task = _task(slot)
+        return any(_task(other) == task for other in self._running if other != slot)
+
+    def _again_for(self, host: str) -> Attempt | None:
+        """Return a trial that is to run again; if it can be, not where it died of the machine."""
+        if not self._again:  # by far the most often; the rest goes through all slots
+            return None
+        hosts = {host for slot, host in self._slots.items() if self._gets_work(slot)}
+        for attempt in self._again:
+            avoided = self._hosts.avoided_by(attempt.trial.id)
+            if host not in avoided or hosts <= avoided:
+                self._again.remove(attempt)
+                return attempt
+        return None
+
+    def _take(self, slot: str, number: int, outcome: Outcome) -> None:
+        out = self._running.get(slot)
+        if out is None or out.attempt.trial.id != outcome.trial or out.attempt.number != number:
+            return  # told before, or of an attempt that was given up
+        if outcome.error is not None and outcome.error.kind == "machine":
+            self._hosts.died(self._slots.get(slot, ""), outcome.trial, outcome.error.message)
+            self._warn_of_hosts()
+        if outcome.error is not None and self._is_retried(outcome):
+            self._try_again(slot, outcome.error, outcome.seconds)
+        else:
+            self._end(out.attempt, outcome)
+
+    def _end(self, attempt: Attempt, outcome: Outcome) -> None:
+        """Take in the outcome of a trial that does not run again."""
+        self._record(attempt, self._judge.held(outcome))
+
+    def _is_retried(self, outcome: Outcome) -> bool:
+        error = outcome.error
+        return (
+            error is not None
+            and error.kind in self._retry_on
+            and self._tried[outcome.trial] < self._retries
+        )
+
+    def _try_again(
+        self, slot: str, failure: Failure, seconds: float, *, counts: bool = True
+    ) -> None:
+        """Let the trial on a slot run again, unless it was to stop: nobody wants that."""
+        out = self._running[slot]
+        attempt, trial = out.attempt, out.attempt.trial.id
+        if out.stop:
+            self._end(attempt, self._judge.stopped(trial, out.stop, out.last, seconds))
+            return
+        self._journal.append(Lost.of(attempt, slot, failure, counts=counts))
+        self._tried[trial] += counts
+        told = f"attempt {attempt.number} has failed, it runs again: {failure.message}\n"
+        self._output.append((trial, told))
+        self._running = {s: out for s, out in self._running.items() if s != slot}
+        self._again.append(Attempt(attempt.trial, attempt.number + 1))
+
+    def _record(self, attempt: Attempt, outcome: Outcome) -> None:
+        """Write an outcome to the journal, then tell everybody."""
+        self._journal.append(Finished.of(attempt, outcome))
+        self._apply(attempt, outcome)
+
+    def _apply(self, attempt: Attempt, outcome: Outcome) -> None:
+        """Tell everybody of an outcome that the journal has."""
+        trial = attempt.trial.id
+        self._running = {s: o for s, o in self._running.items() if o.attempt.trial.id != trial}
+        try:
+            self._searcher.tell(self._judge.scored(outcome))
+            self._judge.ended(outcome)
+        except SearcherFailed as error:
+            self.problem = self.problem or str(error)
+        folder = self._paths.shown_attempt(trial, attempt.number)
+        result = TrialResult.of(attempt.trial, outcome, folder, attempt.number)
+        self._failures += result.status == "failed"
+        self._cancelled += result.status == "cancelled"
+        if result.status == "finished":  # failed ones may end at once, and would promise too much
+            self._finished, self._seconds = self._finished + 1, self._seconds + result.seconds
+        self._front = self._direction.joined(self._front, result)
+        self.results.append(result)
+        status = self.status
+        for observer in list(self._observers):
+            try:
+                observer.ended(result, status)
+            except Exception as error:  # a full disk under TensorBoard's files ends no search
+                self._observers.remove(observer)
+                self._warn(f"{type(observer).__name__} is left out from now on: {error}")
+        if outcome.error is not None:
+            self._judge_failure(outcome.error)
+
+    def _forget_values_of_stopped(self) -> None:
+        """Take back that values which were reported under another name are the objective's."""
+        self.results[:] = [
+            replace(result, value=None) if result.status == "stopped" else result
+            for result in self.results
+        ]
+        self._front = []
+
+    def _judge_failure(self, failure: Failure) -> None:
+        if self.problem is not None:
+            return
+        if failure.kind == "ambiguous objective":
+            self.problem = failure.message
+        elif self._max_failures is not None and self._failures > self._max_failures:
+            self.problem = too_many_failures(self._failures, self._max_failures)
+
+    def _give_up(self, slot: str, failure: Failure, *, counts: bool = True) -> None:
+        """Give a slot up, with the trial that may be out on it; it may count as a retry of that."""
+        host, out = self._slots.pop(slot, ""), self._running.get(slot)
+        if out is None:
+            return
+        attempt, seconds = out.attempt, out.seconds(self._clock())
+        trial = attempt.trial.id
+        outcome = Outcome(trial, "failed", error=failure, seconds=seconds)
+        if out.stop or not counts or self._is_retried(outcome):
+            self._try_again(slot, failure, seconds, counts=counts)
+        else:
+            self._hosts.died(host, trial, failure.message)  # for good
+            self._end(attempt, outcome)
+
+    def _warn_once(self, warning: str) -> None:
+        if warning not in self._warned:
+            self._warned.add(warning)
+            self._warn(warning)
+
+    def _warn_of_hosts(self) -> None:
+        """Name the hosts that get no more work, once the search goes on without them."""
+        if all(self._hosts.is_excluded(host) for host in self._slots.values()):
+            return
+        hosts = set().union(*self._job_hosts.values())
+        for reason in self._hosts.reasons(hosts):
+            self._warn_once(f"{reason}; this host gets no more work")
+
+    def _warn_of_gpus(self, message: Hello) -> None:
+        if not self._gpus_warned:
+            self._gpus_warned = True
+            self._warn(
+                f"{self._slot_count} slots, {message.free_gpus} GPUs on host {message.host}: Spark "
+                "assigns none of them, so each trial sees all; set gpus_per_trial or "
+                "spark.task.resource.gpu.amount to give each its own"
+            )
+
+
+def _run_again(trials: Sequence[int]) -> str:
+    if len(trials) == 1:
+        return f"trial {trials[0]} runs again"
+    return f"trials {', '.join(map(str, trials[:-1]))} and {trials[-1]} run again"
+
+
+def _task(slot: str) -> tuple[int, int]:
+    """Return job and partition of the task whose attempt a slot is."""
+    try:
+        job, partition, _ = map(int, slot.split("."))
+    except ValueError:
+        raise ProtocolError(f"{slot!r} is no slot") from None
+    return job, partition

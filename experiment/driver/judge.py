@@ -1,0 +1,175 @@
+"""What trials report and return, held to the objective of the search and to its stopping rules."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from search.direction import Direction, Directions, Goal
+from search.errors import shown
+from search.stopping import StoppingJudge, StoppingRule, start_all
+from search.trial import Outcome
+from spark_jobs.messages import Report
+from spark_jobs.trial.objective import objective_of
+from spark_jobs.trial.trial_process import stopped
+
+_MOST_NAMED = 10  # metrics in a warning
+
+
+class Verdict(NamedTuple):
+    """What the rules make of reports.
+
+    Attributes:
+        reason: Why the trial is to stop; None where it may go on.
+        values: Steps with what was reported of the objective.
+        objective: What it is called.
+    """
+
+    reason: str | None
+    values: list[tuple[int, float | str]]
+    objective: str
+
+
+class Judge:
+    """Knows what the objective is called, and asks the rules which trials are to stop.
+
+    Args:
+        direction: Of the objective, or of each of several; then there is no stopping.
+        optimization_key: Which of the metrics that trials report is the objective.
+        stopping: Rules by which trials are stopped.
+        further: Stops trials, too; None where only the rules do.
+        warn: Shows the user a sentence, each once.
+        forget: Called where values that stopped trials reported turn out to be of another name
+            than the objective's.
+
+    Attributes:
+        objective: What it is called; None while nobody knows.
+        rules: Are there any?
+    """
+
+    def __init__(
+        self,
+        direction: Goal,
+        optimization_key: str | None,
+        stopping: Sequence[StoppingRule],
+        further: StoppingJudge | None = None,
+        *,
+        warn: Callable[[str], None],
+        forget: Callable[[], None],
+    ) -> None:
+        self.objective: str | None = None
+        self._direction, self._key = direction, optimization_key
+        self._warn, self._forget = warn, forget
+        self._objective_of = objective_of(optimization_key, direction)
+        self._rules = None
+        if (stopping or further is not None) and isinstance(direction, Direction):
+            self._rules = start_all(stopping, direction, further)
+        self._who = "stopping=" if stopping else "the searcher's pruner"
+        self._unjudged: dict[int, list[str]] = {}  # what trials reported instead of the objective
+        self._judged = False  # has any report told the rules of the objective?
+        self._named = False  # has any trial returned something by the name of the objective?
+        self._returned = False  # has a finished trial said what the objective is called?
+
+    @property
+    def rules(self) -> bool:
+        """Are there rules by which trials are stopped?"""
+        return self._rules is not None
+
+    def report(self, trial: int, reports: Sequence[Report]) -> Verdict:
+        """Return what the rules make of what a trial reported.
+
+        Raises:
+            AmbiguousObjective: Nobody can say which metric is the objective.
+        """
+        reason: str | None = None
+        values: list[tuple[int, float | str]] = []
+        objective = ""
+        for report in reports if self._rules is not None else ():
+            name = self._objective_of.reported(report.metrics)
+            if name is None:
+                self._unjudged[trial] = list(itertools.islice(report.metrics, _MOST_NAMED))
+            else:
+                objective = name
+                values.append((report.step, report.metrics[name]))
+                reason = self.replay(trial, report.step, float(report.metrics[name]))
+        return Verdict(reason, values, objective)
+
+    def replay(self, trial: int, step: int, value: float) -> str | None:
+        """Tell the rules of a value of the objective; return why the trial is to stop."""
+        assert self._rules is not None, "only where there are any"
+        self._judged = True
+        return self._rules.report(trial, step, value)
+
+    def ended(self, outcome: Outcome) -> None:
+        """Take in the end of a trial, and tell the rules of it."""
+        error = outcome.error
+        unusable = error is not None and error.kind == "invalid value"
+        self._named = self._named or unusable or outcome.status == "finished"
+        if self._rules is None:
+            return
+        self._rules.ended(outcome.trial, outcome.status)
+        names = self._unjudged.pop(outcome.trial, [])
+        if outcome.status == "finished" and not self._judged:
+            said = ", ".join(map(repr, names)) or "nothing"
+            wanted = self._key or outcome.objective
+            self._warn(
+                f"{self._who} goes by what trials report of {wanted!r}, and they report {said}: "
+                "none of them is judged"
+            )
+
+    def stopped(self, trial: int, reason: str, last: Report | None, seconds: float) -> Outcome:
+        """Return the outcome of a trial that was to stop and did not come to say so itself."""
+        return stopped(self._objective_of, trial, reason, last, seconds)
+
+    def scored(self, outcome: Outcome) -> Outcome:
+        """Return an outcome for the searcher, which takes back nothing that it was told.
+
+        What a stopped trial reported is its value once it is sure that it is called so.
+        """
+        sure = self._returned or self._key is not None
+        return outcome if sure or outcome.status != "stopped" else replace(outcome, value=None)
+
+    def held(self, outcome: Outcome) -> Outcome:
+        """Hold an outcome to the objectives of the search, which a slot may not know.
+
+        A key of the user that the first trials lack is wrong; later, it is the trial that is.
+        """
+        error = outcome.error
+        if error is not None and error.kind == "ambiguous objective" and self._key and self._named:
+            return replace(outcome, error=replace(error, kind="invalid value"))
+        names = self._direction.names if isinstance(self._direction, Directions) else ()
+        if not names and not outcome.values:
+            return self.held_to_one(outcome)
+        has_none = outcome.value is None and not outcome.values
+        if has_none or (names and set(outcome.values) == set(names)):
+            return outcome
+        wanted = f"the objectives {', '.join(map(repr, names))}" if names else "one objective"
+        message = f"want {wanted}, got {shown(dict(outcome.values) or outcome.objective)}"
+        return Outcome.failed(outcome.trial, "invalid value", message, seconds=outcome.seconds)
+
+    def held_to_one(self, outcome: Outcome) -> Outcome:
+        """Let the first outcome say what the objective is called, and hold the others to it."""
+        if outcome.objective is None:
+            return outcome
+        if outcome.status == "finished" and not self._returned:
+            self._returned, before = True, self.objective
+            self.objective = outcome.objective
+            if before not in (None, outcome.objective):
+                self._warn_of_names(before, outcome.objective)
+                self._forget()
+        self.objective = self.objective or outcome.objective
+        if outcome.objective == self.objective:
+            return outcome
+        if outcome.status == "stopped":  # what it reported cannot be told from another quantity
+            self._warn_of_names(outcome.objective, self.objective)
+            return replace(outcome, value=None)
+        message = f"the objective is {outcome.objective!r}, it was {self.objective!r} before"
+        return Outcome.failed(outcome.trial, "invalid value", message, seconds=outcome.seconds)
+
+    def _warn_of_names(self, reported: str | None, returned: str | None) -> None:
+        self._warn(
+            f"trials report {reported!r} and return {returned!r}, so those that are stopped have "
+            f"no value; if the two are the same, say optimization_key={reported!r}"
+        )

@@ -1,0 +1,1 @@
+"""`experiment.plan`: what a search would ask of the cluster."""

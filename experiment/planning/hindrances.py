@@ -1,0 +1,175 @@
+"""Settings of Spark that hurt a search, and what to do about each."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from experiment.driver.slot_jobs import SLOT_MEMORY
+from experiment.results.text import count
+from experiment.setup.preparation import Prepared
+from search.searcher import batch_of
+from spark_jobs.cluster.cluster import Cluster
+
+_CONTAINERS = {"yarn": 0.1, "k8s": 0.4}  # what ends executors that take too much; Spark's factor
+_LEAST_OVERHEAD = 384  # MiB, Spark's
+_MIB = {"b": 2**-20, "k": 2**-10, "m": 1, "g": 2**10, "t": 2**20, "p": 2**30}
+_SIZE = re.compile(r"\s*(\d+)\s*([bkmgtp]?)b?\s*", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Hindrance:
+    """A setting that hurts a search.
+
+    Attributes:
+        setting: Its name: of Spark, or an argument of the search.
+        value: What it is.
+        effect: What that does to the search.
+        advice: What to do.
+    """
+
+    setting: str
+    value: str
+    effect: str
+    advice: str
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What a search asks of a cluster, as far as it hinders itself.
+
+    Attributes:
+        prepared: The search.
+        cluster: That is to run it.
+        slots: How many it asks for.
+        now: How many of them fit on the executors that are there; None where nobody knows.
+        cpus: Cores of each.
+        per_executor: How many run in one executor; None where nobody knows.
+        idle: Cores of the executors that are there and no slot can use.
+    """
+
+    prepared: Prepared
+    cluster: Cluster
+    slots: int
+    now: int | None
+    cpus: int
+    per_executor: int | None
+    idle: int
+
+    def setting(self, name: str) -> str | None:
+        """Return a Spark setting, or None where it is not set."""
+        return self.prepared.session.setting(name)
+
+    def is_on(self, name: str) -> bool:
+        """Is a Spark setting true?"""
+        return (self.setting(name) or "").lower() == "true"
+
+    @property
+    def imports_tensorflow(self) -> bool:
+        """Does each slot import TensorFlow beforehand?"""
+        return "tensorflow" in self.prepared.settings.preload
+
+
+def hindrances(demand: Demand) -> tuple[Hindrance, ...]:
+    """Return the settings that hurt a search."""
+    return tuple(hindrance for check in _CHECKS for hindrance in check(demand))
+
+
+def _too_many(demand: Demand) -> Iterator[Hindrance]:
+    wanted, now = demand.prepared.settings.parallelism, demand.now
+    fixed = not demand.is_on("spark.dynamicAllocation.enabled")
+    if wanted is not None and fixed and now and now < demand.slots:
+        effect = f"the executors run {now} at once: {count(demand.slots - now, 'slot')} may wait"
+        yield Hindrance("parallelism", str(wanted), effect, "leave it out, or add executors")
+
+
+def _other_jobs(demand: Demand) -> Iterator[Hindrance]:
+    running = sum(executor.running for executor in demand.cluster.executors or ())
+    if running:
+        yield Hindrance(
+            "spark.scheduler.mode",
+            demand.setting("spark.scheduler.mode") or "FIFO",
+            f"{count(running, 'task')} of other jobs of this application "
+            f"{'runs' if running == 1 else 'run'} now: slots start where these leave room, and "
+            "keep it until the search ends",
+            "share the slots out among searches with parallelism=",
+        )
+
+
+def _speculation(demand: Demand) -> Iterator[Hindrance]:
+    local = demand.prepared.session.master.partition("[")[0] == "local"  # where Spark never does
+    if demand.is_on("spark.speculation") and not local:
+        yield Hindrance(
+            "spark.speculation",
+            "true",
+            "slots run long by their nature: Spark starts copies of them, which take cores",
+            "set it to false",
+        )
+
+
+def _kept_executors(demand: Demand) -> Iterator[Hindrance]:
+    waits = batch_of(demand.prepared.search.searcher) is not None
+    if waits and demand.is_on("spark.dynamicAllocation.enabled"):
+        name = "spark.dynamicAllocation.executorIdleTimeout"
+        yield Hindrance(
+            name,
+            demand.setting(name) or "60s",
+            "slots that wait at the end of a generation are tasks that run: their executors are "
+            "never idle, and are kept",
+            "a popsize that is a multiple of the slots, or a search without generations",
+        )
+
+
+def _idle_cores(demand: Demand) -> Iterator[Hindrance]:
+    if demand.idle:
+        yield Hindrance(
+            "spark.task.cpus",
+            str(demand.cpus),
+            f"{count(demand.idle, 'core')} of the executors that are there can run no slot",
+            "let the cores of an executor be a multiple of it, and its GPUs enough for as many",
+        )
+
+
+def _memory(demand: Demand) -> Iterator[Hindrance]:
+    kind = demand.prepared.session.master.partition(":")[0]
+    if kind not in _CONTAINERS or not demand.imports_tensorflow or demand.per_executor is None:
+        return
+    own = _mebibytes(demand.setting, "spark.executor.memory") or 1024
+    overhead = _mebibytes(demand.setting, "spark.executor.memoryOverhead")
+    if overhead is None:
+        factor = demand.setting("spark.executor.memoryOverheadFactor") or _CONTAINERS[kind]
+        overhead = max(_LEAST_OVERHEAD, own * float(factor))
+    room = overhead + (_mebibytes(demand.setting, "spark.executor.pyspark.memory") or 0)
+    needed = demand.per_executor * SLOT_MEMORY / 2**20
+    if room < needed:
+        yield Hindrance(
+            "spark.executor.memoryOverhead",
+            f"{room:.0f} MiB",
+            f"all that {count(demand.per_executor, 'trial')} of an executor may take; TensorFlow "
+            f"with a small model takes {needed:.0f} MiB there, and an executor that takes more "
+            "than it may is ended",
+            f"set it to {needed:.0f}m or more",
+        )
+
+
+def _mebibytes(setting: Callable[[str], str | None], name: str) -> float | None:
+    match = _SIZE.fullmatch(setting(name) or "")
+    return int(match[1]) * _MIB[match[2].lower() or "m"] if match else None
+
+
+def _in_the_open(demand: Demand) -> Iterator[Hindrance]:
+    if exposure := demand.prepared.session.exposure:
+        off = ", ".join(exposure.off)
+        yield Hindrance(off, "off", exposure.danger, exposure.remedy)
+
+
+_CHECKS = (
+    _too_many,
+    _other_jobs,
+    _speculation,
+    _kept_executors,
+    _idle_cores,
+    _memory,
+    _in_the_open,
+)

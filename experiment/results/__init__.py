@@ -1,0 +1,1 @@
+"""What a search returns: text, table, HTML, picture."""

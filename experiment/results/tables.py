@@ -1,0 +1,126 @@
+"""Trials in words and in tables, for people and for pandas."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Any
+
+from experiment.results.text import duration, hyperparameter, hyperparameters, number, printable
+from search.trial import UNNAMED_OBJECTIVE
+
+if TYPE_CHECKING:
+    from experiment.results.result import Result, TrialResult
+
+_LAST_COLUMNS = ("seconds", "error", "reason", "logdir")
+
+
+def best_in_words(best: TrialResult | None, objective: str | None) -> str:
+    """Return "best accuracy 0.9 in trial 3: learning_rate=0.01"; '' where there is no value.
+
+    It says so where the trial was stopped early: its value is the last that it reported.
+    """
+    if best is None or best.value is None:
+        return ""
+    name = printable(objective or UNNAMED_OBJECTIVE)
+    params = f": {hyperparameters(best.params)}" if best.params else ""
+    stopped = " (stopped early)" if best.status == "stopped" else ""
+    return f"best {name} {number(best.value)} in trial {best.id}{stopped}{params}"
+
+
+def trial_in_words(trial: TrialResult) -> str:
+    """Return "trial 3 (learning_rate=0.01) finished after 2.0 s with 0.9", or why it has not."""
+    where = f" ({hyperparameters(trial.params)})" if trial.params else ""
+    line = f"trial {trial.id}{where} {trial.status} after {duration(trial.seconds)}"
+    if trial.reason:
+        line += f" at {printable(trial.reason)}"
+    if trial.score:
+        line += f" with {trial.score}"
+    return f"{line}: {printable(str(trial.error))}" if trial.error else line
+
+
+def facts_of(trial: TrialResult) -> list[list[str]]:
+    """Return names and values of all there is to say of a trial but its traceback."""
+    facts = {"status": trial.ending, "value": trial.score}
+    facts |= {name: hyperparameter(value) for name, value in trial.params.items()}
+    facts |= {f"metrics.{name}": number(value) for name, value in trial.metrics.items()}
+    facts |= {"took": duration(trial.seconds), "folder": trial.logdir}
+    return [[name, value] for name, value in facts.items() if value]
+
+
+def front_in_words(front: Sequence[TrialResult]) -> str:
+    """Return "front 7: accuracy 0.8 to 0.9, latency 2 to 3.1"; '' without several objectives."""
+    names = front[0].values if front else {}
+    ranges = [_range(name, [trial.values[name] for trial in front]) for name in names]
+    return f"front {len(front)}: {', '.join(ranges)}" if ranges else ""
+
+
+def _range(name: str, values: Sequence[float]) -> str:
+    low, high = number(min(values)), number(max(values))
+    return f"{printable(name)} {low}" if low == high else f"{printable(name)} {low} to {high}"
+
+
+def table_of(result: Result, trials: Sequence[TrialResult]) -> tuple[list[str], list[list[str]]]:
+    """Return head and rows, as text, of a table of some of a result's trials."""
+    names = list(dict.fromkeys(name for trial in trials for name in trial.params))
+    metrics = dict.fromkeys(name for trial in trials for name in trial.metrics)
+    objectives = result.objectives or [result.objective]
+    others = [name for name in metrics if name not in objectives]
+    titles = [*result.objective_titles, *(["front"] if result.objectives else [])]
+    head = ["trial", *titles, *names, *others, "seconds", "status"]
+    front = {trial.id for trial in result.front}
+    rows = [
+        [
+            str(trial.id),
+            *_scores(result, trial, front),
+            *(hyperparameter(trial.params[name]) if name in trial.params else "" for name in names),
+            *(number(trial.metrics[m]) if m in trial.metrics else "" for m in others),
+            f"{trial.seconds:.1f}",
+            trial.ending,
+        ]
+        for trial in trials
+    ]
+    return head, rows
+
+
+def _scores(result: Result, trial: TrialResult, front: Collection[int]) -> list[str]:
+    if not result.objectives:
+        return [trial.score]
+    numbers = [number(trial.values[n]) if n in trial.values else "" for n in result.objectives]
+    return [*numbers, "yes" if trial.id in front else ""]
+
+
+def frame_of(result: Result) -> tuple[list[str], list[dict[str, Any]]]:
+    """Return columns and rows of `Result.to_pandas`."""
+    front = {trial.id for trial in result.front} if result.objectives else None
+    first = ("trial", "status", "value" if front is None else "on_front")
+    rows = [_row(trial, front, (*first, *_LAST_COLUMNS)) for trial in result.trials]
+    return _columns(rows, first), rows
+
+
+def _row(
+    trial: TrialResult, front: Collection[int] | None, fixed: Collection[str]
+) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "trial": trial.id,
+        "status": trial.status,
+        "seconds": trial.seconds,
+        "error": None if trial.error is None else str(trial.error),
+        "logdir": trial.logdir,
+    }
+    row |= {"value": trial.value} if front is None else {"on_front": trial.id in front}
+    if trial.reason:
+        row["reason"] = trial.reason
+    metrics = {f"metrics.{key}": value for key, value in trial.metrics.items()}
+    for name, value in trial.params.items():
+        clash = name in fixed or name.startswith(("metrics.", "params."))
+        row[f"params.{name}" if clash else name] = value
+    return row | metrics
+
+
+def _columns(rows: list[dict[str, Any]], first: Sequence[str]) -> list[str]:
+    """Return all columns: what a trial came to, its parameters, its metrics, and the rest."""
+    fixed = (*first, *_LAST_COLUMNS)
+    names = [name for row in rows for name in row if name not in fixed]
+    middle = sorted(dict.fromkeys(names), key=lambda name: name.startswith("metrics."))
+    last = [n for n in _LAST_COLUMNS if n != "reason" or any(n in row for row in rows)]
+    return [*first, *middle, *last]

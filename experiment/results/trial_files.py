@@ -1,0 +1,36 @@
+"""What a trial left in its folder beside what every trial has there."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from spark_jobs.run_folder.paths import is_ours
+from spark_jobs.session.session import active_data_settings
+from spark_jobs.storage.files import Files, files_at
+from spark_jobs.storage.locations import Location
+
+
+def files_of_trial(folder: str) -> list[str]:
+    """Return the files below a trial's folder that its train function wrote, sorted.
+
+    Raises:
+        OSError: The folder cannot be read.
+    """
+    location = Location.parse(folder)
+    with contextlib.closing(files_at(location, active_data_settings().hadoop)) as files:
+        return sorted(str(found) for found in _below(files, location) if not _ours(location, found))
+
+
+def _below(files: Files, folder: Location) -> Iterator[Location]:
+    for status in files.listdir(folder):
+        if status.is_link:  # what lies outside of the folder is not the trial's
+            continue
+        if status.is_folder:
+            yield from _below(files, status.location)
+        else:
+            yield status.location
+
+
+def _ours(folder: Location, file: Location) -> bool:
+    return file.parent == folder and is_ours(file.name)

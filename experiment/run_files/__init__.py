@@ -1,0 +1,1 @@
+"""A run on disk: manifest, journal, owner; reading and repairing it."""

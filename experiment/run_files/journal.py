@@ -1,0 +1,256 @@
+"""The journal of a run: what was planned and what became of it. All else derives from it.
+
+One line per record: eight hexadecimal digits of the CRC32 of the JSON, a space, the JSON. A line
+is written (handed to the operating system) before anyone hears of it; one fsync serves all lines of
+the last 100 ms. So a killed driver loses nothing, and a host that loses power 100 ms at the most.
+
+Each application that runs a part of the search writes a segment of its own, numbered from 1. Each
+after the first begins with a record `resumed` that says how many records the ones before it have.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import threading
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import msgspec
+
+from experiment.results.text import command
+from search.errors import ExperimentError
+from spark_jobs.storage.local_files import make_folder, open_appending
+
+_SYNC_EVERY = 0.1  # seconds
+
+
+class JournalDamaged(ExperimentError):
+    """A journal is not what was written; the message names file and line.
+
+    Args:
+        what: What is wrong, and where.
+        hint: What to do about it.
+        segment: Number of the segment that the damage is in; 0 where every line is as it was
+            written, and it is only what one says that cannot be.
+        whole: Bytes of that segment before the damage.
+    """
+
+    def __init__(self, what: str, hint: str = "", *, segment: int = 0, whole: int = 0) -> None:
+        super().__init__(f"{what}; {hint}" if hint else what)
+        self.what, self.segment, self.whole = what, segment, whole
+
+
+class Journal:
+    """Appends to a new segment of a journal. Thread safe.
+
+    Args:
+        folder: Of the segments; made where it is missing. No older segment is ever written to.
+        number: Of the new segment; one after the newest in the folder when left out.
+
+    Raises:
+        FileExistsError: There is a segment of that number.
+        OSError: It cannot be made.
+    """
+
+    def __init__(self, folder: Path, number: int | None = None) -> None:
+        make_folder(folder)
+        if number is None:
+            number = 1 + max(segment_numbers(folder), default=0)
+        self.path = folder / segment_name(number)
+        self._descriptor = open_appending(self.path, new=True)
+        self._dirty, self._closing = threading.Event(), threading.Event()
+        self._error: OSError | None = None
+        self._syncer = threading.Thread(
+            target=self._sync_regularly, name="experiment-journal", daemon=True
+        )
+        self._syncer.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def append(self, record: Any) -> None:
+        """Hand a record to the operating system.
+
+        Raises:
+            OSError: It could not be written, or what was written before could not be synced. From
+                then on no record is taken: none may follow what may be lost, or half of a line.
+        """
+        self._check()
+        data = memoryview(encode_line(record))
+        try:
+            while data:
+                data = data[os.write(self._descriptor, data) :]
+        except OSError as error:
+            self._error = error
+            self._check()
+        self._dirty.set()
+
+    def close(self) -> None:
+        """Bring everything to the disk and close the segment.
+
+        Raises:
+            OSError: Not all of it is there.
+        """
+        self._closing.set()
+        self._dirty.set()
+        self._syncer.join()
+        try:
+            if self._error is None:
+                self._sync()  # the thread may have ended before the last line came
+            self._check()
+        finally:
+            os.close(self._descriptor)
+
+    def discard(self) -> None:
+        """Remove the segment, in which nothing is. It is closed as any other."""
+        self.path.unlink()
+
+    def _check(self) -> None:
+        if self._error is not None:
+            error = self._error
+            raise OSError(error.errno, error.strerror, str(self.path)) from error
+
+    def _sync_regularly(self) -> None:
+        while not self._closing.is_set() and self._error is None:
+            self._dirty.wait()
+            self._closing.wait(_SYNC_EVERY)
+            self._dirty.clear()
+            self._sync()
+
+    def _sync(self) -> None:
+        try:
+            os.fsync(self._descriptor)
+        except OSError as error:  # a second one would not try again what the first has lost
+            self._error = error
+
+
+def encode_line(record: Any) -> bytes:
+    """Return a record as a line of a journal."""
+    data = msgspec.json.encode(record)
+    return b"%08x %s\n" % (zlib.crc32(data), data)
+
+
+def read_journal(folder: Path, run: str = "") -> Iterator[dict[str, Any]]:
+    """Yield the records of a journal, in order.
+
+    The torn last line of a segment, as a killed driver leaves it, was never acknowledged and is
+    passed over; so are zeros at its end, as a file system may leave them when the power fails. A
+    line that lacks nothing but its line end counts. What a driver wrote after another one had taken
+    the run over, and had begun a segment, does not.
+
+    Args:
+        folder: Of the segments.
+        run: What users call the run's folder; the one above `folder` when left out.
+
+    Raises:
+        JournalDamaged: A whole line does not match its checksum, a segment is missing, or one has
+            fewer records before it than it was begun after.
+        OSError: It cannot be read.
+    """
+    run, count = run or str(folder.parent), 0
+    numbers = segment_numbers(folder)
+    segments = [_Segment(folder / segment_name(n), run, n) for n in range(1, len(numbers) + 1)]
+    for segment, found in zip(segments, numbers, strict=True):
+        if segment.number != found:
+            raise segment.damaged("there are later segments, and it is missing")
+        later = (known.begun_after() for known in segments[segment.number :])
+        most = next((records for records in later if records is not None), None)
+        for record in segment.records(before=count):
+            # The record that begins a segment counts: without it two would be taken for one.
+            if count == most and record.get("event") != "resumed":
+                break
+            count += 1
+            yield record
+
+
+def segment_name(number: int) -> str:
+    """Return the name of a segment's file."""
+    return f"{number:06d}.jsonl"
+
+
+def segment_numbers(folder: Path) -> list[int]:
+    """Return the numbers of the segments in a folder, from the oldest; none where there is none."""
+    try:  # not glob, which takes a folder that may not be read for an empty one
+        names = os.listdir(folder)
+    except FileNotFoundError:
+        return []
+    numbers = [int(match[1]) for name in names if (match := _SEGMENT.fullmatch(name))]
+    return sorted(number for number in numbers if segment_name(number) in names)
+
+
+_SEGMENT = re.compile(r"(\d{6,})\.jsonl", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class _Segment:
+    path: Path
+    run: str
+    number: int
+
+    def begun_after(self) -> int | None:
+        """Return after how many records it was begun; None where nothing says so."""
+        with contextlib.suppress(FileNotFoundError), self.path.open("rb") as file:
+            record = _decode_line(file.readline().removesuffix(b"\n")) or {}
+            if record.get("event") == "resumed" and isinstance(record.get("records"), int):
+                return int(record["records"])
+        return None
+
+    def records(self, before: int) -> Iterator[dict[str, Any]]:
+        whole = 0
+        for number, line in enumerate(io.BytesIO(self.path.read_bytes().rstrip(b"\0")), start=1):
+            length = len(line)
+            record = _decode_line(line.removesuffix(b"\n"))
+            if record is None:
+                if line.endswith(b"\n"):
+                    raise self.damaged("the checksum does not match", number, whole)
+                length -= 1
+                record = _decode_line(line[:length])
+                if record is None:
+                    return  # torn
+            self._check(record, number, before, whole)
+            yield record
+            whole += length
+            if length < len(line):
+                raise self.damaged("its end was changed", number, whole)
+
+    def _check(self, record: dict[str, Any], line: int, before: int, whole: int) -> None:
+        resumed = record.get("event") == "resumed"
+        if resumed and line > 1:
+            raise self.damaged("another segment begins", line, whole)
+        if not resumed and line == 1 and self.number > 1:
+            raise self.damaged("not what a segment begins with", line, whole)
+        if resumed and record.get("records") != before:
+            reason = f"begun after {record.get('records')} records, and there are {before}"
+            raise self.damaged(reason, line, whole)
+
+    def damaged(self, reason: str, line: int | None = None, whole: int = 0) -> JournalDamaged:
+        where = f"{self.run}/{self.path.parent.name}/{self.path.name}"
+        where += "" if line is None else f", line {line}"
+        hint = f"to go on without the rest: {command('repair', self.run)}"
+        return JournalDamaged(f"{where}: {reason}", hint, segment=self.number, whole=whole)
+
+
+def _decode_line(line: bytes) -> dict[str, Any] | None:
+    data = line[9:]
+    if line[:9] != b"%08x " % zlib.crc32(data):
+        return None
+    try:
+        record = msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return record if isinstance(record, dict) else None

@@ -1,0 +1,343 @@
+"""Reading a run back from its folder, finished or not. Nothing in it is unpickled."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from experiment.results.result import Result, Results, TrialResult
+from experiment.results.text import count
+from experiment.run_files.journal import read_journal
+from experiment.run_files.journal_records import (
+    Finished,
+    Lost,
+    Planned,
+    Record,
+    Resumed,
+    read_records,
+)
+from experiment.run_files.left_outcomes import Ignored, ignored_outcomes
+from experiment.run_files.manifest import FORMAT, Manifest, Summary
+from search.direction import read_direction
+from search.errors import InvalidArgument, shown
+from search.space.spaces import Space
+from search.trial import Outcome
+from spark_jobs.messages import Attempt
+from spark_jobs.run_folder.mirror import Mirror
+from spark_jobs.run_folder.paths import RunPaths
+from spark_jobs.session.session import active_data_settings
+from spark_jobs.storage.files import LocalFiles, files_at
+from spark_jobs.storage.locations import Location
+
+T = TypeVar("T")
+
+_RUN = "the folder of a run"
+_MALFORMED = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+
+
+def load(run: str | os.PathLike[str] | Result | Results) -> Result:
+    """Return the `Result` of a run as its folder has it, while the search goes on too.
+
+    Args:
+        run: The run's folder, `<logdir>/<name>-<UTC time>-<hex>`, on this host or on HDFS, or its
+            result.
+
+    Returns:
+        All trials; of a run of `search_each`, `.split('group')` has those of each group.
+
+    Raises:
+        InvalidArgument: It is no run's folder, cannot be read, or is of a newer version.
+        JournalDamaged: Its journal was changed after it was written.
+    """
+    with opened(run) as reader:
+        return read_run(reader.paths).result
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What the folder of a run says.
+
+    Attributes:
+        paths: Its files.
+        manifest: What it is.
+        result: The trials that came to an end.
+        running: The attempts that were out when it was read; after the end of the search, none.
+        ended: Has the search ended? False while it runs, and where its driver was killed.
+    """
+
+    paths: RunPaths
+    manifest: Manifest
+    result: Result
+    running: list[Attempt]
+    ended: bool
+
+
+def read_manifest(paths: RunPaths) -> Manifest:
+    """Return what a run is; errors as `load`."""
+    try:
+        version = _read_json(paths.manifest, _Versioned).format
+        if version <= FORMAT:
+            return _read_json(paths.manifest, Manifest)
+    except OSError as error:
+        raise _unreadable(paths, error) from None
+    except _MALFORMED as error:
+        raise _unusable(paths, f"whose manifest.json cannot be used: {error}") from None
+    newer = f"of format {version}, while this version reads up to {FORMAT}"
+    raise _unusable(paths, newer, "upgrade spark-tf-experiment")
+
+
+def read_run(paths: RunPaths) -> Run:
+    """Read a run's folder; errors as `load`."""
+    manifest = read_manifest(paths)
+    try:
+        space = None if manifest.space is None else Space.from_json(manifest.space)
+        goal = read_direction(manifest.direction)
+    except ValueError as error:
+        raise _unusable(paths, f"whose manifest.json cannot be used: {error}") from None
+    try:
+        # The summary first: it is written after the journal's last line.
+        summary = _read_json(paths.result, Summary) if paths.result.exists() else None
+        trials, running, objective, total = _fold(paths)
+    except OSError as error:
+        raise _unreadable(paths, error) from None
+    except _MALFORMED as error:
+        raise _unusable(paths, f"whose result.json cannot be used: {error}") from None
+    result = Result(
+        trials,
+        goal,
+        paths.shown(),
+        objective=objective or manifest.optimization_key,
+        total=max(total or manifest.trials, len(trials)),  # of an executor nobody knew it before
+        problem=None if summary is None else summary.problem,
+        space=space,
+        target=None if summary is None else summary.target,
+    )
+    return Run(paths, manifest, result, [] if summary else running, summary is not None)
+
+
+MANIFEST = r"manifest\.json"
+SUMMARY = r"manifest\.json|result\.json|journal/(\d+\.jsonl)?|owners/(\d+\.json)?"
+"""What `read_run` and `experiment.run_files.ownership.owner_of` read, for `opened`."""
+
+
+def files_of_trial(trial: int) -> str:
+    """Return the files of a trial that say what it printed and whether it ended, for `opened`."""
+    return rf"trials/|trials/{trial:06d}(-\d+)?/((stdout|stderr)\.log|outcome\.json)?"
+
+
+OUTCOMES = r"trials/|trials/\d+(-\d+)?/(outcome\.json)?"
+"""What `ignored_in` reads beside `SUMMARY`, for `opened`."""
+
+
+def ignored_in(run: Run) -> list[Ignored]:
+    """Return the outcomes in the folders of a run's trials that do not count.
+
+    Raises:
+        InvalidArgument: They cannot be read.
+    """
+    lost = {(r.trial, r.attempt) for r, _ in records_of(run.paths) if isinstance(r, Lost)}
+    counted = {t.id: t.attempt for t in run.result.trials if t.status != "cancelled"}
+    try:
+        root = Location.parse(run.paths.root)
+        return list(ignored_outcomes(LocalFiles(), root, counted, lost))
+    except OSError as error:
+        raise _unreadable(run.paths, error) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """A run that is open for reading.
+
+    Attributes:
+        paths: Its files, on this host.
+        refresh: Brings them up to date; OSError where that fails.
+    """
+
+    paths: RunPaths
+    refresh: Callable[[], None]
+
+
+@contextlib.contextmanager
+def opened(run: object, *parts: str) -> Iterator[Reader]:
+    """Open a run for reading. One that is not on this host is copied, and the copy ends with this.
+
+    Args:
+        run: As for `load`.
+        parts: Patterns of the files that matter; `SUMMARY` when left out.
+
+    Raises:
+        InvalidArgument: It is no run's folder.
+    """
+    location = find_run(run)
+    if location.scheme == "file":
+        paths = RunPaths(Path(location.path))
+        _check_run(paths)
+        yield Reader(paths, lambda: None)
+        return
+    with tempfile.TemporaryDirectory(prefix="experiment-") as copy, contextlib.ExitStack() as open_:
+        paths = RunPaths(Path(copy), str(location))
+        try:
+            files = files_at(location, active_data_settings().hadoop)
+            open_.callback(files.close)
+            mirror = Mirror(files, location, paths.root, re.compile("|".join(parts or (SUMMARY,))))
+            mirror.update()
+        except FileNotFoundError:
+            raise _unusable(paths, "which is no folder") from None
+        except OSError as error:
+            raise _unreadable(paths, error) from None
+        _check_run(paths)
+        yield Reader(paths, mirror.update)
+
+
+def find_run(run: object, name: str = "run") -> Location:
+    """Return where a run is, without looking there.
+
+    Args:
+        run: As for `load`.
+        name: Of the argument, for the error.
+
+    Raises:
+        InvalidArgument: It cannot be one.
+    """
+    if isinstance(run, Result | Results):
+        run = run.logdir
+    if not isinstance(run, str | os.PathLike) or not os.fspath(run):
+        raise InvalidArgument(name, _RUN, shown(run))
+    text = os.fspath(run)
+    if isinstance(text, bytes):
+        raise InvalidArgument(name, _RUN, shown(text))
+    if "\0" in text:
+        raise InvalidArgument(name, _RUN, f"{shown(text)}, which is no folder")
+    location = Location.parse(text, name)
+    return location.at(location.path.rstrip("/") or "/")
+
+
+def _check_run(paths: RunPaths) -> None:
+    try:
+        there, known = paths.root.is_dir(), paths.manifest.exists()
+    except OSError as error:
+        raise _unreadable(paths, error) from None
+    if not there:
+        raise _unusable(paths, "which is no folder")
+    if not known:
+        raise _no_manifest(paths)
+
+
+def find_runs(logdir: Location) -> list[Location]:
+    """Return the folders of runs in a folder, the newest last; OSError where there is none."""
+    runs = []
+    with contextlib.closing(files_at(logdir, active_data_settings().hadoop)) as files:
+        for folder in files.listdir(logdir):
+            if not folder.is_folder:
+                continue
+            with contextlib.suppress(FileNotFoundError, PermissionError):  # of somebody else
+                manifest = files.status(folder.location.below("manifest.json"))
+                runs.append((manifest.modified, str(folder.location), folder.location))
+    return [location for *_, location in sorted(runs)]
+
+
+def is_folder_of_runs(run: object) -> bool:
+    """Is this no run's folder, but one that holds such? False where nobody can tell.
+
+    Raises:
+        InvalidArgument: It is no path.
+    """
+    place = find_run(run)
+    try:
+        with contextlib.closing(files_at(place, active_data_settings().hadoop)) as files:
+            files.status(place.below("manifest.json"))
+            return False
+    except FileNotFoundError:
+        with contextlib.suppress(OSError):
+            return bool(find_runs(place))
+    except OSError:
+        pass
+    return False
+
+
+def _no_manifest(paths: RunPaths) -> InvalidArgument:
+    try:
+        runs = find_runs(Location.parse(paths.shown()))
+    except OSError as error:
+        return _unreadable(paths, error)
+    if runs:
+        hint = f"it holds {count(len(runs), 'run')}, the newest is {str(runs[-1])!r}"
+        return _unusable(paths, "which is a folder of runs", hint)
+    return _unusable(paths, "without a manifest.json", "no search has started to write there")
+
+
+def _unusable(paths: RunPaths, reason: str, hint: str = "") -> InvalidArgument:
+    return InvalidArgument("run", _RUN, f"{shown(paths.shown(), 300)}, {reason}", hint)
+
+
+def _unreadable(paths: RunPaths, error: OSError) -> InvalidArgument:
+    return _unusable(paths, f"that cannot be read: {error.strerror or error}")
+
+
+class _Versioned(msgspec.Struct):
+    format: int
+
+
+def _read_json(path: Path, kind: type[T]) -> T:
+    return msgspec.json.decode(path.read_bytes(), type=kind)
+
+
+def records_of(paths: RunPaths) -> Iterator[tuple[Record, Attempt | Outcome | None]]:
+    """Yield the records of a run's journal, as `read_records` does.
+
+    Raises:
+        JournalDamaged: It was changed after it was written.
+        OSError: It cannot be read.
+    """
+    lines = read_journal(paths.journal, paths.shown())
+    yield from read_records(lines, paths.shown(paths.journal))
+
+
+def _fold(paths: RunPaths) -> tuple[list[TrialResult], list[Attempt], str | None, int | None]:
+    """Return what a journal adds up to.
+
+    Results, attempts that are out, the objective's name, and how many trials there are in all
+    where that is no longer what the manifest says.
+    """
+    planned: dict[int, Attempt] = {}
+    out: dict[int, Attempt] = {}
+    results: dict[int, TrialResult] = {}
+    names: dict[int, str] = {}  # what the trials that have a value call it
+    total: int | None = None
+    for record, held in records_of(paths):
+        match record, held:
+            case Planned(), Attempt():
+                planned[held.trial.id] = out[held.trial.id] = held
+            case Lost(), _:
+                out.pop(record.trial, None)
+            case Resumed(), _:
+                out, total = {}, record.trials
+                results = {trial: r for trial, r in results.items() if r.status != "cancelled"}
+            case Finished(), Outcome():
+                trial = planned[held.trial].trial
+                out.pop(trial.id, None)
+                if trial.id not in results:  # else the first finish won
+                    folder = paths.shown_attempt(trial.id, record.attempt)
+                    results[trial.id] = TrialResult.of(trial, held, folder, record.attempt)
+                    if held.objective is not None:
+                        names.setdefault(trial.id, held.objective)
+    objective = _objective(results, names)
+    trials = [
+        replace(result, value=None) if names.get(trial, objective) != objective else result
+        for trial, result in results.items()
+    ]
+    return trials, list(out.values()), objective, total
+
+
+def _objective(results: Mapping[int, TrialResult], names: Mapping[int, str]) -> str | None:
+    """Return what the objective is called: those that finished know better than the stopped."""
+    finished = (name for trial, name in names.items() if results[trial].status == "finished")
+    return next(finished, next(iter(names.values()), None))

@@ -1,0 +1,139 @@
+"""Learning from trials of other runs, and keeping with a run what it has learnt from them."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TypeAlias
+
+import msgspec
+
+from experiment.results.result import Result, Results
+from experiment.run_files.loading import MANIFEST, Run, find_run, opened, read_run
+from experiment.run_files.manifest import FORMAT
+from experiment.setup.resuming import manifest_of, space_differences
+from experiment.setup.settings import Settings
+from search.errors import InvalidArgument, shown
+from search.searcher import Evaluated
+from search.space.points import read_first_points
+from search.space.spaces import Space
+from search.values import from_json, to_json
+from spark_jobs.run_folder.paths import KNOWN, RunPaths
+from spark_jobs.storage.local_files import write_whole
+
+OneRun: TypeAlias = str | os.PathLike[str] | Result | Results
+Runs: TypeAlias = OneRun | Sequence[OneRun]
+
+
+def runs_of(warm_start: Any) -> list[str]:
+    """Return what users call the runs that `warm_start` names, each once, without looking there.
+
+    Raises:
+        InvalidArgument: One of them cannot be a run.
+    """
+    one = isinstance(warm_start, str | bytes | os.PathLike | Result | Results)
+    if not one and not isinstance(warm_start, Iterable):
+        raise InvalidArgument("warm_start", "the folder of a run, or a list", shown(warm_start))
+    runs = [warm_start] if one else warm_start
+    return list(dict.fromkeys(str(find_run(run, "warm_start")) for run in runs))
+
+
+def known_of(runs: Sequence[str], space: Space, settings: Settings) -> list[Evaluated]:
+    """Return the trials of other runs that a search learns from: the finished and the failed.
+
+    Those that the constraint of the space does not allow are passed over.
+
+    A run that goes on has kept what it has learnt from, whatever has become of the other runs.
+
+    Args:
+        runs: To learn from.
+        space: Of the search.
+        settings: Of the search.
+
+    Raises:
+        InvalidArgument: A run cannot be read, or had another space, direction or objective.
+        JournalDamaged: A run's journal was changed after it was written.
+    """
+    if settings.resume is not None:
+        before = manifest_of(settings.resume).space
+        if before is None or Space.from_json(before) != space:
+            return []  # such a run is refused, with all that differs
+        return _read_known(settings.resume, space)
+    return [item for run in runs for item in _known_of(run, space, settings)]
+
+
+def _known_of(name: str, space: Space, settings: Settings) -> list[Evaluated]:
+    try:
+        with opened(name) as reader:
+            run = read_run(reader.paths)
+    except InvalidArgument as error:
+        raise InvalidArgument("warm_start", error.expected, error.got, error.hint) from None
+    if differences := list(_differences(run, space, settings)):
+        expected = "runs of the same space, direction and objective"
+        raise InvalidArgument("warm_start", expected, f"{name!r}: " + "; ".join(differences))
+    ended = [t for t in run.result.trials if t.status in ("finished", "failed")]
+    trials = [trial for trial in ended if space.allows_params(trial.params)]
+    points = _configurations(space, [trial.params for trial in trials])
+    pairs = zip(points, trials, strict=True)
+    return [Evaluated(params, trial.value, trial.values) for params, trial in pairs]
+
+
+def _differences(run: Run, space: Space, settings: Settings) -> Iterator[str]:
+    before = run.manifest
+    for what in ("direction", "optimization_key"):
+        was, is_now = getattr(before, what), getattr(settings, what)
+        called_so = what == "optimization_key" and is_now == run.result.objective
+        if was != is_now and not called_so:
+            yield f"{what} was {was!r}, is {is_now!r}"
+    if run.result.space is None:
+        yield "its trials were a list of points"
+    else:
+        yield from space_differences(run.result.space, space)
+
+
+def _configurations(space: Space, params: Sequence[Any]) -> list[dict[str, Any]]:
+    # They are whole, so nothing is drawn; the constraint may be another by now.
+    return read_first_points(Space(space), params, random.Random(0), "warm_start")
+
+
+class _Trial(msgspec.Struct):
+    params: dict[str, Any]
+    value: float | None
+    values: dict[str, float] = {}
+
+
+class _Known(msgspec.Struct):
+    trials: list[_Trial]
+    format: int = FORMAT
+
+
+def write_known(paths: RunPaths, known: Sequence[Evaluated]) -> None:
+    """Keep what a search learns from with its run; OSError where that cannot be."""
+    if known:
+        trials = [
+            _Trial(
+                {n: to_json(value) for n, value in item.params.items()},
+                item.value,
+                dict(item.values),
+            )
+            for item in known
+        ]
+        write_whole(paths.known, msgspec.json.encode(_Known(trials)) + b"\n")
+
+
+def _read_known(run: OneRun, space: Space) -> list[Evaluated]:
+    with opened(run, MANIFEST, re.escape(KNOWN)) as reader:
+        if not reader.paths.known.exists():
+            return []
+        known = reader.paths.known.read_bytes()
+    try:
+        trials = msgspec.json.decode(known, type=_Known).trials
+        params = [{n: from_json(value) for n, value in t.params.items()} for t in trials]
+        points = _configurations(space, params)
+    except (ValueError, RecursionError) as error:  # of msgspec and of ours, too
+        got = f"{shown(str(find_run(run)), 300)}, whose {KNOWN} cannot be used: {error}"
+        raise InvalidArgument("resume", "the folder of a run", got) from None
+    pairs = zip(points, trials, strict=True)
+    return [Evaluated(params, trial.value, trial.values) for params, trial in pairs]

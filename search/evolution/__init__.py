@@ -1,0 +1,1 @@
+"""Algorithms that keep a population."""

@@ -1,0 +1,241 @@
+"""NSGA-II, the elitist genetic algorithm for several objectives, with DEAP's sorting.
+
+Deb, Pratap, Agarwal, Meyarivan: A fast and elitist multiobjective genetic algorithm: NSGA-II (IEEE
+Transactions on Evolutionary Computation 6, 2002). Without a barrier it is the steady-state form of
+Durillo, Nebro, Luna, Alba: On the effect of the steady-state selection scheme in multi-objective
+genetic algorithms (EMO 2009), which has the better fronts there.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from search.algorithms import check_own_budget
+from search.checks import check_flag, check_integer, check_number, make_plain
+from search.direction import Directions, Goal
+from search.errors import InvalidArgument
+from search.evolution.genetic_operators import breed, make_toolbox
+from search.evolution.population_search import Individual, PopulationSearch
+from search.searcher import Evaluated, Problem, Searcher
+from search.space.points import check_points
+from search.space.spaces import Space
+from search.space.tried import Tried
+
+_TRIES = 20
+"""Children made for a trial at the most; many may have been tried, or not be allowed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NSGA2:
+    """NSGA-II, for several objectives; see `search.NSGA2Search`.
+
+    `popsize * (generations + 1)` trials.
+
+    Args:
+        popsize: Individuals, at least 4.
+        generations: After the initial population, at least 1.
+        crossover: Probability of [0, 1] that a child has two parents.
+        mutation: Probability of [0, 1] that a hyperparameter of a child mutates; None makes it one
+            of them on average.
+        generational: Does each generation wait for the end of the last trial of the one before?
+
+    Raises:
+        InvalidArgument: One that cannot be used.
+    """
+
+    popsize: int = 10
+    generations: int = 9
+    crossover: float = 0.9
+    mutation: float | None = None
+    generational: bool = False
+
+    def __post_init__(self) -> None:
+        make_plain(self)
+        check_integer("popsize", self.popsize, 4)
+        check_integer("generations", self.generations, 1)
+        expected, inside = "a number of [0, 1]", lambda rate: 0 <= rate <= 1
+        check_number("crossover", self.crossover, expected, inside)
+        if self.mutation is not None:
+            check_number("mutation", self.mutation, f"{expected}, or None", inside)
+        check_flag("generational", self.generational)
+
+    def start(self, problem: Problem) -> Searcher:
+        """See `Algorithm`."""
+        check_own_budget(problem)
+        if not isinstance(problem.direction, Directions):
+            expected = "several objectives, such as {'accuracy': 'max', 'latency': 'min'}"
+            raise InvalidArgument("direction", expected, repr(problem.direction.value))
+        return NSGA2Search(
+            problem.space,
+            rng=problem.rng,
+            directions=problem.direction,
+            points=problem.points,
+            known=problem.known,
+            **asdict(self),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """See `Algorithm`."""
+        return {"type": "NSGA-II", **asdict(self)}
+
+
+class _Candidate(Individual):
+    """An individual with the number of its trial.
+
+    Attributes:
+        number: Of its trial; -1 where it was known before.
+    """
+
+    def __init__(
+        self,
+        point: Sequence[float],
+        goal: Goal,
+        number: int,
+        params: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(point, goal, params=params)
+        self.number = number
+
+
+class NSGA2Search(PopulationSearch[_Candidate]):
+    """NSGA-II, with or without a barrier between generations.
+
+    The first trials are `points`, then design points: Latin hypercubes of `popsize` points, until
+    `popsize` configurations were evaluated and two have values. From then on a trial is a child of
+    two individuals, each the winner of a tournament by dominance and crowding distance.
+
+    By default, each trial that is told joins the population, which then loses the individual that
+    is last by non-dominated sorting and crowding distance; there is always another trial, whatever
+    is still out, and the same `rng` and the same order of asking and telling give the same trials.
+    With `generational`, a generation joins as a whole, once all of it was told: `ask` returns None
+    while its last trials are out, and the order of telling means nothing.
+
+    A trial that failed, or lacks an objective, joins nothing. No configuration is tried twice,
+    going by the values of the hyperparameters, unless the space has fewer than there are trials;
+    points are tried in any case. Where the space's constraint does not allow a design point, or any
+    of 20 children, a random point takes its place.
+
+    Args:
+        space: What to search.
+        directions: The objectives.
+        popsize: Individuals, at least 4.
+        generations: `popsize * (generations + 1)` trials in all.
+        crossover: Probability of [0, 1] that a child has two parents.
+        mutation: Probability of [0, 1] that a hyperparameter of a child mutates; None makes it one
+            of them on average.
+        generational: Does each generation wait for the end of the one before?
+        points: Configurations to try first, counted among the trials.
+        known: Configurations evaluated before; the best of those that have values are the first
+            population.
+        rng: Owned by the searcher from now on.
+
+    Attributes:
+        toolbox: DEAP's, with `population`, `select`, `parent`, `mate`, `mutate` registered; swap
+            one by registering another function of the same signature before the first `ask`.
+        logbook: DEAP's, one record per `popsize` trials told: gen, evals, front (how many of the
+            population no other dominates), diversity (the mean over the axes of the population's
+            standard deviation in the unit cube), acceptance (the share of these trials that joined
+            the population; None for the first).
+        hall_of_fame: DEAP's `ParetoFront` at the last of these records.
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        *,
+        rng: random.Random,
+        directions: Directions,
+        popsize: int = 10,
+        generations: int = 9,
+        crossover: float = 0.9,
+        mutation: float | None = None,
+        generational: bool = False,
+        points: Sequence[Mapping[str, Any]] = (),
+        known: Sequence[Evaluated] = (),
+    ) -> None:
+        super().__init__(
+            space,
+            direction=directions,
+            popsize=popsize,
+            generations=generations,
+            least=4,
+            share="acceptance",
+        )
+        NSGA2(crossover=crossover, mutation=mutation, generational=generational)  # checks them
+        self._generational, self._tried = generational, Tried(space, rng)
+        self.toolbox = make_toolbox(
+            space, popsize=popsize, crossover=crossover, mutation=mutation, rng=rng
+        )
+        check_points(points, self.total, "trials")
+        self._points = points
+        self._design: list[list[float]] = []  # points of a Latin hypercube that are left
+        self._told: list[_Candidate] = []  # since the last record of the logbook
+        self._accepted = 0  # of these
+        self._evaluated = 0  # those that may have joined the population, known ones too
+        self._learn(known)
+
+    @property
+    def batch(self) -> int | None:
+        """See `search.searcher.Generational`."""
+        return self.popsize if self._generational else None
+
+    def _learn(self, known: Sequence[Evaluated]) -> None:
+        first: dict[tuple[float, ...], _Candidate] = {}
+        for item in known:
+            candidate, scores = self._given(item.params, -1), self._goal.scores(item)
+            self._tried.add(candidate)
+            if scores is not None:
+                candidate.fitness.values = scores
+                first.setdefault(self._space.snap(candidate), candidate)
+        self._join(list(first.values()))
+
+    def _given(self, params: Mapping[str, Any], number: int) -> _Candidate:
+        return _Candidate(self._space.encode(params), self._goal, number, params)
+
+    def _next(self) -> _Candidate | None:
+        if self._generational and self._out and self._asked % self.popsize == 0:
+            return None
+        if self._asked < len(self._points):
+            candidate = self._given(self._points[self._asked], self._asked)
+        else:
+            candidate = _Candidate(self._new_point(), self._goal, self._asked)
+        self._tried.add(candidate)
+        return candidate
+
+    def _new_point(self) -> list[float]:
+        if self._evaluated >= self.popsize and len(self._population) > 1:
+            children = (breed(self.toolbox, self._population) for _ in range(_TRIES))
+            return next(filter(self._is_new, children), None) or self._tried.another()
+        if not self._design:
+            self._design = list(self.toolbox.population())
+        point = self._design.pop(0)
+        return point if self._is_new(point) else self._tried.another()
+
+    def _is_new(self, point: list[float]) -> bool:
+        return point not in self._tried and self._space.allows(point)
+
+    def _take(self, candidate: _Candidate) -> None:
+        self._told.append(candidate)
+        if not self._generational:
+            self._accepted += self._join([candidate])
+        if len(self._told) < self.popsize:
+            return
+        if self._generational:
+            self._told.sort(key=lambda candidate: candidate.number)
+            self._accepted = self._join(self._told)
+        self._end_generation(self._told, self._accepted / self.popsize if self.logbook else None)
+        self._told, self._accepted = [], 0
+
+    def _join(self, candidates: Sequence[_Candidate]) -> int:
+        """Let the best of the population and of some candidates be the population.
+
+        Returns:
+            How many of the candidates are among them.
+        """
+        self._evaluated += len(candidates)
+        valid = [candidate for candidate in candidates if candidate.fitness.valid]
+        self._population = self.toolbox.select([*self._population, *valid], self.popsize)
+        return sum(any(member is one for member in self._population) for one in valid)

@@ -1,0 +1,256 @@
+"""What algorithms with a population share: who is out, who is done, statistics by generation.
+
+The logbook and the statistics are DEAP's.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+from deap import base, tools
+
+from search.checks import check_integer
+from search.direction import Direction, Goal
+from search.space.spaces import Space
+from search.trial import Outcome, Trial
+
+
+class _Fitness(base.Fitness):  # type: ignore[misc]  # deap has no types
+    """DEAP's, with weights of its own rather than of a class made for them."""
+
+    def __init__(self, weights: tuple[float, ...]) -> None:
+        self.weights = weights
+        super().__init__()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Fitness:
+        copy = _Fitness(self.weights)
+        copy.wvalues = self.wvalues
+        return copy
+
+
+class Individual(list[float]):
+    """A point of the unit cube with its fitness; the fitness is invalid until it was evaluated.
+
+    Not made by `deap.creator`, which writes classes into a global module.
+
+    Attributes:
+        fitness: DEAP's.
+        parent: The trial from whose checkpoint its trial goes on, if any.
+        params: Its hyperparameters, where they are to stay exactly what they are; None where they
+            are those at the point.
+    """
+
+    def __init__(
+        self,
+        point: Sequence[float],
+        direction: Goal,
+        parent: int | None = None,
+        params: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(point)
+        self.parent, self.params = parent, params
+        self.fitness = _Fitness(direction.weights)
+
+    @property
+    def score(self) -> float | None:
+        """The objective, the first of several; None where the trial failed or is not done."""
+        return self.fitness.values[0] if self.fitness.valid else None
+
+
+IndividualT = TypeVar("IndividualT", bound=Individual)
+
+
+class PopulationSearch(ABC, Generic[IndividualT]):
+    """A `Searcher` with a population of `popsize` individuals, for some generations.
+
+    Trial number i is of generation `i // popsize`.
+
+    Args:
+        space: What to search.
+        direction: 'max' or 'min' of the objective, or of each of several.
+        popsize: Individuals, at least `least`.
+        generations: After the initial one, at least 1.
+        least: The smallest population that the algorithm can work with.
+        share: What the logbook calls that which `_end_generation` is given.
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        *,
+        direction: Goal,
+        popsize: int,
+        generations: int,
+        least: int,
+        share: str,
+    ) -> None:
+        check_integer("popsize", popsize, least)
+        check_integer("generations", generations, 1)
+        self._space, self._goal = space, direction
+        self.popsize, self.generations = popsize, generations
+        self.total = popsize * (generations + 1)
+        self._statistics, self._share = _statistics(direction), share
+        self.logbook = tools.Logbook()
+        self.logbook.header = ["gen", "evals", *self._statistics.fields, share]
+        one = isinstance(direction, Direction)
+        self.hall_of_fame = tools.HallOfFame(1) if one else tools.ParetoFront()
+        self._population: list[IndividualT] = []
+        self._asked = 0  # trials handed out, in all
+        self._out: dict[int, IndividualT] = {}
+
+    @property
+    def finished(self) -> bool:
+        """See `Searcher`."""
+        return self._asked >= self.total
+
+    @property
+    def population(self) -> list[dict[str, Any]]:
+        """The hyperparameters of each individual of the population."""
+        return [self._params(member) for member in self._population]
+
+    def ask(self) -> Trial | None:
+        """See `Searcher`."""
+        candidate = None if self.finished else self._next()
+        if candidate is None:
+            return None
+        generation = self._asked // self.popsize
+        trial = Trial(self._asked, self._params(candidate), generation, candidate.parent)
+        self._out[trial.id] = candidate
+        self._asked += 1
+        return trial
+
+    def tell(self, outcome: Outcome) -> None:
+        """See `Searcher`."""
+        candidate = self._out.pop(outcome.trial)
+        scores = self._goal.scores(outcome)
+        if scores is not None:
+            candidate.fitness.values = scores
+        self._take(candidate)
+
+    def _end_generation(self, candidates: Sequence[IndividualT], share: float | None) -> None:
+        """Write down what the population has become by `popsize` more candidates."""
+        self.hall_of_fame.update([member for member in candidates if member.fitness.valid])
+        record = self._statistics.compile(self._population)
+        generation = len(self.logbook)
+        self.logbook.record(gen=generation, evals=self.popsize, **record, **{self._share: share})
+
+    def _params(self, individual: IndividualT) -> dict[str, Any]:
+        params = individual.params
+        return self._space.decode(individual) if params is None else dict(params)
+
+    @abstractmethod
+    def _next(self) -> IndividualT | None:
+        """Return what the next trial is for, or None, which changes nothing."""
+
+    @abstractmethod
+    def _take(self, candidate: IndividualT) -> None:
+        """Take in a candidate that was evaluated and is no longer out."""
+
+
+class RankedSearch(PopulationSearch[IndividualT]):
+    """A `PopulationSearch` with one objective, by which individuals are ranked."""
+
+    def __init__(self, space: Space, *, direction: Direction, **arguments: Any) -> None:
+        super().__init__(space, direction=direction, **arguments)
+        self._direction = direction
+
+    def _begin_with(self, known: Iterable[IndividualT]) -> None:
+        """Make the best of what is known the population: those with a value, each once."""
+        best: dict[tuple[float, ...], IndividualT] = {}
+        for individual in known:
+            place = self._space.snap(individual)
+            if self._direction.better(
+                individual.score, best[place].score if place in best else None
+            ):
+                best[place] = individual
+        ranking = sorted(best.values(), key=lambda item: -self._direction.merit(item.score))
+        self._population = ranking[: self.popsize]
+
+    def _score(self, individual: Individual, value: float | None) -> None:
+        if self._direction.better(value, None):  # a number, whatever the direction
+            individual.fitness.values = (value,)
+
+
+class GenerationalSearch(RankedSearch[IndividualT]):
+    """Evaluates one generation after the other.
+
+    Trial number i is for individual `i % popsize`. `ask` returns None while the last trials of a
+    generation are out, so what is bred does not depend on the order in which outcomes are told.
+    The population is that after the last generation that is done.
+    """
+
+    _candidates: Sequence[IndividualT] = ()  # of the generation that is being evaluated
+
+    @property
+    def batch(self) -> int:
+        """See `search.searcher.Generational`."""
+        return self.popsize
+
+    def _next(self) -> IndividualT | None:
+        index = self._asked % self.popsize
+        if index == 0:
+            if self._out:
+                return None
+            self._candidates = self._breed()
+        return self._candidates[index]
+
+    def _take(self, candidate: IndividualT) -> None:
+        if self._out or self._asked % self.popsize != 0:
+            return
+        share = None
+        if len(self._population) == self.popsize:
+            share = self._replace()
+        else:
+            self._population = self._best_of([*self._population, *self._candidates])
+        self._end_generation(self._candidates, share)
+
+    def _best_of(self, individuals: list[IndividualT]) -> list[IndividualT]:
+        """Return the best `popsize` of individuals, in the order in which they come."""
+        merits = [self._direction.merit(individual.score) for individual in individuals]
+        ranking = sorted(range(len(merits)), key=merits.__getitem__, reverse=True)
+        return [individuals[index] for index in sorted(ranking[: self.popsize])]
+
+    @abstractmethod
+    def _breed(self) -> list[IndividualT]:
+        """Return the next generation; the population is not full before the first."""
+
+    @abstractmethod
+    def _replace(self) -> float:
+        """Put the candidates, all evaluated, into the population; return a share of popsize."""
+
+
+def _statistics(direction: Goal) -> Any:
+    statistics = tools.Statistics()
+    if isinstance(direction, Direction):
+        statistics.register("best", _over_scores(lambda scores: direction.best(scores, float)))
+        statistics.register("mean", _over_scores(np.mean))
+        statistics.register("std", _over_scores(np.std))
+    else:
+        statistics.register("front", _size_of_front)
+    statistics.register("diversity", _diversity)
+    return statistics
+
+
+def _diversity(population: Sequence[Individual]) -> float | None:
+    return float(np.std(population, axis=0).mean()) if population else None
+
+
+def _size_of_front(population: Sequence[Individual]) -> int:
+    fronts = tools.sortNondominated(population, len(population), first_front_only=True)
+    return sum(map(len, fronts))
+
+
+def _over_scores(function: Callable[[Any], Any]) -> Callable[[Sequence[Individual]], float | None]:
+    def apply(population: Sequence[Individual]) -> float | None:
+        scores = [member.score for member in population if member.score is not None]
+        if not scores:
+            return None
+        with np.errstate(all="ignore"):  # the mean of huge scores overflows
+            value = float(function(scores))
+        return value if math.isfinite(value) else None
+
+    return apply

@@ -1,0 +1,1 @@
+"""Algorithms that propose one configuration after the other."""

@@ -1,0 +1,191 @@
+"""Search by reinforcement learning: a controller that learns which choices are rewarded.
+
+Zoph, Le: Neural Architecture Search with Reinforcement Learning (ICLR 2017), with the policy
+gradient of Williams: Simple Statistical Gradient-Following Algorithms for Connectionist
+Reinforcement Learning (Machine Learning 8, 1992).
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from search.checks import check_integer, check_number, make_plain
+from search.direction import Direction
+from search.errors import InvalidArgument
+from search.searcher import Evaluated, Problem, Searcher
+from search.sequential.controller import Controller, Step
+from search.sequential.sequential_search import SampledSearch, arguments_of
+from search.space.spaces import Choice, Domain, Space
+
+MOST_ACTIONS = 1000
+"""Of all positions together; the controller has a weight for each pair."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reinforce:
+    """Settings of a search by reinforcement learning; see `search.ReinforceSearch`.
+
+    Args:
+        learning_rate: Of Adam, above 0: about how far one trial moves a weight.
+        entropy: Weight of the entropy bonus, at least 0, where rewards have a standard deviation of
+            1: the more, the later the controller settles.
+        decay: Of the baseline, of [0, 1): the share of the last baseline in the next.
+        bins: How many actions a number has at the most, at least 2.
+
+    Raises:
+        InvalidArgument: A number beyond these bounds.
+    """
+
+    learning_rate: float = 0.05
+    entropy: float = 0.1
+    decay: float = 0.9
+    bins: int = 8
+
+    def __post_init__(self) -> None:
+        make_plain(self)
+        rate, bonus, decay = self.learning_rate, self.entropy, self.decay
+        check_number("learning_rate", rate, "a number of (0, 1]", lambda rate: 0 < rate <= 1)
+        check_number("entropy", bonus, "a number of [0, 100]", lambda bonus: 0 <= bonus <= 100)
+        check_number("decay", decay, "a number of [0, 1)", lambda decay: 0 <= decay < 1)
+        check_integer("bins", self.bins, 2)
+
+    def start(self, problem: Problem) -> Searcher:
+        """See `search.Algorithm`."""
+        return ReinforceSearch(**arguments_of(problem), **asdict(self))
+
+    def to_json(self) -> dict[str, Any]:
+        """See `search.Algorithm`."""
+        return {"type": "reinforce", **asdict(self)}
+
+
+class ReinforceSearch(SampledSearch):
+    """REINFORCE with a baseline over sequences of choices (Williams 1992; Zoph and Le 2017).
+
+    A configuration is a sequence of actions, one per active hyperparameter, those first on which
+    others depend: the controller draws each with a probability that depends on those before. An
+    inactive one is no part of the sequence and learns nothing. An action is a value of a choice;
+    numbers with more than `bins` values have `bins` actions, equal parts of the unit interval, and
+    a value is drawn evenly from within.
+
+    Each trial that is told moves the controller one step of Adam up the gradient of
+    `(reward - baseline) * log p + entropy * H`, p and H being those of its configuration under the
+    parameters of now, not of when it was asked: with K trials out they are K updates apart, which
+    is not corrected for. A reward is the rank of an objective among all told so far, scaled to a
+    mean of 0 and a standard deviation of 1: neither the scale of the objective nor an outlier, as
+    where a training diverges, means anything. The baseline is their exponential moving average. A
+    failed trial has the reward of the worst one told so far, and teaches nothing before there is
+    one.
+
+    What the controller draws is drawn again where it was tried or is known, up to 20 times, then a
+    configuration at random: none is tried twice as long as the space has others. So a controller
+    that has settled goes on looking about itself. The points that the user gives are tried
+    literally. There is always another trial, whatever is out.
+
+    The same `rng` and the same order of asking and telling give the same trials.
+
+    Args:
+        space: What to search, with at most 1,000 actions in all.
+        samples: How many trials, at least 1.
+        rng: Owned by the searcher from now on.
+        direction: 'max' or 'min' of the objective.
+        learning_rate: Of Adam.
+        entropy: Weight of the entropy bonus.
+        decay: Of the baseline.
+        bins: How many actions a number has at the most.
+        points: Configurations to try first, counted among the samples.
+        known: Evaluated before: learnt from first, one update each, as if they were told.
+
+    Raises:
+        InvalidArgument: A setting that `Reinforce` refuses, or a space with too many actions.
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        *,
+        samples: int,
+        rng: random.Random,
+        direction: Direction = Direction.MAX,
+        learning_rate: float = 0.05,
+        entropy: float = 0.1,
+        decay: float = 0.9,
+        bins: int = 8,
+        points: Sequence[Mapping[str, Any]] = (),
+        known: Sequence[Evaluated] = (),
+    ) -> None:
+        self._settings = Reinforce(
+            learning_rate=learning_rate, entropy=entropy, decay=decay, bins=bins
+        )
+        super().__init__(space, samples=samples, rng=rng, direction=direction, points=points)
+        self._sizes = [_actions(domain, bins) for domain in space.values()]
+        if sum(self._sizes) > MOST_ACTIONS:
+            raise InvalidArgument(
+                "space",
+                f"at most {MOST_ACTIONS:,} values to choose from, of all hyperparameters together",
+                f"{sum(self._sizes):,}",
+                "take RegularizedEvolution, or Integer for a long range",
+            )
+        self._positions = {name: position for position, name in enumerate(space)}
+        self._controller = Controller(self._sizes)
+        self._merits: list[float] = []  # of the trials told that have a value
+        self._baseline: float | None = None
+        self._take_known(known)
+
+    def _propose(self) -> list[float]:
+        point = [0.5] * len(self._space)
+
+        def drawn(position: int, before: Sequence[Step]) -> float:
+            action = self._controller.draw(position, before, self._rng)
+            point[position] = (action + self._rng.random()) / self._sizes[position]
+            return point[position]
+
+        self._steps(drawn)
+        return point
+
+    def _steps(self, unit_of: Callable[[int, Sequence[Step]], float]) -> list[Step]:
+        """Return the actions of a configuration in their order.
+
+        Args:
+            unit_of: Returns where in [0, 1] the value of a position lies, given the actions before.
+        """
+        steps: list[Step] = []
+
+        def value_of(name: str) -> Any:
+            position = self._positions[name]
+            unit, size = unit_of(position, steps), self._sizes[position]
+            steps.append((position, min(int(unit * size), size - 1)))
+            return self._space[name].decode(unit)
+
+        self._space.assemble(value_of)
+        return steps
+
+    def _take(self, point: list[float], score: float | None) -> None:
+        if score is not None:
+            self._merits.append(self._direction.merit(score))
+        if not self._merits:
+            return
+        reward = self._reward(min(self._merits) if score is None else self._merits[-1])
+        baseline = reward if self._baseline is None else self._baseline
+        settings = self._settings
+        self._baseline = settings.decay * baseline + (1 - settings.decay) * reward
+        steps = self._steps(lambda position, _: point[position])
+        gradient = self._controller.gradient(steps, reward - baseline, settings.entropy)
+        self._controller.ascend(gradient, settings.learning_rate)
+
+    def _reward(self, merit: float) -> float:
+        """Return the rank of a merit among all told so far, of mean 0 and standard deviation 1."""
+        merits = np.array(self._merits)
+        share = ((merits < merit).mean() + (merits <= merit).mean()) / 2
+        return float(math.sqrt(3) * (2 * share - 1))  # the deviation of evenly spread numbers
+
+
+def _actions(domain: Domain, bins: int) -> int:
+    if isinstance(domain, Choice):
+        return domain.size
+    return bins if domain.size is None else min(domain.size, bins)

@@ -1,0 +1,1 @@
+"""Search spaces, and drawing configurations of them."""

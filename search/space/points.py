@@ -1,0 +1,96 @@
+"""What a search starts from: points that are tried first, configurations whose scores are known."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from search.errors import InvalidArgument, did_you_mean, shown
+from search.space.spaces import Choice, Domain, Integer, Space
+from search.values import is_finite, plain_value
+
+_DRAWS = 1_000
+"""Draws of what a point leaves out, at the most, until the point lies in the space."""
+
+
+def read_first_points(
+    space: Space, points: Any, rng: random.Random, name: str = "points"
+) -> list[dict[str, Any]]:
+    """Read points that are to be tried first.
+
+    A value counts as it is written, also between two steps of a domain. What a point leaves out is
+    drawn, as by Optuna's `Study.enqueue_trial`.
+
+    Args:
+        space: In which they lie.
+        points: Dicts of hyperparameter name to value.
+        rng: Drawn from for what they leave out.
+        name: Of the argument, for errors.
+
+    Returns:
+        Configurations of the space.
+
+    Raises:
+        InvalidArgument: Naming the point, what was expected and what came.
+    """
+    if isinstance(points, str | bytes | Mapping) or not isinstance(points, Iterable):
+        raise InvalidArgument(name, "a list of dicts", shown(points))
+    return [
+        _completed(space, f"{name}[{number}]", _read(space, f"{name}[{number}]", point), rng)
+        for number, point in enumerate(points)
+    ]
+
+
+def _read(space: Space, name: str, point: Any) -> dict[str, Any]:
+    if not isinstance(point, Mapping):
+        raise InvalidArgument(name, "a dict of hyperparameter names", shown(point))
+    for key in point:
+        if key not in space:
+            hint = did_you_mean(key, space)
+            raise InvalidArgument(name, f"hyperparameters of {list(space)}", shown(key), hint)
+    return {key: _value(f"{name}[{key!r}]", space[key], value) for key, value in point.items()}
+
+
+def _value(name: str, domain: Domain, value: Any) -> Any:
+    value = plain_value(name, value)
+    if isinstance(domain, Choice):
+        try:
+            return domain.values[domain.index(value)]
+        except ValueError:
+            raise InvalidArgument(name, f"one of {shown(domain.values)}", shown(value)) from None
+    whole = isinstance(domain, Integer)
+    if not is_finite(value) or (whole and type(value) is not int):
+        raise InvalidArgument(name, "an integer" if whole else "a number", shown(value))
+    if not domain.low <= value <= domain.high:
+        expected = f"a value from {domain.low!r} to {domain.high!r}"
+        raise InvalidArgument(name, expected, shown(value))
+    return value if whole else float(value)
+
+
+def _completed(
+    space: Space, name: str, given: Mapping[str, Any], rng: random.Random
+) -> dict[str, Any]:
+    def value_of(key: str) -> Any:
+        return given[key] if key in given else space[key].decode(rng.random())
+
+    for _ in range(_DRAWS):
+        params = space.assemble(value_of)
+        if given.keys() <= params.keys() and space.allows_params(params):
+            return params
+        if params.keys() <= given.keys():  # nothing was drawn
+            break
+    expected = "a configuration that the conditions and the constraint of the space allow"
+    raise InvalidArgument(name, expected, shown(dict(given), 300))
+
+
+def check_points(points: Sequence[Mapping[str, Any]], most: int, what: str) -> None:
+    """Raise `InvalidArgument` where there are more points than may be tried first.
+
+    Args:
+        points: To try first.
+        most: How many there may be.
+        what: What there are so many of.
+    """
+    if len(points) > most:
+        raise InvalidArgument("points", f"at most {most}, the number of {what}", str(len(points)))

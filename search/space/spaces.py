@@ -1,0 +1,415 @@
+"""Search spaces: what hyperparameters there are, and how a point of the unit cube becomes values.
+
+Every algorithm works in the unit cube [0, 1]^n; `Space.decode` turns a point of it into
+hyperparameters and `Space.encode` turns those back. All input of the user is read here, once:
+`Space.of_bounds` for searches, `Space.of_grid` for grids. What a single one may be is in
+`search.domains`, whose names are this module's too.
+"""
+
+from __future__ import annotations
+
+import graphlib
+import math
+import unicodedata
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from search.errors import InvalidArgument, NothingAllowed, did_you_mean, shown
+from search.space.domain_dicts import bounds_meant, read_domain
+from search.space.domains import (
+    LARGEST_INTEGER,
+    Choice,
+    Domain,
+    Float,
+    Integer,
+    choices,
+    domain_of_json,
+    finite,
+    integer,
+    is_number,
+    iterable,
+)
+from search.values import check_size, check_sizes, plain_value, size_of
+
+__all__ = ["LARGEST_INTEGER", "Choice", "Constraint", "Domain", "Float", "Integer", "Space"]
+
+LOG_RATIO = 1000.0
+"""Positive float bounds this far apart are searched on a log scale."""
+
+_NUMBER = 25
+"""Bytes of JSON that a float, or an integer of a domain, takes at the most."""
+
+Constraint: TypeAlias = Callable[[dict[str, Any]], bool]
+"""Says of hyperparameters whether they may be tried; the same ones get the same answer."""
+
+
+class Space(Mapping[str, Domain]):
+    """Ordered names of hyperparameters to their domains. Immutable.
+
+    A hyperparameter with a condition (`when`) that does not hold is inactive: it is missing from
+    what `decode` returns, and its coordinate means nothing.
+
+    Args:
+        domains: Name to `Float`, `Integer` or `Choice`.
+        name: What the user calls the domains.
+        constraint: Called with decoded hyperparameters, without the inactive ones: may they be
+            tried? None: all may.
+
+    Attributes:
+        constraint: As above.
+
+    Raises:
+        InvalidArgument: No name at all, a name that cannot be used, a condition that can never
+            hold, conditions that form a cycle, or a constraint that cannot be called.
+    """
+
+    def __init__(
+        self,
+        domains: Mapping[str, Domain],
+        name: str = "space",
+        constraint: Constraint | None = None,
+    ) -> None:
+        self._domains = dict(domains)
+        if not self._domains:
+            raise InvalidArgument(name, "at least one hyperparameter", shown(domains))
+        _check_names(name, self._domains)
+        _check_sizes(name, self._domains)
+        self._conditions = {
+            child: _conditions(name, child, self._domains)
+            for child, domain in self._domains.items()
+            if domain.when is not None
+        }
+        self._order = _parents_first(name, self._domains, self._conditions)
+        check_is_constraint(constraint)
+        self.constraint = constraint
+
+    @classmethod
+    def of_bounds(
+        cls, bounds: Mapping[str, Any], constraint: Constraint | None = None, name: str = "bounds"
+    ) -> Space:
+        """Read the bounds of a search.
+
+        A dict has the arguments of a domain: `{'low': 0.1, 'high': 0.9}`.
+        Two ints are an `Integer`, two numbers with a float among them a `Float`, in either order.
+        Two booleans, two strings or more than two values are a `Choice`. A `Float` is searched on a
+        log scale where both ends are above zero and the bounds are written high first
+        (`[0.005, 0.00005]`) or high / low >= 1,000. `Float`, `Integer` and `Choice` objects stay as
+        they are. `Choice(['eu'])` and equal bounds are constants.
+
+        Args:
+            bounds: Name to bounds.
+            constraint: See `Space`.
+            name: What the user calls the bounds.
+
+        Raises:
+            InvalidArgument: Naming the hyperparameter, what was expected and what came.
+        """
+        _check_mapping(name, bounds)
+        domains = {key: _bound(f"{name}[{key!r}]", value) for key, value in bounds.items()}
+        return cls(domains, name, constraint)
+
+    @classmethod
+    def from_json(cls, data: Any) -> Space:
+        """Return the space that `to_json` was called on, without its constraint.
+
+        Raises:
+            ValueError: Not a space; `InvalidArgument` where a domain contradicts itself.
+        """
+        if not isinstance(data, dict):
+            raise ValueError(f"not a space: {shown(data)}")
+        return cls({name: domain_of_json(domain) for name, domain in data.items()})
+
+    @classmethod
+    def of_grid(cls, args_dict: Mapping[str, Any], constraint: Constraint | None = None) -> Space:
+        """Read the lists of a grid: each list becomes a `Choice`.
+
+        Args:
+            args_dict: Name to list.
+            constraint: See `Space`.
+
+        Raises:
+            InvalidArgument: Naming the hyperparameter, what was expected and what came.
+        """
+        _check_mapping("args_dict", args_dict)
+        return cls(
+            {
+                name: values
+                if isinstance(values, Choice)
+                else Choice(choices(f"args_dict[{name!r}]", values))
+                for name, values in args_dict.items()
+            },
+            "args_dict",
+            constraint,
+        )
+
+    def __getitem__(self, name: str) -> Domain:
+        return self._domains[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._domains)
+
+    def __len__(self) -> int:
+        return len(self._domains)
+
+    def __repr__(self) -> str:
+        return f"Space({self._domains})"
+
+    @property
+    def conditional(self) -> tuple[str, ...]:
+        """The names of those that some trials get and others do not."""
+        return tuple(self._conditions)
+
+    def assemble(self, value_of: Callable[[str], Any]) -> dict[str, Any]:
+        """Return hyperparameters whose values are asked for one by one.
+
+        Args:
+            value_of: Returns the value of a name. Called for the active ones only, for each after
+                those on which its condition depends.
+        """
+        if not self._conditions:
+            return {name: value_of(name) for name in self._domains}
+        values: dict[str, Any] = {}
+        for name in self._order:
+            conditions = self._conditions.get(name, {})
+            if all(parent in values and values[parent] in c for parent, c in conditions.items()):
+                values[name] = value_of(name)
+        return {name: values[name] for name in self._domains if name in values}
+
+    def decode(self, point: Sequence[float]) -> dict[str, Any]:
+        """Return the hyperparameters at a point of the unit cube, one coordinate per name."""
+        units = dict(zip(self._domains, point, strict=True))
+        return self.assemble(lambda name: self._domains[name].decode(units[name]))
+
+    def encode(self, params: Mapping[str, Any]) -> list[float]:
+        """Return the point of the unit cube at which hyperparameters lie: 0.5 for inactive ones."""
+        active = self.assemble(params.__getitem__)
+        return [
+            domain.encode(active[name]) if name in active else 0.5
+            for name, domain in self._domains.items()
+        ]
+
+    def snap(self, point: Sequence[float]) -> tuple[float, ...]:
+        """Return where the values at a point of the unit cube lie: of a bin, its middle.
+
+        So it is the same wherever the values are the same.
+        """
+        return tuple(self.encode(self.decode(point)))
+
+    def allows(self, point: Sequence[float]) -> bool:
+        """Does the constraint allow what a point of the unit cube decodes to?
+
+        Raises:
+            InvalidArgument: As `allows_params`.
+        """
+        return self.constraint is None or self.allows_params(self.decode(point))
+
+    def allows_params(self, params: Mapping[str, Any]) -> bool:
+        """Does the constraint allow these hyperparameters?
+
+        Raises:
+            InvalidArgument: The constraint raised, or returned no bool.
+        """
+        return allows(self.constraint, params, self.conditional)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the space as JSON, in its order."""
+        return {name: domain.to_json() for name, domain in self._domains.items()}
+
+
+def allows(
+    constraint: Constraint | None, params: Mapping[str, Any], conditional: Collection[str] = ()
+) -> bool:
+    """Does a constraint, where there is one, allow these hyperparameters?
+
+    Args:
+        constraint: See `Space`.
+        params: Name to value.
+        conditional: Names that some trials get and others do not.
+
+    Raises:
+        InvalidArgument: The constraint raised, or returned no bool.
+    """
+    if constraint is None:
+        return True
+    try:
+        allowed: object = constraint(dict(params))
+    except Exception as error:
+        got = f"{type(error).__name__}: {error}, for {shown(dict(params), 300)}"
+        hint = ""
+        key = next(iter(error.args), None) if isinstance(error, KeyError) else None
+        if key in conditional:
+            hint = f"it is not in every trial: use .get({key!r})"
+        raise InvalidArgument("constraint", "True or False", got, hint) from error
+    if not isinstance(allowed, bool | np.bool_):
+        got = f"{shown(allowed)}, for {shown(dict(params), 300)}"
+        raise InvalidArgument("constraint", "True or False", got)
+    return bool(allowed)
+
+
+def check_is_constraint(constraint: object) -> None:
+    """Raise `InvalidArgument` unless this is a constraint, or None."""
+    if constraint is not None and not callable(constraint):
+        expected = "a function of a dict of hyperparameters, or None"
+        raise InvalidArgument("constraint", expected, shown(constraint))
+
+
+def _conditions(where: str, child: str, domains: Mapping[str, Domain]) -> dict[str, Choice]:
+    """Return on whom a hyperparameter depends, with the values that each has to have."""
+    conditions = {}
+    for parent, values in (domains[child].when or {}).items():
+        name = f"{where}[{child!r}].when"
+        if parent == child:
+            raise InvalidArgument(name, "other hyperparameters", f"{child!r} itself")
+        if parent not in domains:
+            others = " or ".join(repr(other) for other in domains if other != child)
+            hint = did_you_mean(parent, domains)
+            raise InvalidArgument(name, others or "another hyperparameter", shown(parent), hint)
+        domain, name = domains[parent], f"{name}[{parent!r}]"
+        if domain.size is None:
+            hint = "a condition needs a choice, an integer, or steps"
+            raise InvalidArgument(name, "one with values to count", repr(domain), hint)
+        for value in values:
+            if value not in domain:
+                known = domain.values if isinstance(domain, Choice) else ()
+                few = known if not isinstance(known, range) else ()
+                tuples = isinstance(value, tuple)
+                hint = "several values are a list" if tuples else did_you_mean(value, few)
+                raise InvalidArgument(name, f"a value of {shown(domain)}", shown(value), hint)
+        conditions[parent] = Choice(
+            [float(v) for v in values] if isinstance(domain, Float) else values
+        )
+    return conditions
+
+
+def _parents_first(
+    where: str, names: Mapping[str, Any], conditions: Mapping[str, Mapping[str, Any]]
+) -> tuple[str, ...]:
+    """Return the names so that each comes after those on which it depends."""
+    if not conditions:
+        return tuple(names)
+    sorter = graphlib.TopologicalSorter({name: conditions.get(name, ()) for name in names})
+    try:
+        return tuple(sorter.static_order())
+    except graphlib.CycleError as error:
+        cycle = " needs ".join(map(repr, reversed(error.args[1])))
+        raise InvalidArgument(where, "conditions without a cycle", cycle) from None
+
+
+def read_points(points: Any, constraint: Constraint | None = None) -> list[dict[str, Any]]:
+    """Read a list of explicit points: dicts of hyperparameter name to value.
+
+    Args:
+        points: To read.
+        constraint: See `Space`; what it does not allow is left out.
+
+    Raises:
+        InvalidArgument: Naming the point, what was expected and what came.
+        NothingAllowed: The constraint allows none of them.
+    """
+    check_is_constraint(constraint)
+    if isinstance(points, str | bytes) or not iterable(points):
+        raise InvalidArgument("args_dict", "a dict of lists, or a list of dicts", shown(points))
+    rows = list(points)
+    if not rows:
+        raise InvalidArgument("args_dict", "at least one point", shown(points))
+    checked: set[tuple[Any, ...]] = set()  # names of points; most have the same
+    read = [_point(f"args_dict[{number}]", row, checked) for number, row in enumerate(rows)]
+    allowed = [point for point in read if allows(constraint, point)]
+    if not allowed:
+        raise nothing_allowed(len(read), "points", read[-1])
+    return allowed
+
+
+def nothing_allowed(number: int, what: str, last: Mapping[str, Any]) -> NothingAllowed:
+    """Return the error of a constraint that allows none of some configurations.
+
+    Args:
+        number: How many were tried.
+        what: What they are.
+        last: One of them.
+    """
+    expected = "one that some configurations meet"
+    got = f"none among {number:,} {what}, such as {shown(dict(last), 300)}"
+    return NothingAllowed("constraint", expected, got)
+
+
+def _point(name: str, row: Any, checked: set[tuple[Any, ...]]) -> dict[str, Any]:
+    _check_mapping(name, row)
+    names = tuple(row)
+    if names not in checked:
+        _check_names(name, row)
+        checked.add(names)
+    point = {key: plain_value(f"{name}[{key!r}]", value) for key, value in row.items()}
+    check_size(name, point)
+    return point
+
+
+def _check_mapping(name: str, value: Any) -> None:
+    if not isinstance(value, Mapping):
+        raise InvalidArgument(
+            name, "a dict of hyperparameter names", f"{shown(value)} of type {type(value).__name__}"
+        )
+
+
+def _check_names(where: str, names: Mapping[str, Any]) -> None:
+    seen: dict[str, str] = {}
+    for name in names:
+        if not isinstance(name, str) or not name:
+            raise InvalidArgument(where, "non-empty strings as names", shown(name))
+        if any(unicodedata.category(character) in ("Cc", "Cs") for character in name):
+            raise InvalidArgument(where, "names without control characters", shown(name))
+        # Python reads identifiers in this form, so two such names are one argument of `train`.
+        normal = unicodedata.normalize("NFKC", name)
+        if normal in seen:
+            raise InvalidArgument(where, "each name once", f"{seen[normal]!r} and {name!r}")
+        seen[normal] = name
+
+
+def _check_sizes(where: str, domains: Mapping[str, Domain]) -> None:
+    """Refuse what may be too large to travel: a single value, or what all trials have."""
+    sizes = {name: size_of(name) + _largest(domain) for name, domain in domains.items()}
+    for name, size in sizes.items():
+        check_sizes(where, {name: size})
+    check_sizes(where, {name: size for name, size in sizes.items() if domains[name].when is None})
+
+
+def _largest(domain: Domain) -> int:
+    """Return how many bytes of JSON the largest value of a domain takes."""
+    if not isinstance(domain, Choice) or isinstance(domain.values, range):
+        return _NUMBER
+    return max(
+        _NUMBER if isinstance(value, float | bool) else size_of(value) for value in domain.values
+    )
+
+
+def _bound(name: str, value: Any) -> Domain:
+    if isinstance(value, Float | Integer | Choice):
+        return value
+    if isinstance(value, Mapping):
+        return read_domain(name, value)
+    if isinstance(value, str | bytes) or not iterable(value):
+        raise InvalidArgument(
+            name, "two bounds or a list of choices", shown(value), bounds_meant(value)
+        )
+    values = choices(name, value)
+    if len(values) == 1:
+        raise InvalidArgument(
+            name, "two bounds", shown(value), "write [low, high], or Choice([...]) for one value"
+        )
+    if len(values) > 2 or all(isinstance(v, bool) for v in values):
+        return Choice(values)
+    if all(isinstance(v, str) for v in values):
+        return Choice(values)
+    if not all(is_number(v) for v in values):
+        raise InvalidArgument(
+            name, "two numbers or two strings", shown(value), "write Choice([...]) for a mixture"
+        )
+    first, second = values
+    if all(isinstance(v, int) for v in values):
+        return Integer(integer(name, first), integer(name, second))
+    low, high = sorted((finite(name, first), finite(name, second)))
+    # a quotient of a huge and a tiny bound overflows, so compare logarithms
+    wide = low > 0 and math.log(high) - math.log(low) >= math.log(LOG_RATIO) - 1e-9
+    return Float(low, high, log=low > 0 and low < high and (first > second or wide))

@@ -1,0 +1,1 @@
+"""Function calls as trials."""

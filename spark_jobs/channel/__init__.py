@@ -1,0 +1,1 @@
+"""Messages between slots and driver: who may send them, how they travel."""

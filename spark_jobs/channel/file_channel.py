@@ -1,0 +1,360 @@
+"""The channel between slots and driver through files, for slots that do not reach the driver.
+
+A slot puts a message, as a file, into a folder that the driver lists, and the driver puts the
+answer into a folder that the slot lists. Each file is sealed with a key that only the slots
+get, so whoever can read or write the folder can neither read nor forge a message, and one
+that is put there again is not heard again.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import functools
+import queue
+import re
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import TracebackType
+from typing import Protocol, Self, cast
+
+import msgspec
+
+from spark_jobs.channel.credentials import Seal, SealBroken
+from spark_jobs.channel.exchange import (
+    CALLS,
+    Call,
+    ChannelLost,
+    ChannelRefused,
+    Cut,
+    Refusal,
+    SlotChannel,
+)
+from spark_jobs.messages import LARGEST_MESSAGE, ProtocolError, decode, encode
+from spark_jobs.storage.files import PART, FileStatus, WritableFiles, writable_files_at
+from spark_jobs.storage.hadoop_settings import HadoopSettings
+from spark_jobs.storage.locations import Location
+
+_PATIENCE = 30.0  # seconds that the driver keeps a slot waiting before it says "nothing yet"
+_DEADLINE = 60.0  # seconds that a slot gives one call, longer than the driver keeps it waiting
+_LISTING = {"file": 0.1}  # seconds between two looks of the driver; a look at HDFS is a request
+_LISTING_ELSEWHERE = 0.5
+_FIRST_PAUSE = 0.02  # seconds between two looks of a slot; each is half as long again
+_LONGEST_PAUSE = {"file": 0.2}
+_LONGEST_PAUSE_ELSEWHERE = 1.0
+_WORKERS = 8  # threads that read messages and write answers
+_FAREWELL = 5.0  # seconds that answers which are being written have at the end
+
+_LARGEST_LETTER = LARGEST_MESSAGE + 1_000  # bytes: a message, and what goes with it
+_LARGEST_FILE = _LARGEST_LETTER + Seal.OVERHEAD
+_NUMBER = r"(?:0|[1-9][0-9]{0,8})"
+_NAME = re.compile(rf"({_NUMBER}\.{_NUMBER}\.{_NUMBER})-({'|'.join(CALLS)})-([1-9][0-9]{{0,14}})")
+_REQUESTS, _ANSWERS = "requests", "answers"
+
+
+class MailboxAddress(msgspec.Struct, frozen=True):
+    """Where a mailbox is. Secret: see `spark_jobs.handover` for its way to the slots.
+
+    Attributes:
+        folder: Its folder.
+        key: Seals what is in it.
+    """
+
+    folder: str
+    key: str
+
+    def __repr__(self) -> str:
+        return f"MailboxAddress({self.folder!r})"
+
+
+class Server(Protocol):
+    """Answers messages."""
+
+    def submit(
+        self, call: Call, request: bytes, key: str, patience: float
+    ) -> Future[tuple[bytes, str]]:
+        """See `ChannelServer.submit`."""
+
+
+class _Letter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A message, and the key of the slot's attempt."""
+
+    key: str
+    message: msgspec.Raw
+
+
+class _Reply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The answer to a message and the next key, or why there is no answer."""
+
+    answer: msgspec.Raw = msgspec.Raw(b"{}")
+    key: str = ""
+    refusal: str = ""
+
+
+class Mailbox:
+    """The driver's side: hands messages to a server, and answers back. A context manager.
+
+    One listing of one folder finds the messages of all slots. Entering it removes what a driver
+    that was killed has left there; leaving it removes the mailbox.
+
+    Args:
+        server: Answers the messages, in its own thread.
+        location: A folder in the run's, for mailboxes only.
+        hadoop: Where HDFS is.
+
+    Raises:
+        OSError: The folders cannot be made.
+    """
+
+    def __init__(self, server: Server, location: Location, hadoop: HadoopSettings) -> None:
+        self._server, self._all, self._hadoop = server, location, hadoop
+        # A driver that was taken for dead, and wakes, touches nothing of the one after it.
+        self._folder = location.below(secrets.token_hex(8))
+        self.address = MailboxAddress(str(self._folder), Seal.new_key())
+        self._seal = Seal(self.address.key)
+        self._pause = _LISTING.get(location.scheme, _LISTING_ELSEWHERE)
+        self._files: queue.SimpleQueue[WritableFiles] = queue.SimpleQueue()
+        self._heard: dict[str, int] = {}  # the last number by slot and call
+        self._lock = threading.Lock()
+        self._in_hand: set[str] = set()
+        self._work: set[Future[None]] = set()
+        self._pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="experiment-mailbox")
+        self._closing, self._ended = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._main, name="experiment-mailbox", daemon=True)
+
+    def __enter__(self) -> Self:
+        for _ in range(_WORKERS + 1):
+            self._files.put(writable_files_at(self._folder, self._hadoop))
+        with self._borrowed() as files:
+            with contextlib.suppress(OSError):  # of others; a slot may still write to it
+                files.remove(self._all)
+            files.make_folder(self._folder.below(_REQUESTS))
+            files.make_folder(self._folder.below(_ANSWERS))
+        try:
+            self._thread.start()
+        except BaseException:  # an interrupt: nobody would leave what was never entered
+            self._closing.set()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._closing.set()
+        ended = self._ended.wait(_FAREWELL)  # see SlotJob for why not the thread
+        concurrent.futures.wait(set(self._work), timeout=_FAREWELL)
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        # An answer that is written after the folder was removed would make it again.
+        left = concurrent.futures.wait(set(self._work), timeout=_FAREWELL).not_done
+        if ended and not left:  # else the storage is in trouble, and removing would take long
+            with contextlib.suppress(OSError), self._borrowed() as files:
+                files.remove(self._folder)
+                if not files.names(self._all):
+                    files.remove(self._all)
+            while not self._files.empty():
+                self._files.get().close()
+
+    def _main(self) -> None:
+        try:
+            while not self._closing.wait(self._pause):
+                # A storage that is in trouble comes back; slots ask again for ten minutes.
+                with contextlib.suppress(OSError), self._borrowed() as files:
+                    self._collect(files.listdir(self._folder.below(_REQUESTS)))
+        finally:
+            self._ended.set()
+
+    def _collect(self, found: list[FileStatus]) -> None:
+        for status in found:
+            name = status.location.name
+            if name not in self._in_hand and not name.startswith(PART):
+                self._in_hand.add(name)
+                self._start(self._take, status)
+
+    def _take(self, status: FileStatus) -> None:
+        name = status.location.name
+        try:
+            with contextlib.suppress(OSError), self._borrowed() as files:  # it is looked at again
+                try:
+                    self._hand_in(name, *self._open(files, status))
+                except ProtocolError:  # of a slot that knows the key
+                    self._start(self._post, name, encode(_Reply(refusal="INVALID_ARGUMENT")))
+                except SealBroken:
+                    pass
+                files.remove(status.location)
+        finally:
+            self._in_hand.discard(name)
+
+    def _hand_in(self, name: str, call: Call, letter: _Letter) -> None:
+        with contextlib.suppress(RuntimeError):  # the server has stopped
+            answer = self._server.submit(call, bytes(letter.message), letter.key, _PATIENCE)
+            answer.add_done_callback(functools.partial(self._answered, name))
+
+    def _open(self, files: WritableFiles, status: FileStatus) -> tuple[Call, _Letter]:
+        """Return what a slot has put there.
+
+        Raises:
+            SealBroken: No slot did, or it was heard before.
+            ProtocolError: It is no letter.
+            OSError: It cannot be read.
+        """
+        name = status.location.name
+        match = _NAME.fullmatch(name)
+        if match is None:
+            raise SealBroken(f"{name!r} is no message")
+        data = _read(files, status)
+        letter = decode(self._seal.open(data, _request(name)), _Letter, _LARGEST_LETTER)
+        source, number = f"{match[1]}-{match[2]}", int(match[3])
+        with self._lock:
+            if number <= self._heard.get(source, 0):
+                raise SealBroken(f"{name!r} was heard before")
+            self._heard[source] = number
+        return cast(Call, match[2]), letter
+
+    def _answered(self, name: str, answer: Future[tuple[bytes, str]]) -> None:
+        """Have an answer written. Called in the server's thread, which must not wait."""
+        if answer.cancelled():
+            return
+        error = answer.exception()
+        if error is None:
+            data, key = answer.result()
+            reply = _Reply(msgspec.Raw(data), key)
+        else:
+            reply = _Reply(refusal=error.status if isinstance(error, Refusal) else "ABORTED")
+        self._start(self._post, name, encode(reply))
+
+    def _post(self, name: str, reply: bytes) -> None:
+        slot = name.partition("-")[0]
+        with contextlib.suppress(OSError), self._borrowed() as files:  # the slot asks again
+            target = self._folder.below(f"{_ANSWERS}/{slot}/{name}")
+            files.write(target, self._seal.close(reply, _answer(name)))
+
+    def _start(self, function: Callable[..., None], *values: object) -> None:
+        with contextlib.suppress(RuntimeError):  # the pool is shut down
+            work = self._pool.submit(function, *values)
+            self._work.add(work)
+            work.add_done_callback(self._work.discard)
+
+    @contextlib.contextmanager
+    def _borrowed(self) -> Iterator[WritableFiles]:
+        files = self._files.get()
+        try:
+            yield files
+        finally:
+            self._files.put(files)
+
+
+class _Lane:
+    """The calls of one kind of a slot, one after the other."""
+
+    def __init__(self, files: WritableFiles) -> None:
+        self.files, self.lock, self.number = files, threading.Lock(), 0
+
+
+class MailboxClient(SlotChannel):
+    """A slot's side. See `SlotChannel`.
+
+    Args:
+        address: Of the mailbox.
+        slot: The slot's name.
+        hadoop: Where HDFS is.
+
+    Raises:
+        OSError: The mailbox is not seen from here, or cannot be written to.
+        InvalidArgument: As `writable_files_at`.
+    """
+
+    def __init__(self, address: MailboxAddress, slot: str, hadoop: HadoopSettings) -> None:
+        super().__init__(slot)
+        folder = Location.parse(address.folder)
+        self._requests = folder.below(_REQUESTS)
+        self._answers = folder.below(f"{_ANSWERS}/{slot}")
+        self._seal = Seal(address.key)
+        self._longest = _LONGEST_PAUSE.get(folder.scheme, _LONGEST_PAUSE_ELSEWHERE)
+        self._closed = threading.Event()
+        with contextlib.closing(writable_files_at(folder, hadoop)) as files:
+            files.status(self._requests)  # what is not there must not be made here
+            files.make_folder(self._answers)
+        self._lanes = {call: _Lane(writable_files_at(folder, hadoop)) for call in CALLS}
+
+    def __exit__(self, *error: object) -> None:
+        self._closed.set()
+        for lane in self._lanes.values():
+            lane.files.close()
+
+    def _ask(self, call: Call, request: bytes) -> tuple[bytes, str]:
+        if len(request) > LARGEST_MESSAGE:
+            raise ChannelRefused("the driver refuses: RESOURCE_EXHAUSTED")
+        lane = self._lanes[call]
+        letter = encode(_Letter(self._key, msgspec.Raw(request)))
+        with lane.lock:
+            lane.number += 1  # also of what is sent again: a number is heard once
+            name = f"{self._slot}-{call}-{lane.number}"
+            try:
+                if self._closed.is_set():
+                    raise ChannelLost("the mailbox was closed here")
+                reply = self._exchanged(lane.files, name, letter)
+            except OSError as error:
+                raise Cut(str(error)) from None
+        if reply.refusal:
+            raise ChannelRefused(f"the driver refuses: {reply.refusal}")
+        return bytes(reply.answer), reply.key
+
+    def _exchanged(self, files: WritableFiles, name: str, letter: bytes) -> _Reply:
+        give_up, pause = time.monotonic() + _DEADLINE, _FIRST_PAUSE
+        sealed, request = self._seal.close(letter, _request(name)), self._requests.below(name)
+        files.status(self._requests)  # HDFS would make a folder that is gone
+        files.write(request, sealed)
+        while not self._closed.wait(pause):
+            for status in files.listdir(self._answers):
+                if status.location.name == name and (reply := self._opened(files, status)):
+                    files.remove(status.location)
+                    return reply
+                if _is_older(status.location.name, name):  # it came when nobody waited any more
+                    files.remove(status.location)
+            if time.monotonic() > give_up:
+                files.remove(request)
+                raise Cut("no answer in the mailbox")
+            pause = min(1.5 * pause, self._longest)
+        raise ChannelLost("the mailbox was closed here")
+
+    def _opened(self, files: WritableFiles, status: FileStatus) -> _Reply | None:
+        """Return the driver's answer; None where that is not what is there."""
+        with contextlib.suppress(SealBroken, ProtocolError, FileNotFoundError):
+            data = self._seal.open(_read(files, status), _answer(status.location.name))
+            return decode(data, _Reply, _LARGEST_LETTER)
+        return None
+
+
+def _read(files: WritableFiles, status: FileStatus) -> bytes:
+    """Return the content of a file that may be one of ours.
+
+    Raises:
+        SealBroken: It is none.
+        OSError: It cannot be read.
+    """
+    if status.is_folder or status.is_link or not 0 < status.length <= _LARGEST_FILE:
+        raise SealBroken(f"{status.location} is no file of ours")
+    pieces: list[bytes] = []
+    files.read(status, pieces.append)
+    return b"".join(pieces)
+
+
+def _is_older(name: str, current: str) -> bool:
+    """Is this an answer to an earlier call of the same kind?"""
+    source, _, number = current.rpartition("-")
+    before, _, other = name.rpartition("-")
+    return before == source and other.isdecimal() and int(other) < int(number)
+
+
+def _request(name: str) -> str:
+    return f"request {name}"  # what is sealed as one is not taken for the other
+
+
+def _answer(name: str) -> str:
+    return f"answer {name}"

@@ -1,0 +1,319 @@
+"""The channel between slots and driver: gRPC with TLS and a token, JSON inside.
+
+The server has an event loop in a thread of its own; the handler is called only there, so it needs
+no locks, and a slot that waits for work costs a future rather than a thread. The certificate is
+made for the run and the only one that its slots accept. ARCHITECTURE.md describes the messages.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import hmac
+import queue
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from types import TracebackType
+from typing import Any, Self
+
+import grpc
+import msgspec
+
+from spark_jobs.channel.credentials import CERTIFICATE_NAME, make_certificate
+from spark_jobs.channel.exchange import (
+    CALLS,
+    Call,
+    ChannelLost,
+    ChannelRefused,
+    Cut,
+    Exchange,
+    Handler,
+    Refusal,
+    SlotChannel,
+)
+from spark_jobs.channel.file_channel import MailboxAddress
+from spark_jobs.messages import LARGEST_MESSAGE
+
+_SERVICE = "experiment.Channel"
+_KEY = "attempt-key"  # metadata, both ways
+_PATIENCE = 10.0  # seconds that the driver keeps a slot waiting before it says "nothing yet"
+_DEADLINE = 20.0  # seconds that a slot gives one call, longer than the driver keeps it waiting
+_CUT = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
+_UNREACHED = (grpc.ChannelConnectivity.TRANSIENT_FAILURE, grpc.ChannelConnectivity.SHUTDOWN)
+# A connection that died without a word is noticed and made anew.
+_KEEPALIVE = [
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.http2.ping_timeout_ms", 5_000),  # a minute otherwise, also for these pings
+]
+
+_SPARE_CONNECTIONS = 64
+# Whoever reaches the port may connect, with a token or without.
+_LIMITS = [
+    ("grpc.server_handshake_timeout_ms", 5_000),
+    ("grpc.max_connection_idle_ms", 60_000),  # without a call; slots connect again when they speak
+    ("grpc.max_concurrent_streams", 16),  # calls at once of one connection; a slot has two
+    ("grpc.max_metadata_size", 2_048),
+    ("grpc.absolute_max_metadata_size", 4_096),
+    ("grpc.max_receive_message_length", LARGEST_MESSAGE),
+]
+
+
+class Address(msgspec.Struct, frozen=True):
+    """How a slot reaches the driver. Secret: see `spark_jobs.handover` for its way to the slots.
+
+    Attributes:
+        target: "host:port".
+        token: Sent with each call.
+        certificate: The driver's, PEM.
+        mailbox: For slots that do not reach the target, where there is one.
+    """
+
+    target: str
+    token: str
+    certificate: str
+    mailbox: MailboxAddress | None = None
+
+    def __repr__(self) -> str:
+        return f"Address({self.target!r})"
+
+
+class ChannelServer:
+    """The driver's side. A context manager; leaving it stops the server.
+
+    Args:
+        host: The one address to listen on.
+        handler: Gets what the slots say.
+        advertised: The host by which executors reach that address.
+        slots: How many are expected at a time; each may have two connections, as when one is dead.
+
+    Attributes:
+        address: How slots reach it, once it is entered.
+    """
+
+    def __init__(
+        self, host: str, handler: Handler, *, advertised: str | None = None, slots: int = 1
+    ) -> None:
+        self._host, self._advertised = host, advertised or host
+        self._exchange = Exchange(handler)
+        self._connections = 2 * slots + _SPARE_CONNECTIONS
+        self._token = secrets.token_hex(32)
+        self._started = threading.Event()
+        self._ended = threading.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = threading.Thread(target=self._main, name="experiment-channel", daemon=True)
+        self.address: Address
+
+    @property
+    def error(self) -> BaseException | None:
+        """What the handler raised, if it did; the search cannot go on then."""
+        return self._exchange.error
+
+    def __enter__(self) -> Self:
+        try:
+            self._thread.start()
+            self._started.wait()
+        except BaseException:  # an interrupt: nobody would leave what was never entered
+            self._stop()
+            raise
+        if self.error is not None:
+            raise self.error
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stop()
+
+    def _stop(self) -> None:
+        self._started.wait()
+        if self._loop is not None and not self._ended.is_set():
+            with contextlib.suppress(RuntimeError):  # the loop has just ended by itself
+                self._loop.call_soon_threadsafe(self._stopped.set)
+            self._ended.wait()  # see SlotJob for why not the thread
+
+    def call(self, function: Callable[[], None]) -> None:
+        """Run a function in the server's thread, then let waiting slots ask again.
+
+        What it raises becomes `error`, as what the handler raises.
+        """
+
+        async def run() -> None:
+            try:
+                function()
+            except Exception as error:
+                self._exchange.error = error
+            finally:
+                self._exchange.wake()
+
+        assert self._loop is not None, "the server is entered"
+        asyncio.run_coroutine_threadsafe(run(), self._loop).result()
+
+    def wake(self) -> None:
+        """Let waiting slots ask again. From any thread, also when the server has stopped."""
+        assert self._loop is not None, "the server is entered"
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._exchange.wake)
+
+    def submit(
+        self, call: Call, request: bytes, key: str, patience: float
+    ) -> Future[tuple[bytes, str]]:
+        """Have a message answered that came another way, see `Exchange.answer`. From any thread.
+
+        Raises:
+            RuntimeError: The server has stopped.
+        """
+        assert self._loop is not None, "the server is entered"
+        answer = self._exchange.answer(call, request, key, patience)
+        try:
+            return asyncio.run_coroutine_threadsafe(answer, self._loop)
+        except RuntimeError:
+            answer.close()
+            raise
+
+    def _main(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        except BaseException as error:
+            self._exchange.error = error
+        finally:
+            self._ended.set()
+            self._started.set()
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stopped = asyncio.Event()
+        key, certificate = make_certificate()
+        server = grpc.aio.server(
+            interceptors=[_TokenCheck(self._token)],
+            options=[
+                ("grpc.so_reuseport", 0),
+                ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+                ("grpc.max_allowed_incoming_connections", self._connections),
+                *_LIMITS,
+            ],
+        )
+        handlers = {
+            call: grpc.unary_unary_rpc_method_handler(functools.partial(self._answer, call))
+            for call in CALLS
+        }
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE, handlers),))
+        credentials = grpc.ssl_server_credentials([(key, certificate)])
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        port = server.add_secure_port(f"{host}:0", credentials)
+        advertised = f"[{self._advertised}]" if ":" in self._advertised else self._advertised
+        self.address = Address(f"{advertised}:{port}", self._token, certificate.decode())
+        await server.start()
+        self._started.set()
+        await self._stopped.wait()
+        await server.stop(grace=0.5)
+
+    async def _answer(self, call: Call, request: bytes, context: Any) -> bytes:
+        key = _text(context.invocation_metadata(), _KEY)
+        try:
+            answer, following = await self._exchange.answer(call, request, key, _PATIENCE)
+        except Refusal as refusal:
+            await context.abort(getattr(grpc.StatusCode, refusal.status), str(refusal))
+            raise
+        if following:
+            context.set_trailing_metadata(((_KEY, following),))
+        return answer
+
+
+def _text(metadata: Any, name: str) -> str:
+    """Return a value of a call's metadata; '' where it is missing or no text."""
+    value = dict(metadata).get(name, "")
+    return value if isinstance(value, str) else ""
+
+
+class _TokenCheck(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no types
+    """Refuses calls without the run's token, and does not wait for their message."""
+
+    def __init__(self, token: str) -> None:
+        self._expected = f"Bearer {token}".encode()
+        self._refusal = grpc.stream_unary_rpc_method_handler(_refuse)
+
+    async def intercept_service(self, continuation: Any, details: Any) -> Any:
+        given = _text(details.invocation_metadata, "authorization")
+        if hmac.compare_digest(given.encode("utf-8", "replace"), self._expected):
+            return await continuation(details)
+        return self._refusal
+
+
+async def _refuse(requests: Any, context: Any) -> None:
+    await context.abort(grpc.StatusCode.UNAUTHENTICATED, "wrong token")
+
+
+class ChannelClient(SlotChannel):
+    """A slot's side. See `SlotChannel`; leaving it closes the connection.
+
+    Args:
+        address: Of the driver.
+        slot: The slot's name.
+    """
+
+    def __init__(self, address: Address, slot: str) -> None:
+        super().__init__(slot)
+        credentials = grpc.ssl_channel_credentials(address.certificate.encode())
+        options = [
+            ("grpc.ssl_target_name_override", CERTIFICATE_NAME),
+            ("grpc.enable_http_proxy", 0),
+            *_KEEPALIVE,
+            ("grpc.max_reconnect_backoff_ms", 5_000),  # two minutes otherwise
+            ("grpc.max_receive_message_length", LARGEST_MESSAGE),
+        ]
+        self._token = address.token
+        self._channel = grpc.secure_channel(address.target, credentials, options)
+        self._hello = self._channel.unary_unary(f"/{_SERVICE}/Hello")
+        self._next = self._channel.unary_unary(f"/{_SERVICE}/Next")
+        self._report = self._channel.unary_unary(f"/{_SERVICE}/Report")
+
+    def __exit__(self, *error: object) -> None:
+        self._channel.close()
+
+    def reaches(self, seconds: float) -> bool:
+        """Try to connect for this long at the most: does the driver answer?
+
+        Who refuses the connection has answered the question at once.
+        """
+        states: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._channel.subscribe(states.put, try_to_connect=True)
+        give_up = time.monotonic() + seconds
+        try:
+            while (left := give_up - time.monotonic()) > 0:
+                state = states.get(timeout=left)
+                if state is grpc.ChannelConnectivity.READY:
+                    return True
+                if state in _UNREACHED:
+                    return False
+        except queue.Empty:
+            pass
+        finally:
+            self._channel.unsubscribe(states.put)
+        return False
+
+    @property
+    def _metadata(self) -> tuple[tuple[str, str], ...]:
+        return ("authorization", f"Bearer {self._token}"), (_KEY, self._key)
+
+    def _ask(self, call: Call, request: bytes) -> tuple[bytes, str]:
+        method = {"Hello": self._hello, "Next": self._next, "Report": self._report}[call]
+        try:
+            answer, done = method.with_call(request, timeout=_DEADLINE, metadata=self._metadata)
+        except grpc.RpcError as error:
+            name = error.code().name
+            if error.code() in _CUT:  # the details tell a handshake that failed from a lost host
+                raise Cut(f"{name}, {error.details()}") from None
+            if error.code() is grpc.StatusCode.CANCELLED:  # by leaving, or by the driver's end
+                raise ChannelLost(f"the connection was closed: {error.details()}") from None
+            raise ChannelRefused(f"the driver refuses: {name}") from None
+        except ValueError as error:
+            raise ChannelLost(f"the connection was closed here: {error}") from None
+        return bytes(answer), _text(done.trailing_metadata(), _KEY)

@@ -1,0 +1,181 @@
+"""Passing on what a slot's trial reports and prints, and bringing back that it is to stop."""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from spark_jobs.channel.exchange import ChannelLost, ChannelRefused
+from spark_jobs.messages import Attempt, Report
+
+_MOST_WAITING = 10_000
+_MOST_AT_ONCE = 100  # as many of the largest size fit into a message
+_EVERY = 0.1  # seconds between two messages, so that reports share one
+_BEAT = 30.0  # seconds after which a trial that reports nothing is said to run
+_PAUSE = 1.0  # seconds between two tries where the driver does not answer
+
+_MOST_OUTPUT = 1 << 15  # bytes of each log in a message
+_DECODER = codecs.getincrementaldecoder("utf-8")
+
+Send = Callable[[Attempt, tuple[Report, ...], str], str]
+
+
+class Tail:
+    """Reads on in logs that are written to.
+
+    Args:
+        paths: Of the logs.
+    """
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self._read = dict.fromkeys(paths, 0)
+        self._decoders = {path: _DECODER("replace") for path in paths}  # each keeps half characters
+
+    def read(self) -> str:
+        """Return some of what is new; '' where nothing is."""
+        text = ""
+        for path, start in self._read.items():
+            with contextlib.suppress(OSError), path.open("rb") as file:
+                file.seek(start)
+                data = file.read(_MOST_OUTPUT)
+                self._read[path] += len(data)
+                text += self._decoders[path].decode(data)
+        return text
+
+
+class Reporter:
+    """Sends reports from a thread of its own, so that no trial waits for the driver.
+
+    A context manager. Where the driver does not answer they wait, the oldest being dropped when
+    there are too many. Where a trial has nothing to say for long, it is said that it runs: a report
+    of nothing. So the driver can tell a slot that is gone, and a slot that it was given up.
+
+    Args:
+        send: Sends reports of one attempt; returns why the trial is to stop, or ''. ChannelLost
+            where the driver does not answer.
+        stop: Tells a trial by its number that it is to stop.
+    """
+
+    def __init__(self, send: Send, stop: Callable[[int, str], None]) -> None:
+        self._send, self._stop = send, stop
+        self._waiting: deque[tuple[Attempt, Report]] = deque(maxlen=_MOST_WAITING)
+        self._followed: tuple[Attempt, Tail] | None = None
+        self._unsent = ""  # output that did not arrive
+        self._running: Attempt | None = None
+        self._said = time.monotonic()  # when something was sent last
+        self._changed = threading.Condition()
+        self._sending = self._urgent = self._closing = False
+        self._thread = threading.Thread(target=self._main, name="experiment-reports", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Drop what waits; a message that is on its way is not waited for."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+
+    def add(self, attempt: Attempt, report: Report) -> None:
+        """Let a report be sent."""
+        with self._changed:
+            self._waiting.append((attempt, report))
+            self._changed.notify_all()
+
+    @contextlib.contextmanager
+    def running(self, attempt: Attempt) -> Iterator[None]:
+        """Say now and then that an attempt runs, as long as the block lasts."""
+        with self._changed:
+            self._running, self._said = attempt, time.monotonic()
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._running = None
+
+    def follow(self, attempt: Attempt, logs: Sequence[Path]) -> None:
+        """From now to the next `flush`, send what is added to the logs of an attempt."""
+        with self._changed:
+            self._followed = attempt, Tail(logs)
+            self._changed.notify_all()
+
+    def flush(self, seconds: float) -> bool:
+        """Wait until everything is sent, for this long at the most; return whether it is."""
+        with self._changed:
+            self._urgent = True
+            self._changed.notify_all()
+            sent = self._changed.wait_for(
+                lambda: not (self._waiting or self._sending or self._followed), seconds
+            )
+            self._urgent, self._followed = False, None
+            return sent
+
+    def _main(self) -> None:
+        while (taken := self._take()) is not None:
+            answered = not taken or self._pass_on(*taken)
+            with self._changed:
+                self._sending = False
+                self._changed.notify_all()
+                if answered:
+                    self._changed.wait_for(lambda: self._closing or self._in_a_hurry, _EVERY)
+                else:
+                    self._changed.wait_for(lambda: self._closing, _PAUSE)
+
+    def _pass_on(self, attempt: Attempt, reports: tuple[Report, ...], output: str) -> bool:
+        self._said = time.monotonic()
+        try:
+            reason = self._send(attempt, reports, output)
+        except ChannelRefused:  # again it would be refused again
+            return False
+        except ChannelLost:
+            self._put_back(attempt, reports, output)
+            return False
+        if reason:
+            self._stop(attempt.trial.id, reason)
+        return True
+
+    @property
+    def _in_a_hurry(self) -> bool:
+        return self._urgent or len(self._waiting) >= _MOST_AT_ONCE
+
+    def _take(self) -> tuple[Attempt, tuple[Report, ...], str] | tuple[()] | None:
+        """Wait for news of an attempt and take some; nothing after a while, None when closed."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._closing or self._waiting or self._followed, _BEAT)
+            if self._closing:
+                return None
+            attempt = self._waiting[0][0] if self._waiting else None
+            reports: list[Report] = []
+            while self._waiting and self._waiting[0][0] == attempt and len(reports) < _MOST_AT_ONCE:
+                reports.append(self._waiting.popleft()[1])
+            output = ""
+            if self._followed is not None and attempt in (None, self._followed[0]):
+                attempt, output = self._followed[0], self._unsent or self._followed[1].read()
+                self._unsent = ""
+                if self._urgent and not output:  # that was all
+                    self._followed = None
+            self._sending = bool(reports or output)
+            if attempt is None or not self._sending:
+                silent = time.monotonic() >= self._said + _BEAT
+                return (self._running, (), "") if self._running and silent else ()
+            return attempt, tuple(reports), output
+
+    def _put_back(self, attempt: Attempt, reports: tuple[Report, ...], output: str) -> None:
+        with self._changed:
+            self._unsent = output
+            room = _MOST_WAITING - len(self._waiting)
+            kept = reports[max(0, len(reports) - room) :]
+            self._waiting.extendleft((attempt, report) for report in reversed(kept))

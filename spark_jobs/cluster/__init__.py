@@ -1,0 +1,1 @@
+"""What Spark tells of itself: its version, executors and their hosts, how open it is."""

@@ -1,0 +1,115 @@
+"""What executors an application has, as a value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from spark_jobs.session.task_needs import TaskNeeds
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterExecutor:
+    """One executor that is there.
+
+    Attributes:
+        name: Spark's: a number as text, 'driver' in local mode.
+        host: Of which it runs, as Spark calls it.
+        cores: That its tasks share.
+        memory: Bytes of its JVM's heap (`spark.executor.memory`); Python's processes are not in it.
+        resources: The addresses of what else it has, by name: `{'gpu': ('0', '1')}`.
+        running: How many tasks run in it, of any job.
+    """
+
+    name: str
+    host: str
+    cores: int
+    memory: int
+    resources: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    running: int = 0
+
+    def tasks(self, needs: TaskNeeds) -> int:
+        """Return how many tasks with these needs fit in it at once, if no other runs."""
+        return needs.fit(self.cores, len(self.resources.get("gpu", ())))
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """The executors of an application at one moment.
+
+    Attributes:
+        executors: Those that are there; None where nobody can know.
+        most_executors: That it may come to: the maximum of dynamic allocation, or those that the
+            application was given; None where nothing limits it, or nobody can know.
+        page: The address of Spark's pages of this application; None where it has none, or nobody
+            can know.
+    """
+
+    executors: tuple[ClusterExecutor, ...] | None = None
+    most_executors: int | None = None
+    page: str | None = None
+
+    def tasks(self, needs: TaskNeeds) -> int | None:
+        """Return how many tasks fit at once, if no other runs; None where nobody can know."""
+        if self.executors is None:
+            return None
+        return sum(executor.tasks(needs) for executor in self.executors)
+
+    def amount(self, resource: str) -> int | None:
+        """Return how many addresses of a resource there are, such as 'gpu'; None as `tasks`."""
+        if self.executors is None:
+            return None
+        return sum(len(executor.resources.get(resource, ())) for executor in self.executors)
+
+    def __str__(self) -> str:
+        """Return it in words: "1 executor with 4 cores and 2048 MiB on a, running 1 task"."""
+        return "" if self.executors is None else _in_words(self.executors)
+
+
+_MOST_NAMED = 4  # kinds of executors, and hosts of each
+
+
+def _in_words(executors: tuple[ClusterExecutor, ...]) -> str:
+    if not executors:
+        return "no executor"
+    kinds: dict[str, list[ClusterExecutor]] = {}
+    for executor in executors:
+        kinds.setdefault(_size(executor), []).append(executor)
+    told = [_kind(size, alike) for size, alike in list(kinds.items())[:_MOST_NAMED]]
+    more = [] if len(kinds) <= _MOST_NAMED else [f"{len(kinds) - _MOST_NAMED} more kinds"]
+    return "; ".join([*told, *more])
+
+
+def _kind(size: str, alike: list[ClusterExecutor]) -> str:
+    hosts = list(dict.fromkeys(executor.host for executor in alike))
+    where = ", ".join(hosts[:_MOST_NAMED]) + (", ..." if len(hosts) > _MOST_NAMED else "")
+    number = "1 executor with" if len(alike) == 1 else f"{len(alike)} executors, each with"
+    running = sum(executor.running for executor in alike)
+    tasks = "1 task" if running == 1 else f"{running} tasks"
+    return f"{number} {size} on {where}, running {tasks}"
+
+
+def _size(executor: ClusterExecutor) -> str:
+    cores = "1 core" if executor.cores == 1 else f"{executor.cores} cores"
+    others = [f"{len(held)} {name}" for name, held in sorted(executor.resources.items())]
+    return _listed([cores, f"{executor.memory >> 20} MiB", *others])
+
+
+def executor_needs(setting: Callable[[str], str | None]) -> str:
+    """Return what an application asks of each executor: "7g of memory, 2 cores and 1 GPU".
+
+    Args:
+        setting: Returns a Spark setting, or None where it is not set.
+    """
+    parts = [f"{setting('spark.executor.memory') or '1g'} of memory"]
+    cores = setting("spark.executor.cores")
+    if cores is not None:
+        parts.append("1 core" if cores == "1" else f"{cores} cores")
+    gpus = setting("spark.executor.resource.gpu.amount") or "0"
+    if gpus != "0":
+        parts.append("1 GPU" if gpus == "1" else f"{gpus} GPUs")
+    return _listed(parts)
+
+
+def _listed(parts: Sequence[str]) -> str:
+    return " and ".join(filter(None, [", ".join(parts[:-1]), parts[-1]]))

@@ -1,0 +1,1 @@
+"""What an executor finds out about itself."""

@@ -1,0 +1,100 @@
+"""Keeping a folder of this host like one elsewhere: a run is read as if it were here."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from pathlib import Path
+
+from spark_jobs.run_folder.paths import OUTCOME, only_grows
+from spark_jobs.storage.files import Files, FileStatus
+from spark_jobs.storage.local_files import make_folder, open_appending, open_new
+from spark_jobs.storage.locations import Location
+
+
+class Mirror:
+    """Fetches what is new of a run's folder, round by round.
+
+    Of files that only grow, the new part is fetched. A trial's folder that has its outcome, which
+    is carried last, is looked into again only when a name in it changes.
+
+    Args:
+        files: Where from.
+        source: The folder there.
+        target: The folder of this host, which is there.
+        wanted: Matches the paths below the folder that are of interest, in full; those of folders
+            end with "/".
+    """
+
+    def __init__(
+        self, files: Files, source: Location, target: Path, wanted: re.Pattern[str]
+    ) -> None:
+        self._files, self._source, self._target, self._wanted = files, source, target, wanted
+        self._fetched: dict[str, FileStatus] = {}
+        self._ended: dict[str, str] = {}  # version of each folder with an outcome
+
+    def update(self) -> None:
+        """Fetch what is new, and remove what is gone.
+
+        Raises:
+            FileNotFoundError: The folder is not there.
+            OSError: It cannot be read; the next call goes on from here.
+        """
+        self._look_into("", self._files.listdir(self._source))
+
+    def _look_into(self, folder: str, found: list[FileStatus]) -> None:
+        there = set()
+        # The outcome last: who sees it may take everything else for complete.
+        for status in sorted(found, key=lambda status: status.location.name == OUTCOME):
+            if status.is_link:  # what lies outside of the folder is nobody's business
+                continue
+            name = folder + status.location.name + ("/" if status.is_folder else "")
+            if not self._wanted.fullmatch(name):
+                continue
+            there.add(name)
+            try:
+                if status.is_folder:
+                    self._fetch_folder(name, status)
+                elif self._fetched.get(name) != status:
+                    self._fetch(name, status)
+                    self._fetched[name] = status
+            except FileNotFoundError:  # gone since it was listed
+                there.discard(name)
+        for path in (self._target / folder).iterdir():
+            name = folder + path.name + ("/" if path.is_dir() else "")
+            if name not in there:
+                self._remove(name, path)
+
+    def _remove(self, name: str, path: Path) -> None:
+        below = name.rstrip("/") + "/"
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+        for known in (self._fetched, self._ended):
+            for key in [key for key in known if key == name or key.startswith(below)]:
+                del known[key]
+
+    def _fetch_folder(self, name: str, status: FileStatus) -> None:
+        if self._ended.get(name) == status.version:
+            return
+        make_folder(self._target / name)
+        found = self._files.listdir(status.location)
+        self._look_into(name, found)
+        if any(inside.location.name == OUTCOME for inside in found):
+            self._ended[name] = status.version
+
+    def _fetch(self, name: str, status: FileStatus) -> None:
+        path = self._target / name
+        if only_grows(name):
+            with os.fdopen(open_appending(path), "ab") as file:
+                if file.tell() > status.length:  # another file of the same name
+                    file.truncate(0)
+                self._files.read(status, file.write, os.fstat(file.fileno()).st_size)
+        else:
+            beside = path.with_name(f".{path.name}")
+            with open_new(beside) as file:
+                self._files.read(status, file.write)
+            beside.replace(path)
+        os.utime(path, (status.modified, status.modified))

@@ -1,0 +1,244 @@
+"""Carrying a folder of this host to where a run is kept, while it is being written to.
+
+What a run consists of is written on the host that makes it and carried from there, every few
+seconds, in few large pieces: a small file costs HDFS nearly a tenth of a second, and an append a
+third of that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import threading
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from types import TracebackType
+from typing import IO, NamedTuple, Self
+
+from search.values import is_unicode
+from spark_jobs.run_folder.paths import OUTCOME, only_grows
+from spark_jobs.storage.files import CHANGED, PART, WritableFiles
+from spark_jobs.storage.locations import Location
+
+_EVERY = 5.0  # seconds between two rounds
+_PIECE = 16 << 20  # bytes of an append at the most
+_END = 1 << 12  # bytes by which a file that grows is known again
+
+
+class _Look(NamedTuple):
+    """What a look at a file tells of its content."""
+
+    inode: int
+    size: int
+    changed: int  # nanoseconds
+
+
+class Carrier:
+    """Keeps a folder elsewhere like a folder of this host. A context manager, with a thread.
+
+    Files that only grow (logs, event files, journals) are appended to; any other file is carried
+    whole, and not before it was left alone for a round. What is removed here is removed there.
+    Links and special files stay here: nothing outside of the folder is anybody's business.
+
+    Args:
+        files: Where to; used by one thread at a time.
+        source: The folder of this host.
+        target: The folder there, made by the first round.
+        every: Seconds between two rounds.
+
+    Attributes:
+        trouble: Why the thread's last round failed; None where it did not.
+    """
+
+    def __init__(
+        self, files: WritableFiles, source: Path, target: Location, every: float = _EVERY
+    ) -> None:
+        self._files, self._source, self._target, self._every = files, source, target, every
+        self._carried: dict[str, _Look] = {}
+        self._seen: dict[str, _Look] = {}  # by the last look at what is carried whole
+        self._ends: dict[str, bytes] = {}  # of what was carried of files that grow
+        self._folders: set[str] = set()
+        # What may be there: it was made, or the answer that it was got lost.
+        self._there: set[str] = set()
+        self._folders_there: set[str] = set()
+        self._given_up: set[str] = set()
+        self.trouble: str | None = None
+        self._round, self._closing = threading.Lock(), threading.Event()
+        self._thread = threading.Thread(
+            target=self._carry_regularly, name="experiment-carrier", daemon=True
+        )
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End the thread; what was not carried by `carry` stays here."""
+        self.stop()
+        self._thread.join()
+
+    def stop(self) -> None:
+        """Let the thread end after the round that it may be in."""
+        self._closing.set()
+
+    def carry(self, *, everything: bool = True) -> None:
+        """Carry what is new, in the order in which it was written last.
+
+        Args:
+            everything: Also the files that may still be written to.
+
+        Raises:
+            ConnectionError: The place there does not answer; the next call goes on from here.
+            OSError: Some files were refused there.
+        """
+        refused: OSError | None = None
+        with self._round:
+            found = dict(_walk(self._source))
+            self._make_way(found)
+            self._make_folder("")
+            for name, look in sorted(found.items(), key=_age):
+                if self._carried.get(name) == look or name in self._given_up:
+                    continue
+                try:
+                    self._carry_file(name, look, everything=everything)
+                except ConnectionError:
+                    raise
+                except OSError as error:  # of this file only, as one too large for a quota
+                    refused = refused or error
+            for name in self._there - found.keys():
+                try:
+                    self._files.remove(self._target.below(name))
+                except ConnectionError:
+                    raise
+                except OSError as error:
+                    refused = refused or error
+                self._forget(name)
+        if refused is not None:
+            raise refused
+
+    def _carry_file(self, name: str, look: _Look, *, everything: bool) -> None:
+        source = self._source / name
+        if not only_grows(name):
+            before, self._seen[name] = self._seen.get(name), look
+            if not everything and before != look:
+                return
+        if not is_unicode(name):
+            raise OSError(f"{str(source)!a}: a name that UTF-8 cannot hold")
+        self._make_folder(name.rpartition("/")[0])
+        try:
+            if name in self._ends:
+                self._go_on(name, look)
+            else:
+                self._write(name, look)
+        except FileNotFoundError as error:
+            if not _is_of(error, source) and source.exists():
+                raise
+        else:
+            self._carried[name] = look
+
+    def _write(self, name: str, look: _Look) -> None:
+        source = self._source / name
+        self._ends.pop(name, None)
+        with source.open("rb") as file:
+            end = _before(file, look.size)  # first: what is another file by then shows as one
+        self._there.add(name)
+        self._files.write(self._target.below(name), source, look.size)
+        if only_grows(name):
+            self._ends[name] = end
+
+    def _go_on(self, name: str, look: _Look) -> None:
+        try:
+            self._append(name, look)
+        except FileNotFoundError as error:
+            source = self._source / name
+            if _is_of(error, source) or not source.exists():
+                raise
+            if "tfevents" in name:  # taken away, as those of an attempt that was given up are
+                self._given_up.add(name)
+            else:
+                self._write(name, look)
+        except ConnectionError:
+            raise
+        except OSError:  # a lease that a dead DataNode holds, say: a new file has none
+            self._write(name, look)
+
+    def _append(self, name: str, look: _Look) -> None:
+        source, carried = self._source / name, self._carried[name]
+        with source.open("rb") as file:
+            same = carried.inode == look.inode and carried.size <= look.size
+            if not same or _before(file, carried.size) != self._ends[name]:
+                raise OSError(f"{source}: {CHANGED}")
+            end = self._ends[name]
+            while (at := file.tell()) < look.size:
+                data = file.read(min(_PIECE, look.size - at))
+                if not data:
+                    raise OSError(f"{source}: {CHANGED}")
+                self._files.append(self._target.below(name), data, at)
+                end = (end + data[-_END:])[-_END:]
+            self._ends[name] = end
+
+    def _make_way(self, found: dict[str, _Look]) -> None:
+        """Remove there what was a file and is a folder here by now, or the other way round."""
+        folders = {parent.as_posix() for name in found for parent in PurePosixPath(name).parents}
+        for name in (folders & self._there) | (self._folders_there & found.keys()):
+            self._files.remove(self._target.below(name))
+            for folder in [f for f in self._folders_there if f"{f}/".startswith(f"{name}/")]:
+                self._folders_there.discard(folder)
+                self._folders.discard(folder)
+            for gone in [n for n in self._there if f"{n}/".startswith(f"{name}/")]:
+                self._forget(gone)
+
+    def _forget(self, name: str) -> None:
+        self._there.discard(name)
+        self._carried.pop(name, None)
+        self._ends.pop(name, None)
+
+    def _make_folder(self, folder: str) -> None:
+        if folder not in self._folders:
+            self._folders_there.add(folder)
+            self._files.make_folder(self._target.below(folder) if folder else self._target)
+            self._folders.add(folder)
+
+    def _carry_regularly(self) -> None:
+        while not self._closing.wait(self._every):
+            try:
+                self.carry(everything=False)
+                self.trouble = None
+            except OSError as error:  # the next round, or the last one, tries again
+                self.trouble = str(error)
+
+
+def _age(found: tuple[str, _Look]) -> tuple[bool, int, bool]:
+    """Return what the oldest file has least of; clocks have coarse steps, or are set back."""
+    name, look = found
+    return name == OUTCOME, look.changed, not only_grows(name)
+
+
+def _is_of(error: FileNotFoundError, source: Path) -> bool:
+    """Was it the file of this host that was not found? It may be back by now."""
+    return error.filename is not None and Path(error.filename) == source
+
+
+def _before(file: IO[bytes], position: int) -> bytes:
+    """Return some bytes before a position, and leave the file there."""
+    start = max(0, position - _END)
+    file.seek(start)
+    return file.read(position - start)
+
+
+def _walk(folder: Path) -> Iterator[tuple[str, _Look]]:
+    """Yield the relative path of each plain file below a folder, and a look at it."""
+    for parent, folders, names in os.walk(folder):  # goes on where a folder is gone meanwhile
+        folders[:] = [name for name in folders if not name.startswith(PART)]
+        for path in (Path(parent, name) for name in names):
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                found = path.lstat()
+                if stat.S_ISREG(found.st_mode):
+                    look = _Look(found.st_ino, found.st_size, found.st_mtime_ns)
+                    yield path.relative_to(folder).as_posix(), look

@@ -1,0 +1,383 @@
+"""A SparkSession in the driver's own process: what touches SparkContext or the JVM."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Self
+
+import msgspec
+
+from search.errors import InvalidArgument, shown
+from spark_jobs.cluster.cluster import Cluster
+from spark_jobs.cluster.exposure import AUTHENTICATION, Exposure, exposure_of_spark, start_of
+from spark_jobs.cluster.standalone_pages import FailingHost, failing_hosts
+from spark_jobs.cluster.status_store import executors_of, logs_of
+from spark_jobs.session.delegation_tokens import DelegationTokens, KnownTokens, unlogged
+from spark_jobs.session.resource_profiles import profile_of, tasks_at_once
+from spark_jobs.session.session import SLOTS, SharedBytes, importing
+from spark_jobs.session.settings import SessionSettings
+from spark_jobs.session.slot_job import LeavingTask, LostTask, SlotJob
+from spark_jobs.session.task_needs import TaskNeeds, is_local, slot_needs
+from spark_jobs.storage import hadoop_settings
+from spark_jobs.storage.host_cache import CacheSettings
+from spark_jobs.trial.context import DataSettings
+
+_MOST_TASKS = 100_000  # of a stage, which is how many Spark itself remembers
+_REGISTRATION = 5.0  # seconds that executors have to register before slots are first counted
+_SHUT = {AUTHENTICATION: "true", "spark.ui.killEnabled": "false"}
+_MASTER_PAGE = 8080  # where a standalone master has its page unless told
+_LISTENERS = 1_000  # milliseconds that Spark has to write down how the tasks of a job ended
+
+
+def make_session() -> Any:
+    """Return the session that spark-submit or Spark's files ask for.
+
+    Where all of it is in one JVM, whose secret Spark makes by itself, strangers are shut out unless
+    they say otherwise.
+    """
+    from pyspark import SparkConf, SparkContext
+    from pyspark.sql import SparkSession
+    from pyspark.sql.utils import is_remote
+
+    builder = SparkSession.builder
+    if not is_remote():
+        SparkContext._ensure_initialized()  # the JVM has read what is asked for
+        asked = SparkConf()
+        if is_local(asked.get("spark.master", "local") or ""):
+            for name, value in _SHUT.items():
+                builder = builder.config(name, asked.get(name, value) or value)
+    return builder.getOrCreate()
+
+
+class ClassicSession(SessionSettings):
+    """A SparkSession in the driver's own process.
+
+    Raises:
+        InvalidArgument: Not a SparkSession, or a stopped one.
+    """
+
+    tells_lost_tasks = True
+
+    def __init__(self, spark: Any) -> None:
+        from pyspark.sql import SparkSession
+
+        if not isinstance(spark, SparkSession):
+            raise InvalidArgument(
+                "spark", "a SparkSession", f"{shown(spark)} of type {type(spark).__name__}"
+            )
+        self._spark = spark
+        self._context = spark.sparkContext
+        if self.stopped:
+            raise InvalidArgument("spark", "a running SparkSession", "a stopped one")
+        self.master = str(self._context.master)
+
+    def asking(self, gpus_per_trial: int | None, trials_per_gpu: int) -> Self:
+        """Return this session for slots that ask for these GPUs, see `experiment.Settings`.
+
+        Raises:
+            InvalidArgument: No executor can have that many.
+        """
+        needs = slot_needs(gpus_per_trial, trials_per_gpu, self.setting, self.master)
+        asking = copy.copy(self)
+        asking._asked = None if gpus_per_trial is None and trials_per_gpu == 1 else needs
+        return asking
+
+    @property
+    def on_this_host(self) -> bool:
+        """Do all executors run on the driver's host, as its children?"""
+        return self.master.startswith("local")
+
+    @property
+    def application_id(self) -> str:
+        """Spark's name of the application."""
+        return str(self._context.applicationId)
+
+    @property
+    def exposure(self) -> Exposure | None:
+        """What strangers can do through Spark's own ports; None where they are shut out."""
+        return exposure_of_spark(self.master, self._is_on, start_of())
+
+    @property
+    def _kept(self) -> dict[str, Any]:
+        return vars(self._context)
+
+    @property
+    def stopped(self) -> bool:
+        """Is the session of no use any more: stopped, or its JVM gone?"""
+        process = getattr(self._context._gateway, "proc", None)
+        gone = process is not None and process.poll() is not None
+        java_context = self._context._jsc
+        if gone or java_context is None:
+            return True
+        try:  # Spark says so at once, pyspark once all has ended: jobs fail in between
+            return bool(java_context.sc().isStopped())
+        except Exception:  # a JVM of others, which does not answer
+            return True
+
+    def setting(self, name: str) -> str | None:
+        """Return a Spark setting, or None where it is not set."""
+        value = self._spark.conf.get(name, None)
+        return None if value is None else str(value)
+
+    @property
+    def driver_host(self) -> str:
+        """The name by which executors reach the driver."""
+        return "127.0.0.1" if self.on_this_host else (self.setting("spark.driver.host") or "")
+
+    @property
+    def bind_host(self) -> str:
+        """The driver's address to listen on."""
+        chosen = self.setting("spark.driver.bindAddress")
+        everywhere = chosen in ("0.0.0.0", "::", "[::]")  # noqa: S104  # what is not listened on
+        if self.on_this_host or not chosen or everywhere:
+            return self.driver_host
+        return chosen
+
+    def hide_console_progress(self) -> None:
+        """Stop the bar that Spark draws on the terminal; it has only slots to show.
+
+        It stays away: Spark offers no way to start it again.
+        """
+        bar = self._context._jsc.sc().progressBar()
+        if bar.isDefined():
+            bar.get().stop()
+
+    def task_slots(self, tick: Callable[[], None] | None = None) -> int:
+        """Return how many tasks the cluster can run at once, dynamic allocation at its most.
+
+        Args:
+            tick: Called each second in which executors are waited for; left out, none are.
+        """
+        configured = self._slots_configured()
+        if configured == 0 and tick is not None:
+            # A standalone cluster, whose executors register after the session has started.
+            self._wait_for_executors(tick)
+        return max(1, self._slots_now(), configured)
+
+    def _wait_for_executors(self, tick: Callable[[], None]) -> None:
+        """Wait until executors are there and no more have come for a second."""
+        give_up = time.monotonic() + _REGISTRATION
+        before = -1
+        while (now := self._slots_now()) == 0 or now != before:
+            if time.monotonic() > give_up:
+                return
+            before = now
+            tick()
+            time.sleep(1)
+
+    def _slots_now(self) -> int:
+        """Return how many tasks fit on the executors that are there, GPUs considered."""
+        if is_local(self.master):
+            return 0  # all is known from the name
+        return tasks_at_once(self._context, self._profile())
+
+    def _profile(self) -> Any:
+        """Return the resource profile of slots; None where they ask for what all tasks do."""
+        needs = self.task_needs
+        if needs == TaskNeeds.of(self.setting):
+            return None
+        dynamic = self._is_on("spark.dynamicAllocation.enabled")
+        return profile_of(self._context, needs, dynamic=dynamic)
+
+    def cluster(self) -> Cluster:
+        """Return the executors that are there now."""
+        executors = executors_of(self._context)
+        return Cluster(executors, self._most_executors(), self._context.uiWebUrl)
+
+    def failing_hosts(self) -> Sequence[FailingHost]:
+        """See `Session`. Only a standalone cluster has pages that tell.
+
+        With dynamic allocation executors end that have nothing to do, and pages do not tell why.
+        """
+        dynamic = self._is_on("spark.dynamicAllocation.enabled")
+        if dynamic or not self.master.startswith("spark://"):
+            return ()
+        host = self.master.removeprefix("spark://").partition(",")[0].rpartition(":")[0]
+        page = f"http://{host}:{self.setting('spark.master.ui.port') or _MASTER_PAGE}"
+        serving = {executor.host for executor in executors_of(self._context)}
+        logs = logs_of(self._context)
+        return tuple(failing_hosts(self.application_id, logs, page, serving))
+
+    @contextlib.contextmanager
+    def shared(self, data: bytes) -> Iterator[SharedBytes]:
+        """Lend bytes to executors while the block lasts: Spark keeps them in files of its own."""
+        broadcast = self._context.broadcast(data)
+        try:
+            yield broadcast
+        finally:
+            with contextlib.suppress(Exception):  # of a stopped session nothing is left
+                broadcast.destroy()
+
+    def job(
+        self,
+        slot: Callable[[Iterable[Any]], Iterator[Any]],
+        count: int,
+        tag: str,
+        schema: str = SLOTS,
+    ) -> SlotJob:
+        """See `Session`."""
+
+        def run() -> Any:
+            self._context.addJobTag(tag)  # belongs to the thread, so set in the one that runs it
+            self._context.setJobDescription(f"experiment: {count} slots")
+            self._use_driver_python()
+            with unlogged():  # the slot's closure may hold secrets
+                frame = self._spark.range(0, count, 1, count)
+                slots = self._mapped(frame, slot, schema, self._profile())
+            try:
+                return slots.toArrow()
+            except Exception:
+                # What becomes of tasks is written down by another thread, which may be behind.
+                with contextlib.suppress(Exception):  # a stopped session
+                    self._context._jsc.sc().listenerBus().waitUntilEmpty(_LISTENERS)
+                raise
+
+        return SlotJob(
+            run,
+            lambda: self._context.cancelJobsWithTag(tag),
+            lambda: self._lost_tasks(tag),
+            lambda: self._leaving_tasks(tag),
+            lambda: self._running_tasks(tag),
+        )
+
+    def map_in_arrow(
+        self, frame: Any, function: Callable[[Iterable[Any]], Iterator[Any]], schema: str
+    ) -> Any:
+        """See `Session`."""
+        self._use_driver_python()
+        return self._mapped(frame, importing(function, self.search_path()), schema).toArrow()
+
+    def _mapped(
+        self,
+        frame: Any,
+        function: Callable[[Iterable[Any]], Iterator[Any]],
+        schema: str,
+        profile: Any = None,
+    ) -> Any:
+        """Return `frame.mapInArrow`, of which nothing but Arrow comes back to this process.
+
+        With it would come the accumulators of the workers, as pickles that a train function in a
+        slot's own process can write and that PySpark loads here.
+        """
+        context = vars(self._context)
+        with context.setdefault("_experiment_accumulators", threading.Lock()):
+            accumulator, context["_javaAccumulator"] = context["_javaAccumulator"], None
+            try:
+                return frame.mapInArrow(function, schema, profile=profile)
+            finally:
+                context["_javaAccumulator"] = accumulator
+
+    def _lost_tasks(self, tag: str) -> list[LostTask]:
+        return [
+            LostTask(task.index(), task.attempt(), str(task.host()), str(task.status()) == "FAILED")
+            for task in self._tasks(tag, "FAILED", "KILLED")
+        ]
+
+    def _leaving_tasks(self, tag: str) -> list[LeavingTask]:
+        scheduler = self._context._jsc.sc().taskScheduler()
+        if scheduler.executorsPendingDecommission().isEmpty():  # nearly always
+            return []
+        executors: dict[str, list[LeavingTask]] = {}
+        for task in self._tasks(tag, "RUNNING"):
+            found = LeavingTask(task.index(), task.attempt())
+            executors.setdefault(task.executorId(), []).append(found)
+        return [
+            task
+            for executor, tasks in executors.items()
+            if scheduler.getExecutorDecommissionState(executor).isDefined()
+            for task in tasks
+        ]
+
+    def _tasks(self, tag: str, *statuses: str) -> Iterator[Any]:
+        """Yield what Spark says of the tasks of a job that have one of these statuses."""
+        jvm: Any = self._context._jvm
+        jvm_context, api = self._context._jsc.sc(), jvm.org.apache.spark.status.api.v1
+        tracker, store = jvm_context.statusTracker(), jvm_context.statusStore()
+        states = jvm.java.util.ArrayList()
+        for status in statuses:
+            states.add(api.TaskStatus.valueOf(status))
+        for job in tracker.getJobIdsForTag(tag):
+            for stage in tracker.getJobInfo(job).get().stageIds():
+                attempt = tracker.getStageInfo(stage).get().currentAttemptId()
+                tasks = store.taskList(stage, attempt, 0, _MOST_TASKS, api.TaskSorting.ID, states)
+                for number in range(tasks.size()):
+                    yield tasks.apply(number)
+
+    def _running_tasks(self, tag: str) -> int:
+        tracker = self._context._jsc.sc().statusTracker()
+        stages = [
+            tracker.getStageInfo(stage)
+            for job in tracker.getJobIdsForTag(tag)
+            for stage in tracker.getJobInfo(job).get().stageIds()
+        ]
+        return sum(stage.get().numActiveTasks() for stage in stages if stage.isDefined())
+
+    def _use_driver_python(self) -> None:
+        """Let executors on this host use this interpreter, where the user chose none.
+
+        Otherwise they take `python3` from PATH, which lacks the packages of a virtual environment.
+        The session stays so: putting it back would race with another search of this driver.
+        """
+        chosen = "PYSPARK_PYTHON" in os.environ or self.setting("spark.pyspark.python")
+        if self.on_this_host and not chosen:
+            self._context.pythonExec = sys.executable
+
+    def data_settings(self) -> DataSettings:
+        """Return how trials get at their data, out of Spark's and Hadoop's settings."""
+        conf = self._context._jsc.hadoopConfiguration()
+        values = {name: conf.get(name) for name in hadoop_settings.EXACT}
+        for prefix in hadoop_settings.PREFIXES:
+            found = conf.getPropsWithPrefix(prefix)
+            values |= {prefix + name: found[name] for name in found}
+        known = {name: str(value) for name, value in values.items() if value is not None}
+        settings = hadoop_settings.HadoopSettings(known, self._hadoop_user)
+        cache = CacheSettings(
+            self.setting("spark.experiment.cache.folder") or "",
+            self._bytes_setting("spark.experiment.cache.limit"),
+        )
+        more = self.setting("spark.kerberos.access.hadoopFileSystems") or ""
+        kept = vars(self._context).setdefault("_experiment_tokens", KnownTokens())
+        tokens = self._tokens().get(settings.authorities(more), kept)
+        return DataSettings(msgspec.structs.replace(settings, tokens=tokens), cache)
+
+    def renewed_tokens(self, data: DataSettings) -> AbstractContextManager[None]:
+        """Renew the delegation tokens of a search as long as the block lasts."""
+        return self._tokens().renewed(data.hadoop.tokens)
+
+    def _tokens(self) -> DelegationTokens:
+        return DelegationTokens(
+            self._context._gateway,
+            self._context._jsc.hadoopConfiguration(),
+            self.setting("spark.kerberos.principal") or "",
+            self.setting("spark.kerberos.keytab") or "",
+        )
+
+    @property
+    def _file_system(self) -> str:
+        return str(self._context._jsc.hadoopConfiguration().get("fs.defaultFS") or "")
+
+    @property
+    def _hadoop_user(self) -> str:
+        identities = self._java.hadoop.security.UserGroupInformation
+        return str(identities.getCurrentUser().getShortUserName())
+
+    @property
+    def _java(self) -> Any:
+        """Java's packages org.apache.*."""
+        jvm: Any = self._context._jvm
+        return jvm.org.apache
+
+    def _bytes_setting(self, name: str) -> int:
+        value = self.setting(name) or "0"
+        try:
+            sizes = self._java.spark.network.util.JavaUtils
+            return int(sizes.byteStringAsBytes(value))
+        except Exception:
+            raise InvalidArgument(name, "a size such as 20g", shown(value)) from None

@@ -1,0 +1,502 @@
+"""How a slot runs a trial: in its own process, or in one per trial.
+
+`TrialRunner` is the seam; its contract is tests/spark_jobs/slot/test_runners.py.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from types import TracebackType
+from typing import IO, Protocol, Self
+
+import msgspec
+import psutil
+
+from search.errors import ExperimentError
+from search.trial import Failure, Outcome
+from spark_jobs.messages import (
+    Attempt,
+    ProtocolError,
+    Report,
+    decode,
+    encode,
+    outcome_of_json,
+    work_of,
+)
+from spark_jobs.run_folder.paths import AttemptPaths
+from spark_jobs.slot import zygote
+from spark_jobs.slot.bounded_log import bound, open_log
+from spark_jobs.slot.driver_watch import Abandoned
+from spark_jobs.trial.frames import FrameReader, write_frame
+from spark_jobs.trial.link import DirectLink, StopTrial
+from spark_jobs.trial.trial_process import Program, Task, evaluate, set_environment, stopped
+
+_SWEEP = 5.0  # seconds for killed processes to disappear
+_SILENCE = 60.0  # seconds without a sign of life after which a zygote is looked at
+_SLICES = 12  # of these: while this process is stopped no more than one of them passes
+
+Tell = Callable[[Report], None]
+
+
+_STOPPED = (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
+_DIED = Failure("machine", "the process that supervises the trial was ended from outside")
+# Such signals come from the trial or from people, never from a host in trouble.
+_WAS_STOPPED = Failure("exit", "the process that supervises the trial was stopped (SIGSTOP)")
+
+
+class RunnerBroken(ExperimentError):
+    """Trials cannot be run here at all; the message says why."""
+
+
+class TrialRunner(Protocol):
+    """Runs one trial at a time. A context manager: leaving it ends what it started."""
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the user should know about how trials run."""
+
+    def run(self, attempt: Attempt, paths: AttemptPaths, tell: Tell) -> Outcome:
+        """Run a trial whose folder is there; whatever happens to it becomes an outcome.
+
+        Args:
+            attempt: What to run.
+            paths: Its files.
+            tell: Called with each report of the trial, from this thread.
+        """
+
+    def stop(self, trial: int, reason: str) -> None:
+        """Tell a trial that it is to stop, if it runs. From any thread; the first reason counts."""
+
+    def abandon(self) -> None:
+        """End the trial that runs, where it has a process of its own. From any thread.
+
+        `run` raises `Abandoned` then, and from then on.
+        """
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+
+class InProcessRunner:
+    """Runs trials in this process: for debuggers, and where a process per trial costs too much.
+
+    A trial that ends its process ends the slot, and what it changes stays changed. A framework that
+    has started CUDA here keeps its GPUs, also those that the environment of a later runner lacks.
+
+    Args:
+        program: What all trials have in common.
+        environment: Variables of this process as long as the runner is entered: set, or removed
+            where None.
+    """
+
+    warnings: tuple[str, ...] = ()
+
+    def __init__(
+        self, program: Program, environment: Mapping[str, str | None] | None = None
+    ) -> None:
+        self._program, self._environment = program, dict(environment or {})
+        self._before: dict[str, str | None] = {}
+        self._running: tuple[int, DirectLink] | None = None
+
+    def __enter__(self) -> Self:
+        self._before = {name: os.environ.get(name) for name in self._environment}
+        set_environment(self._environment)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        set_environment(self._before)
+
+    def run(self, attempt: Attempt, paths: AttemptPaths, tell: Tell) -> Outcome:
+        """See `TrialRunner`."""
+        link = DirectLink(tell)
+        self._running = attempt.trial.id, link
+        try:
+            with _output_in(paths):
+                return evaluate(self._program, attempt, paths.folder, link)
+        finally:
+            for path in (paths.stdout, paths.stderr):
+                bound(path)
+
+    def stop(self, trial: int, reason: str) -> None:
+        """See `TrialRunner`."""
+        running = self._running
+        if running is not None and running[0] == trial:
+            running[1].reason = running[1].reason or reason
+
+    def abandon(self) -> None:
+        """See `TrialRunner`: a trial in this process goes on."""
+
+
+@contextlib.contextmanager
+def _output_in(paths: AttemptPaths) -> Iterator[None]:
+    """Send this process' stdout and stderr, native code's too, to the attempt's files."""
+    _flush_output()
+    saved = os.dup(1), os.dup(2)
+    try:
+        for path, descriptor in ((paths.stdout, 1), (paths.stderr, 2)):
+            file = open_log(path)
+            os.dup2(file, descriptor)
+            os.close(file)
+        with (
+            _lines_to(1) as out,
+            _lines_to(2) as err,
+            contextlib.redirect_stdout(out),  # which may be a notebook's or a test's
+            contextlib.redirect_stderr(err),
+        ):
+            yield
+    finally:
+        for descriptor, copy in zip((1, 2), saved, strict=True):
+            os.dup2(copy, descriptor)
+            os.close(copy)
+
+
+def _lines_to(descriptor: int) -> IO[str]:
+    return open(
+        descriptor, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False
+    )
+
+
+def _flush_output() -> None:
+    sys.stdout.flush()
+    sys.stderr.flush()
+
+
+class ProcessRunner:
+    """Runs each trial in a process of its own, forked from a zygote or fresh ('spawn').
+
+    The calling process becomes a subreaper as long as the runner lives, so that it inherits what a
+    killed zygote leaves behind and can end it.
+
+    Args:
+        program: What all trials have in common.
+        environment: Variables of every trial: set, or removed where None.
+        timeout: Seconds until a trial is ended, or None.
+        grace: Seconds between SIGTERM and SIGKILL then.
+
+    Raises:
+        RunnerBroken: On entering, where no zygote starts.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        environment: Mapping[str, str | None] | None = None,
+        timeout: float | None = None,
+        grace: float = 1.0,
+    ) -> None:
+        self._program, self._timeout, self._grace = program, timeout, grace
+        self._environment = dict(environment or {})
+        self._zygote: _ZygoteProcess | None = None
+        self._abandoned = False
+        self._before: set[psutil.Process] = set()
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """See `TrialRunner`."""
+        if self._zygote is None or not self._zygote.ready.reason:
+            return ()
+        return (f"isolation='spawn' instead of 'process': {self._zygote.ready.reason}",)
+
+    def __enter__(self) -> Self:
+        self._before = set(psutil.Process().children())
+        zygote.become_subreaper()
+        try:
+            self._zygote = _ZygoteProcess(self._program)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._zygote is not None:
+            self._zygote.close()
+            self._zygote = None
+        self._end_orphans()
+        zygote.resign_as_subreaper()
+
+    def run(self, attempt: Attempt, paths: AttemptPaths, tell: Tell) -> Outcome:
+        """See `TrialRunner`."""
+        if self._zygote is None:
+            self._zygote = _ZygoteProcess(self._program)
+        if self._abandoned:
+            raise Abandoned(f"trial {attempt.trial.id} was not started")
+        work, folder = work_of(attempt), str(paths.folder)
+        task = Task(work, folder, self._environment, self._timeout, self._grace)
+        trial, last = attempt.trial.id, None
+
+        def note(report: Report) -> None:
+            nonlocal last
+            last = report if last is None else report.after(last)
+            tell(report)
+
+        started = time.monotonic()
+        ended = self._zygote.run(task, note)
+        if isinstance(ended, Failure):
+            self._zygote.close()
+            self._zygote = None
+            self._end_orphans()
+            if self._abandoned:
+                raise Abandoned(f"trial {trial} was ended")
+            seconds = time.monotonic() - started
+            return Outcome.failed(trial, ended.kind, ended.message, seconds=seconds)
+        outcome = _written(trial, ended)
+        # How a trial fails that is sent SIGTERM says nothing.
+        if outcome is not None and not (ended.overdue and outcome.error):
+            return outcome
+        if ended.stopped and ended.overdue:  # it did not come to its next report
+            objective = self._program.objective
+            return stopped(objective, trial, ended.stopped, last, ended.seconds)
+        return _failed(trial, ended, self._timeout)
+
+    def stop(self, trial: int, reason: str) -> None:
+        """See `TrialRunner`."""
+        running = self._zygote
+        if running is not None:
+            running.stop(trial, reason)
+
+    def abandon(self) -> None:
+        """See `TrialRunner`."""
+        self._abandoned = True
+        running = self._zygote
+        if running is not None:
+            running.abandon()
+
+    def _end_orphans(self) -> None:
+        """End what a killed zygote left to this process, and nothing that was here before.
+
+        Again until nothing is left: the children of an orphan come here only when it has ended.
+        """
+        give_up = time.monotonic() + _SWEEP
+        while orphans := set(psutil.Process().children()) - self._before:
+            for orphan in orphans:
+                zygote.kill_all([*_children(orphan), orphan])
+            psutil.wait_procs(orphans, timeout=1)
+            if time.monotonic() > give_up:
+                return
+
+
+def _children(process: psutil.Process) -> list[psutil.Process]:
+    try:
+        children: list[psutil.Process] = process.children(recursive=True)
+        return children
+    except psutil.NoSuchProcess:
+        return []
+
+
+def _written(trial: int, ended: zygote.Ended) -> Outcome | None:
+    """Return the outcome that a trial's process wrote, if it wrote one."""
+    if not ended.outcome:
+        return None
+    try:
+        outcome = outcome_of_json(decode(ended.outcome.encode(), dict))
+    except ProtocolError:
+        message = "the trial's process wrote something that is no outcome"
+        return Outcome.failed(trial, "invalid value", message, seconds=ended.seconds)
+    return outcome if outcome.trial == trial else None
+
+
+def _failed(trial: int, ended: zygote.Ended, timeout: float | None) -> Outcome:
+    if ended.overdue:
+        message = f"ended at the time limit of {timeout:g} s"
+        return Outcome.failed(trial, "time", message, seconds=ended.seconds)
+    if ended.exit < 0:
+        message = f"signal {-ended.exit} ({_signal_name(-ended.exit)})"
+    else:
+        message = f"exit {ended.exit}"
+    message += " before it returned"
+    if ended.memory:
+        message += f", out of memory; {ended.memory}"
+        return Outcome.failed(trial, "memory", message, seconds=ended.seconds)
+    return Outcome.failed(trial, "exit", message, seconds=ended.seconds)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return "unknown"
+
+
+class _ZygoteProcess:
+    """A zygote seen from its slot."""
+
+    def __init__(self, program: Program) -> None:
+        self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  # closed by close()
+        ours, theirs = socket.socketpair()
+        lifeline_read, lifeline = os.pipe()
+        self._socket, self._lifeline = ours, lifeline
+        self._writing = threading.Lock()
+        self._trial: int | None = None  # that runs, and was not told to stop
+        self._reader = FrameReader(ours.fileno())
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", zygote.__name__, str(theirs.fileno()), str(lifeline_read)],
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=self._log,
+            pass_fds=(theirs.fileno(), lifeline_read),
+            start_new_session=True,
+            env=_zygote_environment(),
+        )
+        theirs.close()
+        os.close(lifeline_read)
+        with contextlib.suppress(BrokenPipeError):  # it has ended: its last words tell more
+            write_frame(ours.fileno(), encode(program))
+        first = self._receive()
+        if not isinstance(first, zygote.Ready):
+            reason = first.reason if isinstance(first, zygote.Broken) else self._last_words()
+            self.close()
+            raise RunnerBroken(reason)
+        self.ready = first
+
+    def run(self, task: Task, tell: Tell) -> zygote.Ended | Failure:
+        """Run a trial; a failure where the zygote died or was stopped.
+
+        The zygote and the trial's process group are ended then.
+        """
+        group = 0
+        try:
+            with self._writing:
+                self._trial = task.work.trial
+                write_frame(self._socket.fileno(), encode(task))
+        except OSError:
+            return _DIED
+        try:
+            while True:
+                match self._hear():
+                    case zygote.Started(pid=group):
+                        pass
+                    case zygote.Alive():
+                        pass
+                    case zygote.Reported(report=report):
+                        tell(report)
+                    case zygote.Ended() as ended:
+                        return ended
+                    case other:
+                        self._process.kill()
+                        _kill_group(group)
+                        return other if isinstance(other, Failure) else _DIED
+        finally:
+            with self._writing:
+                self._trial = None
+
+    def stop(self, trial: int, reason: str) -> None:
+        """Tell a trial that it is to stop, if it runs and was not told yet.
+
+        The zygote does not read while it writes reports, so too many of these would stay unread
+        until both wait for each other.
+        """
+        with self._writing, contextlib.suppress(OSError):  # the zygote has died
+            if self._trial == trial:
+                self._trial = None
+                write_frame(self._socket.fileno(), encode(StopTrial(reason)))
+
+    def abandon(self) -> None:
+        """Let `run` end the trial and return a failure. From any thread."""
+        with contextlib.suppress(OSError):  # closed, or the zygote has died
+            self._socket.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Let the zygote end, with the trial that it may be running."""
+        self._socket.close()
+        os.close(self._lifeline)
+        self._process.send_signal(signal.SIGCONT)  # a trial may have stopped it
+        try:
+            self._process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._log.close()
+
+    def _hear(self) -> zygote.FromZygote | Failure | None:
+        """Wait for the next message while a trial runs; a failure where none comes for long."""
+        while (message := self._reader.take()) is None:
+            if failure := self._silent():
+                return failure
+            if not self._reader.fill():
+                return None
+        return _read(message)
+
+    def _silent(self) -> Failure | None:
+        """Wait for something to read; return what to make of it where nothing comes for long."""
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        while True:
+            for _ in range(_SLICES):
+                if poll.poll(_SILENCE * 1000 / _SLICES):
+                    return None
+            if failure := failure_of_silence(status_of(self._process.pid)):
+                return failure
+
+    def _receive(self) -> zygote.FromZygote | None:
+        message = self._reader.receive()
+        return None if message is None else _read(message)
+
+    def _last_words(self) -> str:
+        code = self._process.wait()
+        self._log.seek(0)
+        text = self._log.read()[-2_000:].decode("utf-8", "replace").strip()
+        return f"the zygote ended with {code}: {text}"
+
+
+def failure_of_silence(status: str) -> Failure | None:
+    """Return how a trial failed whose supervisor is silent; None where it may speak again.
+
+    It writes the trial's output to the run's folder, and waits for a file system that hangs.
+
+    Args:
+        status: Of the supervisor, as psutil calls it.
+    """
+    if status in _STOPPED:
+        return _WAS_STOPPED
+    if status == psutil.STATUS_DISK_SLEEP:
+        return None
+    return Failure(
+        "machine", f"the process that supervises the trial said nothing for {_SILENCE:g} s"
+    )
+
+
+def status_of(pid: int) -> str:
+    """Return a process' status, as psutil calls it."""
+    try:
+        return str(psutil.Process(pid).status())
+    except psutil.NoSuchProcess:
+        return str(psutil.STATUS_DEAD)
+
+
+def _read(message: bytes) -> zygote.FromZygote:
+    # Of any length: an outcome grows when it becomes a string in a message.
+    decoded: zygote.FromZygote = msgspec.json.decode(message, type=zygote.FromZygote)
+    return decoded
+
+
+def _kill_group(group: int) -> None:
+    """End a trial's process group; 0 is none."""
+    with contextlib.suppress(ProcessLookupError):
+        if group:
+            os.killpg(group, signal.SIGKILL)
+
+
+def _zygote_environment() -> dict[str, str]:
+    environment = dict(os.environ)
+    # A fresh import of TensorFlow is several times slower without its compiled files.
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    # Spark's secret for its own workers is no business of the user's code.
+    environment.pop("PYTHON_WORKER_FACTORY_SECRET", None)
+    environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+    return environment

@@ -1,0 +1,443 @@
+"""The process that forks trials: `python -m spark_jobs.slot.zygote CONTROL LIFELINE`.
+
+It imports TensorFlow once and runs no op, so a forked child starts in milliseconds with TensorFlow
+there; after an op every child would hang. It supervises one trial at a time: as a subreaper it
+inherits whatever the trial leaves behind, and ends the whole tree when the trial ends, when the
+time limit passes, or when the slot is gone (its end of the lifeline pipe closes, however it died).
+While a trial runs it gives a sign of life every few seconds, since a trial may stop this process.
+
+Single-threaded on purpose: the kernel's death signal follows the thread that forked. gRPC is never
+imported here, it does not survive a fork.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fcntl
+import gc
+import importlib
+import math
+import os
+import select
+import signal
+import sys
+import time
+import traceback
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import psutil
+
+from spark_jobs.messages import LARGEST_MESSAGE, ProtocolError, Report, decode, encode
+from spark_jobs.run_folder.paths import AttemptPaths
+from spark_jobs.slot.bounded_log import BoundedLog
+from spark_jobs.slot.huge_pages import use_huge_pages
+from spark_jobs.trial import out_of_memory, trial_process
+from spark_jobs.trial.frames import FrameReader, frame, write_frame
+from spark_jobs.trial.link import HEARD, LARGEST_REPORT, OUTCOME, REPORT, StopTrial
+from spark_jobs.trial.objective import number
+from spark_jobs.trial.trial_process import (
+    Program,
+    Task,
+    become_trial,
+    die_with_parent,
+    import_modules,
+    print_lines,
+    run_child,
+)
+
+_PR_SET_CHILD_SUBREAPER = 36
+_STOP_PATIENCE = 60.0  # seconds that a trial which is to stop has at least to hear of it
+_GAPS = 3  # and as many times as long as it ever was between two reports
+_BEAT = 5.0  # seconds between two signs of life while a trial runs
+_PIPE = 1 << 18  # bytes of output that a trial may be ahead
+_PROBE = 20.0  # seconds that a first op may take in a forked child
+_SWEEP = 5.0  # seconds for killed processes to disappear
+
+
+class Ready(msgspec.Struct, frozen=True, tag="ready"):
+    """The zygote can run trials.
+
+    Attributes:
+        start_method: 'fork', or 'spawn' where a fork would hang.
+        reason: Why not 'fork', where that was asked for.
+    """
+
+    start_method: str
+    reason: str = ""
+
+
+class Broken(msgspec.Struct, frozen=True, tag="broken"):
+    """The zygote cannot run trials, and ends."""
+
+    reason: str
+
+
+class Started(msgspec.Struct, frozen=True, tag="started"):
+    """A trial's process runs; its process group has the same number."""
+
+    pid: int
+
+
+class Ended(msgspec.Struct, frozen=True, tag="ended"):
+    """A trial is over and no process of it is left.
+
+    Attributes:
+        exit: Exit code of its process, or minus the signal's number.
+        overdue: It was ended, at the time limit or since it did not stop.
+        seconds: From the fork to the end.
+        stopped: Why it was to stop; '' where it was not.
+        memory: How much it might have had, where it ended for want of memory; '' where it did not.
+        outcome: What it wrote as its outcome, unchecked; empty where it wrote none.
+    """
+
+    exit: int
+    overdue: bool
+    seconds: float
+    outcome: str = ""
+    stopped: str = ""
+    memory: str = ""
+
+
+class Alive(msgspec.Struct, frozen=True, tag="alive"):
+    """The zygote watches the trial."""
+
+
+class Reported(msgspec.Struct, frozen=True, tag="reported"):
+    """The trial reported."""
+
+    report: Report
+
+
+ToZygote = Task | StopTrial
+FromZygote = Ready | Broken | Started | Alive | Reported | Ended
+
+
+@dataclass(slots=True)
+class _Child:
+    pid: int
+    pidfd: int
+    results: int
+    commands: int
+    reader: FrameReader
+    logs: dict[int, BoundedLog]
+    started: float
+    outcome: bytes = b""
+    stopped: str = ""
+    stopped_at: float = 0.0
+    heard: bool = False
+    reported: float = 0.0
+    longest_gap: float = 0.0
+
+    def read(self, tell: Callable[[Report], None]) -> bool:
+        """Take what the child wrote, once; return whether it may write more."""
+        try:
+            more = self.reader.fill()
+        except BlockingIOError:
+            return True
+        for message in self.reader.take_all():
+            self._take(message, tell)
+        return more
+
+    def _take(self, message: bytes, tell: Callable[[Report], None]) -> None:
+        kind, rest = message[:1], message[1:]
+        if kind == OUTCOME:
+            self.outcome = rest
+        elif kind == HEARD:
+            self.heard = True
+        elif kind == REPORT and len(message) <= LARGEST_REPORT:
+            now = time.monotonic()
+            self.longest_gap = max(self.longest_gap, now - (self.reported or self.started))
+            self.reported = now
+            with contextlib.suppress(ProtocolError):  # user code may write to any descriptor
+                tell(decode(rest, Report))
+
+    def read_log(self, descriptor: int) -> bool:
+        """Take what the child printed; return whether more may come."""
+        try:
+            return self.logs[descriptor].read(descriptor)
+        except BlockingIOError:
+            return True
+
+    def close(self) -> None:
+        """Take the rest of what it printed, and close everything."""
+        for descriptor, log in self.logs.items():
+            with contextlib.suppress(BlockingIOError):  # somebody who got away still has it
+                while log.read(descriptor):
+                    pass
+            log.close()
+        for descriptor in (self.results, self.commands, self.pidfd, *self.logs):
+            os.close(descriptor)
+
+    def deadline(self, timeout: float | None) -> float:
+        """Return when it is to be ended: at its time limit, or where it does not hear of a stop."""
+        limit = math.inf if timeout is None else self.started + timeout
+        if self.stopped and not self.heard:
+            patience = max(_STOP_PATIENCE, _GAPS * self.longest_gap)
+            return min(limit, self.stopped_at + patience)
+        return limit
+
+    def stop(self, reason: str) -> None:
+        """Tell the child that it is to stop."""
+        self.stopped, self.stopped_at = reason, time.monotonic()
+        with contextlib.suppress(OSError):  # it has ended, or reads nothing
+            os.write(self.commands, frame(encode(StopTrial(reason))))
+
+    def signal(self, number: int) -> None:
+        try:
+            os.killpg(self.pid, number)
+        except ProcessLookupError:  # it has not called setsid yet
+            os.kill(self.pid, number)
+
+
+class Zygote:
+    """Serves one slot.
+
+    Args:
+        control: Socket to the slot.
+        lifeline: Pipe whose other end only the slot holds.
+    """
+
+    def __init__(self, control: int, lifeline: int) -> None:
+        self._control, self._lifeline = control, lifeline
+        self._reader = FrameReader(control)
+        self._program = Program(b"", None, "max")
+
+    def run(self) -> None:
+        """Serve until the slot is gone."""
+        become_subreaper()
+        # A stopped process would not see that the slot is gone.
+        die_with_parent(os.getppid(), signal.SIGCONT)
+        print_lines()
+        self._program = msgspec.json.decode(self._read(), type=Program)
+        reason = self._prepare()
+        self._send(Ready(self._program.start_method, reason))
+        while True:
+            message: ToZygote = msgspec.json.decode(self._read(), type=ToZygote)
+            if isinstance(message, Task):  # else one to stop a trial that has ended meanwhile
+                self._run_trial(message)
+
+    def _prepare(self) -> str:
+        """Import what trials need; return why the start method had to be changed, or ''."""
+        if self._program.start_method != "fork":
+            return ""
+        try:
+            import_modules(self._program.preload)
+        except Exception as error:
+            self._send(Broken(f"preload: {type(error).__name__}: {error}"))
+            sys.exit(1)
+        reason = why_not_fork()
+        if reason:
+            self._program = msgspec.structs.replace(self._program, start_method="spawn")
+        warm_up()
+        gc.collect()
+        gc.freeze()  # a collection in a child would otherwise copy every page of the parent
+        use_huge_pages()
+        return reason
+
+    def _read(self) -> bytes:
+        """Return the next message of the slot, or end with it."""
+        while (message := self._reader.take()) is None:
+            ready, _, _ = select.select([self._control, self._lifeline], [], [])
+            if self._lifeline in ready or not self._reader.fill():
+                sys.exit(0)
+        return message
+
+    def _send(self, message: FromZygote) -> None:
+        with contextlib.suppress(ConnectionError):  # the slot is gone, as reading shows
+            write_frame(self._control, encode(message))
+
+    def _run_trial(self, task: Task) -> None:
+        kills = out_of_memory.oom_kills()
+        child = self._start(task)
+        self._send(Started(child.pid))
+        overdue = self._watch(child, task)
+        room = (
+            out_of_memory.limits(child.pid) if has_crashed(child.pid) else ""
+        )  # gone when waited for
+        _, status = os.waitpid(child.pid, 0)
+        seconds = time.monotonic() - child.started
+        end_descendants()
+        child.read(self._report)  # all that the pipe holds: nobody writes any more
+        child.close()
+        outcome, code = child.outcome.decode("utf-8", "replace"), os.waitstatus_to_exitcode(status)
+        complaints = AttemptPaths(Path(task.folder)).stderr
+        if not out_of_memory.ended_by_memory(
+            code, complaints, kills=out_of_memory.oom_kills() - kills
+        ):
+            room = ""
+        self._send(Ended(code, overdue, seconds, outcome, child.stopped, room))
+
+    def _report(self, report: Report) -> None:
+        self._send(Reported(report))
+
+    def _start(self, task: Task) -> _Child:
+        results, writing = os.pipe()
+        reading, commands = os.pipe()
+        out, print_out = os.pipe()
+        err, print_err = os.pipe()
+        paths = AttemptPaths(Path(task.folder))
+        logs = {out: BoundedLog(paths.stdout), err: BoundedLog(paths.stderr)}
+        started = time.monotonic()
+        supervisor = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            try:
+                for descriptor in (results, commands, out, err, self._control, self._lifeline):
+                    os.close(descriptor)
+                become_trial(supervisor, task, (print_out, print_err))
+                if self._program.start_method == "spawn":
+                    _become_fresh_interpreter(self._program, task, writing, reading)
+                run_child(self._program, task, writing, reading)
+            except BaseException:
+                traceback.print_exc()  # into the trial's log, if it got that far
+            finally:
+                os._exit(1)
+        for descriptor in (writing, reading, print_out, print_err):
+            os.close(descriptor)
+        for descriptor in (results, commands, out, err):
+            os.set_blocking(descriptor, False)
+        for descriptor in (out, err):
+            with contextlib.suppress(OSError):  # the user has many large pipes
+                fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, _PIPE)
+        reader = FrameReader(results, LARGEST_MESSAGE)
+        return _Child(pid, os.pidfd_open(pid), results, commands, reader, logs, started)
+
+    def _watch(self, child: _Child, task: Task) -> bool:
+        """Wait for the end of the child's process; return whether it had to be ended."""
+        overdue, killed, beat = False, math.inf, 0.0
+        poll = select.poll()
+        for descriptor in (self._lifeline, self._control, child.results, child.pidfd, *child.logs):
+            poll.register(descriptor, select.POLLIN)
+        while True:
+            for message in self._reader.take_all():
+                if not overdue:
+                    child.stop(decode(message, StopTrial).reason)
+            deadline = killed if overdue else child.deadline(task.timeout)
+            now = time.monotonic()
+            if now >= beat:
+                self._send(Alive())
+                beat = now + _BEAT
+            left = max(0.0, min(deadline, beat) - now)
+            ready = {descriptor for descriptor, _ in poll.poll(left * 1000)}
+            if self._lifeline in ready or (self._control in ready and not self._reader.fill()):
+                child.signal(signal.SIGKILL)  # the slot is gone
+                end_descendants()
+                sys.exit(0)
+            if child.results in ready and not child.read(self._report):
+                poll.unregister(child.results)
+            for descriptor in ready & child.logs.keys():
+                if not child.read_log(descriptor):
+                    poll.unregister(descriptor)
+            if child.pidfd in ready:
+                return overdue
+            if time.monotonic() >= deadline:
+                child.signal(signal.SIGKILL if overdue else signal.SIGTERM)
+                overdue, killed = True, time.monotonic() + task.grace
+
+
+def has_crashed(pid: int) -> bool:
+    """Did a child that has ended do so by a signal? It can be waited for after that, too."""
+    ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    return ended is not None and ended.si_code != os.CLD_EXITED
+
+
+def warm_up() -> None:
+    """Do once what every child would do anew: late imports, caches of abstract classes."""
+    importlib.import_module("numpy.random")
+    number(0.0)
+
+
+def become_subreaper() -> None:
+    """Inherit the orphans of all descendants of this process instead of losing them to init."""
+    _set_subreaper(1)
+
+
+def resign_as_subreaper() -> None:
+    """Take `become_subreaper` back."""
+    _set_subreaper(0)
+
+
+def _set_subreaper(value: int) -> None:
+    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, value, 0, 0, 0):
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
+
+
+def end_descendants() -> None:
+    """Kill and reap everything below this process; at once where nothing is."""
+    give_up = time.monotonic() + _SWEEP
+    while time.monotonic() < give_up:
+        try:
+            pid, _ = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if pid == 0:
+            kill_all(psutil.Process().children(recursive=True))
+            time.sleep(0.005)
+
+
+def kill_all(processes: list[psutil.Process]) -> None:
+    """Kill processes, some of which may be gone."""
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+
+
+def why_not_fork() -> str:
+    """Return why children forked from this process would hang in TensorFlow, or ''."""
+    if "tensorflow" not in sys.modules:
+        return ""
+    if tensorflow_has_run():
+        return "a preloaded module ran a TensorFlow op at import, after which forked trials hang"
+    if not _first_op_works_in_child():
+        return f"a first TensorFlow op in a forked process did not end within {_PROBE:.0f} s"
+    return ""
+
+
+def tensorflow_has_run() -> bool:
+    """Has an op run in this process? A private field; a test pins it."""
+    from tensorflow.python.eager import context
+
+    return bool(context.context()._initialized)
+
+
+def _first_op_works_in_child() -> bool:
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            os.environ["CUDA_VISIBLE_DEVICES"] = ""  # no memory of a GPU for a probe
+            import tensorflow
+
+            code = 0 if int(tensorflow.constant(1) + 1) == 2 else 1
+        finally:
+            os._exit(code)
+    pidfd = os.pidfd_open(pid)
+    ended, _, _ = select.select([pidfd], [], [], _PROBE)
+    os.close(pidfd)
+    if not ended:
+        os.kill(pid, signal.SIGKILL)
+    return os.waitpid(pid, 0)[1] == 0
+
+
+def _become_fresh_interpreter(program: Program, task: Task, results: int, commands: int) -> None:
+    payload = os.memfd_create("experiment-trial")
+    with os.fdopen(os.dup(payload), "wb") as file:
+        file.write(msgspec.msgpack.encode((encode(program), encode(task))))
+    os.lseek(payload, 0, os.SEEK_SET)
+    descriptors = (payload, results, commands)
+    for descriptor in descriptors:
+        os.set_inheritable(descriptor, True)
+    command = [sys.executable, "-m", trial_process.__name__, *map(str, descriptors)]
+    os.execv(sys.executable, command)
+
+
+if __name__ == "__main__":
+    # TensorFlow leaves idle threads behind at import. That a fork is safe then is what
+    # `why_not_fork` makes sure of; Python 3.12 and later warn at every fork.
+    warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
+    Zygote(int(sys.argv[1]), int(sys.argv[2])).run()

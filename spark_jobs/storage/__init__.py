@@ -1,0 +1,1 @@
+"""Files on this host, on HDFS and elsewhere."""

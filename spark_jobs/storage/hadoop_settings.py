@@ -1,0 +1,244 @@
+"""Where a Hadoop cluster answers to WebHDFS, out of its client configuration.
+
+Users write `hdfs://`, which is the address of Hadoop's own protocol; no Python package speaks that
+without Java's libraries. The same NameNode answers over HTTP, at an address that the configuration
+of every Hadoop client has.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NoReturn, Self
+from xml.etree import ElementTree
+
+import msgspec
+
+from search.errors import InvalidArgument
+from spark_jobs.storage.locations import Location
+
+_HTTP = ("http", "dfs.namenode.http-address", 9870)
+_HTTPS = ("https", "dfs.namenode.https-address", 9871)
+_RPC_PORT = 8020
+_EVERYWHERE = ("", "0.0.0.0", "[::]")  # noqa: S104  # read, not listened on
+
+EXACT = (
+    "fs.defaultFS",
+    "dfs.nameservices",
+    "dfs.http.policy",
+    "hadoop.security.authentication",
+)
+"""Settings of the client configuration that say where and how to reach a NameNode."""
+
+PREFIXES = ("dfs.ha.namenodes.", "dfs.namenode.")
+"""What the names of further ones start with."""
+
+
+class HadoopSettings(msgspec.Struct, frozen=True):
+    """A client's view of its Hadoop clusters.
+
+    Attributes:
+        values: The settings named by `EXACT` and `PREFIXES`.
+        user: Whom Hadoop takes the Spark session for.
+        tokens: Delegation tokens of secured ones, by the authority of their `hdfs://` addresses.
+    """
+
+    values: dict[str, str] = {}
+    user: str = ""
+    tokens: dict[str, str] = {}
+
+    @classmethod
+    def of_files(cls, folder: str | os.PathLike[str] | None) -> Self:
+        """Return the settings of a process without Spark, as Hadoop's own client finds them.
+
+        Args:
+            folder: With core-site.xml and hdfs-site.xml, either of which may be missing; usually
+                HADOOP_CONF_DIR. None: there is no configuration.
+
+        Raises:
+            InvalidArgument: A file is no such configuration, or cannot be read.
+        """
+        found: dict[str, str] = {}
+        if folder is not None:
+            for name in ("core-site.xml", "hdfs-site.xml"):
+                found |= _properties(Path(folder, name))
+        return cls.of_client(found)
+
+    @classmethod
+    def of_client(cls, found: Mapping[str, str]) -> Self:
+        """Return the settings of a process whose Hadoop configuration has these values.
+
+        The user is that of HADOOP_USER_NAME, else the operating system's.
+        """
+        values = {name: _expanded(value, found) for name, value in found.items() if _counts(name)}
+        return cls(values, os.environ.get("HADOOP_USER_NAME") or _system_user())
+
+    def __repr__(self) -> str:
+        secret = f"<{len(self.tokens)} not shown>"
+        return f"HadoopSettings(values={self.values!r}, user={self.user!r}, tokens={secret})"
+
+    @property
+    def is_secured(self) -> bool:
+        """Do the clusters want Kerberos?"""
+        return self.values.get("hadoop.security.authentication", "").lower() == "kerberos"
+
+    def authorities(self, more: str = "") -> list[str]:
+        """Return how `hdfs://` addresses name the known clusters, each once: the default one first.
+
+        Args:
+            more: Addresses of further file systems, with commas; only those of HDFS count.
+        """
+        services = _names(self.values.get("dfs.nameservices", ""))
+        others = [_hdfs_authority(address) for address in _names(more)]
+        known = [self._authority_of_default(), *services, *others]
+        return list(dict.fromkeys(filter(None, known)))
+
+    def token(self, location: Location) -> str:
+        """Return the delegation token for a location; '' where there is none.
+
+        It is the one of the cluster that has a NameNode at the same address.
+        """
+        wanted = {address.lower() for address in self.namenodes(location)} if self.tokens else set()
+        for authority, token in self.tokens.items():
+            with contextlib.suppress(InvalidArgument):  # a cluster that is not configured for HTTP
+                addresses = self.namenodes(Location("hdfs", authority, "/"))
+                if wanted & {address.lower() for address in addresses}:
+                    return token
+        return ""
+
+    def namenodes(self, location: Location) -> tuple[str, ...]:
+        """Return the WebHDFS addresses for a location, such as "http://host:9870", in order.
+
+        Raises:
+            InvalidArgument: The configuration does not say.
+        """
+        services = _names(self.values.get("dfs.nameservices", ""))
+        if location.scheme != "hdfs" and location.authority not in services:
+            return (self._given(location),)
+        authority = location.authority or self._default_authority(location)
+        if authority in services:
+            return self._of_service(authority)
+        ours = (self._authority_of_default(), self.values.get("dfs.namenode.rpc-address", ""))
+        own = _with_port(authority) in map(_with_port, filter(None, ours))
+        return (self._address(self._configured("") if own else "", _host(authority)),)
+
+    def _given(self, location: Location) -> str:
+        scheme, _, port = _HTTPS if location.scheme == "swebhdfs" else _HTTP
+        if not location.authority:
+            raise InvalidArgument("path", f"{location.scheme}://host:{port}/path", str(location))
+        host, given = _host(location.authority), _port(location.authority)
+        return f"{scheme}://{host}:{given or port}"
+
+    def _of_service(self, service: str) -> tuple[str, ...]:
+        nodes = _names(self.values.get(f"dfs.ha.namenodes.{service}", ""))
+        addresses = []
+        for suffix in [f".{service}.{node}" for node in nodes] or [f".{service}"]:
+            rpc = self.values.get(f"dfs.namenode.rpc-address{suffix}", "")
+            configured = self._configured(suffix)
+            if not rpc and _host(configured) in _EVERYWHERE:
+                raise InvalidArgument(
+                    f"dfs.namenode.rpc-address{suffix}",
+                    f"the address of a NameNode of {service!r}, in Spark's Hadoop configuration",
+                    "nothing",
+                )
+            addresses.append(self._address(configured, _host(rpc)))
+        return tuple(addresses)
+
+    def _configured(self, suffix: str) -> str:
+        _, name, _ = self._kind
+        return self.values.get(name + suffix, "")
+
+    def _address(self, configured: str, host: str) -> str:
+        """Return a URL; NameNodes that listen everywhere are asked at the host of their service."""
+        scheme, _, port = self._kind
+        listens = _host(configured)
+        if listens in _EVERYWHERE:
+            listens = host
+        return f"{scheme}://{listens}:{_port(configured) or port}"
+
+    @property
+    def _kind(self) -> tuple[str, str, int]:
+        return _HTTPS if self.values.get("dfs.http.policy") == "HTTPS_ONLY" else _HTTP
+
+    def _authority_of_default(self) -> str:
+        return _hdfs_authority(self.values.get("fs.defaultFS", ""))
+
+    def _default_authority(self, location: Location) -> str:
+        authority = self._authority_of_default()
+        if not authority:
+            default = self.values.get("fs.defaultFS") or "nothing"
+            raise InvalidArgument(
+                "path",
+                "hdfs://host:8020/path, since fs.defaultFS is no HDFS",
+                f"{str(location)!r}, and fs.defaultFS is {default}",
+            )
+        return authority
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _hdfs_authority(address: str) -> str:
+    scheme, _, rest = address.partition("://")
+    return rest.partition("/")[0] if scheme == "hdfs" else ""
+
+
+def _host(authority: str) -> str:
+    """Return the host of "host:port"; IPv6 addresses keep their brackets."""
+    if authority.startswith("["):
+        return authority[: authority.find("]") + 1]
+    return authority.partition(":")[0]
+
+
+def _with_port(authority: str) -> str:
+    """Return the one name of several for the same service."""
+    return f"{_host(authority).lower()}:{_port(authority) or _RPC_PORT}"
+
+
+def _port(authority: str) -> str:
+    return authority[len(_host(authority)) :].lstrip(":")
+
+
+def _counts(name: str) -> bool:
+    return name in EXACT or name.startswith(PREFIXES)
+
+
+def _system_user() -> str:
+    try:
+        return getpass.getuser()
+    except (ImportError, KeyError, OSError):  # in a container, say, whose users have no names
+        return ""
+
+
+class _Builder(ElementTree.TreeBuilder):
+    """Refuses document types: with their entities a small file can grow without an end."""
+
+    def doctype(self, *_: Any) -> NoReturn:
+        raise ValueError("a document type")
+
+
+def _properties(file: Path) -> dict[str, str]:
+    """Return the names and values in a Hadoop configuration file; {} where there is no file."""
+    expected = "a Hadoop configuration: <configuration><property>..."
+    try:
+        root = ElementTree.fromstring(file.read_bytes(), ElementTree.XMLParser(target=_Builder()))  # noqa: S314
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise InvalidArgument(str(file), expected, error.strerror or str(error)) from None
+    except (ElementTree.ParseError, ValueError) as error:
+        raise InvalidArgument(str(file), expected, str(error)) from None
+    if root.tag != "configuration":
+        raise InvalidArgument(str(file), expected, f"<{root.tag}>")
+    pairs = ((entry.findtext("name"), entry.findtext("value")) for entry in root.iter("property"))
+    return {name.strip(): value.strip() for name, value in pairs if name and value is not None}
+
+
+def _expanded(value: str, properties: Mapping[str, str]) -> str:
+    """Return a value in which "${name}" is the value of that property, as Hadoop has it."""
+    return re.sub(r"\$\{([^${}]+)\}", lambda found: properties.get(found[1], found[0]), value)

@@ -1,0 +1,233 @@
+"""Copies of remote files, one per host, whatever the number of trials and slots on it.
+
+Each copy has a folder with the file under its own name, and a lock beside it. Who reads a copy
+holds the lock shared, until its process ends or it lets go; who makes or removes one holds it
+alone. The kernel drops the locks of a process that was killed. The locks are `fcntl.flock` itself,
+since the library filelock has none that several processes may hold.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from spark_jobs.storage.files import CHANGED, Files, FileStatus
+from spark_jobs.storage.local_files import make_folder, open_new
+
+_KEY = re.compile("[0-9a-f]{32}")  # how the folders of copies are called
+_SHARE = 0.5  # of the disk's free bytes that copies may take where no limit is given
+
+
+class CacheSettings(msgspec.Struct, frozen=True):
+    """Where a host keeps its copies, and how many.
+
+    Attributes:
+        folder: Of the copies; '' for one in the folder for temporary files.
+        limit: Bytes that all copies may take, but for those in use, which are never removed; 0 for
+            half of what is free or taken by copies.
+    """
+
+    folder: str = ""
+    limit: int = 0
+
+
+class HostCache:
+    """The copies on this host. Processes and threads may use the same folder at once.
+
+    Args:
+        settings: Where and how many.
+    """
+
+    def __init__(self, settings: CacheSettings) -> None:
+        default = Path(tempfile.gettempdir(), f"spark-tf-experiment-cache-{os.getuid()}")
+        self._folder = Path(settings.folder) if settings.folder else default
+        self._limit = settings.limit
+
+    @property
+    def folder(self) -> Path:
+        """Of the copies."""
+        return self._folder
+
+    def room(self) -> int:
+        """Return how many bytes the copies may take here, those that are there included.
+
+        The folder is made where it is missing.
+
+        Raises:
+            OSError: It cannot be made, or belongs to somebody else.
+        """
+        make_folder(self._folder)
+        self._check_owner()
+        free = shutil.disk_usage(self._folder).free
+        taken = sum(size for _, size, _ in self._copies())
+        return min(free + taken, self._limit or self._share(taken))
+
+    def _share(self, taken: int) -> int:
+        return int((shutil.disk_usage(self._folder).free + taken) * _SHARE)
+
+    def fetch(self, files: Files, status: FileStatus) -> tuple[Path, int]:
+        """Return this host's copy of a file, made now where there is none.
+
+        Args:
+            files: Reads the file.
+            status: Of the file: what has another length or version is another file.
+
+        Returns:
+            The copy, and a descriptor; the copy stays at least until that is closed.
+
+        Raises:
+            OSError: The file cannot be read, or the disk of this host is full.
+        """
+
+        def download(part: Path) -> None:
+            with open_new(part) as file:
+                files.read(status, file.write)
+            if files.status(status.location) != status:  # parts of two versions, perhaps
+                raise OSError(f"{status.location}: {CHANGED}")
+
+        name = status.location.name
+        source = str(status.location)
+        return self.build(identity(status), name, source, status.length, download, exact=True)
+
+    def build(
+        self,
+        key: object,
+        name: str,
+        source: str,
+        size: int,
+        make: Callable[[Path], None],
+        *,
+        exact: bool = False,
+    ) -> tuple[Path, int]:
+        """Return this host's only file of a key, made now where there is none.
+
+        Args:
+            key: What the file is made of, as JSON.
+            name: Of the file.
+            source: What messages call it.
+            size: Its bytes, or about as many.
+            make: Writes it to the path that it is given, of an empty file.
+            exact: Is a file of another size none?
+
+        Returns:
+            As `fetch`.
+
+        Raises:
+            OSError: What `make` raises, or the disk of this host is full.
+        """
+        make_folder(self._folder)
+        self._check_owner()
+        digest = hashlib.sha256(msgspec.json.encode(key)).hexdigest()[:32]
+        built = self._folder / digest / name
+        while True:
+            lock = self._lock(digest, fcntl.LOCK_SH)
+            if _is_whole(built, size if exact else None):
+                os.utime(built.parent)  # by which the least recently used is found
+                return built, lock
+            os.close(lock)
+            with self._alone(digest):
+                if not _is_whole(built, size if exact else None):
+                    self._make_room(size)
+                    self._make(make, built, source, size)
+
+    def _check_owner(self) -> None:
+        """Refuse a folder that somebody else put there: in /tmp everybody may."""
+        found = self._folder.stat()
+        if found.st_uid != os.getuid():
+            reason = f"belongs to user {found.st_uid}; set spark.experiment.cache.folder to another"
+            raise PermissionError(errno.EACCES, reason, str(self._folder))
+
+    def _make(self, make: Callable[[Path], None], built: Path, source: str, size: int) -> None:
+        make_folder(built.parent)
+        part = built.with_name(".part")
+        try:
+            open_new(part).close()  # so that it is the user's alone, whatever `make` opens it with
+            make(part)
+            part.replace(built)
+        except BaseException as error:
+            shutil.rmtree(built.parent, ignore_errors=True)
+            if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise self._no_room(source, size) from None
+            raise
+
+    def _make_room(self, needed: int) -> None:
+        """Remove the copies that were not used for longest, until a new one fits."""
+        copies = sorted(self._copies(), key=lambda found: found[0])
+        taken = sum(size for _, size, _ in copies)
+        limit = self._limit or self._share(taken)
+        if needed > limit:
+            raise OSError(
+                errno.ENOSPC,
+                f"{needed} bytes are more than the cache of this host may hold, {limit}; raise "
+                "spark.experiment.cache.limit, or read it in batches",
+                str(self._folder),
+            )
+        for _, size, folder in copies:
+            if taken + needed <= limit:
+                return
+            with contextlib.suppress(BlockingIOError), self._alone(folder.name, wait=False):
+                shutil.rmtree(folder, ignore_errors=True)
+                taken -= size
+
+    def _copies(self) -> Iterator[tuple[float, int, Path]]:
+        """Yield when each copy was used last, how many bytes it has, and its folder.
+
+        What else is in the folder belongs to somebody else.
+        """
+        for folder in self._folder.iterdir():
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                if _KEY.fullmatch(folder.name) and folder.is_dir():
+                    size = sum(path.stat().st_size for path in folder.iterdir())
+                    yield folder.stat().st_mtime, size, folder
+
+    def _no_room(self, source: str, size: int) -> OSError:
+        free = shutil.disk_usage(self._folder).free
+        return OSError(
+            errno.ENOSPC,
+            f"no room for the {size} bytes of {source}, {free} are free; set "
+            "spark.experiment.cache.folder to a larger disk, or read it in batches",
+            str(self._folder),
+        )
+
+    @contextlib.contextmanager
+    def _alone(self, key: str, *, wait: bool = True) -> Iterator[None]:
+        """Hold a copy's lock alone; BlockingIOError where it is held and `wait` is False."""
+        lock = self._lock(key, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        try:
+            yield
+        finally:
+            os.close(lock)
+
+    def _lock(self, key: str, kind: int) -> int:
+        descriptor = os.open(
+            self._folder / f"{key}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
+        )
+        try:
+            fcntl.flock(descriptor, kind)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return descriptor
+
+
+def identity(status: FileStatus) -> list[str | int]:
+    """Return what tells a version of a file from all others, as JSON."""
+    return [str(status.location), status.length, status.version]
+
+
+def _is_whole(built: Path, size: int | None) -> bool:
+    try:
+        found = built.stat().st_size
+    except OSError:
+        return False
+    return size is None or found == size

@@ -1,0 +1,388 @@
+"""Files on HDFS over WebHDFS, through dead DataNodes and a NameNode that restarts.
+
+The package `hdfs` speaks the protocol. It has no time-outs unless told, does not retry, and takes a
+connection that breaks off for the end of the file; all three are made good for here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import errno
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar, cast
+from urllib.parse import urlsplit
+
+import hdfs
+import requests
+import tenacity
+import urllib3
+
+from spark_jobs.storage.authentication import authenticate, why_denied, without_token
+from spark_jobs.storage.files import (
+    CHANGED,
+    CHUNK,
+    FileStatus,
+    Sink,
+    beside,
+    check_complete,
+    entry_of,
+    pieces,
+    wrong_length,
+)
+from spark_jobs.storage.hadoop_settings import HadoopSettings
+from spark_jobs.storage.locations import Location
+
+T = TypeVar("T")
+
+PATIENCE = 60.0
+"""Seconds for which a cluster may be in trouble before a call gives up."""
+
+_TIMEOUT = (5.0, 30.0)  # seconds to connect, and between two pieces of an answer
+# Seconds to connect or to send a piece, and for the answer: HDFS needs a minute to replace a
+# DataNode that hangs, and who gives up sooner finds the others busy with what it gave up.
+_SENDING = (30.0, 75.0)
+_LONGEST_PAUSE = 3.0  # seconds between two tries
+_SAY = 5.0  # seconds of trouble after which the user hears of it
+
+_LOGGER = logging.getLogger("experiment")
+
+# Of a certificate, in OpenSSL's words.
+_OUT_OF_TIME = ("certificate has expired", "certificate is not yet valid")
+
+# Of a NameNode that starts or fails over, or of a DataNode that is gone.
+_TRANSIENT = {
+    "BlockMissingException",
+    "ConnectException",
+    "EOFException",
+    "LeaseExpiredException",
+    "NoRouteToHostException",
+    "NotReplicatedYetException",
+    "ReplicaNotFoundException",
+    "RetriableException",
+    "SafeModeException",
+    "SocketException",
+    "SocketTimeoutException",
+    "StandbyException",
+}
+_TRANSIENT_TEXTS = (
+    "All datanodes",
+    "Bad connect ack",
+    "Could not obtain block",
+    "Failed to find datanode",
+    "No active and not excluded nodes",
+    "Unable to close file",
+    "could only be written to 0 of",
+)
+
+
+class WebHdfs:
+    """Files of one HDFS. See `WritableFiles`.
+
+    Args:
+        location: Any location of that HDFS.
+        settings: Where it is, and who asks.
+        patience: Seconds for which it is asked again while it is in trouble.
+
+    Raises:
+        InvalidArgument: The settings do not say where it is.
+    """
+
+    def __init__(
+        self, location: Location, settings: HadoopSettings, patience: float = PATIENCE
+    ) -> None:
+        self._urls, self._user = settings.namenodes(location), settings.user
+        self._patience = patience
+        self._silent = True  # until it was said that HDFS does not answer
+        session = requests.Session()
+        session.trust_env = False  # a proxy for the outside is none for the cluster
+        session.verify = os.environ.get("REQUESTS_CA_BUNDLE") or True
+        authenticate(session, location, settings)
+        self._session = session
+        self._client = _Client(";".join(self._urls), timeout=_TIMEOUT, session=session)
+
+    def status(self, location: Location) -> FileStatus:
+        """See `Files`."""
+        return self._ask(location, lambda: _status(location, self._client.status(location.path)))
+
+    def listdir(self, location: Location) -> list[FileStatus]:
+        """See `Files`."""
+
+        def ask() -> list[FileStatus]:
+            entries = self._client.list(location.path, status=True)
+            return [_status(entry_of(location, name), entry) for name, entry in sorted(entries)]
+
+        return self._ask(location, ask)
+
+    def names(self, location: Location) -> list[str]:
+        """See `WritableFiles`."""
+        return [status.location.name for status in self.listdir(location)]
+
+    def read(self, status: FileStatus, sink: Sink, offset: int = 0) -> None:
+        """See `Files`. Goes on where a connection broke off."""
+        location, reached = status.location, offset
+
+        def read_on() -> None:
+            nonlocal reached
+            length = status.length - reached
+            if length <= 0:
+                return
+            with self._client.read(
+                location.path, offset=reached, length=length, chunk_size=CHUNK
+            ) as pieces:
+                for data in pieces:
+                    sink(data)
+                    reached += len(data)
+
+        before = -1
+        while before != reached < status.length:  # as long as each try brings something
+            before = reached
+            try:
+                self._ask(location, read_on)
+            except ConnectionError:
+                if reached == before:
+                    raise
+        check_complete(status, status.length - reached)
+
+    def make_folder(self, location: Location) -> None:
+        """See `WritableFiles`."""
+        self._ask(location, lambda: self._client.makedirs(location.path, permission="700"))
+
+    def write(self, location: Location, source: Path | bytes, length: int | None = None) -> None:
+        """See `WritableFiles`. A reader sees the file when all of it is there."""
+        parts: list[Location] = []
+
+        def send() -> None:
+            parts.append(beside(location))  # of each try its own: one before may go on somewhere
+            problems: list[OSError] = []
+            data = _upto_problem(pieces(source, length), problems)
+            self._client.write(parts[-1].path, data=data, permission="600")
+            if problems:
+                raise problems[0]
+
+        try:
+            self._ask(location, send)
+            self.rename(parts[-1], location)
+            parts.pop()
+        finally:
+            for part in parts:
+                with contextlib.suppress(Exception):  # what went wrong is said already
+                    self._client.delete(part.path)
+
+    def append(self, location: Location, data: bytes, offset: int) -> None:
+        """See `WritableFiles`."""
+        upto, tries = offset + len(data), 0
+
+        def send() -> None:
+            nonlocal tries
+            tries += 1
+            there = self._client.status(location.path)["length"]  # some of it, by a try before
+            if not offset <= there <= upto:
+                raise wrong_length(location, offset, there)
+            if there < upto:
+                self._client.write(location.path, data=data[there - offset :], append=True)
+                if tries > 1:  # a try before may have gone on meanwhile
+                    found = self._client.status(location.path)["length"]
+                    if found != upto:
+                        raise wrong_length(location, upto, found)
+
+        self._ask(location, send)
+
+    def rename(self, location: Location, new: Location, *, replace: bool = True) -> None:
+        """See `WritableFiles`."""
+        tries = 0
+        # Of all its ways to rename, those that do it in one step.
+        options = "OVERWRITE" if replace else "NONE"
+
+        def send() -> None:
+            nonlocal tries
+            tries += 1
+            try:
+                self._client._rename(location.path, destination=new.path, renameoptions=options)
+            except hdfs.HdfsError as error:
+                if error.exception == "FileAlreadyExistsException" and not replace:
+                    reason = os.strerror(errno.EEXIST)
+                    raise FileExistsError(errno.EEXIST, reason, str(new)) from None
+                if error.exception != "FileNotFoundException" or tries == 1:
+                    raise
+                self._client.status(new.path)  # a try before did it, and its answer got lost
+
+        self._ask(location, send)
+
+    def touch(self, location: Location) -> None:
+        """See `WritableFiles`."""
+
+        def send() -> None:
+            self._client.set_times(location.path, modification_time=time.time_ns() // 1_000_000)
+
+        self._ask(location, send)
+
+    def remove(self, location: Location) -> None:
+        """See `WritableFiles`."""
+        self._ask(location, lambda: self._client.delete(location.path, recursive=True))
+
+    def close(self) -> None:
+        """See `Files`."""
+        self._session.close()
+
+    def _ask(self, location: Location, call: Callable[[], T]) -> T:
+        """Call until it works or cannot work; errors become OSErrors of one sentence."""
+        in_trouble_since: float | None = None  # not since the first try, which may take long
+
+        def too_long(state: tenacity.RetryCallState) -> bool:
+            nonlocal in_trouble_since
+            now = time.monotonic()
+            in_trouble_since = now if in_trouble_since is None else in_trouble_since
+            return now - in_trouble_since >= self._patience
+
+        def say(state: tenacity.RetryCallState) -> None:
+            since = in_trouble_since or time.monotonic()
+            if self._silent and time.monotonic() - since >= _SAY and state.outcome is not None:
+                self._silent = False
+                _LOGGER.warning(
+                    "%s does not answer (%s); it is tried again for %g s",
+                    " or ".join(self._urls),
+                    _root_cause(cast(BaseException, state.outcome.exception())),
+                    self._patience,
+                )
+
+        retrying = tenacity.Retrying(
+            retry=tenacity.retry_if_exception(_is_transient),
+            wait=tenacity.wait_random_exponential(multiplier=0.1, max=_LONGEST_PAUSE),
+            stop=too_long,
+            before_sleep=say,
+            reraise=True,
+        )
+        try:
+            answer = retrying(call)
+            self._silent = True
+            return answer
+        except hdfs.HdfsError as error:
+            raise self._refused(location, error) from None
+        except requests.exceptions.InvalidURL as error:
+            raise self._unreachable(location, error) from None
+        except (ValueError, LookupError, TypeError):  # of the package, for what it cannot read
+            raise OSError(
+                f"{location}: what answers at {' or '.join(self._urls)} is no WebHDFS; is the "
+                "address right?"
+            ) from None
+        except requests.exceptions.SSLError as error:
+            if "CERTIFICATE" in _root_cause(error).upper():
+                raise _untrusted(location, error) from None
+            raise self._unreachable(location, error) from None
+        except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
+            raise self._unreachable(location, error) from None
+
+    def _refused(self, location: Location, error: hdfs.HdfsError) -> OSError:
+        text = without_token(str(error).split("\n")[0][:300])  # a Java stack trace may follow
+        if _is_transient(error):
+            return ConnectionError(
+                f"{location}: HDFS was in trouble for {self._patience:g} s: {text}"
+            )
+        who = f"as user {self._user or 'nobody'} at {' or '.join(self._urls)}"
+        if error.exception == "FileNotFoundException":
+            return FileNotFoundError(errno.ENOENT, f"no such file or folder, {who}", str(location))
+        if denied := why_denied(error.exception, text, who):
+            return PermissionError(errno.EACCES, denied, str(location))
+        if "out of the range" in text:
+            return OSError(f"{location}: it became shorter while it was read; {CHANGED}")
+        if "Hadoop IPC port" in text:
+            return OSError(
+                f"{location}: {' or '.join(self._urls)} is Hadoop's RPC port; WebHDFS answers on "
+                "another, by default 9870"
+            )
+        return OSError(f"{location}: HDFS refused it {who}: {error.exception or ''} {text}")
+
+    def _unreachable(self, location: Location, error: Exception) -> OSError:
+        """Return a ConnectionError where it may answer later."""
+        reason = _root_cause(error)
+        kind = ConnectionError if _is_transient(error) else OSError
+        return kind(
+            f"{location}: no WebHDFS at {' or '.join(self._urls)} within {self._patience:g} s "
+            f"({reason}); is the address right, and does the NameNode run?"
+        )
+
+
+class _Client(hdfs.Client):  # type: ignore[misc]  # hdfs has no types
+    def resolve(self, hdfs_path: str) -> str:
+        """Return a path as it is: the package takes "#LATEST" for the newest file of a folder."""
+        return hdfs_path
+
+    def _request(self, method: str, url: str, **kwargs: Any) -> requests.Response:
+        answer: requests.Response = self._session.request(
+            method,
+            url,
+            timeout=self._timeout if kwargs.get("data") is None else _SENDING,
+            headers={"content-type": "application/octet-stream"},  # for HttpFS
+            **kwargs,
+        )
+        return answer
+
+
+def _untrusted(location: Location, error: requests.exceptions.SSLError) -> OSError:
+    address = "" if error.request is None else str(error.request.url)
+    server = urlsplit(address).netloc or "the cluster"
+    cause = _root_cause(error)
+    advice = (
+        "set REQUESTS_CA_BUNDLE, on executors too, to a file with the certificate of who signed it"
+    )
+    if any(words in cause for words in _OUT_OF_TIME):
+        now = datetime.datetime.now(datetime.UTC)
+        advice = f"the clock of this host says {now:%Y-%m-%d %H:%M} UTC; is it right?"
+    return OSError(f"{location}: the certificate of {server} is not trusted ({cause}); {advice}")
+
+
+def _upto_problem(data: Iterator[bytes], problems: list[OSError]) -> Iterator[bytes]:
+    """Yield what can be read; a problem with it is none of the connection, which ends in order."""
+    try:
+        yield from data
+    except OSError as error:
+        problems.append(error)
+
+
+def _status(location: Location, entry: dict[str, Any]) -> FileStatus:
+    folder = entry["type"] == "DIRECTORY"
+    changed = int(entry["modificationTime"])
+    length = int(entry["length"])
+    return FileStatus(location, length, str(changed), folder, modified=changed / 1000)
+
+
+def _is_transient(error: BaseException) -> bool:
+    if isinstance(error, hdfs.HdfsError):
+        text = str(error)
+        return error.exception in _TRANSIENT or any(part in text for part in _TRANSIENT_TEXTS)
+    if isinstance(error, requests.exceptions.InvalidURL):
+        return False
+    if isinstance(error, requests.exceptions.SSLError):
+        return "EOF" in _root_cause(error)  # of a server that was ended
+    if _root_cause(error).startswith("Name or service not known"):
+        return False
+    return isinstance(
+        error,
+        requests.ConnectionError
+        | requests.Timeout
+        | requests.exceptions.ChunkedEncodingError
+        | urllib3.exceptions.HTTPError
+        | ConnectionError
+        | TimeoutError,
+    )
+
+
+def _root_cause(error: BaseException) -> str:
+    """Return in a few words what lies behind the errors of requests and urllib3."""
+    seen: set[int] = set()
+    while id(error) not in seen:
+        seen.add(id(error))
+        inner = getattr(error, "reason", None) or error.__cause__ or error.__context__
+        nested = next((arg for arg in error.args if isinstance(arg, BaseException)), None)
+        found = inner if isinstance(inner, BaseException) else nested
+        if found is None:
+            break
+        error = found
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return without_token(str(error).split("\n")[0][:200]) or type(error).__name__

@@ -1,0 +1,1 @@
+"""Inside a trial's process: calling the train function, and what that may call."""

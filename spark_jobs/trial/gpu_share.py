@@ -1,0 +1,90 @@
+"""The share of a GPU's memory that a trial has where several run on one."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
+import msgspec
+
+from spark_jobs.trial.import_hooks import when_imported
+
+_SHARED = 0.9  # of a GPU's memory: what CUDA itself takes of it in each process comes on top
+
+
+class GpuShare(msgspec.Struct, frozen=True):
+    """How much of its GPU's memory a trial may take.
+
+    Attributes:
+        fraction: Of the whole memory, between 0 and 1.
+        memory: Bytes of the whole; None where nobody knows, and TensorFlow has no limit then.
+    """
+
+    fraction: float
+    memory: int | None = None
+
+    @classmethod
+    def of(cls, trials: int, memory: int | None) -> GpuShare | None:
+        """Return the share of each of so many trials on one GPU; None where it has it alone."""
+        return None if trials == 1 else cls(_SHARED / trials, memory)
+
+    def environment(self) -> dict[str, str | None]:
+        """Return the variables by which JAX and CuPy keep to the share, unless the user set them.
+
+        JAX takes the whole share when it starts. It refuses to start where both the old and the new
+        name of its variable are set; all versions know the old one.
+        """
+        limits = {
+            ("XLA_PYTHON_CLIENT_MEM_FRACTION", "XLA_CLIENT_MEM_FRACTION"): f"{self.fraction:.4f}",
+            ("CUPY_GPU_MEMORY_LIMIT",): f"{self.fraction:.2%}",
+        }
+        return {n[0]: limit for n, limit in limits.items() if not os.environ.keys() & set(n)}
+
+
+@contextlib.contextmanager
+def limited(share: GpuShare | None) -> Iterator[None]:
+    """Let TensorFlow and PyTorch keep to the share, whenever the block imports them.
+
+    They offer no variable for it in all versions. To limit them starts CUDA, so it has to happen in
+    the trial's own process.
+    """
+    if share is None:
+        yield
+        return
+    with (
+        when_imported("tensorflow", lambda module: _limit_tensorflow(module, share)),
+        when_imported("torch", lambda module: _limit_torch(module, share)),
+    ):
+        yield
+
+
+def _limit_tensorflow(tensorflow: Any, share: GpuShare) -> None:
+    if share.memory is None:
+        return
+    config, mebibytes = tensorflow.config, int(share.fraction * share.memory) >> 20
+    with _tried(tensorflow):
+        for gpu in config.list_physical_devices("GPU"):
+            limit = config.LogicalDeviceConfiguration(memory_limit=mebibytes)
+            config.set_logical_device_configuration(gpu, [limit])
+
+
+def _limit_torch(torch: Any, share: GpuShare) -> None:
+    with _tried(torch):
+        if torch.cuda.is_available():
+            torch.cuda.set_per_process_memory_fraction(share.fraction)
+
+
+@contextlib.contextmanager
+def _tried(module: ModuleType) -> Iterator[None]:
+    """Tell the trial's log what went wrong: a trial without a limit is better than none.
+
+    As where an earlier trial in the same process (isolation='none') has started TensorFlow.
+    """
+    try:
+        yield
+    except Exception as error:
+        print(f"no limit to {module.__name__}'s GPU memory: {error}", file=sys.stderr)

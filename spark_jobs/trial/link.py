@@ -1,0 +1,137 @@
+"""How a trial and its supervisor hear of each other while it runs, without waiting for each other.
+
+`Link` is the seam: a pipe each way for a trial in a process of its own, plain calls for one in the
+slot's process. Its contract is tests/spark_jobs/trial/test_link.py.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+import msgspec
+
+from spark_jobs.messages import Report, decode, encode
+from spark_jobs.trial.frames import FrameReader, frame
+
+_MOST_WAITING = 1_000
+
+LARGEST_REPORT = 4_000
+"""Bytes: what a pipe takes as a whole or not at all, and 100 of which fit into a message."""
+
+REPORT, HEARD, OUTCOME = b"R", b"H", b"O"
+"""The first byte of a message from a trial's process says what the rest is."""
+
+
+class StopTrial(msgspec.Struct, frozen=True, tag="stop"):
+    """The trial is to stop.
+
+    Attributes:
+        reason: Why, for people.
+    """
+
+    reason: str
+
+
+class Link(Protocol):
+    """A trial's side."""
+
+    def send(self, report: Report) -> None:
+        """Pass a report on, at once or later; where too many wait, the oldest is dropped.
+
+        One that is too large is left out: it is in the trial's event file all the same.
+        """
+
+    def stop(self) -> str:
+        """Return why the trial is to stop, or ''."""
+
+
+class PipeLink:
+    """Of a trial in a process of its own. Thread safe.
+
+    Args:
+        results: Pipe to the supervisor.
+        commands: Pipe from it.
+    """
+
+    def __init__(self, results: int, commands: int) -> None:
+        self._results, self._commands = results, FrameReader(commands)
+        self._lock = threading.Lock()
+        self._waiting: deque[bytes] = deque(maxlen=_MOST_WAITING)
+        self._rest = memoryview(b"")  # of a message that is partly written
+        self._reason = ""
+        os.set_blocking(results, False)
+        os.set_blocking(commands, False)
+
+    def send(self, report: Report) -> None:
+        """See `Link`."""
+        message = REPORT + encode(report)
+        if len(message) > LARGEST_REPORT:
+            return
+        with self._lock:
+            self._waiting.append(frame(message))
+            try:
+                self._write()
+            except (BlockingIOError, BrokenPipeError):  # a busy supervisor, or none
+                return
+
+    def stop(self) -> str:
+        """See `Link`."""
+        with self._lock:
+            try:
+                while not self._reason and self._commands.fill():
+                    for message in self._commands.take_all():
+                        self._reason = decode(message, StopTrial).reason
+                        self._waiting.append(frame(HEARD))
+                        self._write()
+            except (BlockingIOError, BrokenPipeError):
+                pass
+            return self._reason
+
+    def close(self, outcome: bytes) -> None:
+        """Send what waits, and the outcome as JSON; this waits."""
+        with self._lock:
+            os.set_blocking(self._results, True)
+            self._waiting.append(frame(OUTCOME + outcome))
+            self._write()
+
+    def _write(self) -> None:
+        while self._rest or self._waiting:
+            if not self._rest:
+                self._rest = memoryview(self._waiting.popleft())
+            self._rest = self._rest[os.write(self._results, self._rest) :]
+
+
+class DirectLink:
+    """Of a trial in the slot's own process.
+
+    Args:
+        tell: Called with each report.
+    """
+
+    def __init__(self, tell: Callable[[Report], None]) -> None:
+        self._tell = tell
+        self.reason = ""
+
+    def send(self, report: Report) -> None:
+        """See `Link`."""
+        if len(encode(report)) < LARGEST_REPORT:
+            self._tell(report)
+
+    def stop(self) -> str:
+        """See `Link`."""
+        return self.reason
+
+
+class NoLink:
+    """Of a trial that nobody listens to."""
+
+    def send(self, report: Report) -> None:
+        """See `Link`."""
+
+    def stop(self) -> str:
+        """See `Link`."""
+        return ""

@@ -1,0 +1,319 @@
+"""One trial, in the process that runs it: call the train function, read what it returned.
+
+`python -m spark_jobs.trial.trial_process` is the fresh interpreter of `isolation='spawn'`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import importlib
+import io
+import math
+import os
+import pickle
+import random
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from search.direction import DirectionName, read_direction
+from search.errors import shown
+from search.trial import Outcome
+from spark_jobs.messages import (
+    Attempt,
+    Report,
+    Work,
+    attempt_of,
+    encode,
+    fit,
+    outcome_to_json,
+)
+from spark_jobs.trial import context, out_of_memory
+from spark_jobs.trial.gpu_share import GpuShare, limited
+from spark_jobs.trial.link import Link, NoLink, PipeLink
+from spark_jobs.trial.objective import (
+    AmbiguousObjective,
+    Objective,
+    Objectives,
+    UnusableReturn,
+    objective_of,
+)
+from spark_jobs.trial.tf_summary import default_writer
+
+_PR_SET_PDEATHSIG = 1
+
+
+class Program(msgspec.Struct, frozen=True):
+    """What all trials of a search have in common.
+
+    Attributes:
+        function: The train function, pickled; unpickled only where it runs.
+        key: The user's `optimization_key`.
+        direction: 'max' or 'min', or several objectives' names to these.
+        preload: Modules to import before the first trial.
+        start_method: 'fork' or 'spawn'.
+        seed: Of the search; None leaves the trials' random numbers to chance.
+        data: How trials get at their data.
+        gpu_share: How much of the memory of their GPU trials may take, which depends on the slot;
+            None for all of it.
+        clock_lag: Seconds by which the clock of the slot's host lags the driver's.
+    """
+
+    function: bytes
+    key: str | None
+    direction: DirectionName | dict[str, DirectionName]
+    preload: tuple[str, ...] = ()
+    start_method: str = "fork"
+    seed: int | None = None
+    data: context.DataSettings = context.DataSettings()
+    gpu_share: GpuShare | None = None
+    clock_lag: float = 0.0
+
+    @property
+    def objective(self) -> Objective | Objectives:
+        """How to read what the train function returns."""
+        return objective_of(self.key, read_direction(self.direction))
+
+
+class Task(msgspec.Struct, frozen=True, tag="task"):
+    """One trial for a process of its own.
+
+    Attributes:
+        work: The trial.
+        folder: Its folder.
+        environment: Variables to set, or to remove where None.
+        timeout: Seconds until it is ended, or None.
+        grace: Seconds between SIGTERM and SIGKILL then.
+    """
+
+    work: Work
+    folder: str
+    environment: dict[str, str | None]
+    timeout: float | None
+    grace: float
+
+
+def evaluate(
+    program: Program,
+    attempt: Attempt,
+    folder: Path,
+    link: Link | None = None,
+    started: float | None = None,
+) -> Outcome:
+    """Call the train function; whatever happens becomes an outcome.
+
+    Args:
+        program: What all trials have in common.
+        attempt: What to run.
+        folder: Of the attempt.
+        link: To who listens; nobody when left out.
+        started: When the trial began, by `time.monotonic`; now when left out.
+    """
+    trial, started = attempt.trial, time.monotonic() if started is None else started
+    running = context.TrialContext(
+        trial.params, folder, program.data, link or NoLink(), clock_lag=program.clock_lag
+    )
+    try:
+        share = limited(program.gpu_share)
+        with context.entered(running), default_writer(folder), out_of_memory.reserve(), share:
+            function = pickle.loads(program.function)
+            returned = function(**trial.params)
+            outcome = program.objective.outcome(trial.id, returned)
+        return replace(
+            outcome,
+            status="stopped" if running.stopped else "finished",
+            seconds=time.monotonic() - started,
+            reason=running.stopped,
+            step=None if running.last is None else running.last.step,
+        )
+    except context.TrialStopped as stop:
+        seconds = time.monotonic() - started
+        return stopped(program.objective, trial.id, str(stop), running.last, seconds)
+    except BaseException as error:  # also SystemExit and what user code derives from BaseException
+        return _failed(trial.id, error, time.monotonic() - started)
+
+
+def stopped(
+    objective: Objective | Objectives, trial: int, reason: str, last: Report | None, seconds: float
+) -> Outcome:
+    """Return the outcome of a trial that was stopped and returned nothing.
+
+    Args:
+        objective: Which of the metrics is the objective.
+        trial: The id of the trial.
+        reason: Why it was stopped.
+        last: What it reported last.
+        seconds: How long it ran.
+    """
+    metrics = {} if last is None else {name: float(last.metrics[name]) for name in last.metrics}
+    name = None
+    with contextlib.suppress(AmbiguousObjective):  # it was stopped for another reason than a rule
+        name = objective.reported(metrics)
+    value = None if name is None else metrics[name]
+    if value is None or not math.isfinite(value):
+        value = None
+    step = None if last is None else last.step
+    return Outcome(trial, "stopped", value, name, metrics, None, seconds, reason, step)
+
+
+def _failed(trial: int, error: BaseException, seconds: float) -> Outcome:
+    match error:
+        case AmbiguousObjective():
+            return Outcome.failed(trial, "ambiguous objective", str(error), seconds=seconds)
+        case UnusableReturn():
+            return Outcome.failed(trial, "invalid value", str(error), seconds=seconds)
+        case SystemExit():
+            code = 0 if error.code is None else error.code
+            message = f"exit {shown(code, 80)} before it returned"
+            return Outcome.failed(trial, "exit", message, _traceback(error), seconds)
+    kind, message = out_of_memory.kind_of(error), _one_line(error)
+    if kind == "memory":
+        message = f"{message}; {out_of_memory.limits()}"
+    return Outcome.failed(trial, kind or "user error", message, _traceback(error), seconds)
+
+
+def _one_line(error: BaseException) -> str:
+    shown = traceback.TracebackException.from_exception(error)
+    shown.__notes__ = None  # they would come last
+    return " ".join(list(shown.format_exception_only())[-1].split())
+
+
+def _traceback(error: BaseException) -> str:
+    frames = error.__traceback__ and error.__traceback__.tb_next  # without our own frame
+    return "".join(traceback.format_exception(type(error), error, frames))
+
+
+def become_trial(supervisor: int, task: Task, output: tuple[int, int]) -> None:
+    """Make this fresh child of the supervisor a process that can run user code.
+
+    A session of its own, so that one signal reaches all of it; death with the supervisor, and
+    before it where the kernel is out of memory; default signal handlers; the trial's environment;
+    its output into pipes.
+
+    Args:
+        supervisor: The process id of the supervisor.
+        task: What this process is for.
+        output: Pipes for stdout and stderr.
+    """
+    os.setsid()
+    die_with_parent(supervisor)
+    out_of_memory.be_first_to_be_killed()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+    set_environment(task.environment)
+    for pipe, descriptor in zip(output, (1, 2), strict=True):
+        os.dup2(pipe, descriptor)
+        os.close(pipe)
+
+
+def set_environment(variables: Mapping[str, str | None]) -> None:
+    """Set variables of this process, or remove those that are None."""
+    for name, value in variables.items():
+        os.environ.pop(name, None) if value is None else os.environ.__setitem__(name, value)
+
+
+def die_with_parent(parent: int, number: int = signal.SIGKILL) -> None:
+    """Ask the kernel to send this process a signal when the thread that forked it ends.
+
+    Args:
+        parent: The id of the process that forked it.
+        number: Of the signal.
+    """
+    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0):
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
+    if os.getppid() != parent:  # it ended before the call
+        os.kill(os.getpid(), number)
+
+
+def run_child(
+    program: Program, task: Task, results: int, commands: int, started: float | None = None
+) -> None:
+    """Run the trial, write its outcome to `results`, and end the process.
+
+    Args:
+        program: What all trials have in common.
+        task: The trial.
+        results: Pipe to the supervisor.
+        commands: Pipe from it.
+        started: See `evaluate`.
+    """
+    code, owner = 1, os.getpid()
+    try:
+        link = PipeLink(results, commands)
+        seed_random_numbers(program.seed, task.work.trial)
+        outcome = evaluate(program, attempt_of(task.work), Path(task.folder), link, started)
+        if os.getpid() != owner:
+            os._exit(0)  # user code forked, and its child came back here: it is not the trial
+        link.close(encode(outcome_to_json(fit(outcome))))
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            with_suppressed_flush(stream)
+        os._exit(code)  # no atexit handlers: TensorFlow's destructors may block
+
+
+def seed_random_numbers(seed: int | None, trial: int) -> None:
+    """Give `random` and numpy a state of this trial's own; forked children share one otherwise."""
+    state = random.SystemRandom().getrandbits(32) if seed is None else (seed * 1_000_003 + trial)
+    random.seed(state)
+    numpy: Any = sys.modules.get("numpy")
+    if numpy is not None:
+        numpy.random.seed(state % 2**32)
+
+
+def print_lines() -> None:
+    """Write whole lines at once, so that a trial that is killed leaves what it printed.
+
+    Called before a fork, not after it: Python then takes the child's pipes for the files that its
+    parent has, and fails to ask where it is in them.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(line_buffering=True, encoding="utf-8", errors="backslashreplace")
+
+
+def with_suppressed_flush(stream: Any) -> None:
+    """Flush a stream that user code may have closed or replaced."""
+    try:
+        stream.flush()
+    except Exception:
+        return
+
+
+def import_modules(names: tuple[str, ...]) -> None:
+    """Import modules; those that are not installed are skipped."""
+    for name in names:
+        try:
+            importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            if error.name is None or not (name + ".").startswith(error.name + "."):
+                raise
+
+
+def main(payload: int, results: int, commands: int) -> None:
+    """Run the trial that the descriptor `payload` holds, in a fresh interpreter.
+
+    What it imports is part of each trial here, and counts as its time.
+    """
+    started = time.monotonic()
+    print_lines()
+    with os.fdopen(payload, "rb") as file:
+        program_data, task_data = msgspec.msgpack.decode(file.read(), type=tuple[bytes, bytes])
+    program = msgspec.json.decode(program_data, type=Program)
+    import_modules(program.preload)
+    task = msgspec.json.decode(task_data, type=Task)
+    run_child(program, task, results, commands, started)
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))

@@ -1,0 +1,884 @@
+import contextlib
+import io
+import json
+import math
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import urllib.request
+from dataclasses import replace
+from pathlib import Path
+
+import pandas
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from experiment.cli.commands import main
+from experiment.results.text import printable
+from experiment.run_files.ownership import owned
+from search.trial import Outcome
+from spark_jobs.run_folder.paths import RunPaths
+from spark_jobs.storage.hadoop_settings import HadoopSettings
+from spark_jobs.storage.locations import Location
+from tests.experiment.display.test_progress import HARMLESS, HOSTILE, in_terminal
+from tests.experiment.runs import TRACEBACK, make_run, make_search
+
+COMMAND = [sys.executable, "-m", "experiment"]
+SECONDS = 120  # after which a command hangs
+
+
+def run(*arguments, **options):
+    options = {"capture_output": True, "text": True, "timeout": SECONDS} | options
+    return subprocess.run([*COMMAND, *map(str, arguments)], **options)
+
+
+@pytest.fixture
+def call(capsys):
+    """Call a command that succeeds and return what it printed."""
+
+    def call(*arguments):
+        assert main([str(argument) for argument in arguments]) == 0
+        output, errors = capsys.readouterr()
+        assert errors == ""
+        return output
+
+    return call
+
+
+@pytest.fixture
+def refused(capsys):
+    """Call a command that is refused and return its error."""
+
+    def call(*arguments):
+        assert main([str(argument) for argument in arguments]) == 2
+        output, errors = capsys.readouterr()
+        assert output == ""
+        assert errors.replace("\n", "").isprintable()
+        assert len(errors.splitlines()) == 1
+        return errors
+
+    return call
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    return make_run(tmp_path_factory.mktemp("finished"), trials=12, failed=(1, 4))
+
+
+@pytest.fixture(scope="module")
+def unfinished(tmp_path_factory):
+    """A run whose trial 2 was tried again and whose trial 3 is out."""
+    folder = tmp_path_factory.mktemp("unfinished")
+    return make_run(folder, failed=(1,), lost=(2,), running=(3,), ended=False)
+
+
+def started(folder):
+    """Make a run that has a manifest and nothing else yet."""
+    root = make_run(folder, ended=False)
+    for name in ("journal", "trials", "search"):
+        shutil.rmtree(root / name)
+    return root
+
+
+def hostile_outcome(trial):
+    if trial.id == 0:
+        return Outcome.failed(0, "user error", HOSTILE, f"Traceback\n\t{HOSTILE}")
+    metrics = {HOSTILE: 1.0, f"{HOSTILE}2": 2.0}
+    return Outcome(trial.id, "finished", 1.0, HOSTILE, metrics, None, 1.0)
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory):
+    """A run in which every text of the user and of the trials would move a cursor."""
+    root = make_run(
+        tmp_path_factory.mktemp("hostile"),
+        points=[{"a": HOSTILE, "b[red]": (HOSTILE,)}, {"a": "\x1b[8m", "<b>": 1}],
+        outcome_of=hostile_outcome,
+        name=HOSTILE,
+        description=HOSTILE,
+        train=HOSTILE,
+        master=HOSTILE,
+        application=HOSTILE,
+        optimization_key=HOSTILE,
+        problem=HOSTILE,
+    )
+    folder = root.with_name(f"{HOSTILE.replace('/', '-')}-run")
+    shutil.copytree(root, folder)
+    paths = RunPaths(folder).attempt(0)
+    paths.stdout.write_text(HOSTILE)
+    paths.stderr.write_text(HOSTILE)
+    return folder
+
+
+def rows_of(table):
+    return [re.split(r"\s{2,}", line.strip()) for line in table.splitlines()]
+
+
+def test_a_list_has_a_line_per_run_with_what_became_of_it(call, tmp_path):
+    folders = [
+        make_run(tmp_path, failed=(0, 1)),
+        make_run(tmp_path, running=(3,), ended=False),
+        make_run(tmp_path, problem="2 trials failed, more than max_failures=1"),
+        make_run(tmp_path, trials=1, failed=(0,), optimization_key=None),
+    ]
+    for number, folder in enumerate(folders):
+        os.utime(folder / "manifest.json", (number, number))
+    head, *rows = rows_of(call("list", tmp_path))
+    assert head == ["run", "started", "state", "trials", "failed", "best"]
+    assert [row[0] for row in rows] == [folder.name for folder in folders]
+    assert all(re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", row[1]) for row in rows)
+    assert [row[3:] for row in rows] == [
+        ["6/6", "2", "accuracy 0.006"],
+        ["5/6", "1", "accuracy 0.006"],
+        ["6/6", "1", "accuracy 0.006"],
+        ["1/1", "1"],
+    ]
+    states = [row[2] for row in rows]
+    assert states[0] == states[3] == "finished"
+    assert re.fullmatch(r"not ended, last news [\d.]+ s ago", states[1])
+    assert states[2] == "ended early: 2 trials failed, more than max_failures=1"
+
+
+@contextlib.contextmanager
+def owned_by_us(root):
+    place = Location.parse(root)
+    with owned(place, HadoopSettings(), "app", taken=pytest.fail, tell=pytest.fail):
+        yield
+
+
+def leave_a_mark(root, **changes):
+    """Leave the mark of a driver that did not hand the run back, as one that was killed does."""
+    with owned_by_us(root):
+        mark = (root / "owners" / "000001.json").read_bytes()
+    (root / "owners" / "000001.json").write_text(json.dumps(json.loads(mark) | changes))
+
+
+US = f"host {socket.gethostname()}, pid {os.getpid()}"
+
+
+def test_a_run_whose_driver_lives_says_where(call, tmp_path):
+    root = make_run(tmp_path, running=(3,), ended=False)
+    with owned_by_us(root):
+        assert rows_of(call("list", tmp_path))[1][2] == f"running on {US}"
+        assert ["state", f"running on {US}"] in rows_of(call("show", root))
+        assert call("stop", root) == f"asked to stop: {root}, running on {US}\n"
+    assert (root / "stop").exists()
+    assert "not ended, last news" in call("show", root)
+
+
+def test_a_run_that_ended_and_goes_on_again_is_running(call, tmp_path):
+    root = make_run(tmp_path, problem="interrupted")
+    with owned_by_us(root):
+        assert ["state", f"running on {US}"] in rows_of(call("show", root))
+        assert "asked to stop" in call("stop", root)
+
+
+@pytest.mark.fault(24)
+def test_a_run_whose_driver_is_gone_says_how_to_go_on_and_is_not_stopped(call, refused, tmp_path):
+    root = make_run(tmp_path, running=(3,), ended=False)
+    leave_a_mark(root)
+    gone = rf"not ended, last news [\d.]+ s ago, its driver \({re.escape(US)}\) is gone"
+    how = f"resume='{root}' goes on with it"
+    rows = dict(row for row in rows_of(call("show", root)) if len(row) == 2)
+    assert re.fullmatch(gone, rows["state"])
+    assert rows["to go on"] == how
+    assert re.fullmatch(gone, rows_of(call("list", tmp_path))[1][2])
+    refusal = refused("stop", root)
+    assert re.match(f"run: expected a run that goes on, got '{root}', {gone}; ", refusal)
+    assert refusal.endswith(f"{how}\n")
+    assert not (root / "stop").exists()
+
+
+def test_a_driver_on_another_host_is_known_by_its_signs_of_life(call, tmp_path):
+    root = make_run(tmp_path, running=(3,), ended=False)
+    elsewhere = {"boot": "0" * 32, "namespace": 1, "started": 1}
+    leave_a_mark(root, host=HOSTILE, origin=elsewhere)
+    mark = root / "owners" / "000001.json"
+    os.utime(mark, times=(0, mark.stat().st_mtime - 300))
+    rows = dict(row for row in rows_of(call("show", root)) if len(row) == 2)
+    assert re.search(r"s ago, last sign of life of its driver \(.* 5 min \d s ago$", rows["state"])
+    assert "to go on" not in rows
+    assert "asked to stop" in call("stop", root)
+
+
+def test_the_list_is_of_the_default_folder_unless_told_otherwise(call, tmp_path, monkeypatch):
+    root = make_run(tmp_path / "experiments")
+    monkeypatch.chdir(tmp_path)
+    assert root.name in call("list")
+
+
+@pytest.mark.parametrize("what", ["missing", "empty", "file", "run"])
+def test_a_folder_without_runs_is_refused(refused, finished, tmp_path, what):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").touch()
+    folder = finished if what == "run" else tmp_path / what
+    assert "expected a folder of runs" in refused("list", folder)
+
+
+def break_journal(paths):
+    segment = next(paths.journal.iterdir())
+    segment.write_bytes(segment.read_bytes().replace(b"adam", b"adan"))
+
+
+def write(name, data):
+    def damage(paths):
+        path = paths.root / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(data)
+
+    return damage
+
+
+def make_folder(name):
+    def damage(paths):
+        (paths.root / name).unlink()
+        (paths.root / name).mkdir()
+
+    return damage
+
+
+def change_manifest(**changes):
+    def damage(paths):
+        manifest = json.loads(paths.manifest.read_text()) | changes
+        paths.manifest.write_text(json.dumps(manifest))
+
+    return damage
+
+
+DAMAGES = {
+    "empty": write("manifest.json", b""),
+    "no json": write("manifest.json", b"{"),
+    "no object": write("manifest.json", b"[]"),
+    "no unicode": write("manifest.json", b'{"format": 1, "name": "\xff"}'),
+    "deep": write("manifest.json", b"[" * 100_000),
+    "folder": make_folder("manifest.json"),
+    "newer": change_manifest(format=2),
+    "odd space": change_manifest(space={"x": {"type": "odd"}}),
+    "wrong space": change_manifest(space={"x": {"type": "float", "low": 1, "high": "a"}}),
+    "odd direction": change_manifest(direction="up"),
+    "journal": break_journal,
+    "result": write("result.json", b"{"),
+    "result without unicode": write("result.json", b'{"problem": "\xff"}'),
+    "result is a folder": make_folder("result.json"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_broken_run_is_refused_in_one_line(refused, tmp_path, damage):
+    root = make_run(tmp_path)
+    DAMAGES[damage](RunPaths(root))
+    for arguments in (["show"], ["export", "--json"]):
+        assert root.name in refused(*arguments, root)
+
+
+def test_broken_runs_hide_no_other(call, tmp_path):
+    good = [make_run(tmp_path)]
+    for damage in DAMAGES.values():
+        damage(RunPaths(make_run(tmp_path)))
+    good.append(make_run(tmp_path))
+    rows = {row[0]: row for row in rows_of(call("list", tmp_path))}
+    broken = [row for row in rows.values() if row[1].startswith("cannot be read: ")]
+    assert len(broken) == len(DAMAGES)
+    assert [rows[root.name][2:4] for root in good] == [["finished", "6/6"]] * 2
+
+
+def test_what_is_no_segment_of_a_journal_is_passed_over(call, tmp_path):
+    root = make_run(tmp_path)
+    (root / "journal" / "notes.jsonl").write_text("mine")
+    (root / "journal" / "notes.txt").write_text("mine")
+    assert "6/6" in call("list", tmp_path)
+
+
+def test_show_says_what_a_run_is_and_what_became_of_it(call, finished):
+    output = call("show", finished)
+    rows = rows_of(output)
+    assert rows[0] == ["run", "digits"]
+    assert ["state", "finished"] in rows
+    assert any(row[1].startswith("12 trials, 2 failed, best accuracy 0.012") for row in rows[:9])
+    assert ["folder", str(finished)] in rows
+    assert ["optimizer", "adam", "choice"] in rows
+    best = rows.index(["Best trials"])
+    assert rows[best + 1][:2] == ["trial", "accuracy ↑"]
+    assert [row[0] for row in rows[best + 2 : best + 12]] == [
+        *("11", "10", "9", "8", "7", "6", "5", "3", "2", "0")
+    ]
+    failed = rows.index(["Failed trials"])
+    assert rows[failed + 2] == ["1", "ValueError: too large", "learning_rate=0.02, optimizer=adam"]
+    assert output.endswith(f"-m experiment show {finished} 1\n")
+    assert "Running" not in output
+
+
+def test_show_counts_the_outcomes_that_are_ignored(call, tmp_path):
+    root = make_run(tmp_path, lost=(2, 3), failed=(3,), running=(5,))
+    assert not any("ignored" in row for row in rows_of(call("show", root)))
+    assert ["ignored", "0 outcomes"] in rows_of(call("show", root, "--verbose"))
+    late, other = root / "trials" / "000002", root / "trials" / "000001-2"
+    newer = root / "trials" / "000002-2"
+    (late / "outcome.json").write_bytes((newer / "outcome.json").read_bytes())
+    other.mkdir()
+    (other / "outcome.json").write_bytes((newer / "outcome.json").read_bytes())
+    (root / "trials" / "000005" / "outcome.json").write_bytes(b"{")
+    shown = rows_of(call("show", root, "-v"))
+    assert ["ignored", "3 outcomes"] in shown
+    assert shown[-3:] == [
+        ["1", "2", "it is that of trial 2"],
+        ["2", "1", "attempt 2 counts"],
+        ["5", "1", "it is no outcome that a slot has written"],
+    ]
+
+
+def test_show_of_a_run_that_goes_on_has_what_is_out(call, unfinished):
+    rows = rows_of(call("show", unfinished))
+    running = rows.index(["Running, at the last news"])
+    assert rows[running + 2] == ["3", "learning_rate=0.04, optimizer=adam"]
+    assert rows[running + 3] == [""]
+    assert any(
+        row[:2]
+        == [
+            "so far",
+            "5 of 6 trials, 1 failed, best accuracy 0.006 in trial 5: "
+            "learning_rate=0.06, optimizer=adam",
+        ]
+        for row in rows
+    )
+
+
+def test_show_of_a_run_that_has_just_started(call, tmp_path):
+    output = call("show", started(tmp_path))
+    assert "0 of 6 trials" in output
+    assert "Best trials" not in output
+    assert "Failed trials" not in output
+
+
+def test_a_description_keeps_its_lines(call, tmp_path):
+    output = call("show", make_run(tmp_path, description="one\ntwo"))
+    assert rows_of(output)[1:3] == [["description", "one"], ["two"]]
+
+
+def test_show_of_explicit_points_has_no_space(call, tmp_path):
+    root = make_run(tmp_path, points=[{"a": 1}, {"a": 2, "b": "x"}], failed=())
+    assert "Space" not in call("show", root)
+
+
+def test_many_failures_are_cut_and_counted(call, tmp_path):
+    root = make_run(tmp_path, trials=30, failed=range(30))
+    assert "Failed trials, 10 more not shown" in call("show", root)
+
+
+def test_show_of_a_trial_has_all_of_it(call, finished):
+    rows = rows_of(call("show", finished, 5))
+    assert rows[:6] == [
+        ["trial", "5"],
+        ["status", "finished"],
+        ["accuracy", "0.006"],
+        ["hyperparameters", "learning_rate=0.06, optimizer=adam"],
+        ["metrics", "loss=0.994"],
+        ["took", "2.5 s"],
+    ]
+    assert rows[6] == ["folder", str(RunPaths(finished).attempt(5).folder)]
+    assert rows[7][1].endswith(f"-m experiment logs {finished} 5")
+
+
+def test_show_of_a_failed_trial_has_its_traceback_as_it_was(call, finished):
+    output = call("show", finished, 1)
+    assert ["error", "ValueError: too large (user error)"] in rows_of(output)
+    assert output.endswith(f"\n{TRACEBACK}\n")
+
+
+def test_show_of_a_trial_that_is_out_or_was_tried_again(call, unfinished):
+    assert ["status", "running"] in rows_of(call("show", unfinished, 3))
+    assert f"{RunPaths(unfinished).attempt(2, 2).folder}\n" in re.sub(
+        " +\n", "\n", call("show", unfinished, 2)
+    )
+
+
+def test_show_does_without_the_folders_of_trials(call, tmp_path):
+    root = make_run(tmp_path)
+    shutil.rmtree(root / "trials")
+    assert ["status", "finished"] in rows_of(call("show", root, 5))
+
+
+@pytest.mark.parametrize("number", [-1, 6, 10**30, -(10**30), 2**53 + 1])
+@pytest.mark.parametrize("command", ["show", "logs"])
+def test_a_trial_that_is_not_there_is_refused(refused, unfinished, command, number):
+    error = refused(command, unfinished, number)
+    assert error.startswith("trial: expected the number of a trial that has started, got ")
+    assert f"-m experiment show {unfinished}" in error
+
+
+@pytest.mark.parametrize("command", ["show", "logs"])
+def test_before_the_first_trial_there_is_none_to_see(refused, tmp_path, command):
+    assert "no trial has started yet" in refused(command, started(tmp_path), 0)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["dance"],
+        ["show"],
+        ["show", "run", "x"],
+        ["show", "run", "1.5"],
+        ["show", "run", "9" * 5_000],
+        ["logs", "run"],
+        ["export", "run"],
+        ["export", "run", "--csv", "--json"],
+    ],
+    ids=lambda arguments: " ".join(arguments)[:20] or "nothing",
+)
+def test_a_command_line_that_cannot_be_read_is_refused_with_its_usage(capsys, arguments):
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    assert caught.value.code == 2
+    assert "usage: python -m experiment" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [["show"], ["logs"], ["tensorboard"], ["export", "--csv"]])
+@pytest.mark.parametrize("folder", ["", "missing", "file", "hdfs://host/run", "\x1b[2J", "\udcff"])
+def test_what_is_no_run_is_refused(refused, tmp_path, monkeypatch, command, folder):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    trial = [0] if command == ["logs"] else []
+    assert "run: expected the folder of a run" in refused(*command, folder, *trial)
+
+
+def test_a_url_with_a_slash_too_few_is_no_folder_of_this_host(refused, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for command in ("list", "show", "stop", "repair", "tensorboard"):
+        assert "on Databricks, write '/dbfs/runs'" in refused(command, "dbfs:/runs")
+    assert "a URL has two slashes" in refused("show", "s3a:/x")
+
+
+def test_a_folder_of_runs_where_one_is_needed_names_the_newest(refused, finished):
+    assert str(finished) in refused("show", finished.parent)
+
+
+def test_logs_are_what_a_trial_printed_on_the_same_streams(capfd, finished):
+    assert main(["logs", str(finished), "5"]) == 0
+    assert capfd.readouterr() == ("trial 5 says hello\n", "trial 5 warns\n")
+
+
+def test_logs_are_of_every_attempt(capfd, unfinished):
+    RunPaths(unfinished).attempt(2, 2).stdout.write_text("again\n")
+    assert main(["logs", str(unfinished), "2"]) == 0
+    heads = [f"--- trial 2, attempt {number} ---" for number in (1, 2)]
+    assert capfd.readouterr().out == f"{heads[0]}\ntrial 2 says hello\n{heads[1]}\nagain\n"
+
+
+def test_an_attempt_without_a_folder_hides_no_later_one(capfd, tmp_path):
+    run = make_run(tmp_path, lost=(2,))
+    RunPaths(run).attempt(2, 2).folder.rename(RunPaths(run).attempt(2, 3).folder)
+    assert main(["logs", str(run), "2"]) == 0
+    heads = [f"--- trial 2, attempt {number} ---" for number in (1, 3)]
+    assert [line for line in capfd.readouterr().out.splitlines() if "---" in line] == heads
+
+
+@pytest.mark.parametrize("latest", ["latest", "experiments/latest"])
+def test_the_newest_run_is_called_latest(call, tmp_path, monkeypatch, latest):
+    monkeypatch.chdir(tmp_path)
+    for number in (0, 1):
+        run = make_run(tmp_path / "experiments", trials=number + 2)
+        os.utime(run / "manifest.json", (number, number))
+    assert str(run) in call("show", latest)
+    assert str(RunPaths(run).attempt(2).folder) in call("show", latest, 2)
+
+
+def test_without_a_run_none_is_the_latest(refused, tmp_path):
+    assert f"expected a folder of runs, got '{tmp_path}', which has none" in refused(
+        "show", f"{tmp_path}/latest"
+    )
+
+
+def test_the_folder_of_an_executor_is_listed_as_one(call, tmp_path):
+    search = make_search(0, points=[{}, {}])
+    make_run(tmp_path, search=replace(search, call="executor"))
+    (row,) = rows_of(call("list", tmp_path))[1:]
+    assert row[2:] == ["executor, finished", "2 calls", "1"]
+
+
+def test_logs_of_a_trial_that_printed_nothing_are_empty(capfd, tmp_path):
+    root = make_run(tmp_path)
+    shutil.rmtree(root / "trials" / "000000")
+    (root / "trials" / "000000").mkdir()
+    assert main(["logs", str(root), "0"]) == 0
+    assert capfd.readouterr() == ("", "")
+
+
+def logs_of(data):
+    """Return what `logs` makes of the bytes that a trial printed."""
+    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()) as out:
+        paths = RunPaths(Path(folder)).attempt(0)
+        paths.folder.mkdir(parents=True)
+        RunPaths(Path(folder)).manifest.touch()
+        paths.stdout.write_bytes(data)
+        assert main(["logs", folder, "0"]) == 0
+        return out.getvalue()
+
+
+def as_text(data):
+    """Return bytes as text with a line end at each end of a line, also where a bar starts anew."""
+    text = re.sub("\r\n?", "\n", data.decode("utf-8", "replace"))
+    return text if not text or text.endswith("\n") else text + "\n"
+
+
+pieces = st.sampled_from(
+    [b"a", b"\r", b"\n", b"\r\n", b"\x1b", b"[31m", b"\x1b[2J", b"\xc3", b"\xbc", b"\xff", b"\0"]
+)
+
+
+@settings(deadline=None)
+@given(st.binary() | st.lists(pieces).map(b"".join))
+def test_any_bytes_are_shown_as_harmless_lines(data):
+    assert logs_of(data) == printable(as_text(data), keep="\n\t")
+
+
+@pytest.mark.parametrize(
+    ("data", "wanted"),
+    [
+        (b"1%\r2%\r3%\r\ndone", "1%\n2%\n3%\ndone\n"),
+        (b"\x1b[1;31mred\x1b[0m\tand \x1b[2Jgone\x1b]0;t\x07\n", "red\tand ?[2Jgone?]0;t?\n"),
+        ("naïve".encode("latin-1"), "na\ufffdve\n"),
+        ("ü".encode()[:1], "\ufffd\n"),
+        (b"\xe2\x80\xae\n", "?\n"),
+    ],
+    ids=ascii,
+)
+def test_logs_are_as_they_were_meant(data, wanted):
+    assert logs_of(data) == wanted
+
+
+@pytest.mark.parametrize("before", [65_534, 65_535, 65_536])
+@pytest.mark.parametrize("data", ["ü".encode(), b"\r\n", b"\r", b"\xff"], ids=ascii)
+def test_it_does_not_matter_where_a_log_is_cut_for_reading(before, data):
+    data = b"\n" * before + data + b"x"
+    assert logs_of(data) == as_text(data)
+
+
+def test_a_line_of_ten_megabytes_without_an_end_is_shown_too():
+    assert logs_of(b"x" * 10_000_000) == "x" * 10_000_000 + "\n"
+
+
+@contextlib.contextmanager
+def started_command(*arguments):
+    """Yield a command that runs, and end it."""
+    with subprocess.Popen(
+        [*COMMAND, *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def follow(*arguments):
+    return started_command("logs", "-f", *arguments)
+
+
+def test_a_log_is_followed_until_the_trial_has_ended(tmp_path):
+    root = make_run(tmp_path, running=(3,), ended=False)
+    paths = RunPaths(root).attempt(3)
+    with follow(root, 3) as process, paths.stdout.open("ab") as log:
+        assert process.stdout.readline() == "trial 3 says hello\n"
+        for number in range(3):
+            log.write(b"epoch \xff%d\n" % number)
+            log.flush()
+            assert process.stdout.readline() == f"epoch \ufffd{number}\n"
+        log.write(b"the last line")
+        log.flush()
+        paths.outcome.write_text("{}")
+        assert process.communicate(timeout=SECONDS) == ("the last line\n", "trial 3 warns\n")
+        assert process.returncode == 0
+
+
+def test_a_long_line_is_shown_before_it_has_an_end(tmp_path):
+    root = make_run(tmp_path, running=(3,), ended=False)
+    with follow(root, 3) as process:
+        assert process.stdout.readline() == "trial 3 says hello\n"
+        with RunPaths(root).attempt(3).stdout.open("ab") as log:
+            log.write(b"x" * 200_000)
+        assert process.stdout.read(100_000) == "x" * 100_000
+
+
+def test_a_log_that_is_not_there_yet_is_followed_too(tmp_path):
+    root = make_run(tmp_path, running=(3,), ended=False)
+    paths = RunPaths(root).attempt(3)
+    paths.stdout.unlink()
+    with follow(root, 3) as process:
+        assert process.stderr.readline() == "trial 3 warns\n"
+        paths.stdout.write_text("hello\n")
+        assert process.stdout.readline() == "hello\n"
+
+
+@pytest.mark.parametrize("arguments", [{}, {"running": (3,)}], ids=["finished", "cancelled"])
+def test_what_has_ended_is_not_followed(tmp_path, arguments):
+    ended = run("logs", "-f", make_run(tmp_path, **arguments), 3)
+    assert (ended.returncode, ended.stdout) == (0, "trial 3 says hello\n")
+
+
+def test_a_trial_that_is_tried_again_is_followed_through_its_next_attempt(tmp_path):
+    root = make_run(tmp_path, running=(3,), ended=False)
+    again = RunPaths(root).attempt(3, 2)
+    with follow(root, 3) as process:
+        assert process.stdout.readline() == "trial 3 says hello\n"
+        again.folder.mkdir()
+        again.stdout.write_text("hello again\n")
+        assert process.stdout.readline() == "--- trial 3, attempt 2 ---\n"
+        assert process.stdout.readline() == "hello again\n"
+        again.outcome.write_text("{}")
+        assert process.communicate(timeout=SECONDS) == ("", "trial 3 warns\n")
+        assert process.returncode == 0
+
+
+def test_ctrl_c_ends_a_command_without_a_traceback(tmp_path):
+    with follow(make_run(tmp_path, running=(3,), ended=False), 3) as process:
+        assert process.stdout.readline() == "trial 3 says hello\n"
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=SECONDS)
+        assert process.returncode == 130
+        assert errors in ("", "trial 3 warns\n")
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory):
+    """A run of which each command says more than a pipe holds."""
+
+    def outcome_of(trial):
+        return Outcome.failed(trial.id, "user error", "x" * 8_000, "y" * 8_000)
+
+    root = make_run(tmp_path_factory.mktemp("large"), trials=20, outcome_of=outcome_of)
+    RunPaths(root).attempt(0).stdout.write_bytes(b"z\n" * 100_000)
+    RunPaths(root).attempt(0).stderr.write_bytes(b"z\n" * 100_000)
+    for number in range(9):
+        shutil.copytree(root, root.with_name(f"{'copy' * 50}-{number}"))
+    return root
+
+
+COMMANDS = {
+    "list": ["list", "LOGDIR"],
+    "show": ["show", "RUN"],
+    "trial": ["show", "RUN", "0"],
+    "logs": ["logs", "RUN", "0"],
+    "follow": ["logs", "-f", "RUN", "0"],
+    "csv": ["export", "--csv", "RUN"],
+    "json": ["export", "--json", "RUN"],
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_reader_that_has_seen_enough_ends_a_command_in_silence(large, command):
+    names = {"LOGDIR": large.parent, "RUN": large}
+    reader, writer = os.pipe()
+    os.close(reader)
+    arguments = [names.get(word, word) for word in COMMANDS[command]]
+    both = subprocess.STDOUT if "logs" in arguments else subprocess.PIPE
+    ended = run(*arguments, capture_output=False, stdout=writer, stderr=both)
+    os.close(writer)
+    assert ended.returncode == 0
+    assert not ended.stderr
+
+
+def test_head_gets_its_line(large):
+    line = (
+        f"{sys.executable} -m experiment export --json {large} | head -1; exit ${{PIPESTATUS[0]}}"
+    )
+    ended = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=SECONDS)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "[\n", "")
+
+
+def not_json(text):
+    raise AssertionError(f"{text} is no JSON")
+
+
+def exported(output):
+    return json.loads(output, parse_constant=not_json)
+
+
+def test_json_has_all_trials_with_all_that_is_known(call, finished):
+    trials = exported(call("export", "--json", finished))
+    assert [trial["trial"] for trial in trials] == list(range(12))
+    assert trials[1] == {
+        "trial": 1,
+        "status": "failed",
+        "attempt": 1,
+        "value": None,
+        "params": {"learning_rate": 0.02, "optimizer": "adam"},
+        "metrics": {},
+        "error": {
+            "kind": "user error",
+            "message": "ValueError: too large",
+            "traceback": TRACEBACK,
+        },
+        "reason": "",
+        "seconds": 2.5,
+        "logdir": str(RunPaths(finished).attempt(1).folder),
+    }
+    assert trials[5]["value"] == 0.006
+    assert trials[5]["metrics"] == {"accuracy": 0.006, "loss": 0.994}
+    assert trials[5]["error"] is None
+
+
+ODD = [
+    {"x": math.inf, "y": "a,b"},
+    {"x": -math.inf, "y": 'say "a"'},
+    {"x": 10**300, "y": "two\nlines"},
+    {"x": 0.1, "y": "a\rb"},
+    {"x": 1, "y": "a\r\nb"},
+    {"x": 2, "y": " a "},
+    {"x": 3, "y": HOSTILE},
+    {"x": 4, "y": "ü 漢 😀"},
+    {"x": 5, "y": "='a'"},
+]
+
+
+def odd_metrics(trial):
+    metrics = {"loss": 1.0, "inf": math.inf, "nan": math.nan}
+    return Outcome(trial.id, "finished", 1.0, "loss", metrics, None, 1.0)
+
+
+@pytest.fixture(scope="module")
+def odd(tmp_path_factory):
+    return make_run(tmp_path_factory.mktemp("odd"), points=ODD, outcome_of=odd_metrics)
+
+
+def test_json_is_standard_json_whatever_it_holds(call, odd):
+    trials = exported(call("export", "--json", odd))
+    assert [trial["params"]["y"] for trial in trials] == [point["y"] for point in ODD]
+    assert [trial["params"]["x"] for trial in trials] == [
+        "inf",
+        "-inf",
+        *(point["x"] for point in ODD[2:]),
+    ]
+    assert trials[0]["metrics"] == {"loss": 1.0, "inf": "inf", "nan": "nan"}
+
+
+def test_nested_values_are_lists_in_json(call, tmp_path):
+    point = {"a": (1, (math.inf, [None])), "b": {"c": (-math.inf,)}}
+    root = make_run(tmp_path, points=[point], failed=())
+    [trial] = exported(call("export", "--json", root))
+    assert trial["params"] == {"a": [1, ["inf", [None]]], "b": {"c": ["-inf"]}}
+
+
+def test_csv_is_read_back_as_the_table_that_it_was(call, odd, finished):
+    table = pandas.read_csv(io.StringIO(call("export", "--csv", odd), newline=""))
+    assert list(table.trial) == list(range(len(ODD)))
+    assert list(table.y) == [point["y"] for point in ODD]
+    table = pandas.read_csv(io.StringIO(call("export", "--csv", finished)))
+    first = ["trial", "status", "value", "learning_rate", "optimizer"]
+    assert list(table.columns)[:5] == first
+    assert list(table.columns)[-3:] == ["seconds", "error", "logdir"]
+    assert list(table.value.isna()) == [number in (1, 4) for number in range(12)]
+    assert list(table.error.dropna()) == ["ValueError: too large"] * 2
+
+
+def test_a_run_that_goes_on_is_exported_as_far_as_it_is(call, unfinished):
+    trials = exported(call("export", "--json", unfinished))
+    assert [trial["trial"] for trial in trials] == [0, 1, 2, 4, 5]
+    assert len(pandas.read_csv(io.StringIO(call("export", "--csv", unfinished)))) == 5
+
+
+def test_a_run_without_a_trial_is_exported_as_nothing(call, tmp_path):
+    root = started(tmp_path)
+    assert exported(call("export", "--json", root)) == []
+    assert len(pandas.read_csv(io.StringIO(call("export", "--csv", root)))) == 0
+
+
+def test_no_command_hands_control_characters_on(capfd, hostile):
+    for command in COMMANDS.values():
+        if "export" in command:
+            continue
+        words = {"LOGDIR": hostile.parent, "RUN": hostile}
+        assert main([str(words.get(word, word)) for word in command]) == 0
+        output, errors = capfd.readouterr()
+        for line in (output + errors).splitlines():
+            assert line.replace("\t", "").isprintable(), command
+
+
+def test_errors_hand_no_control_characters_on(capfd, hostile):
+    for arguments in (["show", str(hostile), "9"], ["list", str(hostile)]):
+        assert main(arguments) == 2
+        assert capfd.readouterr().err.replace("\n", "").isprintable()
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_on_a_terminal_hostile_text_moves_no_cursor(hostile, command):
+    words = {"LOGDIR": hostile.parent, "RUN": hostile}
+    arguments = [str(words.get(word, word)) for word in COMMANDS[command]]
+    program = f"from experiment.cli.commands import main; main({arguments!r})"
+    _, raw = in_terminal(program, columns=60)
+    text = re.sub(rb"\x1b\[[0-9;]*m", b"", raw).decode()
+    assert text.replace("\r\n", "").replace("\t", "").isprintable()
+
+
+def test_text_of_the_user_is_no_markup(call, hostile):
+    output = call("show", hostile)
+    assert HARMLESS in output
+    assert "b[red]" in output
+    assert "[/red]:smile:" in output
+
+
+def test_tensorboard_serves_until_ctrl_c(finished):
+    with started_command("tensorboard", finished) as process:
+        url = process.stdout.readline().removeprefix("TensorBoard: ").strip()
+        with urllib.request.urlopen(f"{url}/data/logdir", timeout=SECONDS) as answer:
+            assert json.loads(answer.read())["logdir"] == str(finished)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=SECONDS)
+        assert (process.returncode, errors) == (130, "")
+    with pytest.raises(OSError, match="refused"):
+        urllib.request.urlopen(url, timeout=SECONDS)
+
+
+def test_a_bad_folder_is_status_2_and_one_line_on_standard_error(tmp_path):
+    ended = run("show", tmp_path / "missing")
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert len(ended.stderr.splitlines()) == 1
+
+
+def test_looking_at_runs_needs_neither_tensorflow_nor_spark(finished):
+    program = f"""
+import sys
+from experiment.cli.commands import main
+main(["list", {str(finished.parent)!r}])
+main(["show", {str(finished)!r}])
+print({{"tensorflow", "pyspark", "grpc"}} & set(sys.modules), file=sys.stderr)
+"""
+    command = [sys.executable, "-c", program]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
+    assert ended.stderr == "set()\n"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_folder_whose_name_is_no_unicode_can_be_looked_at(tmp_path, command):
+    root = make_run(tmp_path)
+    folder = root.rename(root.with_name("run-\udcff"))
+    words = {"LOGDIR": tmp_path, "RUN": folder}
+    environment = dict(os.environ) | {"PYTHONIOENCODING": "utf-8:strict"}  # as outside containers
+    ended = run(*(words.get(word, word) for word in COMMANDS[command]), env=environment)
+    assert ended.returncode == 0, ended.stderr
+
+
+def test_a_stopped_trial_says_when_and_why(call, tmp_path):
+    def outcome_of(trial):
+        reason = "step 7: 0.25 is not among the best 1 of 4 trials"
+        if trial.id == 1:
+            return Outcome(1, "stopped", 0.25, "accuracy", {"accuracy": 0.25}, None, 1.0, reason, 7)
+        return Outcome(trial.id, "finished", 0.5, "accuracy", {"accuracy": 0.5}, None, 1.0)
+
+    root = make_run(tmp_path, trials=3, outcome_of=outcome_of)
+    reason = "step 7: 0.25 is not among the best 1 of 4 trials"
+    assert "3 trials, 1 stopped, best accuracy 0.5" in call("show", root)
+    shown = " ".join(call("show", root, 1).split())
+    assert "stopped at " + reason in shown
+    trials = json.loads(call("export", "--json", root))
+    assert [trial["reason"] for trial in trials] == ["", reason, ""]
+    assert reason in call("export", "--csv", root)

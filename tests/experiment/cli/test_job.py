@@ -1,0 +1,88 @@
+"""The exit status of a job; jobs as processes are in `tests/spark_jobs/test_submit.py`."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import replace
+
+import pytest
+
+from experiment.cli.job import (
+    BAD_INPUT,
+    CANCELLED,
+    DONE,
+    FAILED,
+    NO_RESULT,
+    _status,
+    _status_of_failure,
+    main,
+)
+from experiment.driver.control import deadline_passed
+from experiment.results.result import Result, TrialResult
+from search.direction import Direction
+from search.trial import Failure
+
+FINISHED = TrialResult(0, {"x": 1}, 0.5, {"metric": 0.5}, "finished", None, 1.0, "")
+BROKEN = TrialResult(0, {}, None, {}, "failed", Failure("user error", "no"), 1.0, "")
+AMBIGUOUS = replace(BROKEN, error=Failure("ambiguous objective", "which one?"))
+STOPPED = TrialResult(0, {"x": 1}, 0.5, {"metric": 0.5}, "stopped", None, 1.0, "", "step 1")
+
+
+@pytest.mark.parametrize(
+    ("trial", "problem", "status"),
+    [
+        (FINISHED, None, DONE),
+        (STOPPED, None, DONE),
+        (BROKEN, None, NO_RESULT),
+        (FINISHED, deadline_passed(60), DONE),
+        (BROKEN, deadline_passed(60), NO_RESULT),
+        (FINISHED, deadline_passed(61), CANCELLED),
+        (FINISHED, "interrupted", CANCELLED),
+        (BROKEN, "stopped by python -m experiment stop", CANCELLED),
+    ],
+)
+def test_the_status_says_how_a_search_ended(trial, problem, status):
+    result = Result([trial], Direction("max"), "", problem=problem)
+    assert _status(result, 60) == status
+
+
+def test_a_problem_is_no_deadline_where_there_is_none():
+    result = Result([FINISHED], Direction("max"), "", problem="interrupted")
+    assert _status(result, None) == CANCELLED
+
+
+@pytest.mark.parametrize(
+    ("trials", "problem", "status"),
+    [
+        ([BROKEN], None, NO_RESULT),
+        ([BROKEN] * 3, "3 trials failed, more than max_failures=2", NO_RESULT),
+        ([BROKEN] * 4, "3 trials failed, more than max_failures=2", NO_RESULT),
+        ([BROKEN] * 3 + [FINISHED], "3 trials failed, more than max_failures=2", FAILED),
+        ([AMBIGUOUS], "which one?", NO_RESULT),
+        ([BROKEN], "no", FAILED),
+        ([BROKEN], "the SparkSession was stopped during the search", FAILED),
+        ([BROKEN], "the driver cannot go on: OSError: No space left on device", FAILED),
+        ([FINISHED], "the SparkSession was stopped during the search", FAILED),
+        ([], "the SparkSession was stopped during the search", FAILED),
+    ],
+)
+def test_only_trials_that_failed_end_with_3(trials, problem, status):
+    result = Result(trials, Direction("max"), "", problem=problem)
+    assert _status_of_failure(result, 2) == status
+
+
+@pytest.fixture
+def _handlers():
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.usefixtures("_handlers")
+def test_bad_input_is_one_line_on_stderr_and_starts_no_spark(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["--train", "no_such_module:train", "--grid", "grid.yaml"]) == BAD_INPUT
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith("--train: expected a module that can be imported")
+    assert len(printed.err.splitlines()) == 1

@@ -1,0 +1,289 @@
+"""What a command line asks for: `read_job`, without Spark."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import sys
+
+import cloudpickle
+import pytest
+
+import experiment
+from experiment import InvalidArgument
+from experiment.cli.job_options import read_job
+from tests.experiment import calls as train_module
+
+TRAIN = ["--train", "options_module:train"]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """The current folder, with a module."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "options_module.py").write_text(
+        "def train(x): return x\n\ndef allow(p): return True\n\nNUMBER = 3\n"
+    )
+    (tmp_path / "space.yaml").write_text("x: [1e-5, 1e-2]\n")
+    (tmp_path / "space.json").write_text('{"x": [0.00001, 0.01]}')
+    yield tmp_path
+    module = sys.modules.pop("options_module", None)
+    if module is not None and module.__name__ in cloudpickle.list_registry_pickle_by_value():
+        cloudpickle.unregister_pickle_by_value(module)
+
+
+def bounds(folder, text):
+    (folder / "bounds.yaml").write_text(text)
+    return read_job([*TRAIN, "--bounds", "bounds.yaml"]).space
+
+
+@pytest.mark.parametrize("file", ["space.yaml", "space.json"])
+def test_a_grid_is_launched_with_its_lists(file):
+    job = read_job([*TRAIN, "--grid", file])
+    assert job.call is experiment.launch
+    assert job.space == {"x": [1e-5, 1e-2]}
+    assert job.train is sys.modules["options_module"].train
+    assert job.arguments == {}
+
+
+def test_a_grid_may_be_a_list_of_points(folder):
+    (folder / "points.yaml").write_text("- {x: 1}\n- {x: 2}\n")
+    assert read_job([*TRAIN, "--grid", "points.yaml"]).space == [{"x": 1}, {"x": 2}]
+
+
+@pytest.mark.parametrize(
+    ("searcher", "call"),
+    [
+        ([], experiment.evolutionary_search),
+        (["--searcher", "evolution"], experiment.evolutionary_search),
+        (["--searcher", "random"], experiment.random_search),
+        (["--searcher", "bayesian"], experiment.bayesian_search),
+        (["--searcher", "population"], experiment.population_based_training),
+        (["--searcher", "NSGA2"], experiment.run),
+    ],
+)
+def test_a_searcher_stands_for_a_call(searcher, call):
+    job = read_job([*TRAIN, "--bounds", "space.yaml", *searcher])
+    assert job.call is call
+
+
+def test_a_searcher_has_arguments():
+    words = ["--bounds", "space.yaml", "--searcher", "{type: RegularizedEvolution, popsize: 17}"]
+    job = read_job([*TRAIN, *words, "--samples", "20"])
+    searcher = experiment.RegularizedEvolution(popsize=17)
+    assert job.arguments == {"searcher": searcher, "samples": 20}
+
+
+@pytest.mark.parametrize(
+    "told",
+    ["type: NSGA2\npopsize: 8", "{type: NSGA2, popsize: 8}", "searcher.yaml"],
+)
+def test_a_searcher_may_be_said_in_any_style_of_yaml(folder, told):
+    (folder / "searcher.yaml").write_text("type: NSGA2\npopsize: 8\n")
+    job = read_job([*TRAIN, "--bounds", "space.yaml", "--searcher", told])
+    assert job.arguments == {"searcher": experiment.NSGA2(popsize=8)}
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        "- type: Patience\n  patience: 2\n- options_module:RULE",
+        "- 'type: Patience\n\n  patience: 2'\n- options_module:RULE",
+        "rules.yaml",
+    ],
+)
+def test_stopping_rules_may_be_said_in_any_style_of_yaml(folder, told):
+    (folder / "rules.yaml").write_text("- type: Patience\n  patience: 2\n- options_module:RULE\n")
+    with (folder / "options_module.py").open("a") as file:
+        file.write("\nimport experiment\n\nRULE = experiment.Patience(patience=3)\n")
+    job = read_job([*TRAIN, "--bounds", "space.yaml", "--stopping", told])
+    assert [rule.patience for rule in job.arguments["stopping"]] == [2, 3]
+
+
+def test_groups_are_searched_each(folder):
+    (folder / "groups.yaml").write_text("eu: {x: {type: choice, values: [1]}}\nus: {x: [1, 3]}\n")
+    job = read_job([*TRAIN, "--groups", "groups.yaml", "--by", "region"])
+    assert job.call is experiment.search_each
+    assert job.space == {"eu": {"x": experiment.Choice([1])}, "us": {"x": [1, 3]}}
+    assert job.arguments == {"by": "region"}
+
+
+def test_values_are_what_the_calls_take():
+    words = ["--popsize", "8", "--crossover", "0.9", "--mutation", "[0.5, 1e0]", "--noisy"]
+    words += ["--generational", "false", "--name", "7", "--description", "a: b", "--seed", "3"]
+    words += ["--direction", "{accuracy: max, latency: min}", "--preload", "[]"]
+    words += ["--retry-on", "[executor lost]", "--constraint", "options_module:allow"]
+    words += ["--logdir", "hdfs://host:9000/runs", "--stopping", "{type: Patience, patience: 2}"]
+    job = read_job([*TRAIN, "--bounds", "space.yaml", *words])
+    assert job.arguments == {
+        "popsize": 8,
+        "crossover": 0.9,
+        "mutation": (0.5, 1.0),
+        "noisy": True,
+        "generational": False,
+        "name": "7",
+        "description": "a: b",
+        "seed": 3,
+        "direction": {"accuracy": "max", "latency": "min"},
+        "preload": [],
+        "retry_on": ["executor lost"],
+        "constraint": sys.modules["options_module"].allow,
+        "logdir": "hdfs://host:9000/runs",
+        "stopping": [experiment.Patience(patience=2)],
+    }
+
+
+def test_points_may_be_a_file(folder):
+    (folder / "first.yaml").write_text("- {x: 1e-3}\n")
+    job = read_job([*TRAIN, "--bounds", "space.yaml", "--points", "first.yaml"])
+    assert job.arguments == {"points": [{"x": 1e-3}]}
+
+
+def test_every_domain_can_be_said(folder):
+    domains = {
+        "a": experiment.Float(1e-5, 1, log=True),
+        "b": experiment.Float(0, 1, step=0.25),
+        "c": experiment.Integer(2, 64, log=True),
+        "d": experiment.Choice(["sgd", "no", 1, None], ordered=False),
+        "e": experiment.Float(0, 1, when={"d": ["sgd", 1]}),
+        "f": experiment.Choice([1, 2, 3], ordered=True, when={"d": "sgd"}),
+    }
+    told = """
+a: {type: float, low: 1e-5, high: 1, log: true}
+b: {type: float, low: 0, high: 1, step: 0.25}
+c: {type: integer, low: 2, high: 64, log: true}
+d: {type: choice, values: [sgd, no, 1, null]}
+e: {type: float, low: 0, high: 1, when: {d: [sgd, 1]}}
+f: {type: choice, values: [1, 2, 3], ordered: true, when: {d: sgd}}
+"""
+    assert bounds(folder, told) == domains
+
+
+def test_the_space_of_a_run_is_read_as_it_is_written(folder):
+    domains = {"a": experiment.Float(1e-5, 1, log=True), "b": experiment.Choice(range(9))}
+    told = {name: domain.to_json() for name, domain in domains.items()}
+    assert bounds(folder, json.dumps(told)) == domains
+
+
+def test_every_argument_of_a_call_has_an_option(capsys):
+    with pytest.raises(SystemExit) as ended:
+        read_job(["--help"])
+    assert ended.value.code == 0
+    text = capsys.readouterr().out
+    given = {"spark", "train", "searcher", "args_dict", "space", "bounds"}
+    for call in ("launch", "run", "evolutionary_search", "search_each", "random_search"):
+        for name in inspect.signature(getattr(experiment, call)).parameters:
+            assert name in given or f"--{name.replace('_', '-')}" in text
+
+
+def test_a_module_of_the_current_folder_travels_by_value():
+    read_job([*TRAIN, "--grid", "space.yaml"])
+    assert "options_module" in cloudpickle.list_registry_pickle_by_value()
+
+
+def test_another_module_is_imported_where_it_is_needed():
+    job = read_job(["--train", f"{train_module.__name__}:fail", "--grid", "space.yaml"])
+    assert job.train is train_module.fail
+    assert "tests" not in cloudpickle.list_registry_pickle_by_value()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--grid", "no.yaml"], "--grid: expected a file that can be read, got 'no.yaml': No such"),
+        (["--grid", "space.yaml", "--train", "train"], "--train: expected module:function"),
+        (["--grid", "space.yaml", "--train", "no_such:f"], "a module that can be imported"),
+        (["--grid", "space.yaml", "--train", "options_module:f"], "options_module.py, got 'f'"),
+        (
+            ["--grid", "space.yaml", "--popsize", "3"],
+            "--popsize: expected an option of experi",
+        ),
+        (["--grid", "space.yaml", "--searcher", "random"], "--searcher: expected --bounds"),
+        (
+            ["--bounds", "space.yaml", "--searcher", "magic"],
+            "--searcher: expected one of evol",
+        ),
+        (["--bounds", "space.yaml", "--searcher", "{type: NSGA2, pop: 1}"], "arguments of NSGA2"),
+        (["--bounds", "space.yaml", "--stopping", "Never"], "--stopping: expected one of Median"),
+        (["--bounds", "space.yaml", "--popsize", "[1"], "--popsize: expected YAML, got '[1'"),
+        (
+            ["--bounds", "space.yaml", "--seed", "2020-13-45"],
+            "--seed: expected YAML, got '2020-13-45': ValueError: month must be in 1..12",
+        ),
+        (["--bounds", "space.yaml", "--seed", "!!bool x"], "--seed: expected YAML, got '!!bool x'"),
+        (["--bounds", "space.yaml", "--points", "[" * 5000], "RecursionError: "),
+    ],
+)
+def test_bad_input_is_named(words, message):
+    with pytest.raises(InvalidArgument) as error:
+        read_job([*TRAIN, *words])
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x: {lo: 1, high: 2}", "bounds['x']: expected a list, or a mapping with a type"),
+        ("x: {type: float, low: 1, high: 2, lgo: true}", "keys among type, low, high, log"),
+        ("x: {type: float, low: 1}", "bounds['x']: expected a domain of type float"),
+        ("x: {type: [float]}", "bounds['x']: expected a list, or a mapping with a type"),
+        ("x: {type: float, low: -1, high: 2, log: true}", "bounds above zero for a log scale"),
+        ("x: [1, 2]\nx: [1, 3]", "--bounds: expected YAML, got 'bounds.yaml', line 2: found dupl"),
+        (
+            "x: [2020-13-45, 2]",
+            "--bounds: expected YAML, got 'bounds.yaml': ValueError: month must be in 1..12",
+        ),
+        ("x: !!python/object:os.system y", "could not determine a constructor"),
+    ],
+)
+def test_bad_files_are_named(folder, text, message):
+    with pytest.raises(InvalidArgument) as error:
+        bounds(folder, text)
+    assert message in str(error.value)
+
+
+def test_bad_json_is_named(folder):
+    (folder / "space.json").write_text("{")
+    with pytest.raises(
+        InvalidArgument, match=r"--grid: expected JSON, got .*: Input data was trunc"
+    ):
+        read_job([*TRAIN, "--grid", "space.json"])
+
+
+def test_json_that_is_nested_too_deep_is_named(folder):
+    (folder / "space.json").write_text("[" * 100_000)
+    with pytest.raises(InvalidArgument, match="--grid: expected JSON, got 'space.json': maximum"):
+        read_job([*TRAIN, "--grid", "space.json"])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "def train(x):\n    return x +\n",
+            ": SyntaxError: invalid syntax (bad_train.py",
+        ),
+        ("\n1 / 0\n", "'bad_train': bad_train.py, line 2: ZeroDivisionError: division by zero"),
+        ("import no_such\n", "'bad_train': bad_train.py, line 1: ModuleNotFoundError: No module"),
+        ("\nimport bad_helper\n", "bad_helper.py, line 1: ValueError: two lines"),
+        ("import json\n\njson.loads('{')\n", "bad_train.py, line 3: JSONDecodeError: "),
+        ("raise SystemExit(0)\n", "'bad_train': bad_train.py, line 1: SystemExit: 0"),
+    ],
+)
+def test_a_module_that_cannot_be_imported_is_named_with_its_line(folder, text, message):
+    (folder / "bad_train.py").write_text(text)
+    (folder / "bad_helper.py").write_text("raise ValueError('two\\nlines')\n")
+    with pytest.raises(InvalidArgument, match="--train: expected a module that") as error:
+        read_job(["--train", "bad_train:train", "--grid", "space.yaml"])
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("words", [[], TRAIN, [*TRAIN, "--grid", "space.yaml", "--magic", "1"]])
+def test_words_that_are_no_options_end_with_4(words, capsys):
+    with pytest.raises(SystemExit) as ended:
+        read_job(words)
+    assert ended.value.code == 4
+    assert len(capsys.readouterr().err.splitlines()) == 1

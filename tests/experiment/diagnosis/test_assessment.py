@@ -1,0 +1,240 @@
+"""Judging facts: what one machine cannot be made to show, or not in seconds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import msgspec
+import pytest
+
+from experiment.diagnosis.assessment import Expected, assess, size
+from experiment.diagnosis.diagnosis import Finding, diagnosis_of
+from spark_jobs.doctor.facts import (
+    Data,
+    DriverCall,
+    Found,
+    Gpus,
+    RoundTrip,
+    Software,
+    Space,
+    TensorFlow,
+)
+
+VERSIONS = {"pyspark": "4.0.1", "numpy": "2.1.3", "hdfs": ""}
+SOFTWARE = Software("3.11.7", "/usr/bin/python3", dict(VERSIONS), "digest")
+SOUND = Found(
+    "1.0.0",
+    "node-1",
+    "7",
+    software=SOFTWARE,
+    tensorflow=TensorFlow("2.18.0", "12.5.1", 1, 3.0),
+    driver=DriverCall(1000.0, 0.002),
+    folder=RoundTrip(0.01, True),
+    data=Data(3, 4000, 1000, 0.1),
+    space=Space(8 << 30, 50 << 30, 20 << 30, "/scratch", "/cache"),
+    gpus=Gpus(("0",), 1),
+)
+EXPECTED = Expected(
+    SOFTWARE, {"1.0.0": 1000.0}, "[::1]:4000", SOUND.data, "hdfs://a/runs", True, 1, 1, 0.8e9
+)
+
+
+def judged(*found, check, **expected):
+    """Return the worst finding of a check."""
+    findings = assess(found or (SOUND,), replace(EXPECTED, **expected))
+    return next(f for f in diagnosis_of(findings).findings if f.check == check)
+
+
+def sick(**facts):
+    return msgspec.structs.replace(SOUND, **facts)
+
+
+def test_sound_facts_are_green():
+    findings = list(assess((SOUND,), EXPECTED))
+    assert {f.level for f in findings} == {"ok"}
+    assert len(findings) == 9
+
+
+def with_packages(**versions):
+    """Return the driver's software with further packages."""
+    return msgspec.structs.replace(SOFTWARE, versions=VERSIONS | versions)
+
+
+def software(python="3.11.7", source="digest", **versions):
+    return sick(software=Software(python, "/usr/bin/python3", VERSIONS | versions, source))
+
+
+@pytest.mark.parametrize(
+    ("slot", "level", "got"),
+    [
+        (software(numpy=None), "red", "no numpy"),
+        (software(numpy=None, hdfs=None), "red", "no numpy, hdfs"),
+        (software(source="?"), "red", "another version of this framework than the driver's"),
+        (software(pyspark="4.1.0"), "red", "pyspark 4.1.0 (driver: 4.0.1)"),
+        (software(pyspark="4.0.0"), "warning", "pyspark 4.0.0 (driver: 4.0.1)"),
+        (software(numpy="1.26.0"), "red", "numpy 1.26.0 (driver: 2.1.3)"),
+        (software(numpy="2.0.0"), "warning", "numpy 2.0.0 (driver: 2.1.3)"),
+        (software(hdfs="2.7.3"), "ok", "Python 3.11.7, 3 packages as on the driver"),
+        (software(python="3.11.2"), "warning", "Python 3.11.2 (driver: 3.11.7)"),
+    ],
+)
+def test_software(slot, level, got):
+    finding = judged(slot, check="software")
+    assert (finding.level, finding.got) == (level, got)
+    assert ("/usr/bin/python3" in finding.advice or "--py-files" in finding.advice) == (
+        level != "ok"
+    )
+
+
+def test_a_tensorflow_that_does_not_see_its_gpus():
+    blind = TensorFlow("2.18.0", "", 0, 3.0)
+    finding = judged(sick(tensorflow=blind), check="tensorflow")
+    got = "2.18.0, built without CUDA, imported in 3.0 s, sees 0 of its slot's 1 GPU"
+    assert (finding.level, finding.got) == ("red", got)
+    assert "tensorflow[and-cuda]" in finding.advice
+
+
+@pytest.mark.parametrize(
+    ("heard", "seconds", "level"),
+    [(1000.0, 0.1, "ok"), (1000.0, 60.0, "ok"), (998.0, 0.1, "warning"), (1006.0, 0.1, "red")],
+)
+def test_a_clock_is_judged_by_what_is_certain(heard, seconds, level):
+    slot = sick(driver=DriverCall(1000.0 - seconds / 2, seconds))
+    assert judged(slot, check="clock", heard={"1.0.0": heard}).level == level
+
+
+def test_a_folder_that_is_not_the_drivers():
+    finding = judged(sick(folder=RoundTrip(0.01, False)), check="logdir")
+    assert (finding.level, finding.got) == ("red", "does not see hdfs://a/runs of the driver")
+
+
+@pytest.mark.parametrize(
+    ("data", "level", "told"),
+    [
+        (Data(2, 4000, 1000, 0.1), "red", "2 files, 4 kB"),
+        (Data(3, 5000, 1000, 0.1), "red", "3 files, 5 kB"),
+        (Data(3, 4000, 1000, 0.1), "ok", "3 files, 4 kB"),
+    ],
+)
+def test_data_that_is_not_the_drivers(data, level, told):
+    finding = judged(sick(data=data), check="data")
+    assert finding.level == level
+    assert finding.got.startswith(told)
+
+
+def test_data_larger_than_the_room_for_copies():
+    data = Data(3, 30 << 30, 1000, 0.1)
+    assert judged(sick(data=data), check="data", data=data).level == "warning"
+
+
+@pytest.mark.parametrize(("free", "level"), [(1 << 29, "red"), (2 << 30, "warning")])
+def test_a_full_disk(free, level):
+    space = Space(8 << 30, free, 20 << 30, "/scratch", "/cache")
+    finding = judged(sick(space=space), check="space")
+    assert (finding.level, finding.got) == (level, f"{size(free)} free in /scratch")
+    assert "spark.local.dir" in finding.advice
+
+
+def test_memory_for_all_slots_of_a_host():
+    slots = [sick(slot=f"{number}.0.0") for number in range(11)]
+    assert judged(*slots[:10], check="memory").level == "ok"
+    finding = judged(*slots, check="memory")
+    assert (finding.level, finding.got) == ("warning", "8.59 GB free for 11 slots")
+
+
+@pytest.mark.parametrize(
+    ("gpus", "share", "level", "got"),
+    [
+        ([("0",), ("1",)], 1, "ok", "2 GPUs handed out, each to a slot of its own"),
+        ([("0",), ("0",)], 1, "red", "GPU 0 in 2 slots at once"),
+        ([("0",), ("0",)], 2, "ok", "1 GPU handed out, each to at most 2 slots"),
+        ([("0",), ("0",), ("0",)], 2, "red", "GPU 0 in 3 slots at once"),
+        ([("0",), ("9",), ("1", "7")], 1, "warning", "4 GPUs handed out by Spark, 2 on the host"),
+        ([()], 1, "warning", "2 GPUs, which Spark does not hand out: all trials see all of them"),
+    ],
+)
+def test_gpus_of_a_host(gpus, share, level, got):
+    slots = [sick(gpus=Gpus(addresses, 2)) for addresses in gpus]
+    known = {"assigns_gpus": any(gpus), "executor_gpus": 4 if any(gpus) else 0}
+    finding = judged(*slots, check="gpus", gpu_share=share, **known)
+    assert (finding.level, finding.got) == (level, got)
+    assert bool(finding.advice) == (level != "ok")
+
+
+@pytest.mark.parametrize("present", [0, 4])
+def test_gpus_that_spark_knows_and_no_slot_asks_for(present):
+    slot = sick(gpus=Gpus((), present))
+    finding = judged(slot, check="gpus", assigns_gpus=False, executor_gpus=4)
+    got = "4 GPUs of each executor, for which no slot asks: all trials see all of them"
+    assert (finding.level, finding.got) == ("warning", got)
+    assert finding.advice.startswith("give gpus_per_trial= or trials_per_gpu= to the search")
+    assert "spark.executor.resource" not in finding.advice
+    hidden = judged(slot, check="gpus", assigns_gpus=True, executor_gpus=4)  # gpus_per_trial=0
+    assert hidden.level == "ok"
+
+
+@pytest.mark.parametrize(
+    ("there", "told"), [(None, "no pynvml"), ("11.5", "pynvml 11.5 (driver: 12.560)")]
+)
+def test_what_only_watches_gpus_is_no_need(there, told):
+    driver = with_packages(pynvml="12.560")
+    finding = judged(software(pynvml=there), check="software", software=driver)
+    assert (finding.level, finding.got) == ("warning", told)
+    for worse in ({"numpy": None}, {"pyspark": "4.1.0"}):
+        slot = software(pynvml=there, **worse)
+        assert judged(slot, check="software", software=driver).level == "red"
+
+
+def test_a_driver_that_cannot_be_reached_costs_time_where_the_folder_is_shared():
+    told = "the driver at [::1], port 4000, cannot be reached: timed out"
+    trouble = {"driver": "timed out"}
+    finding = judged(sick(driver=None, trouble=trouble, folder=None), check="driver")
+    assert (finding.level, finding.got) == ("red", told)
+    finding = judged(sick(driver=None, trouble=trouble), check="driver")
+    assert finding.level == "warning"
+    assert finding.got.startswith(f"{told}; what trials say there goes through the run's folder")
+
+
+def test_many_hosts_share_a_row_and_the_worst_of_each_counts():
+    findings = [Finding("clock", f"node-{number % 5}", "ok", "fine") for number in range(50)]
+    findings += [Finding("clock", "node-3", "red", "late", "in time", "run chrony\x1b[2J")]
+    diagnosis = diagnosis_of(findings)
+    assert len(diagnosis.findings) == 5
+    assert not diagnosis.ok
+    hosts = "4 hosts: node-0, node-1, node-2, ..."
+    assert str(diagnosis).splitlines() == [
+        "1 red",
+        f"red  clock  {'node-3':{len(hosts)}}  late; expected: in time",
+        "    -> run chrony?[2J",
+        f"ok   clock  {hosts}  fine",
+    ]
+    assert "\x1b" not in str(diagnosis) + diagnosis._repr_html_()
+
+
+def test_hosts_are_told_by_name_in_whatever_order_they_answered():
+    first, second = sick(slot="1.0.0"), sick(slot="1.1.0", host="node-2")
+    heard = {"1.0.0": 1000.0, "1.1.0": 1000.0}
+    table, mirrored = (
+        str(diagnosis_of(assess(found, replace(EXPECTED, heard=heard))))
+        for found in ((first, second), (second, first))
+    )
+    assert table.count("  node-1, node-2  ") == 9
+    assert mirrored == table
+
+
+def test_nothing_found_is_no_error():
+    assert str(diagnosis_of([])) == "all is well"
+
+
+@pytest.mark.parametrize(
+    ("amount", "told"),
+    [
+        (0, "0 bytes"),
+        (999, "999 bytes"),
+        (1000, "1 kB"),
+        (5 << 30, "5.37 GB"),
+        (10**15, "1e+03 TB"),
+    ],
+)
+def test_sizes(amount, told):
+    assert size(amount) == told

@@ -1,0 +1,1640 @@
+import random
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from experiment.driver.coordinator import Coordinator
+from experiment.run_files.journal import Journal, read_journal
+from experiment.run_files.journal_records import Lost, Resumed, read_records
+from experiment.run_files.left_outcomes import LeftBehind
+from experiment.run_files.loading import read_run
+from experiment.run_files.manifest import write_manifest
+from search.direction import Direction
+from search.errors import InvalidArgument
+from search.evolution.generational import DifferentialEvolution
+from search.grid import GridSearch, PointSearch
+from search.searcher import drive
+from search.space.spaces import Space
+from search.stopping import SuccessiveHalving, Threshold, start_all
+from search.trial import Outcome, Trial
+from spark_jobs.messages import (
+    Attempt,
+    Heard,
+    Hello,
+    Next,
+    ProtocolError,
+    Report,
+    Reports,
+    Stop,
+    Wait,
+    Work,
+    attempt_of,
+    outcome_to_json,
+    work_of,
+)
+from spark_jobs.run_folder.paths import RunPaths
+from tests.experiment.runs import make_manifest, make_search
+
+
+class Ears:
+    """An observer that looks into the journal's file when it hears of a result."""
+
+    def __init__(self, folder):
+        self.folder, self.heard = folder, []
+
+    def ended(self, result, status):
+        in_journal = [
+            record["outcome"]["trial"]
+            for record in read_journal(self.folder)
+            if record["event"] == "finished"
+        ]
+        self.heard.append((result, status.objective, in_journal))
+
+
+class Search:
+    """A coordinator with a real journal, called as the channel's server would for the slots."""
+
+    def __init__(self, root, searcher, observers=(), **arguments):
+        self.paths, self.searcher = RunPaths(root), searcher
+        self.journal = Journal(self.paths.journal)
+        self.ears, self.warnings = Ears(self.paths.journal), []
+        self.coordinator = Coordinator(
+            searcher,
+            self.paths,
+            self.journal,
+            observers=[self.ears, *observers],
+            warn=self.warnings.append,
+            **arguments,
+        )
+
+    def hello(self, slot, **said):
+        self.coordinator.hello(Hello(slot, "host", **said))
+
+    def ask(self, slot):
+        return self.coordinator.next(Next(slot))
+
+    def hand_in(self, slot, attempt, outcome):
+        return self.coordinator.next(Next(slot, attempt, outcome_to_json(outcome)))
+
+    def finish(self, slot, work, value=1.0, objective="metric"):
+        return self.hand_in(slot, work.attempt, finished(work.trial, value, objective))
+
+    def fail(self, slot, work, kind="user error", message="ValueError: no"):
+        return self.hand_in(slot, work.attempt, Outcome.failed(work.trial, kind, message))
+
+    def report(self, slot, work, step, output="", **metrics):
+        """Pass on one report, or only output; return why the trial is to stop."""
+        reports = (Report.of(step, metrics),) if metrics else ()
+        message = Reports(slot, work.trial, work.attempt, reports, output)
+        return self.coordinator.report(message).stop
+
+    def run_to_the_end(self, slot):
+        """Finish all work that a slot gets; return the trials and the last answer."""
+        trials = []
+        answer = self.ask(slot)
+        while isinstance(answer, Work):
+            trials.append(answer.trial)
+            answer = self.finish(slot, answer)
+        return trials, answer
+
+    def records(self, event):
+        return [r for r in read_journal(self.paths.journal) if r["event"] == event]
+
+    @property
+    def ended(self):
+        return [result.id for result in self.coordinator.results]
+
+
+def finished(trial, value=1.0, objective="metric"):
+    return Outcome(trial, "finished", value, objective, {objective: value}, None, 0.5)
+
+
+def points(count):
+    return PointSearch([{"x": number} for number in range(count)])
+
+
+def evolution(popsize=4, generations=2, seed=0):
+    return DifferentialEvolution(
+        Space.of_bounds({"x": [-1.0, 1.0], "y": [1, 9]}),
+        rng=random.Random(seed),
+        direction=Direction.MIN,
+        popsize=popsize,
+        generations=generations,
+    )
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Start searches, each in a folder of its own, with slots that have said hello."""
+    journals = []
+
+    def start(searcher, *slots, **arguments):
+        search = Search(tmp_path / str(len(journals)), searcher, **arguments)
+        journals.append(search.journal)
+        for slot in slots:
+            search.hello(slot)
+        return search
+
+    yield start
+    for journal in journals:
+        journal.close()
+
+
+def test_all_trials_of_a_grid_end_once(start):
+    search = start(GridSearch(Space.of_grid({"a": [1, 2, 3], "b": [(4,), (5,)]})), "1.0.0", "1.1.0")
+    works = {slot: search.ask(slot) for slot in ("1.0.0", "1.1.0")}
+    while any(isinstance(work, Work) for work in works.values()):
+        for slot, work in works.items():
+            if isinstance(work, Work):
+                assert not search.coordinator.done
+                works[slot] = search.finish(slot, work, value=float(work.trial))
+    assert set(works.values()) == {Stop()}
+    assert search.coordinator.done
+    assert search.coordinator.problem is None
+    results = search.coordinator.results
+    assert [result.params for result in sorted(results, key=lambda result: result.id)] == [
+        {"a": a, "b": b} for a in (1, 2, 3) for b in ((4,), (5,))
+    ]
+    assert Counter(r["trial"] for r in search.records("planned")) == Counter(range(6))
+    assert Counter(r["outcome"]["trial"] for r in search.records("finished")) == Counter(range(6))
+    assert search.records("lost") == []
+
+
+def test_a_result_says_where_its_attempt_lies_and_what_it_was(start):
+    search = start(points(1), "1.0.0")
+    work = search.ask("1.0.0")
+    assert search.finish("1.0.0", work, 0.5) == Stop()
+    [result] = search.coordinator.results
+    assert (result.id, result.params, result.value) == (0, {"x": 0}, 0.5)
+    assert (result.status, result.error, result.seconds) == ("finished", None, 0.5)
+    assert result.metrics == {"metric": 0.5}
+    assert result.logdir == str(search.paths.attempt(0).folder)
+
+
+def test_a_lost_answer_is_given_again(start):
+    search = start(points(3), "1.0.0", "1.1.0")
+    work = search.ask("1.0.0")
+    other = search.ask("1.1.0")
+    for _ in range(3):
+        assert search.ask("1.0.0") == work
+    assert other.trial != work.trial
+    assert len(search.coordinator.status.running) == 2
+    assert len(search.records("planned")) == 2
+
+
+def test_an_outcome_told_twice_counts_once(start):
+    search = start(points(3), "1.0.0")
+    work = search.ask("1.0.0")
+    following = search.finish("1.0.0", work, 1.0)
+    assert search.finish("1.0.0", work, 1.0) == following
+    assert search.finish("1.0.0", work, 2.0) == following
+    assert search.ended == [0]
+    assert len(search.ears.heard) == 1
+    assert len(search.records("finished")) == 1
+    assert search.coordinator.results[0].value == 1.0
+
+
+def test_the_last_outcome_told_twice_counts_once(start):
+    search = start(points(1), "1.0.0")
+    work = search.ask("1.0.0")
+    assert search.finish("1.0.0", work) == Stop()
+    assert search.finish("1.0.0", work) == Stop()
+    assert search.ended == [0]
+    assert search.coordinator.done
+
+
+def test_an_outcome_of_work_that_another_slot_has_is_ignored(start):
+    search = start(points(2), "1.0.0", "1.1.0")
+    first, second = search.ask("1.0.0"), search.ask("1.1.0")
+    assert search.finish("1.0.0", second) == first
+    assert search.hand_in("1.0.0", 2, finished(first.trial)) == first
+    assert search.ended == []
+    assert search.records("finished") == []
+
+
+def lose_by_the_task(search):
+    search.coordinator.slots_lost(["1.0.0"])
+    search.hello("1.0.1")
+    return "1.0.1"
+
+
+def lose_by_the_end_of_the_job(search):
+    search.coordinator.job_ended(1)
+    search.hello("2.0.0")
+    return "2.0.0"
+
+
+@pytest.mark.parametrize("lose", [lose_by_the_task, lose_by_the_end_of_the_job])
+def test_a_trial_whose_slot_is_gone_runs_again_as_the_next_attempt(start, lose):
+    search = start(points(2), "1.0.0")
+    work = search.ask("1.0.0")
+    slot = lose(search)
+    assert len(search.coordinator.status.running) == 0
+    assert not search.coordinator.done
+    again = search.ask(slot)
+    assert again == Work(work.trial, 2, work.params)
+    [lost] = search.records("lost")
+    assert (lost["trial"], lost["attempt"], lost["slot"]) == (work.trial, 1, "1.0.0")
+    assert lost["kind"] == "lost executor"
+    assert "host" in lost["message"]
+    search.finish(slot, again)
+    [result] = search.coordinator.results
+    assert result.logdir == str(search.paths.attempt(work.trial, 2).folder)
+    assert search.records("finished")[0]["attempt"] == 2
+
+
+@pytest.mark.parametrize("lose", [lose_by_the_task, lose_by_the_end_of_the_job])
+def test_a_lost_attempt_is_no_failure_of_its_trial(start, lose):
+    search = start(points(1), "1.0.0", max_failures=0)
+    search.ask("1.0.0")
+    slot = lose(search)
+    assert search.coordinator.problem is None
+    assert search.coordinator.results == []
+    assert search.run_to_the_end(slot) == ([0], Stop())
+    assert search.coordinator.done
+
+
+@pytest.mark.parametrize("lose", [lose_by_the_task, lose_by_the_end_of_the_job])
+def test_a_late_outcome_of_an_attempt_that_was_given_up_is_ignored(start, lose):
+    search = start(points(1), "1.0.0")
+    work = search.ask("1.0.0")
+    slot = lose(search)
+    again = search.ask(slot)
+    search.finish("1.0.0", work, 7.0)
+    assert search.hand_in(slot, 1, finished(0, 7.0)) == again
+    assert search.coordinator.results == []
+    search.finish(slot, again, 1.0)
+    assert [result.value for result in search.coordinator.results] == [1.0]
+    assert len(search.records("finished")) == 1
+
+
+def test_an_attempt_can_be_lost_as_often_as_it_may_be_tried_again(start):
+    search = start(points(2), "1.0.0", retries=5)
+    for number in range(1, 6):
+        assert search.ask(f"1.0.{number - 1}") == Work(0, number, {"x": 0})
+        search.coordinator.slots_lost([f"1.0.{number - 1}"])
+        search.hello(f"1.0.{number}")
+    assert search.run_to_the_end("1.0.5") == ([0, 1], Stop())
+    assert [record["attempt"] for record in search.records("lost")] == [1, 2, 3, 4, 5]
+    assert search.coordinator.done
+
+
+def test_a_trial_that_was_lost_too_often_has_failed(start):
+    search = start(points(2), "1.0.0", retries=1)
+    for number in range(2):
+        assert search.ask(f"1.0.{number}").trial == 0
+        search.hello(f"1.0.{number + 1}")
+        search.coordinator.slots_lost([f"1.0.{number}"])
+    assert search.run_to_the_end("1.0.2") == ([1], Stop())
+    lost, other = search.coordinator.results
+    assert (lost.status, lost.error.kind) == ("failed", "lost executor")
+    assert "host" in lost.error.message
+    assert lost.logdir == str(search.paths.attempt(0, 2).folder)
+    assert other.status == "finished"
+
+
+@pytest.mark.parametrize("kind", ["machine", "user error", "exit", "gpu memory"])
+def test_a_failure_is_tried_again_where_that_was_asked_for(start, kind):
+    search = start(points(1), "1.0.0", retries=1, retry_on=(kind,))
+    again = search.fail("1.0.0", search.ask("1.0.0"), kind)
+    assert again == Work(0, 2, {"x": 0})
+    assert search.coordinator.results == []
+    assert search.records("lost")[0]["kind"] == kind
+    assert search.fail("1.0.0", again, kind) == Stop()
+    assert [result.error.kind for result in search.coordinator.results] == [kind]
+
+
+def test_by_default_only_the_machines_trouble_is_tried_again(start):
+    search = start(points(1), "1.0.0")
+    assert search.fail("1.0.0", search.ask("1.0.0"), "user error") == Stop()
+    assert search.coordinator.done
+
+
+def test_a_trial_that_died_of_the_machine_runs_on_another_host(start):
+    search = start(points(2), "1.0.0")
+    search.coordinator.hello(Hello("1.1.0", "other"))
+    first = search.ask("1.0.0")
+    answer = search.fail("1.0.0", first, "machine", "host host: no space left")
+    assert answer.trial == 1
+    search.finish("1.0.0", answer)
+    assert search.ask("1.0.0") == Wait()
+    assert search.ask("1.1.0") == Work(0, 2, {"x": 0})
+
+
+def test_a_host_on_which_three_trials_died_gets_no_more_work_and_is_named(start):
+    search = start(points(9), "1.0.0")
+    search.coordinator.hello(Hello("1.1.0", "other"))
+    answer = search.ask("1.0.0")
+    for _ in range(3):
+        assert search.warnings == []
+        answer = search.fail("1.0.0", answer, "machine", "host host: no space left")
+    assert answer == Stop()
+    (warning,) = search.warnings
+    assert warning == (
+        "host host: trials 0, 1, 2 died there, the last one since host host: no space left; this "
+        "host gets no more work"
+    )
+    search.hello("1.2.0")
+    assert search.ask("1.2.0") == Stop()
+    trials, answer = search.run_to_the_end("1.1.0")
+    assert sorted(trials) == list(range(9))
+    assert search.coordinator.done
+
+
+def test_without_another_host_that_is_the_end(start):
+    search = start(points(9), "1.0.0", retries=0)
+    answer = search.ask("1.0.0")
+    for _ in range(3):
+        answer = search.fail("1.0.0", answer, "machine", "no space left")
+    assert answer == Stop()
+    search.coordinator.job_ended(1)
+    for job in (2, 3):
+        search.hello(f"{job}.0.0")
+        assert search.ask(f"{job}.0.0") == Stop()
+        assert search.coordinator.problem is None
+        search.coordinator.job_ended(job)
+    assert search.coordinator.problem == (
+        "host host: trials 0, 1, 2 died there, the last one since no space left"
+    )
+
+
+def test_a_second_hello_of_the_same_slot_loses_nothing(start):
+    search = start(points(1), "1.0.0")
+    work = search.ask("1.0.0")
+    search.hello("1.0.0", warnings=("slow",))
+    assert search.ask("1.0.0") == work
+    assert search.records("lost") == []
+
+
+@pytest.mark.parametrize("slot", ["1.0.1", "1.1.1", "2.0.1", "11.0.1"])
+def test_a_hello_of_another_slot_loses_nothing(start, slot):
+    """Nor that of the same task's next attempt, which may be a speculative copy."""
+    search = start(points(1), "1.0.0")
+    work = search.ask("1.0.0")
+    search.hello(slot)
+    assert search.ask("1.0.0") == work
+    assert search.records("lost") == []
+
+
+def test_the_end_of_a_job_loses_what_its_slots_had_and_nothing_else(start):
+    slots = ("1.0.0", "1.10.0", "11.0.0", "2.1.0")
+    search = start(points(4), *slots)
+    works = {slot: search.ask(slot) for slot in slots}
+    search.coordinator.job_ended(1)
+    assert [record["slot"] for record in search.records("lost")] == ["1.0.0", "1.10.0"]
+    assert len(search.coordinator.status.running) == 2
+    for slot in ("11.0.0", "2.1.0"):
+        assert search.ask(slot) == works[slot]
+    search.coordinator.job_ended(3)
+    assert len(search.coordinator.status.running) == 2
+
+
+def test_the_end_of_a_job_without_work_changes_nothing(start):
+    search = start(points(1), "1.0.0")
+    search.run_to_the_end("1.0.0")
+    search.coordinator.job_ended(1)
+    assert search.coordinator.done
+    assert search.records("lost") == []
+
+
+@pytest.mark.fault(21)
+def test_a_slot_does_not_end_while_another_of_its_task_has_a_trial(start):
+    """Spark kills that one when a task has ended well, and it may have run for hours."""
+    search = start(points(2), "1.0.0", "1.1.0", "1.0.1")
+    work, other = search.ask("1.0.0"), search.ask("1.1.0")
+    assert search.ask("1.0.1") == Wait()
+    assert search.finish("1.1.0", other) == Stop()
+    assert search.finish("1.0.0", work) == Stop()
+    assert search.ask("1.0.1") == Stop()
+    assert search.records("lost") == []
+
+
+def test_a_slot_that_is_lost_is_none_any_more(start):
+    search = start(points(2), "1.0.0", "1.1.0")
+    search.ask("1.0.0")
+    search.coordinator.slots_lost(["1.0.0", "1.7.0"])
+    search.hello("1.0.0", warnings=("slow",))
+    assert search.coordinator.status.slots == 1
+    assert search.ask("1.0.0") == Stop()
+    assert search.warnings == []
+
+
+def test_a_lost_executor_is_said_once_with_the_trials_that_run_again(start):
+    search = start(points(5), "1.0.0", "1.1.0", "1.2.0", "1.3.0")
+    for slot in ("1.0.0", "1.1.0", "1.2.0"):
+        search.ask(slot)
+    search.coordinator.slots_lost(["1.2.0", "1.0.0"])
+    search.coordinator.slots_lost(["1.2.0", "1.0.0", "1.3.0"])  # which had no trial
+    search.coordinator.job_ended(1)
+    assert list(search.coordinator.status.notes) == [
+        "executor on host host lost, trials 0 and 2 run again",
+        "Spark ended the slot's job, trial 1 runs again",
+    ]
+
+
+def end_by_the_job(search):
+    search.coordinator.job_ended(1)
+
+
+def end_by_the_task(search):
+    search.coordinator.slots_ended(["1.0.0"], counts=False)
+
+
+@pytest.mark.parametrize("end", [end_by_the_job, end_by_the_task])
+def test_a_trial_whose_slot_spark_has_ended_runs_again_whatever_retries_says(start, end):
+    search = start(points(1), "1.0.0", retries=0, retry_on=())
+    search.ask("1.0.0")
+    end(search)
+    assert list(search.coordinator.status.notes) == [
+        "Spark ended the slot's job, trial 0 runs again"
+    ]
+    assert search.coordinator.results == []
+    assert search.coordinator.progress == 0  # so that jobs that end again and again are told
+    [lost] = search.records("lost")
+    assert (lost["message"], lost["counts"]) == ("Spark ended its slot's job on host host", False)
+    search.hello("2.0.0")
+    assert search.run_to_the_end("2.0.0") == ([0], Stop())
+
+
+def test_the_end_of_a_job_counts_where_nobody_knows_which_task_was_lost(start):
+    """Else a trial that ends its slot each time would end the search."""
+    search = start(points(1), "1.0.0", retries=0)
+    search.ask("1.0.0")
+    search.coordinator.job_ended(1, counts=True)
+    [result] = search.coordinator.results
+    assert (result.status, result.error.kind) == ("failed", "lost executor")
+    assert result.error.message == "Spark ended its slot's job on host host"
+
+
+def test_a_resumed_search_counts_attempts_as_the_first_did(tmp_path):
+    first = Search(tmp_path, points(1), retries=1)
+    first.hello("1.0.0")
+    first.ask("1.0.0")
+    first.coordinator.job_ended(1)
+    first.hello("2.0.0")
+    first.ask("2.0.0")
+    first.coordinator.slots_lost(["2.0.0"])
+    first.journal.close()
+    records = list(read_records(read_journal(first.paths.journal), "the journal"))
+    assert [record.counts for record, _ in records if isinstance(record, Lost)] == [False, True]
+    later = Coordinator(points(1), first.paths, Journal(first.paths.journal, 2), retries=1)
+    later.resume(records, [], Resumed(len(records), "application", "now", "0" * 64, 1))
+    assert later.progress == 1
+
+
+def test_a_trial_that_is_not_to_run_again_is_not_said_to(start):
+    search = start(points(2), "1.0.0", retries=0)
+    search.ask("1.0.0")
+    search.coordinator.slots_lost(["1.0.0"])
+    assert list(search.coordinator.status.notes) == []
+
+
+def test_a_slot_whose_executor_leaves_ends_its_trial_and_gets_no_more(start):
+    search = start(points(4), "1.0.0", "1.1.0")
+    work, other = search.ask("1.0.0"), search.ask("1.1.0")
+    search.coordinator.slots_leaving(["1.0.0"])
+    assert search.ask("1.0.0") == work  # its last answer got lost
+    assert search.coordinator.status.slots == 2
+    assert search.finish("1.0.0", work) == Stop()
+    assert search.ask("1.0.0") == Stop()
+    assert list(search.coordinator.let_go) == ["1.0.0"]
+    assert search.coordinator.status.slots == 1
+    assert search.finish("1.1.0", other).trial == 2
+    assert search.run_to_the_end("1.1.0") == ([2, 3], Stop())
+    assert search.ended == [0, 1, 2, 3]
+    assert search.records("lost") == []
+    assert list(search.coordinator.let_go) == ["1.0.0"]
+
+
+def test_a_trial_of_a_slot_that_leaves_too_early_runs_again(start):
+    search = start(points(1), "1.0.0", "1.1.0")
+    search.ask("1.0.0")
+    search.coordinator.slots_leaving(["1.0.0"])
+    search.coordinator.slots_lost(["1.0.0"])
+    again = search.ask("1.1.0")
+    assert (again.trial, again.attempt) == (0, 2)
+    assert not search.coordinator.let_go
+
+
+def test_a_slot_that_waits_and_whose_executor_leaves_ends(start):
+    search = start(evolution(4, 1), "1.0.0", "1.1.0")
+    search.ask("1.0.0")
+    work = search.ask("1.1.0")
+    for _ in range(3):
+        work = search.finish("1.1.0", work)
+    assert work == Wait()
+    search.coordinator.slots_leaving(["1.1.0"])
+    assert search.coordinator.alike("1.1.0") != search.coordinator.alike("1.0.0")
+    assert search.ask("1.1.0") == Stop()
+
+
+@pytest.mark.fault(21)
+def test_a_slot_that_leaves_does_not_end_while_another_of_its_task_has_a_trial(start):
+    search = start(points(3), "1.0.0", "1.0.1")
+    work, other = search.ask("1.0.0"), search.ask("1.0.1")
+    search.coordinator.slots_leaving(["1.0.1"])
+    assert search.finish("1.0.1", other) == Wait()
+    assert search.run_to_the_end("1.0.0")[0] == [work.trial, 2]
+    assert search.ask("1.0.1") == Stop()
+
+
+def test_a_lost_trial_avoids_no_host_whose_only_other_slot_leaves(start):
+    search = start(points(1), "1.0.0")
+    search.coordinator.hello(Hello("1.1.0", "other"))
+    work = search.ask("1.0.0")
+    search.coordinator.slots_leaving(["1.1.0"])
+    assert search.fail("1.0.0", work, "machine") == Work(0, 2, {"x": 0})
+
+
+def test_an_executor_that_leaves_is_said_once(start):
+    search = start(points(5), "1.0.0", "1.1.0")
+    search.coordinator.slots_leaving(["1.1.0", "1.0.0", "1.2.0"])  # which has not come
+    search.coordinator.slots_leaving(["1.1.0", "1.0.0", "1.2.0"])
+    assert list(search.coordinator.status.notes) == [
+        "executor on host host is decommissioned, it gets no more trials"
+    ]
+
+
+def test_lost_work_comes_before_new_work(start):
+    search = start(points(4), "1.0.0", "1.1.0")
+    search.ask("1.0.0")
+    search.ask("1.1.0")
+    search.coordinator.slots_lost(["1.1.0"])
+    search.hello("1.1.1")
+    search.coordinator.slots_lost(["1.1.0", "1.0.0"])
+    trials, _ = search.run_to_the_end("1.1.1")
+    assert trials == [1, 0, 2, 3]
+
+
+def test_slots_wait_at_the_end_of_a_generation_and_stop_at_the_end_of_all(start):
+    search = start(evolution(4, 1), "1.0.0", "1.1.0")
+    slow = search.ask("1.0.0")
+    work = search.ask("1.1.0")
+    for _ in range(3):
+        work = search.finish("1.1.0", work)
+    assert work == Wait()
+    assert search.ask("1.1.0") == Wait()
+    work = search.finish("1.0.0", slow)
+    assert (work.trial, work.generation) == (4, 1)
+    for _ in range(3):
+        work = search.finish("1.0.0", work)
+    assert work.trial == 7
+    assert search.ask("1.1.0") == Stop()
+    assert not search.coordinator.done
+    assert search.finish("1.0.0", work) == Stop()
+    assert search.coordinator.done
+    assert sorted(search.ended) == list(range(8))
+    assert [record["generation"] for record in search.records("planned")] == [0] * 4 + [1] * 4
+
+
+def test_a_slot_that_waits_gets_the_work_that_another_lost(start):
+    search = start(evolution(4, 1), "1.0.0", "1.1.0")
+    slow = search.ask("1.0.0")
+    work = search.ask("1.1.0")
+    for _ in range(3):
+        work = search.finish("1.1.0", work)
+    assert work == Wait()
+    search.coordinator.slots_lost(["1.0.0"])
+    again = search.ask("1.1.0")
+    assert again == Work(slow.trial, 2, slow.params, 0)
+    search.hello("1.0.1")
+    assert search.ask("1.0.1") == Wait()
+    assert search.finish("1.1.0", again).generation == 1
+
+
+@pytest.mark.parametrize("most", [0, 2])
+def test_more_failures_than_allowed_end_the_search(start, most):
+    search = start(points(9), "1.0.0", "1.1.0", max_failures=most)
+    other = search.ask("1.1.0")
+    answer = search.ask("1.0.0")
+    for _ in range(most):
+        answer = search.fail("1.0.0", answer)
+        assert isinstance(answer, Work)
+    assert search.coordinator.problem is None
+    assert search.fail("1.0.0", answer) == Stop()
+    assert search.coordinator.problem == (
+        f"{most + 1} trials failed, more than max_failures={most}"
+    )
+    assert search.finish("1.1.0", other) == Stop()
+    assert search.ended[-1] == other.trial  # what was out still counts
+    assert not search.coordinator.done
+
+
+def test_failures_without_a_limit_do_not_end_the_search(start):
+    search = start(points(30), "1.0.0")
+    answer = search.ask("1.0.0")
+    while isinstance(answer, Work):
+        answer = search.fail("1.0.0", answer)
+    assert search.coordinator.problem is None
+    assert search.coordinator.done
+    assert {result.status for result in search.coordinator.results} == {"failed"}
+    assert search.records("finished")[0]["outcome"]["error"] == {
+        "kind": "user error",
+        "message": "ValueError: no",
+        "traceback": "",
+    }
+
+
+def test_an_ambiguous_objective_ends_the_search_with_its_own_words(start):
+    search = start(points(5), "1.0.0", max_failures=4)
+    message = "set optimization_key to one of 'a', 'b'"
+    answer = search.fail("1.0.0", search.ask("1.0.0"), "ambiguous objective", message)
+    assert answer == Stop()
+    assert search.coordinator.problem == message
+
+
+def test_a_key_that_the_first_trials_lack_ends_the_search_and_a_later_one_fails(tmp_path):
+    message = "want the key 'acc', got the keys 'accuracy'"
+    first = Search(tmp_path / "first", points(3), optimization_key="acc")
+    first.hello("0.0.0")
+    first.fail("0.0.0", first.ask("0.0.0"))
+    assert first.fail("0.0.0", first.ask("0.0.0"), "ambiguous objective", message) == Stop()
+    assert first.coordinator.problem == message
+
+    later = Search(tmp_path / "later", points(3), optimization_key="acc")
+    later.hello("0.0.0")
+    later.finish("0.0.0", later.ask("0.0.0"), objective="acc")
+    later.fail("0.0.0", later.ask("0.0.0"), "ambiguous objective", message)
+    later.finish("0.0.0", later.ask("0.0.0"), objective="acc")
+    assert later.coordinator.problem is None
+    assert later.coordinator.results[1].error.kind == "invalid value"
+
+
+def test_what_no_host_can_do_ends_the_search(start):
+    search = start(points(5))
+    for job in (1, 2, 3):
+        for task, host in enumerate("abb"):
+            slot = f"{job}.{task}.0"
+            search.coordinator.hello(Hello(slot, host, f"host {host} does not see the folder"))
+            assert search.ask(slot) == Stop()
+        assert search.coordinator.problem is None  # there may be more of them
+        search.coordinator.job_ended(job)
+    assert search.coordinator.problem == (
+        "host a does not see the folder; host b does not see the folder"
+    )
+    assert search.warnings == []
+
+
+def test_further_jobs_that_no_host_can_do_do_not_end_what_others_can(start):
+    search = start(points(2), "1.0.0")
+    work = search.ask("1.0.0")
+    for job in (2, 3, 4, 5):
+        search.coordinator.hello(Hello(f"{job}.0.0", "b", "host b does not see the folder"))
+        assert search.coordinator.has_come(job)
+        search.coordinator.job_ended(job)
+        assert not search.coordinator.has_come(job)
+    assert search.coordinator.problem is None
+    assert isinstance(search.finish("1.0.0", work), Work)
+
+
+def test_what_is_left_is_what_may_still_be_handed_out(start):
+    search = start(points(3), "1.0.0", "2.0.0")
+    assert search.coordinator.left == 3
+    work = search.ask("1.0.0")
+    other = search.ask("2.0.0")
+    assert search.coordinator.left == 1
+    search.coordinator.slots_lost(["2.0.0"])
+    assert search.coordinator.left == 2
+    again = search.finish("1.0.0", work)
+    assert (again.trial, search.coordinator.left) == (other.trial, 1)
+    last = search.finish("1.0.0", again)
+    assert search.coordinator.left == 0
+    search.finish("1.0.0", last)
+    assert search.coordinator.left == 0
+
+
+def test_what_one_host_cannot_do_is_done_elsewhere_and_said(start):
+    search = start(points(3))
+    search.coordinator.hello(Hello("1.0.0", "a", "host a does not see the folder"))
+    assert search.warnings == []
+    search.coordinator.hello(Hello("1.1.0", "b"))
+    assert search.warnings == ["host a does not see the folder; this host gets no more work"]
+    assert search.ask("1.0.0") == Stop()
+    assert search.run_to_the_end("1.1.0") == ([0, 1, 2], Stop())
+    assert search.coordinator.done
+
+
+def test_a_slot_that_finds_out_later_that_it_can_do_nothing_gives_its_trial_back(start):
+    search = start(points(1), "1.0.0")
+    search.ask("1.0.0")
+    search.coordinator.hello(Hello("1.1.0", "other"))
+    search.hello("1.0.0", problem="host host: TensorFlow cannot be imported")
+    assert search.ask("1.0.0") == Stop()
+    assert search.ask("1.1.0") == Work(0, 2, {"x": 0})
+
+
+def gpu_slots(search, *gpus):
+    for number, gpu in enumerate(gpus):
+        search.hello(f"1.{number}.0", gpus=(gpu,))
+
+
+def set_aside(search, slot, gpu):
+    search.hello(slot, gpus=(gpu,), set_aside={gpu: f"GPU {gpu} of host host keeps 4.2 GiB"})
+
+
+def test_slots_of_a_gpu_that_is_set_aside_wait_while_others_go_on(start):
+    search = start(points(6), slots=3)
+    gpu_slots(search, "3", "3", "5")
+    works = [search.ask(f"1.{number}.0") for number in range(3)]
+    set_aside(search, "1.0.0", "3")
+    set_aside(search, "1.1.0", "3")
+    assert search.finish("1.0.0", works[0]) == Wait()
+    assert search.finish("1.1.0", works[1]) == Wait()  # Spark would give the GPU to another task
+    work = search.finish("1.2.0", works[2])
+    while work.trial < 5:
+        assert search.ask("1.0.0") == search.ask("1.1.0") == Wait()
+        work = search.finish("1.2.0", work)
+    assert search.ask("1.0.0") == search.ask("1.1.0") == Stop()  # nothing is left to hand out
+    assert search.finish("1.2.0", work) == Stop()
+    assert search.coordinator.done
+    assert search.warnings == ["GPU 3 of host host keeps 4.2 GiB and gets no more trials"]
+
+
+def test_a_gpu_that_is_set_aside_is_so_for_the_slots_of_the_next_job(start):
+    search = start(points(2), slots=2)
+    gpu_slots(search, "3", "5")
+    set_aside(search, "1.0.0", "3")
+    search.coordinator.job_ended(1)
+    search.hello("2.0.0", gpus=("3",))
+    search.hello("2.1.0", gpus=("5",))
+    assert search.ask("2.0.0") == Wait()
+    assert search.run_to_the_end("2.1.0") == ([0, 1], Stop())
+
+
+def test_the_same_address_on_another_host_is_another_gpu(start):
+    search = start(points(1))
+    gpu_slots(search, "3")
+    set_aside(search, "1.0.0", "3")
+    search.coordinator.hello(Hello("1.1.0", "other", gpus=("3",)))
+    assert search.ask("1.1.0") == Work(0, 1, {"x": 0})
+
+
+def test_a_lost_trial_avoids_no_host_whose_only_other_slot_has_a_gpu_that_is_set_aside(start):
+    search = start(points(1), slots=2)
+    search.coordinator.hello(Hello("1.0.0", "a", gpus=("0",)))
+    search.coordinator.hello(Hello("1.1.0", "b", gpus=("0",)))
+    work = search.ask("1.0.0")
+    aside = {"0": "GPU 0 of host b keeps 4.2 GiB"}
+    search.coordinator.hello(Hello("1.1.0", "b", gpus=("0",), set_aside=aside))
+    assert search.fail("1.0.0", work, "machine", "no space left") == Work(0, 2, {"x": 0})
+
+
+def test_when_all_gpus_are_set_aside_the_search_ends_after_the_last_trial_that_runs(start):
+    search = start(points(9), slots=2)
+    gpu_slots(search, "3", "5")
+    works = [search.ask("1.0.0"), search.ask("1.1.0")]
+    set_aside(search, "1.0.0", "3")
+    set_aside(search, "1.1.0", "5")
+    assert search.finish("1.0.0", works[0]) == Wait()
+    assert search.coordinator.problem is None
+    assert search.finish("1.1.0", works[1]) == Stop()
+    assert search.coordinator.problem == (
+        "GPU 3 of host host keeps 4.2 GiB and gets no more trials; "
+        "GPU 5 of host host keeps 4.2 GiB and gets no more trials"
+    )
+    assert search.ended == [0, 1]
+    assert search.ask("1.0.0") == Stop()
+
+
+def test_slots_that_are_not_there_yet_have_a_minute_before_that_is_the_end(start):
+    now = 0.0
+    search = start(points(9), slots=2, clock=lambda: now)
+    gpu_slots(search, "3")
+    set_aside(search, "1.0.0", "3")
+    assert search.ask("1.0.0") == Wait()
+    now = 59.0
+    assert search.ask("1.0.0") == Wait()
+    search.hello("1.1.0", gpus=("5",))
+    assert search.ask("1.0.0") == Wait()
+    search.coordinator.slots_lost(["1.1.0"])
+    now = 100.0
+    assert search.ask("1.0.0") == Wait()
+    now = 160.0
+    assert search.ask("1.0.0") == Stop()
+    assert "GPU 3 of host host" in search.coordinator.problem
+
+
+def test_a_trial_that_calls_its_objective_otherwise_fails(start):
+    search = start(points(3), "1.0.0")
+    answer = search.finish("1.0.0", search.ask("1.0.0"), 1.0, "loss")
+    answer = search.finish("1.0.0", answer, 5.0, "accuracy")
+    assert search.finish("1.0.0", answer, 2.0, "loss") == Stop()
+    assert [result.status for result in search.coordinator.results] == [
+        "finished",
+        "failed",
+        "finished",
+    ]
+    odd = search.coordinator.results[1]
+    assert (odd.value, odd.metrics, odd.seconds) == (None, {}, 0.5)
+    assert odd.error.kind == "invalid value"
+    assert odd.error.message == "the objective is 'accuracy', it was 'loss' before"
+    assert search.records("finished")[1]["outcome"]["status"] == "failed"
+    assert {objective for _, objective, _ in search.ears.heard} == {"loss"}
+
+
+def test_a_trial_that_calls_its_objective_otherwise_counts_as_a_failure(start):
+    search = start(points(3), "1.0.0", max_failures=0)
+    answer = search.finish("1.0.0", search.ask("1.0.0"), 1.0, "loss")
+    assert search.finish("1.0.0", answer, 1.0, "accuracy") == Stop()
+    assert search.coordinator.problem == "1 trials failed, more than max_failures=0"
+
+
+def test_the_objective_is_unknown_until_a_trial_names_it(start):
+    search = start(points(2), "1.0.0")
+    answer = search.fail("1.0.0", search.ask("1.0.0"))
+    search.finish("1.0.0", answer, 1.0, "loss")
+    assert [objective for _, objective, _ in search.ears.heard] == [None, "loss"]
+
+
+def test_observers_hear_after_the_journal_and_in_their_order(start):
+    order = []
+
+    class Named:
+        def __init__(self, name):
+            self.name = name
+
+        def ended(self, result, status):
+            order.append((self.name, result.id))
+
+    search = start(points(2), "1.0.0", observers=[Named("a"), Named("b")])
+    answer = search.ask("1.0.0")
+    while isinstance(answer, Work):
+        assert search.records("planned")[-1]["trial"] == answer.trial
+        answer = search.finish("1.0.0", answer)
+    assert order == [("a", 0), ("b", 0), ("a", 1), ("b", 1)]
+    assert [in_journal for _, _, in_journal in search.ears.heard] == [[0], [0, 1]]
+    assert [result for result, _, _ in search.ears.heard] == search.coordinator.results
+
+
+class FullDisk:
+    """A journal that refuses one kind of record."""
+
+    def __init__(self, event):
+        self.event = event
+
+    def append(self, record):
+        if type(record).__name__.lower() == self.event:
+            raise OSError("No space left on device")
+
+
+def test_nobody_hears_of_what_the_journal_could_not_take(tmp_path):
+    ears = Ears(None)
+    coordinator = Coordinator(points(2), RunPaths(tmp_path), FullDisk("finished"), observers=[ears])
+    coordinator.hello(Hello("1.0.0", "host"))
+    work = coordinator.next(Next("1.0.0"))
+    with pytest.raises(OSError, match="No space left"):
+        coordinator.next(Next("1.0.0", 1, outcome_to_json(finished(work.trial))))
+    assert ears.heard == []
+    assert coordinator.results == []
+    assert not coordinator.done
+
+
+def test_no_work_is_handed_out_that_the_journal_could_not_take(tmp_path):
+    coordinator = Coordinator(points(2), RunPaths(tmp_path), FullDisk("planned"))
+    coordinator.hello(Hello("1.0.0", "host"))
+    with pytest.raises(OSError, match="No space left"):
+        coordinator.next(Next("1.0.0"))
+    assert coordinator.status.running == ()
+
+
+def test_each_warning_is_shown_once(start):
+    search = start(points(1))
+    search.hello("1.0.0", warnings=("slow", "old"))
+    search.hello("1.1.0", warnings=("old", "new"))
+    search.hello("1.1.1", warnings=("slow",))
+    assert search.warnings == ["slow", "old", "new"]
+
+
+def test_a_detour_is_told_of_the_first_slot_only(start):
+    search = start(points(1))
+    search.hello("1.0.0")
+    assert search.warnings == []
+    search.hello("1.1.0", detour="host a goes round")
+    search.hello("1.1.0", detour="host a goes round", warnings=("slow",))
+    search.hello("1.2.0", detour="host b goes round")
+    assert search.warnings == ["host a goes round", "slow"]
+
+
+def test_gpus_that_spark_does_not_know_of_are_warned_of_once(start):
+    search = start(points(8), slots=5)
+    search.hello("1.0.0", free_gpus=0)
+    assert search.warnings == []
+    search.hello("1.1.0", free_gpus=4)
+    search.hello("1.2.0", free_gpus=2)
+    search.hello("1.1.0", free_gpus=4, warnings=("slow",))
+    gpus, slow = search.warnings
+    assert slow == "slow"
+    assert gpus.startswith("5 slots, 4 GPUs on host host: ")
+    assert "spark.task.resource.gpu.amount" in gpus
+
+
+def test_warnings_go_to_the_warnings_module_unless_told_otherwise(tmp_path):
+    coordinator = Coordinator(points(1), RunPaths(tmp_path), FullDisk(None))
+    with pytest.warns(UserWarning, match="^slow$"):
+        coordinator.hello(Hello("1.0.0", "host", warnings=("slow",)))
+
+
+GOOD = outcome_to_json(finished(0))
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        {},
+        {"trial": 0},
+        GOOD | {"value": None},
+        GOOD | {"value": "1.0"},
+        GOOD | {"status": "failed"},
+        GOOD | {"status": "done"},
+        GOOD | {"metrics": {"metric": "much"}},
+        GOOD | {"error": {"kind": "odd", "message": "", "traceback": ""}},
+        {name: value for name, value in GOOD.items() if name != "seconds"},
+        GOOD | {"extra": 1},
+    ],
+    ids=lambda outcome: str({k: v for k, v in outcome.items() if GOOD.get(k) != v}),
+)
+def test_a_malformed_outcome_is_refused_and_changes_nothing(start, outcome):
+    search = start(points(2), "1.0.0", max_failures=0)
+    work = search.ask("1.0.0")
+    before = search.journal.path.read_bytes()
+    with pytest.raises(ProtocolError):
+        search.coordinator.next(Next("1.0.0", 1, outcome))
+    assert search.journal.path.read_bytes() == before
+    assert (search.coordinator.results, search.coordinator.problem, search.ears.heard) == (
+        [],
+        None,
+        [],
+    )
+    assert len(search.coordinator.status.running) == 1
+    assert search.ask("1.0.0") == work
+    search.finish("1.0.0", work)
+    assert search.ended == [0]
+
+
+def test_a_search_is_not_done_while_work_is_out_or_to_be_done_again(start):
+    search = start(points(1), "1.0.0")
+    assert not search.coordinator.done
+    search.ask("1.0.0")
+    assert not search.coordinator.done
+    search.coordinator.job_ended(1)
+    assert not search.coordinator.done
+    search.hello("2.0.0")
+    assert search.run_to_the_end("2.0.0") == ([0], Stop())
+    assert search.coordinator.done
+
+
+def evaluate(trial):
+    """Return the same outcome for the same trial, whatever the attempt: every fifth fails."""
+    if trial.id % 5 == 3:
+        return Outcome.failed(trial.id, "user error", "ValueError: no")
+    value = sum(number * number for number in trial.params.values())
+    return finished(trial.id, float(value))
+
+
+class Cluster:
+    """Slots that ask, finish, die and say things twice, one per partition of a job."""
+
+    def __init__(self, search, partitions):
+        self.search, self.coordinator = search, search.coordinator
+        self.job, self.partitions = 1, partitions
+        self.ghosts = []  # what slots that are gone may still say
+        self.start_job()
+
+    def start_job(self):
+        self.tries = [0] * self.partitions
+        self.work = [None] * self.partitions
+        self.last = [None] * self.partitions
+        for partition in range(self.partitions):
+            self.search.hello(self.slot(partition))
+
+    def slot(self, partition):
+        return f"{self.job}.{partition}.{self.tries[partition]}"
+
+    def send(self, partition, message, *, answer_arrives=True):
+        answer = self.coordinator.next(message)
+        self.last[partition] = message
+        if answer_arrives:
+            self.work[partition] = answer if isinstance(answer, Work) else None
+        if answer_arrives and self.slot(partition) in self.coordinator.let_go:
+            self.replace(partition)
+
+    def message(self, partition):
+        work = self.work[partition]
+        if work is None:
+            return Next(self.slot(partition))
+        outcome = evaluate(attempt_of(work).trial)
+        return Next(self.slot(partition), work.attempt, outcome_to_json(outcome))
+
+    def go_on(self, partition):
+        """Ask, or hand in the outcome and ask."""
+        self.send(partition, self.message(partition))
+
+    def lose_answer(self, partition):
+        self.send(partition, self.message(partition), answer_arrives=False)
+
+    def repeat(self, partition):
+        if self.last[partition] is not None:
+            self.send(partition, self.last[partition])
+
+    def greet(self, partition):
+        self.search.hello(self.slot(partition), warnings=("slow",))
+
+    def leave_ghost(self, partition):
+        self.ghosts += [Hello(self.slot(partition), "host"), self.message(partition)]
+
+    def haunt(self, partition):
+        for ghost in self.ghosts[-2 * partition - 2 :]:
+            if isinstance(ghost, Hello):
+                self.coordinator.hello(ghost)
+            else:
+                assert self.coordinator.next(ghost) == Stop()
+
+    def die(self, partition):
+        self.leave_ghost(partition)
+        self.coordinator.slots_lost([self.slot(partition)])
+        self.replace(partition)
+
+    def replace(self, partition):
+        self.tries[partition] += 1
+        self.work[partition] = self.last[partition] = None
+        self.search.hello(self.slot(partition))
+
+    def leave(self, partition):
+        self.coordinator.slots_leaving([self.slot(partition)])
+
+    def end_job(self, partition):
+        for number in range(self.partitions):
+            self.leave_ghost(number)
+        self.coordinator.job_ended(self.job)
+        self.job += 1
+        self.start_job()
+
+    def finish(self):
+        for _ in range(5 * self.search.searcher.total):
+            if self.coordinator.done:
+                return
+            for partition in range(self.partitions):
+                self.go_on(partition)
+
+
+steps = st.lists(
+    st.tuples(
+        st.integers(0, 2),
+        st.sampled_from(
+            ["go_on"] * 6
+            + ["lose_answer", "repeat", "greet", "die", "die", "end_job", "haunt", "haunt"]
+            + ["leave", "leave"]
+        ),
+    ),
+    max_size=60,
+)
+searchers = st.sampled_from(
+    [
+        lambda: points(7),
+        lambda: GridSearch(Space.of_grid({"x": [1, 2, 3], "y": [4, 5]})),
+        lambda: evolution(4, 2),
+    ]
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(steps, searchers)
+def test_whatever_slots_do_every_trial_ends_once_and_as_without_slots(steps, make_searcher):
+    alone = make_searcher()
+    trials = {}
+
+    def remember(trial):
+        trials[trial.id] = trial
+        return evaluate(trial)
+
+    expected = drive(alone, remember)
+    with tempfile.TemporaryDirectory() as folder:
+        search = Search(Path(folder), make_searcher(), retries=len(steps))
+        cluster = Cluster(search, 3)
+        for partition, action in steps:
+            getattr(cluster, action)(partition)
+        cluster.finish()
+        search.journal.close()
+        assert search.coordinator.done
+        assert search.coordinator.problem is None
+        assert_journal_adds_up(search)
+    results = sorted(search.coordinator.results, key=lambda result: result.id)
+    assert [result.id for result in results] == list(range(alone.total))
+    assert [result.params for result in results] == [trials[n].params for n in range(alone.total)]
+    assert [result.value for result in results] == [outcome.value for outcome in expected]
+
+
+def assert_journal_adds_up(search):
+    """Each attempt was planned once and then either lost or finished; attempts count up."""
+    out, ended, attempts = {}, [], Counter()
+    for record in read_journal(search.paths.journal):
+        match record["event"]:
+            case "planned":
+                attempts[record["trial"]] += 1
+                assert record["attempt"] == attempts[record["trial"]]
+                assert record["trial"] not in out
+                out[record["trial"]] = record
+            case "lost":
+                lost = out.pop(record["trial"])
+                assert (lost["attempt"], lost["slot"]) == (record["attempt"], record["slot"])
+            case "finished":
+                assert out.pop(record["outcome"]["trial"])["attempt"] == record["attempt"]
+                ended.append(record["outcome"]["trial"])
+    assert out == {}
+    assert ended == search.ended
+    assert Counter(ended) == Counter(range(search.searcher.total))
+
+
+@pytest.mark.parametrize("slot", ["", "1.0", "1.0.0.0"])
+def test_a_name_that_is_no_slot_is_a_fault_of_the_sender(start, slot):
+    with pytest.raises(ProtocolError):
+        start(points(1), slot)
+
+
+def test_an_observer_that_raises_is_left_out_and_ends_nothing(start):
+    class Full:
+        heard = 0
+
+        def ended(self, result, status):
+            Full.heard += 1
+            raise OSError("No space left on device")
+
+    search = start(points(3), "1.0.0", observers=[Full()])
+    assert search.run_to_the_end("1.0.0") == ([0, 1, 2], Stop())
+    assert Full.heard == 1
+    (warning,) = search.warnings
+    assert "No space left on device" in warning
+    assert len(search.ears.heard) == 3
+
+
+def test_cancelled_trials_are_not_done(start):
+    search = start(points(4), "1.0.0", "1.1.0")
+    search.finish("1.0.0", search.ask("1.0.0"))
+    search.ask("1.1.0")
+    search.coordinator.cancel_rest()
+    status = search.coordinator.status
+    assert (status.done, status.ended, status.cancelled, status.failed) == (1, 3, 2, 0)
+
+
+def test_a_cancelled_trial_that_was_to_run_again_is_the_attempt_that_ran(start):
+    search = start(points(1), "1.0.0")
+    search.ask("1.0.0")
+    search.coordinator.slots_lost(["1.0.0"])
+    search.coordinator.cancel_rest()
+    [result] = search.coordinator.results
+    assert result.logdir == search.paths.shown_attempt(0, 1)
+    assert [record["attempt"] for record in search.records("finished")] == [1]
+
+
+def test_a_typical_trial_is_known_from_two_that_finished(start):
+    search = start(points(5), "1.0.0")
+    search.fail("1.0.0", search.ask("1.0.0"))
+    assert search.coordinator.status.typical is None
+    for wanted in (None, 0.5):
+        search.finish("1.0.0", search.ask("1.0.0"))
+        assert search.coordinator.status.typical == wanted
+
+
+def stopped(trial, value=0.25, objective="metric", reason="step 3: too bad"):
+    metrics = {objective: value}
+    return Outcome(trial, "stopped", value, objective, metrics, None, 0.5, reason, 3)
+
+
+def test_a_trials_time_counts_from_when_its_slot_is_prepared(start):
+    now = 100.0
+    search = start(points(3), "1.0.0", clock=lambda: now)
+    first = search.ask("1.0.0")
+    (running,) = search.coordinator.status.running
+    assert (running.since, running.seconds(130.0)) == (None, 0.0)
+    now = 120.0  # it has imported TensorFlow meanwhile
+    assert search.coordinator.report(Reports("1.0.0", first.trial, 1, ())) == Heard("")
+    (running,) = search.coordinator.status.running
+    assert (running.since, running.seconds(130.0)) == (120.0, 10.0)
+    now = 125.0
+    search.coordinator.report(Reports("1.0.0", first.trial, 1, ()))
+    assert search.coordinator.status.running[0].since == 120.0
+    search.hand_in("1.0.0", 1, Outcome(first.trial, "finished", 1.0, "metric", {"metric": 1.0}))
+    (running,) = search.coordinator.status.running
+    assert running.since == 125.0  # the slot is prepared by now
+
+
+def test_a_report_is_judged_and_kept(start):
+    search = start(points(2), "1.0.0", stopping=[Threshold(upper=1.0)])
+    work = search.ask("1.0.0")
+    assert search.report("1.0.0", work, 0, loss=0.5) == ""
+    reason = search.report("1.0.0", work, 1, loss=2.5)
+    assert reason == "step 1: 2.5 is above the threshold 1"
+    assert search.report("1.0.0", work, 2, loss=0.5) == reason
+    assert [(r["trial"], r["attempt"], r["values"]) for r in search.records("reported")] == [
+        (0, 1, [[0, 0.5]]),
+        (0, 1, [[1, 2.5]]),
+        (0, 1, [[2, 0.5]]),
+    ]
+    (running,) = search.coordinator.status.running
+    assert running.last == Report(2, {"loss": 0.5})
+
+
+def test_reports_without_rules_are_seen_and_not_kept(start):
+    search = start(points(1), "1.0.0")
+    work = search.ask("1.0.0")
+    assert search.report("1.0.0", work, 7, loss=0.5, accuracy=0.25) == ""
+    assert search.coordinator.problem is None
+    assert search.coordinator.status.running[0].last.step == 7
+    assert search.records("reported") == []
+
+
+def test_what_is_no_number_is_judged_as_none(start):
+    search = start(points(1), "1.0.0", stopping=[Threshold(upper=1.0)])
+    work = search.ask("1.0.0")
+    reason = search.report("1.0.0", work, 0, loss=float("nan"))
+    assert reason == "step 0: not a finite number"
+    assert search.records("reported")[0]["values"] == [[0, "nan"]]
+
+
+@pytest.mark.parametrize("lose", [lose_by_the_task, lose_by_the_end_of_the_job])
+def test_an_attempt_that_was_given_up_is_told_to_stop(start, lose):
+    search = start(points(1), "1.0.0", stopping=[Threshold(upper=1.0)])
+    work = search.ask("1.0.0")
+    slot = lose(search)
+    again = search.ask(slot)
+    assert search.report("1.0.0", work, 5, loss=9.0) == "its slot was given up"
+    assert search.report(slot, work, 5, loss=9.0) == "its slot was given up"
+    assert search.records("reported") == []
+    assert search.report(slot, again, 0, loss=0.5) == ""
+
+
+def test_several_metrics_and_no_key_end_the_search_with_a_sentence(start):
+    search = start(points(2), "1.0.0", stopping=[Threshold(upper=1.0)])
+    work = search.ask("1.0.0")
+    assert search.report("1.0.0", work, 0, loss=0.5, accuracy=0.1) == ""
+    assert search.coordinator.problem == (
+        "a trial reports several metrics ('loss', 'accuracy'); say which one stopping= goes by: "
+        "optimization_key='loss'"
+    )
+    assert search.finish("1.0.0", work) == Stop()
+
+
+def test_the_key_says_which_metric_is_judged(start):
+    rules = {"stopping": [Threshold(upper=1.0)], "optimization_key": "loss"}
+    search = start(points(2), "1.0.0", **rules)
+    work = search.ask("1.0.0")
+    assert search.report("1.0.0", work, 0, accuracy=9.0) == ""
+    assert search.report("1.0.0", work, 1, accuracy=9.0, loss=0.5) == ""
+    assert search.report("1.0.0", work, 2, accuracy=0.0, loss=5.0).startswith("step 2: 5 is above")
+
+
+def test_what_trials_print_waits_to_be_shown(start):
+    search = start(points(2), "1.0.0")
+    work = search.ask("1.0.0")
+    search.report("1.0.0", work, 0, output="a\nb")
+    search.report("1.0.0", work, 0, output="c\n")
+    assert list(search.coordinator.status.output) == [(0, "a\nb"), (0, "c\n")]
+
+
+def test_a_stopped_trial_has_its_value_and_says_why(start):
+    search = start(points(2), "1.0.0", optimization_key="metric")
+    answer = search.hand_in("1.0.0", 1, stopped(search.ask("1.0.0").trial))
+    search.finish("1.0.0", answer, 0.125)
+    first, second = search.coordinator.results
+    assert (first.status, first.value, first.reason) == ("stopped", 0.25, "step 3: too bad")
+    assert first.ending == "stopped at step 3: too bad"
+    assert (second.status, second.ending) == ("finished", "finished")
+    assert search.coordinator.status.best is first
+    assert search.warnings == []
+
+
+@pytest.mark.parametrize("order", ["stopped first", "stopped last"])
+def test_what_is_reported_under_another_name_is_nobodys_value(start, order):
+    search = start(points(2), "1.0.0")
+    outcomes = [stopped(0, 5.0, "loss"), finished(1, 0.5, "metric")]
+    if order == "stopped last":
+        outcomes = [finished(0, 0.5, "metric"), stopped(1, 5.0, "loss")]
+    search.ask("1.0.0")
+    for outcome in outcomes:
+        search.hand_in("1.0.0", 1, outcome)
+    values = {result.status: result.value for result in search.coordinator.results}
+    assert values == {"stopped": None, "finished": 0.5}
+    status = search.coordinator.status
+    assert (status.best.status, status.objective) == ("finished", "metric")
+    (warning,) = search.warnings
+    assert "report 'loss' and return 'metric'" in warning
+    assert "optimization_key='loss'" in warning
+
+
+def test_the_objective_of_trials_that_are_all_stopped_is_what_they_report(start):
+    search = start(points(2), "1.0.0")
+    answer = search.hand_in("1.0.0", 1, stopped(search.ask("1.0.0").trial, 0.25, "loss"))
+    search.hand_in("1.0.0", 1, stopped(answer.trial, 0.5, "loss"))
+    assert search.coordinator.status.objective == "loss"
+    assert [result.value for result in search.coordinator.results] == [0.25, 0.5]
+
+
+class TalkingCluster(Cluster):
+    """Slots whose trials also report, and end when they are told to; with a judge to compare."""
+
+    def __init__(self, search, partitions, rule):
+        self.judge = start_all([rule], Direction.MAX)
+        self.steps, self.told, self.kept = {}, {}, []
+        self.asking = set()  # partitions whose answer got lost: their last trial has ended
+        super().__init__(search, partitions)
+
+    def ended(self, result, status):
+        self.judge.ended(result.id, result.status)
+
+    def send(self, partition, message, *, answer_arrives=True):
+        super().send(partition, message, answer_arrives=answer_arrives)
+        (self.asking.discard if answer_arrives else self.asking.add)(partition)
+
+    def die(self, partition):
+        super().die(partition)
+        self.asking.discard(partition)
+
+    def end_job(self, partition):
+        super().end_job(partition)
+        self.asking.clear()
+
+    def talk(self, partition):
+        work = self.work[partition]
+        if work is None or partition in self.asking:
+            return
+        step = self.steps[work.trial, work.attempt] = (
+            self.steps.get((work.trial, work.attempt), 0) + 1
+        )
+        value = float((work.trial * 7 + step) % 5)
+        reason = self.judge.report(work.trial, step, value) or ""
+        assert self.search.report(self.slot(partition), work, step, metric=value) == reason
+        self.kept.append((work.trial, work.attempt, [[step, value]]))
+        if reason:
+            self.told[work.trial, work.attempt] = stopped(
+                work.trial, value, ["metric", "other"][work.trial % 2], reason
+            )
+
+    def message(self, partition):
+        work = self.work[partition]
+        outcome = None if work is None else self.told.get((work.trial, work.attempt))
+        if outcome is None:
+            return super().message(partition)
+        return Next(self.slot(partition), work.attempt, outcome_to_json(outcome))
+
+    def leave_ghost(self, partition):
+        super().leave_ghost(partition)
+        if self.work[partition] is not None:
+            slot, work = self.slot(partition), self.work[partition]
+            report = Reports(slot, work.trial, work.attempt, (Report.of(99, {"metric": 1.0}),))
+            self.given_up = [*getattr(self, "given_up", []), report]
+
+    def whisper(self, partition):
+        for report in getattr(self, "given_up", [])[-partition - 1 :]:
+            assert self.coordinator.report(report) == Heard("its slot was given up")
+
+
+def assert_folder_says_what_the_coordinator_knows(search):
+    run = read_run(search.paths)
+    status = search.coordinator.status
+    assert run.result.trials == sorted(status.results, key=lambda result: result.id)
+    assert run.result.objective == (status.objective or "accuracy")  # the manifest's key
+    by_id = sorted((out.attempt for out in status.running), key=lambda out: out.trial.id)
+    again = {attempt.trial.id for attempt in search.coordinator._again}
+    assert sorted(run.running, key=lambda out: out.trial.id) == by_id
+    assert again.isdisjoint(attempt.trial.id for attempt in run.running)
+
+
+talking_steps = st.lists(
+    st.tuples(
+        st.integers(0, 2),
+        st.sampled_from(
+            ["go_on"] * 3
+            + ["talk"] * 8
+            + ["lose_answer", "repeat", "die", "end_job", "haunt", "whisper", "whisper"]
+        ),
+    ),
+    max_size=80,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(talking_steps, searchers, st.integers(2, 3))
+def test_whatever_trials_report_is_judged_in_order_kept_and_read_back(steps, make, factor):
+    rule = SuccessiveHalving(reduction_factor=factor)
+    with tempfile.TemporaryDirectory() as folder:
+        search = Search(Path(folder), make(), stopping=[rule])
+        write_manifest(search.paths, make_manifest(make_search(7)))
+        cluster = TalkingCluster(search, 3, rule)
+        search.coordinator._observers.append(cluster)
+        for partition, action in steps:
+            getattr(cluster, action)(partition)
+        assert_folder_says_what_the_coordinator_knows(search)
+        cluster.finish()
+        assert search.coordinator.done
+        assert search.coordinator.problem is None
+        kept = [(r["trial"], r["attempt"], r["values"]) for r in search.records("reported")]
+        assert kept == cluster.kept
+        assert_folder_says_what_the_coordinator_knows(search)
+        search.journal.close()
+
+
+def test_a_trial_that_is_to_stop_and_is_lost_does_not_run_again(start):
+    search = start(points(1), "1.0.0", stopping=[Threshold(upper=1.0)], optimization_key="metric")
+    work = search.ask("1.0.0")
+    assert search.report("1.0.0", work, 0, metric=0.5, other=2.0) == ""
+    assert "above the threshold" in search.report("1.0.0", work, 1, metric=5.0)
+    search.coordinator.slots_lost(["1.0.0"])
+    [result] = search.coordinator.results
+    assert (result.status, result.value) == ("stopped", 5.0)
+    assert result.metrics == {"metric": 5.0, "other": 2.0}
+    assert search.records("lost") == []
+    assert search.ask("1.0.1") == Stop()
+
+
+def test_a_trial_that_is_to_stop_and_fails_does_not_run_again(start):
+    search = start(points(1), "1.0.0", stopping=[Threshold(upper=1.0)])
+    work = search.ask("1.0.0")
+    assert "above the threshold" in search.report("1.0.0", work, 1, metric=5.0)
+    assert search.fail("1.0.0", work, "machine", "the disk is full") == Stop()
+    [result] = search.coordinator.results
+    assert (result.status, result.value) == ("stopped", 5.0)
+    assert search.records("lost") == []
+
+
+def test_a_searcher_is_told_no_value_that_may_be_taken_back(start):
+    told = []
+
+    class Listening(PointSearch):
+        def tell(self, outcome):
+            told.append((outcome.status, outcome.value))
+            super().tell(outcome)
+
+    search = start(Listening([{"x": x} for x in range(3)]), "1.0.0")
+    search.ask("1.0.0")
+    for outcome in (stopped(0, 5.0), finished(1, 0.5, "metric"), stopped(2, 0.25)):
+        search.hand_in("1.0.0", 1, outcome)
+    assert told == [("stopped", None), ("finished", 0.5), ("stopped", 0.25)]
+
+
+def test_rules_that_hear_nothing_of_the_objective_are_said_once(start):
+    search = start(points(2), "1.0.0", stopping=[Threshold(upper=1.0)], optimization_key="accuracy")
+    for _ in range(2):
+        work = search.ask("1.0.0")
+        search.report("1.0.0", work, 0, val_accuracy=0.5)
+        search.hand_in("1.0.0", 1, finished(work.trial, 0.5, "accuracy"))
+    (warning,) = search.warnings
+    assert warning == (
+        "stopping= goes by what trials report of 'accuracy', and they report 'val_accuracy': none "
+        "of them is judged"
+    )
+
+
+# A target.
+
+
+@pytest.mark.parametrize(("direction", "last"), [(Direction.MAX, 0.9), (Direction.MIN, -0.9)])
+def test_once_the_target_is_reached_there_is_no_more_work(start, direction, last):
+    search = start(points(9), "1.0.0", "1.1.0", "1.2.0", direction=direction, target=last, slots=3)
+    works = [search.ask(slot) for slot in ("1.0.0", "1.1.0")]
+    again = search.finish("1.0.0", works[0], last * 0.9)
+    assert isinstance(again, Work)
+    assert not search.coordinator.target_reached
+    assert search.finish("1.0.0", again, last) == Stop()
+    assert search.coordinator.target_reached
+    assert not search.coordinator.done
+    assert search.ask("1.2.0") == Stop()
+    search.coordinator.cancel_rest()
+    assert search.coordinator.problem is None
+    assert [r.status for r in search.coordinator.results] == ["finished", "finished", "cancelled"]
+
+
+def test_a_trial_that_failed_reaches_no_target(start):
+    search = start(points(3), "1.0.0", target=-1e9)
+    assert isinstance(search.fail("1.0.0", search.ask("1.0.0")), Work)
+    assert not search.coordinator.target_reached
+
+
+def test_slots_of_the_same_host_and_gpus_are_alike(tmp_path):
+    search = Search(tmp_path, points(1))
+    for slot, gpus in (("1.0.0", ("0",)), ("1.1.0", ("0",)), ("1.2.0", ("1",)), ("1.3.0", ())):
+        search.hello(slot, gpus=gpus)
+    alike = search.coordinator.alike
+    assert alike("1.0.0") == alike("1.1.0")
+    assert len({alike("1.0.0"), alike("1.2.0"), alike("1.3.0")}) == 3
+
+
+def test_what_was_left_behind_may_end_the_search(tmp_path):
+    twin, left = evolution(), []
+    while trial := twin.ask():
+        outcome = Outcome.failed(trial.id, "user error", "ValueError: no")
+        left.append(LeftBehind(trial.id, 1, 1, work_of(Attempt(trial)), outcome))
+    search = Search(tmp_path, evolution(), max_failures=1)
+    search.coordinator.resume([], left, Resumed(0, "application", "now", "0" * 64, 12))
+    search.hello("1.0.0")
+    assert isinstance(search.ask("1.0.0"), Stop)
+    assert search.coordinator.problem == "2 trials failed, more than max_failures=1"
+    assert search.ended == [0, 1]
+
+
+class Custom:
+    """A searcher of a user: asks for what it is given, and may raise when it is told."""
+
+    finished = False
+
+    def __init__(self, *asked, told=None):
+        self._asked, self._told, self.total = list(asked), told, len(asked)
+
+    def ask(self):
+        return self._asked.pop(0)
+
+    def tell(self, outcome):
+        if self._told:
+            raise self._told
+
+
+def test_a_searcher_that_asks_for_what_no_slot_can_take_ends_the_search(tmp_path):
+    search = Search(tmp_path, Custom(Trial(0, {"x": 1}), Trial(1, {"x": "a" * 2_000_000})))
+    search.hello("0.0.0")
+    assert search.finish("0.0.0", search.ask("0.0.0")) == Stop()
+    said = "Custom.ask(): params['x'] of the trial: expected at most 1,000,000 bytes"
+    assert search.coordinator.problem.startswith(said)
+    assert search.ended == [0]
+    assert len(search.records("planned")) == 1
+
+
+def test_a_searcher_that_raises_when_it_is_told_ends_the_search(tmp_path):
+    told = InvalidArgument("constraint", "True or False", "KeyError: 'y', for {'x': 3}")
+    search = Search(tmp_path, Custom(*(Trial(i, {"x": i}) for i in range(3)), told=told))
+    search.hello("0.0.0")
+    assert search.finish("0.0.0", search.ask("0.0.0")) == Stop()
+    assert search.coordinator.problem == str(told)
+    assert search.ended == [0]
+
+
+class Unsure(Custom):
+    """A searcher whose `finished` or `total` raises once its first trial was told."""
+
+    def __init__(self, raising):
+        super().__init__(*(Trial(number, {"x": number}) for number in range(3)))
+        self._raising, self._tells = raising, 0
+
+    def tell(self, outcome):
+        self._tells += 1
+
+    def _answer(self, name, value):
+        if self._tells and name == self._raising:
+            raise RuntimeError(f"{name} is not known")
+        return value
+
+    @property
+    def finished(self):
+        return self._answer("finished", False)
+
+    @property
+    def total(self):
+        return self._answer("total", 3)
+
+    @total.setter
+    def total(self, value):
+        pass
+
+
+@pytest.mark.parametrize("raising", ["finished", "total"])
+def test_a_searcher_that_cannot_say_how_far_it_is_ends_the_search(tmp_path, raising):
+    search = Search(tmp_path, Unsure(raising))
+    coordinator = search.coordinator
+    assert coordinator.status.total == 3
+    search.hello("0.0.0")
+    search.finish("0.0.0", search.ask("0.0.0"))
+    assert (coordinator.done, coordinator.left >= 0) == (False, True)
+    assert coordinator.problem.startswith(f"Unsure.{raising} raised RuntimeError: {raising} is not")
+    assert (coordinator.status.total, search.ended) == (3, [0])
+    assert search.ask("0.0.0") == Stop()
+
+
+class Pruned(Custom):
+    """A searcher whose pruner raises."""
+
+    def __init__(self, *asked, at):
+        super().__init__(*asked)
+        self.judge, self._at = self, at
+
+    def report(self, trial, step, value):
+        if self._at == "report":
+            raise ValueError(f"no step {step}")
+
+    def ended(self, trial, status="finished"):
+        if self._at == "ended":
+            raise ValueError(f"no trial {trial}")
+
+
+@pytest.mark.parametrize(
+    ("at", "said"), [("report", "ValueError: no step 0"), ("ended", "ValueError: no trial 0")]
+)
+def test_a_pruner_that_raises_ends_the_search(tmp_path, at, said):
+    search = Search(tmp_path, Pruned(*(Trial(n, {"x": n}) for n in range(3)), at=at))
+    search.hello("0.0.0")
+    work = search.ask("0.0.0")
+    assert search.report("0.0.0", work, 0, metric=0.5) == ""
+    assert search.finish("0.0.0", work) == Stop()
+    assert search.coordinator.problem.startswith(f"Pruned.judge.{at}() raised {said} (")
+    assert search.ended == [0]

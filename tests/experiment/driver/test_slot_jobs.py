@@ -1,0 +1,210 @@
+import re
+import threading
+import time
+import warnings
+from collections import deque
+from types import SimpleNamespace
+
+import psutil
+import pytest
+
+from experiment.driver import slot_jobs
+from experiment.driver.started_jobs import Crew
+from experiment.run_files.ownership import Owned, Owner
+from experiment.setup.settings import Settings
+from search.errors import InvalidArgument
+from spark_jobs.cluster.cluster import ClusterExecutor
+from spark_jobs.session.slot_job import LostTask, SlotJob
+from spark_jobs.slot.slot import INSTALL, PROBLEM
+from spark_jobs.storage.locations import Location
+
+
+def session(slots, *, on_this_host=True):
+    return SimpleNamespace(task_slots=lambda tick: slots, on_this_host=on_this_host)
+
+
+def slot_count(trials, settings, session):
+    return slot_jobs.slot_count(trials, settings, session, warn=warnings.warn)
+
+
+@pytest.fixture
+def free(monkeypatch):
+    def set_free(bytes_free):
+        memory = SimpleNamespace(available=bytes_free)
+        monkeypatch.setattr(psutil, "virtual_memory", lambda: memory)
+
+    return set_free
+
+
+def test_as_many_slots_as_tasks_fit_and_no_more_than_trials(free):
+    free(1e12)
+    assert slot_count(100, Settings(), session(8)) == 8
+    assert slot_count(3, Settings(), session(8)) == 3
+
+
+def test_parallelism_is_a_cap(free):
+    free(1e12)
+    assert slot_count(100, Settings(parallelism=2), session(8)) == 2
+    assert slot_count(1, Settings(parallelism=2), session(8)) == 1
+
+
+def test_without_an_end_of_trials_something_else_has_to_be_a_limit(free):
+    free(1e12)
+    assert slot_count(None, Settings(), session(8)) == 8
+    assert slot_count(None, Settings(parallelism=2), session(2**31)) == 2
+    with pytest.raises(InvalidArgument, match="^parallelism: .*maxExecutors$"):
+        slot_count(None, Settings(), session(2**31))
+
+
+def test_little_memory_on_this_host_means_fewer_slots_and_is_said(free):
+    free(2e9)
+    with pytest.warns(UserWarning, match="2 trials at once instead of 8"):
+        assert slot_count(100, Settings(), session(8)) == 2
+    free(1e6)
+    with pytest.warns(UserWarning, match="1 trials at once"):
+        assert slot_count(100, Settings(), session(8)) == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "on_this_host"),
+    [
+        (Settings(isolation="none"), True),
+        (Settings(preload=()), True),
+        (Settings(parallelism=8), True),
+        (Settings(), False),
+    ],
+)
+def test_memory_counts_only_where_tensorflow_is_imported_on_this_host(free, settings, on_this_host):
+    free(1e6)
+    assert slot_count(100, settings, session(8, on_this_host=on_this_host)) == 8
+
+
+def killed(seen):
+    """A run whose driver has given its last sign of life then."""
+    return Owned(Location.parse("/run/owners/000002.json"), Owner("h", 7, "app", 1.0, seen, None))
+
+
+@pytest.mark.parametrize(
+    ("now", "seconds"), [(1000, 120), (1119, 1), (1120, 0), (9000, 0), (-9000, 120)]
+)
+def test_slots_of_a_killed_driver_have_two_minutes_to_leave_whatever_its_clock(now, seconds):
+    assert killed(1000.0).leaving(now) == seconds
+    assert Owned(Location.parse("/run/owners/000001.json"), None).leaving(now) == 0
+
+
+@pytest.mark.parametrize(
+    ("on_this_host", "classic", "waits"),
+    [(True, True, False), (False, True, True), (True, False, True)],
+)
+def test_a_resumed_search_says_whose_slots_are_in_its_way(on_this_host, classic, waits):
+    session = SimpleNamespace(on_this_host=on_this_host, tells_lost_tasks=classic)
+    leaving = slot_jobs.Leaving.of(killed(time.time() + 9), session)
+    if waits:
+        whose = r"slots of the driver that was killed \(host h, pid 7\) leave within \d+ s"
+        assert re.fullmatch(whose, str(leaving))
+    else:
+        assert leaving is None
+    assert slot_jobs.Leaving.of(killed(0.0), session) is None
+
+
+def test_slots_that_are_gone_are_in_nobodys_way():
+    assert str(slot_jobs.Leaving("the driver that was killed", time.monotonic() - 1)) == ""
+
+
+def executors(*running):
+    """Return executors that run so many tasks each."""
+    return [
+        ClusterExecutor(str(n), f"h{n}", 1, 1 << 30, {}, tasks) for n, tasks in enumerate(running)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("there", "tasks", "said"),
+    [
+        (None, 0, ""),
+        (None, 2, ""),
+        ([], 0, ""),
+        (executors(0), 0, "1 executor, no task of the search started"),
+        (executors(1, 2), 0, "2 executors, which run 3 other tasks, no task of the search started"),
+        (executors(1), 1, "1 executor runs 1 task of the search, whose Python is starting"),
+        (executors(1, 1), 2, "2 executors run 2 tasks of the search, whose Python is starting"),
+    ],
+)
+def test_without_a_slot_it_is_known_what_there_is(there, tasks, said):
+    assert slot_jobs.without_slots(there, tasks) == said
+
+
+class Told:
+    """A coordinator that keeps what it is told."""
+
+    def __init__(self):
+        self.calls, self.problem, self.done, self.target_reached = [], None, False, False
+        self.has_started, self.let_go = True, deque()
+        self.status, self.left = SimpleNamespace(slots=0), 0
+
+    def has_come(self, job):
+        return True
+
+    def __getattr__(self, name):
+        return lambda *told, **more: self.calls.append((name, *told, *more.values()))
+
+
+LOST = [LostTask(0, 0, "a", failed=True), LostTask(1, 0, "b", failed=False)]
+
+
+def look(run, told, *, tells=True, seconds=60.0):
+    """Look once at a job with the tasks above, at its end or after some seconds."""
+    session = SimpleNamespace(
+        stopped=False, tells_lost_tasks=tells, on_this_host=True, task_slots=lambda: 2
+    )
+    jobs = slot_jobs.SlotJobs(
+        session, *[None] * 4, 2, SimpleNamespace(reason=None), 0.0, None, None, print,
+        *[None] * 2,
+    )  # fmt: skip
+    server = SimpleNamespace(error=None, call=lambda step: step())
+    crew = Crew(lambda number, count: SlotJob(run, lambda: None, lambda: LOST, list, lambda: 0))
+    crew.start(2)
+    crew.wait(seconds)
+    jobs._look(crew, server, told)
+
+
+def test_tasks_that_failed_are_lost_and_those_that_spark_killed_were_ended():
+    told, end = Told(), threading.Event()
+    look(end.wait, told, seconds=0.0)
+    end.set()
+    assert told.calls == [("slots_lost", ["1.0.0"]), ("slots_ended", ["1.1.0"], True)]
+
+
+@pytest.mark.parametrize(
+    ("reason", "tells", "counts"),
+    [
+        ("", True, True),
+        (f": RuntimeError: {PROBLEM}host b has no folder", True, False),
+        (f": RuntimeError: {PROBLEM}host b has no folder", False, True),
+    ],
+)
+def test_the_tasks_that_failed_are_told_before_the_end_of_their_job(reason, tells, counts):
+    """The others do not count where a host cannot run slots, and Spark tells which it has lost."""
+    told = Told()
+
+    def aborted():
+        raise RuntimeError(f"Job aborted{reason}")
+
+    look(aborted, told, tells=tells)
+    assert told.calls[:2] == [("slots_lost", ["1.0.0"]), ("job_ended", 1, counts)]
+
+
+BLIND = "host b does not see the folder /runs/r of the driver; give logdir a shared folder"
+
+
+def test_a_host_that_does_not_see_the_folder_is_named_in_its_own_words():
+    error = RuntimeError(f"Job aborted: RuntimeError: {PROBLEM}{BLIND}\n\tat org.apache.spark")
+    assert slot_jobs.problem_of_spark(error, ["b"]) == BLIND
+    assert slot_jobs.problem_of_spark(error) == BLIND  # as with Spark Connect
+
+
+def test_a_host_without_a_package_is_named_with_what_to_do():
+    said = f"Python /p: no module named 'msgspec'; {INSTALL}"
+    error = RuntimeError(f"Job aborted: RuntimeError: {PROBLEM}{said}\n\tat org.apache.spark")
+    assert slot_jobs.problem_of_spark(error, ["b"]) == f"host b, {said}"
+    assert slot_jobs.problem_of_spark(error) == f"an executor, {said}"

@@ -1,0 +1,317 @@
+"""Plans: what a search would ask of a cluster, without running anything."""
+
+from __future__ import annotations
+
+import os
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+import experiment
+from experiment.planning.hindrances import Demand, hindrances
+from experiment.results.status import Status
+from search.errors import InvalidArgument
+from spark_jobs.cluster.cluster import Cluster
+from spark_jobs.session.classic import ClassicSession
+from tests.experiment.results.test_html import Reader
+from tests.experiment.waiting import wait_until
+from tests.whole_searches.test_cluster import gpu_settings
+
+BOUNDS = {"x": [0.1, 0.2]}
+EVOLUTION = {"popsize": 5, "generations": 3}
+CALLS = {
+    "launch": (experiment.launch, {"x": [1, 2, 3]}, {}, 3, None),
+    "points": (experiment.launch, [{"x": 1}, {"x": 2}], {}, 2, None),
+    "run": (
+        experiment.run,
+        BOUNDS,
+        {"searcher": experiment.RegularizedEvolution(), "samples": 7},
+        7,
+        None,
+    ),
+    "evolution": (experiment.evolutionary_search, BOUNDS, EVOLUTION, 20, None),
+    "generations": (
+        experiment.evolutionary_search,
+        BOUNDS,
+        EVOLUTION | {"generational": True},
+        20,
+        5,
+    ),
+    "several objectives": (
+        experiment.evolutionary_search,
+        BOUNDS,
+        EVOLUTION | {"direction": {"a": "max", "b": "min"}, "generational": True, "popsize": 8},
+        32,
+        8,
+    ),
+    "random": (experiment.random_search, BOUNDS, {"samples": 6}, 6, None),
+    "bayesian": (experiment.bayesian_search, BOUNDS, {"samples": 6}, 6, None),
+    "each": (experiment.search_each, {"a": BOUNDS, "b": BOUNDS}, {"samples": 4}, 8, None),
+    "population": (experiment.population_based_training, BOUNDS, EVOLUTION, 20, 5),
+}
+
+
+def train(x, group=None):
+    raise AssertionError("a plan runs nothing")
+
+
+def jobs_of(spark):
+    return spark.sparkContext._jsc.sc().statusStore().jobsList(None).size()
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_plan_of_each_search_runs_nothing(spark, tmp_path, call):
+    search, space, arguments, trials, batch = CALLS[call]
+    before = jobs_of(spark)
+    plan = experiment.plan(search, spark, train, space, logdir=tmp_path, preload=(), **arguments)
+    assert (plan.call, plan.trials, plan.batch) == (search.__name__, trials, batch)
+    assert (plan.slots, plan.slots_now, plan.needs) == (2, 2, "1 core")
+    assert (plan.gpus, plan.gpus_now, plan.hindrances) == (0, 0, ())
+    assert jobs_of(spark) == before
+    assert list(tmp_path.iterdir()) == []
+
+
+def refused(function, *arguments, **settings):
+    with pytest.raises(InvalidArgument) as caught:
+        function(*arguments, **settings)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize(
+    "wrong",
+    [{"parallelism": 0}, {"logdir": __file__}, {"train": lambda y: y}, {"space": {}}],
+    ids=lambda wrong: next(iter(wrong)),
+)
+def test_bad_input_is_refused_as_by_the_search(spark, tmp_path, call, wrong):
+    search, space, arguments, _, _ = CALLS[call]
+    given = (spark, wrong.get("train", train), wrong.get("space", space))
+    settings = {"logdir": wrong.get("logdir", tmp_path), "verbose": 0, **arguments}
+    if "parallelism" in wrong:
+        settings |= wrong
+    message = refused(experiment.plan, search, *given, **settings)
+    assert message == refused(search, *given, **settings)
+    assert len(message.splitlines()) == 1
+
+
+def test_an_unknown_argument_is_a_type_error(spark):
+    with pytest.raises(TypeError, match="paralellism"):
+        experiment.plan(experiment.launch, spark, train, {"x": [1]}, paralellism=2)
+
+
+@pytest.mark.parametrize(
+    "search", [experiment.executor, experiment.submit, experiment.plan, train, None, "launch"]
+)
+def test_only_searches_are_planned(spark, search):
+    message = refused(experiment.plan, search, spark, train, {"x": [1]})
+    assert message.startswith("search: expected a call such as experiment.launch, got ")
+
+
+def test_a_stopped_session_is_one_sentence_whatever_is_called(sparks, tmp_path):
+    spark = sparks.get("local[1]")
+    sparks.stop()
+    said = {refused(experiment.executor, spark, logdir=tmp_path), refused(experiment.doctor, spark)}
+    for search, space, arguments, _, _ in CALLS.values():
+        for call in (search, lambda *a, s=search, **k: experiment.plan(s, *a, **k)):
+            said.add(refused(call, spark, train, space, logdir=tmp_path, **arguments))
+    assert said == {"spark: expected a running SparkSession, got a stopped one"}
+
+
+def test_no_slots_at_all_are_refused_by_the_executor_too(spark, tmp_path):
+    message = refused(experiment.executor, spark, parallelism=0, logdir=tmp_path)
+    assert message == "parallelism: expected an integer of at least 1, or None, got 0"
+
+
+PLAN = """\
+plan of evolutionary_search:
+  trials  20
+  slots   2 now, 2 at most; each 1 core
+  GPUs    none
+  waves   12 on 2 slots
+  barrier after each 5 trials
+  idle    17% of the slots' time if trials take equally long, 17% if their times are exponential; \
+without a barrier 0% and 5%
+no setting hurts"""
+
+
+def test_a_plan_is_text_and_a_table_of_a_notebook(spark, tmp_path):
+    plan = experiment.plan(
+        experiment.evolutionary_search,
+        spark,
+        train,
+        BOUNDS,
+        generational=True,
+        logdir=tmp_path,
+        preload=(),
+        **EVOLUTION,
+    )
+    assert repr(plan) == str(plan) == PLAN
+    assert plan.waves == 12
+    assert plan.idle == pytest.approx((1 / 6, 1 / 6))
+    page = Reader(plan._repr_html_(), "td")
+    facts = [line[2:].split(maxsplit=1) for line in PLAN.splitlines()[1:-1]]
+    assert page.inside == [cell for fact in facts for cell in fact]
+    assert "No setting hurts." in page.said
+
+
+def test_what_nobody_knows_is_left_out():
+    plan = experiment.Plan("launch", 6, 2, None, "1 core and 2 GPUs", 4, None, None, ())
+    assert plan.waves == 3
+    assert "  slots   2 at most; each 1 core and 2 GPUs\n  GPUs    4 at most\n" in str(plan)
+
+
+def test_the_whole_takes_what_its_first_trials_promise(spark, tmp_path):
+    def quick(x):
+        return x
+
+    def search(call, function, *arguments, **settings):
+        space = {"x": range(3)}
+        return call(*arguments, spark, function, space, logdir=tmp_path, preload=(), **settings)
+
+    done = search(experiment.launch, quick, verbose=0)
+    plan = search(experiment.plan, quick, experiment.launch)
+    mean = sum(trial.seconds for trial in done.trials) / 3
+    shown = Status(plan.trials, typical=mean, slots=plan.slots)
+    assert plan.seconds(done) == pytest.approx(mean * 3 / 2) == pytest.approx(shown.left)
+    assert plan.seconds(experiment.load(done.logdir)) == pytest.approx(plan.seconds(done))
+    assert plan.seconds(done.part([])) is None
+    assert refused(plan.seconds, done.logdir).startswith("result: expected a Result")
+
+
+def test_executors_gpus_and_settings_of_a_cluster_are_seen(sparks, tmp_path):
+    """An executor with 5 cores and 2 GPUs: two slots of 2 cores and a GPU leave a core idle."""
+    settings = gpu_settings(tmp_path, '["3", "5"]') | {
+        "spark.executor.memory": "512m",
+        "spark.task.cpus": "2",
+        "spark.speculation": "true",
+    }
+    spark = sparks.get("local-cluster[1,5,1024]", **settings)
+    wait_until(lambda: ClassicSession(spark).cluster().executors)
+
+    def plan(**settings):
+        space = {"x": range(6)}
+        return experiment.plan(experiment.launch, spark, train, space, logdir=tmp_path, **settings)
+
+    seen = plan()
+    assert (seen.slots_now, seen.slots, seen.needs) == (2, 2, "2 cores and 1 GPU")
+    assert (seen.gpus_now, seen.gpus, seen.waves) == (2, 2, 3)
+    hurt = {item.setting: (item.value, item.effect) for item in seen.hindrances}
+    assert hurt == {
+        "spark.speculation": (
+            "true",
+            "slots run long by their nature: Spark starts copies of them, which take cores",
+        ),
+        "spark.task.cpus": ("2", "1 core of the executors that are there can run no slot"),
+    }
+    more = plan(parallelism=4)
+    assert (more.slots_now, more.slots, more.gpus) == (2, 4, 4)
+    assert [item.effect for item in more.hindrances if item.setting == "parallelism"] == [
+        "the executors run 2 at once: 2 slots may wait"
+    ]
+    rows = Reader(more._repr_html_(), "tr")
+    assert any("spark.speculation" in row and "set it to false" in row for row in rows.inside)
+    assert "settings that hurt:\n  parallelism = 4: the executors run 2 at once" in str(more)
+
+
+def test_jobs_that_run_now_are_seen(spark, tmp_path):
+    def occupy(_):
+        import time
+
+        while not os.path.exists(tmp_path / "release"):
+            time.sleep(0.02)
+
+    context = spark.sparkContext
+    other = threading.Thread(
+        target=lambda: context.parallelize([0], 1).foreach(occupy), daemon=True
+    )
+    other.start()
+    try:
+        wait_until(lambda: ClassicSession(spark).cluster().executors[0].running == 1)
+        seen = experiment.plan(
+            experiment.launch, spark, train, {"x": [1, 2]}, logdir=tmp_path / "runs", preload=()
+        )
+    finally:
+        (tmp_path / "release").touch()
+        other.join(60)
+    (hindrance,) = seen.hindrances
+    assert (hindrance.setting, hindrance.value) == ("spark.scheduler.mode", "FIFO")
+    assert hindrance.effect.startswith("1 task of other jobs of this application runs now: ")
+
+
+class Elsewhere:
+    """Stands for a session on a cluster that is not there: only its settings are asked."""
+
+    def __init__(self, master, **settings):
+        self.master = master
+        self._settings = {f"spark.{name}": value for name, value in settings.items()}
+
+    def setting(self, name):
+        return self._settings.get(name)
+
+    on_this_host = ClassicSession.on_this_host
+    exposure = ClassicSession.exposure
+    _is_on = ClassicSession._is_on
+
+
+SAFE = {"authenticate": "true", "network.crypto.enabled": "true"}
+
+
+def hurt(master, *, batch=None, preload=("tensorflow",), **settings):
+    session = Elsewhere(master, **settings)
+    prepared = SimpleNamespace(
+        session=session,
+        settings=experiment.Settings(preload=preload),
+        search=SimpleNamespace(searcher=SimpleNamespace(batch=batch)),
+    )
+    return hindrances(Demand(prepared, Cluster(()), 8, 0, 1, 4, 0))
+
+
+def test_ports_that_are_open_to_strangers_are_said():
+    (open_one,) = hurt("spark://host:7077", authenticate="true")
+    assert (open_one.setting, open_one.value) == ("spark.network.crypto.enabled", "off")
+    assert hurt("spark://host:7077", **SAFE) == ()
+    (open_one,) = hurt("local[2]")
+    assert (open_one.setting, open_one.value) == ("spark.authenticate", "off")
+    assert "take a search over" in open_one.effect
+    assert open_one.advice.endswith('.config("spark.authenticate", "true")')
+    assert hurt("local[2]", authenticate="true") == ()
+
+
+def test_speculation_counts_where_spark_speculates():
+    (hindrance,) = hurt("spark://host:7077", **SAFE | {"speculation": "true"})
+    assert (hindrance.setting, hindrance.value) == ("spark.speculation", "true")
+    assert hurt("local[8]", **SAFE | {"speculation": "true"}) == ()
+
+
+def test_executors_of_waiting_slots_are_kept_by_dynamic_allocation():
+    dynamic = SAFE | {"dynamicAllocation.enabled": "true"}
+    (kept,) = hurt("spark://host:7077", batch=10, **dynamic)
+    assert (kept.setting, kept.value) == ("spark.dynamicAllocation.executorIdleTimeout", "60s")
+    assert hurt("spark://host:7077", **dynamic) == ()
+    assert hurt("spark://host:7077", batch=10, **SAFE) == ()
+
+
+@pytest.mark.parametrize(
+    ("master", "settings", "room"),
+    [
+        ("yarn", {}, 384),
+        ("yarn", {"executor.memory": "10g"}, 1024),
+        ("k8s://https://host:443", {"executor.memory": "5g"}, 2048),
+        ("yarn", {"executor.memory": "1t", "executor.memoryOverhead": "2000"}, 2000),
+        ("yarn", {"executor.memoryOverhead": "1g", "executor.pyspark.memory": "512M"}, 1536),
+        ("yarn", {"executor.memory": "10g", "executor.memoryOverheadFactor": "0.2"}, 2048),
+        ("yarn", {"executor.memoryOverhead": "4g"}, None),
+        ("k8s://https://host:443", {"executor.memory": "16g"}, None),
+        ("spark://host:7077", {}, None),
+    ],
+)
+def test_containers_without_room_for_tensorflow_are_said(master, settings, room):
+    """Four trials of an executor take 3.2 GB."""
+    found = hurt(master, **SAFE | settings)
+    assert [(item.setting, item.value, item.advice) for item in found] == (
+        []
+        if room is None
+        else [("spark.executor.memoryOverhead", f"{room} MiB", "set it to 3052m or more")]
+    )
+    assert hurt(master, preload=(), **SAFE | settings) == ()

@@ -1,0 +1,638 @@
+import json
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+import tempfile
+import textwrap
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import experiment
+from experiment.results.result import Result
+from experiment.run_files import loading
+from experiment.run_files.journal import Journal, JournalDamaged, encode_line, read_journal
+from experiment.run_files.journal_records import Resumed
+from experiment.run_files.loading import find_run, find_runs, load, opened
+from experiment.run_files.manifest import FORMAT, write_manifest, write_result
+from experiment.setup.specification import Search as Specification
+from search.direction import Direction
+from search.errors import InvalidArgument
+from search.grid import PointSearch
+from search.space.spaces import Choice, Space
+from search.trial import Outcome
+from spark_jobs.run_folder.paths import RunPaths
+from spark_jobs.storage.locations import Location
+from tests.experiment.driver.test_coordinator import Cluster, Search, searchers, steps
+from tests.experiment.runs import BOUNDS, TRACEBACK, make_manifest, make_run, make_search
+
+
+def read_run(run):
+    with opened(run) as reader:
+        return loading.read_run(reader.paths)
+
+
+def read_manifest(run):
+    with opened(run) as reader:
+        return loading.read_manifest(reader.paths)
+
+
+def place(path):
+    return Location.parse(path)
+
+
+def refusal(run, read=load):
+    """Return why a run is refused: one sentence."""
+    with pytest.raises(InvalidArgument) as caught:
+        read(run)
+    message = str(caught.value)
+    assert message.startswith("run: expected the folder of a run")
+    assert "\n" not in message
+    return message
+
+
+def segment(root):
+    [path] = RunPaths(root).journal.glob("*.jsonl")
+    return path
+
+
+def table(result):
+    return {trial.id: (trial.status, trial.value) for trial in result.trials}
+
+
+def test_a_finished_run_reads_as_what_it_was(tmp_path):
+    root = make_run(tmp_path, trials=3)
+    result = load(root)
+    assert (result.direction, result.objective, result.total) == ("max", "accuracy", 3)
+    assert (result.logdir, result.problem) == (str(root), None)
+    assert result.space == Space.of_grid(
+        {"learning_rate": [0.01, 0.02, 0.03], "optimizer": ["adam"]}
+    )
+    first, failed, best = result.trials
+    assert result.best is best
+    assert (first.id, first.status, first.value, first.error) == (0, "finished", 0.001, None)
+    assert first.params == {"learning_rate": 0.01, "optimizer": "adam"}
+    assert first.metrics == {"accuracy": 0.001, "loss": 0.999}
+    assert (first.seconds, first.logdir) == (2.5, str(root / "trials" / "000000"))
+    assert Path(first.logdir, "stdout.log").read_text() == "trial 0 says hello\n"
+    assert (failed.id, failed.status, failed.value, failed.metrics) == (1, "failed", None, {})
+    assert (failed.error.kind, failed.error.message) == ("user error", "ValueError: too large")
+    assert failed.error.traceback == TRACEBACK
+
+
+def test_a_run_of_each_kind_is_read(tmp_path):
+    evolution = read_run(make_run(tmp_path, trials=8, generations=True, direction="min"))
+    assert evolution.manifest.call == "evolutionary_search"
+    assert evolution.result.best.id == 0
+    assert evolution.result.space == Space.of_bounds(BOUNDS)
+    assert len(evolution.result) == evolution.result.total == 8
+    points = read_run(make_run(tmp_path, points=[{"x": 1}, {"x": (2,), "y": None}], failed=()))
+    assert points.result.space is None
+    assert [repr(trial.params) for trial in points.result.trials] == [
+        "{'x': 1}",
+        "{'x': (2,), 'y': None}",
+    ]
+    randomly = read_run(make_run(tmp_path, trials=5, call="random_search"))
+    assert randomly.manifest.algorithm == {"type": "random", "samples": 5}
+    assert len(randomly.result) == 5
+
+
+def test_a_run_that_goes_on_has_trials_that_are_out(tmp_path):
+    run = read_run(make_run(tmp_path, trials=6, running=(2, 4), ended=False))
+    assert not run.ended
+    assert [attempt.trial.id for attempt in run.running] == [2, 4]
+    assert run.running[0].trial.params == {"learning_rate": 0.03, "optimizer": "adam"}
+    assert table(run.result).keys() == {0, 1, 3, 5}
+    assert (run.result.total, run.result.problem) == (6, None)
+    assert run.result.summary().startswith("4 of 6 trials, 1 failed, best accuracy 0.006")
+
+
+def test_a_run_that_ended_early_says_why_and_nothing_is_out(tmp_path):
+    run = read_run(make_run(tmp_path, trials=6, running=(2,), problem="interrupted"))
+    assert run.ended
+    assert run.running == []
+    assert run.result.problem == "interrupted"
+    assert table(run.result)[2] == ("cancelled", None)
+
+
+def test_what_a_killed_driver_leaves_out_is_not_out_once_the_search_has_ended(tmp_path):
+    root = make_run(tmp_path, trials=3, running=(2,), ended=False)
+    write_result(RunPaths(root), Result([], Direction.MAX, str(root)))
+    assert read_run(root).running == []
+
+
+def test_a_run_without_a_journal_has_no_trials_yet(tmp_path):
+    paths = RunPaths(tmp_path)
+    write_manifest(paths, make_manifest(make_search(3)))
+    for _ in range(2):
+        run = read_run(tmp_path)
+        assert (run.result.trials, run.running, run.ended) == ([], [], False)
+        assert (run.result.total, run.result.best) == (3, None)
+        Journal(paths.journal).close()
+
+
+def test_the_objective_is_named_by_trials_then_by_the_user_then_by_nobody(tmp_path):
+    named = load(make_run(tmp_path, trials=3, optimization_key="loss"))
+    assert named.objective == "accuracy"
+    asked = load(make_run(tmp_path, trials=3, failed=range(3), optimization_key="loss"))
+    assert asked.objective == "loss"
+    nobody = load(make_run(tmp_path, trials=3, failed=range(3), optimization_key=None))
+    assert nobody.objective == "metric"
+
+
+def test_values_that_json_lacks_come_back(tmp_path):
+    params = {"layers": (64, (32,)), "norm": float("inf"), "n": 2**70, "o": {"float": [None]}}
+
+    def outcome_of(trial):
+        metrics = {"a": 0.5, "nan": float("nan"), "inf": float("-inf")}
+        return Outcome(trial.id, "finished", 0.5, "a", metrics, None, 0.1)
+
+    result = load(make_run(tmp_path, points=[params], outcome_of=outcome_of))
+    assert repr(result.trials[0].params) == repr(params)
+    assert repr(result.trials[0].metrics) == "{'a': 0.5, 'nan': nan, 'inf': -inf}"
+
+
+def test_a_space_with_a_long_range_is_read_at_once(tmp_path):
+    space = Space({"seed": Choice(range(10**9))})
+    write_manifest(
+        RunPaths(tmp_path), make_manifest(Specification("launch", PointSearch([]), space))
+    )
+    assert load(tmp_path).space == space
+
+
+def test_a_trial_that_was_lost_has_the_folder_of_its_last_attempt(tmp_path):
+    root = make_run(tmp_path, trials=4, lost=(1, 2), failed=(2,))
+    run = read_run(root)
+    assert table(run.result).keys() == {0, 1, 2, 3}
+    assert [Path(trial.logdir).name for trial in run.result.trials] == [
+        "000000",
+        "000001-2",
+        "000002-2",
+        "000003",
+    ]
+    assert all(Path(trial.logdir).is_dir() for trial in run.result.trials)
+    assert [trial.id for trial in run.result.failed] == [2]
+
+
+def test_an_attempt_that_was_lost_is_not_out_and_the_next_one_is(tmp_path):
+    search = Search(tmp_path, PointSearch([{"x": 0}, {"x": 1}]))
+    write_manifest(search.paths, make_manifest(make_search(0, points=[{"x": 0}, {"x": 1}])))
+    search.hello("1.0.0")
+    search.ask("1.0.0")
+    search.coordinator.job_ended(1)
+    assert read_run(tmp_path).running == []
+    search.hello("2.0.0")
+    search.ask("2.0.0")
+    [attempt] = read_run(tmp_path).running
+    assert (attempt.trial.id, attempt.number) == (0, 2)
+    search.journal.close()
+
+
+@settings(max_examples=40, deadline=None)
+@given(steps, searchers, st.booleans())
+def test_whatever_slots_do_the_folder_says_what_the_coordinator_knows(steps, make_searcher, end):
+    with tempfile.TemporaryDirectory() as folder:
+        search = Search(Path(folder), make_searcher())
+        specification = Specification("launch", search.searcher, None)
+        write_manifest(search.paths, make_manifest(specification))
+        cluster = Cluster(search, 3)
+        for partition, action in steps:
+            getattr(cluster, action)(partition)
+        if end:
+            cluster.finish()
+        run, coordinator = read_run(folder), search.coordinator
+        search.journal.close()
+    by_id = sorted(coordinator.results, key=lambda result: result.id)
+    assert run.result.trials == by_id
+    out = [running.attempt for running in coordinator.status.running]
+    assert sorted(run.running, key=str) == sorted(out, key=str)
+    assert run.result.best == coordinator.status.best
+
+
+def test_a_run_that_was_cut_anywhere_reads_as_it_was_then(tmp_path):
+    root = make_run(tmp_path, trials=4, lost=(2,), running=(3,), ended=False)
+    path, whole = segment(root), load(root)
+    data = path.read_bytes()
+    for size in range(len(data) + 1):
+        path.write_bytes(data[:size])
+        ended = [
+            record["outcome"]["trial"]
+            for record in read_journal(path.parent)
+            if record["event"] == "finished"
+        ]
+        assert load(root).trials == [trial for trial in whole.trials if trial.id in ended]
+    assert load(root).trials == whole.trials
+
+
+def test_a_run_is_read_while_another_process_writes_it(tmp_path):
+    root = make_run(tmp_path, trials=100, lost=(5,), running=(7,), ended=False)
+    path, whole = segment(root), load(root)
+    lines = tmp_path / "lines"
+    path.rename(lines)
+    path.touch()
+    program = """
+        import os, sys
+        data = open(sys.argv[1], "rb").read()
+        target = os.open(sys.argv[2], os.O_WRONLY | os.O_APPEND)
+        for start in range(0, len(data), 3):
+            os.write(target, data[start : start + 3])
+    """
+    command = [sys.executable, "-c", textwrap.dedent(program), str(lines), str(path)]
+    before = 0
+    with subprocess.Popen(command) as writer:
+        while writer.poll() is None:
+            trials = load(root).trials
+            assert trials == [trial for trial in whole.trials if trial in trials]
+            assert before <= len(trials)
+            before = len(trials)
+    assert writer.returncode == 0
+    assert load(root).trials == whole.trials
+
+
+def test_a_run_that_was_moved_is_read_where_it_is(tmp_path):
+    old = make_run(tmp_path / "a", trials=3)
+    new = tmp_path / "b ü" / "moved"
+    new.parent.mkdir()
+    shutil.move(old, new)
+    result = load(new)
+    assert result.logdir == str(new)
+    for trial in result.trials:
+        assert Path(trial.logdir).parent == new / "trials"
+        assert Path(trial.logdir, "trial.json").is_file()
+    assert len(result) == 3
+
+
+def test_a_run_is_named_in_any_way(tmp_path, monkeypatch):
+    root = make_run(tmp_path / "runs", trials=3)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(root.parent)
+    for name in (
+        root,
+        str(root),
+        f"{root}/",
+        f"{root}/trials/..",
+        root.name,
+        f"./{root.name}",
+        f"~/runs/{root.name}",
+        Path("~", "runs", root.name),
+        load(root),
+    ):
+        assert load(name).logdir == str(root)
+        assert find_run(name) == place(root)
+
+
+def test_loading_is_public(tmp_path):
+    assert experiment.load is load
+    assert experiment.load(make_run(tmp_path, trials=3)).best.id == 2
+
+
+def test_a_run_that_is_loaded_again_has_what_came_since(tmp_path):
+    root = make_run(tmp_path, trials=4, running=(3,), ended=False)
+    early = load(root)
+    record = {
+        "event": "finished",
+        "attempt": 1,
+        "outcome": msgspec.json.decode((root / "trials/000002/outcome.json").read_bytes())
+        | {"trial": 3},
+    }
+    with segment(root).open("ab") as journal:
+        journal.write(encode_line(record))
+    assert table(load(early)) == table(early) | {3: ("finished", 0.003)}
+
+
+def test_several_segments_are_one_journal(tmp_path):
+    root = make_run(tmp_path, trials=4)
+    whole, lines = load(root), segment(root).read_bytes().splitlines(keepends=True)
+    (root / "journal" / "000001.jsonl").write_bytes(b"".join(lines[:3]) + lines[3][:9])
+    resumed = encode_line(Resumed(3, "app", "now", "hash", trials=4))
+    (root / "journal" / "000002.jsonl").write_bytes(resumed + b"".join(lines[3:]))
+    assert load(root).trials == whole.trials
+
+
+def test_files_that_are_no_segments_are_passed_over(tmp_path):
+    root = make_run(tmp_path, trials=3)
+    whole = load(root)
+    for name in ("._000001.jsonl", "000001 (copy).jsonl", "000002.jsonl.swp", "notes.txt"):
+        (root / "journal" / name).write_bytes(b"nothing of ours\n")
+    assert load(root).trials == whole.trials
+
+
+def test_what_is_not_there_is_no_run(tmp_path):
+    missing = tmp_path / "nowhere"
+    assert refusal(missing) == (
+        f"run: expected the folder of a run, got {str(missing)!r}, which is no folder"
+    )
+
+
+def test_a_file_is_no_run(tmp_path):
+    file = tmp_path / "file"
+    file.touch()
+    assert refusal(file).endswith(f"got {str(file)!r}, which is no folder")
+    assert refusal(file / "below").endswith("which is no folder")
+
+
+def test_a_folder_without_a_manifest_is_no_run(tmp_path):
+    assert refusal(tmp_path).endswith(
+        f"got {str(tmp_path)!r}, without a manifest.json; no search has started to write there"
+    )
+    root = make_run(tmp_path, trials=3)
+    assert f"{str(root / 'trials')!r}, without a manifest.json" in refusal(root / "trials")
+
+
+def test_a_folder_of_runs_names_the_newest(tmp_path):
+    first = make_run(tmp_path, trials=3)
+    assert refusal(tmp_path).endswith(
+        f"got {str(tmp_path)!r}, which is a folder of runs; "
+        f"it holds 1 run, the newest is {str(first)!r}"
+    )
+    second = make_run(tmp_path, trials=3)
+    os.utime(second / "manifest.json", (1, 1))
+    assert refusal(tmp_path).endswith(f"it holds 2 runs, the newest is {str(first)!r}")
+
+
+@pytest.mark.parametrize(
+    "run", [None, "", 5, 1.5, True, b"", b"/tmp", ["/tmp"], {"logdir": "/tmp"}, object], ids=repr
+)
+def test_what_is_no_path_is_no_run(run):
+    assert refusal(run).endswith(f", got {run!r}")
+
+
+class BytesPath:
+    def __fspath__(self):
+        return b"/tmp"
+
+
+def test_a_path_of_bytes_is_no_run():
+    assert refusal(BytesPath()).endswith("got b'/tmp'")
+
+
+@pytest.mark.parametrize("run", ["a\0b", "\udcff", "a\nb", "\x1b[31m"], ids=ascii)
+def test_odd_names_are_shown_in_one_printable_line(run):
+    message = refusal(run)
+    assert message.isprintable()
+    assert "which is no folder" in message
+
+
+def test_a_name_that_is_too_long_is_cut_and_said_to_be_unreadable():
+    message = refusal("x" * 10_000)
+    assert len(message) < 500
+    assert "that cannot be read: File name too long" in message
+
+
+PICKLE = pickle.dumps({"format": 1, "path": Path("/nowhere")})
+NO_JSON = [
+    b"",
+    b"{",
+    b"[]",
+    b"null",
+    b"1",
+    b"\0" * 100,
+    b"\xff\xfe{",
+    b'{"format": 1, "name": "\xff"}',
+    b'{"format": 1, "x": ' + b"[" * 100_000,
+    b"[" * 100_000,
+    PICKLE,
+]
+
+
+@pytest.mark.parametrize(
+    "data", [*NO_JSON, b'{"name": "x"}', b'{"format": "1"}'], ids=lambda data: repr(data[:20])
+)
+def test_a_manifest_that_is_none_is_refused(tmp_path, data):
+    root = make_run(tmp_path, trials=3)
+    (root / "manifest.json").write_bytes(data)
+    for read in (load, read_run, read_manifest):
+        assert f"{str(root)!r}, whose manifest.json cannot be used: " in refusal(root, read)
+
+
+def test_half_a_manifest_is_refused_wherever_it_ends(tmp_path):
+    root = make_run(tmp_path, trials=3)
+    path = root / "manifest.json"
+    data = path.read_bytes().rstrip()
+    for size in range(len(data)):
+        path.write_bytes(data[:size])
+        assert f"{str(root)!r}, whose manifest.json cannot be used: " in refusal(root)
+    path.write_bytes(data)
+    assert len(load(root)) == 3
+
+
+def change(path, **changes):
+    data = json.loads(path.read_bytes()) | changes
+    path.write_text(json.dumps({name: v for name, v in data.items() if v is not ...}))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"name": None},
+        {"name": ...},
+        {"direction": "up"},
+        {"trials": "3"},
+        {"space": []},
+        {"space": {}},
+        {"space": {"x": {"type": "complex"}}},
+        {"space": {"x": {"type": "float", "low": 0.0, "high": 1.0, "log": True}}},
+        {"space": {"": {"type": "choice", "values": [1]}}},
+        {"versions": {"python": 3}},
+        {"seed": 0.5},
+    ],
+    ids=str,
+)
+def test_a_manifest_with_other_facts_is_refused(tmp_path, changes):
+    root = make_run(tmp_path, trials=3)
+    change(root / "manifest.json", **changes)
+    assert f"{str(root)!r}, whose manifest.json cannot be used: " in refusal(root)
+
+
+def test_a_newer_format_is_refused_whatever_else_it_has(tmp_path):
+    root = make_run(tmp_path, trials=3)
+    change(root / "manifest.json", format=FORMAT + 1, name=..., space="new")
+    assert refusal(root).endswith(
+        f"got {str(root)!r}, of format {FORMAT + 1}, while this version reads up to {FORMAT}; "
+        "upgrade spark-tf-experiment"
+    )
+
+
+def test_facts_of_a_later_version_with_the_same_format_are_passed_over(tmp_path):
+    root = make_run(tmp_path, trials=3)
+    change(root / "manifest.json", colour="blue")
+    change(root / "result.json", colour="blue")
+    assert len(load(root)) == 3
+
+
+@pytest.mark.parametrize("data", NO_JSON, ids=lambda data: repr(data[:20]))
+def test_a_summary_that_is_none_is_refused(tmp_path, data):
+    root = make_run(tmp_path, trials=3)
+    (root / "result.json").write_bytes(data)
+    assert f"{str(root)!r}, whose result.json cannot be used: " in refusal(root)
+    assert read_manifest(root).name == "digits"
+
+
+@pytest.mark.parametrize("changes", [{"problem": 5}, {"trials": None}, {"failed": ...}], ids=str)
+def test_a_summary_with_other_facts_is_refused(tmp_path, changes):
+    root = make_run(tmp_path, trials=3)
+    change(root / "result.json", **changes)
+    assert f"{str(root)!r}, whose result.json cannot be used: " in refusal(root)
+
+
+def test_a_journal_that_was_changed_is_refused_with_file_and_line(tmp_path):
+    root = make_run(tmp_path, trials=3)
+    path = segment(root)
+    lines = path.read_bytes().splitlines(keepends=True)
+    for number, line in enumerate(lines):
+        changed = [*lines[:number], line.replace(b"e", b"E", 1), *lines[number + 1 :]]
+        path.write_bytes(b"".join(changed))
+        with pytest.raises(JournalDamaged) as caught:
+            load(root)
+        assert f"{path}, line {number + 1}: the checksum does not match" in str(caught.value)
+
+
+PLANNED = {"event": "planned", "slot": "1.0.0", "trial": 0, "attempt": 1, "params": {}}
+OUTCOME = {
+    "trial": 0,
+    "status": "finished",
+    "value": 1.0,
+    "objective": "a",
+    "metrics": {},
+    "error": None,
+    "seconds": 0.0,
+}
+FINISHED = {"event": "finished", "attempt": 1, "outcome": OUTCOME}
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {},
+        {"event": "other"},
+        {"event": None},
+        FINISHED | {"outcome": OUTCOME | {"trial": 5}},
+        FINISHED | {"outcome": OUTCOME | {"status": "done"}},
+        FINISHED | {"outcome": OUTCOME | {"value": None}},
+        FINISHED | {"outcome": OUTCOME | {"metrics": {"a": "much"}}},
+        FINISHED | {"outcome": {}},
+        FINISHED | {"outcome": None},
+        FINISHED | {"attempt": "1"},
+        PLANNED | {"trial": 1.5},
+        PLANNED | {"params": []},
+        PLANNED | {"params": {"x": {"unknown": 1}}},
+        {name: value for name, value in PLANNED.items() if name != "attempt"},
+        PLANNED | {"event": "lost", "trial": None},
+    ],
+    ids=str,
+)
+def test_a_record_that_is_none_of_ours_is_refused_by_its_number(tmp_path, record):
+    write_manifest(RunPaths(tmp_path), make_manifest(make_search(3)))
+    journal = tmp_path / "journal" / "000001.jsonl"
+    journal.parent.mkdir()
+    whole = encode_line(PLANNED) + encode_line(FINISHED)
+    journal.write_bytes(whole)
+    assert table(load(tmp_path)) == {0: ("finished", 1.0)}
+    journal.write_bytes(whole + encode_line(record) + encode_line(PLANNED))
+    with pytest.raises(JournalDamaged) as caught:
+        load(tmp_path)
+    assert str(caught.value).startswith(f"{journal.parent}, record 3: ")
+    assert "\n" not in str(caught.value)
+
+
+def test_the_first_of_two_outcomes_of_a_trial_counts(tmp_path):
+    write_manifest(RunPaths(tmp_path), make_manifest(make_search(3)))
+    with Journal(tmp_path / "journal") as journal:
+        for record in (PLANNED, FINISHED, FINISHED | {"outcome": OUTCOME | {"value": 2.0}}):
+            journal.append(record)
+    assert table(load(tmp_path)) == {0: ("finished", 1.0)}
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "result.json", "journal/000001.jsonl"])
+def test_what_cannot_be_read_is_said_with_its_reason(tmp_path, name):
+    root = make_run(tmp_path, trials=3)
+    (root / name).unlink()
+    (root / name).mkdir()
+    assert refusal(root).endswith(f"{str(root)!r}, that cannot be read: Is a directory")
+
+
+def test_a_file_in_place_of_the_journal_is_no_empty_journal(tmp_path):
+    root = make_run(tmp_path, trials=3)
+    shutil.rmtree(root / "journal")
+    (root / "journal").touch()
+    assert refusal(root).endswith("that cannot be read: Not a directory")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+@pytest.mark.parametrize(
+    "name", [".", "manifest.json", "result.json", "journal", "journal/000001.jsonl"]
+)
+def test_what_may_not_be_read_is_said_with_its_reason(tmp_path, name):
+    root = make_run(tmp_path, trials=3)
+    (root / name).chmod(0)
+    try:
+        assert refusal(root).endswith(f"{str(root)!r}, that cannot be read: Permission denied")
+    finally:
+        (root / name).chmod(0o700)
+
+
+def test_runs_are_found_by_age_the_newest_last(tmp_path):
+    assert find_runs(place(tmp_path)) == []
+    with pytest.raises(FileNotFoundError):
+        find_runs(place(tmp_path / "nowhere"))
+    roots = [make_run(tmp_path, trials=1, failed=()) for _ in range(3)]
+    (tmp_path / "other").mkdir()
+    (tmp_path / "manifest.json").touch()
+    for root, age in zip(roots, (20, 30, 10), strict=True):
+        os.utime(root / "manifest.json", (age, age))
+    assert find_runs(place(tmp_path)) == [place(root) for root in (roots[2], roots[0], roots[1])]
+
+
+def test_a_run_is_found_without_reading_it(tmp_path):
+    root = make_run(tmp_path, trials=3)
+    (root / "manifest.json").write_bytes(b"{")
+    segment(root).write_bytes(b"damaged\n")
+    assert find_run(root) == place(root)
+    assert find_runs(place(tmp_path)) == [place(root)]
+
+
+class Payload:
+    def __reduce__(self):
+        return (Path.touch, (self.target,))
+
+
+def test_nothing_is_unpickled_and_nothing_heavy_is_imported(tmp_path):
+    root = make_run(tmp_path, trials=4, lost=(2,))
+    payload = Payload()
+    payload.target = tmp_path / "unpickled"
+    for trial in (root / "trials").iterdir():
+        (trial / "outcome.json").write_bytes(pickle.dumps(payload))
+    (root / "function.pkl").write_bytes(pickle.dumps(payload))
+    program = """
+        import os, sys
+        import experiment
+
+        def watch(event, arguments):
+            if event.startswith("pickle"):
+                os._exit(7)
+
+        sys.addaudithook(watch)
+        print(len(experiment.load(sys.argv[1])))
+        heavy = {"tensorflow", "pyspark", "grpc", "pandas", "tensorboard", "matplotlib"}
+        print(sorted(heavy & set(sys.modules)))
+    """
+    command = [sys.executable, "-c", textwrap.dedent(program), str(root)]
+    output = subprocess.run(command, capture_output=True, text=True)
+    assert (output.returncode, output.stdout) == (0, "4\n[]\n"), output.stderr
+    for name in ("manifest.json", "result.json"):
+        (root / name).write_bytes(pickle.dumps(payload))
+        refusal(root)
+    assert not payload.target.exists()
+
+
+@pytest.mark.parametrize("run", ["dbfs:/runs/a", "s3a:/x", "abfss:/x", "wasbs:/x"])
+def test_a_url_with_a_slash_too_few_is_no_run_of_this_host(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidArgument) as caught:
+        load(run)
+    assert (caught.value.name, caught.value.expected) == ("run", "a path or a URL")

@@ -1,0 +1,279 @@
+"""Folders of runs as a real search leaves them, made without Spark: by the parts themselves."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from experiment.display.board import Board
+from experiment.driver.coordinator import Coordinator
+from experiment.results.result import Result
+from experiment.run_files.journal import Journal
+from experiment.run_files.manifest import (
+    Manifest,
+    folder_name,
+    now,
+    versions,
+    write_manifest,
+    write_result,
+)
+from experiment.setup.specification import Search
+from search.direction import Direction, read_direction
+from search.evolution.generational import DifferentialEvolution
+from search.grid import GridSearch, PointSearch
+from search.space.sampling import RandomSearch
+from search.space.spaces import Space
+from search.trial import Outcome, Trial
+from spark_jobs.channel.grpc_channel import Address
+from spark_jobs.channel.reporter import Reporter
+from spark_jobs.messages import (
+    Attempt,
+    Hello,
+    Next,
+    Work,
+    attempt_of,
+    encode,
+    outcome_to_json,
+    work_of,
+)
+from spark_jobs.run_folder.paths import AttemptPaths, RunPaths
+from spark_jobs.slot.runners import Tell
+from spark_jobs.slot.slot import SlotConfig, hparam, row_name, run_attempt
+from spark_jobs.storage.local_files import make_folder, write_whole
+from spark_jobs.trial.event_file import EventFile
+from spark_jobs.trial.trial_process import Program
+
+TRACEBACK = 'Traceback (most recent call last):\n  File "train.py", line 3\nValueError: too large\n'
+
+BOUNDS = {"learning_rate": [0.1, 0.0001], "units": [8, 64], "optimizer": ["adam", "sgd"]}
+
+
+def accuracy(trial: Trial) -> float:
+    """The objective of a trial: the later, the better."""
+    return (trial.id + 1) / 1000
+
+
+class Slot:
+    """A `TrialRunner` that prints a line and makes an outcome without running anything."""
+
+    warnings = ()
+
+    def __init__(self, outcome_of: Callable[[Trial], Outcome]) -> None:
+        self._outcome_of = outcome_of
+
+    def run(self, attempt: Attempt, paths: AttemptPaths, tell: Tell) -> Outcome:
+        print_logs(attempt.trial, paths)
+        return self._outcome_of(attempt.trial)
+
+    def stop(self, trial: int, reason: str) -> None:
+        raise AssertionError("nobody judges these trials")
+
+
+def print_logs(trial: Trial, paths: AttemptPaths) -> None:
+    paths.stdout.write_text(f"trial {trial.id} says hello\n")
+    paths.stderr.write_text(f"trial {trial.id} warns\n")
+
+
+def make_search(
+    trials: int,
+    *,
+    call: str = "launch",
+    generations: bool = False,
+    points: Sequence[Mapping[str, Any]] | None = None,
+    direction: Direction = Direction.MAX,
+) -> Search:
+    """Return what `experiment.calls` would make: a grid of `trials` learning rates by default."""
+    if points is not None:
+        return Search("launch", PointSearch(points), None, points, {"type": "points"})
+    if generations:
+        assert trials in range(8, 10**6, 4), "the population has 4 individuals"
+        space = Space.of_bounds(BOUNDS)
+        size = {"popsize": 4, "generations": trials // 4 - 1}
+        evolution = DifferentialEvolution(space, rng=random.Random(7), direction=direction, **size)
+        algorithm = {"type": "differential evolution", "strategy": "rand1bin", **size}
+        return Search("evolutionary_search", evolution, space, algorithm=algorithm)
+    if call == "random_search":
+        space = Space.of_bounds(BOUNDS)
+        searcher = RandomSearch(space, samples=trials, rng=random.Random(7))
+        return Search(call, searcher, space, algorithm={"type": "random", "samples": trials})
+    rates = [(number + 1) / 100 for number in range(trials)]
+    space = Space.of_grid({"learning_rate": rates, "optimizer": ["adam"]})
+    return Search(call, GridSearch(space), space, algorithm={"type": "grid"})
+
+
+def make_run_folder(logdir: Path, name: str) -> RunPaths:
+    """Make a new folder for a run, with that of its trials, and return its files."""
+    paths = RunPaths(logdir / folder_name(name))
+    make_folder(paths.trials)
+    return paths
+
+
+def make_manifest(search: Search, **changes: Any) -> Manifest:
+    facts: dict[str, Any] = {
+        "name": "digits",
+        "description": "",
+        "call": search.call,
+        "train": "train",
+        "function": "0" * 64,
+        "algorithm": dict(search.algorithm or {}),
+        "space": None if search.space is None else search.space.to_json(),
+        "trials": search.searcher.total,
+        "direction": "max",
+        "optimization_key": "accuracy",
+        "seed": 7,
+        "isolation": "process",
+        "timeout": None,
+        "application": "local-1700000000000",
+        "master": "local[2]",
+        "created": now(),
+        "versions": versions(),
+    }
+    return Manifest(**facts | changes)
+
+
+def make_run(
+    logdir: Path,
+    *,
+    trials: int = 6,
+    failed: Collection[int] = (1,),
+    running: Collection[int] = (),
+    lost: Collection[int] = (),
+    ended: bool = True,
+    problem: str | None = None,
+    call: str = "launch",
+    generations: bool = False,
+    points: Sequence[Mapping[str, Any]] | None = None,
+    direction: str | Mapping[str, str] = "max",
+    name: str = "digits",
+    search: Search | None = None,
+    outcome_of: Callable[[Trial], Outcome] | None = None,
+    **manifest_changes: Any,
+) -> Path:
+    """Make the folder of a run and return it.
+
+    Args:
+        logdir: The folder of all runs; made where it is missing.
+        trials: How many in all; a multiple of 4, at least 8, with generations.
+        failed: Ids of the trials that fail, with "ValueError: too large" and `TRACEBACK`.
+        running: Ids that get no outcome: out where the search has not ended, else cancelled. With
+            generations only the last one may have any, or the search stops at the end of theirs.
+        lost: Ids whose first attempt is lost with its executor and that are tried again.
+        ended: Write what the end of a search writes.
+        problem: Why it ended early; 'interrupted' for one that ended with trials still out.
+        call: The public function: 'launch' (a grid) or 'random_search'.
+        generations: A differential evolution with 4 individuals instead.
+        points: Explicit points instead.
+        direction: 'max' or 'min', or several objectives' names to these.
+        name: The label.
+        search: Any other search instead.
+        outcome_of: Makes the outcomes; `failed` counts for nothing then.
+        **manifest_changes: Of the manifest.
+
+    The objective 'accuracy' of trial n is (n + 1) / 1000, 'loss' is 1 minus that, and every trial
+    takes 2.5 seconds.
+    """
+    if points is not None:
+        trials = len(points)
+    toward = read_direction(direction)
+    search = search or make_search(
+        trials, call=call, generations=generations, points=points, direction=toward
+    )
+    paths = make_run_folder(logdir, name)
+    manifest = make_manifest(search, name=name, direction=direction, **manifest_changes)
+    write_manifest(paths, manifest)
+
+    def default_outcome(trial: Trial) -> Outcome:
+        if trial.id in failed:
+            return Outcome.failed(
+                trial.id, "user error", "ValueError: too large", TRACEBACK, seconds=2.5
+            )
+        value = accuracy(trial)
+        metrics = {"accuracy": value, "loss": 1 - value}
+        return Outcome(trial.id, "finished", value, "accuracy", metrics, None, 2.5)
+
+    board = Board(paths, search, toward, manifest)
+    with Journal(paths.journal) as journal:
+        coordinator = Coordinator(
+            search.searcher, paths, journal, direction=toward, observers=[board]
+        )
+        _run_trials(coordinator, paths, search, outcome_of or default_outcome, running, lost)
+        if ended:
+            problem = problem or ("interrupted" if running else None)
+            coordinator.cancel_rest()
+            result = Result(
+                coordinator.results,
+                toward,
+                str(paths.root),
+                objective=coordinator.status.objective or manifest.optimization_key,
+                total=manifest.trials,
+                problem=problem,
+                space=search.space,
+            )
+            write_result(paths, result)
+        board.close(manifest.optimization_key, coordinator.status)
+    return paths.root
+
+
+def _run_trials(
+    coordinator: Coordinator,
+    paths: RunPaths,
+    search: Search,
+    outcome_of: Callable[[Trial], Outcome],
+    running: Collection[int],
+    lost: Collection[int],
+) -> None:
+    config = SlotConfig(
+        Address("host:1", "token", "certificate"),
+        str(paths.root),
+        Program(b"", None, "max"),
+        "process",
+        timeout=None,
+        grace=1.0,
+        spark_assigns_gpus=False,
+        as_text=search.as_text,
+        echo=False,
+    )
+    reporter = Reporter(lambda *said: "", lambda trial, reason: None)  # never asked to send
+    partition = number = 0
+
+    def greet() -> Any:
+        slot = f"1.{partition}.{number}"
+        coordinator.hello(Hello(slot, "host"))
+        return coordinator.next(Next(slot))
+
+    answer = greet()
+    while isinstance(answer, Work):
+        attempt = attempt_of(answer)
+        if attempt.trial.id in running:
+            start_attempt(paths, attempt, search.as_text)
+            partition, number = partition + 1, 0
+            answer = greet()
+        elif attempt.trial.id in lost and attempt.number == 1:
+            start_attempt(paths, attempt, search.as_text)
+            coordinator.slots_lost([f"1.{partition}.{number}"])
+            number += 1
+            answer = greet()
+        else:
+            outcome = run_attempt(config, attempt, Slot(outcome_of), _fail, reporter)
+            slot = f"1.{partition}.{number}"
+            answer = coordinator.next(Next(slot, attempt.number, outcome_to_json(outcome)))
+
+
+def _fail(warning: str) -> None:
+    raise AssertionError(warning)
+
+
+def start_attempt(paths: RunPaths, attempt: Attempt, as_text: Collection[str] = ()) -> AttemptPaths:
+    """Leave what an attempt has in its folder before it ends."""
+    files = paths.attempt(attempt.trial.id, attempt.number)
+    make_folder(files.folder)
+    write_whole(files.trial, encode(work_of(attempt)))
+    row = {
+        name: hparam(value, as_text=name in as_text) for name, value in attempt.trial.params.items()
+    }
+    with EventFile(files.folder) as events:
+        events.hparams_start(row, row_name(files.folder.name, paths.root.name))
+    print_logs(attempt.trial, files)
+    return files

@@ -1,0 +1,377 @@
+import dataclasses
+import getpass
+import inspect
+import math
+import os
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import experiment
+from experiment.setup.settings import Settings, choose_logdir, takes_settings
+from search.direction import Direction, Directions
+from search.errors import ExperimentError, InvalidArgument
+from search.stopping import MedianStopping, Patience, Threshold
+from spark_jobs.storage.hadoop_settings import HadoopSettings
+
+REFUSED = [
+    ({"direction": "up"}, "'max' or 'min'", "'up'"),
+    ({"direction": "MAX"}, "'max' or 'min'", "'MAX'"),
+    ({"direction": None}, "'max' or 'min'", "None"),
+    ({"direction": ["max"]}, "'max' or 'min'", "['max']"),
+    ({"direction": {}}, "at least two objectives", "{}"),
+    ({"direction": {"loss": "min"}}, "at least two objectives", "{'loss': 'min'}"),
+    (
+        {"optimization_key": "a", "direction": {"a": "max", "b": "min"}},
+        "None with several objectives",
+        "'a'",
+    ),
+    (
+        {"stopping": Patience(3), "direction": {"a": "max", "b": "min"}},
+        "None with several objectives",
+        "Patience(patience=3, min_delta=0.0)",
+    ),
+    ({"name": ""}, "a non-empty string", "''"),
+    ({"name": 5}, "a string", "5"),
+    ({"name": b"run"}, "a string", "b'run'"),
+    ({"description": None}, "a string", "None"),
+    ({"description": 1.5}, "a string", "1.5"),
+    ({"optimization_key": ""}, "a non-empty string", "''"),
+    ({"optimization_key": ["loss"]}, "a string", "['loss']"),
+    ({"logdir": ""}, "the path of a folder", "''"),
+    ({"logdir": 7}, "the path of a folder", "7"),
+    ({"logdir": b"runs"}, "the path of a folder", "b'runs'"),
+    ({"logdir": "s3://bucket/runs"}, "the path of a folder, or hdfs://...", "'s3://bucket/runs'"),
+    ({"logdir": "hdfs:/runs"}, "a path or a URL", "'hdfs:/runs'"),
+    ({"logdir": "dbfs:/runs"}, "a path or a URL", "'dbfs:/runs'"),
+    ({"logdir": "abfss://x@y/runs"}, "the path of a folder, or hdfs://...", "'abfss://x@y/runs'"),
+    ({"resume": "dbfs:/runs/a"}, "a path or a URL", "'dbfs:/runs/a'"),
+    ({"resume": "s3a:/x"}, "a path or a URL", "'s3a:/x'"),
+    ({"resume": "s3a://x/a"}, "the path of a folder, or hdfs://...", "'s3a://x/a'"),
+    ({"logdir": "webhdfs://ho st/runs"}, "webhdfs://host:port/path", "'webhdfs://ho st/runs'"),
+    ({"parallelism": 0}, "an integer of at least 1", "0"),
+    ({"parallelism": -1}, "an integer of at least 1", "-1"),
+    ({"parallelism": 1.5}, "an integer of at least 1", "1.5"),
+    ({"parallelism": True}, "an integer of at least 1", "True"),
+    ({"parallelism": "2"}, "an integer of at least 1", "'2'"),
+    ({"gpus_per_trial": -1}, "an integer of at least 0, or None", "-1"),
+    ({"gpus_per_trial": 0.5}, "an integer of at least 0, or None", "0.5"),
+    ({"gpus_per_trial": True}, "an integer of at least 0, or None", "True"),
+    ({"trials_per_gpu": 0}, "an integer of at least 1", "0"),
+    ({"trials_per_gpu": None}, "an integer of at least 1", "None"),
+    ({"trials_per_gpu": 2.0}, "an integer of at least 1", "2.0"),
+    ({"trials_per_gpu": 65}, "at most 64", "65"),
+    ({"trials_per_gpu": 4, "gpus_per_trial": 2}, "1 with gpus_per_trial=2", "4"),
+    ({"trials_per_gpu": 4, "gpus_per_trial": 0}, "1 with gpus_per_trial=0", "4"),
+    ({"timeout": 0}, "seconds above zero", "0"),
+    ({"timeout": -1}, "seconds above zero", "-1"),
+    ({"timeout": math.nan}, "seconds above zero", "nan"),
+    ({"timeout": math.inf}, "seconds above zero", "inf"),
+    ({"timeout": True}, "seconds above zero", "True"),
+    ({"timeout": "10"}, "seconds above zero", "'10'"),
+    ({"timeout": 5, "isolation": "none"}, "None with isolation='none'", "5"),
+    ({"grace": 0}, "seconds above zero", "0"),
+    ({"grace": None}, "seconds above zero", "None"),
+    ({"deadline": 0}, "seconds above zero, or None", "0"),
+    ({"deadline": "1h"}, "seconds above zero, or None", "'1h'"),
+    ({"target": math.inf}, "a finite number, or None", "inf"),
+    ({"target": math.nan}, "a finite number, or None", "nan"),
+    ({"target": True}, "a finite number, or None", "True"),
+    ({"target": "0.9"}, "a finite number, or None", "'0.9'"),
+    ({"startup_timeout": -1}, "seconds above zero, or None", "-1"),
+    ({"startup_timeout": math.inf}, "seconds above zero, or None", "inf"),
+    ({"stopping": "median"}, "a stopping rule or a list of them", "'median'"),
+    ({"stopping": 5}, "a stopping rule or a list of them", "5"),
+    ({"max_failures": -1}, "an integer of at least 0", "-1"),
+    ({"max_failures": 0.5}, "an integer of at least 0", "0.5"),
+    ({"max_failures": False}, "an integer of at least 0", "False"),
+    ({"seed": -1}, "an integer of at least 0", "-1"),
+    ({"seed": 1.0}, "an integer of at least 0", "1.0"),
+    ({"isolation": "thread"}, "'process', 'spawn' or 'none'", "'thread'"),
+    ({"isolation": None}, "'process', 'spawn' or 'none'", "None"),
+    ({"verbose": 3}, "0, 1 or 2", "3"),
+    ({"verbose": -1}, "0, 1 or 2", "-1"),
+    ({"verbose": True}, "0, 1 or 2", "True"),
+    ({"verbose": False}, "0, 1 or 2", "False"),
+    ({"verbose": 1.0}, "0, 1 or 2", "1.0"),
+    ({"verbose": "1"}, "0, 1 or 2", "'1'"),
+    ({"verbose": None}, "0, 1 or 2", "None"),
+    ({"verbose": [1]}, "0, 1 or 2", "[1]"),
+    ({"preload": "tensorflow"}, "a list of module names", "'tensorflow'"),
+    ({"preload": [1]}, "a list of module names", "[1]"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "expected", "got"), REFUSED, ids=lambda case: str(case)[:40])
+def test_what_cannot_be_used_is_refused_by_name(arguments, expected, got):
+    name = next(iter(arguments))
+    with pytest.raises(InvalidArgument) as caught:
+        Settings(**arguments)
+    error = caught.value
+    assert error.name == name
+    assert expected in error.expected
+    assert error.got == got
+    assert str(error).startswith(f"{name}: expected {error.expected}, got {error.got}")
+
+
+def test_a_refusal_is_a_value_error_and_one_of_ours():
+    with pytest.raises(ValueError, match="direction"):
+        Settings(direction="up")
+    assert issubclass(InvalidArgument, ExperimentError)
+
+
+@pytest.mark.parametrize(
+    ("stopping", "name", "hint"),
+    [
+        (MedianStopping, "stopping", "write MedianStopping(...)"),
+        ([Patience(1), Threshold], "stopping[1]", "write Threshold(...)"),
+        ([None], "stopping[0]", "such as MedianStopping()"),
+    ],
+)
+def test_what_is_no_stopping_rule_is_refused_with_advice(stopping, name, hint):
+    with pytest.raises(InvalidArgument) as caught:
+        Settings(stopping=stopping)
+    assert caught.value.name == name
+    assert hint in str(caught.value)
+
+
+def test_a_timeout_without_a_process_says_why_it_is_refused():
+    with pytest.raises(InvalidArgument, match="cannot be ended"):
+        Settings(timeout=5, isolation="none")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {},
+        {"name": "ü run/1", "description": "", "optimization_key": "val_loss"},
+        {"direction": "min", "logdir": Path("runs")},
+        {"logdir": "hdfs://host:8020/runs"},
+        {"logdir": "hdfs:///runs"},
+        {"logdir": "webhdfs://host:9870/runs"},
+        {"logdir": "file:///runs"},
+        {"parallelism": 1, "timeout": 0.5, "max_failures": 0, "seed": 0},
+        {"timeout": 1, "isolation": "spawn", "preload": ()},
+        {"isolation": "none", "timeout": None, "preload": ("numpy",)},
+        {"seed": 2**70},
+        {"grace": 0.5, "deadline": 3600.0, "startup_timeout": None},
+        {"stopping": MedianStopping()},
+        {"stopping": [Patience(3), Threshold(upper=9.0)]},
+        {"stopping": ()},
+        {"verbose": 0},
+        {"verbose": 1},
+        {"verbose": 2},
+    ],
+    ids=str,
+)
+def test_what_can_be_used_is_kept(arguments):
+    made = Settings(**arguments)
+    assert {name: getattr(made, name) for name in arguments} == arguments
+
+
+def test_a_search_shows_how_far_it_is_unless_told_otherwise():
+    assert Settings().verbose == 1
+
+
+def test_unknown_and_positional_arguments_are_type_errors():
+    with pytest.raises(TypeError, match="paralellism"):
+        Settings(paralellism=2)
+    with pytest.raises(TypeError):
+        Settings("name")
+
+
+def test_settings_cannot_be_changed():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        Settings().seed = 1
+
+
+@takes_settings
+def search(spark, train, direction="max", *, samples=10, **settings):
+    """Search."""
+    return (spark, train, direction, samples, settings)
+
+
+def test_the_signature_shows_all_settings_once_and_keyword_only():
+    parameters = inspect.signature(search).parameters
+    own = ["spark", "train", "direction", "samples"]
+    shared = [f.name for f in dataclasses.fields(Settings) if f.name != "direction"]
+    assert list(parameters) == own + shared
+    for field in dataclasses.fields(Settings):
+        if field.name != "direction":
+            assert parameters[field.name].kind is inspect.Parameter.KEYWORD_ONLY
+            assert parameters[field.name].default == field.default
+    assert parameters["direction"].kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
+
+
+def test_the_decorated_function_is_called_as_before_and_keeps_its_name():
+    assert search(1, 2, "min", samples=3, seed=4) == (1, 2, "min", 3, {"seed": 4})
+    assert (search.__name__, search.__doc__) == ("search", "Search.")
+
+
+def chosen(given, default="experiments"):
+    """Return the folder that is chosen, on this host."""
+    location = choose_logdir(given, default, HadoopSettings())
+    assert location.scheme == "file"
+    return Path(location.path)
+
+
+def test_the_default_is_taken_where_the_user_gave_none_and_made(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for _ in range(2):
+        assert chosen(None) == tmp_path / "experiments"
+        assert (tmp_path / "experiments").is_dir()
+    default, given = tmp_path / "default" / "runs", tmp_path / "given"
+    assert chosen(None, str(default)) == default
+    assert default.is_dir()
+    assert chosen(given, str(tmp_path / "unused")) == given
+    assert not (tmp_path / "unused").exists()
+
+
+def test_the_folder_is_absolute_and_a_tilde_means_home(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert chosen("a/../b") == tmp_path / "b"
+    assert chosen("~/runs") == tmp_path / "home" / "runs"
+    assert chosen(None, "~/other") == tmp_path / "home" / "other"
+    assert chosen(f"file://{tmp_path}/url") == tmp_path / "url"
+
+
+def test_nothing_is_left_in_the_folder_by_the_check(tmp_path):
+    (tmp_path / "mine").touch()
+    chosen(str(tmp_path))
+    assert os.listdir(tmp_path) == ["mine"]
+
+
+@pytest.mark.parametrize("default", ["", "s3://bucket/runs", "hdfs:/runs"])
+def test_the_default_is_checked_like_the_argument(default):
+    with pytest.raises(InvalidArgument, match="logdir: expected (the path of a folder|a path)"):
+        chosen(None, default)
+
+
+def test_an_hdfs_that_spark_does_not_know_is_refused():
+    with pytest.raises(InvalidArgument, match="since fs.defaultFS is no HDFS"):
+        chosen("hdfs:///runs")
+
+
+def test_an_hdfs_that_does_not_answer_is_one_sentence(monkeypatch):
+    monkeypatch.setattr("spark_jobs.storage.webhdfs.WebHdfs.__init__.__defaults__", (0.5,))
+    with pytest.raises(InvalidArgument) as caught:
+        chosen("webhdfs://127.0.0.1:9/runs")
+    message = str(caught.value)
+    assert message.startswith("logdir: expected a folder that can be written to, got ")
+    assert "no WebHDFS at http://127.0.0.1:9 within 0.5 s" in message
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize("below", ["", "runs", "runs/deep"])
+def test_a_file_in_the_way_is_refused_by_name(tmp_path, below):
+    file = tmp_path / "file"
+    file.write_text("mine")
+    path = file / below
+    with pytest.raises(InvalidArgument) as caught:
+        chosen(path)
+    assert caught.value.name == "logdir"
+    assert caught.value.expected == "a folder that can be written to"
+    assert str(path) in caught.value.got
+    assert file.read_text() == "mine"
+
+
+@pytest.mark.fault(30)
+@pytest.mark.parametrize("path", ["/proc/nope", "/proc/self/fdinfo"])
+def test_a_folder_that_cannot_be_written_to_is_refused(path):
+    with pytest.raises(InvalidArgument, match="logdir: expected a folder that can be written to"):
+        chosen(path)
+
+
+@pytest.mark.fault(30)
+def test_a_folder_of_somebody_else_is_refused_with_path_and_user(tmp_path):
+    folder = tmp_path / "not mine"
+    folder.mkdir(mode=0o500)
+    user = os.geteuid()
+    if user == 0:  # who may write everywhere
+        os.seteuid(12_345)
+    try:
+        with pytest.raises(InvalidArgument) as caught:
+            chosen(folder)
+    finally:
+        os.seteuid(user)
+    who = "12345" if user == 0 else getpass.getuser()
+    assert caught.value.got == f"{str(folder)!r}: Permission denied, as user {who}"
+
+
+@pytest.mark.fault(30)
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [("ro", "Read-only file system"), ("size=4k", "No space left on device")],
+)
+def test_a_read_only_and_a_full_disk_are_refused(tmp_path, options, problem):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", options, "none", str(disk)]
+    if subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("mounting is not allowed here")
+    try:
+        if options != "ro":
+            (disk / "full").write_bytes(bytes(4096))
+        with pytest.raises(InvalidArgument) as caught:
+            chosen(disk)
+        assert caught.value.got == f"{str(disk)!r}: {problem}, as user root"
+        assert [path.name for path in disk.iterdir()] in ([], ["full"])
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"preload": 5},
+        {"preload": None},
+        {"timeout": 10**400},
+        {"verbose": np.array([1, 2])},
+        {"logdir": Path("hdfs://host/runs")},
+        {"logdir": "a\0b"},
+        {"name": "\udcff"},
+        {"description": "\udcff"},
+        {"optimization_key": "\udcff"},
+    ],
+    ids=ascii,
+)
+def test_other_exceptions_do_not_get_out(arguments):
+    with pytest.raises(InvalidArgument) as caught:
+        Settings(**arguments)
+    assert caught.value.name == next(iter(arguments))
+
+
+def test_a_null_byte_is_refused():
+    with pytest.raises(InvalidArgument, match="logdir"):
+        chosen("a\0b")
+
+
+def test_preload_may_be_an_iterator():
+    assert tuple(Settings(preload=iter(["a"])).preload) == ("a",)
+
+
+def test_numpys_numbers_and_strings_become_plain():
+    made = Settings(timeout=np.float64(2.5), name=np.str_("a"))
+    assert (type(made.timeout), type(made.name)) == (float, str)
+
+
+def test_an_argument_that_no_search_has_is_named_with_the_call():
+    with pytest.raises(TypeError, match=r"launch\(\): got an unexpected keyword argument 'timout'"):
+        experiment.launch(None, None, {}, timout=3)
+
+
+def test_several_objectives_are_kept_as_they_were_given():
+    given = {"b": "min", "a": Direction.MAX}
+    settings = Settings(direction=given)
+    given["c"] = "max"
+    assert list(settings.direction.items()) == [("b", "min"), ("a", "max")]
+    assert settings.goal == Directions({"b": Direction.MIN, "a": Direction.MAX})
+    assert Settings(direction="min").goal is Direction.MIN
+    with pytest.raises(
+        InvalidArgument, match=r"direction\['b'\]: expected 'max' or 'min', got 'up'"
+    ):
+        Settings(direction={"a": "max", "b": "up"})

@@ -1,0 +1,472 @@
+import functools
+import inspect
+import threading
+
+import cloudpickle
+import pytest
+
+from experiment.setup.train_function import LARGEST_FUNCTION, check_arguments, pickle_function
+from search.errors import InvalidArgument
+
+LOCK = threading.Lock()  # of this module: cannot be pickled
+
+
+def refusal(function, *arguments):
+    with pytest.raises(InvalidArgument) as caught:
+        function(*arguments)
+    assert caught.value.name == "train"
+    return caught.value
+
+
+class Model:
+    def __init__(self, lock=None):
+        self.lock = lock
+
+    def train(self, lr):
+        return lr
+
+    def __call__(self, lr):
+        return lr
+
+    @classmethod
+    def build(cls, lr):
+        return lr
+
+    @staticmethod
+    def fit(lr):
+        return lr
+
+
+def accepts_lr(lr):
+    return lr
+
+
+def logged(function):
+    @functools.wraps(function)
+    def call(*args, **kwargs):
+        return function(*args, **kwargs)
+
+    return call
+
+
+@pytest.mark.parametrize(
+    "train",
+    [
+        accepts_lr,
+        lambda lr: lr,
+        lambda lr, epochs=3: lr,
+        lambda *, lr: lr,
+        lambda *args, lr: lr,
+        lambda **kwargs: kwargs,
+        lambda lr, *args, **kwargs: lr,
+        lambda first=1, /, *, lr: lr,
+        functools.partial(lambda data, lr: lr, "data"),
+        functools.partial(lambda data, lr: lr, data="data"),
+        functools.partial(lambda lr, data: lr, data="data"),
+        functools.partial(accepts_lr, lr=0.5),
+        logged(accepts_lr),
+        Model().train,
+        Model(),
+        Model.build,
+        Model().build,
+        Model.fit,
+    ],
+)
+def test_a_function_that_takes_the_argument_is_accepted(train):
+    check_arguments(train, ["lr"])
+
+
+def test_a_class_is_checked_by_its_constructor():
+    check_arguments(Model, ["lock"])
+    assert "accepts 'lr'" in refusal(check_arguments, Model, ["lr"]).expected
+
+
+def test_a_builtin_without_a_signature_is_left_to_the_call():
+    with pytest.raises(ValueError, match="no signature"):
+        inspect.signature(dict)
+    check_arguments(dict, ["anything"])
+
+
+@pytest.mark.parametrize(
+    "train", [None, 5, "train", pytest.param([accepts_lr], id="list")], ids=repr
+)
+def test_what_cannot_be_called_is_refused(train):
+    error = refusal(check_arguments, train, ["lr"])
+    assert error.expected == "a function"
+    assert error.got.startswith(repr(train)[:9])
+
+
+@pytest.mark.parametrize(
+    ("train", "accepted"),
+    [
+        (lambda x, y: x, "x, y"),
+        (lambda: 0, "no arguments"),
+        (lambda *args: 0, "no arguments"),
+        (lambda *, x: x, "x"),
+        (functools.partial(lambda data, lr: lr, 1, 2), "no arguments"),
+        (functools.partial(lambda lr, x: lr, 1), "x"),
+    ],
+)
+def test_an_argument_that_is_not_accepted_is_named_with_those_that_are(train, accepted):
+    error = refusal(check_arguments, train, ["lr"])
+    assert error.expected == "a function that accepts 'lr'"
+    assert error.got == f"one that accepts {accepted}"
+
+
+def test_self_is_no_argument_of_a_bound_method():
+    assert "'self'" in refusal(check_arguments, Model().train, ["lr", "self"]).expected
+    check_arguments(Model.train, ["lr", "self"])
+
+
+@pytest.mark.parametrize(
+    "train",
+    [
+        lambda lr, momentum=0.0: lr,
+        lambda lr, **kwargs: lr,
+        lambda *, lr, momentum=None, **kwargs: lr,
+        functools.partial(lambda lr, momentum: lr, momentum=0.5),
+    ],
+)
+def test_what_only_some_trials_get_may_be_left_out(train):
+    check_arguments(train, ["lr", "momentum"], ["momentum"])
+
+
+@pytest.mark.parametrize(
+    "train", [lambda lr, momentum: lr, lambda momentum, **kwargs: 0, lambda *, lr, momentum: lr]
+)
+def test_what_only_some_trials_get_needs_a_default(train):
+    error = refusal(check_arguments, train, ["lr", "momentum"], ["momentum"])
+    assert error.expected.startswith("a default for its argument 'momentum'")
+    assert error.hint.startswith("write momentum=None")
+    check_arguments(train, ["lr", "momentum"])
+
+
+def test_what_only_some_trials_get_is_accepted_by_name():
+    error = refusal(check_arguments, accepts_lr, ["lr", "momentum"], ["momentum"])
+    assert error.expected == "a function that accepts 'momentum'"
+
+
+@pytest.mark.parametrize(
+    "train",
+    [
+        lambda lr, epochs: lr,
+        lambda lr, *, epochs: lr,
+        lambda epochs, **kwargs: epochs,
+        functools.partial(lambda data, epochs, lr: lr, "data"),
+    ],
+)
+def test_a_required_argument_that_no_hyperparameter_gives_is_named(train):
+    error = refusal(check_arguments, train, ["lr"])
+    assert error.expected == "a hyperparameter for its argument 'epochs'"
+    assert error.got == "lr"
+    assert error.hint == "add 'epochs' or give the argument a default"
+
+
+def test_an_argument_by_position_only_is_refused_unless_it_has_a_default():
+    error = refusal(check_arguments, lambda x, /, lr: lr, ["lr"])
+    assert error.expected == "arguments that can be passed by name"
+    assert error.got == "'x', by position only"
+    error = refusal(check_arguments, lambda lr, /: lr, ["lr"])
+    assert "accepts 'lr'" in error.expected
+    check_arguments(lambda x=1, /, **kwargs: x, ["lr"])
+
+
+def test_a_name_that_only_kwargs_can_take_is_accepted():
+    check_arguments(lambda **kwargs: kwargs, ["learning rate", "1", "class"])
+    assert "'learning rate'" in refusal(check_arguments, accepts_lr, ["learning rate"]).expected
+
+
+def test_names_may_come_as_an_iterator_or_a_dict():
+    check_arguments(lambda a, b: a, iter(["a", "b"]))
+    check_arguments(lambda a, b: a, {"a": 1, "b": 2})
+
+
+def counter(start):
+    def train(x, *, step=2):
+        return start + x * step
+
+    return train
+
+
+@pytest.mark.parametrize(
+    ("train", "value"),
+    [
+        (counter(10), 16),
+        (lambda x: x + 1, 4),
+        (functools.partial(counter(10), step=1), 13),
+        (logged(counter(1)), 7),
+    ],
+)
+def test_a_function_comes_back_as_it_was(train, value):
+    assert cloudpickle.loads(pickle_function(train))(3) == value
+
+
+def test_bound_methods_and_objects_come_back_with_their_state():
+    model = Model()
+    model.offset = 5
+    assert cloudpickle.loads(pickle_function(model.train))(0.5) == 0.5
+    assert cloudpickle.loads(pickle_function(model)).offset == 5
+
+
+def test_a_function_that_refers_to_itself_is_no_endless_recursion():
+    def train(n):
+        return 1 if n == 0 else n * train(n - 1)
+
+    assert cloudpickle.loads(pickle_function(train))(5) == 120
+
+
+def test_a_list_that_holds_itself_and_the_function_is_no_endless_recursion():
+    parts = []
+
+    def train(n):
+        return parts[1] is train and parts[0] is parts and n
+
+    parts += [parts, train]
+    assert cloudpickle.loads(pickle_function(train))(5) == 5
+
+
+def assert_names(train, name, kind="lock"):
+    error = refusal(pickle_function, train)
+    assert error.expected == "a function that can be pickled"
+    assert error.got == f"one that refers to {name!r} ({kind}): cannot pickle '_thread.lock' object"
+    assert error.hint == f"make {name!r} inside the train function"
+    assert str(error) == f"train: expected {error.expected}, got {error.got}; {error.hint}"
+
+
+@pytest.mark.fault(14)
+def test_the_culprit_in_the_closure_is_named():
+    connection, fine = threading.Lock(), [1, 2]
+
+    def train(lr):
+        return fine, connection
+
+    assert_names(train, "connection")
+
+
+@pytest.mark.fault(14)
+def test_the_culprit_among_the_globals_is_named():
+    def train(lr):
+        return accepts_lr, LOCK
+
+    assert_names(train, "LOCK")
+
+
+def test_the_culprit_among_the_defaults_is_named():
+    def train(lr, fine=1, guard=LOCK):
+        return lr
+
+    def keyword_only(lr, *, fine=1, guard=LOCK):
+        return lr
+
+    assert_names(train, "guard")
+    assert_names(keyword_only, "guard")
+
+
+def test_the_object_of_a_bound_method_is_named():
+    assert_names(Model(LOCK).train, "self", "Model")
+
+
+def test_the_attribute_of_an_object_that_is_called_is_named():
+    assert_names(Model(LOCK), "lock")
+
+
+def test_a_container_that_holds_the_culprit_is_named():
+    tools = {"guard": LOCK}
+
+    def train(lr):
+        return tools
+
+    assert_names(train, "tools", "dict")
+
+
+def test_a_helper_that_refers_to_the_culprit_is_named():
+    def helper():
+        return LOCK
+
+    def train(lr):
+        return helper()
+
+    assert_names(train, "helper", "function")
+
+
+def test_the_culprit_is_named_although_the_function_refers_to_itself():
+    guard = threading.Lock()
+
+    def train(lr):
+        return train, guard
+
+    assert_names(train, "guard")
+
+
+def test_the_culprit_behind_a_decorator_is_named():
+    guard = threading.Lock()
+
+    @logged
+    def train(lr):
+        return guard
+
+    assert_names(train, "guard")
+
+
+@pytest.mark.parametrize(
+    "train",
+    [functools.partial(accepts_lr, lr=LOCK), functools.partial(lambda lr: LOCK)],
+    ids=["argument", "function"],
+)
+def test_a_partial_that_cannot_be_pickled_is_refused_with_the_reason(train):
+    error = refusal(pickle_function, train)
+    assert error.expected == "a function that can be pickled"
+    assert "cannot pickle '_thread.lock' object" in error.got
+
+
+class Context:
+    """Refuses as pyspark's SparkContext does."""
+
+    def __reduce__(self):
+        raise RuntimeError(
+            "[CONTEXT_ONLY_VALID_ON_DRIVER] It appears that you are attempting to reference "
+            "SparkContext from a broadcast variable, action, or transformation.\nMore lines."
+        )
+
+
+@pytest.mark.fault(14)
+def test_a_spark_context_is_refused_in_words_of_ours():
+    spark = [Context()]
+
+    def train(lr):
+        return spark
+
+    error = refusal(pickle_function, train)
+    assert error.got == (
+        "one that refers to 'spark' (list): the SparkContext exists on the driver only"
+    )
+
+
+def test_a_reason_of_several_lines_is_cut_to_the_first():
+    class Odd:
+        def __reduce__(self):
+            raise ValueError("first line\nsecond line")
+
+    odd = Odd()
+    error = refusal(pickle_function, lambda lr: odd)
+    assert error.got == "one that refers to 'odd' (Odd): first line"
+
+
+def test_an_error_without_a_text_is_called_by_its_type():
+    class Odd:
+        def __reduce__(self):
+            raise KeyError
+
+    odd = Odd()
+    assert refusal(pickle_function, lambda lr: odd).got.endswith("(Odd): KeyError")
+
+
+def test_a_nesting_too_deep_to_be_pickled_is_refused_and_named():
+    deep = []
+    for _ in range(20_000):
+        deep = [deep]
+    error = refusal(pickle_function, lambda lr: deep)
+    assert "'deep' (list)" in error.got
+    assert "recursion" in error.got
+
+
+@pytest.mark.fault(14)
+def test_data_beyond_the_limit_is_refused_and_named():
+    data = bytes(200 << 20)
+
+    def train(lr):
+        return len(data)
+
+    error = refusal(pickle_function, train)
+    assert error.got == (
+        "one that refers to 'data' (bytes): more than 64 MiB; every slot would get a copy of it"
+    )
+    assert "'data'" in error.hint
+
+
+def test_data_that_is_too_large_in_sum_only_is_refused():
+    first, second = bytes(LARGEST_FUNCTION // 2), bytearray(LARGEST_FUNCTION // 2)
+    error = refusal(pickle_function, lambda lr: (first, second))
+    assert error.got == "more than 64 MiB; every slot would get a copy of it"
+
+
+def test_data_below_the_limit_is_fine():
+    data = bytes(1 << 20)
+    pickled = pickle_function(lambda: data)
+    assert 1 << 20 < len(pickled) < LARGEST_FUNCTION
+    assert cloudpickle.loads(pickled)() == data
+
+
+LOCK = threading.Lock()
+
+
+def loops():
+    def train(lr):
+        return [LOCK for _ in range(3)]
+
+    return train
+
+
+def inner():
+    def train(lr):
+        def step():
+            return LOCK
+
+        return step()
+
+    return train
+
+
+def guarded():
+    LOCK2 = threading.Lock()
+
+    @functools.wraps(accepts_lr)
+    def call(*args, **kwargs):
+        with LOCK2:
+            return accepts_lr(*args, **kwargs)
+
+    return call
+
+
+def repeats():
+    lock = threading.Lock()
+
+    def again(lr):
+        return again, lock
+
+    return again
+
+
+def partial_self():
+    lock = threading.Lock()
+    return functools.partial(lambda data, lr: lock, 1)
+
+
+@pytest.mark.fault(14)
+@pytest.mark.parametrize(
+    ("train", "name"),
+    [
+        (functools.partial(accepts_lr, lr=LOCK), "lr"),
+        (functools.partial(lambda data, lr: lr, LOCK), "data"),
+        (partial_self(), "lock"),
+        (loops(), "LOCK"),
+        (inner(), "LOCK"),
+        (guarded(), "LOCK2"),
+        (repeats(), "lock"),
+    ],
+)
+def test_every_culprit_is_named(train, name):
+    with pytest.raises(InvalidArgument, match=f"refers to '{name}' "):
+        pickle_function(train)
+
+
+def test_an_empty_cell_does_not_hide_the_reason():
+    lock = threading.Lock()
+
+    def train(lr):
+        return lock, later
+
+    if train is None:
+        later = 1
+    with pytest.raises(InvalidArgument, match="'lock'"):
+        pickle_function(train)

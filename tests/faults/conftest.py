@@ -1,0 +1,34 @@
+"""Searches in the background, whose trials a test holds."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+
+import experiment
+from tests.faults.held import QUIET, held_in
+
+
+@pytest.fixture
+def submit(tmp_path):
+    """Starts searches in the background, whose trials are held in the folder of the test."""
+    handles = []
+
+    def start(spark, points=None, *, trials=4, call=experiment.launch, train=None, **settings):
+        handle = experiment.submit(
+            call,
+            spark,
+            train or held_in(tmp_path),
+            points or {"x": range(trials)},
+            logdir=tmp_path / "runs",
+            **QUIET | settings,
+        )
+        handles.append(handle)
+        return handle
+
+    yield start
+    for handle in handles:  # of a test that failed
+        handle.cancel()
+        with contextlib.suppress(Exception):
+            handle.result(timeout=60)

@@ -1,0 +1,330 @@
+import json
+import math
+import random
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from deap import cma
+from optuna.samplers import CmaEsSampler, NSGAIISampler, TPESampler
+
+from search import (
+    Direction,
+    Directions,
+    Evaluated,
+    Float,
+    Integer,
+    InvalidArgument,
+    NothingAllowed,
+    Outcome,
+    Problem,
+    Space,
+    drive,
+)
+from search.adapters import DeapSearcher, DehbSearcher, NevergradSearcher, OptunaSearcher
+from search.adapters.adapted import TRIES, AdaptedSearch, described, nearest
+from tests import ROOT
+from tests.search.adapters.spaces import PLANE, bowl, problem_on
+from tests.search.fakes import evaluated_by, outcome, run_in_any_order
+
+
+class Counting:
+    """Proposes x = 0, 1, 2, ..., and notes down what it is told."""
+
+    def __init__(self, learns=True, last=math.inf):
+        self.learns, self.last = learns, last
+        self.proposed, self.events = 0, []
+
+    @property
+    def exhausted(self):
+        return self.proposed > self.last
+
+    def propose(self):
+        number = self.proposed
+        self.proposed += 1
+        return f"proposal {number}", {"x": float(number), "y": random.random() + np.random.rand()}
+
+    def learn(self, proposal, value):
+        self.events.append(("learn", proposal, value))
+
+    def reject(self, proposal):
+        self.events.append(("reject", proposal))
+
+    def add(self, params, value):
+        self.events.append(("add", params["x"], value))
+        return self.learns
+
+
+def started(optimiser, samples=5, space=PLANE, most_out=None, **arguments):
+    problem = problem_on(space, samples, **arguments)
+    return AdaptedSearch(problem, lambda: optimiser, most_out)
+
+
+def test_the_optimiser_is_told_of_what_it_proposed_and_of_points_as_known_ones():
+    optimiser = Counting()
+    points, known = [{"x": 4.0, "y": 0.0}], [Evaluated({"x": 5.0, "y": 0.0}, None)]
+    searcher = started(optimiser, samples=3, points=points, known=known)
+    values = iter([1.5, None, 2.5])
+    outcomes = drive(searcher, lambda trial: outcome(trial, next(values)))
+    assert len(outcomes) == 3
+    assert optimiser.events == [
+        ("add", 5.0, None),
+        ("add", 4.0, 1.5),
+        ("learn", "proposal 0", None),
+        ("learn", "proposal 1", 2.5),
+    ]
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_the_optimiser_never_sees_what_is_no_finite_number(value):
+    optimiser = Counting()
+    known = [Evaluated({"x": 5.0, "y": 0.0}, value)]
+    searcher = started(optimiser, points=[{"x": 4.0, "y": 0.0}], known=known)
+    drive(searcher, lambda trial: outcome(trial, value))
+    assert {event[-1] for event in optimiser.events} == {None}
+
+
+def test_what_the_constraint_does_not_allow_is_rejected_and_asked_again():
+    optimiser = Counting()
+    space = Space(PLANE, constraint=lambda params: params["x"] % 3 == 2)
+    trials = []
+    drive(started(optimiser, 2, space), lambda t: trials.append(t) or outcome(t, 1.0))
+    assert [trial.params["x"] for trial in trials] == [2.0, 5.0]
+    assert [event[:2] for event in optimiser.events] == [
+        ("reject", "proposal 0"),
+        ("reject", "proposal 1"),
+        ("learn", "proposal 2"),
+        ("reject", "proposal 3"),
+        ("reject", "proposal 4"),
+        ("learn", "proposal 5"),
+    ]
+
+
+def test_an_optimiser_that_proposes_nothing_allowed_gives_way_to_random_points():
+    optimiser = Counting()
+    space = Space(PLANE, constraint=lambda params: params["x"] < 0)
+    trials = []
+    drive(started(optimiser, 2, space), lambda t: trials.append(t) or outcome(t, 1.0))
+    assert all(-5.0 <= trial.params["x"] < 0 for trial in trials)
+    kinds = [event[0] for event in optimiser.events]
+    assert kinds == ["reject"] * TRIES + ["add"] + ["reject"] * TRIES + ["add"]
+
+
+def test_a_constraint_that_allows_nothing_ends_in_an_error():
+    space = Space(PLANE, constraint=lambda params: False)
+    with pytest.raises(NothingAllowed, match="none among 10,000"):
+        started(Counting(), 2, space).ask()
+
+
+def test_no_more_trials_are_out_than_the_optimiser_bears():
+    searcher = started(Counting(), 5, most_out=2, points=[{"x": 4.0, "y": 0.0}])
+    first = searcher.ask()
+    searcher.ask()
+    assert searcher.ask() is None
+    assert not searcher.finished
+    searcher.tell(outcome(first, 1.0))
+    assert searcher.ask().id == 2
+    assert searcher.ask() is None
+
+
+def test_an_optimiser_that_has_tried_everything_ends_the_search():
+    searcher = started(Counting(last=2), 50)
+    assert searcher.total == 50
+    assert len(drive(searcher, evaluated_by(bowl))) == 3
+    assert searcher.total == 3
+    assert searcher.finished
+    assert searcher.ask() is None
+
+
+def test_a_warm_start_of_what_cannot_learn_it_is_refused():
+    known = [Evaluated({"x": 5.0, "y": 0.0}, 1.0)]
+    with pytest.raises(InvalidArgument, match="warm_start: expected none.* got 1 trial"):
+        started(Counting(learns=False), known=known)
+    drive(started(Counting(learns=False), points=[{"x": 4.0, "y": 0.0}]), evaluated_by(bowl))
+
+
+@pytest.mark.parametrize("samples", [None, 0, 2.5])
+def test_samples_are_required(samples):
+    with pytest.raises(InvalidArgument, match="samples"):
+        started(Counting(), samples)
+
+
+def test_global_random_numbers_are_the_searchers_own_inside_and_untouched_outside():
+    def asked(searcher, other):
+        trials = []
+        for _ in range(5):
+            random.seed(other)
+            np.random.seed(other)
+            before = random.getstate(), np.random.get_state()[1].tolist()
+            trials.append(searcher.ask())
+            assert (random.getstate(), np.random.get_state()[1].tolist()) == before
+        return trials
+
+    assert asked(started(Counting()), 1) == asked(started(Counting()), 2)
+    assert asked(started(Counting(), seed=3), 1) != asked(started(Counting()), 1)
+
+
+def test_two_searches_at_once_have_random_numbers_of_their_own():
+    def run(seed):
+        trials = []
+        searcher = started(Counting(), 500, seed=seed)
+        drive(searcher, lambda trial: trials.append(trial) or outcome(trial, 1.0))
+        return trials
+
+    alone = [run(seed) for seed in range(4)]
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as threads:
+            assert list(threads.map(run, range(4))) == alone
+    finally:
+        sys.setswitchinterval(before)
+
+
+def test_random_numbers_are_given_back_where_the_library_raises():
+    class Broken(Counting):
+        def propose(self):
+            random.seed(0)
+            raise RuntimeError("broken")
+
+    searcher, before = started(Broken()), random.getstate()
+    with pytest.raises(RuntimeError, match="broken"):
+        searcher.ask()
+    assert random.getstate() == before
+
+
+def test_a_description_has_the_class_and_what_is_plain():
+    class Part:
+        def __init__(self, **attributes):
+            vars(self).update(attributes)
+
+    inner = Part(_seed=1, size=2)
+    thing = Part(_popsize=5, _worst=math.inf, seed=7, _cache={}, inner=inner, name_="n", none=None)
+    assert described(thing, Part) == {
+        "class": "Part",
+        "inner": {"class": "Part", "size": 2},
+        "name_": "n",
+        "none": None,
+        "popsize": 5,
+        "worst": "inf",
+    }
+    json.dumps(described(thing, Part), allow_nan=False)
+
+
+@pytest.mark.parametrize(
+    ("domain", "number", "value"),
+    [
+        (Float(0.0, 1.0), 0.3, 0.3),
+        (Float(0.0, 1.0), 1.0000001, 1.0),
+        (Float(0.1, 0.5, step=0.1), 0.1 + 0.1 + 0.1, 0.3),
+        (Integer(1, 9), np.float64(2.6), 3),
+        (Integer(1, 9), 0.2, 1),
+        (Integer(-(2**53), 2**53), 2**53 - 1, 2**53 - 1),
+        (Integer(10, 100, step=20), 49.0, 50),
+        (Integer(1, 1000, log=True), 33.4, 33),
+    ],
+)
+def test_the_nearest_value_of_a_domain(domain, number, value):
+    found = nearest(domain, number)
+    assert (found, type(found)) == (value, type(value))
+
+
+@pytest.mark.parametrize(
+    ("missing", "made"),
+    [
+        ("optuna", "OptunaSearcher()"),
+        ("nevergrad", "NevergradSearcher('CMA')"),
+        ("dehb", "DehbSearcher('epochs')"),
+    ],
+)
+def test_a_missing_library_is_said_with_the_command_that_installs_it(missing, made):
+    program = f"""
+import sys
+sys.modules[{missing!r}] = None
+import experiment
+
+try:
+    experiment.run("no session", print, {{"x": [0.0, 1.0]}}, searcher=experiment.{made}, samples=3)
+except experiment.InvalidArgument as error:
+    print(error)
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, timeout=120
+    )
+    assert ended.stderr == ""
+    assert ended.stdout.startswith(
+        f"searcher: expected the packages that {made.partition('(')[0]} needs, got "
+    )
+    assert missing in ended.stdout.partition(";")[0]
+    assert ended.stdout.endswith(f'type: pip install "spark-tf-experiment[{missing}]"\n')
+
+
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        OptunaSearcher(CmaEsSampler()),
+        DeapSearcher(lambda n: cma.Strategy([0.5] * n, 0.3)),
+        DehbSearcher("x"),
+    ],
+    ids=lambda algorithm: type(algorithm).__name__,
+)
+def test_several_objectives_are_refused(algorithm):
+    several = Directions({"a": Direction.MAX, "b": Direction.MIN})
+    space = Space({"x": Float(1.0, 9.0), "y": Float(0.0, 1.0)})
+    problem = Problem(space=space, rng=random.Random(0), direction=several, samples=5)
+    with pytest.raises(InvalidArgument, match="'max' or 'min', of one objective"):
+        algorithm.start(problem)
+
+
+SEVERAL = Directions({"near": Direction.MAX, "left": Direction.MIN})
+
+
+def two_values(trial):
+    if trial.id % 7 == 0:  # also the first one
+        return outcome(trial, None)
+    near = -(trial.params["x"] ** 2) - trial.params["y"] ** 2
+    return Outcome(trial.id, "finished", values={"near": near, "left": trial.params["x"]})
+
+
+# Nevergrad's CMA draws it from pycma, alone as well.
+@pytest.mark.filterwarnings("ignore:.*orphanated injected solution")
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        OptunaSearcher(TPESampler(n_startup_trials=4)),
+        OptunaSearcher(NSGAIISampler(population_size=4)),
+        NevergradSearcher("DE", num_workers=3),
+        NevergradSearcher("CMA", num_workers=3),
+    ],
+    ids=["TPE", "NSGA-II", "DE", "CMA"],
+)
+class TestSeveralObjectives:
+    def test_a_searcher_is_rebuilt_by_the_same_asks_and_tells(self, algorithm):
+        points = [{"x": 1.0, "y": 1.0}]
+        values = {"near": -8.0, "left": 2.0}
+        known = [Evaluated({"x": 2.0, "y": 2.0}, None, values)]
+
+        def make():
+            problem = problem_on(PLANE, 20, direction=SEVERAL, points=points, known=known)
+            return algorithm.start(problem)
+
+        trials = run_in_any_order(make(), two_values, random.Random(1))
+        assert run_in_any_order(make(), two_values, random.Random(1)) == trials
+        assert len(trials) == 20
+
+    def test_what_a_trial_comes_to_counts_in_each_objective(self, algorithm):
+        def run(of):
+            searcher = algorithm.start(problem_on(PLANE, 80, direction=SEVERAL))
+            trials = []
+            drive(searcher, lambda trial: trials.append(trial) or of(trial))
+            return [dict(trial.params) for trial in trials]
+
+        def left_reversed(trial):
+            told = two_values(trial)
+            values = {name: -v if name == "left" else v for name, v in told.values.items()}
+            return replace(told, values=values)
+
+        assert run(two_values) == run(two_values) != run(left_reversed)

@@ -1,0 +1,463 @@
+import contextlib
+import copy
+import importlib.util
+import logging
+import math
+import random
+import sys
+import warnings
+
+import optuna
+import pytest
+from optuna import samplers
+
+from search import (
+    Choice,
+    Direction,
+    Directions,
+    Evaluated,
+    Float,
+    Integer,
+    InvalidArgument,
+    Outcome,
+    Space,
+    drive,
+)
+from search.adapters import OptunaSearcher
+from search.checked_searcher import CheckedSearcher, SearcherFailed
+from search.searcher import Problem, judge_of
+from tests.search.adapters.spaces import (
+    EVERYTHING,
+    PLANE,
+    AdapterContract,
+    bowl,
+    problem_on,
+)
+from tests.search.fakes import evaluated_by, outcome
+from tests.search.test_searcher import (
+    MIXED,
+    KnownContract,
+    RandomSearcherContract,
+    SpacesContract,
+    units,
+)
+
+MODEL = Space(
+    {
+        "optimizer": Choice(["adam", "sgd"]),
+        "rate": Float(1e-4, 0.1, log=True),
+        "layers": Integer(1, 5),
+        "momentum": Float(0.0, 1.0, when={"optimizer": "sgd"}),
+    }
+)
+
+
+def experimental(make, **arguments):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        return make(**arguments)
+
+
+@contextlib.contextmanager
+def experimental_ignored():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        yield
+
+
+def needs(package):
+    return pytest.mark.skipif(
+        importlib.util.find_spec(package) is None, reason=f"needs the package {package}"
+    )
+
+
+SAMPLERS = [
+    pytest.param(samplers.RandomSampler, id="random"),
+    pytest.param(lambda **seed: samplers.TPESampler(n_startup_trials=5, **seed), id="tpe"),
+    pytest.param(
+        lambda **seed: samplers.TPESampler(n_startup_trials=5, multivariate=False, **seed),
+        id="tpe univariate",
+    ),
+    pytest.param(lambda **seed: samplers.NSGAIISampler(population_size=6, **seed), id="nsga2"),
+    pytest.param(lambda **seed: experimental(samplers.QMCSampler, scramble=True, **seed), id="qmc"),
+    pytest.param(samplers.CmaEsSampler, id="cma-es", marks=needs("cmaes")),
+    pytest.param(
+        lambda **seed: samplers.GPSampler(n_startup_trials=5, **seed), id="gp", marks=needs("torch")
+    ),
+    pytest.param(
+        lambda **seed: experimental(
+            samplers.PartialFixedSampler,
+            fixed_params={"layers": 2},
+            base_sampler=samplers.TPESampler(n_startup_trials=5, **seed),
+        ),
+        id="partly fixed",
+    ),
+]
+
+
+def model(params):
+    rate = -abs(params["rate"] - 0.01) * 10 - abs(params["layers"] - 3)
+    return rate + params.get("momentum", 0.5)
+
+
+def suggested(trial):
+    """What a user of Optuna would write for `MODEL`."""
+    params = {
+        "optimizer": trial.suggest_categorical("optimizer", ["adam", "sgd"]),
+        "rate": trial.suggest_float("rate", 1e-4, 0.1, log=True),
+        "layers": trial.suggest_int("layers", 1, 5),
+    }
+    if params["optimizer"] == "sgd":
+        params["momentum"] = trial.suggest_float("momentum", 0.0, 1.0)
+    return params
+
+
+def native_trials(sampler, samples, direction="maximize"):
+    study = optuna.create_study(sampler=sampler, direction=direction)
+    trials = []
+    for number in range(samples):
+        trial = study.ask()
+        params = suggested(trial)
+        trials.append(params)
+        if number % 5 == 3:
+            study.tell(trial, state=optuna.trial.TrialState.FAIL)
+        else:
+            study.tell(trial, model(params))
+    return trials
+
+
+def our_trials(sampler, samples, seed=0, direction=Direction.MAX):
+    trials = []
+
+    def evaluate(trial):
+        trials.append(dict(trial.params))
+        return outcome(trial, None if trial.id % 5 == 3 else model(trial.params))
+
+    problem = problem_on(MODEL, samples, seed, direction=direction)
+    drive(OptunaSearcher(sampler).start(problem), evaluate)
+    return trials
+
+
+class TestTpe(RandomSearcherContract, SpacesContract, KnownContract):
+    algorithm = OptunaSearcher()
+    samples = total = 23
+    examples = 4
+
+
+class TestNsga(RandomSearcherContract, SpacesContract):
+    algorithm = OptunaSearcher(samplers.NSGAIISampler(population_size=4))
+    samples = total = 13
+    examples = 4
+
+
+class TestOptuna(AdapterContract):
+    def algorithm(self):
+        return OptunaSearcher(samplers.TPESampler(n_startup_trials=5))
+
+
+@pytest.mark.parametrize("make", SAMPLERS)
+@pytest.mark.parametrize("direction", list(Direction))
+def test_trials_are_those_of_the_sampler_in_a_study_of_its_own(make, direction):
+    name = {"max": "maximize", "min": "minimize"}[direction]
+    native = native_trials(make(seed=7), 10, name)
+    assert our_trials(make(seed=7), 10, direction=direction) == native
+    assert len({tuple(params.items()) for params in native}) > 5
+
+
+@pytest.mark.parametrize("make", SAMPLERS)
+def test_a_sampler_without_a_seed_gets_that_of_the_search(make):
+    seed = random.Random(3).getrandbits(32)
+    assert our_trials(make(), 9, seed=3) == native_trials(make(seed=seed), 9)
+    assert our_trials(make(), 9, seed=3) != our_trials(make(), 9, seed=4)
+
+
+@pytest.mark.parametrize("make", SAMPLERS)
+def test_the_sampler_of_the_user_stays_as_it_was_made(make):
+    sampler = make(seed=7)
+    algorithm = OptunaSearcher(sampler)
+    told = algorithm.to_json()
+    first = our_trials(sampler, 8)
+    assert our_trials(sampler, 8) == first
+    assert algorithm.to_json() == told
+
+
+def test_what_is_known_is_in_the_study_as_if_it_had_been_tried_there():
+    known = [
+        {"optimizer": "sgd", "momentum": 0.5, "rate": 0.02, "layers": 2},
+        {"optimizer": "adam", "rate": 0.001, "layers": 5},
+    ] * 6
+    distributions = {
+        "optimizer": optuna.distributions.CategoricalDistribution(["adam", "sgd"]),
+        "momentum": optuna.distributions.FloatDistribution(0.0, 1.0),
+        "rate": optuna.distributions.FloatDistribution(1e-4, 0.1, log=True),
+        "layers": optuna.distributions.IntDistribution(1, 5),
+    }
+    study = optuna.create_study(sampler=samplers.TPESampler(seed=7), direction="maximize")
+    for params in known:
+        own = {name: distributions[name] for name in params}
+        trial = optuna.trial.create_trial(params=params, distributions=own, value=model(params))
+        study.add_trial(trial)
+    params = suggested(study.ask())
+
+    evaluated = [Evaluated(params, model(params)) for params in known]
+    problem = problem_on(MODEL, 1, known=evaluated)
+    assert OptunaSearcher(samplers.TPESampler(seed=7)).start(problem).ask().params == params
+
+
+def test_tpe_comes_near_the_best():
+    searcher = OptunaSearcher().start(problem_on(PLANE, 80))
+    assert max(item.value for item in drive(searcher, evaluated_by(bowl))) > -0.2
+
+
+def test_a_grid_ends_the_search_when_all_of_it_was_tried():
+    grid = samplers.GridSampler({"x": [-1.0, 0.0, 1.0], "y": [2.0, 3.0]})
+    searcher, trials = OptunaSearcher(grid).start(problem_on(PLANE, 50)), []
+    drive(searcher, lambda t: trials.append(tuple(t.params.values())) or outcome(t, 1.0))
+    assert sorted(trials) == [(x, y) for x in (-1.0, 0.0, 1.0) for y in (2.0, 3.0)]
+    assert searcher.total == 6
+    assert searcher.finished
+
+
+def test_a_search_of_every_configuration_ends_when_all_were_tried():
+    space = Space({"a": Integer(1, 3), "b": Choice([True, None]), "c": Float(0.1, 0.3, step=0.1)})
+    sampler = experimental(samplers.BruteForceSampler)
+    trials = set()
+    searcher = OptunaSearcher(sampler).start(problem_on(space, 100))
+    drive(searcher, lambda t: trials.add(tuple(t.params.values())) or outcome(t, 1.0))
+    assert trials == {(a, b, c) for a in (1, 2, 3) for b in (True, None) for c in (0.1, 0.2, 0.3)}
+
+
+def test_choices_have_their_values_in_the_study_where_optuna_takes_them():
+    seen = {}
+
+    class Looking(samplers.RandomSampler):
+        def sample_independent(self, study, trial, name, distribution):
+            seen[name] = distribution
+            return super().sample_independent(study, trial, name, distribution)
+
+    OptunaSearcher(Looking()).start(problem_on(EVERYTHING, 1)).ask()
+    assert seen["optimizer"].choices == ("adam", "sgd")
+    assert seen["size"] == optuna.distributions.IntDistribution(0, 2)
+    assert seen["flag"].choices == (0, 1, 2)  # True and 1 are one value to Optuna
+    assert seen["units"] == optuna.distributions.IntDistribution(8, 1024, log=True)
+    assert seen["batch"] == optuna.distributions.IntDistribution(16, 64, step=16)
+    assert seen["rate"] == optuna.distributions.FloatDistribution(0.1, 0.6, step=0.1)
+    assert seen["decay"] == optuna.distributions.FloatDistribution(1e-8, 1.0, log=True)
+
+
+def test_optuna_writes_nothing_and_keeps_the_verbosity_of_its_user(capfd):
+    before = optuna.logging.get_verbosity()
+    try:
+        optuna.logging.set_verbosity(logging.DEBUG)
+        sampler = experimental(samplers.QMCSampler, seed=1)
+        problem = problem_on(MODEL, 10)  # with a condition, of which QMC warns
+        drive(OptunaSearcher(sampler).start(problem), evaluated_by(model))
+        assert optuna.logging.get_verbosity() == logging.DEBUG
+    finally:
+        optuna.logging.set_verbosity(before)
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("sampler", ["TPESampler", samplers.TPESampler, object()])
+def test_what_is_no_sampler_is_refused(sampler):
+    with pytest.raises(InvalidArgument, match="sampler: expected a sampler of Optuna"):
+        OptunaSearcher(sampler)
+
+
+@pytest.mark.parametrize(("name", "package"), [("CmaEsSampler", "cmaes"), ("GPSampler", "torch")])
+def test_a_package_that_a_sampler_needs_is_asked_for_before_the_search(name, package, monkeypatch):
+    algorithm = OptunaSearcher(getattr(samplers, name)())
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(
+        InvalidArgument, match=f'that {name} needs, got .*{package}.*pip install "{package}"'
+    ):
+        algorithm.start(problem_on(PLANE, 10))
+
+
+def test_the_manifest_tells_samplers_apart():
+    def told(**arguments):
+        return OptunaSearcher(samplers.TPESampler(**arguments)).to_json()
+
+    assert told()["type"] == "optuna"
+    assert told()["sampler"]["class"] == "TPESampler"
+    assert told() == OptunaSearcher().to_json() == told(seed=3)
+    assert told() != told(n_ei_candidates=30)
+    assert told() != OptunaSearcher(samplers.RandomSampler()).to_json()
+
+
+def test_an_unseeded_state_is_seeded_and_another_left_alone():
+    unseeded, seeded = samplers.TPESampler(), samplers.TPESampler(seed=5)
+    kept = copy.deepcopy(seeded)
+    assert our_trials(unseeded, 8, seed=1) != our_trials(unseeded, 8, seed=2)
+    assert our_trials(seeded, 8, seed=1) == our_trials(kept, 8, seed=2)
+
+
+def test_samples_are_required():
+    with pytest.raises(InvalidArgument, match="samples"):
+        OptunaSearcher().start(Problem(space=PLANE, rng=random.Random(0)))
+
+
+def test_units_are_learned_in_a_mixed_space():
+    searcher = OptunaSearcher().start(problem_on(MIXED, 60))
+    values = [item.value for item in drive(searcher, evaluated_by(units))]
+    assert sum(values[30:]) > sum(values[:30])
+
+
+TWO = Directions({"loss": Direction.MIN, "speed": Direction.MAX})
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: samplers.TPESampler(n_startup_trials=4, seed=7),
+        lambda: samplers.NSGAIISampler(population_size=4, seed=7),
+        lambda: experimental(samplers.NSGAIIISampler, population_size=4, seed=7),
+    ],
+)
+def test_trials_for_several_objectives_are_those_of_the_sampler(make):
+    def values(params):
+        return -model(params), params["layers"] * 1.5
+
+    study = optuna.create_study(sampler=make(), directions=["minimize", "maximize"])
+    native = []
+    for _ in range(16):
+        trial = study.ask()
+        native.append(suggested(trial))
+        study.tell(trial, values(native[-1]))
+
+    trials = []
+
+    def evaluate(trial):
+        trials.append(dict(trial.params))
+        return Outcome(
+            trial.id, "finished", values=dict(zip(TWO.names, values(trial.params), strict=True))
+        )
+
+    drive(OptunaSearcher(make()).start(problem_on(MODEL, 16, direction=TWO)), evaluate)
+    assert trials == native
+
+
+def test_a_sampler_for_one_objective_is_refused_by_its_name():
+    with pytest.raises(InvalidArgument, match="of one objective, for CmaEsSampler, got .*'loss'"):
+        OptunaSearcher(samplers.CmaEsSampler()).start(problem_on(MODEL, 5, direction=TWO))
+    pruned = OptunaSearcher(pruner=optuna.pruners.MedianPruner())
+    with pytest.raises(InvalidArgument, match="pruner: expected None with several objectives"):
+        pruned.start(problem_on(MODEL, 5, direction=TWO))
+
+
+def test_a_pruner_is_one_of_optuna():
+    hint = "pruner: expected a pruner of Optuna, or None, got 'median'; such as"
+    with pytest.raises(InvalidArgument, match=hint):
+        OptunaSearcher(pruner="median")
+    with_one = OptunaSearcher(pruner=optuna.pruners.MedianPruner(n_warmup_steps=3)).to_json()
+    assert with_one["pruner"]["class"] == "MedianPruner"
+    assert with_one["pruner"]["n_warmup_steps"] == 3
+    assert "pruner" not in OptunaSearcher().to_json()
+    assert judge_of(OptunaSearcher().start(problem_on(MODEL, 5))) is None
+
+
+PRUNERS = [
+    optuna.pruners.MedianPruner(n_startup_trials=2),
+    optuna.pruners.SuccessiveHalvingPruner(reduction_factor=2),
+    optuna.pruners.HyperbandPruner(max_resource=8, reduction_factor=2),
+    optuna.pruners.ThresholdPruner(lower=-2.0),
+]
+
+
+@pytest.mark.parametrize("pruner", PRUNERS, ids=lambda pruner: type(pruner).__name__)
+def test_what_is_pruned_is_what_the_pruner_prunes_in_a_study_of_its_own(pruner):
+    def make():
+        return samplers.TPESampler(n_startup_trials=4, seed=7)
+
+    def curve(params):
+        return [model(params) * (1 + 1 / (step + 1)) for step in range(8)]
+
+    native = optuna.create_study(
+        study_name="experiment", sampler=make(), pruner=copy.deepcopy(pruner), direction="maximize"
+    )
+
+    def objective(trial):
+        values = curve(suggested(trial))
+        for step, value in enumerate(values):
+            trial.report(value, step)
+            if trial.should_prune():
+                raise optuna.TrialPruned
+        return values[-1]
+
+    with experimental_ignored():
+        native.optimize(objective, n_trials=25)
+    expected = [
+        (trial.params, trial.last_step if trial.state.name == "PRUNED" else None)
+        for trial in native.trials
+    ]
+
+    searcher = OptunaSearcher(make(), pruner).start(problem_on(MODEL, 25))
+    judge, found = judge_of(searcher), []
+    while (trial := searcher.ask()) is not None:
+        values, stopped = curve(trial.params), None
+        for step, value in enumerate(values):
+            if reason := judge.report(trial.id, step, value):
+                assert reason == f"step {step}: {type(pruner).__name__} has pruned it"
+                assert judge.report(trial.id, step, value) == reason  # a retried attempt's
+                stopped = step
+                break
+        status = "finished" if stopped is None else "stopped"
+        searcher.tell(Outcome(trial.id, status, values[-1 if stopped is None else stopped]))
+        judge.ended(trial.id, status)
+        found.append((dict(trial.params), stopped))
+    assert found == expected
+    assert {stopped is None for _, stopped in found} == {True, False}
+
+
+class Unsure(optuna.pruners.BasePruner):
+    """A pruner that cannot say."""
+
+    def prune(self, study, trial):
+        raise ValueError(f"nothing is known of step {trial.last_step}")
+
+
+def test_a_pruner_that_raises_is_told_as_the_searchers_error_with_its_line():
+    searcher = CheckedSearcher(OptunaSearcher(pruner=Unsure()).start(problem_on(MODEL, 5)))
+    trial = searcher.ask()
+    said = r"judge\.report\(\) raised ValueError: nothing is known of step 2 \(.*optuna.py, line "
+    with pytest.raises(SearcherFailed, match=said):
+        searcher.judge.report(trial.id, 2, 0.5)
+
+
+@pytest.mark.parametrize("pruner", PRUNERS, ids=lambda pruner: type(pruner).__name__)
+def test_the_same_reports_prune_the_same_trials_again(pruner):
+    algorithm = OptunaSearcher(samplers.TPESampler(n_startup_trials=4), pruner)
+    done = []  # what was done with a searcher, and what it answered
+
+    def do(searcher, what, *arguments):
+        match what:
+            case "ask":
+                return searcher.ask()
+            case "tell":
+                return searcher.tell(*arguments)
+        return judge_of(searcher).report(*arguments)
+
+    def note(what, *arguments):
+        answer = do(first, what, *arguments)
+        done.append((what, arguments, answer))
+        return answer
+
+    first, rng = algorithm.start(problem_on(MODEL, 20, points=[{"layers": 2}])), random.Random(3)
+    out = {}
+    while out or not first.finished:
+        if len(out) < 4 and not first.finished:
+            trial = note("ask")
+            out[trial.id] = trial, 0
+            continue
+        number = rng.choice(sorted(out))
+        trial, step = out[number]
+        value = model(trial.params) if "rate" in trial.params else -1.0
+        reason = note("report", number, step, value if rng.random() < 0.9 else math.nan)
+        out[number] = trial, step + 1
+        if reason or step == 5:
+            note("tell", Outcome(number, "stopped" if reason else "finished", value))
+            del out[number]
+    again = algorithm.start(problem_on(MODEL, 20, points=[{"layers": 2}]))
+    for what, arguments, answer in done:
+        assert do(again, what, *arguments) == answer
+    assert any(what == "report" and answer for what, _, answer in done)

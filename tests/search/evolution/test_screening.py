@@ -1,0 +1,58 @@
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from search import Direction, Space
+from search.evolution.screening import Screen
+
+CUBE = Space.of_bounds({"a": [0.0, 1.0], "b": [0.0, 1.0]})
+
+
+def screen(evaluated, direction=Direction.MAX, space=CUBE):
+    made = Screen(space, direction)
+    for point, score in evaluated:
+        made.add(point, score)
+    return made
+
+
+@pytest.mark.parametrize("direction", list(Direction))
+def test_a_point_among_good_ones_is_the_most_promising(direction):
+    low, high = ([[(corner + n) / 100] * 2 for n in range(5)] for corner in (10, 80))
+    evaluated = [(point, n) for n, point in enumerate([*low, *high])]
+    points = [[0.2, 0.2], [0.7, 0.7], [0.75, 0.7]]
+    expected = 1 if direction is Direction.MAX else 0
+    assert screen(evaluated, direction).most_promising(points) == points[expected]
+
+
+@pytest.mark.parametrize("value", [None, math.nan])
+@pytest.mark.parametrize("direction", list(Direction))
+def test_failed_trials_are_the_worst_neighbours(value, direction):
+    evaluated = [([0.1, 0.1], value)] * 5 + [([0.9, 0.9], 1e300 * direction.weight)] * 5
+    assert screen(evaluated, direction).most_promising([[0.1, 0.1], [0.8, 0.8]]) == [0.8, 0.8]
+
+
+def test_only_the_nearest_count():
+    evaluated = [([0.1, 0.1], 1.0)] * 5 + [([0.9, 0.9], 2.0)] * 5 + [([0.15, 0.1], 99.0)]
+    assert screen(evaluated).most_promising([[0.0, 0.1], [0.9, 0.8]]) == [0.9, 0.8]
+
+
+@given(
+    scores=st.lists(st.none() | st.floats(-1e308, 1e308), min_size=1, max_size=12),
+    points=st.lists(st.tuples(*[st.floats(0, 1)] * 2).map(list), min_size=1, max_size=5),
+)
+@settings(max_examples=60, deadline=None)
+def test_the_most_promising_is_one_of_the_points(scores, points):
+    evaluated = [([number / 12, 0.5], score) for number, score in enumerate(scores)]
+    assert screen(evaluated).most_promising(points) in points
+
+
+def test_the_order_of_choices_means_nothing():
+    space = Space.of_bounds({"x": [0.0, 1.0], "act": list("abcdefgh")})
+    act = [space.encode({"x": 0.0, "act": name})[1] for name in "abcdefgh"]
+    # "b" lies next to the good "a" and "h" far from it; only x says where they are near to.
+    evaluated = [([0.5, act[0]], 2.0)] * 5 + [([0.9, act[7]], 1.0)] * 5
+    points = [[0.5, act[6]], [0.9, act[1]]]
+    assert screen(evaluated, space=space).most_promising(points) == points[0]
+    assert screen(evaluated, space=space).most_promising(points[::-1]) == points[0]

@@ -1,0 +1,69 @@
+"""What is said of a domain that is written as a dict and is none."""
+
+from __future__ import annotations
+
+import pytest
+
+from search.errors import InvalidArgument
+from search.space.domain_dicts import read_domain
+from search.space.domains import Choice, Integer
+
+
+@pytest.mark.parametrize(
+    ("told", "expected", "hint"),
+    [
+        ({"values": "abc"}, "a domain of type choice", "values is a list"),
+        (
+            {"low": 1, "high": 5, "log": 1},
+            "a domain of type integer",
+            "low and high are numbers, log is True or False",
+        ),
+        (
+            {"type": "float", "low": 0.5},
+            "a domain of type float",
+            "low and high are numbers, log is True or False",
+        ),
+        (
+            {"range": [0, 5]},
+            "a domain of type choice",
+            "range is a list of three integers: start, stop, step",
+        ),
+        ({"values": [{"a": 1}]}, "a domain of type choice", "not a value: {'a': 1}"),
+        (
+            {"low": 1, "high": 5, "when": 3},
+            "a domain of type integer",
+            "not a condition: 3",
+        ),
+    ],
+)
+def test_what_is_no_domain_is_shown_as_it_was_written(told, expected, hint):
+    with pytest.raises(InvalidArgument) as caught:
+        read_domain("bounds['x']", told)
+    error = caught.value
+    assert (error.name, error.expected, error.got) == ("bounds['x']", expected, repr(told))
+    assert error.hint == hint
+
+
+@pytest.mark.parametrize(
+    ("told", "got", "hint"),
+    [
+        ({"type": "integer", "low": 1, "high": 5, "range": [1]}, "'range'", ""),
+        ({"low": 1, "high": 5, "range": [1, 2, 1]}, "'low'", ""),
+        (
+            {"values": [1, 2], "range": [1, 3, 1]},
+            "{'values': [1, 2], 'range': [1, 3, 1]}",
+            "leave one of them out",
+        ),
+        ({"low": 1, "high": 5, "lg": True}, "'lg'", "did you mean 'log'?"),
+        ({"type": "choice", "rnge": [1, 3, 1]}, "'rnge'", "did you mean 'range'?"),
+    ],
+)
+def test_a_key_that_the_type_does_not_have_is_refused_by_its_name(told, got, hint):
+    with pytest.raises(InvalidArgument) as caught:
+        read_domain("x", told)
+    assert (caught.value.got, caught.value.hint) == (got, hint)
+
+
+def test_a_range_is_a_choice():
+    assert read_domain("x", {"range": [1, 5, 2]}) == Choice(range(1, 5, 2))
+    assert read_domain("x", {"low": 1, "high": 5}) == Integer(1, 5)

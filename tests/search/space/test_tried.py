@@ -1,0 +1,85 @@
+import random
+
+import pytest
+
+from search import Choice, Float, Integer, Space
+from search.space.tried import Tried
+
+SPACE = Space({"n": Integer(1, 3), "act": Choice(["relu", "tanh"]), "c": Float(2.0, 2.0)})
+
+
+def tried(space=SPACE, seed=0):
+    return Tried(space, random.Random(seed))
+
+
+def test_points_of_one_bin_are_one_configuration():
+    known = tried()
+    known.add([0.4, 0.1, 0.3])
+    assert [0.6, 0.49, 0.9] in known
+    assert [0.7, 0.1, 0.3] not in known
+    assert [0.4, 0.51, 0.3] not in known
+
+
+def test_real_numbers_are_one_configuration_only_where_they_are_equal():
+    known = tried(Space({"x": Float(0.0, 1.0)}))
+    known.add([0.5])
+    assert [0.5] in known
+    assert [0.5 + 1e-9] not in known
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_another_is_found_down_to_the_last_and_then_all_are_forgotten(seed):
+    known = tried(seed=seed)
+    for _ in range(3):
+        found = set()
+        for _ in range(6):
+            point = known.another()
+            known.add(point)
+            found.add(tuple(SPACE.decode(point).values()))
+        assert len(found) == 6
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_last_one_of_many_is_found(seed):
+    space = Space({"n": Integer(1, 300), "flag": Choice([True, False])})
+    known = tried(space, seed)
+    everything = {(n, flag) for n in range(1, 301) for flag in (True, False)}
+    missing = everything.pop()
+    for n, flag in everything:
+        known.add(space.encode({"n": n, "flag": flag}))
+    assert tuple(space.decode(known.another()).values()) == missing
+
+
+@pytest.mark.parametrize("seed", range(9))
+def test_the_last_one_is_found_among_values_given_many_times(seed):
+    known = tried(Space({"x": Choice([1] * 999 + [2]), "y": Choice([3, 3])}), seed)
+    known.add([0.1, 0.1])
+    assert known.another()[0] > 0.999
+
+
+@pytest.mark.parametrize(
+    "domain", [Float(1.0, 1.0), Choice([7]), Choice([7, 7, 7]), Float(1.0, 1.0 + 2**-52)]
+)
+def test_a_space_with_hardly_any_value_has_another_all_the_same(domain):
+    known = tried(Space({"x": domain}))
+    for _ in range(9):
+        known.add(known.another())
+
+
+def test_a_space_of_a_billion_values_costs_nothing():
+    known = tried(Space({"n": Choice(range(10**18)), "m": Integer(0, 2**53)}))
+    for _ in range(9):
+        known.add(known.another())
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_another_is_found_down_to_the_last_where_most_names_are_inactive(seed):
+    """A grid of all names would have 20^21 points, nearly all of them the same as others."""
+    children = {f"b{a}": Choice(list(range(20)), when={"a": a}) for a in range(20)}
+    space = Space({**children, "a": Integer(0, 19)})
+    known, found = tried(space, seed), set()
+    for _ in range(400):
+        point = known.another()
+        known.add(point)
+        found.add(str(space.decode(point)))
+    assert len(found) == 400

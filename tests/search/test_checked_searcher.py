@@ -1,0 +1,142 @@
+"""What a searcher of anybody may ask for, and what becomes of one that raises."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from search.checked_searcher import CheckedSearcher, SearcherFailed
+from search.errors import InvalidArgument
+from search.trial import Outcome, Trial
+from search.values import LARGEST_CONFIGURATION, check_size
+
+
+class Custom:
+    """Asks for what it is given; what is an exception it raises."""
+
+    total, finished = 2, False
+
+    def __init__(self, *asked, told=None):
+        self._asked, self._told = list(asked), told
+
+    def ask(self):
+        asked = self._asked.pop(0)
+        if isinstance(asked, Exception):
+            raise asked
+        return asked
+
+    def tell(self, outcome):
+        if self._told:
+            raise self._told
+
+
+def test_values_of_numpy_are_handed_out_as_those_of_python():
+    searcher = CheckedSearcher(Custom(Trial(0, {"x": np.float64(0.5), "y": (np.int64(3), None)})))
+    params = searcher.ask().params
+    assert params == {"x": 0.5, "y": (3, None)}
+    assert [type(params["x"]), type(params["y"][0])] == [float, int]
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (5, "expected a search.Trial or None, got 5"),
+        ({"x": 1}, "expected a search.Trial or None, got {'x': 1}"),
+        (Trial(1, {}), "id of the trial: expected 0, the number of trials before it, got 1"),
+        (Trial(0, [1]), "params of the trial: expected a dict of hyperparameters, got [1]"),
+        (Trial(0, {1: 2}), "params of the trial: expected names of hyperparameters, got 1"),
+        (
+            Trial(0, {"x": 1}, "first"),
+            "generation of the trial: expected an integer of at least 0, or None, got 'first'",
+        ),
+        (
+            Trial(0, {"x": 1}, None, 0),
+            "parent of the trial: expected an earlier trial, or None, got 0",
+        ),
+        (
+            Trial(0, {"x": {1, 2}}),
+            "params['x'] of the trial: expected None, a bool, a number, a string, ",
+        ),
+        (
+            Trial(0, {"x": "a" * 2_000_000}),
+            "params['x'] of the trial: expected at most 1,000,000 bytes for the hyperparameters of "
+            "a trial, got 2,000,005 bytes; pass the path of a file, and read that inside the train "
+            "function",
+        ),
+    ],
+)
+def test_what_is_no_trial_is_an_error_that_says_which_part(asked, said):
+    with pytest.raises(SearcherFailed, match=re.escape(f"Custom.ask(): {said}")):
+        CheckedSearcher(Custom(asked)).ask()
+
+
+def test_what_a_searcher_raises_is_told_with_its_line():
+    searcher = CheckedSearcher(Custom(KeyError("x"), told=ValueError("no")))
+    with pytest.raises(
+        SearcherFailed, match=r"Custom.ask\(\) raised KeyError: 'x' \(.*test_checked"
+    ):
+        searcher.ask()
+    with pytest.raises(SearcherFailed, match=r"Custom.tell\(\) raised ValueError: no \(.*, line "):
+        searcher.tell(Outcome(0, "finished", 1.0))
+
+
+class Broken(Custom):
+    """Raises whatever it is asked, and so does its pruner."""
+
+    @property
+    def total(self):
+        raise KeyError("total")
+
+    @property
+    def finished(self):
+        raise AttributeError("done")
+
+    class judge:
+        @staticmethod
+        def report(trial, step, value):
+            raise ValueError(f"no step {step}")
+
+        @staticmethod
+        def ended(trial, status="finished"):
+            raise ValueError(f"no trial {trial}")
+
+
+@pytest.mark.parametrize(
+    ("ask", "said"),
+    [
+        (lambda searcher: searcher.total, r"Broken\.total raised KeyError: 'total' \("),
+        (lambda searcher: searcher.finished, r"Broken\.finished raised AttributeError: done \("),
+        (
+            lambda searcher: searcher.judge.report(0, 7, 0.5),
+            r"Broken\.judge\.report\(\) raised ValueError: no step 7 \(.*test_checked.py, line ",
+        ),
+        (
+            lambda searcher: searcher.judge.ended(3),
+            r"Broken\.judge\.ended\(\) raised ValueError: no trial 3 \(",
+        ),
+    ],
+)
+def test_whatever_a_searcher_raises_is_told_with_what_it_was_asked(ask, said):
+    with pytest.raises(SearcherFailed, match=said):
+        ask(CheckedSearcher(Broken()))
+
+
+def test_a_searcher_without_a_pruner_has_none():
+    assert CheckedSearcher(Custom()).judge is None
+
+
+def test_a_constraint_that_raises_is_told_with_its_configuration():
+    error = InvalidArgument("constraint", "True or False", "KeyError: 'y', for {'x': 3}")
+    with pytest.raises(SearcherFailed) as caught:
+        CheckedSearcher(Custom(error)).ask()
+    assert str(caught.value) == str(error)
+
+
+def test_the_limit_counts_names_and_values_of_all_hyperparameters():
+    check_size("point", {"x": "a" * (LARGEST_CONFIGURATION - 20)})
+    with pytest.raises(InvalidArgument) as caught:
+        check_size("point", {"few": "a" * 400_000, "many": "b" * 700_000})
+    assert caught.value.name == "point['many']"
+    assert caught.value.got == "700,008 bytes of 1,100,015 for all of them"

@@ -1,0 +1,315 @@
+import math
+import random
+
+import pytest
+
+from search import (
+    BayesianSearch,
+    Choice,
+    Direction,
+    Evaluated,
+    Float,
+    GroupedSearch,
+    Integer,
+    InvalidArgument,
+    PopulationBasedTraining,
+    RandomSearch,
+    Space,
+    drive,
+)
+from search.algorithms import Evolution, Random
+from search.errors import NothingAllowed
+from search.grouped import Grouped, read_groups, union
+from search.searcher import Problem, judge_of
+from tests.search.fakes import evaluated_by, outcome, recorded
+
+LINE = Space({"x": Float(0.0, 1.0)})
+
+
+def sampled(samples, seed=0):
+    return RandomSearch(LINE, samples=samples, rng=random.Random(seed))
+
+
+def bayesian(samples, seed=0):
+    return BayesianSearch(LINE, samples=samples, rng=random.Random(seed), direction=Direction.MIN)
+
+
+def groups_of(trials):
+    return "".join(trial.params["group"] for trial in trials)
+
+
+def asked_by(searcher, evaluate):
+    trials = []
+    drive(searcher, recorded(evaluate, trials))
+    return trials
+
+
+def test_the_groups_take_turns_until_all_are_done():
+    searcher = GroupedSearch({"a": sampled(4), "b": sampled(2), "c": sampled(3)})
+    assert searcher.total == 9
+    trials = asked_by(searcher, evaluated_by(lambda params: params["x"]))
+    assert groups_of(trials) == "abcabcaca"
+    assert list(trials[0].params) == ["group", "x"]
+
+
+def test_a_group_that_waits_lets_the_others_go_first():
+    by_generation = Evolution(popsize=4, generations=1, generational=True)
+    waiting = by_generation.start(Problem(space=LINE, rng=random.Random(0)))
+    searcher = GroupedSearch({"a": waiting, "b": sampled(6)})
+    trials = [searcher.ask() for _ in range(10)]
+    assert groups_of(trials) == "ababababbb"
+    assert searcher.ask() is None
+    assert not searcher.finished
+    for trial in trials:
+        searcher.tell(outcome(trial, 0.5))
+    assert groups_of([searcher.ask() for _ in range(4)]) == "aaaa"
+    assert searcher.finished
+
+
+def test_what_a_group_tries_does_not_depend_on_the_others():
+    def loss(params):
+        targets = {"a": 0.2, "b": 0.7}
+        return (params["x"] - targets[params["group"]]) ** 2
+
+    searcher = GroupedSearch({"a": bayesian(15), "b": bayesian(15, seed=1)})
+    trials = asked_by(searcher, evaluated_by(loss))
+    alone = asked_by(bayesian(15), evaluated_by(lambda params: (params["x"] - 0.2) ** 2))
+    own = [trial.params["x"] for trial in trials if trial.params["group"] == "a"]
+    assert own == [trial.params["x"] for trial in alone]
+    for group, target in (("a", 0.2), ("b", 0.7)):
+        best = min((t for t in trials if t.params["group"] == group), key=lambda t: loss(t.params))
+        assert best.params["x"] == pytest.approx(target, abs=0.01)
+
+
+def test_a_member_goes_on_from_a_trial_of_its_own_group():
+    kinds = {
+        group: PopulationBasedTraining(LINE, rng=random.Random(seed), popsize=4, generations=3)
+        for seed, group in enumerate("ab")
+    }
+    trials = asked_by(GroupedSearch(kinds), evaluated_by(lambda params: params["x"]))
+    parents = [(trial, trials[trial.parent]) for trial in trials if trial.parent is not None]
+    assert len(parents) == 24
+    for trial, parent in parents:
+        assert trial.params["group"] == parent.params["group"]
+        assert trial.generation == parent.generation + 1
+
+
+def test_a_group_with_too_many_failures_is_given_up_and_the_others_go_on():
+    searcher = GroupedSearch({"a": sampled(10), "b": sampled(5)}, max_failures=2)
+
+    def evaluate(trial):
+        return outcome(trial, None if trial.params["group"] == "a" else 1.0)
+
+    trials = asked_by(searcher, evaluate)
+    assert groups_of(trials) == "abababbb"[:5] + "bbb"
+    assert searcher.total == len(trials) == 8
+    assert searcher.finished
+
+
+@pytest.mark.parametrize("direction", Direction)
+def test_a_group_that_has_reached_the_target_gets_no_more(direction):
+    searcher = GroupedSearch(
+        {"a": sampled(10), "b": sampled(5)}, direction=direction, target=direction.weight
+    )
+
+    def evaluate(trial):
+        good = trial.id == 4 or (trial.params["group"] == "b" and trial.id > 5)
+        return outcome(trial, direction.weight * (1.0 if good else 0.5))
+
+    assert groups_of(asked_by(searcher, evaluate)) == "ababa" + "bb"
+    assert searcher.total == 7
+
+
+def test_a_search_of_which_each_group_is_given_up_ends():
+    searcher = GroupedSearch({"a": sampled(10), "b": sampled(5)}, max_failures=0)
+    out = [searcher.ask() for _ in range(4)]
+    for trial in out:
+        searcher.tell(outcome(trial, None))
+    assert searcher.finished
+    assert searcher.ask() is None
+    assert searcher.total == 4
+
+
+def test_trials_are_asked_for_again_in_an_order_that_was_another_then():
+    """As with more samples than before: the groups took turns otherwise."""
+    before = asked_by(
+        GroupedSearch({"a": bayesian(2), "b": bayesian(4, 1)}), evaluated_by(lambda p: p["x"])
+    )
+    assert groups_of(before) == "ababbb"[:4] + "bb"
+    searcher = GroupedSearch({"a": bayesian(4), "b": bayesian(6, 1)})
+    for trial in before:
+        assert searcher.ask_again(trial) == trial
+        searcher.tell(outcome(trial, trial.params["x"]))
+    assert groups_of([searcher.ask() for _ in range(4)]) == "abab"
+    assert searcher.finished
+
+
+def test_it_is_not_asked_again_for_trials_of_a_group_that_it_lacks():
+    [trial] = asked_by(GroupedSearch({"c": sampled(1)}), evaluated_by(lambda p: p["x"]))
+    assert GroupedSearch({"a": sampled(1)}).ask_again(trial) is None
+
+
+BOUNDS = {"eu": {"lr": [0.1, 0.001], "n": [1, 4]}, "us": {"lr": [1.0, 0.01], "n": [2, 8]}}
+
+
+class Noting(RandomSearch):
+    """Notes down what its trials report, and stops those that report a negative number."""
+
+    @property
+    def judge(self):
+        return self
+
+    def report(self, trial, step, value):
+        return f"trial {trial} reported {value}" if value < 0 else None
+
+    def ended(self, trial, status="finished"):
+        self.last_ended = trial, status
+
+
+def test_each_group_judges_its_own_trials_by_their_own_numbers():
+    noting = Noting(LINE, samples=3, rng=random.Random(0))
+    searcher = GroupedSearch({"a": sampled(3), "b": noting})
+    assert groups_of([searcher.ask() for _ in range(4)]) == "abab"
+    judge = judge_of(searcher)
+    assert judge.report(3, 0, -1.0) == "trial 1 reported -1.0"
+    assert judge.report(3, 1, 1.0) is None
+    assert judge.report(2, 0, -1.0) is None
+    judge.ended(3, "stopped")
+    judge.ended(2)
+    assert noting.last_ended == (1, "stopped")
+    assert judge_of(GroupedSearch({"a": sampled(3)})) is None
+
+
+def test_the_bounds_of_each_group_are_read():
+    spaces = read_groups(BOUNDS, "group")
+    assert {group: dict(space) for group, space in spaces.items()} == {
+        "eu": {"lr": Float(0.001, 0.1, log=True), "n": Integer(1, 4)},
+        "us": {"lr": Float(0.01, 1.0, log=True), "n": Integer(2, 8)},
+    }
+    assert dict(union(spaces, "group")) == {
+        "group": Choice(["eu", "us"]),
+        "lr": Float(0.001, 1.0, log=True),
+        "n": Integer(1, 8),
+    }
+
+
+def test_a_union_of_choices_has_the_values_of_all_and_keeps_conditions():
+    momentum = Float(0.0, 1.0, when={"kind": "sgd"})
+    bounds = {
+        "a": {"kind": Choice(["sgd", "adam"]), "momentum": momentum},
+        "b": {"kind": Choice(["sgd", "lion"]), "momentum": momentum},
+    }
+    space = union(read_groups(bounds, "group"), "group")
+    assert space["kind"] == Choice(["sgd", "adam", "lion"])
+    assert space["momentum"] == momentum
+
+
+def test_a_constraint_that_leaves_a_group_nothing_is_refused_at_the_start():
+    spaces = read_groups(BOUNDS, "group", lambda params: params["group"] != "us")
+    problem = Problem(space=union(spaces, "group"), rng=random.Random(0), samples=3)
+    with pytest.raises(NothingAllowed) as caught:
+        Grouped(Random(), spaces).start(problem)
+    assert caught.value.name == "constraint"
+    assert caught.value.got.startswith("group 'us': none among 10,000 drawn at random")
+
+
+def test_a_constraint_gets_the_group():
+    def constraint(params):
+        return params["group"] == "eu" or params["n"] < 5
+
+    spaces = read_groups(BOUNDS, "group", constraint)
+    assert spaces["eu"].allows_params({"lr": 0.01, "n": 4})
+    assert not spaces["us"].allows_params({"lr": 0.01, "n": 8})
+    with pytest.raises(InvalidArgument, match="^constraint: expected a function"):
+        read_groups(BOUNDS, "group", 5)
+
+
+LR = {"lr": [0.1, 0.001]}
+
+
+@pytest.mark.parametrize(
+    ("bounds", "by", "name", "part"),
+    [
+        ({}, "group", "bounds", "a dict of groups"),
+        ([LR], "group", "bounds", "a dict of groups"),
+        ({1: LR}, "group", "bounds", "names of groups"),
+        ({"": LR}, "group", "bounds", "names of groups"),
+        ({"eu": [0.1, 0.2]}, "group", "bounds['eu']", "a dict of hyperparameter names"),
+        ({"eu": {}}, "group", "bounds['eu']", "at least one hyperparameter"),
+        ({"eu": {"lr": []}}, "group", "bounds['eu']['lr']", "at least one value"),
+        ({"eu": {"group": [1, 2]}}, "group", "bounds['eu']", "no hyperparameter 'group'"),
+        ({"eu": {"region": [1, 2]}}, "region", "bounds['eu']", "no hyperparameter 'region'"),
+        ({"eu": LR, "us": {"rate": [0, 1]}}, "group", "bounds['us']", "of the first group"),
+        ({"eu": LR}, "", "by", "the name of an argument"),
+        ({"eu": LR}, None, "by", "the name of an argument"),
+    ],
+    ids=str,
+)
+def test_groups_that_cannot_be_searched_are_refused(bounds, by, name, part):
+    with pytest.raises(InvalidArgument) as caught:
+        read_groups(bounds, by)
+    assert caught.value.name == name
+    assert part in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [Choice([0.1, 0.2, 0.3]), Integer(1, 2), Float(0.0, 1.0, when={"n": 1})],
+    ids=["choice", "integer", "condition"],
+)
+def test_a_hyperparameter_is_of_the_same_kind_in_all_groups(other):
+    spaces = read_groups(
+        {"eu": {"lr": [0.0, 1.0], "n": [1, 4]}, "us": {"lr": other, "n": [1, 4]}}, "group"
+    )
+    with pytest.raises(InvalidArgument) as caught:
+        union(spaces, "group")
+    assert caught.value.name == "bounds['us']['lr']"
+
+
+def problem(**arguments):
+    spaces = read_groups(BOUNDS, "group")
+    space = union(spaces, "group")
+    return spaces, Problem(space=space, rng=random.Random(0), samples=3, **arguments)
+
+
+def test_points_and_what_is_known_go_to_their_group():
+    points = [{"group": "us", "lr": 0.5, "n": 7}, {"group": "eu", "lr": 0.05, "n": 2}]
+    known = [Evaluated({"group": "us", "lr": 0.25, "n": 3}, 1.0)]
+    spaces, whole = problem(points=points, known=known)
+    started = []
+
+    class Noting(Random):
+        def start(self, problem):
+            started.append(problem)
+            return super().start(problem)
+
+    Grouped(searcher=Noting(), spaces=spaces).start(whole)
+    eu, us = started
+    assert (eu.space, us.space) == (spaces["eu"], spaces["us"])
+    assert eu.rng.random() != us.rng.random()
+    assert (eu.points, us.points) == ([{"lr": 0.05, "n": 2}], [{"lr": 0.5, "n": 7}])
+    assert (eu.known, us.known) == ([], [Evaluated({"lr": 0.25, "n": 3}, 1.0)])
+
+
+@pytest.mark.parametrize("given", ["points", "known"])
+def test_what_lies_outside_of_its_groups_bounds_is_refused(given):
+    params = {"group": "eu", "lr": 0.5, "n": 2}
+    arguments = {given: [params if given == "points" else Evaluated(params, 1.0)]}
+    spaces, whole = problem(**arguments)
+    with pytest.raises(InvalidArgument) as caught:
+        Grouped(searcher=Random(), spaces=spaces).start(whole)
+    assert caught.value.name == "bounds['eu']['lr']"
+
+
+def test_the_settings_say_all_that_makes_the_trials():
+    spaces, whole = problem()
+    settings = Grouped(searcher=Random(), spaces=spaces, max_failures=3)
+    assert settings.to_json() == {
+        "type": "search each",
+        "searcher": {"type": "random"},
+        "by": "group",
+        "bounds": {group: space.to_json() for group, space in spaces.items()},
+    }
+    trials = asked_by(settings.start(whole), evaluated_by(lambda params: math.log(params["lr"])))
+    assert groups_of(trials) == "euus" * 3
+    assert all(trial.params["lr"] <= 0.1 for trial in trials if trial.params["group"] == "eu")

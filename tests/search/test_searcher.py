@@ -1,0 +1,732 @@
+import collections
+import dataclasses
+import json
+import math
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import search
+from search import (
+    NSGA2,
+    BayesianOptimization,
+    Choice,
+    DifferentialEvolution,
+    Direction,
+    Directions,
+    Evaluated,
+    ExperimentError,
+    Float,
+    GridSearch,
+    Integer,
+    InvalidArgument,
+    PointSearch,
+    Problem,
+    RegularizedEvolution,
+    Reinforce,
+    Space,
+    drive,
+)
+from search.algorithms import Evolution, Grid, PopulationTraining, Random
+from search.grouped import Grouped
+from search.searcher import ask_again
+from tests.search.fakes import all_fail, evaluated_by, outcome, recorded, run_in_any_order
+
+MIXED = Space.of_bounds(
+    {
+        "lr": [0.1, 0.0001],
+        "dropout": [0.0, 0.5],
+        "units": [4, 12],
+        "optimizer": ["adam", "sgd", "rmsprop"],
+        "bias": [True, False],
+    }
+)
+LISTS = Space.of_grid({"units": [4, 8, 16], "layers": [(8,), (8, 4)], "bias": [True, False]})
+CHOICES = Space.of_bounds({"units": [4, 8, 16, 32], "first": list("abc"), "second": list("xyz")})
+SMALL = Space.of_bounds({"units": [4, 6], "bias": [True, False], "region": Choice(["eu"])})
+ONE = Space.of_bounds({"units": [4, 4]})
+SPACES = {
+    "mixed": MIXED,
+    "choices": CHOICES,
+    "smaller than the budget": SMALL,
+    "real numbers": Space.of_bounds({"units": [4.0, 12.0], "lr": [0.1, 0.0001]}),
+    "steps and an order": Space.of_bounds(
+        {
+            "units": Integer(8, 64, step=8),
+            "rate": Float(0.0, 0.5, step=0.1),
+            "size": Choice(["small", "medium", "large"], ordered=True),
+        }
+    ),
+    "conditions": Space.of_bounds(
+        {
+            "momentum": Float(0.0, 0.99, when={"optimizer": "sgd"}),
+            "optimizer": Choice(["adam", "sgd"]),
+            "nesterov": Choice([True, False], when={"optimizer": "sgd"}),
+            "decay": Choice([0.1, 0.01], when={"nesterov": True}),
+            "units": Integer(4, 12),
+        }
+    ),
+    "a constraint": Space.of_bounds(
+        {"units": [4, 12], "layers": [1, 4], "bias": [True, False]},
+        constraint=lambda params: params["units"] * params["layers"] <= 24,
+    ),
+}
+POINTS = [
+    {"units": 4, "layers": (8, 4), "bias": True},
+    {"units": 16, "layers": (8,), "bias": False},
+    {"units": 8, "layers": (8,), "bias": True},
+]
+FIRST = [
+    {"lr": 0.0003, "dropout": 0.1, "units": 7, "optimizer": "sgd", "bias": True},
+    {"lr": 0.1, "dropout": 0.30000000000000004, "units": 12, "optimizer": "adam", "bias": False},
+    {"lr": 0.0001, "dropout": 0.0, "units": 4, "optimizer": "rmsprop", "bias": True},
+]
+KNOWN = [
+    Evaluated(
+        {
+            "lr": 0.001 + number / 1e4,
+            "dropout": number / 60,
+            "units": 4 + number % 9,
+            "optimizer": ("adam", "sgd", "rmsprop")[number % 3],
+            "bias": number % 2 == 0,
+        },
+        None if number % 5 == 1 else number / 7,
+    )
+    for number in range(30)
+]
+
+
+def units(params):
+    return float(params["units"])
+
+
+def sometimes_without_value(trial):
+    """Fail a third of the trials, and give NaN to another third, beginning with the first."""
+    return outcome(trial, (math.nan, None, trial.params["units"])[trial.id % 3])
+
+
+def without_value(value):
+    """Give only each third trial, not the first, its value, and all others this one."""
+    return lambda trial: outcome(trial, units(trial.params) if trial.id % 3 == 2 else value)
+
+
+def lies_in(space, params):
+    """Is it a configuration: the active names alone, each with a value of its domain?"""
+    active = space.decode(space.encode(params))
+    return (
+        list(params) == list(active)
+        and space.allows_params(params)
+        and all(
+            value in space[name] and type(value) is type(active[name])
+            for name, value in params.items()
+        )
+    )
+
+
+def configuration(params):
+    return tuple((name, type(value), str(value)) for name, value in params.items())
+
+
+def asked_by(searcher, evaluate):
+    trials = []
+    drive(searcher, recorded(evaluate, trials))
+    return trials
+
+
+class Noted:
+    """A searcher whose asks and tells are noted down, as by a journal: only those with a trial."""
+
+    def __init__(self, searcher, events=None):
+        self._searcher, self._events = searcher, [] if events is None else events
+
+    @property
+    def finished(self):
+        return self._searcher.finished
+
+    def ask(self):
+        trial = self._searcher.ask()
+        if trial is not None:
+            self._events.append(("ask", trial))
+        return trial
+
+    def tell(self, outcome):
+        self._events.append(("tell", outcome))
+        self._searcher.tell(outcome)
+
+
+class Ending(Noted):
+    """Sees that a searcher is finished from its last trial on, and not before."""
+
+    def __init__(self, searcher, total):
+        super().__init__(searcher)
+        self._left = total
+
+    def ask(self):
+        assert self._searcher.finished == (self._left == 0)
+        trial = super().ask()
+        self._left -= trial is not None
+        assert self._searcher.finished == (self._left == 0)
+        return trial
+
+    def tell(self, outcome):
+        super().tell(outcome)
+        assert self._searcher.finished == (self._left == 0)
+
+
+class Impatient(Noted):
+    def ask(self):
+        trial = super().ask()
+        if trial is None:
+            assert [self._searcher.ask() for _ in range(3)] == [None] * 3
+        return trial
+
+
+def assert_rebuilt(make, order):
+    """Run a searcher in some order; see that each ask gives what it gave, after the same events.
+
+    Also where it was asked again, as by a journal, for the first half of them.
+    """
+    events = []
+    run_in_any_order(Noted(make(), events), evaluated_by(units), order)
+    rebuilt, resumed = make(), make()
+    for number, (what, item) in enumerate(events):
+        if what == "ask":
+            assert rebuilt.ask() == item
+            first_half = number < len(events) / 2
+            assert (ask_again(resumed, item) if first_half else resumed.ask()) == item
+        else:
+            rebuilt.tell(item)
+            resumed.tell(item)
+    assert rebuilt.finished
+    assert resumed.finished
+
+
+class SearcherContract:
+    """What every searcher keeps; a test class of its own for each of them inherits this.
+
+    One that searches any space inherits `SpacesContract`, and whatever else it promises:
+    `OrderlessContract`, `NoRepeatsContract`, `LearningContract`, ...
+
+    Attributes:
+        algorithm: The settings that the searcher is started from.
+        samples: For algorithms that do not know how many trials there are.
+        total: How many there are.
+        space: That `make` searches; every space has "units".
+        examples: In how many orders each property is looked at; few where a trial takes long.
+    """
+
+    algorithm = None
+    samples = None
+    total = 0
+    space = MIXED
+    examples = 10
+
+    def make(self, seed=0):
+        return self.started(seed=seed)
+
+    def started(self, points=(), known=(), seed=0, space=None, direction=Direction.MAX):
+        problem = Problem(
+            space=self.space if space is None else space,
+            rng=random.Random(seed),
+            direction=direction,
+            samples=self.samples,
+            points=points,
+            known=known,
+        )
+        return self.algorithm.start(problem)
+
+    def in_any_order(self, check):
+        """Call `check` with many a random.Random, by which it mixes asks and tells."""
+        orders = st.randoms(use_true_random=True)
+        settings(max_examples=self.examples, deadline=None)(given(orders)(check))()
+
+    def test_total_is_the_number_of_trials(self):
+        searcher = self.make()
+        assert searcher.total == self.total
+        assert len(drive(searcher, evaluated_by(units))) == self.total
+        assert searcher.total == self.total
+
+    def test_ids_count_from_zero(self):
+        trials = asked_by(self.make(), evaluated_by(units))
+        assert [trial.id for trial in trials] == list(range(self.total))
+
+    def test_every_point_lies_in_the_space(self):
+        for trial in asked_by(self.make(), evaluated_by(units)):
+            assert lies_in(self.space, trial.params)
+            point = self.space.encode(trial.params)
+            assert all(0 <= coordinate <= 1 for coordinate in point)
+            again = self.space.decode(point)
+            assert list(again) == list(trial.params) == list(self.space)
+            for name, value in trial.params.items():
+                assert type(again[name]) is type(value)
+                assert again[name] == (pytest.approx(value) if type(value) is float else value)
+
+    def test_finished_with_the_last_ask_and_not_before(self):
+        searcher = self.make()
+        last = None
+        for _ in range(self.total):
+            assert not searcher.finished
+            if last is not None:
+                searcher.tell(outcome(last, 1.0))
+            assert not searcher.finished
+            last = searcher.ask()
+        assert searcher.finished
+        searcher.tell(outcome(last, 1.0))
+        assert searcher.finished
+
+    def test_ask_gives_none_once_finished(self):
+        searcher = self.make()
+        trials = asked_by(searcher, evaluated_by(units))
+        assert len(trials) == self.total
+        assert [searcher.ask() for _ in range(3)] == [None] * 3
+        assert searcher.finished
+
+    def test_ask_gives_none_while_the_last_trials_are_out(self):
+        searcher = self.make()
+        for number in range(self.total):
+            trial = searcher.ask()
+            if number < self.total - 1:
+                searcher.tell(outcome(trial, 1.0))
+        assert searcher.ask() is None
+        searcher.tell(outcome(trial, 1.0))
+        assert searcher.ask() is None
+
+    def test_same_seed_gives_the_same_trials(self):
+        one, same = (asked_by(self.make(seed=5), evaluated_by(units)) for _ in range(2))
+        assert one == same
+
+    def test_in_any_order_each_trial_comes_once_and_the_last_is_known_for_it(self):
+        def check(order):
+            searcher = self.make()
+            trials = run_in_any_order(Ending(searcher, self.total), sometimes_without_value, order)
+            assert [trial.id for trial in trials] == list(range(self.total))
+            assert searcher.ask() is None
+
+        self.in_any_order(check)
+
+    def test_a_searcher_is_rebuilt_by_the_same_asks_and_tells(self):
+        self.in_any_order(lambda order: assert_rebuilt(self.make, order))
+
+    def test_two_searchers_at_once_share_nothing(self):
+        alone = asked_by(self.make(), evaluated_by(units))
+        one, other = self.make(), self.make()
+        for trial in alone:
+            for searcher in (one, other):
+                assert searcher.ask() == trial
+                searcher.tell(evaluated_by(units)(trial))
+
+    def test_a_value_that_is_no_number_is_a_failure(self):
+        def check(order):
+            state = order.getstate()
+            failed = run_in_any_order(self.make(), without_value(None), order)
+            order.setstate(state)
+            assert run_in_any_order(self.make(), without_value(math.nan), order) == failed
+
+        self.in_any_order(check)
+
+    def test_asks_for_which_there_is_no_trial_change_nothing(self):
+        def check(order):
+            state = order.getstate()
+            once = run_in_any_order(self.make(), evaluated_by(units), order)
+            order.setstate(state)
+            assert run_in_any_order(Impatient(self.make()), evaluated_by(units), order) == once
+
+        self.in_any_order(check)
+
+    def test_failed_and_nan_outcomes_are_accepted_and_never_the_best(self):
+        for direction in Direction:
+            outcomes = drive(self.make(), sometimes_without_value)
+            assert len(outcomes) == self.total
+            best = direction.best(outcomes, lambda item: item.value)
+            numbers = [item.value for item in outcomes if item.trial % 3 == 2]
+            assert best.value == (max if direction is Direction.MAX else min)(numbers)
+
+    @pytest.mark.parametrize("value", [None, math.nan])
+    def test_a_search_whose_trials_all_fail_ends(self, value):
+        outcomes = drive(self.make(), lambda trial: outcome(trial, value))
+        assert len(outcomes) == self.total
+        assert Direction.MAX.best(outcomes, lambda item: item.value) is None
+
+    def test_drive_gives_one_outcome_per_trial_in_order(self):
+        outcomes = drive(self.make(), lambda trial: outcome(trial, trial.id * 0.5))
+        assert [item.trial for item in outcomes] == list(range(self.total))
+        assert [item.value for item in outcomes] == [number * 0.5 for number in range(self.total)]
+
+
+class OrderlessContract(SearcherContract):
+    """What those keep, too, for which the order of outcomes means nothing."""
+
+    def test_outcomes_may_be_told_in_any_order(self):
+        in_order = asked_by(self.make(), sometimes_without_value)
+
+        def check(order):
+            assert run_in_any_order(self.make(), sometimes_without_value, order) == in_order
+
+        self.in_any_order(check)
+
+
+class RandomSearcherContract(SearcherContract):
+    """What those keep, too, that draw random numbers."""
+
+    def test_another_seed_gives_other_trials(self):
+        one, other = (asked_by(self.make(seed), evaluated_by(units)) for seed in (1, 2))
+        assert one != other
+
+    def test_global_random_numbers_are_neither_drawn_nor_used(self):
+        random.seed(1)
+        before = random.getstate()
+        one = asked_by(self.make(), sometimes_without_value)
+        assert random.getstate() == before
+        random.seed(2)
+        assert asked_by(self.make(), sometimes_without_value) == one
+
+
+class SpacesContract(SearcherContract):
+    """What those keep, too, that search any space."""
+
+    @pytest.mark.parametrize("space", SPACES.values(), ids=SPACES)
+    def test_every_point_lies_in_its_space(self, space):
+        def check(order):
+            searcher = self.started(space=space, seed=order.randrange(100))
+            trials = run_in_any_order(searcher, sometimes_without_value, order)
+            assert len(trials) == self.total
+            assert all(lies_in(space, trial.params) for trial in trials)
+
+        self.in_any_order(check)
+
+    @pytest.mark.parametrize("space", SPACES.values(), ids=SPACES)
+    def test_a_searcher_of_any_space_is_rebuilt_by_the_same_asks_and_tells(self, space):
+        self.in_any_order(lambda order: assert_rebuilt(lambda: self.started(space=space), order))
+
+    @pytest.mark.parametrize("space", SPACES.values(), ids=SPACES)
+    def test_a_search_of_any_space_whose_trials_all_fail_ends(self, space):
+        assert len(drive(self.started(space=space), all_fail)) == self.total
+
+
+class LearningContract(SpacesContract):
+    """What those keep, too, that go where trials were good.
+
+    Attributes:
+        learner: Settings with which it has learnt something at the end; None: those of `algorithm`.
+    """
+
+    learner = None
+
+    @pytest.mark.parametrize("value", [None, math.nan])
+    @pytest.mark.parametrize("direction", Direction)
+    def test_what_fails_attracts_nothing(self, direction, value):
+        """A third of the space fails; zero would be better than anything else."""
+        space = Space.of_bounds(
+            {"units": [4, 40], "kind": ["good", "bad", "fair"], "x": [0.0, 1.0]}
+        )
+        self.algorithm = self.learner or self.algorithm
+
+        def evaluate(trial):
+            score = -direction.weight * (trial.params["units"] + 1.0)
+            return outcome(trial, value if trial.params["kind"] == "bad" else score)
+
+        last = []
+        for seed in range(20):
+            searcher = self.started(space=space, seed=seed, direction=direction)
+            last += asked_by(searcher, evaluate)[-(searcher.total // 3) :]
+        bad = sum(trial.params["kind"] == "bad" for trial in last)
+        assert bad < len(last) / 4
+
+    @pytest.mark.parametrize("direction", Direction)
+    def test_the_senses_are_mirror_images(self, direction):
+        def negated(trial):
+            return outcome(trial, -units(trial.params))
+
+        other = Direction.MIN if direction is Direction.MAX else Direction.MAX
+        trials = asked_by(self.started(direction=direction), evaluated_by(units))
+        assert asked_by(self.started(direction=other), negated) == trials
+
+
+class PointsContract(SearcherContract):
+    """What those keep, too, that try given points first."""
+
+    def test_points_come_first_in_their_order_and_exactly(self):
+        trials = asked_by(self.started(points=FIRST), evaluated_by(units))
+        assert [trial.params for trial in trials[:3]] == FIRST
+        assert [list(map(type, trial.params.values())) for trial in trials[:3]] == [
+            list(map(type, point.values())) for point in FIRST
+        ]
+
+    def test_points_are_among_the_trials(self):
+        searcher = self.started(points=FIRST)
+        trials = asked_by(searcher, evaluated_by(units))
+        assert searcher.total == len(trials) == self.total
+        assert [trial.id for trial in trials] == list(range(self.total))
+
+    def test_a_point_that_was_given_twice_is_tried_twice(self):
+        trials = asked_by(self.started(points=FIRST[:1] * 2), evaluated_by(units))
+        assert [trial.params for trial in trials[:2]] == FIRST[:1] * 2
+
+    def test_more_points_than_can_be_tried_first_are_refused(self):
+        with pytest.raises(InvalidArgument, match=r"^points: expected at most \d+, the number of"):
+            self.started(points=FIRST * 50)
+
+    def test_points_may_fail(self):
+        assert len(drive(self.started(points=FIRST), all_fail)) == self.total
+
+    def test_a_searcher_with_points_is_rebuilt_by_the_same_asks_and_tells(self):
+        self.in_any_order(lambda order: assert_rebuilt(lambda: self.started(points=FIRST), order))
+
+    def test_changing_a_point_later_changes_no_trial(self):
+        points = [dict(point) for point in FIRST]
+        searcher = self.started(points=points)
+        searcher.ask().params["units"] = 5
+        assert points == FIRST
+
+
+class KnownContract(PointsContract):
+    """What those keep, too, that learn from what was evaluated before."""
+
+    def test_what_is_known_is_not_among_the_trials(self):
+        searcher = self.started(known=KNOWN)
+        trials = asked_by(searcher, evaluated_by(units))
+        assert [trial.id for trial in trials] == list(range(self.total))
+        assert searcher.total == self.total
+
+    def test_what_is_known_may_be_all_that_there_is(self):
+        space = Space.of_bounds({"a": [0, 1], "b": [True, False]})
+        known = [Evaluated({"a": a, "b": b}, 1.0) for a in (0, 1) for b in (True, False)]
+        searcher = self.started(known=known, space=space)
+        assert len(drive(searcher, evaluated_by(lambda params: 0.0))) == self.total
+
+    def test_points_come_first_where_something_is_known(self):
+        known = [*KNOWN, Evaluated(FIRST[1], 0.5)]
+        trials = asked_by(self.started(points=FIRST, known=known), evaluated_by(units))
+        assert [trial.params for trial in trials[:3]] == FIRST
+
+    @pytest.mark.parametrize("value", [None, math.nan])
+    def test_what_is_known_may_have_failed(self, value):
+        known = [Evaluated(item.params, value) for item in KNOWN]
+        assert len(drive(self.started(known=known), evaluated_by(units))) == self.total
+        assert len(drive(self.started(known=known), all_fail)) == self.total
+
+    @pytest.mark.parametrize("count", [2, 30])
+    def test_a_searcher_that_knows_something_is_rebuilt_by_the_same_asks_and_tells(self, count):
+        def make():
+            return self.started(points=FIRST, known=KNOWN[:count])
+
+        self.in_any_order(lambda order: assert_rebuilt(make, order))
+
+
+class NoveltyContract(KnownContract):
+    """What those keep, too, that try nothing that is known, as long as there is anything else."""
+
+    def test_what_is_known_never_comes_again(self):
+        space = Space.of_bounds({"a": [0, 7], "b": list("abcdef")})
+        grid = [{"a": a, "b": b} for a in range(8) for b in "abcdef"]
+        random.Random(0).shuffle(grid)
+        known = [Evaluated(params, float(params["a"])) for params in grid[:20]]
+        for seed in range(5):
+            searcher = self.started(known=known, seed=seed, space=space)
+            trials = asked_by(searcher, evaluated_by(lambda params: float(params["a"])))
+            assert not [trial for trial in trials if trial.params in grid[:20]]
+
+
+class NoRepeatsContract(NoveltyContract):
+    """What those keep, too, that try no configuration twice while there are others."""
+
+    @pytest.mark.parametrize("kind", ["one configuration", *SPACES])
+    def test_no_configuration_comes_again_before_all_others_did(self, kind):
+        space = SPACES.get(kind, ONE)
+        # The others have more than enough.
+        size = {"one configuration": 1, "smaller than the budget": 6}.get(kind, self.total)
+
+        def check(order):
+            searcher = self.started(space=space, seed=order.randrange(100))
+            trials = run_in_any_order(searcher, sometimes_without_value, order)
+            tries = collections.Counter(configuration(trial.params) for trial in trials)
+            assert len(tries) == min(size, self.total)
+            assert max(tries.values()) - min(tries.values()) <= (self.total % size > 0)
+
+        self.in_any_order(check)
+
+
+class TestGridSearch(OrderlessContract):
+    algorithm = Grid()
+    space = LISTS
+    total = 12
+
+
+class TestPointSearch(OrderlessContract):
+    space = LISTS
+    total = 3
+
+    def make(self, seed=0):
+        return PointSearch(POINTS)
+
+
+class TestRandomSearch(RandomSearcherContract, OrderlessContract, SpacesContract, NoveltyContract):
+    algorithm = Random()
+    samples = total = 13
+
+
+class TestDifferentialEvolution(
+    RandomSearcherContract, OrderlessContract, LearningContract, KnownContract
+):
+    algorithm = Evolution(popsize=5, generational=True)
+    learner = Evolution(popsize=8, generations=9, generational=True)
+    total = 20
+
+
+class TestSteadyStateEvolution(RandomSearcherContract, LearningContract, NoRepeatsContract):
+    algorithm = Evolution(popsize=5)
+    total = 20
+
+
+TWO = Directions.parse({"value": "max", "rest": "min"})
+
+
+def of_two(item):
+    """Make what has one objective have two that cannot both be best."""
+    known = item.value is not None
+    values = {"value": item.value, "rest": item.value % 0.7} if known else {}
+    return dataclasses.replace(item, value=None, values=values)
+
+
+class TellsTwo(Noted):
+    """A searcher of two objectives that is told of one."""
+
+    @property
+    def total(self):
+        return self._searcher.total
+
+    def tell(self, outcome):
+        super().tell(of_two(outcome))
+
+
+class StartsForTwo:
+    """An algorithm of two objectives that is started for one."""
+
+    def __init__(self, algorithm):
+        self._algorithm = algorithm
+
+    def start(self, problem):
+        known = [of_two(item) for item in problem.known]
+        problem = dataclasses.replace(problem, direction=TWO, known=known)
+        return TellsTwo(self._algorithm.start(problem))
+
+
+class TestNSGA2(RandomSearcherContract, SpacesContract, NoRepeatsContract):
+    algorithm = StartsForTwo(NSGA2(popsize=5, generations=3))
+    total = 20
+
+
+class TestNSGA2ByGeneration(
+    RandomSearcherContract, OrderlessContract, SpacesContract, NoRepeatsContract
+):
+    algorithm = StartsForTwo(NSGA2(popsize=5, generations=3, generational=True))
+    total = 20
+
+
+class TestNoisySteadyStateEvolution(RandomSearcherContract, LearningContract, KnownContract):
+    algorithm = Evolution(popsize=5, generations=7, noisy=True)
+    total = 40
+
+
+class TestPopulationBasedTraining(
+    RandomSearcherContract, OrderlessContract, LearningContract, PointsContract
+):
+    algorithm = PopulationTraining(popsize=5, generations=3)
+    total = 20
+
+
+class TestRegularizedEvolution(RandomSearcherContract, LearningContract, NoRepeatsContract):
+    algorithm = RegularizedEvolution(popsize=6, tournament=3)
+    samples = total = 24
+
+
+class TestReinforce(RandomSearcherContract, LearningContract, NoRepeatsContract):
+    algorithm = Reinforce(learning_rate=0.2)
+    samples = total = 24
+
+
+class TestBayesianSearch(RandomSearcherContract, LearningContract, NoRepeatsContract):
+    algorithm = BayesianOptimization()
+    samples = total = 16
+    examples = 1
+
+
+class TestNoisyBayesianSearch(RandomSearcherContract, LearningContract, KnownContract):
+    algorithm = BayesianOptimization(noisy=True)
+    samples = total = 16
+    examples = 1
+
+
+REGIONS = Space({"region": Choice(["eu", "us"]), **MIXED})
+
+
+class TestGroupedSearch(RandomSearcherContract):
+    algorithm = Grouped(
+        searcher=BayesianOptimization(), spaces={"eu": MIXED, "us": MIXED}, by="region"
+    )
+    space = REGIONS
+    samples, total = 12, 24
+    examples = 2
+
+
+class TestGroupedSearchByGeneration(RandomSearcherContract):
+    algorithm = Grouped(
+        searcher=PopulationTraining(popsize=4, generations=3),
+        spaces={"eu": MIXED, "us": MIXED},
+        by="region",
+    )
+    space = REGIONS
+    total = 32
+
+
+@pytest.mark.parametrize(
+    "given_first", [{"points": POINTS}, {"known": [Evaluated(POINTS[0], 1.0)]}]
+)
+def test_a_grid_takes_neither_points_nor_what_is_known(given_first):
+    name = "points" if "points" in given_first else "warm_start"
+    with pytest.raises(InvalidArgument, match=f"^{name}: expected nothing for a grid"):
+        Grid().start(Problem(space=LISTS, rng=random.Random(0), **given_first))
+
+
+def test_population_based_training_takes_nothing_that_is_known():
+    problem = Problem(space=MIXED, rng=random.Random(0), known=KNOWN)
+    with pytest.raises(InvalidArgument, match=r"^warm_start: .* checkpoints of the same run"):
+        PopulationTraining().start(problem)
+
+
+def test_drive_ends_where_the_searcher_waits_for_an_outcome_of_someone_else():
+    searcher = DifferentialEvolution(MIXED, rng=random.Random(0), popsize=4)
+    for _ in range(4):
+        searcher.ask()
+    with pytest.raises(ExperimentError, match="DifferentialEvolution waits for an outcome"):
+        drive(searcher, all_fail)
+
+
+def test_drive_continues_a_search_that_was_begun():
+    searcher = GridSearch(LISTS)
+    searcher.tell(outcome(searcher.ask(), 1.0))
+    assert [item.trial for item in drive(searcher, all_fail)] == list(range(1, 12))
+
+
+def test_drive_of_a_finished_searcher_gives_nothing():
+    assert drive(PointSearch([]), all_fail) == []
+
+
+def test_import_of_search_loads_no_heavy_package():
+    heavy = ["pyspark", "tensorflow", "tensorboard", "hdfs", "grpc", "pandas", "scipy", "sklearn"]
+    code = "import json, search, sys; print(json.dumps([search.__file__, *sys.modules]))"
+    finished = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=Path(search.__file__).parents[1],
+    )
+    path, *modules = json.loads(finished.stdout)
+    assert path == search.__file__
+    assert [name for name in modules if name.split(".")[0] in heavy] == []

@@ -1,0 +1,157 @@
+"""How calls travel to their processes, on this host's files."""
+
+import builtins
+import contextlib
+import pickle
+import queue
+
+import numpy as np
+import pytest
+
+from spark_jobs.calls.calls import Pickled, read_raised, read_returned, run_call
+from spark_jobs.calls.outbox import Outbox
+from spark_jobs.calls.plain_values import NotPlain, encode
+from spark_jobs.run_folder.paths import RETURNED
+from spark_jobs.storage.files import LocalFiles
+from spark_jobs.storage.locations import Location
+from spark_jobs.trial import context
+from spark_jobs.trial.objective import UnusableReturn
+
+
+def pickled(value, *, apart=False):
+    buffers = []
+    take = buffers.append if apart else None
+    data = pickle.dumps(value, protocol=5, buffer_callback=take)
+    return Pickled(data, [buffer.raw() for buffer in buffers])
+
+
+@pytest.fixture
+def outbox(tmp_path):
+    with contextlib.closing(Outbox(LocalFiles(), Location.parse(tmp_path / "calls"))) as outbox:
+        yield outbox
+
+
+def put(outbox, function, arguments):
+    """Put a call there; return where it is once it has been written."""
+    told = queue.SimpleQueue()
+    outbox.put(function, arguments, told.put)
+    return told.get(timeout=60)
+
+
+def run(folder, call):
+    """Run a call as in a trial whose folder that is."""
+    folder.mkdir(exist_ok=True)
+    with context.entered(context.TrialContext({}, folder)):
+        return run_call("function", call.batch, call.index)
+
+
+def returned(folder):
+    return read_returned(LocalFiles(), Location.parse(folder))
+
+
+def raised(folder):
+    return read_raised(LocalFiles(), Location.parse(folder))
+
+
+def double_in_place(array, *, by=2):
+    array *= by
+    return array
+
+
+def test_a_call_returns_a_value(outbox, tmp_path):
+    array = np.arange(5.0)
+    call = put(outbox, pickled(double_in_place), pickled(((array,), {"by": 3}), apart=True))
+    metrics = run(tmp_path / "trial", call)
+    assert returned(tmp_path / "trial").tolist() == [0, 3, 6, 9, 12]
+    assert metrics == {"returned bytes": (tmp_path / "trial" / RETURNED).stat().st_size}
+
+
+def test_what_travels_inside_a_batch_can_be_written_to(outbox, tmp_path):
+    array = np.arange(5.0)
+    call = put(outbox, pickled(double_in_place), pickled(((array,), {}), apart=True))
+    assert len(list((tmp_path / "calls").iterdir())) == 1
+    run(tmp_path / "trial", call)
+    assert returned(tmp_path / "trial").tolist() == [0, 2, 4, 6, 8]
+
+
+def test_nothing_is_unpickled_that_the_driver_has_not_sent(outbox, tmp_path):
+    array = np.arange(100_000)
+    call = put(outbox, pickled(double_in_place), pickled(((array,), {}), apart=True))
+    files = sorted((tmp_path / "calls").iterdir())
+    assert len(files) == 2  # the array, and a batch
+    for file in files:
+        content = file.read_bytes()
+        file.write_bytes(content + b"!")
+        with pytest.raises(OSError, match=f"{file.name}: not what the driver has written there"):
+            run(tmp_path / "trial", call)
+        file.write_bytes(content)
+    run(tmp_path / "trial", call)
+
+
+def fail_with(error):
+    raise error
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ValueError("two\nlines"),
+        KeyError(("a", 1)),
+        ZeroDivisionError(),
+        FileNotFoundError(2, "no such file", "x"),
+        UnicodeDecodeError("ascii", b"\xff", 0, 1, "ordinal not in range"),
+    ],
+)
+def test_exceptions_of_python_are_what_they_were(outbox, tmp_path, error):
+    call = put(outbox, pickled(fail_with), pickled(((error,), {})))
+    with pytest.raises(type(error)):
+        run(tmp_path / "trial", call)
+    again = raised(tmp_path / "trial")
+    assert type(again) is type(error)
+    assert (again.args, str(again)) == (error.args, str(error))
+
+
+@pytest.mark.parametrize("error", [NotPlain("mine"), ValueError(object()), ValueError({1, 2})])
+def test_of_other_exceptions_nothing_is_left(outbox, tmp_path, error):
+    call = put(outbox, pickled(fail_with), pickled(((error,), {})))
+    with pytest.raises(type(error)):
+        run(tmp_path / "trial", call)
+    assert raised(tmp_path / "trial") is None
+
+
+@pytest.mark.parametrize(
+    "left",
+    [
+        ["eval", ("1 / 0",)],
+        ["exec", ("raise KeyError",)],
+        ["SystemExit", ()],
+        ["KeyboardInterrupt", ()],
+        ["object", ()],
+        ["__import__", ("antigravity",)],
+        ["NoSuchError", ()],
+        ["UnicodeDecodeError", ("too few",)],
+        ["ValueError"],
+        ["ValueError", ["no tuple"]],
+        "ValueError",
+        None,
+    ],
+)
+def test_no_file_makes_anything_but_an_exception(tmp_path, left, monkeypatch):
+    monkeypatch.setattr(builtins, "eval", lambda _: pytest.fail("it was called"))
+    (tmp_path / RETURNED).write_bytes(encode(left))
+    assert raised(tmp_path) is None
+    (tmp_path / RETURNED).write_bytes(b"\xc1")
+    assert raised(tmp_path) is None
+
+
+def test_what_may_not_be_returned_is_told(outbox, tmp_path, monkeypatch):
+    call = put(outbox, pickled(object), pickled(((), {})))
+    with pytest.raises(UnusableReturn, match="what a call returns: expected None, .* of type obj"):
+        run(tmp_path / "trial", call)
+    monkeypatch.setattr("spark_jobs.calls.calls.LARGEST_RESULT", 1 << 20)
+    call = put(outbox, pickled(bytes), pickled(((2 << 20,), {})))
+    with pytest.raises(UnusableReturn, match="expected 1 MiB at the most, got 2 MiB; write it to"):
+        run(tmp_path / "trial", call)
+    (tmp_path / RETURNED).write_bytes(bytes(2 << 20))
+    with pytest.raises(NotPlain, match="2097152 bytes, more than 1048576"):
+        returned(tmp_path)

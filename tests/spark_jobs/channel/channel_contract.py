@@ -1,0 +1,294 @@
+"""What every channel between slots and driver does; each one's tests inherit it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from search.trial import Outcome, Trial
+from spark_jobs.channel.exchange import ChannelLost, ChannelRefused
+from spark_jobs.messages import (
+    LARGEST_MESSAGE,
+    Attempt,
+    Heard,
+    Hello,
+    Next,
+    ProtocolError,
+    Report,
+    Reports,
+    Stop,
+    Wait,
+    encode,
+    work_of,
+)
+
+ATTEMPT = Attempt(Trial(3, {"x": (1, 2)}, 1), 2)
+OUTCOME = Outcome(3, "finished", 0.5, "metric", {"metric": 0.5})
+REPORTS = (Report.of(1, {"loss": 0.5}), Report.of(2, {"loss": float("nan")}))
+GOOD_REPORTS = b'{"slot":"1.0.0","trial":3,"attempt":1,"reports":[%s]}'
+
+
+class Script:
+    """A handler that answers from a list and keeps what it was told."""
+
+    def __init__(self, *answers):
+        self.answers, self.heard = list(answers), []
+        self.threads = set()
+
+    def hello(self, message):
+        self.threads.add(threading.get_ident())
+        self.heard.append(message)
+
+    def alike(self, slot):
+        return None
+
+    def report(self, message):
+        return self.next(message)
+
+    def next(self, message):
+        self.threads.add(threading.get_ident())
+        self.heard.append(message)
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def wait_until(condition, seconds=60.0):
+    """Wait for a condition; the limit only keeps a failing test from hanging."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "the condition was not met"
+        time.sleep(0.01)
+
+
+class Working:
+    """A driver that has work once it got an outcome; counts how often it got each."""
+
+    def __init__(self):
+        self.outcomes, self.calls = [], 0
+
+    def hello(self, message):
+        """Nothing to note."""
+
+    def alike(self, slot):
+        return None
+
+    def report(self, message):
+        self.calls += 1
+        return Heard()
+
+    def next(self, message):
+        self.calls += 1
+        if message.outcome is not None:
+            self.outcomes.append(message.outcome["value"])
+        return work_of(ATTEMPT)
+
+
+class ChannelContract:
+    @pytest.fixture
+    def opened(self):
+        """A function of a handler: a block with a server, and a function that connects a slot."""
+        raise NotImplementedError
+
+    def test_a_slot_says_hello_works_and_stops(self, opened):
+        handler = Script(work_of(ATTEMPT), Stop())
+        outcome = Outcome(3, "finished", 0.5, "metric", {"metric": 0.5})
+        with opened(handler) as (_, connect), connect("1.0.0") as slot:
+            slot.hello(Hello("1.0.0", "host", warnings=("w",)))
+            assert slot.next() == ATTEMPT
+            assert slot.next(2, outcome) is None
+        assert [type(message) for message in handler.heard] == [Hello, Next, Next]
+        assert handler.heard[2].outcome["value"] == 0.5
+        assert len(handler.threads) == 1
+
+    def test_a_waiting_slot_is_answered_when_something_changed(self, opened):
+        handler = Script(Wait(), Wait(), work_of(ATTEMPT))
+        with opened(handler) as (server, connect), ThreadPoolExecutor() as pool:
+            with connect("1.0.0") as slot:
+                answer = pool.submit(slot.next)
+                while len(handler.answers) > 1:  # the slot waits now, or did for the first change
+                    server.call(lambda: None)
+                server.call(lambda: None)
+                assert answer.result(timeout=30) == ATTEMPT
+        assert all(message.outcome is None for message in handler.heard)
+
+    def test_many_slots_wait_without_a_thread_each(self, opened):
+        handler = Script(*[Wait()] * 40, *[Stop()] * 40)
+        with opened(handler) as (server, connect), ThreadPoolExecutor(40) as pool:
+            before = threading.active_count()
+            clients = [connect(f"1.{number}.0") for number in range(40)]
+            answers = [pool.submit(client.next) for client in clients]
+            while len(handler.heard) < 40:
+                server.call(lambda: None) if len(handler.answers) <= 40 else None
+            assert threading.active_count() - before <= 40 + 2 * len(clients)  # the clients'
+            server.call(lambda: None)
+            assert [answer.result(timeout=30) for answer in answers] == [None] * 40
+            for client in clients:
+                client.__exit__()
+
+    def test_reports_get_to_the_driver_and_its_answer_back(self, opened):
+        handler = Script(Heard(), Heard("step 2: too bad ü"), Heard())
+        with opened(handler) as (_, connect), connect("1.0.0") as slot:
+            assert slot.report(ATTEMPT, REPORTS) == ""
+            assert slot.report(ATTEMPT, REPORTS[:1], "said\n") == "step 2: too bad ü"
+            assert slot.report(ATTEMPT, (), "said\n") == ""
+        first, second, third = handler.heard
+        assert first == Reports("1.0.0", 3, 2, REPORTS)
+        assert second == Reports("1.0.0", 3, 2, REPORTS[:1], "said\n")
+        assert third == Reports("1.0.0", 3, 2, (), "said\n")
+        assert len(handler.threads) == 1
+
+    def test_as_much_as_a_slot_sends_at_once_is_taken(self, opened):
+        from spark_jobs.channel import reporter
+        from spark_jobs.trial import link
+
+        large = Report.of(1, {"m" * (link.LARGEST_REPORT - 60): 0.5})
+        assert link.LARGEST_REPORT - 60 < len(encode(large)) < link.LARGEST_REPORT
+        worst = "\0" * (2 * reporter._MOST_OUTPUT)  # what grows most in JSON
+        reports = (large,) * reporter._MOST_AT_ONCE
+        handler = Script(Heard())
+        with opened(handler) as (_, connect), connect("1.0.0") as slot:
+            assert slot.report(ATTEMPT, reports, worst) == ""
+        assert handler.heard[0].reports == reports
+        assert len(encode(handler.heard[0])) < LARGEST_MESSAGE
+
+    @pytest.mark.parametrize(
+        "message",
+        [
+            b"",
+            b"{}",
+            b'{"slot":"1.0.0"}',
+            GOOD_REPORTS.replace(b"3", b'"3"') % b"",
+            GOOD_REPORTS.replace(b"}", b',"extra":1}') % b"",
+            GOOD_REPORTS % b'{"step":1}',
+            GOOD_REPORTS % b'{"step":0.5,"metrics":{}}',
+            GOOD_REPORTS % b'{"step":1%s,"metrics":{}}' % (b"0" * 30),
+            GOOD_REPORTS % b'{"step":1,"metrics":{"loss":"abc"}}',
+            GOOD_REPORTS % b'{"step":1,"metrics":{"loss":null}}',
+            GOOD_REPORTS % b'{"step":1,"metrics":{"loss":true}}',
+            GOOD_REPORTS % b'{"step":1,"metrics":{},"extra":1}',
+        ],
+    )
+    def test_reports_with_wrong_fields_are_refused_and_the_server_goes_on(self, opened, message):
+        handler = Script(Heard())
+        with opened(handler) as (server, connect), connect("1.0.0") as slot:
+            with pytest.raises(ChannelRefused, match="INVALID_ARGUMENT$"):
+                slot._ask("Report", message)
+            assert slot.report(ATTEMPT, REPORTS) == ""
+        assert server.error is None
+
+    def test_reports_do_not_wake_slots_that_wait(self, opened):
+        handler = Script(Wait(), Heard(), work_of(ATTEMPT))
+        with (
+            opened(handler) as (server, connect),
+            ThreadPoolExecutor() as pool,
+            connect("1.0.0") as waiting,
+            connect("1.1.0") as slot,
+        ):
+            answer = pool.submit(waiting.next)
+            wait_until(lambda: handler.heard)
+            assert slot.report(ATTEMPT, REPORTS) == ""
+            assert len(handler.answers) == 1
+            server.call(lambda: None)
+            assert answer.result(timeout=30) == ATTEMPT
+
+    def test_closing_ends_a_call_that_is_out_and_refuses_new_ones(self, opened):
+        handler = Script(Wait())
+        with opened(handler) as (_, connect), ThreadPoolExecutor() as pool:
+            slot = connect("1.0.0")
+            answer = pool.submit(slot.next)
+            wait_until(lambda: handler.heard)
+            slot.__exit__()
+            error = answer.exception(timeout=30)
+            assert type(error) is ChannelLost, error  # the driver has refused nothing
+            assert "was closed" in str(error)
+            with pytest.raises(ChannelLost, match="was closed here"):
+                slot.report(ATTEMPT, REPORTS)
+
+    def test_two_servers_live_side_by_side(self, opened):
+        first, second = Script(work_of(ATTEMPT)), Script(Stop())
+        with opened(first) as (one, to_one), opened(second) as (two, to_two):
+            with to_one("1.0.0") as a, to_two("1.0.0") as b:
+                assert (a.next(), b.next()) == (ATTEMPT, None)
+        assert one.address.token != two.address.token
+
+    def test_a_slot_whose_work_got_lost_on_the_way_asks_again_with_the_key_it_has(self, opened):
+        handler = Script(*[work_of(ATTEMPT)] * 3, Heard(), Stop())
+        with opened(handler) as (_, connect), connect("1.0.0") as slot:
+            for _ in range(2):  # as the answers do not arrive
+                slot._ask("Next", encode(Next("1.0.0")))
+            assert slot.next() == ATTEMPT
+            assert slot.report(ATTEMPT, REPORTS) == ""
+            assert slot.next(2, OUTCOME) is None
+
+    @pytest.mark.parametrize("message", [b"", b"nonsense", b'{"slot": 1}', b"[" * 10_000])
+    def test_what_is_no_message_is_refused_and_the_server_goes_on(self, opened, message):
+        handler = Script(Stop())
+        with opened(handler) as (server, connect), connect("1.0.0") as slot:
+            with pytest.raises(ChannelRefused, match="INVALID_ARGUMENT$"):
+                slot._ask("Next", message)
+            assert slot.next() is None
+        assert server.error is None
+
+    def test_an_outcome_that_is_none_is_the_slots_fault_not_the_searchs(self, opened):
+        handler = Script(ProtocolError("not an outcome"), Stop())
+        with opened(handler) as (server, connect), connect("1.0.0") as slot:
+            with pytest.raises(ChannelLost, match="INVALID_ARGUMENT"):
+                slot.next()
+            assert slot.next() is None
+        assert server.error is None
+
+    def test_an_error_of_the_driver_is_kept_and_ends_the_slot(self, opened):
+        with (
+            opened(Script(OSError("disk full"))) as (server, connect),
+            connect("1.0.0") as slot,
+            pytest.raises(ChannelLost, match="ABORTED"),
+        ):
+            slot.next()
+        assert str(server.error) == "disk full"
+
+    @pytest.mark.fault(35)
+    @pytest.mark.parametrize("call", ["Hello", "Next", "Report"])
+    @pytest.mark.parametrize("key", ["", "0" * 31, "0" * 32, "another slot's", "the last one's"])
+    def test_a_slot_speaks_for_its_own_attempt_only(self, opened, call, key):
+        message = {
+            "Hello": Hello("1.0.0", "host"),
+            "Next": Next("1.0.0", 2, {}),
+            "Report": Reports("1.0.0", 3, 2, REPORTS),
+        }[call]
+        handler = Script(work_of(ATTEMPT), work_of(ATTEMPT), Heard(), Stop())
+        with (
+            opened(handler) as (server, connect),
+            connect("1.0.0") as slot,
+            connect("1.1.0") as other,
+        ):
+            first = slot._key
+            assert (slot.next(), other.next()) == (ATTEMPT, ATTEMPT)
+            assert slot.report(ATTEMPT, REPORTS) == ""
+            heard = len(handler.heard)
+            other._key = {"another slot's": other._key, "the last one's": first}.get(key, key)
+            with pytest.raises(ChannelRefused, match="PERMISSION_DENIED$"):
+                other._ask(call, encode(message))
+            assert len(handler.heard) == heard
+            assert slot.next(2, OUTCOME) is None
+        assert server.error is None
+
+    def test_a_message_that_is_too_large_is_refused_and_the_server_goes_on(self, opened):
+        handler = Script(Stop())
+        with opened(handler) as (_, connect), connect("1.0.0") as slot:
+            with pytest.raises(ChannelRefused, match="RESOURCE_EXHAUSTED$"):
+                slot._ask("Next", b" " * (LARGEST_MESSAGE + 1))
+            assert slot.next() is None
+        assert len(handler.heard) == 1
+
+    def test_what_was_handed_in_twice_is_heard_twice(self, opened):
+        """It is the coordinator that counts an outcome once."""
+        handler = Working()
+        with opened(handler) as (_, connect), connect("1.0.0") as slot:
+            assert slot.next() == ATTEMPT
+            assert slot.next(2, OUTCOME) == slot.next(2, OUTCOME) == ATTEMPT
+        assert handler.outcomes == [0.5, 0.5]

@@ -1,0 +1,195 @@
+"""How the driver lets slots wait, without any channel."""
+
+import asyncio
+import json
+
+import pytest
+
+from search.trial import Trial
+from spark_jobs.channel.credentials import new_key
+from spark_jobs.channel.exchange import Exchange, Refusal
+from spark_jobs.messages import Attempt, Hello, Next, Wait, encode, work_of
+
+_PATIENCE = 60.0
+
+
+class Works:
+    """Has as much work as a test gives it; slots of one host are alike."""
+
+    def __init__(self):
+        self.hosts, self.work, self.asked = {}, {}, []
+        self.error = None
+
+    def hello(self, message):
+        self.hosts[message.slot] = message.host
+
+    def alike(self, slot):
+        return self.hosts[slot]
+
+    def next(self, message):
+        self.asked.append(message.slot)
+        if self.error is not None:
+            raise self.error
+        trials = self.work.get(self.hosts[message.slot], [])
+        return work_of(Attempt(Trial(trials.pop(0), {}))) if trials else Wait()
+
+
+def slots(number):
+    return [f"1.{partition}.{number}" for partition in range(number * 100, number * 100 + 50)]
+
+
+async def line_up(exchange, handler, names, host, patience=_PATIENCE):
+    """Let slots say hello and wait; return the calls that are out."""
+    keys = {name: new_key() for name in names}
+    for name, key in keys.items():
+        await exchange.answer("Hello", encode(Hello(name, host)), key, patience)
+    handler.asked.clear()
+    calls = []
+    for name, key in keys.items():
+        call = exchange.answer("Next", encode(Next(name)), key, patience)
+        calls.append(asyncio.ensure_future(call))
+        await asyncio.sleep(0)
+    assert handler.asked == names, "each has asked once, in their order"
+    handler.asked.clear()
+    return calls
+
+
+def trial_of(call):
+    return json.loads(call.result()[0])["trial"]
+
+
+def run(test):
+    """Run a test in a loop, and end what it left waiting."""
+
+    async def main():
+        handler = Works()
+        try:
+            await test(Exchange(handler), handler)
+        finally:
+            for task in asyncio.all_tasks() - {asyncio.current_task()}:
+                task.cancel()
+
+    asyncio.run(main())
+
+
+def test_where_nothing_is_new_one_slot_of_each_host_is_asked():
+    async def test(exchange, handler):
+        first, second = slots(1), slots(2)
+        await line_up(exchange, handler, first, "a")
+        await line_up(exchange, handler, second, "b")
+        exchange.wake()
+        assert handler.asked == [first[0], second[0]]
+
+    run(test)
+
+
+def test_as_many_slots_are_asked_as_there_is_work_for_and_one_more():
+    async def test(exchange, handler):
+        first, second = slots(1), slots(2)
+        calls = await line_up(exchange, handler, first, "a")
+        await line_up(exchange, handler, second, "b")
+        handler.work["a"] = [7, 8, 9]
+        exchange.wake()
+        assert handler.asked == [*first[:4], second[0]]
+        await asyncio.wait(calls[:3])
+        assert list(map(trial_of, calls[:3])) == [7, 8, 9]
+        assert not any(call.done() for call in calls[3:])
+
+    run(test)
+
+
+def test_a_host_without_work_holds_up_no_other():
+    async def test(exchange, handler):
+        await line_up(exchange, handler, slots(1), "a")
+        (call, *_) = await line_up(exchange, handler, slots(2), "b")
+        handler.work["b"] = [5]
+        exchange.wake()
+        await asyncio.wait([call])
+        assert trial_of(call) == 5
+
+    run(test)
+
+
+def test_a_slot_that_left_the_line_gets_nothing():
+    async def test(exchange, handler):
+        names = slots(1)
+        calls = await line_up(exchange, handler, names, "a")
+        calls[0].cancel()
+        await asyncio.wait([calls[0]])
+        handler.work["a"] = [3]
+        exchange.wake()
+        assert handler.asked == [names[1], names[2]]
+
+    run(test)
+
+
+def test_who_has_waited_long_enough_is_told_to_ask_again():
+    async def test(exchange, handler):
+        (call,) = await line_up(exchange, handler, ["1.0.0"], "a", patience=0.01)
+        await asyncio.wait([call])
+        assert json.loads(call.result()[0]) == {"type": "wait"}
+        handler.work["a"] = [3]
+        exchange.wake()
+        assert not handler.asked, "nobody waits any more"
+
+    run(test)
+
+
+def test_an_outcome_of_one_slot_brings_others_their_work():
+    async def test(exchange, handler):
+        (waiting,) = await line_up(exchange, handler, ["1.0.0"], "a")
+        await exchange.answer("Hello", encode(Hello("1.1.0", "a")), key := new_key(), _PATIENCE)
+        handler.work["a"] = [1, 2]
+        answer, _ = await exchange.answer(
+            "Next", encode(Next("1.1.0", 1, {"trial": 0})), key, _PATIENCE
+        )
+        await asyncio.wait([waiting])
+        assert (json.loads(answer)["trial"], trial_of(waiting)) == (1, 2)
+
+    run(test)
+
+
+def test_where_the_driver_cannot_go_on_who_waits_hears_of_it():
+    async def test(exchange, handler):
+        calls = await line_up(exchange, handler, slots(1), "a")
+        handler.error = OSError("the disk is full")
+        exchange.wake()
+        await asyncio.wait(calls)
+        for call in calls:
+            with pytest.raises(Refusal) as refusal:
+                call.result()
+            assert refusal.value.status == "ABORTED"
+        assert exchange.error is handler.error
+
+    run(test)
+
+
+def test_a_slot_that_asks_again_while_its_first_question_is_out_is_asked_once():
+    async def test(exchange, handler):
+        key = new_key()
+        await exchange.answer("Hello", encode(Hello("1.0.0", "a")), key, _PATIENCE)
+        first, second = (
+            asyncio.ensure_future(exchange.answer("Next", encode(Next("1.0.0")), key, _PATIENCE))
+            for _ in range(2)
+        )
+        await asyncio.sleep(0)
+        handler.asked.clear()
+        handler.work["a"] = [4]
+        exchange.wake()
+        await asyncio.wait([second])
+        assert handler.asked == ["1.0.0"]
+        assert trial_of(second) == 4
+        assert not first.done()
+
+    run(test)
+
+
+def test_a_hello_that_brings_others_work_is_followed_by_it():
+    async def test(exchange, handler):
+        (waiting,) = await line_up(exchange, handler, ["1.0.0"], "a")
+        handler.work["a"] = [6]  # as where the next attempt at a task tells that the last is lost
+        await exchange.answer("Hello", encode(Hello("1.1.1", "b")), new_key(), _PATIENCE)
+        await asyncio.wait([waiting])
+        assert trial_of(waiting) == 6
+
+    run(test)

@@ -1,0 +1,362 @@
+from __future__ import annotations
+
+import threading
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from search.trial import Trial
+from spark_jobs.channel import reporter as module
+from spark_jobs.channel.exchange import ChannelLost
+from spark_jobs.channel.reporter import Reporter, Tail
+from spark_jobs.messages import Attempt, Report
+
+LONG = 60.0  # seconds; only keep a failing test from hanging
+FIRST, SECOND = Attempt(Trial(7, {"x": 1})), Attempt(Trial(8, {"x": 2}), 2)
+
+
+class Driver:
+    """What a reporter sends to: keeps what it heard, and may be held up or out of reach."""
+
+    def __init__(self):
+        self.heard, self.stopped, self.calls = [], [], 0
+        self.answer = ""
+        self.lost = False
+        self._open = threading.Event()
+        self._open.set()
+        self._changed = threading.Condition()
+
+    def send(self, attempt, reports, output):
+        with self._changed:
+            self.calls += 1
+            self._changed.notify_all()
+        self._open.wait(LONG)
+        if self.lost:
+            raise ChannelLost("the driver does not answer")
+        with self._changed:
+            self.heard.append((attempt, reports, output))
+            self._changed.notify_all()
+        return self.answer
+
+    def stop(self, trial, reason):
+        with self._changed:
+            self.stopped.append((trial, reason))
+            self._changed.notify_all()
+
+    def hold(self):
+        self._open.clear()
+
+    def release(self):
+        self._open.set()
+
+    def wait_until(self, condition):
+        with self._changed:
+            assert self._changed.wait_for(condition, LONG), "the condition was not met"
+
+    def steps(self, attempt):
+        return [r.step for to, reports, _ in self.heard if to == attempt for r in reports]
+
+    def output(self, attempt):
+        return "".join(output for to, _, output in self.heard if to == attempt)
+
+
+@pytest.fixture
+def driver():
+    driver = Driver()
+    yield driver
+    driver.lost = True
+    driver.release()
+
+
+@pytest.fixture
+def reporter(driver):
+    with Reporter(driver.send, driver.stop) as reporter:
+        yield reporter
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    monkeypatch.setattr(module, "_PAUSE", 0.01)
+
+
+def report(step):
+    return Report.of(step, {"loss": 0.5})
+
+
+def add(reporter, attempt, steps):
+    for step in steps:
+        reporter.add(attempt, report(step))
+
+
+def test_a_report_is_sent_without_being_asked_for(reporter, driver):
+    reporter.add(FIRST, report(1))
+    driver.wait_until(lambda: driver.heard)
+    assert driver.heard == [(FIRST, (report(1),), "")]
+
+
+def test_reports_that_wait_share_a_message_in_order(reporter, driver):
+    driver.hold()
+    add(reporter, FIRST, range(1))
+    driver.wait_until(lambda: driver.calls == 1)
+    add(reporter, FIRST, range(1, 250))
+    driver.release()
+    assert reporter.flush(LONG)
+    assert driver.steps(FIRST) == list(range(250))
+    assert [len(reports) for _, reports, _ in driver.heard] == [1, 100, 100, 49]
+
+
+def test_reports_of_two_attempts_are_not_mixed(reporter, driver):
+    driver.hold()
+    for step in range(6):
+        reporter.add(FIRST if step % 4 < 2 else SECOND, report(step))
+    driver.release()
+    assert reporter.flush(LONG)
+    assert driver.steps(FIRST) == [0, 1, 4, 5]
+    assert driver.steps(SECOND) == [2, 3]
+    assert [s.step for _, reports, _ in driver.heard for s in reports] == list(range(6))
+
+
+def test_attempts_at_one_trial_are_two(reporter, driver):
+    again = Attempt(FIRST.trial, 2)
+    driver.hold()
+    reporter.add(FIRST, report(1))
+    reporter.add(again, report(2))
+    driver.release()
+    assert reporter.flush(LONG)
+    assert (driver.steps(FIRST), driver.steps(again)) == ([1], [2])
+
+
+@pytest.mark.usefixtures("quick")
+def test_what_the_driver_did_not_get_is_sent_again_before_what_came_later(reporter, driver):
+    driver.lost = True
+    add(reporter, FIRST, range(120))
+    driver.wait_until(lambda: driver.calls >= 3)
+    add(reporter, FIRST, range(120, 130))
+    assert driver.heard == []
+    driver.lost = False
+    assert reporter.flush(LONG)
+    assert driver.steps(FIRST) == list(range(130))
+
+
+@pytest.mark.usefixtures("quick")
+def test_where_too_many_wait_the_oldest_are_dropped(driver, monkeypatch):
+    monkeypatch.setattr(module, "_MOST_WAITING", 10)
+    with Reporter(driver.send, driver.stop) as reporter:
+        driver.hold()
+        driver.lost = True
+        add(reporter, FIRST, range(5))
+        driver.wait_until(lambda: driver.calls == 1)
+        add(reporter, FIRST, range(5, 12))
+        driver.release()
+        driver.wait_until(lambda: driver.calls >= 3)
+        driver.lost = False
+        assert reporter.flush(LONG)
+    assert driver.steps(FIRST) == list(range(2, 12))
+
+
+@pytest.mark.usefixtures("quick")
+def test_what_is_put_back_makes_way_for_what_came_meanwhile(driver, monkeypatch):
+    monkeypatch.setattr(module, "_MOST_WAITING", 10)
+    with Reporter(driver.send, driver.stop) as reporter:
+        driver.hold()
+        driver.lost = True
+        add(reporter, FIRST, range(5))
+        driver.wait_until(lambda: driver.calls == 1)
+        add(reporter, FIRST, range(5, 100))
+        driver.release()
+        driver.wait_until(lambda: driver.calls >= 3)
+        driver.lost = False
+        assert reporter.flush(LONG)
+    assert driver.steps(FIRST) == list(range(90, 100))
+
+
+def test_adding_never_waits_for_the_driver(reporter, driver):
+    driver.hold()
+    add(reporter, FIRST, range(50_000))
+    driver.release()
+    assert reporter.flush(LONG)
+    steps = driver.steps(FIRST)
+    assert steps[-module._MOST_WAITING :] == list(range(50_000 - module._MOST_WAITING, 50_000))
+    assert steps == sorted(steps)
+
+
+def test_a_flush_of_nothing_is_done_at_once(reporter, driver):
+    assert reporter.flush(LONG)
+    assert driver.calls == 0
+
+
+def test_a_flush_gives_up_where_the_driver_does_not_answer(reporter, driver):
+    driver.hold()
+    reporter.add(FIRST, report(1))
+    assert not reporter.flush(0.01)
+
+
+def test_a_driver_that_refuses_is_not_asked_without_a_pause(reporter, driver):
+    """Also not when somebody waits in `flush`, or many reports do: the pause is a second."""
+    driver.lost = True
+    add(reporter, FIRST, range(500))
+    assert not reporter.flush(0.3)
+    assert driver.calls <= 2
+
+
+def test_the_driver_may_stop_a_trial(reporter, driver):
+    driver.answer = "step 3: too bad"
+    reporter.add(FIRST, report(3))
+    driver.wait_until(lambda: driver.stopped)
+    assert driver.stopped == [(7, "step 3: too bad")]
+    driver.answer = ""
+    reporter.add(SECOND, report(1))
+    assert reporter.flush(LONG)
+    assert driver.stopped == [(7, "step 3: too bad")]
+
+
+def test_closing_does_not_wait_for_a_message_on_its_way(driver):
+    driver.hold()
+    with Reporter(driver.send, driver.stop) as reporter:
+        add(reporter, FIRST, range(300))
+        driver.wait_until(lambda: driver.calls == 1)
+    driver.release()
+    reporter._thread.join(LONG)
+    assert not reporter._thread.is_alive()
+    assert driver.calls == 1
+
+
+def test_closing_ends_the_thread_that_has_nothing_to_do(driver):
+    with Reporter(driver.send, driver.stop) as reporter:
+        pass
+    reporter._thread.join(LONG)
+    assert not reporter._thread.is_alive()
+
+
+def test_closing_ends_the_pause_after_an_outage(driver, monkeypatch):
+    monkeypatch.setattr(module, "_PAUSE", 3600.0)
+    driver.lost = True
+    with Reporter(driver.send, driver.stop) as reporter:
+        reporter.add(FIRST, report(1))
+        driver.wait_until(lambda: driver.calls == 1)
+    reporter._thread.join(LONG)
+    assert not reporter._thread.is_alive()
+
+
+@pytest.fixture
+def logs(tmp_path):
+    return tmp_path / "stdout.log", tmp_path / "stderr.log"
+
+
+def append(path, data):
+    with path.open("ab") as file:
+        file.write(data)
+
+
+class TestFollowing:
+    def test_what_is_printed_is_sent_while_it_comes(self, reporter, driver, logs):
+        reporter.follow(FIRST, logs)
+        for number in range(3):
+            append(logs[number % 2], b"line %d\n" % number)
+            driver.wait_until(lambda n=number: f"line {n}\n" in driver.output(FIRST))
+        assert reporter.flush(LONG)
+        assert driver.output(FIRST) == "line 0\nline 1\nline 2\n"
+
+    def test_a_flush_sends_all_of_it(self, reporter, driver, logs):
+        driver.hold()
+        reporter.follow(FIRST, logs)
+        append(logs[0], b"0123456789abcde\n" * 20_000)
+        append(logs[1], b"complained\n")
+        driver.release()
+        assert reporter.flush(LONG)
+        text = driver.output(FIRST)
+        assert text.replace("complained\n", "") == "0123456789abcde\n" * 20_000
+        assert text.count("complained\n") == 1
+        largest = 2 * module._MOST_OUTPUT
+        assert all(len(output) <= largest for _, _, output in driver.heard)
+
+    def test_after_the_flush_nothing_is_sent(self, reporter, driver, logs):
+        reporter.follow(FIRST, logs)
+        append(logs[0], b"before\n")
+        assert reporter.flush(LONG)
+        append(logs[0], b"after\n")
+        reporter.add(FIRST, report(1))
+        assert reporter.flush(LONG)
+        assert driver.output(FIRST) == "before\n"
+
+    def test_reports_and_output_share_a_message(self, reporter, driver, logs):
+        append(logs[0], b"said\n")
+        driver.hold()
+        reporter.add(SECOND, report(0))
+        driver.wait_until(lambda: driver.calls == 1)
+        reporter.add(FIRST, report(1))
+        reporter.follow(FIRST, logs)
+        driver.release()
+        assert reporter.flush(LONG)
+        assert driver.heard == [(SECOND, (report(0),), ""), (FIRST, (report(1),), "said\n")]
+
+    def test_output_is_not_taken_for_that_of_an_attempt_before(self, reporter, driver, logs):
+        driver.hold()
+        add(reporter, FIRST, range(3))
+        reporter.follow(SECOND, logs)
+        append(logs[0], b"of the second\n")
+        add(reporter, SECOND, range(10, 12))
+        driver.release()
+        assert reporter.flush(LONG)
+        assert (driver.output(FIRST), driver.output(SECOND)) == ("", "of the second\n")
+        assert (driver.steps(FIRST), driver.steps(SECOND)) == ([0, 1, 2], [10, 11])
+
+    def test_a_stop_comes_back_for_output_too(self, reporter, driver, logs):
+        driver.answer = "its slot was given up"
+        reporter.follow(FIRST, logs)
+        append(logs[0], b"said\n")
+        driver.wait_until(lambda: driver.stopped)
+        assert driver.stopped[0] == (7, "its slot was given up")
+
+
+@given(st.lists(st.binary(max_size=20) | st.text(max_size=10).map(str.encode), max_size=10))
+def test_a_tail_is_the_text_of_the_file_however_it_was_written(tmp_path_factory, pieces):
+    """Bytes that are no UTF-8 are replaced, and characters that are cut are put together."""
+    path = tmp_path_factory.mktemp("logs") / "stdout.log"
+    tail, text = Tail([path]), ""
+    for piece in [*pieces, b"\n"]:
+        append(path, piece)
+        text += tail.read()
+    assert text == path.read_bytes().decode("utf-8", "replace")
+    assert tail.read() == ""
+
+
+def test_a_long_text_is_read_in_pieces(tmp_path):
+    path = tmp_path / "stdout.log"
+    text = "a" + "━" * 50_000  # no piece ends between two of them
+    path.write_text(text, encoding="utf-8")
+    tail = Tail([path])
+    pieces = []
+    while piece := tail.read():
+        pieces.append(piece)
+    assert "".join(pieces) == text
+    assert all(len(piece.encode()) <= module._MOST_OUTPUT + 2 for piece in pieces)
+    assert len(pieces) == 5
+
+
+def test_logs_that_are_not_there_yet_are_empty(tmp_path):
+    assert Tail([tmp_path / "stdout.log", tmp_path / "stderr.log"]).read() == ""
+
+
+def test_it_is_said_that_a_trial_runs_which_has_nothing_to_say(driver, monkeypatch):
+    monkeypatch.setattr(module, "_BEAT", 0.05)
+    with Reporter(driver.send, driver.stop) as reporter, reporter.running(FIRST):
+        driver.wait_until(lambda: len(driver.heard) > 2)
+        assert all(heard == (FIRST, (), "") for heard in driver.heard)
+        driver.answer = "its slot was given up"
+        driver.wait_until(lambda: (7, "its slot was given up") in driver.stopped)
+
+
+def test_nothing_is_said_of_trials_that_do_not_run(driver, monkeypatch):
+    monkeypatch.setattr(module, "_BEAT", 0.01)
+    with Reporter(driver.send, driver.stop) as reporter:
+        with reporter.running(FIRST):
+            driver.wait_until(lambda: driver.heard)
+        reporter.add(SECOND, Report(1, {"loss": 0.5}))
+        driver.wait_until(lambda: driver.heard[-1][0] == SECOND)
+        assert reporter.flush(LONG)
+        said = len(driver.heard)
+        reporter.add(SECOND, Report(2, {"loss": 0.5}))
+        driver.wait_until(lambda: len(driver.heard) > said)
+        assert driver.heard[said:] == [(SECOND, (Report(2, {"loss": 0.5}),), "")]

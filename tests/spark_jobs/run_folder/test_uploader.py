@@ -1,0 +1,649 @@
+"""Whatever happens to a folder and on the way, what is carried is the folder."""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import itertools
+import os
+import random
+import shutil
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import hdfs as hdfs_package
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from spark_jobs.run_folder.uploader import Carrier
+from spark_jobs.storage.files import LocalFiles
+from spark_jobs.storage.hadoop_settings import HadoopSettings
+from spark_jobs.storage.locations import Location
+from spark_jobs.storage.webhdfs import WebHdfs
+from tests.spark_jobs.storage.test_webhdfs import datanodes, disturbed, once, read
+
+_FOLDERS = itertools.count()
+_CLOCK = itertools.count(10**9, 10**9)
+
+
+class Watched:
+    """`LocalFiles`, or others, that note the calls and fail as they are told.
+
+    Attributes:
+        calls: (method, name of the file, bytes of an append) of each call.
+        failing: Called with the method and the name before each call; may raise.
+        losing: The same after each call, as an answer that got lost.
+    """
+
+    def __init__(self, files=None):
+        self.files, self.calls = files or LocalFiles(), []
+        self.failing = self.losing = lambda method, name: None
+
+    def __getattr__(self, method):
+        def call(location, *arguments):
+            size = len(arguments[0]) if method == "append" else 0
+            self.calls.append((method, location.name, size))
+            self.failing(method, location.name)
+            result = getattr(self.files, method)(location, *arguments)
+            self.losing(method, location.name)
+            return result
+
+        return call
+
+    def named(self, *methods):
+        """Return the files' names in the calls of these methods, and forget all calls."""
+        found = [name for method, name, _ in self.calls if method in methods]
+        self.calls.clear()
+        return found
+
+
+def tree(folder):
+    """Return the contents of the plain files below a folder, by path."""
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in Path(folder).rglob("*")
+        if path.is_file() and not path.is_symlink()
+    }
+
+
+def write(path, data, mode="wb"):
+    """Write to a file, later than to any other before."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open(mode) as file:
+        file.write(data)
+    touch(path)
+
+
+def touch(path):
+    now = next(_CLOCK)  # the kernel's clock has steps in which much can happen
+    os.utime(path, ns=(now, now))
+
+
+@pytest.fixture
+def source(tmp_path):
+    (tmp_path / "source").mkdir()
+    return tmp_path / "source"
+
+
+@pytest.fixture
+def target(tmp_path):
+    return tmp_path / "target" / "of ü"
+
+
+@pytest.fixture
+def files():
+    return Watched()
+
+
+@pytest.fixture
+def carrier(files, source, target):
+    return Carrier(files, source, Location.parse(target))
+
+
+def test_a_folder_is_carried_with_all_that_is_in_it(carrier, source, target):
+    for name in ("trial.json", "stdout.log", "train/events.out.tfevents.1", "a/b/c d/ü", "empty"):
+        write(source / name, name.encode() if name != "empty" else b"")
+    carrier.carry()
+    assert tree(target) == tree(source)
+    assert len(tree(source)) == 5
+
+
+def test_an_empty_folder_is_made(carrier, target):
+    carrier.carry(everything=False)
+    assert target.is_dir()
+
+
+def test_files_that_grow_are_appended_to(carrier, files, source, target):
+    names = ["stdout.log", "journal/000001.jsonl", "train/events.out.tfevents.1.host"]
+    for number in range(5):
+        for name in names:
+            write(source / name, b"%d" % number * 10, "ab")
+        carrier.carry(everything=False)
+        assert tree(target) == tree(source)
+    written = {name: [m for m, n, _ in files.calls if n == name] for _, name, _ in files.calls}
+    for name in names:
+        assert written[Path(name).name] == ["write", "append", "append", "append", "append"]
+    assert {size for method, _, size in files.calls if method == "append"} == {10}
+
+
+def test_what_did_not_change_is_not_carried_again(carrier, files, source):
+    for name in ("a.json", "a.log"):
+        write(source / name, b"1")
+    for _ in range(3):
+        carrier.carry(everything=False)
+    assert files.named("write", "append") == ["a.log", "a.json"]
+    for _ in range(3):
+        carrier.carry(everything=False)
+        carrier.carry()
+    assert files.calls == []
+
+
+def test_other_files_are_carried_when_they_were_left_alone_for_a_round(carrier, files, source):
+    for size in range(1, 5):
+        write(source / "model.keras", bytes(size))
+        carrier.carry(everything=False)
+        assert files.named("write", "append") == []
+    carrier.carry(everything=False)
+    assert files.named("write", "append") == ["model.keras"]
+
+
+def test_at_the_end_everything_is_carried(carrier, source, target):
+    write(source / "model.keras", b"model")
+    carrier.carry()
+    assert tree(target) == {"model.keras": b"model"}
+
+
+def test_the_oldest_is_carried_first(carrier, files, source):
+    names = ["z.log", "a.json", "m.log", "b.json", "outcome.json"]
+    for name in names:
+        write(source / name, name.encode())
+    carrier.carry()
+    assert files.named("write") == names
+
+
+def test_what_says_that_all_is_there_comes_last_within_a_step_of_the_clock(carrier, files, source):
+    names = ["outcome.json", "stdout.log", "events.out.tfevents.trial"]
+    for name in names:
+        write(source / name, name.encode())
+        os.utime(source / name, ns=(10**9, 10**9))
+    carrier.carry()
+    assert files.named("write")[-1] == "outcome.json"
+
+
+def test_what_is_removed_here_is_removed_there(carrier, source, target):
+    for name in ("a.log", "b.json", "sub/c.json", "sub/d.log"):
+        write(source / name, b"1")
+    carrier.carry()
+    (source / "a.log").unlink()
+    shutil.rmtree(source / "sub")
+    carrier.carry(everything=False)
+    assert tree(target) == tree(source) == {"b.json": b"1"}
+
+
+def test_what_was_carried_without_an_answer_is_removed_too(carrier, files, source, target):
+    write(source / "a.json", b"1")
+    write(source / "sub/b.json", b"1")
+
+    def lose(method, name):
+        if method == "write" and name == "b.json":
+            raise ConnectionError("no answer")
+
+    files.losing = lose
+    with pytest.raises(ConnectionError):
+        carrier.carry()
+    assert tree(target) == tree(source)
+    files.losing = lambda method, name: None
+    shutil.rmtree(source / "sub")
+    carrier.carry()
+    assert tree(target) == {"a.json": b"1"}
+
+
+def test_a_file_that_is_gone_before_it_is_carried_is_no_trouble(carrier, files, source, target):
+    for name in ("a.json", "b.json", "c.log"):
+        write(source / name, b"1")
+    files.failing = lambda method, name: name == "a.json" and (source / name).unlink()
+    carrier.carry()
+    assert tree(target) == {"b.json": b"1", "c.log": b"1"}
+
+
+def test_a_log_that_is_rotated_while_it_is_carried_goes_on(carrier, files, source, target):
+    write(source / "a.log", b"1")
+    carrier.carry()
+    write(source / "a.log", b"2", "ab")
+    write(source / "0.json", b"1")
+    touch(source / "a.log")
+
+    def rotate(method, name):
+        if name == "0.json" and (source / "a.log").exists():
+            (source / "a.log").rename(source / "a.log.1")
+
+    files.failing = rotate
+    carrier.carry()
+    write(source / "a.log", b"3")
+    carrier.carry()
+    assert tree(target) == tree(source) == {"a.log": b"3", "a.log.1": b"12", "0.json": b"1"}
+
+
+@pytest.mark.parametrize("again", [b"", b"x", b"header\nother rows, and more of them\n"])
+def test_a_log_that_is_started_anew_is_not_mixed_with_the_old_one(carrier, source, target, again):
+    """As Keras' CSVLogger does at each fit."""
+    write(source / "training.log", b"header\nrow\n")
+    carrier.carry(everything=False)
+    write(source / "training.log", again)
+    carrier.carry(everything=False)
+    assert tree(target) == {"training.log": again}
+
+
+def test_a_log_that_is_cut_off_during_an_append_is_carried_in_the_next_round(
+    carrier, files, source, target
+):
+    write(source / "a.log", b"1")
+    carrier.carry()
+    write(source / "a.log", bytes(40 << 20), "ab")
+
+    def cut_off(method, name):
+        if method == "append":
+            os.truncate(source / "a.log", 5)
+
+    files.failing = cut_off
+    with pytest.raises(OSError, match="changed meanwhile"):
+        carrier.carry()
+    carrier.carry()
+    assert tree(target) == {"a.log": b"1" + bytes(4)}
+
+
+@pytest.mark.parametrize("name", ["a.log", "a.json"])
+def test_a_file_in_the_place_of_another_is_carried_whole(carrier, source, target, name):
+    write(source / name, b"12345")
+    carrier.carry()
+    write(source / "beside", b"another, longer one")
+    (source / "beside").replace(source / name)
+    carrier.carry()
+    assert tree(target) == {name: b"another, longer one"}
+
+
+def test_a_file_may_become_a_folder_and_a_folder_a_file(carrier, source, target):
+    for name in ("one", "two/a.log", "two/deep/b", "two-and-more/c"):
+        write(source / name, b"1")
+    carrier.carry()
+    (source / "one").unlink()
+    write(source / "one/a.log", b"2")
+    shutil.rmtree(source / "two")
+    write(source / "two", b"2")
+    carrier.carry()
+    assert tree(target) == tree(source)
+    assert tree(source) == {"one/a.log": b"2", "two": b"2", "two-and-more/c": b"1"}
+
+
+def test_links_and_special_files_stay_here(carrier, source, target, tmp_path):
+    write(tmp_path / "outside" / "secret", b"secret")
+    write(source / "a", b"1")
+    (source / "link").symlink_to(tmp_path / "outside" / "secret")
+    (source / "folder").symlink_to(tmp_path / "outside")
+    (source / "nowhere").symlink_to("nothing")
+    os.mkfifo(source / "pipe")
+    carrier.carry(everything=False)
+    carrier.carry()
+    assert [path.name for path in target.rglob("*")] == ["a"]
+
+
+def test_a_file_that_somebody_took_away_there_is_not_brought_back(carrier, source, target):
+    """As the next attempt does with the events of one that was lost."""
+    for name in ("events.out.tfevents.trial", "stdout.log"):
+        write(source / name, b"1")
+    carrier.carry()
+    (target / "events.out.tfevents.trial").rename(target / "events.out.lost-events.trial")
+    for _ in range(3):
+        for name in ("events.out.tfevents.trial", "stdout.log"):
+            write(source / name, b"2", "ab")
+        carrier.carry()
+    assert tree(target) == {"events.out.lost-events.trial": b"1", "stdout.log": b"1222"}
+
+
+def test_a_refused_file_does_not_hold_up_the_others(carrier, files, source, target):
+    for name in ("a.json", "b.log", "c/d.json", "e.json"):
+        write(source / name, b"1")
+
+    def refuse(method, name):
+        if name in ("b.log", "c"):
+            raise PermissionError(f"no {name}")
+
+    files.failing = refuse
+    for everything in (False, True):
+        with pytest.raises(PermissionError, match="no b.log"):
+            carrier.carry(everything=everything)
+    assert tree(target) == {"a.json": b"1", "e.json": b"1"}
+    files.failing = lambda method, name: None
+    carrier.carry()
+    assert tree(target) == tree(source)
+
+
+def test_a_name_that_is_not_text_does_not_hold_up_the_others(carrier, source, target):
+    write(source / os.fsdecode(b"a\xff.log"), b"1")
+    write(source / "b.log", b"1")
+    with pytest.raises(OSError, match=r"a\\udcff\.log': a name that UTF-8 cannot hold"):
+        carrier.carry()
+    assert [path.name for path in target.iterdir()] == ["b.log"]
+
+
+def test_a_place_that_does_not_answer_is_asked_no_more_in_this_round(carrier, files, source):
+    for name in ("a.log", "b.log"):
+        write(source / name, b"1")
+
+    def fail(method, name):
+        raise ConnectionError("no answer")
+
+    files.failing = fail
+    for _ in range(3):
+        with pytest.raises(ConnectionError, match="no answer"):
+            carrier.carry()
+        assert len(files.calls) == 1
+        files.calls.clear()
+
+
+def test_an_append_that_is_refused_makes_a_new_file(carrier, files, source, target):
+    write(source / "a.log", b"1")
+    carrier.carry()
+    write(source / "a.log", b"2", "ab")
+
+    def refuse(method, name):
+        if method == "append":
+            raise OSError("somebody else has the lease")
+
+    files.failing = refuse
+    carrier.carry(everything=False)
+    assert tree(target) == {"a.log": b"12"}
+
+
+def test_a_file_is_appended_to_in_pieces(carrier, files, source, target):
+    write(source / "a.log", b"1")
+    carrier.carry()
+    with (source / "a.log").open("ab") as file:
+        file.truncate(40 << 20)
+    carrier.carry()
+    sizes = [size for method, _, size in files.calls if method == "append"]
+    assert sizes == [16 << 20, 16 << 20, (8 << 20) - 1]
+    assert (target / "a.log").read_bytes() == (source / "a.log").read_bytes()
+
+
+def wait_until(condition):
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_a_thread_carries_round_by_round_and_says_what_troubles_it(files, source, target):
+    def fail(method, name):
+        raise ConnectionError("no answer")
+
+    def same():
+        with contextlib.suppress(FileNotFoundError):  # of a name that it has for a moment
+            return target.exists() and tree(target) == tree(source)
+        return False
+
+    with Carrier(files, source, Location.parse(target), every=0.01) as carrier:
+        assert carrier.trouble is None
+        for number in range(3):
+            write(source / "a.log", b"%d" % number, "ab")
+            wait_until(same)
+        files.failing = fail
+        write(source / "a.log", b"3", "ab")
+        wait_until(lambda: carrier.trouble == "no answer")
+        files.failing = lambda method, name: None
+        wait_until(lambda: carrier.trouble is None)
+        assert tree(target) == tree(source) == {"a.log": b"0123"}
+    assert not carrier._thread.is_alive()
+
+
+def test_a_thread_goes_on_where_files_come_and_go(source, target):
+    """Whatever a look at the folder meets, no round raises what is none of the target's."""
+    ended, problems = threading.Event(), []
+
+    def churn():
+        for number in itertools.count():
+            if ended.is_set():
+                return
+            folder = source / f"sub{number % 3}"
+            for name in ("a.log", "b.json"):
+                folder.mkdir(exist_ok=True)
+                (folder / name).write_bytes(bytes(number % 50))
+            if number % 2:
+                shutil.rmtree(folder)
+
+    churner = threading.Thread(target=churn)
+    carrier = Carrier(LocalFiles(), source, Location.parse(target))
+    churner.start()
+    try:
+        for _ in range(200):
+            try:
+                carrier.carry(everything=False)
+            except OSError as error:  # of one file
+                problems.append(str(error))
+    finally:
+        ended.set()
+        churner.join()
+    assert not [problem for problem in problems if "changed meanwhile" not in problem]
+    carrier.carry()
+    assert tree(target) == tree(source)
+
+
+@pytest.mark.parametrize("name", ["b.json", "x.tfevents.1"])
+@pytest.mark.parametrize("method", ["write", "append"])
+def test_a_file_that_is_gone_for_a_moment_waits_for_the_next_round(source, target, name, method):
+    def flicker(called, called_with):
+        if called == method and called_with == name:
+            path.rename(tmp := source.with_name("elsewhere"))
+            try:
+                path.open("rb")
+            finally:
+                tmp.rename(path)
+
+    files, path = Watched(), source / name
+    carrier = Carrier(files, source, Location.parse(target))
+    write(path, b"a")
+    if method == "append":
+        carrier.carry()
+        write(path, b"b", "ab")
+    files.failing = flicker
+    carrier.carry()
+    files.failing = lambda method, name: None
+    write(source / "other.log", b"c")
+    carrier.carry()
+    assert tree(target) == tree(source)
+
+
+NAMES = st.sampled_from(["a.log", "s/b.jsonl", "s/t/x.tfevents.1", "s/c", "d.json", "s/t"])
+DATA = st.binary(max_size=6)
+
+
+class AnyFolder(RuleBasedStateMachine):
+    """Whatever is done to the folder, and however the place fails: in the end, both are equal."""
+
+    def __init__(self):
+        super().__init__()
+        self.folder = Path(tempfile.mkdtemp())
+        self.source, self.target = self.folder / "source", self.folder / "target"
+        self.source.mkdir()
+        self.files, self.good = Watched(), 0
+        self.carrier = Carrier(self.files, self.source, Location.parse(self.target))
+
+    def teardown(self):
+        self.mend()
+        self.carrier.carry()
+        try:
+            assert tree(self.target) == tree(self.source)
+            assert not list(self.target.rglob("*.part"))
+        finally:
+            shutil.rmtree(self.folder)
+
+    def room(self, name):
+        """Return a path at which a file can be; what is in its way is removed."""
+        path = self.source / name
+        for parent in path.parents:
+            if parent.is_file():
+                parent.unlink()
+        if path.is_dir():
+            shutil.rmtree(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path
+
+    @rule(name=NAMES, data=DATA)
+    def append(self, name, data):
+        write(self.room(name), data, "ab")
+
+    @rule(name=NAMES, data=DATA)
+    def write_anew(self, name, data):
+        write(self.room(name), data)
+
+    @rule(name=NAMES, data=DATA)
+    def replace(self, name, data):
+        path = self.room(name)
+        write(self.source / "beside", data)
+        (self.source / "beside").replace(path)
+
+    @rule(name=NAMES, other=NAMES)
+    def rename(self, name, other):
+        if (self.source / name).is_file() and name != other and not other.startswith(f"{name}/"):
+            data = (self.source / name).read_bytes()
+            path = self.room(other)
+            if (self.source / name).is_file():
+                (self.source / name).replace(path)
+                assert path.read_bytes() == data
+
+    @rule(name=NAMES, size=st.integers(0, 6))
+    def cut_off(self, name, size):
+        if (self.source / name).is_file():
+            os.truncate(self.source / name, size)
+            touch(self.source / name)
+
+    @rule(name=NAMES)
+    def remove(self, name):
+        if (self.source / name).is_file():
+            (self.source / name).unlink()
+
+    @rule(name=st.sampled_from(["s", "s/t"]))
+    def remove_folder(self, name):
+        if (self.source / name).is_dir():
+            shutil.rmtree(self.source / name)
+
+    @rule(everything=st.booleans())
+    def carry(self, everything):
+        try:
+            self.carrier.carry(everything=everything)
+        except ConnectionError:
+            assert self.good < 1000
+        else:
+            if everything:
+                assert tree(self.target) == tree(self.source)
+
+    @rule(calls=st.integers(0, 6), late=st.booleans())
+    def break_down(self, calls, late):
+        """The place answers some more calls; then it does the work of one more, or not."""
+        self.good = calls
+
+        def fail(method, name):
+            self.good -= 1
+            if self.good < 0:
+                raise ConnectionError("no answer")
+
+        self.mend()
+        self.good = calls
+        if late:
+            self.files.losing = fail
+        else:
+            self.files.failing = fail
+
+    @precondition(lambda self: self.good < 1000)
+    @rule()
+    def mend(self):
+        self.good = 1000
+        self.files.failing = self.files.losing = lambda method, name: None
+
+    @invariant()
+    def nobody_sees_half_a_file(self):
+        assert not list(self.target.rglob("*.part"))
+
+
+TestAnyFolder = AnyFolder.TestCase
+TestAnyFolder.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+
+
+@pytest.fixture
+def on_hdfs(hdfs):
+    """A function without arguments: `WebHdfs` and a new location there."""
+    root = Location.parse(hdfs.uri + "/")
+    files = WebHdfs(root, HadoopSettings(hdfs.settings(), getpass.getuser()))
+    yield files, root.at(f"/carried-{next(_FOLDERS)}")
+    files.close()
+
+
+def tree_of(files, folder):
+    """Return the contents of the files below a location, by path."""
+    found = {}
+    for status in files.listdir(folder):
+        if status.is_folder:
+            below = tree_of(files, status.location)
+            found |= {f"{status.location.name}/{name}": data for name, data in below.items()}
+        else:
+            found[status.location.name] = read(files, status.location)
+    return found
+
+
+def test_a_folder_on_hdfs_is_as_the_one_here_while_a_datanode_is_killed_and_comes_back(
+    hdfs, on_hdfs, source
+):
+    files, location = on_hdfs
+    names, numbers = ["stdout.log", "train/events.out.tfevents.1", "model.keras"], random.Random(1)
+    with Carrier(files, source, location, every=0.1) as carrier:
+        for number in range(6):
+            for name in names:
+                write(source / name, numbers.randbytes(3 << 20), "ab")
+            write(source / f"{number}.json", b"{}")
+            if number == 1:
+                hdfs.kill("datanode1")
+            elif number == 4:
+                hdfs.restore()
+            carrier.carry(everything=False)
+        carrier.carry()
+    assert tree_of(files, location) == tree(source)
+
+
+@pytest.mark.parametrize("role", ["taker", "other"])
+def test_an_append_on_hdfs_whose_datanode_is_killed_ends_whole(
+    hdfs, on_hdfs, source, monkeypatch, role
+):
+    files, location = on_hdfs
+    carrier, plain = Carrier(files, source, location), files._client.write
+    kill, sent = once(4 << 20, lambda: hdfs.kill(datanodes(hdfs)[role])), []
+
+    def disturbed_write(path, data, **options):
+        if options.get("append"):
+            sent.append(len(data))
+            pieces = [data[at : at + (1 << 16)] for at in range(0, len(data), 1 << 16)]
+            data = disturbed(pieces, kill)
+        return plain(path, data=data, **options)
+
+    monkeypatch.setattr(files._client, "write", disturbed_write)
+    for number in range(4):
+        write(source / "a.log", random.Random(number).randbytes(6 << 20), "ab")
+        carrier.carry(everything=False)
+    assert tree_of(files, location) == tree(source)
+    assert len(hdfs.pids()) == 2
+    assert sent[-2:] == [6 << 20, 6 << 20]  # it is appended to again, once there is a new file
+    client = hdfs_package.InsecureClient(hdfs.http, user=getpass.getuser(), timeout=30)
+    assert client.status(f"{location.path}/a.log")["permission"] == "600"
+    client._session.close()
+
+
+def test_what_is_being_put_together_stays_behind(tmp_path):
+    source, target = tmp_path / "source", tmp_path / "target"
+    (source / ".part-checkpoint").mkdir(parents=True)
+    (source / ".part-checkpoint" / "a").write_bytes(b"1")
+    (source / "b").write_bytes(b"2")
+    Carrier(LocalFiles(), source, Location.parse(target)).carry()
+    assert [path.name for path in target.iterdir()] == ["b"]

@@ -1,0 +1,453 @@
+"""Folders of runs: what is written to them is where the run is kept."""
+
+from __future__ import annotations
+
+import getpass
+import itertools
+import os
+import shutil
+import stat
+import tempfile
+import threading
+from pathlib import Path
+
+import hdfs as hdfs_package
+import pytest
+
+from search.errors import InvalidArgument
+from search.trial import Trial
+from spark_jobs.messages import Attempt
+from spark_jobs.run_folder import writing as module
+from spark_jobs.run_folder.paths import attempt_name
+from spark_jobs.run_folder.writing import hand_on_checkpoint, hide_events, run_folder, with_patience
+from spark_jobs.storage import webhdfs
+from spark_jobs.storage.files import LocalFiles
+from spark_jobs.storage.hadoop_settings import HadoopSettings
+from spark_jobs.storage.locations import Location
+from spark_jobs.storage.webhdfs import WebHdfs
+from tests.spark_jobs.run_folder.test_uploader import wait_until
+
+_FOLDERS = itertools.count()
+_CONTENT = {
+    "manifest.json": b"{}",
+    "journal/000001.jsonl": b'{"event": 1}\n',
+    "search/events.out.tfevents.trial": b"events",
+    "checkpoints/model of ü.keras": b"model",
+}
+
+
+class Place:
+    """A folder of a run somewhere, and how it looks from there."""
+
+    def __init__(self, location, hadoop, files):
+        self.location, self.hadoop, self.files = location, hadoop, files
+
+    def tree(self, folder=None):
+        """Return the contents of the files, by path."""
+        found = {}
+        for status in self.files.listdir(folder or self.location):
+            name = status.location.path.removeprefix(f"{self.location.path}/")
+            if status.is_folder:
+                found |= self.tree(status.location)
+            else:
+                data = bytearray()
+                self.files.read(status, data.extend)
+                found[name] = bytes(data)
+        return found
+
+
+@pytest.fixture(autouse=True)
+def scratch(tmp_path, monkeypatch):
+    """The folder that scratch folders are made in."""
+    (tmp_path / "scratch").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "scratch"))
+    return tmp_path / "scratch"
+
+
+@pytest.fixture
+def in_place(tmp_path):
+    return Place(Location.parse(tmp_path / "runs" / "of ü"), HadoopSettings(), LocalFiles())
+
+
+@pytest.fixture
+def client(hdfs):
+    client = hdfs_package.InsecureClient(hdfs.http, user=getpass.getuser(), timeout=30)
+    yield client
+    client._session.close()
+
+
+@pytest.fixture
+def on_hdfs(hdfs):
+    location = Location.parse(f"{hdfs.uri}/runs/number-{next(_FOLDERS)}")
+    hadoop = HadoopSettings(hdfs.settings(), getpass.getuser())
+    files = WebHdfs(location, hadoop)
+    yield Place(location, hadoop, files)
+    files.close()
+
+
+@pytest.fixture(params=["in_place", "on_hdfs"])
+def place(request):
+    return request.getfixturevalue(request.param)
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    """Calls of HDFS give up at once; what comes after that keeps its patience."""
+    monkeypatch.setattr(webhdfs.WebHdfs.__init__, "__defaults__", (0.5,))
+
+
+def lengths_in(place):
+    found = place.files.listdir(place.location)
+    return {status.location.name: status.length for status in found}
+
+
+def write(folder, content):
+    for name, data in content.items():
+        path = folder.path / name
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.write_bytes(data)
+
+
+def test_what_is_written_is_there_when_it_is_kept(place, scratch):
+    with run_folder(place.location, place.hadoop) as folder:
+        write(folder, _CONTENT)
+        folder.keep(pytest.fail)
+        assert place.tree() == _CONTENT
+        write(folder, {"result.json": b"[]"})
+        folder.keep(pytest.fail)
+        assert folder.trouble is None
+    assert place.tree() == {**_CONTENT, "result.json": b"[]"}
+    assert os.listdir(scratch) == []
+
+
+def test_the_folder_is_made(place):
+    with run_folder(place.location, place.hadoop, every=0.01) as folder:
+        assert stat.S_IMODE(folder.path.stat().st_mode) == 0o700
+        folder.keep(pytest.fail)
+        assert place.files.status(place.location).is_folder
+
+
+def test_a_run_in_a_folder_is_written_in_place(in_place, scratch):
+    with run_folder(in_place.location, in_place.hadoop) as folder:
+        assert str(folder.path) == in_place.location.path
+        assert os.listdir(scratch) == []
+
+
+def test_a_run_on_hdfs_is_private(on_hdfs, client):
+    with run_folder(on_hdfs.location, on_hdfs.hadoop) as folder:
+        write(folder, _CONTENT)
+        folder.keep(pytest.fail)
+        write(folder, {"stdout.log": b"1"})
+        folder.keep(pytest.fail)
+    root = on_hdfs.location.path
+    names = [root, *(f"{root}/{name}" for name in ("journal", "search", "checkpoints"))]
+    assert {client.status(name)["permission"] for name in names} == {"700"}
+    for name in (*_CONTENT, "stdout.log"):
+        assert client.status(f"{root}/{name}")["permission"] == "600"
+
+
+def test_a_run_on_hdfs_grows_while_it_is_written(on_hdfs):
+    with run_folder(on_hdfs.location, on_hdfs.hadoop, every=0.05) as folder:
+        folder.keep(pytest.fail)
+        write(folder, {"trial.json": b"{}"})  # once: it would be carried anew
+        for text in (b"1", b"12", b"123"):
+            write(folder, {"stdout.log": text})
+            lengths = {"stdout.log": len(text), "trial.json": 2}
+            wait_until(lambda lengths=lengths: lengths_in(on_hdfs) == lengths)
+        assert on_hdfs.tree() == {"stdout.log": b"123", "trial.json": b"{}"}
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.fault(28)
+def test_trouble_of_hdfs_is_told_and_costs_nothing(hdfs, on_hdfs, scratch):
+    told, back = [], threading.Event()
+
+    def restart():
+        hdfs.start_namenode()
+        back.set()
+
+    starter = threading.Thread(target=restart)
+
+    def tell(message):
+        told.append(message)
+        if len(told) == 2:
+            starter.start()
+
+    with run_folder(on_hdfs.location, on_hdfs.hadoop, every=0.05) as folder:
+        write(folder, {"stdout.log": b"before"})
+        folder.keep(pytest.fail)
+        hdfs.kill("namenode")
+        write(folder, {**_CONTENT, "stdout.log": b"before and after"})
+        wait_until(lambda: folder.trouble is not None)
+        assert f"{on_hdfs.location}" in folder.trouble
+        folder.keep(tell)
+        assert back.is_set()
+        starter.join()
+    assert on_hdfs.tree() == {**_CONTENT, "stdout.log": b"before and after"}
+    assert os.listdir(scratch) == []
+    for message in told:
+        assert message.endswith("; it is tried again")
+        assert "\n" not in message
+
+
+def in_one_sentence(caught, place, folder):
+    message = str(caught.value)
+    assert message.startswith(f"not all of {place.location} is there, the rest is in {folder.left}")
+    assert "\n" not in message
+    assert "org.apache" not in message
+    return message
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_hdfs_that_is_gone_for_good_leaves_the_files_here(hdfs, on_hdfs, monkeypatch):
+    monkeypatch.setattr(module, "_PATIENCE", 5.0)
+    told = []
+    with run_folder(on_hdfs.location, on_hdfs.hadoop) as folder:
+        write(folder, _CONTENT)
+        hdfs.kill("namenode")
+        with pytest.raises(OSError) as caught:
+            folder.keep(told.append)
+        assert "no WebHDFS at" in in_one_sentence(caught, on_hdfs, folder)
+        assert told
+    assert (folder.left / "manifest.json").read_bytes() == b"{}"
+
+
+def test_what_is_refused_for_good_stays_here_and_the_rest_is_kept(hdfs, on_hdfs, client, scratch):
+    client.makedirs(on_hdfs.location.path, permission="700")
+    hdfs.admin("-setSpaceQuota", "40m", on_hdfs.location.path)
+    model = bytes(24 << 20)
+    with run_folder(on_hdfs.location, on_hdfs.hadoop) as folder:
+        write(folder, {"a.json": b"a", "model.keras": model, "z.json": b"z"})
+        with pytest.raises(OSError) as caught:
+            folder.keep(pytest.fail)
+        assert "quota" in in_one_sentence(caught, on_hdfs, folder)
+    assert on_hdfs.tree() == {"a.json": b"a", "z.json": b"z"}
+    assert [scratch / name for name in os.listdir(scratch)] == [folder.left]
+    assert (folder.left / "model.keras").read_bytes() == model
+    shutil.rmtree(folder.left)
+
+
+def test_what_was_kept_leaves_nothing_here_also_where_the_search_breaks_off(on_hdfs, scratch):
+    with pytest.raises(KeyboardInterrupt):
+        with run_folder(on_hdfs.location, on_hdfs.hadoop) as folder:
+            write(folder, _CONTENT)
+            folder.keep(pytest.fail)
+            raise KeyboardInterrupt
+    assert os.listdir(scratch) == []
+    assert on_hdfs.tree() == _CONTENT
+
+
+def test_what_was_not_kept_stays_here(on_hdfs, scratch):
+    with pytest.raises(KeyboardInterrupt):
+        with run_folder(on_hdfs.location, on_hdfs.hadoop) as folder:
+            write(folder, _CONTENT)
+            raise KeyboardInterrupt
+    assert (folder.left / "manifest.json").read_bytes() == b"{}"
+    assert folder.left.parent == scratch
+
+
+def test_a_place_that_nobody_knows_leaves_nothing_here(scratch):
+    with pytest.raises(InvalidArgument):
+        with run_folder(Location.parse("hdfs:///runs"), HadoopSettings()):
+            raise AssertionError
+    assert os.listdir(scratch) == []
+
+
+def test_attempts_before_disappear_from_tensorboard_and_keep_their_data(place):
+    with run_folder(place.location, place.hadoop) as folder:
+        for number in (1, 3, 4):  # the second never began
+            name = attempt_name(7, number)
+            write(
+                folder,
+                {
+                    f"{name}/events.out.tfevents.trial": b"%d" % number,
+                    f"{name}/train/a.tfevents.2.host": b"train",
+                    f"{name}/stdout.log": b"said",
+                },
+            )
+        write(folder, {f"{attempt_name(8)}/events.out.tfevents.trial": b"other"})
+        folder.keep(pytest.fail)
+        for _ in range(2):
+            hide_events(place.files, place.location, 7, 4)
+        folder.keep(pytest.fail)
+    found = place.tree()
+    assert {name for name in found if "tfevents" in name} == {
+        "trials/000007-4/events.out.tfevents.trial",
+        "trials/000007-4/train/a.tfevents.2.host",
+        "trials/000008/events.out.tfevents.trial",
+    }
+    assert found["trials/000007/events.out.lost-events.trial"] == b"1"
+    assert found["trials/000007-3/train/a.lost-events.2.host"] == b"train"
+    assert found["trials/000007-3/stdout.log"] == b"said"
+
+
+class TestCheckpoints:
+    """What an attempt goes on from."""
+
+    @pytest.fixture
+    def keep(self, in_place):
+        """Write the checkpoint of an attempt, and return what another one is given."""
+
+        def keep(trial, number, **content):
+            folder = Path(in_place.location.path, attempt_name(trial, number), "checkpoint")
+            folder.mkdir(parents=True, exist_ok=True)
+            for name, data in content.items():
+                path = folder / name.replace("__", "/").replace("_", ".")
+                path.parent.mkdir(exist_ok=True)
+                path.write_bytes(data)
+
+        return keep
+
+    @pytest.fixture
+    def given(self, in_place, tmp_path):
+        def given(trial, number, parent=None, *, begun=True):
+            attempt = Attempt(Trial(trial, {}, parent=parent), number)
+            name = attempt_name(trial, number)
+            if begun:
+                Path(in_place.location.path, name).mkdir(parents=True, exist_ok=True)
+            to = tmp_path / "given" / name / "checkpoint"
+            hand_on_checkpoint(in_place.files, in_place.location, attempt, to)
+            if not to.exists():
+                return {}
+            files = [path for path in to.rglob("*") if path.is_file()]
+            return {path.relative_to(to).as_posix(): path.read_bytes() for path in files}
+
+        return given
+
+    def test_a_first_attempt_without_a_parent_begins_anew(self, keep, given):
+        keep(6, 1, model_keras=b"of another")
+        assert given(7, 1) == {}
+        keep(7, 2, model_keras=b"of a later attempt")
+        assert given(7, 1) == {}
+
+    def test_a_later_attempt_goes_on_from_the_one_before(self, keep, given):
+        keep(7, 1, model_keras=b"1", state__optimizer_bin=b"1")
+        assert given(7, 2) == {"model.keras": b"1", "state/optimizer.bin": b"1"}
+
+    def test_the_newest_of_its_own_counts(self, keep, given):
+        for number in range(1, 12):
+            keep(7, number, model_keras=b"%d" % number)
+        assert given(7, 12) == {"model.keras": b"11"}
+        assert given(7, 11) == {"model.keras": b"10"}
+        assert given(7, 3) == {"model.keras": b"2"}
+
+    def test_its_own_come_before_the_parents(self, keep, given):
+        keep(3, 1, model_keras=b"of the parent")
+        keep(7, 1, model_keras=b"its own")
+        assert given(7, 2, parent=3) == {"model.keras": b"its own"}
+
+    def test_the_parents_newest_is_where_a_first_attempt_begins(self, keep, given):
+        keep(3, 1, model_keras=b"1")
+        keep(3, 2, model_keras=b"2")
+        assert given(7, 1, parent=3) == {"model.keras": b"2"}
+
+    def test_a_parent_without_a_checkpoint_gives_none(self, in_place, given):
+        Path(in_place.location.path, attempt_name(3)).mkdir(parents=True)
+        assert given(7, 1, parent=3) == {}
+        assert given(8, 1, parent=4) == {}
+
+    @pytest.mark.parametrize("partly", [{}, {"_part-1": b"half"}, {"a___part-1": b"half"}])
+    def test_attempts_without_a_whole_file_are_passed_over(self, keep, given, partly):
+        """Those that never began, that kept nothing, and whose host was lost at it."""
+        keep(3, 1, model_keras=b"of the parent")
+        keep(7, 1, model_keras=b"1")
+        keep(7, 3, **partly)
+        assert given(7, 5) == {"model.keras": b"1"}
+        keep(8, 1, **partly)
+        assert given(8, 2, parent=3) == {"model.keras": b"of the parent"}
+
+    def test_parts_of_files_stay_behind(self, keep, given):
+        parts = {"_part-1": b"half", "sub___part-1": b"half"}
+        keep(7, 1, model_keras=b"whole", **parts)
+        assert given(7, 2) == {"model.keras": b"whole"}
+
+    @pytest.mark.parametrize("parent", [None, 3])
+    def test_an_attempt_whose_folder_is_not_there_yet(self, keep, given, parent):
+        """On HDFS it is made by the first round of carrying."""
+        keep(3, 1, model_keras=b"of the parent")
+        assert given(7, 2, parent, begun=False) == (
+            {} if parent is None else {"model.keras": b"of the parent"}
+        )
+        keep(7, 1, model_keras=b"1")
+        assert given(7, 2, parent, begun=False) == {"model.keras": b"1"}
+
+    def test_a_run_of_which_nothing_was_kept_yet(self, given):
+        assert given(7, 2, begun=False) == {}
+        assert given(7, 1, parent=3, begun=False) == {}
+
+    def test_what_was_handed_on_is_a_copy(self, keep, given, in_place, tmp_path):
+        keep(7, 1, model_keras=b"1")
+        given(7, 2)
+        copy = tmp_path / "given" / attempt_name(7, 2) / "checkpoint" / "model.keras"
+        copy.write_bytes(b"2")
+        source = Path(in_place.location.path, attempt_name(7, 1), "checkpoint", "model.keras")
+        assert source.read_bytes() == b"1"
+        assert stat.S_IMODE(copy.parent.stat().st_mode) == 0o700
+
+    def test_one_that_cannot_be_read_is_an_error(self, keep, given, in_place, monkeypatch):
+        def refused(status, sink, offset=0):
+            raise PermissionError(str(status.location))
+
+        keep(7, 1, model_keras=b"1")
+        monkeypatch.setattr(in_place.files, "read", refused)
+        with pytest.raises(OSError, match="model.keras"):
+            given(7, 2)
+
+
+def test_events_behind_a_link_are_not_hidden(tmp_path):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "events.out.tfevents.1").touch()
+    attempt = tmp_path / "run" / "trials" / "000001"
+    attempt.mkdir(parents=True)
+    (attempt / "data").symlink_to(elsewhere)
+    (attempt / "loop").symlink_to(attempt)
+    (attempt / "events.out.tfevents.2").touch()
+    hide_events(LocalFiles(), Location.parse(tmp_path / "run"), 1, 2)
+    assert [path.name for path in elsewhere.iterdir()] == ["events.out.tfevents.1"]
+    assert (attempt / "events.out.lost-events.2").exists()
+
+
+def test_patience_begins_with_the_first_trouble_and_ends_for_who_is_in_a_hurry():
+    told = []
+
+    def away():
+        raise ConnectionError("away")
+
+    with pytest.raises(ConnectionError):
+        with_patience(away, told.append, hurry=lambda: len(told) == 1)
+    assert told == ["away; it is tried again"]
+    answers = iter([ConnectionError("away"), 5])
+
+    def comes_back():
+        answer = next(answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    assert with_patience(comes_back, told.append) == 5
+
+
+def test_half_of_a_checkpoint_is_none(tmp_path):
+    class Lost(LocalFiles):
+        left = 1
+
+        def read(self, status, sink, offset=0):
+            if self.left == 0:
+                raise ConnectionError("away")
+            self.left -= 1
+            super().read(status, sink, offset)
+
+    before = tmp_path / "run" / attempt_name(3) / "checkpoint"
+    before.mkdir(parents=True)
+    (before / "a").write_bytes(b"1")
+    (before / "b").write_bytes(b"2")
+    root, files = Location.parse(tmp_path / "run"), Lost()
+    to = tmp_path / "run" / attempt_name(3, 2) / "checkpoint"
+    to.parent.mkdir()
+    with pytest.raises(ConnectionError):
+        hand_on_checkpoint(files, root, Attempt(Trial(3, {}), 2), to)
+    assert not to.exists()
+    files.left = 5
+    hand_on_checkpoint(files, root, Attempt(Trial(3, {}), 2), to)
+    assert {path.name for path in to.iterdir()} == {"a", "b"}

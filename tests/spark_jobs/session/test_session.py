@@ -1,0 +1,257 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from search.errors import InvalidArgument
+from spark_jobs.session.classic import ClassicSession
+from spark_jobs.session.session import active_data_settings
+
+
+@pytest.mark.parametrize("wrong", [None, "local[2]", object()])
+def test_what_is_no_session_is_refused(wrong):
+    with pytest.raises(InvalidArgument, match="spark: expected a SparkSession"):
+        ClassicSession(wrong)
+
+
+def test_a_spark_context_is_refused(spark):
+    with pytest.raises(InvalidArgument, match="SparkContext"):
+        ClassicSession(spark.sparkContext)
+
+
+def test_a_stopped_session_is_refused(sparks):
+    stopped = sparks.get("local[1]")
+    sparks.stop()
+    with pytest.raises(InvalidArgument, match="a stopped one"):
+        ClassicSession(stopped)
+
+
+@pytest.mark.parametrize(
+    ("master", "settings", "slots"),
+    [("local[3]", {}, 3), ("local[4,2]", {"spark.task.cpus": "2"}, 2), ("local", {}, 1)],
+)
+def test_task_slots_of_local_masters(sparks, master, settings, slots):
+    session = ClassicSession(sparks.get(master, **settings))
+    assert session.task_slots() == slots
+    assert (session.driver_host, session.assigns_gpus) == ("127.0.0.1", False)
+
+
+def test_task_slots_of_a_cluster(cluster):
+    session = ClassicSession(cluster)
+    assert session.task_slots() == 2
+    assert session.on_this_host
+
+
+class Settings:
+    """Stands for a session on a cluster that is not there: only its settings are asked."""
+
+    def __init__(self, master, **settings):
+        self.master, self._settings = master, settings
+
+    def setting(self, name):
+        return self._settings.get(name)
+
+    _asked = None
+    task_needs = ClassicSession.task_needs
+    on_this_host = ClassicSession.on_this_host
+    configured = ClassicSession._slots_configured
+    check_worker_timeouts = ClassicSession.check_worker_timeouts
+    _is_on = ClassicSession._is_on
+
+
+@pytest.mark.parametrize(
+    ("settings", "slots"),
+    [
+        ({"spark.executor.instances": "3", "spark.executor.cores": "4"}, 12),
+        (
+            {
+                "spark.dynamicAllocation.enabled": "true",
+                "spark.dynamicAllocation.maxExecutors": "5",
+                "spark.executor.cores": "4",
+                "spark.task.cpus": "2",
+            },
+            10,
+        ),
+        ({}, 0),
+        (
+            {
+                "spark.executor.instances": "3",
+                "spark.executor.cores": "4",
+                "spark.executor.resource.gpu.amount": "2",
+                "spark.task.resource.gpu.amount": "1",
+            },
+            6,
+        ),
+    ],
+)
+def test_task_slots_that_a_cluster_can_come_to(settings, slots):
+    assert Settings("yarn", **settings).configured() == slots
+
+
+def test_cancelling_ends_this_job_and_no_other(spark, tmp_path):
+    session = ClassicSession(spark)
+    mark, release = tmp_path / "started", tmp_path / "release"
+
+    def hang(batches):
+        import pathlib
+        import time
+
+        pathlib.Path(str(mark)).touch()
+        time.sleep(600)
+        yield from batches
+
+    def other(batches):
+        import pathlib
+        import time
+
+        while not pathlib.Path(str(release)).exists():
+            time.sleep(0.01)
+        for _ in batches:
+            pass
+        yield from ()
+
+    job = session.job(hang, 1, "to-be-cancelled")
+    neighbour = session.job(other, 1, "to-be-left")
+    job.start()
+    neighbour.start()
+    while not mark.exists():
+        assert not job.wait(0.01)
+    job.cancel()
+    assert job.wait(0)
+    assert job.error is not None
+    assert not neighbour.wait(0)
+    release.touch()
+    assert neighbour.wait(60)
+    assert neighbour.error is None
+
+
+def test_executors_use_this_interpreter(sparks):
+    spark = sparks.get("local[2]", **{"spark.a.session": "of its own"})
+    expected = sys.executable
+    assert spark.sparkContext.pythonExec != expected
+
+    def look(batches):
+        import sys
+
+        for _ in batches:
+            pass
+        assert sys.executable == expected, sys.executable
+        yield from ()
+
+    job = ClassicSession(spark).job(look, 2, "interpreter")
+    job.start()
+    assert job.wait(120)
+    assert job.error is None
+
+
+def test_an_interpreter_that_the_user_chose_stays(sparks, monkeypatch):
+    monkeypatch.setenv("PYSPARK_PYTHON", "/no/such/python")
+    spark = sparks.get("local[2]", **{"spark.a.session": "with a choice"})
+    job = ClassicSession(spark).job(lambda batches: batches, 1, "chosen")
+    job.start()
+    assert job.wait(120)
+    assert "/no/such/python" in str(job.error)
+    assert job.failed_hosts
+
+
+def test_a_job_that_was_never_started_can_be_left(spark):
+    with ClassicSession(spark).job(lambda batches: batches, 1, "never") as job:
+        pass
+    assert job.error is None
+
+
+def test_leaving_a_job_ends_it(spark, tmp_path):
+    mark = tmp_path / "started"
+
+    def hang(batches):
+        import pathlib
+        import time
+
+        pathlib.Path(str(mark)).touch()
+        time.sleep(600)
+        yield from batches
+
+    with pytest.raises(KeyboardInterrupt), ClassicSession(spark).job(hang, 1, "left") as job:
+        job.start()
+        while not mark.exists():
+            assert not job.wait(0.01)
+        raise KeyboardInterrupt
+    assert job.wait(0)
+
+
+def test_jobs_of_slots_leave_the_accumulators_of_other_jobs_alone(spark):
+    with ClassicSession(spark).job(lambda batches: iter(()), 1, "slots") as job:
+        job.start()
+        assert job.wait(60)
+    total = spark.sparkContext.accumulator(0)
+    spark.sparkContext.parallelize([1, 2, 3], 2).foreach(total.add)
+    assert total.value == 6
+
+
+@pytest.mark.parametrize("prefix", ["spark.python.worker", "spark.sql.execution.pyspark.udf"])
+def test_settings_that_kill_slots_with_long_trials_are_refused(prefix):
+    kills = {f"{prefix}.killOnIdleTimeout": "true", f"{prefix}.idleTimeoutSeconds": "60s"}
+    with pytest.raises(InvalidArgument, match="killOnIdleTimeout"):
+        Settings("yarn", **kills).check_worker_timeouts()
+    Settings("yarn", **(kills | {f"{prefix}.idleTimeoutSeconds": "0"})).check_worker_timeouts()
+    Settings("yarn").check_worker_timeouts()
+
+
+CONNECT = """
+    import os
+    from pyspark.sql import SparkSession
+    import experiment
+    from spark_jobs.storage.locations import Location
+    from spark_jobs.session.session import active_data_settings
+
+    builder = SparkSession.builder.remote("local[1]").config("spark.ui.enabled", "false")
+    builder = builder.config("spark.hadoop.fs.defaultFS", "hdfs://nn:8020")
+    builder = builder.config("spark.experiment.logdir", os.getcwd())
+    builder = builder.config("spark.hadoop.dfs.namenode.http-address", "nn:9999")
+    spark = builder.getOrCreate()
+    settings = active_data_settings()
+    print(settings.hadoop.namenodes(Location.parse("hdfs:///data")), settings.hadoop.user)
+    result = experiment.launch(spark, lambda x: 2.0 * x, {"x": [1]}, preload=(), verbose=0)
+    print(result.best.value)
+    spark.stop()
+"""
+
+
+def test_a_session_of_spark_connect_says_where_hdfs_is_and_runs_searches(tmp_path):
+    script = tmp_path / "connect.py"
+    script.write_text(textwrap.dedent(CONNECT))
+    path = os.pathsep.join(folder for folder in sys.path if folder)
+    ran = subprocess.run(
+        [sys.executable, script],
+        env={
+            **os.environ,
+            "PYTHONPATH": path,
+            "PYSPARK_PYTHON": sys.executable,
+            "HADOOP_USER_NAME": "me",
+        },
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+    assert ran.stdout.splitlines()[:2] == ["('http://nn:9999',) me", "2.0"], ran.stderr
+
+
+def test_the_settings_of_the_session_are_those_of_every_thread(spark):
+    assert active_data_settings().hadoop.values
+    with ThreadPoolExecutor(1) as thread:
+        assert thread.submit(active_data_settings).result() == active_data_settings()
+
+
+def test_the_settings_of_a_stopped_context_count_no_more(sparks):
+    context = sparks.get("local[1]").sparkContext
+    context.stop()
+    try:
+        assert not active_data_settings().hadoop.values
+    finally:
+        sparks.stop()

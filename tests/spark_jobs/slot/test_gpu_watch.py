@@ -1,0 +1,178 @@
+"""A runner that watches GPUs: real processes, and a library that stands for NVML."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+
+import pytest
+
+from spark_jobs.slot.gpu_watch import WatchedRunner
+from spark_jobs.slot.nvml import Gpus
+from spark_jobs.slot.runners import ProcessRunner
+from tests.spark_jobs.slot.test_runners import Runner, program
+from tests.spark_jobs.trial.test_event_file import scalars
+
+GIB = 1 << 30
+
+
+def take(gpu, memory):
+    """Take memory of a GPU, in the library's way."""
+    import os
+    import pathlib
+
+    pathlib.Path(os.environ["FAKE_NVML"], str(gpu), str(os.getpid())).write_text(str(memory))
+
+
+def train(take_gib=0, keep_gib=0, gpu=0, kill=False):
+    import os
+    import pathlib
+    import signal
+
+    take(gpu, take_gib << 30)
+    if keep_gib:
+        pathlib.Path(os.environ["FAKE_NVML"], str(gpu), "kept").write_text(str(keep_gib << 30))
+    if kill:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return 1
+
+
+@pytest.fixture
+def watched(nvml, tmp_path):
+    """Make a runner that watches GPUs 0 and 1, and what it says of them."""
+    with contextlib.ExitStack() as stack:
+
+        def start(function=train, addresses=("0", "1"), kind=Gpus, **settings):
+            told = []
+
+            def keeps(address, memory, trial):
+                told.append((address, memory, trial))
+
+            gpus = stack.enter_context(kind(addresses))
+            processes = stack.enter_context(ProcessRunner(program(function)))
+            settings = {"patience": 0.3} | settings
+            return Runner(WatchedRunner(processes, gpus, keeps, **settings), tmp_path / "run"), told
+
+        yield start
+
+
+@pytest.fixture
+def neighbour():
+    """A process of somebody else's."""
+    process = subprocess.Popen(["sleep", "300"])
+    yield process
+    process.kill()
+    process.wait()
+
+
+@pytest.mark.parametrize("kill", [False, True])
+def test_memory_that_went_with_the_trial_is_not_kept(watched, kill):
+    run, told = watched(patience=30)
+    outcomes = [run(take_gib=4, kill=kill) for _ in range(2)]
+    assert [outcome.status for outcome in outcomes] == ["failed" if kill else "finished"] * 2
+    assert told == []
+
+
+def test_a_gpu_that_keeps_memory_is_told_of_with_how_much_and_since_when(watched):
+    run, told = watched()
+    assert run().status == run(take_gib=2, keep_gib=4, gpu=1).status == "finished"
+    assert told == [("1", 4 * GIB, 1)]
+
+
+def test_memory_that_takes_its_time_comes_back(watched, nvml):
+    looks = []
+
+    class BackAfterTheSecondLook(Gpus):
+        def unowned(self):
+            unowned = super().unowned()
+            if unowned["0"].memory > 4 * GIB:
+                looks.append(unowned)
+                if len(looks) == 2:
+                    nvml.drop(0, "kept")
+            return unowned
+
+    run, told = watched(kind=BackAfterTheSecondLook, patience=30)
+    run(keep_gib=4)
+    assert (told, len(looks)) == ([], 2)
+
+
+def test_what_was_kept_before_the_first_trial_is_none_of_ours(watched, nvml):
+    nvml.set(0, "kept-by-another", 3 * GIB)
+    run, told = watched()
+    run()
+    assert told == []
+    nvml.drop(0, "kept-by-another")
+    run()
+    run(keep_gib=1)
+    assert told == [("0", GIB, 2)]
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_processes_that_are_listed_are_others_and_a_leak_beside_them_is_seen(
+    watched, nvml, neighbour, shared
+):
+    run, told = watched(shared=shared)
+    run()
+    nvml.set(0, str(neighbour.pid), 5 * GIB)
+    run()
+    nvml.set(0, str(neighbour.pid), 7 * GIB)
+    run()
+    assert told == []
+    run(keep_gib=2)
+    assert told == [("0", 2 * GIB, 3)]
+
+
+def test_where_no_owners_are_listed_all_that_stays_is_kept(watched, nvml):
+    nvml.hide_processes()
+    run, told = watched()
+    run(take_gib=1)
+    assert told == []
+    run(keep_gib=2)
+    assert told == [("0", 2 * GIB, 1)]
+
+
+def test_where_no_owners_are_listed_and_others_may_be_there_nothing_is_said(
+    watched, nvml, neighbour
+):
+    nvml.hide_processes()
+    run, told = watched(shared=True)
+    nvml.set(0, str(neighbour.pid), 5 * GIB)
+    run(keep_gib=2)
+    assert told == []
+
+
+def test_the_use_of_the_gpus_becomes_curves_of_the_trial(watched, tmp_path):
+    def train_until_recorded(root):
+        import pathlib
+        import time
+
+        events = pathlib.Path(root, "trials/000000/events.out.tfevents.trial")
+
+        def points():
+            return events.read_bytes().count(b"gpu/1/utilization") if events.exists() else 0
+
+        take(1, 4 << 30)
+        before = points()
+        while points() < before + 2:  # the first may have been measured before
+            time.sleep(0.01)
+        return 1
+
+    run, told = watched(train_until_recorded, addresses=("1", "0"))
+    assert run(root=str(tmp_path / "run")).status == "finished"
+    curves = scalars(run.files.folder)
+    assert {tag: points[-1][1] for tag, points in curves.items()} == {
+        "gpu/0/memory_GiB": 4.5,
+        "gpu/0/utilization": 0.5,
+        "gpu/1/memory_GiB": 0.5,
+        "gpu/1/utilization": 0.5,
+    }
+    steps = [step for step, _ in curves["gpu/0/memory_GiB"]]
+    assert steps == sorted(set(steps))
+    assert told == []
+
+
+def test_without_gpus_a_trial_runs_as_it_would(watched, monkeypatch):
+    monkeypatch.setenv("FAKE_NVML", "/nonexistent")
+    run, told = watched(lambda: 2)
+    assert (run().value, told) == (2.0, [])
+    assert list(run.files.folder.glob("*tfevents*")) == []

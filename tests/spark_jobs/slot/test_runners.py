@@ -1,0 +1,1019 @@
+"""The contract of a trial runner, inherited by the test of each implementation."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+import math
+import os
+import pathlib
+import re
+import resource
+import signal
+import subprocess
+import sys
+import threading
+import time
+import uuid
+
+import cloudpickle
+import psutil
+import pytest
+
+from search.trial import Trial
+from spark_jobs.messages import Attempt, Report, encode, work_of
+from spark_jobs.run_folder.paths import RunPaths
+from spark_jobs.slot import runners, zygote
+from spark_jobs.slot.bounded_log import KEPT
+from spark_jobs.slot.driver_watch import Abandoned
+from spark_jobs.slot.runners import (
+    InProcessRunner,
+    ProcessRunner,
+    RunnerBroken,
+    _ZygoteProcess,
+    failure_of_silence,
+    status_of,
+)
+from spark_jobs.slot.zygote import Alive, Ended, Started
+from spark_jobs.trial.frames import frame
+from spark_jobs.trial.gpu_share import GpuShare
+from spark_jobs.trial.link import StopTrial
+from spark_jobs.trial.trial_process import Program, Task
+from tests.spark_jobs import train_functions as functions
+
+LIGHT = ("experiment", "spark_jobs.trial.event_file")
+FORGED = [  # what a train function may write into the pipe to its supervisor
+    'R{"step": 1, "metrics": {"loss": "abc"}}',
+    f'R{{"step": {10**400}, "metrics": {{}}}}',
+    f'R{{"step": 1, "metrics": {{"{"m" * 1_000_000}": 1.0}}}}',
+    "R",
+    "",
+    "X",
+    "O" + '"' * 1_000_000,
+    "O" + "[" * 1_000_000,
+    'O{"trial": 0}',
+    'O{"trial": 1000, "status": "finished", "value": 1.0, "objective": "m", "metrics": {}, '
+    '"error": null, "seconds": 1.0}',
+]
+
+
+FAKE_TORCH = """
+class cuda:
+    fraction = 0.0
+
+    def is_available():
+        return True
+
+    def set_per_process_memory_fraction(fraction):
+        cuda.fraction = fraction
+"""
+
+
+STOPPED_SLOT = """
+import pathlib, signal, sys, threading
+from tests.spark_jobs.slot.test_runners import Attempt, ProcessRunner, RunPaths, Trial, program
+from tests.spark_jobs.train_functions import stop_supervisor
+
+signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+files = RunPaths(pathlib.Path(sys.argv[1])).attempt(0)
+files.folder.mkdir(parents=True)
+with ProcessRunner(program(stop_supervisor, preload=("numpy",))) as runner:
+    print(runner._zygote._process.pid, flush=True)
+    runner.run(Attempt(Trial(0, {"tag": sys.argv[2]})), files, print)
+"""
+
+
+def program(function, key=None, **settings):
+    return Program(cloudpickle.dumps(function), key, "max", **settings)
+
+
+def wait_until(condition, seconds=120.0):
+    """Wait for a condition; the limit only keeps a failing test from hanging."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "the condition was not met"
+        time.sleep(0.01)
+
+
+class Runner:
+    """Runs trials of one function, each in a new folder."""
+
+    def __init__(self, runner, root):
+        self.runner, self.paths, self.count = runner, RunPaths(root), 0
+        self.reports = []  # of the last trial
+        self.hear = lambda report: None
+
+    def __call__(self, **params):
+        attempt = Attempt(Trial(self.count, params))
+        self.files = self.paths.attempt(self.count)
+        self.files.folder.mkdir(parents=True)
+        self.count += 1
+        self.reports = []
+        outcome = self.runner.run(attempt, self.files, self.tell)
+        assert outcome.trial == attempt.trial.id
+        return outcome
+
+    def tell(self, report):
+        self.reports.append(report)
+        self.hear(report)
+
+    def stop(self, report, *, reason="enough"):
+        """Stop the trial that runs; to be used as `hear`."""
+        self.runner.stop(self.count - 1, reason)
+
+    def stop_later(self, report):
+        """Stop the trial that runs when its report has returned, so that it hears of it later."""
+        wait_until((self.files.folder / "reported").exists)
+        self.stop(report)
+
+
+class RunnerContract:
+    def make(self, function, **settings):
+        raise NotImplementedError
+
+    def test_the_environment_of_the_slot_reaches_the_trial(self, tmp_path, monkeypatch):
+        monkeypatch.setenv("TO_BE_HIDDEN", "1")
+        environment = {"CUDA_VISIBLE_DEVICES": "3", "TO_BE_HIDDEN": None}
+        before = dict(os.environ)
+        with self.make(functions.visible_devices, environment=environment) as runner:
+            assert Runner(runner, tmp_path)(x=1).value == 3.0
+        assert dict(os.environ) == before
+
+    def test_a_framework_that_the_trial_imports_keeps_to_its_share_of_the_gpu(
+        self, tmp_path, monkeypatch
+    ):
+        (tmp_path / "torch.py").write_text(FAKE_TORCH)
+        monkeypatch.syspath_prepend(tmp_path)
+        try:
+            with self.make(functions.fraction_of_torch, gpu_share=GpuShare(0.225)) as runner:
+                run = Runner(runner, tmp_path / "run")
+                assert run(x=1).value == 0.225
+        finally:
+            sys.modules.pop("torch", None)
+
+    @pytest.fixture
+    def start(self, tmp_path):
+        with contextlib.ExitStack() as stack:
+            yield lambda function, **settings: Runner(
+                stack.enter_context(self.make(function, **settings)), tmp_path / "run"
+            )
+
+    def test_a_result_is_a_finished_outcome(self, start):
+        run = start(functions.double)
+        outcomes = [run(x=1.5), run(x=2)]
+        assert [(o.status, o.value, o.objective, o.error) for o in outcomes] == [
+            ("finished", 3.0, "metric", None),
+            ("finished", 4.0, "metric", None),
+        ]
+        assert all(o.seconds >= 0 for o in outcomes)
+
+    @pytest.mark.fault(1)
+    def test_an_exception_is_a_failed_outcome_with_its_traceback(self, start):
+        run = start(functions.fail)
+        outcome = run(x=3)
+        assert (outcome.status, outcome.value) == ("failed", None)
+        assert outcome.error.kind == "user error"
+        assert outcome.error.message == "ValueError: user bug 3"
+        assert "train_functions.py" in outcome.error.traceback
+        assert "trial_process.py" not in outcome.error.traceback
+
+    def test_the_notes_of_an_exception_do_not_hide_its_message(self, start):
+        def noted(x):
+            error = ValueError("the problem")
+            error.add_note("a note")
+            raise error
+
+        outcome = start(noted)(x=1)
+        assert outcome.error.message == "ValueError: the problem"
+        assert "a note" in outcome.error.traceback
+
+    def test_an_exception_without_a_text_is_one_too(self, start):
+        outcome = start(functions.fail_badly)(x=3)
+        assert outcome.error.kind == "user error"
+        assert "HostileError" in outcome.error.message
+
+    @pytest.mark.fault(2)
+    @pytest.mark.parametrize(
+        ("code", "text"), [(17, "exit 17"), (None, "exit 0"), ("sorry", "exit 'sorry'")]
+    )
+    def test_leaving_the_interpreter_is_a_failure(self, start, code, text):
+        outcome = start(functions.leave)(code=code)
+        assert outcome.error.kind == "exit"
+        assert outcome.error.message == f"{text} before it returned"
+
+    @pytest.mark.fault(10, 11, 13)
+    @pytest.mark.parametrize(
+        ("what", "kind", "text"),
+        [
+            ("hostile", "invalid value", "got Hostile"),
+            ("generator", "invalid value", "got generator"),
+            ("large", "invalid value", "got str"),
+            ("nan", "invalid value", "nan"),
+            ("none", "invalid value", "got NoneType"),
+        ],
+    )
+    def test_what_is_no_score_fails_with_its_type(self, start, what, kind, text):
+        outcome = start(functions.give_back)(what=what)
+        assert (outcome.status, outcome.error.kind) == ("failed", kind)
+        assert text in outcome.error.message
+        assert len(outcome.error.message) < 500
+
+    def test_output_goes_to_files_of_the_trial_native_output_too(self, start):
+        run = start(functions.say)
+        for x in (1, 2):
+            assert run(x=x).status == "finished"
+            assert sorted(run.files.stdout.read_text().split("\n")) == [
+                "",
+                "native",
+                f"printed é {x}",
+            ]
+            assert run.files.stderr.read_text() == "complained\n"
+
+    def test_the_trial_knows_its_folder_and_parameters_and_reports_curves(self, start):
+        run = start(functions.look_around, key="x")
+        outcome = run(x=5)
+        assert (outcome.value, outcome.error) == (5.0, None)
+        assert [path.name for path in run.files.folder.glob("*tfevents*")]
+
+    def test_parameters_arrive_as_what_they_were(self, start):
+        def check(shape, limit, name, options):
+            assert shape == (64, 32)
+            assert limit == math.inf
+            assert name == "ü\n"
+            assert options == {"a": [1, (2,)]}
+            return 1
+
+        outcome = start(check)(shape=(64, 32), limit=math.inf, name="ü\n", options={"a": [1, (2,)]})
+        assert outcome.value == 1.0, outcome.error
+
+    def test_reports_arrive_while_the_trial_runs(self, start, tmp_path):
+        run = start(functions.report_and_wait)
+        flag = tmp_path / "go on"
+        run.hear = lambda report: flag.touch()
+        outcome = run(x=1.5, flag=str(flag))
+        assert (outcome.status, outcome.value, outcome.step) == ("finished", 4.5, 1)
+        assert run.reports == [Report.of(0, {"loss": 1.5}), Report.of(1, {"loss": 3.0})]
+
+    def test_a_trial_that_is_stopped_counts_with_what_it_reported_last(self, start):
+        """Its own `except Exception` does not keep it going."""
+        run = start(functions.report_for_ever)
+        run.hear = functools.partial(run.stop, reason="step 0: ü is too little")
+        outcome = run(x=1.0)
+        last = run.reports[-1]
+        assert (outcome.status, outcome.reason, outcome.error) == (
+            "stopped",
+            "step 0: ü is too little",
+            None,
+        )
+        assert (outcome.value, outcome.objective) == (last.value("loss"), "loss")
+        assert (outcome.step, outcome.metrics) == (last.step, last.metrics)
+        assert run.files.stdout.read_text() == "TrialStopped: step 0: ü is too little\n"
+
+    def test_the_first_reason_to_stop_counts(self, start):
+        run = start(functions.report_for_ever)
+        reasons = (f"reason {number}" for number in itertools.count())
+        run.hear = lambda report: [run.stop(report, reason=next(reasons)) for _ in range(1_000)]
+        outcome = run(x=1.0)
+        assert (outcome.status, outcome.reason) == ("stopped", "reason 0")
+
+    def test_what_a_stopped_trial_returns_counts(self, start):
+        run = start(functions.report_for_ever_and_return)
+        run.hear = run.stop
+        outcome = run(x=1.0)
+        assert (outcome.status, outcome.value, outcome.reason) == ("stopped", 42.0, "enough")
+        assert outcome.step == 1_000_000
+
+    def test_a_stopped_trial_without_an_objective_has_no_value(self, start):
+        run = start(functions.report_several_for_ever)
+        run.hear = run.stop
+        outcome = run(x=1.0)
+        assert (outcome.status, outcome.value, outcome.objective) == ("stopped", None, None)
+        assert set(outcome.metrics) == {"loss", "accuracy"}
+
+    def test_the_key_says_which_of_several_metrics_counts(self, start):
+        run = start(functions.report_several_for_ever, key="loss")
+        run.hear = run.stop
+        outcome = run(x=1.5)
+        assert (outcome.status, outcome.value, outcome.objective) == ("stopped", 1.5, "loss")
+
+    def test_a_trial_may_stop_itself(self, start):
+        outcome = start(functions.stop_itself)(x=1.5)
+        assert (outcome.status, outcome.value, outcome.step) == ("stopped", 1.5, 5)
+        assert outcome.reason == "had enough"
+
+    def test_a_stop_for_another_trial_is_not_for_this_one(self, start, tmp_path):
+        run = start(functions.report_and_wait)
+        flag = tmp_path / "go on"
+
+        def hear(report):
+            for trial in (-1, 1, 2):
+                run.runner.stop(trial, "not you")
+            flag.touch()
+
+        run.hear = hear
+        assert run(x=1.5, flag=str(flag)).status == "finished"
+
+    def test_a_stop_after_the_end_harms_no_other_trial(self, start, tmp_path):
+        run = start(functions.report_and_wait)
+        flag = tmp_path / "go on"
+        flag.touch()
+        run.runner.stop(0, "before there was any")
+        for number in range(5):
+            assert run(x=number, flag=str(flag)).value == 3.0 * number
+            run.runner.stop(number, "too late")
+
+    def test_a_stop_in_the_moment_of_the_end_harms_no_other_trial(self, start):
+        run = start(functions.report_once)
+        run.hear = run.stop
+        for number in range(20):
+            outcome = run(x=number)
+            if outcome.status == "finished":
+                assert outcome.value == 2.0 * number
+            else:
+                assert (outcome.status, outcome.value) == ("stopped", 1.0 * number), outcome.error
+
+    def test_a_trial_that_fails_after_a_stop_has_failed(self, start):
+        def fail_late(x):
+            try:
+                return functions.report_for_ever(x)
+            finally:
+                raise ValueError("at its end")
+
+        run = start(fail_late)
+        run.hear = run.stop
+        outcome = run(x=1.0)
+        assert (outcome.status, outcome.error.message) == ("failed", "ValueError: at its end")
+
+    def test_much_output_keeps_its_start_and_its_end(self, start):
+        run = start(functions.print_much)
+        assert run(x=1).status == "finished"
+        for path, what in ((run.files.stdout, "line"), (run.files.stderr, "complaint")):
+            text = path.read_text()
+            (gap,) = re.findall(r"\n\.\.\. (\d+) bytes left out \.\.\.\n", text)
+            assert text.startswith(f"the first {what}\nxxx")
+            assert text.endswith(f"y\nthe last {what}\n")
+            printed = len(f"the first {what}\nthe last {what}\n") + (5 << 10) * 1_000 + (5 << 20)
+            assert int(gap) == printed - 2 * KEPT
+            assert len(text) == 2 * KEPT + len(f"\n... {gap} bytes left out ...\n")
+
+    def test_a_trial_may_close_its_output(self, start):
+        run = start(functions.close_output)
+        assert run(x=1).value == 1.0
+        assert run.files.stdout.read_text() == "before\n"
+
+
+class TestInProcessRunner(RunnerContract):
+    def make(self, function, environment=None, **settings):
+        return InProcessRunner(program(function, **settings), environment)
+
+    def test_the_process_gets_its_output_back(self, start, capfd):
+        start(functions.say)(x=1)
+        print("after", flush=True)
+        os.system("echo native after")
+        assert capfd.readouterr().out == "after\nnative after\n"
+
+
+class ProcessContract(RunnerContract):
+    """What every runner with a process per trial promises on top."""
+
+    @pytest.mark.fault(2)
+    def test_a_trial_that_ends_its_process_harms_nobody(self, start):
+        run = start(functions.leave_at_once)
+        for _ in range(2):
+            outcome = run(x=1)
+            assert (outcome.error.kind, outcome.error.message) == (
+                "exit",
+                "exit 17 before it returned",
+            )
+            assert run.files.stdout.read_text() == "last words\n"
+
+    @pytest.mark.fault(3)
+    @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM])
+    def test_a_signal_is_named(self, start, number):
+        outcome = start(functions.kill_itself)(number=int(number))
+        assert outcome.error.message == f"signal {int(number)} ({number.name}) before it returned"
+
+    @pytest.mark.fault(3)
+    def test_a_crash_in_native_code_is_a_failure(self, start):
+        assert "SIGSEGV" in start(functions.segfault)(x=1).error.message
+
+    @pytest.mark.fault(5)
+    @pytest.mark.parametrize(
+        ("how", "message"),
+        [
+            ("one large object", "MemoryError"),
+            ("everything", "MemoryError"),
+            ("a mapping", "OSError: [Errno 12] Cannot allocate memory"),
+            ("native code", "signal 6 (SIGABRT) before it returned, out of memory"),
+        ],
+    )
+    def test_out_of_memory_is_a_failure_of_its_own_kind(self, start, how, message):
+        run = start(functions.exhaust_memory)
+        for _ in range(2):
+            error = run(how=how).error
+            assert (error.kind, error.message.partition(";")[0]) == ("memory", message)
+            said = r"; the limit is \d[\d.]* GiB of address space \(RLIMIT_AS\)"
+            assert re.search(said, error.message)
+
+    @pytest.mark.fault(5)
+    def test_a_limit_that_is_inherited_is_in_the_message(self, tmp_path):
+        with self.make(lambda x: len(bytes(1 << 50))) as runner:
+            limit = 1 << 44  # of a process that has imported something large, too
+            resource.prlimit(zygote_of(runner), resource.RLIMIT_AS, (limit, limit))
+            error = Runner(runner, tmp_path)(x=1).error
+        assert error.message == (
+            "MemoryError; the limit is 1.64e+04 GiB of address space (RLIMIT_AS)"
+        )
+
+    @pytest.mark.fault(5)
+    def test_the_kernel_would_kill_a_trial_rather_than_what_runs_it(self, start):
+        def most_likely_killed(x):
+            return int(pathlib.Path("/proc/self/oom_score_adj").read_text())
+
+        assert start(most_likely_killed)(x=1).value == 1000
+
+    @pytest.mark.parametrize("timeout", [3e6, sys.float_info.max])
+    def test_a_time_limit_may_be_any_number(self, start, timeout):
+        assert start(functions.double, timeout=timeout)(x=1).value == 2.0
+
+    @pytest.mark.fault(4)
+    @pytest.mark.parametrize("how", ["sleeping", "ignoring SIGTERM", "holding the GIL"])
+    def test_a_trial_that_hangs_is_ended_at_the_time_limit(self, tmp_path, how):
+        with self.make(functions.hang, timeout=1.0) as runner:
+            run = Runner(runner, tmp_path)
+            outcome = run(how=how)
+            assert outcome.error.kind == "time"
+            assert outcome.error.message == "ended at the time limit of 1 s"
+            assert 1.0 <= outcome.seconds < 30  # a hanging test, not a slow machine
+
+    @pytest.mark.parametrize(
+        ("then", "status"), [("exit", "failed"), ("raise", "failed"), ("return", "finished")]
+    )
+    def test_a_trial_may_clean_up_at_the_time_limit(self, tmp_path, then, status):
+        """What it returns within the grace counts; how it fails does not."""
+        with self.make(functions.clean_up, timeout=5.0, grace=60.0) as runner:
+            outcome = Runner(runner, tmp_path / "run")(folder=str(tmp_path), then=then)
+        assert (tmp_path / "cleaned up").exists()
+        assert outcome.status == status
+        if status == "failed":
+            assert outcome.error.kind == "time"
+
+    @pytest.mark.parametrize("what", ["output", "reports", "garbage"])
+    def test_a_flood_does_not_keep_a_trial_from_being_ended(self, tmp_path, what):
+        with self.make(functions.flood, timeout=1.0) as runner:
+            run = Runner(runner, tmp_path)
+            outcome = run(what=what)
+            assert outcome.error.kind == "time"
+            assert run.files.stdout.stat().st_size < 2 * KEPT + 100
+            assert run.files.stderr.stat().st_size < 2 * KEPT + 100
+
+    def test_a_flood_of_reports_does_not_keep_a_trial_from_being_stopped(self, start):
+        run = start(functions.flood, key="loss")
+        run.hear = run.stop
+        outcome = run(what="reports")
+        assert (outcome.status, outcome.value) == ("stopped", 0.5)
+
+    def test_forged_messages_harm_only_the_trial(self, start):
+        run = start(functions.forge)
+        for message in FORGED:
+            outcome = run(messages=[message])
+            assert outcome.status == "failed", message[:50]
+            assert run.reports == [Report.of(5, {"loss": 0.5})], message[:50]
+        assert run(messages=[]).error.kind == "exit"
+
+    def test_what_is_printed_shortly_before_a_kill_is_there(self, start):
+        run = start(functions.speak_and_die)
+        assert "SIGKILL" in run(x=1).error.message
+        assert run.files.stdout.read_text() == "printed shortly before\nnative shortly before\n"
+        assert run.files.stderr.read_text() == "complained shortly before\n"
+
+    def test_output_is_in_the_log_while_the_trial_runs(self, start, tmp_path):
+        flag = tmp_path / "go on"
+
+        def speak(x):
+            print("epoch 1")
+            while not flag.exists():
+                time.sleep(0.005)
+            return x
+
+        def read():
+            log = run.paths.attempt(0).stdout
+            wait_until(lambda: log.exists() and log.read_text() == "epoch 1\n")
+            flag.touch()
+
+        run = start(speak)
+        reader = threading.Thread(target=read)
+        reader.start()
+        assert run(x=1).status == "finished"
+        reader.join()
+
+    def test_a_stop_ends_no_trial_that_returns_before_it_reports_again(self, start, tmp_path):
+        flag = tmp_path / "go on"
+
+        def return_late(x):
+            functions.report_and_say_so(x)
+            while not flag.exists():
+                time.sleep(0.005)
+            return 2 * x
+
+        def hear(report):
+            run.stop_later(report)
+            flag.touch()
+
+        run = start(return_late)
+        run.hear = hear
+        outcome = run(x=1.5)
+        assert (outcome.status, outcome.value) == ("finished", 3.0)
+
+    @pytest.mark.fault(7)
+    @pytest.mark.parametrize("then", ["return", "die", "hang"])
+    def test_no_descendant_outlives_its_trial(self, tmp_path, then):
+        tag = f"3600.{uuid.uuid4().int % 10**9}"
+        with self.make(functions.leave_children, timeout=3.0 if then == "hang" else None) as runner:
+            outcome = Runner(runner, tmp_path)(tag=tag, then=then)
+            assert (outcome.status == "finished") == (then == "return"), outcome.error
+            assert sleeping(tag) == []
+
+    def test_a_trial_that_is_abandoned_is_ended_with_all_that_it_started(self, tmp_path):
+        tag = f"3600.{uuid.uuid4().int % 10**9}"
+        with self.make(functions.leave_children) as runner:
+            run = Runner(runner, tmp_path)
+
+            def abandon():
+                wait_until(lambda: sleeping(tag))
+                runner.abandon()
+
+            other = threading.Thread(target=abandon)
+            other.start()
+            with pytest.raises(Abandoned, match="trial 0 was ended"):
+                run(tag=tag, then="hang")
+            other.join()
+            assert sleeping(tag) == []
+            with pytest.raises(Abandoned, match="trial 1 was not started"):
+                run(tag=tag, then="hang")
+            assert sleeping(tag) == []
+
+    @pytest.mark.fault(9)
+    def test_the_next_trial_sees_nothing_of_what_a_trial_changed(self, start):
+        run = start(functions.state)
+        before = run(change=True)
+        assert before.error is None
+        assert run(change=False).value == before.value
+
+    def test_trials_draw_different_random_numbers(self, start):
+        run = start(functions.draw, key="random")
+        first, second = run(x=1), run(x=1)
+        assert set(first.metrics.values()).isdisjoint(second.metrics.values())
+
+    def test_a_seed_makes_a_trial_repeatable(self, tmp_path):
+        drawn = []
+        for number in range(2):
+            with self.make(functions.draw, key="random", seed=7) as runner:
+                run = Runner(runner, tmp_path / str(number))
+                drawn.append([run(x=1).metrics, run(x=1).metrics])
+        assert drawn[0] == drawn[1]
+        assert drawn[0][0] != drawn[0][1]
+
+    def test_garbage_in_its_pipes_harms_only_the_trial(self, start):
+        run = start(functions.scribble)
+        for _ in range(2):
+            assert run(x=1).status == "failed"
+
+    def test_a_forked_copy_that_comes_back_is_not_the_trial(self, start):
+        def fork(x):
+            return os.getpid() if os.fork() else -1
+
+        run = start(fork)
+        for _ in range(5):
+            outcome = run(x=1)
+            assert outcome.status == "finished", outcome.error
+            assert outcome.value > 0
+
+    def test_many_short_trials_in_a_row(self, start):
+        """The messages of a short trial may arrive together."""
+        run = start(functions.double)
+        assert [run(x=number).value for number in range(30)] == [2.0 * n for n in range(30)]
+
+    @pytest.mark.fault(7)
+    def test_killing_the_zygote_ends_the_trial_and_the_next_one_runs(self, tmp_path):
+        tag = f"3600.{uuid.uuid4().int % 10**9}"
+        with self.make(functions.leave_children) as runner:
+            before = zygote_of(runner)
+
+            def kill_once_started():
+                wait_until(lambda: len(sleeping(tag)) == 3)
+                os.kill(before, signal.SIGKILL)
+
+            killer = threading.Thread(target=kill_once_started)
+            killer.start()
+            run = Runner(runner, tmp_path)
+            outcome = run(tag=tag, then="hang")
+            killer.join()
+            assert outcome.error.kind == "machine"
+            assert sleeping(tag) == []
+            assert run(tag=tag, then="return").status == "finished"
+            assert zygote_of(runner) != before
+
+    @pytest.mark.fault(7)
+    def test_killing_the_slot_ends_the_zygote_and_its_trial(self, tmp_path):
+        tag = f"3600.{uuid.uuid4().int % 10**9}"
+        slot = os.fork()
+        if slot == 0:
+            try:
+                with self.make(functions.leave_children) as runner:
+                    Runner(runner, tmp_path)(tag=tag, then="hang")
+            finally:
+                os._exit(1)
+        wait_until(lambda: len(sleeping(tag)) == 3)
+        below = psutil.Process(slot).children(recursive=True)
+        os.kill(slot, signal.SIGKILL)
+        os.waitpid(slot, 0)
+        wait_until(lambda: sleeping(tag) == [] and not any(alive(process) for process in below))
+
+    @pytest.mark.fault(7)
+    def test_nothing_is_left_after_the_runner(self, tmp_path):
+        before = psutil.Process().children(recursive=True)
+        with self.make(functions.double) as runner:
+            Runner(runner, tmp_path)(x=1)
+            assert len(psutil.Process().children(recursive=True)) == len(before) + 1
+        assert psutil.Process().children(recursive=True) == before
+
+
+def alive(process):
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return process.status() != psutil.STATUS_ZOMBIE
+    return False
+
+
+def sleeping(tag):
+    """Return the processes that sleep for this odd number of seconds."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+            command = process.cmdline()
+            if command[:1] == ["sleep"] and command[1:] == [tag]:
+                found.append(process.pid)
+    return found
+
+
+def zygote_of(runner):
+    return runner._zygote._process.pid
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (psutil.STATUS_STOPPED, "exit"),
+        (psutil.STATUS_TRACING_STOP, "exit"),
+        (psutil.STATUS_DISK_SLEEP, None),
+        (psutil.STATUS_RUNNING, "machine"),
+        (psutil.STATUS_SLEEPING, "machine"),
+        (psutil.STATUS_DEAD, "machine"),
+    ],
+)
+def test_a_silent_supervisor_is_ended_unless_it_waits_for_a_file_system(status, kind):
+    failure = failure_of_silence(status)
+    assert (failure.kind if failure else None) == kind
+
+
+class TestForked(ProcessContract):
+    def make(self, function, timeout=None, environment=None, grace=1.0, preload=LIGHT, **settings):
+        made = program(function, preload=preload, **settings)
+        return ProcessRunner(made, environment, timeout, grace)
+
+    @pytest.mark.parametrize("how", ["sleeping", "ignoring SIGTERM"])
+    def test_a_trial_that_does_not_come_to_its_next_report_is_ended(
+        self, tmp_path, monkeypatch, how
+    ):
+        self.let_zygotes_be_impatient(tmp_path, monkeypatch)
+        with self.make(functions.report_and_hang, preload=(*LIGHT, "impatient")) as runner:
+            run = Runner(runner, tmp_path)
+            run.hear = run.stop_later
+            for _ in range(2):
+                outcome = run(x=1.5, how=how)
+                assert (outcome.status, outcome.value, outcome.step) == ("stopped", 1.5, 5)
+                assert (outcome.reason, outcome.error) == ("enough", None)
+
+    @pytest.mark.parametrize("then", ["exit", "raise"])
+    def test_a_trial_that_is_ended_since_it_does_not_stop_has_not_failed(
+        self, tmp_path, monkeypatch, then
+    ):
+        self.let_zygotes_be_impatient(tmp_path, monkeypatch)
+        preload = (*LIGHT, "impatient")
+        with self.make(functions.clean_up, grace=60.0, preload=preload) as runner:
+            run = Runner(runner, tmp_path / "run")
+            run.hear = run.stop_later
+            outcome = run(folder=str(tmp_path), then=then)
+        assert (tmp_path / "cleaned up").exists()
+        assert (outcome.status, outcome.value, outcome.reason) == ("stopped", 0.5, "enough")
+
+    def test_who_has_heard_of_a_stop_has_all_its_time_to_end(self, tmp_path, monkeypatch):
+        self.let_zygotes_be_impatient(tmp_path, monkeypatch)
+        with self.make(functions.hear_and_go_on, preload=(*LIGHT, "impatient")) as runner:
+            run = Runner(runner, tmp_path / "run")
+            run.hear = run.stop
+
+            def let_go_on():
+                wait_until((tmp_path / "heard").exists)
+                time.sleep(1.0)  # several times what those have who have not heard
+                (tmp_path / "go on").touch()
+
+            waiting = threading.Thread(target=let_go_on)
+            waiting.start()
+            outcome = run(x=1.5, folder=str(tmp_path))
+            waiting.join()
+        assert (outcome.status, outcome.value) == ("stopped", 7.0)
+
+    def test_a_trial_that_dies_of_something_else_after_a_stop_is_a_failed_one(self, tmp_path):
+        with self.make(functions.crash_when_stopped) as runner:
+            run = Runner(runner, tmp_path)
+            run.hear = run.stop
+            outcome = run(x=1.5)
+        assert (outcome.status, outcome.error.kind) == ("failed", "exit")
+        assert "SIGSEGV" in outcome.error.message
+
+    def test_a_trial_that_stops_its_supervisor_is_ended_with_its_tree(self, tmp_path, monkeypatch):
+        def status_when_stopped(pid):
+            wait_until(lambda: status_of(pid) == psutil.STATUS_STOPPED)
+            return status_of(pid)
+
+        monkeypatch.setattr(runners, "_SILENCE", 0.5)
+        monkeypatch.setattr(runners, "status_of", status_when_stopped)
+        tag = f"3600.{uuid.uuid4().int % 10**9}"
+        with self.make(functions.stop_supervisor) as runner:
+            run, first = Runner(runner, tmp_path / "run"), zygote_of(runner)
+            outcome = run(tag=tag)
+            monkeypatch.undo()
+            assert (outcome.status, outcome.error.kind) == ("failed", "exit")
+            assert outcome.error.message.endswith("was stopped (SIGSTOP)")
+            assert sleeping(tag) == []
+            assert not psutil.pid_exists(first)
+            assert run(tag="").value == 1.0
+
+    def test_a_supervisor_that_waits_for_a_file_system_is_waited_for(self, tmp_path, monkeypatch):
+        looks = []
+
+        def status_while_storage_hangs(pid):
+            looks.append(pid)
+            if len(looks) == 2:
+                (tmp_path / "go on").touch()
+            return psutil.STATUS_DISK_SLEEP
+
+        def wait_for_file(path):
+            while not os.path.exists(path):
+                time.sleep(0.01)
+            return 1.0
+
+        monkeypatch.setattr(runners, "_SILENCE", 0.1)
+        monkeypatch.setattr(runners, "status_of", status_while_storage_hangs)
+        with self.make(wait_for_file) as runner:
+            outcome = Runner(runner, tmp_path / "run")(path=str(tmp_path / "go on"))
+            assert outcome.status == "finished", outcome.error
+            assert set(looks) == {zygote_of(runner)}
+
+    @pytest.mark.parametrize("end", ["by itself", "SIGKILL"])
+    def test_a_stopped_supervisor_ends_with_its_slot(self, tmp_path, end):
+        tag = f"3600.{uuid.uuid4().int % 10**9}"
+        slot = subprocess.Popen(
+            [sys.executable, "-B", "-c", STOPPED_SLOT, str(tmp_path), tag],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        supervisor = psutil.Process(int(slot.stdout.readline()))
+        wait_until(lambda: sleeping(tag) and supervisor.status() == psutil.STATUS_STOPPED)
+        slot.send_signal(signal.SIGTERM if end == "by itself" else signal.SIGKILL)
+        slot.communicate()
+        wait_until(lambda: not (sleeping(tag) or alive(supervisor)))
+
+    def let_zygotes_be_impatient(self, tmp_path, monkeypatch):
+        """Let a preloaded module shorten the patience of the zygote that imports it."""
+        (tmp_path / "impatient.py").write_text("import __main__; __main__._STOP_PATIENCE = 0.2")
+        monkeypatch.syspath_prepend(str(tmp_path))
+
+    def test_the_time_limit_counts_also_for_a_trial_that_is_to_stop(self, tmp_path):
+        with self.make(functions.report_and_hang, timeout=5.0) as runner:
+            run = Runner(runner, tmp_path)
+            run.hear = run.stop_later
+            assert run(x=1.5, how="sleeping").status == "stopped"
+
+    def test_missing_preloads_are_skipped(self, tmp_path):
+        runner = ProcessRunner(program(functions.double, preload=("no_such_module", "no.such")))
+        with runner:
+            assert Runner(runner, tmp_path)(x=1).value == 2.0
+            assert runner.warnings == ()
+
+    def test_a_preload_that_breaks_is_said(self, tmp_path, monkeypatch):
+        (tmp_path / "breaks.py").write_text("import no_such_module_inside")
+        monkeypatch.syspath_prepend(str(tmp_path))
+        with pytest.raises(RunnerBroken, match="no_such_module_inside"):
+            ProcessRunner(program(functions.double, preload=("breaks",))).__enter__()
+
+    def test_a_zygote_that_crashes_is_said_with_its_last_words(self, tmp_path, monkeypatch):
+        (tmp_path / "crashes.py").write_text("import os; print('ouch', flush=True); os._exit(3)")
+        monkeypatch.syspath_prepend(str(tmp_path))
+        with pytest.raises(RunnerBroken, match="ended with 3: ouch"):
+            ProcessRunner(program(functions.double, preload=("crashes",))).__enter__()
+
+    def test_the_slots_compile_setting_and_sparks_secret_stay_behind(self, tmp_path, monkeypatch):
+        monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+        monkeypatch.setenv("PYTHON_WORKER_FACTORY_SECRET", "secret")
+
+        def look(x):
+            names = ("PYTHONDONTWRITEBYTECODE", "PYTHON_WORKER_FACTORY_SECRET")
+            return sum(name in os.environ for name in names)
+
+        with self.make(look) as runner:
+            assert Runner(runner, tmp_path)(x=1).value == 0.0
+
+    @pytest.mark.fault(5)
+    @pytest.mark.parametrize(("kills", "kind"), [(3, "memory"), (2, "exit")])
+    def test_a_kill_by_the_kernel_for_memory_is_told_from_others(
+        self, tmp_path, monkeypatch, kills, kind
+    ):
+        """The trial plays the kernel: it counts itself as killed in a copy of the files."""
+        groups = tmp_path / "groups"
+        (groups / "memory").mkdir(parents=True)
+        for folder in (groups, groups / "memory"):
+            (folder / "memory.events").write_text("oom 7\noom_kill 2\n")
+            (folder / "memory.max").write_text(f"{1 << 20}\n")
+        (tmp_path / "regrouped.py").write_text(
+            "import pathlib, spark_jobs.trial.out_of_memory as m\n"
+            f"m._CGROUPS = pathlib.Path({str(groups)!r})"
+        )
+        monkeypatch.syspath_prepend(str(tmp_path))
+
+        def die(x):
+            for path in groups.rglob("memory.events"):
+                path.write_text(f"oom 8\noom_kill {kills}\n")
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        with self.make(die, preload=(*LIGHT, "regrouped")) as runner:
+            run = Runner(runner, tmp_path / "run")
+            error = run(x=1).error
+            assert error.kind == kind
+            assert error.message.startswith("signal 9 (SIGKILL) before it returned")
+            if kind == "memory":
+                assert error.message.endswith(
+                    ", out of memory; the limit is 0.000977 GiB of memory (control group)"
+                )
+            assert run(x=1).error.kind == "exit"  # nobody was killed for memory during this one
+
+
+class TestSpawned(ProcessContract):
+    def make(self, function, timeout=None, environment=None, grace=1.0, **settings):
+        made = program(function, preload=LIGHT, start_method="spawn", **settings)
+        # a fresh interpreter needs a second or so before it calls the function
+        return ProcessRunner(made, environment, timeout and timeout + 4, grace)
+
+    @pytest.mark.fault(4)
+    @pytest.mark.parametrize("how", ["ignoring SIGTERM"])
+    def test_a_trial_that_hangs_is_ended_at_the_time_limit(self, tmp_path, how):
+        with self.make(functions.hang, timeout=1.0) as runner:
+            outcome = Runner(runner, tmp_path)(how=how)
+            assert outcome.error.message == "ended at the time limit of 5 s"
+
+    def test_the_imports_of_a_trial_count_as_its_time(self, tmp_path, monkeypatch):
+        (tmp_path / "slow_to_import.py").write_text("import time; time.sleep(0.5)")
+        monkeypatch.syspath_prepend(str(tmp_path))
+        made = program(functions.double, preload=("slow_to_import",), start_method="spawn")
+        with ProcessRunner(made) as runner:
+            outcome = Runner(runner, tmp_path / "run")(x=1)
+        assert outcome.value == 2
+        assert outcome.seconds >= 0.5
+
+
+@pytest.fixture(scope="module")
+def runner():
+    made = program(functions.train_with_tensorflow, preload=("tensorflow", "keras", *LIGHT))
+    with ProcessRunner(made) as runner:
+        yield runner
+
+
+class TestTensorFlow:
+    """With TensorFlow imported in the zygote."""
+
+    def test_forked_trials_run_tensorflow(self, runner, tmp_path):
+        run = Runner(runner, tmp_path)
+        assert [run(x=3.0).value, run(x=2.0).value] == [9.0, 4.0]
+        assert runner.warnings == ()
+
+    def test_the_callbacks_stop_keras_after_an_epoch(self, tmp_path):
+        made = program(
+            functions.fit_for_long, "loss", preload=("tensorflow", "keras", *LIGHT), seed=1
+        )
+        with ProcessRunner(made) as runner:
+            run = Runner(runner, tmp_path)
+            run.hear = run.stop
+            outcome = run(x=3.0)
+        assert (outcome.status, outcome.reason) == ("stopped", "enough")
+        epochs = outcome.metrics["epochs"]
+        assert epochs == len(run.reports) < 2_000
+        assert outcome.step == epochs - 1
+        assert [report.step for report in run.reports] == list(range(int(epochs)))
+        assert outcome.value == run.reports[-1].value("loss")
+
+    def test_tf_summary_writes_to_the_trials_folder(self, runner, tmp_path):
+        from tests.spark_jobs.trial.test_event_file import scalars
+
+        run = Runner(runner, tmp_path)
+        run(x=3.0)
+        assert scalars(run.files.folder) == {"inside": [(1, 9.0)], "mine": [(2, 9.0)]}
+
+    def test_a_preloaded_module_that_runs_an_op_leads_to_fresh_interpreters(
+        self, tmp_path, monkeypatch
+    ):
+        (tmp_path / "runs_an_op.py").write_text("import tensorflow; tensorflow.constant(1.0)")
+        monkeypatch.syspath_prepend(str(tmp_path))
+        made = program(functions.train_with_tensorflow, preload=("tensorflow", "runs_an_op"))
+        with ProcessRunner(made, timeout=120.0) as runner:
+            assert "spawn" in runner.warnings[0]
+            assert "op at import" in runner.warnings[0]
+            assert Runner(runner, tmp_path)(x=3.0).value == 9.0
+
+
+class TestZygote:
+    """What a slot's messages may do that arrive together."""
+
+    @pytest.fixture
+    def zygotes(self):
+        with contextlib.ExitStack() as stack:
+
+            def start(function):
+                made = _ZygoteProcess(program(function, preload=LIGHT))
+                stack.callback(made.close)
+                return made
+
+            yield start
+
+    def task(self, number, root, **params):
+        folder = RunPaths(root).attempt(number).folder
+        folder.mkdir(parents=True)
+        return Task(work_of(Attempt(Trial(number, params))), str(folder), {}, None, 1.0)
+
+    def send(self, zygote, *messages):
+        zygote._socket.sendall(b"".join(frame(encode(message)) for message in messages))
+
+    def ended(self, zygote):
+        while not isinstance(message := zygote._receive(), Ended):
+            assert message is not None
+        return message
+
+    def test_signs_of_life_come_while_a_trial_says_nothing(self, tmp_path, monkeypatch):
+        (tmp_path / "lively.py").write_text("import __main__; __main__._BEAT = 0.1")
+        monkeypatch.syspath_prepend(str(tmp_path))
+        with contextlib.closing(
+            _ZygoteProcess(program(functions.hang, preload=(*LIGHT, "lively")))
+        ) as started:
+            self.send(started, self.task(0, tmp_path / "run", how="sleeping"))
+            assert isinstance(started._receive(), Started)
+            assert [started._receive() for _ in range(3)] == [Alive()] * 3
+
+    def test_stops_that_come_too_late_do_not_hide_the_next_trial(self, zygotes, tmp_path):
+        started = zygotes(functions.double)
+        for number in range(3):
+            late = [StopTrial("too late")] * number
+            self.send(started, *late, self.task(number, tmp_path, x=1))
+            assert '"value":2.0' in self.ended(started).outcome
+
+    def test_a_stop_that_comes_with_its_trial_is_heard(self, zygotes, tmp_path):
+        started = zygotes(functions.report_for_ever)
+        self.send(started, self.task(0, tmp_path, x=1.0), StopTrial("at once"))
+        assert "at once" in self.ended(started).stopped
+
+    def test_a_stop_that_comes_in_pieces_is_heard(self, zygotes, tmp_path):
+        started = zygotes(functions.report_for_ever)
+        self.send(started, self.task(0, tmp_path, x=1.0))
+        data = frame(encode(StopTrial("in pieces")))
+        for start in range(0, len(data), 7):
+            started._socket.sendall(data[start : start + 7])
+        assert self.ended(started).stopped == "in pieces"
+
+
+def test_the_private_field_that_tells_whether_tensorflow_has_run():
+    """Pins `context()._initialized`, on which the choice between fork and spawn depends."""
+    import subprocess
+    import sys
+
+    code = (
+        "import tensorflow; from spark_jobs.slot.zygote import tensorflow_has_run as run; "
+        "before = run(); tensorflow.constant(1); print(before, run())"
+    )
+    output = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert output.stdout.split() == ["False", "True"]
+
+
+def test_a_zygote_imports_no_grpc_and_no_tensorflow_by_itself():
+    import subprocess
+    import sys
+
+    code = (
+        f"import {zygote.__name__}, sys; "
+        "print([m for m in ('grpc', 'tensorflow', 'pyspark') if m in sys.modules])"
+    )
+    output = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert output.stdout.strip() == "[]"

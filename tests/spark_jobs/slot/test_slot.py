@@ -1,0 +1,364 @@
+import json
+import math
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import cloudpickle
+import pytest
+
+import experiment
+from search.trial import Outcome, Trial
+from spark_jobs.channel.grpc_channel import Address
+from spark_jobs.channel.reporter import Reporter
+from spark_jobs.messages import Attempt, decode, encode
+from spark_jobs.run_folder.paths import RunPaths
+from spark_jobs.slot.runners import InProcessRunner, ProcessRunner
+from spark_jobs.slot.slot import (
+    SlotConfig,
+    folder_problem,
+    host_name,
+    hparam,
+    is_installed,
+    make_runner,
+    modules_problem,
+    pull_trials,
+    run_attempt,
+)
+from spark_jobs.trial.trial_process import Program
+from tests.spark_jobs import train_functions as functions
+from tests.spark_jobs.trial.test_event_file import hparams_data, metadata, scalars
+
+
+def config_of(root, function=functions.double, **changes):
+    settings = {
+        "address": Address("host:1", "token", "certificate"),
+        "root": str(root),
+        "program": Program(cloudpickle.dumps(function), None, "max"),
+        "isolation": "none",
+        "timeout": None,
+        "grace": 1.0,
+        "spark_assigns_gpus": False,
+        "as_text": (),
+        "echo": False,
+    }
+    return SlotConfig(**settings | changes)
+
+
+def test_the_configuration_travels_as_json(tmp_path):
+    config = config_of(tmp_path, timeout=2.5, as_text=("a",))
+    assert decode(encode(config), SlotConfig) == config
+
+
+def test_a_host_has_its_own_name_where_spark_has_none():
+    assert host_name() == socket.gethostname()
+
+
+def test_a_host_has_the_name_that_spark_gave_to_the_executor():
+    ask = "from spark_jobs.slot.slot import host_name; print(host_name())"
+    call = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {ask!r}], check=True)"
+    words = ["org.apache.spark.executor.CoarseGrainedExecutorBackend", "--hostname", "10.1.2.3"]
+    command = [sys.executable, "-c", call, *words]
+    assert subprocess.run(command, capture_output=True, text=True).stdout == "10.1.2.3\n"
+
+
+@pytest.mark.fault(46)
+def test_a_host_without_a_module_that_the_driver_preloads_says_so(tmp_path):
+    assert modules_problem(config_of(tmp_path, modules=("math", "pyspark.sql"))) == ""
+    problem = modules_problem(config_of(tmp_path, modules=("math", "no_such_package.module")))
+    assert problem.startswith(f"host {socket.gethostname()}, Python {sys.executable}: no module ")
+    assert "'no_such_package.module', which the driver has" in problem
+
+
+@pytest.mark.parametrize("odd", ["", ".", ".relative", "__main__"])
+def test_a_name_that_is_no_module_does_not_break_the_look_for_it(odd):
+    assert is_installed(odd) is (odd == "__main__")
+
+
+def test_a_host_that_does_not_see_the_drivers_folder_says_so_and_makes_none(tmp_path):
+    root = tmp_path / "run-20260101T000000Z-0123abcd"
+    for missing in (root, tmp_path / "file" / "run"):
+        (tmp_path / "file").touch()
+        problem = folder_problem(config_of(missing), pytest.fail)
+        assert f"host {socket.gethostname()} does not see the folder {missing}" in problem
+        assert problem.endswith("give logdir a shared folder or hdfs://...")
+        assert not missing.exists()
+
+
+def test_a_folder_that_is_there_is_the_drivers_and_the_check_leaves_nothing_in_it(tmp_path):
+    (tmp_path / "manifest.json").touch()
+    assert folder_problem(config_of(tmp_path), pytest.fail) == ""
+    assert [path.name for path in tmp_path.iterdir()] == ["manifest.json"]
+
+
+def test_a_folder_that_a_host_cannot_write_to_is_one_sentence(tmp_path):
+    (tmp_path / "run").touch()
+    problem = folder_problem(config_of(tmp_path / "run"), pytest.fail)
+    assert f"cannot write to the folder {tmp_path / 'run'}: File exists; " in problem
+    assert problem.endswith("give logdir a shared folder or hdfs://...")
+    assert "\n" not in problem
+
+
+@pytest.mark.fault(31)
+def test_a_host_whose_disks_are_full_sees_the_folder_and_cannot_write_to_it(tmp_path):
+    look = (
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)); "
+        "from tests.spark_jobs.slot.test_slot import config_of; "
+        "from spark_jobs.slot.slot import folder_problem; "
+        "print(folder_problem(config_of(sys.argv[1]), print))"
+    )
+    command = [sys.executable, "-B", "-c", look, str(tmp_path)]
+    problem = subprocess.run(command, capture_output=True, text=True).stdout
+    assert f"cannot write to the folder {tmp_path}: File too large; " in problem
+
+
+@pytest.mark.parametrize(
+    ("isolation", "kind"),
+    [("none", InProcessRunner), ("process", ProcessRunner), ("spawn", ProcessRunner)],
+)
+def test_each_isolation_has_its_runner(tmp_path, isolation, kind):
+    assert type(make_runner(config_of(tmp_path, isolation=isolation), {})) is kind
+
+
+def run(config, attempt):
+    with Reporter(lambda *report: "", pytest.fail) as reporter:
+        return run_attempt(config, attempt, make_runner(config, {}), pytest.fail, reporter)
+
+
+def test_an_attempt_leaves_its_files_and_its_row_in_tensorboard(tmp_path):
+    attempt = Attempt(Trial(7, {"x": 1.5}, 2), 3)
+    outcome = run(config_of(tmp_path), attempt)
+    assert (outcome.trial, outcome.value) == (7, 3.0)
+    paths = RunPaths(tmp_path).attempt(7, 3)
+    assert paths.folder.name == "000007-3"
+    assert json.loads(paths.trial.read_text())["params"] == {"x": 1.5}
+    assert json.loads(paths.outcome.read_text())["value"] == 3.0
+    assert scalars(paths.folder) == {"objective/metric": [(0, 3.0)]}
+    row = hparams_data(paths.folder, metadata.SESSION_START_INFO_TAG)
+    assert {name: value.number_value for name, value in row.hparams.items()} == {
+        "x": 1.5,
+        "generation": 2,
+    }
+
+
+def test_a_failed_attempt_has_its_traceback_in_tensorboard(tmp_path):
+    outcome = run(config_of(tmp_path, functions.fail), Attempt(Trial(0, {"x": 1})))
+    assert outcome.error.kind == "user error"
+    (events,) = RunPaths(tmp_path).attempt(0).folder.glob("*tfevents*")
+    assert b"user bug 1" in events.read_bytes()
+
+
+def test_a_folder_that_cannot_be_made_fails_the_trial_not_the_slot(tmp_path):
+    root = tmp_path / "run"
+    root.write_text("in the way")
+    outcome = run(config_of(root), Attempt(Trial(0, {"x": 1})))
+    assert (outcome.status, outcome.error.kind) == ("failed", "machine")
+    assert str(root / "trials") in outcome.error.message
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (1, 1),
+        (True, True),
+        (0.5, 0.5),
+        ("a", "a"),
+        (None, "None"),
+        ((1, 2), "(1, 2)"),
+        ([], "[]"),
+        (10**400, str(10**400)),
+        (math.inf, "inf"),
+        (-math.inf, "-inf"),
+    ],
+    ids=repr,
+)
+def test_hyperparameters_become_what_the_table_takes(value, shown):
+    assert hparam(value) == shown
+
+
+def test_a_column_of_mixed_values_is_text():
+    assert [hparam(v, as_text=True) for v in (1, "a", None, 0.5)] == ["1", "a", "None", "0.5"]
+
+
+def test_an_attempt_that_is_given_an_odd_integer_runs(tmp_path):
+    outcome = run(config_of(tmp_path, lambda x: 1), Attempt(Trial(0, {"x": 10**400})))
+    assert outcome == Outcome(0, "finished", 1.0, "metric", {"metric": 1.0}, None, outcome.seconds)
+    assert Path(tmp_path, "trials", "000000").is_dir()
+
+
+def test_the_attempts_before_disappear_from_tensorboard(tmp_path):
+    config = config_of(tmp_path)
+    for number in (1, 2, 3):
+        run(config, Attempt(Trial(4, {"x": 1}), number))
+        run(config, Attempt(Trial(5, {"x": 1})))
+    names = {
+        path.relative_to(tmp_path / "trials").as_posix() for path in tmp_path.rglob("*events*")
+    }
+    assert names == {
+        "000004/events.out.lost-events.trial",
+        "000004-2/events.out.lost-events.trial",
+        "000004-3/events.out.tfevents.trial",
+        "000005/events.out.tfevents.trial",
+    }
+
+
+class Driver:
+    """The channel to a driver that hands out attempts and keeps what it hears, in order."""
+
+    def __init__(self, *attempts, stop_at=None):
+        self.attempts, self.stop_at = list(attempts), stop_at
+        self.heard = []
+
+    def report(self, attempt, reports, output):
+        self.heard.append((attempt.trial.id, [report.step for report in reports], output))
+        steps = [report.step for report in reports]
+        return "step 3: enough" if self.stop_at is not None and self.stop_at in steps else ""
+
+    def next(self, number, outcome):
+        self.heard.append(outcome)
+        return self.attempts.pop(0) if self.attempts else None
+
+
+def pull(config, driver, *attempts):
+    first, *driver.attempts = attempts
+    with make_runner(config, {}) as runner:
+        pull_trials(config, driver, runner, first, pytest.fail)
+
+
+def test_the_driver_hears_of_all_reports_and_output_before_the_outcome(tmp_path):
+    def train(x):
+        print("hello from", x)
+        for step in range(250):
+            experiment.report(step=step, loss=x)
+        return x
+
+    driver = Driver()
+    config = config_of(tmp_path, train, echo=True)
+    pull(config, driver, *(Attempt(Trial(n, {"x": n})) for n in range(3)))
+    for number in range(3):
+        end = next(i for i, heard in enumerate(driver.heard) if isinstance(heard, Outcome))
+        told, outcome = driver.heard[:end], driver.heard[end]
+        assert (outcome.trial, outcome.status) == (number, "finished")
+        assert {trial for trial, _, _ in told} == {number}
+        assert [step for _, steps, _ in told for step in steps] == list(range(250))
+        assert "".join(output for _, _, output in told) == f"hello from {number}\n"
+        del driver.heard[: end + 1]
+    assert driver.heard == []
+
+
+def test_the_driver_hears_that_a_slot_is_prepared_before_its_first_trial_runs(tmp_path):
+    driver = Driver()
+    pull(config_of(tmp_path), driver, *(Attempt(Trial(n, {"x": n})) for n in range(2)))
+    assert driver.heard[0] == (0, [], "")
+    assert [type(heard) for heard in driver.heard[1:]] == [Outcome, Outcome]
+
+
+def test_output_is_not_sent_where_nobody_wants_to_see_it(tmp_path):
+    driver = Driver()
+    pull(config_of(tmp_path, functions.look_around), driver, Attempt(Trial(0, {"x": 1})))
+    assert {output for _, _, output in driver.heard[:-1]} == {""}
+
+
+@pytest.mark.parametrize("isolation", ["none", "process"])
+def test_a_stopped_trial_says_so_in_tensorboard_and_the_next_one_runs(tmp_path, isolation):
+    driver = Driver(stop_at=3)
+    config = config_of(tmp_path, functions.report_for_ever, isolation=isolation)
+    pull(config, driver, *(Attempt(Trial(n, {"x": 1.5})) for n in range(2)))
+    outcomes = [heard for heard in driver.heard if isinstance(heard, Outcome)]
+    assert [outcome.status for outcome in outcomes] == ["stopped"] * 2
+    for number, outcome in enumerate(outcomes):
+        assert outcome.reason == "step 3: enough"
+        paths = RunPaths(tmp_path).attempt(number)
+        written = json.loads(paths.outcome.read_text())
+        assert (written["status"], written["step"]) == ("stopped", outcome.step)
+        assert written["reason"] == "step 3: enough"
+        curves = scalars(paths.folder)
+        assert curves["trial/last_step"] == [(0, outcome.step)]
+        assert curves["objective/loss"] == [(0, pytest.approx(outcome.value))]
+        (events,) = paths.folder.glob("*tfevents*")
+        assert b"stopped at step 3: enough" in events.read_bytes()
+
+
+def test_a_later_attempt_finds_what_the_one_before_had_kept(tmp_path):
+    def train(x):
+        file = Path(experiment.checkpoint_dir(), "count")
+        count = int(file.read_text()) + 1 if file.exists() else 1
+        file.write_text(str(count))
+        return count
+
+    config = config_of(tmp_path, train)
+    values = [run(config, Attempt(Trial(4, {"x": 1}), number)).value for number in (1, 2, 3)]
+    assert values == [1.0, 2.0, 3.0]
+    assert run(config, Attempt(Trial(5, {"x": 1}, parent=4))).value == 4.0
+    assert run(config, Attempt(Trial(6, {"x": 1}))).value == 1.0
+
+
+@pytest.mark.parametrize("breaks_at", ["start", "end"])
+def test_a_folder_that_cannot_be_written_to_is_laid_to_a_train_function(
+    tmp_path, monkeypatch, breaks_at
+):
+    """As where it has made the folder immutable, which a container may not do."""
+    from spark_jobs.slot import slot
+
+    tries, told = [], []
+
+    def write(top, folder, function):
+        tries.append(folder)
+        if len(tries) > (1 if breaks_at == "start" else 2):
+            raise PermissionError(1, "Operation not permitted", str(folder))
+        slots_write(top, folder, function)
+
+    slots_write = slot.write_below
+    monkeypatch.setattr(slot, "write_below", write)
+    config = config_of(tmp_path)
+    attempt = Attempt(Trial(0, {"x": 1}))
+    with Reporter(lambda *report: "", pytest.fail) as reporter:
+        runner = make_runner(config, {})
+        outcome = run_attempt(config, attempt, runner, told.append, reporter)
+    folder = RunPaths(tmp_path).attempt(0).folder
+    host, why = (
+        f"host {host_name()}: ",
+        (
+            f"[Errno 1] Operation not permitted: '{folder}'; this host can write to the run's "
+            "folder, so a train function has changed this trial's"
+        ),
+    )
+    if breaks_at == "start":
+        assert (outcome.error.kind, outcome.error.message) == ("user error", host + why)
+    else:
+        assert outcome.value == 2.0
+        counts = "its outcome counts, but could not be written to its folder"
+        assert told == [f"{host}trial 0: {counts}: {why}"]
+
+
+def test_an_outage_when_a_slot_starts_is_waited_for_and_said(tmp_path, monkeypatch):
+    from spark_jobs.slot import slot
+
+    told, tries = [], []
+
+    def away_at_first(files, folder):
+        tries.append(folder)
+        if len(tries) == 1:
+            raise ConnectionError("away")
+
+    monkeypatch.setattr(slot, "check_writable", away_at_first)
+    assert folder_problem(config_of(tmp_path), told.append) == ""
+    assert len(tries) == 2
+    assert "away; it is tried again" in told[0]
+
+
+def test_a_trial_runs_though_the_attempts_before_cannot_be_hidden(tmp_path, monkeypatch):
+    from spark_jobs.slot import slot
+
+    def refused(*arguments):
+        raise PermissionError("refused")
+
+    monkeypatch.setattr(slot, "hide_events", refused)
+    told = []
+    config = config_of(tmp_path)
+    attempt = Attempt(Trial(0, {"x": 1}), 2)
+    with Reporter(lambda *arguments: "", lambda *arguments: None) as reporter:
+        outcome = run_attempt(config, attempt, make_runner(config, {}), told.append, reporter)
+    assert outcome.status == "finished"
+    assert told == ["trial 0 shows twice in TensorBoard: refused"]

@@ -1,0 +1,91 @@
+"""How a zygote ends a trial that does not stop, or whose slot dies; see also test_runners.py."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import signal
+import socket
+import subprocess
+import time
+
+import psutil
+import pytest
+
+from search.trial import Trial
+from spark_jobs.messages import LARGEST_MESSAGE, Attempt, Report, encode, work_of
+from spark_jobs.slot.zygote import _STOP_PATIENCE, Zygote, _Child
+from spark_jobs.trial.frames import FrameReader, frame
+from spark_jobs.trial.link import HEARD, REPORT
+from spark_jobs.trial.trial_process import Task
+
+
+@pytest.fixture
+def pipes():
+    """The pipes of a child: where it writes, and a child that began long ago."""
+    results, writing = os.pipe()
+    reading, commands = os.pipe()
+    reader = FrameReader(results, LARGEST_MESSAGE)
+    yield writing, _Child(0, 0, results, commands, reader, {}, time.monotonic() - 1_000.0)
+    for descriptor in (results, writing, reading, commands):
+        os.close(descriptor)
+
+
+def say(pipes, message):
+    writing, child = pipes
+    os.write(writing, frame(message))
+    child.read(lambda report: None)
+
+
+def test_a_trial_has_its_time_limit_or_none(pipes):
+    _, child = pipes
+    assert child.deadline(None) == math.inf
+    assert child.deadline(5.0) == child.started + 5.0
+
+
+def test_a_stop_gives_it_a_minute_and_three_times_its_longest_gap(pipes):
+    _, child = pipes
+    child.stop("enough")
+    assert child.deadline(None) == child.stopped_at + _STOP_PATIENCE
+    say(pipes, REPORT + encode(Report(0, {"loss": 1.0})))
+    assert child.longest_gap >= 1_000.0
+    assert child.deadline(None) >= child.stopped_at + 3_000.0
+    say(pipes, REPORT + encode(Report(1, {"loss": 1.0})))
+    assert child.deadline(None) >= child.stopped_at + 3_000.0
+    assert child.deadline(2_000.0) == child.started + 2_000.0
+
+
+def test_who_has_heard_has_its_time_limit_again(pipes):
+    _, child = pipes
+    child.stop("enough")
+    say(pipes, HEARD)
+    assert child.deadline(None) == math.inf
+    assert child.deadline(5.0) == child.started + 5.0
+
+
+def test_a_slot_that_dies_just_before_a_sign_of_life_leaves_nothing(pipes):
+    _, child = pipes
+    slot, control = socket.socketpair()
+    lifeline, held = os.pipe()
+    reading, writing = os.pipe()
+    slot.close()
+    os.close(held)
+    supervisor = os.fork()
+    if supervisor == 0:
+        with contextlib.suppress(BaseException):
+            child.pid = subprocess.Popen(["sleep", "3600"], start_new_session=True).pid
+            os.write(writing, str(child.pid).encode())
+            child.pidfd = os.pidfd_open(child.pid)
+            task = Task(work_of(Attempt(Trial(0, {}))), "", {}, None, 1.0)
+            Zygote(control.fileno(), lifeline)._watch(child, task)
+        os._exit(0)
+    trial = int(os.read(reading, 20))
+    os.waitpid(supervisor, 0)
+    left = psutil.pid_exists(trial)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(trial, signal.SIGKILL)
+    control.close()
+    for descriptor in (lifeline, reading, writing):
+        os.close(descriptor)
+    assert not left

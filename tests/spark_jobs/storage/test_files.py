@@ -1,0 +1,102 @@
+import importlib.util
+import os
+import stat
+from pathlib import Path
+
+import fsspec
+import pytest
+from fsspec.implementations.memory import MemoryFileSystem
+
+from spark_jobs.storage.files import FsspecFiles, LocalFiles
+from spark_jobs.storage.locations import Location
+from tests.spark_jobs.storage.files_contract import FilesContract, WritableFilesContract
+
+
+class TestLocalFiles(WritableFilesContract):
+    @pytest.fixture
+    def files(self):
+        return LocalFiles()
+
+    @pytest.fixture
+    def folder(self, tmp_path):
+        (tmp_path / "folder").mkdir()
+        return Location.parse(tmp_path / "folder")
+
+    @pytest.fixture
+    def put(self):
+        def write(location, data):
+            Path(location.path).parent.mkdir(parents=True, exist_ok=True)
+            Path(location.path).write_bytes(data)
+
+        return write
+
+    @pytest.fixture
+    def mode(self):
+        return lambda location: stat.S_IMODE(os.stat(location.path).st_mode)
+
+    def test_a_link_to_a_folder_is_removed_without_what_it_leads_to(self, files, below, put):
+        put(below("sub/a"), b"1")
+        os.symlink("sub", below("link").path)
+        files.remove(below("link"))
+        assert [status.location for status in files.listdir(below(""))] == [below("sub")]
+        assert [status.location for status in files.listdir(below("sub"))] == [below("sub/a")]
+
+    def test_a_link_to_nowhere_does_not_hide_the_other_files(self, files, folder, below, put):
+        put(below("b"), b"1")
+        os.symlink("nowhere", below("a").path)
+        assert [status.location for status in files.listdir(folder)] == [below("b")]
+
+    def test_a_file_has_no_files_in_it(self, files, below, put):
+        put(below("a"), b"1")
+        with pytest.raises(NotADirectoryError):
+            files.listdir(below("a"))
+
+
+@pytest.fixture
+def memory():
+    """fsspec's file system in memory, of which each process has one."""
+    system = fsspec.filesystem("memory")
+    system.rm("/", recursive=True)
+    yield system
+    system.rm("/", recursive=True)
+
+
+class TestFsspecFiles(FilesContract):
+    @pytest.fixture
+    def files(self, memory):
+        return FsspecFiles(Location.parse("memory://"))
+
+    @pytest.fixture(params=["memory://", "memory:///some folder", "memory://bucket/data"])
+    def folder(self, memory, request):
+        memory.makedirs(request.param, exist_ok=True)
+        return Location.parse(request.param)
+
+    @pytest.fixture
+    def put(self, memory):
+        return lambda location, data: memory.pipe_file(str(location), data)
+
+
+class BrokenFileSystem(MemoryFileSystem):
+    protocol = "broken"
+
+    def info(self, path, **options):
+        raise RuntimeError("no credentials")
+
+
+def test_an_error_of_a_store_is_an_oserror_that_names_the_location():
+    fsspec.register_implementation("broken", BrokenFileSystem, clobber=True)
+    location = Location.parse("broken://bucket/a")
+    with pytest.raises(OSError, match="^broken://bucket/a: .*no credentials"):
+        FsspecFiles(location).status(location)
+
+
+def test_a_store_that_nobody_knows_is_an_oserror_of_one_sentence():
+    with pytest.raises(OSError, match="^nosuch://x/y: .*nosuch") as caught:
+        FsspecFiles(Location.parse("nosuch://x/y"))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("s3fs") is not None, reason="s3fs is installed")
+def test_a_store_whose_package_is_missing_is_an_oserror_that_names_the_package():
+    with pytest.raises(OSError, match="^s3://bucket/a: .*s3fs"):
+        FsspecFiles(Location.parse("s3://bucket/a"))

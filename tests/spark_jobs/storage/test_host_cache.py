@@ -1,0 +1,571 @@
+import errno
+import fcntl
+import hashlib
+import os
+import stat
+import subprocess
+import sys
+import tempfile
+import textwrap
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spark_jobs.storage.files import FileStatus
+from spark_jobs.storage.host_cache import CacheSettings, HostCache
+from spark_jobs.storage.locations import Location
+from tests import ROOT
+
+ODD_NAMES = [
+    "a b",
+    "ü",
+    "%20",
+    "a#b?c",
+    "new\nline",
+    "'\"",
+    "\\",
+    "-rf",
+    ".part",
+    ".hidden",
+    "x" * 255,
+]
+
+
+def file(name="a", length=100, version="1"):
+    return FileStatus(Location("hdfs", "nn:8020", f"/data/{name}"), length, version, False)
+
+
+def content(status):
+    """Bytes that only this version of this file has."""
+    seed = hashlib.sha256(repr(status).encode()).digest()
+    return (seed * (status.length // len(seed) + 1))[: status.length]
+
+
+class StableFiles:
+    """Files that stay as they were when they were asked for."""
+
+    def read(self, status, sink, offset=0):
+        self.last = status
+
+    def status(self, location):
+        assert location == self.last.location
+        return self.last
+
+
+class CountingFiles(StableFiles):
+    """Hands out `content`, and adds a line to a file for each read, whichever process it is in."""
+
+    def __init__(self, log):
+        self.log = log
+
+    def read(self, status, sink, offset=0):
+        super().read(status, sink)
+        with open(self.log, "a") as log:
+            log.write("read\n")
+        sink(content(status)[offset:])
+
+    def count(self):
+        return len(self.log.read_text().splitlines()) if self.log.exists() else 0
+
+
+class BrokenFiles(StableFiles):
+    """Hands out the first half and then raises."""
+
+    def __init__(self, error):
+        self.error = error
+
+    def read(self, status, sink, offset=0):
+        sink(content(status)[: status.length // 2])
+        raise self.error
+
+
+@pytest.fixture
+def files(tmp_path):
+    return CountingFiles(tmp_path / "reads")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "copies"
+
+
+@pytest.fixture
+def cache(folder):
+    return HostCache(CacheSettings(str(folder)))
+
+
+def limited(folder, limit):
+    return HostCache(CacheSettings(str(folder), limit))
+
+
+def fetch(cache, files, status):
+    """Fetch a file and let go of the copy."""
+    copy, descriptor = cache.fetch(files, status)
+    os.close(descriptor)
+    assert copy.read_bytes() == content(status)
+    return copy
+
+
+@contextmanager
+def in_use(cache, files, status):
+    copy, descriptor = cache.fetch(files, status)
+    try:
+        yield copy
+    finally:
+        os.close(descriptor)
+
+
+def used_long_ago(copy, order):
+    """Pretend that a copy was used last at a time long past."""
+    os.utime(copy.parent, (order, order))
+
+
+def left_in(folder):
+    """Return what lies in the cache but its locks."""
+    return sorted(path for path in folder.rglob("*") if path.is_file() and path.suffix != ".lock")
+
+
+PROLOGUE = """
+import os, sys
+from pathlib import Path
+from tests.spark_jobs.storage.test_host_cache import *
+
+folder = Path(sys.argv[1])
+files = CountingFiles(Path(sys.argv[2]))
+cache = HostCache(CacheSettings(str(folder)))
+
+def meet():
+    print("here", flush=True)
+    assert sys.stdin.readline() == "go on\\n"
+"""
+
+
+class Other:
+    """Another Python process, which has the same cache and calls `meet` in its program."""
+
+    def __init__(self, program, folder, files):
+        code = PROLOGUE + textwrap.dedent(program)
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", code, str(folder), str(files.log)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+        )
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.process.kill()
+        self.process.communicate(timeout=60)
+
+    def wait_until_here(self):
+        assert self.process.stdout.readline() == "here\n"
+
+    def let_go_on(self):
+        self.process.stdin.write("go on\n")
+        self.process.stdin.flush()
+
+    def wait_until_done(self):
+        printed, _ = self.process.communicate(timeout=60)
+        assert self.process.returncode == 0
+        return printed
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait(60)
+
+
+HOLD = """
+cache.fetch(files, file())
+meet()
+"""
+
+
+def test_a_copy_has_the_name_and_the_content_of_the_file(cache, files, folder):
+    copy = fetch(cache, files, file("part-0.tfrecord"))
+    assert copy.name == "part-0.tfrecord"
+    assert copy.is_relative_to(folder)
+
+
+def test_copies_are_for_their_owner_only(cache, files, folder):
+    copy = fetch(cache, files, file())
+    assert stat.S_IMODE(copy.stat().st_mode) == 0o600
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert stat.S_IMODE(copy.parent.stat().st_mode) == 0o700
+
+
+def test_a_file_is_read_once_and_then_found(cache, files, folder):
+    assert fetch(cache, files, file()) == fetch(cache, files, file())
+    assert fetch(HostCache(CacheSettings(str(folder))), files, file()).exists()
+    assert files.count() == 1
+
+
+def test_an_empty_file_is_read_once_too(cache, files):
+    for _ in range(3):
+        fetch(cache, files, file(length=0))
+    assert files.count() == 1
+
+
+def test_eight_processes_at_once_read_a_file_once(files, folder):
+    program = """
+        meet()
+        print(fetch(cache, files, file(length=1_000_000)))
+    """
+    others = [Other(program, folder, files) for _ in range(8)]
+    try:
+        for other in others:
+            other.wait_until_here()
+        for other in others:
+            other.let_go_on()
+        copies = {other.wait_until_done() for other in others}
+    finally:
+        for other in others:
+            other.__exit__()
+    assert len(copies) == 1
+    assert files.count() == 1
+
+
+def waits_for_a_lock(process):
+    locks = Path("/proc/locks").read_text().splitlines()
+    return any("->" in line and str(process.pid) in line.split() for line in locks)
+
+
+def test_who_comes_during_a_download_waits_for_it(cache, files, folder):
+    program = """
+        class SlowFiles(CountingFiles):
+            def read(self, status, sink, offset=0):
+                meet()
+                super().read(status, sink)
+
+        fetch(cache, SlowFiles(files.log), file())
+    """
+    with Other(program, folder, files) as first, Other("meet()" + HOLD, folder, files) as second:
+        first.wait_until_here()
+        second.wait_until_here()
+        second.let_go_on()
+        while not waits_for_a_lock(second.process):
+            assert second.process.poll() is None
+        first.let_go_on()
+        second.wait_until_here()
+        first.wait_until_done()
+    assert files.count() == 1
+
+
+DIFFERENT = [file("b"), file(version="2"), file(length=101)]
+
+
+@pytest.mark.parametrize("other", DIFFERENT, ids=["name", "version", "length"])
+def test_another_version_is_another_copy(cache, files, other):
+    assert fetch(cache, files, file()) != fetch(cache, files, other)
+    assert fetch(cache, files, file()).exists()
+    assert files.count() == 2
+
+
+def test_the_same_path_of_another_cluster_is_another_copy(cache, files):
+    there = FileStatus(Location("hdfs", "other:8020", "/data/a"), 100, "1", False)
+    assert fetch(cache, files, file()) != fetch(cache, files, there)
+
+
+def test_the_old_version_stays_for_its_readers(cache, files):
+    with in_use(cache, files, file()) as old:
+        fetch(cache, files, file(version="2"))
+        assert old.read_bytes() == content(file())
+
+
+@pytest.mark.parametrize("length", [0, 1, 99])
+def test_a_copy_that_was_cut_off_is_made_anew(cache, files, length):
+    copy = fetch(cache, files, file())
+    os.truncate(copy, length)
+    fetch(cache, files, file())
+    assert files.count() == 2
+
+
+def test_a_copy_that_somebody_deleted_is_made_anew(cache, files):
+    fetch(cache, files, file()).unlink()
+    fetch(cache, files, file())
+    assert files.count() == 2
+
+
+@pytest.mark.parametrize("name", ODD_NAMES)
+def test_names_may_have_odd_characters(cache, files, name):
+    assert fetch(cache, files, file(name)).name == name
+    fetch(cache, files, file(name))
+    assert files.count() == 1
+
+
+ERRORS = [OSError(errno.EIO, "broken"), RuntimeError("broken"), KeyboardInterrupt("broken")]
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+def test_a_reader_that_raises_leaves_nothing(cache, files, folder, error):
+    with pytest.raises(type(error), match="broken"):
+        cache.fetch(BrokenFiles(error), file())
+    assert left_in(folder) == []
+    fetch(cache, files, file())
+
+
+def test_a_process_killed_in_a_download_leaves_nothing_that_counts(cache, files, folder):
+    program = """
+        class SlowFiles:
+            def read(self, status, sink, offset=0):
+                sink(content(status)[:-1])
+                meet()
+
+        cache.fetch(SlowFiles(), file(length=3_000_000))
+    """
+    with Other(program, folder, files) as other:
+        other.wait_until_here()
+        assert [path.stat().st_size > 0 for path in left_in(folder)] == [True]
+        other.kill()
+    copy = fetch(cache, files, file(length=3_000_000))
+    assert left_in(folder) == [copy]
+    assert files.count() == 1
+
+
+def test_what_a_killed_download_has_left_is_removed_for_others(files, folder):
+    cache = limited(folder, 250)
+    half = fetch(cache, files, file("half"))
+    half.rename(half.with_name(".part"))
+    used_long_ago(half, 1)
+    kept = fetch(cache, files, file("kept"))
+    new = fetch(cache, files, file("new"))
+    assert left_in(folder) == sorted([kept, new])
+
+
+def test_the_least_recently_used_copy_is_removed_first(files, folder):
+    cache = limited(folder, 300)
+    copies = {name: fetch(cache, files, file(name)) for name in "abc"}
+    for order, name in enumerate("cab", start=1):
+        used_long_ago(copies[name], order)
+    fetch(cache, files, file("c"))  # the oldest, and now the one last used
+    copies["d"] = fetch(cache, files, file("d"))
+    assert [name for name in "abcd" if copies[name].exists()] == ["b", "c", "d"]
+    assert files.count() == 4
+
+
+def test_no_more_is_removed_than_the_new_copy_takes(files, folder):
+    cache = limited(folder, 300)
+    old = fetch(cache, files, file("old", 200))
+    small = [fetch(cache, files, file(name, 20)) for name in "abc"]
+    used_long_ago(old, 1)
+    new = fetch(cache, files, file("new", 240))
+    assert left_in(folder) == sorted([*small, new])
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from("abcdef"), st.integers(0, 60)), max_size=12))
+def test_the_copies_never_take_more_than_the_limit(wanted):
+    with tempfile.TemporaryDirectory() as parent:
+        folder = Path(parent, "copies")
+        cache, files = limited(folder, 100), CountingFiles(Path(parent, "reads"))
+        for name, length in wanted:
+            copy = fetch(cache, files, file(name, length))
+            assert copy in left_in(folder)
+            assert sum(path.stat().st_size for path in left_in(folder)) <= 100
+
+
+def test_a_file_larger_than_the_limit_is_refused_and_nothing_is_removed(files, folder):
+    cache = limited(folder, 100)
+    kept = fetch(cache, files, file())
+    with pytest.raises(
+        OSError, match=r"101 bytes are more than .* 100; raise spark\.exp"
+    ) as caught:
+        cache.fetch(files, file("large", 101))
+    assert caught.value.errno == errno.ENOSPC
+    assert left_in(folder) == [kept]
+    assert files.count() == 1
+
+
+def test_without_a_limit_it_is_half_of_what_is_free_or_taken(files, folder):
+    cache = limited(folder, 0)
+    kept = fetch(cache, files, file())
+    free = os.statvfs(folder).f_bavail * os.statvfs(folder).f_frsize
+    with pytest.raises(OSError, match="more than the cache of this host may hold"):
+        cache.fetch(files, FileStatus(file("huge").location, 2 * free, "1", False))
+    assert kept.exists()
+
+
+def test_a_copy_that_this_process_uses_is_never_removed(files, folder):
+    cache = limited(folder, 150)
+    with in_use(cache, files, file()) as used:
+        used_long_ago(used, 1)
+        for name in "bcd":
+            fetch(cache, files, file(name))
+            assert used.read_bytes() == content(file())
+    used_long_ago(used, 1)
+    fetch(cache, files, file("e"))
+    assert not used.exists()
+
+
+def test_a_copy_used_twice_stays_until_both_have_let_go(files, folder):
+    cache = limited(folder, 150)
+    with in_use(cache, files, file()) as used:
+        fetch(cache, files, file())
+        fetch(cache, files, file("b"))
+        assert used.exists()
+    fetch(cache, files, file("c"))
+    fetch(cache, files, file("d"))
+    assert not used.exists()
+
+
+def test_a_copy_that_another_process_uses_stays_until_that_one_is_killed(files, folder):
+    cache = limited(folder, 150)
+    with Other(HOLD, folder, files) as other:
+        other.wait_until_here()
+        (used,) = left_in(folder)
+        used_long_ago(used, 1)
+        for name in "bc":
+            fetch(cache, files, file(name))
+            assert used.exists()
+        other.kill()
+        used_long_ago(used, 1)
+        fetch(cache, files, file("d"))
+        assert not used.exists()
+
+
+def test_a_program_that_this_process_starts_does_not_keep_the_copy(files, folder):
+    cache = limited(folder, 150)
+    with in_use(cache, files, file()) as used:
+        child = subprocess.Popen(["sleep", "600"], close_fds=False)
+    try:
+        fetch(cache, files, file("b"))
+        assert not used.exists()
+    finally:
+        child.kill()
+        child.wait(60)
+
+
+def test_a_removed_copy_is_made_anew(files, folder):
+    cache = limited(folder, 100)
+    for name in "abab":
+        fetch(cache, files, file(name))
+    assert files.count() == 4
+
+
+def test_what_is_no_copy_is_never_removed(files, folder):
+    own = folder / "my data" / "weights"
+    own.parent.mkdir(parents=True)
+    own.write_bytes(bytes(90))
+    (folder / "notes").write_text("mine")
+    cache = limited(folder, 100)
+    for name in "abc":
+        fetch(cache, files, file(name))
+    assert own.read_bytes() == bytes(90)
+    assert (folder / "notes").read_text() == "mine"
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder away")
+def test_a_folder_of_another_user_is_refused(cache, files, folder):
+    folder.mkdir()
+    os.chown(folder, 12_345, -1)
+    with pytest.raises(
+        PermissionError, match=r"user 12345; set spark\.experiment\.cache"
+    ) as caught:
+        cache.fetch(files, file())
+    assert str(folder) in str(caught.value)
+    assert list(folder.iterdir()) == []
+    assert files.count() == 0
+
+
+def test_a_file_where_the_folder_should_be_is_an_error(cache, files, folder):
+    folder.touch()
+    with pytest.raises(FileExistsError):
+        cache.fetch(files, file())
+
+
+def test_the_default_folder_is_one_of_this_user_among_the_temporary_files(
+    files, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    copy = fetch(HostCache(CacheSettings()), files, file())
+    folder = copy.parent.parent
+    assert folder.parent == tmp_path
+    assert str(os.getuid()) in folder.name
+
+
+def test_no_descriptor_is_left_open(cache, files, folder):
+    fetch(cache, files, file())
+    with pytest.raises(RuntimeError):
+        cache.fetch(BrokenFiles(RuntimeError()), file("b"))
+    opened = [os.path.realpath(entry) for entry in Path("/proc/self/fd").iterdir()]
+    assert [path for path in opened if path.startswith(str(folder))] == []
+    for lock in folder.glob("*.lock"):
+        with lock.open() as free:
+            fcntl.flock(free, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+NAMESPACE = ["unshare", "--mount", *([] if os.getuid() == 0 else ["--map-root-user"])]
+SMALL_DISK = ["sh", "-c", 'mount -t tmpfs -o size=1m tmpfs "$0" && exec "$@"']
+
+
+def can_mount(folder):
+    folder.mkdir()
+    try:
+        tried = subprocess.run([*NAMESPACE, *SMALL_DISK, folder, "true"], capture_output=True)
+    except FileNotFoundError:
+        return False
+    return tried.returncode == 0
+
+
+def run_program(program, *arguments, prefix=()):
+    ended = subprocess.run(
+        [*prefix, sys.executable, "-c", PROLOGUE + textwrap.dedent(program), *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=ROOT,
+    )
+    assert ended.returncode == 0, ended.stderr
+
+
+def test_a_full_disk_is_said_and_leaves_nothing(tmp_path, files):
+    disk = tmp_path / "disk"
+    if not can_mount(disk):
+        pytest.skip("no small disk can be mounted here")
+    program = """
+        cache = limited(folder, 10_000_000)
+        try:
+            cache.fetch(files, file(length=2_000_000))
+        except OSError as error:
+            assert error.errno == errno.ENOSPC
+            assert "no room for the 2000000 bytes of hdfs://nn:8020/data/a, " in str(error)
+            assert "set spark.experiment.cache.folder to a larger disk" in str(error)
+        else:
+            sys.exit("2 MB on a disk of 1 MB")
+        assert left_in(folder) == []
+        fetch(cache, files, file("small", 600_000))
+    """
+    run_program(program, disk / "copies", files.log, prefix=[*NAMESPACE, *SMALL_DISK, disk])
+
+
+def test_a_copy_that_cannot_be_written_leaves_nothing(folder, files):
+    program = """
+        import resource
+
+        hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+        resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, hard))
+        try:
+            cache.fetch(files, file(length=100_000))
+        except OSError as error:
+            assert error.errno == errno.EFBIG
+        else:
+            sys.exit("100 kB where 50 kB are allowed")
+        assert left_in(folder) == []
+        fetch(cache, files, file("small", 50_000))
+    """
+    run_program(program, folder, files.log)
+
+
+def test_a_file_that_changes_during_the_download_is_no_copy(cache, files, folder):
+    class ChangingFiles(CountingFiles):
+        def status(self, location):
+            return file(version="2")
+
+    with pytest.raises(OSError, match="changed meanwhile"):
+        cache.fetch(ChangingFiles(files.log), file(version="1"))
+    assert left_in(folder) == []

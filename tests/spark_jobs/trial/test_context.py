@@ -1,0 +1,187 @@
+import contextvars
+import math
+import os
+import stat
+import subprocess
+import sys
+import types
+
+import numpy as np
+import pytest
+
+import experiment
+from spark_jobs.messages import Report
+from spark_jobs.trial.context import TrialContext, TrialStopped, entered
+from spark_jobs.trial.link import DirectLink
+from tests.spark_jobs.trial.test_event_file import scalars
+
+
+@pytest.fixture
+def trial(tmp_path):
+    with entered(TrialContext({"x": 1, "shape": (2, 3)}, tmp_path)):
+        yield tmp_path
+
+
+def test_a_trial_sees_its_folder_and_parameters(trial):
+    assert experiment.logdir() == str(trial)
+    assert experiment.params() == {"x": 1, "shape": (2, 3)}
+
+
+def test_changing_the_parameters_changes_a_copy(trial):
+    experiment.params()["x"] = 2
+    assert experiment.params()["x"] == 1
+
+
+def test_reports_become_curves_with_steps_given_or_counted(trial):
+    experiment.report(step=5, loss=1.0)
+    experiment.report(loss=2.0)
+    experiment.report(loss=3.0, other=math.inf)
+    assert scalars(trial) == {"loss": [(5, 1.0), (0, 2.0), (1, 3.0)], "other": [(1, math.inf)]}
+
+
+@pytest.mark.parametrize(
+    "bad", [{"loss": "x"}, {"loss": None}, {"loss": [1.0]}, {"step": 0.5}, {"step": True}]
+)
+def test_a_bad_report_is_refused_inside_and_outside(trial, bad):
+    with pytest.raises(ValueError, match="report"):
+        experiment.report(**bad)
+    with pytest.raises(ValueError, match="report"):
+        contextvars.Context().run(lambda: experiment.report(**bad))
+
+
+def test_the_callbacks_report_each_epoch(trial):
+    keras = pytest.importorskip("keras")
+    callbacks = experiment.keras_callbacks()
+    assert all(isinstance(callback, keras.callbacks.Callback) for callback in callbacks)
+    for epoch in range(3):
+        for callback in callbacks:
+            callback.on_epoch_end(epoch, {"loss": 1.0 / (epoch + 1), "val_loss": 2.0})
+    assert [step for step, _ in scalars(trial)["loss"]] == [0, 1, 2]
+    assert len(scalars(trial)["val_loss"]) == 3
+
+
+class Told:
+    """A trial's context, and what its supervisor hears and says."""
+
+    def __init__(self, folder):
+        self.reports = []
+        self.link = DirectLink(self.reports.append)
+        self.context = TrialContext({"x": 1}, folder, link=self.link)
+
+
+@pytest.fixture
+def told(tmp_path):
+    told = Told(tmp_path)
+    with entered(told.context):
+        yield told
+
+
+def test_reports_are_passed_on(told):
+    experiment.report(step=5, loss=np.float32(0.5), accuracy=1)
+    experiment.report(loss=math.nan)
+    assert told.reports == [
+        Report(5, {"loss": 0.5, "accuracy": 1.0}),
+        Report(0, {"loss": "nan"}),
+    ]
+    assert told.context.last.step == 0
+    assert told.context.last.metrics == {"loss": "nan", "accuracy": 1.0}  # each as it was last
+
+
+def test_a_refused_report_is_not_passed_on_and_counts_for_nothing(told):
+    with pytest.raises(ValueError, match="loss"):
+        experiment.report(loss="x")
+    experiment.report(loss=1.0)
+    assert told.reports == [Report(0, {"loss": 1.0})]
+
+
+def test_a_stop_is_raised_by_the_next_report_after_that_was_passed_on(told):
+    experiment.report(loss=1.0)
+    told.link.reason = "step 0: too bad"
+    with pytest.raises(TrialStopped, match="step 0: too bad"):
+        experiment.report(loss=2.0)
+    assert [report.metrics["loss"] for report in told.reports] == [1.0, 2.0]
+    assert told.context.stopped == "step 0: too bad"
+
+
+def test_a_stop_is_raised_once_so_that_a_trial_can_report_its_end(told):
+    told.link.reason = "too bad"
+    with pytest.raises(TrialStopped):
+        experiment.report(loss=1.0)
+    experiment.report(loss=2.0)
+    assert len(told.reports) == 2
+
+
+def test_a_stop_is_no_exception_that_a_train_function_would_catch():
+    assert experiment.TrialStopped is TrialStopped
+    assert issubclass(TrialStopped, BaseException)
+    assert not issubclass(TrialStopped, Exception)
+
+
+def test_nothing_stops_the_next_trial_of_the_process(told, tmp_path):
+    told.link.reason = "too bad"
+    with pytest.raises(TrialStopped):
+        experiment.report(loss=1.0)
+    with entered(TrialContext({}, tmp_path)):
+        experiment.report(loss=1.0)
+
+
+def test_the_callbacks_stop_the_fit_instead(told):
+    pytest.importorskip("keras")
+    (callback,) = experiment.keras_callbacks()
+    callback.set_model(types.SimpleNamespace(stop_training=False))
+    callback.on_epoch_end(0, {"loss": 1.0})
+    assert not callback.model.stop_training
+    told.link.reason = "too bad"
+    callback.on_epoch_end(1, {"loss": 2.0})
+    assert callback.model.stop_training
+    assert told.context.stopped == "too bad"
+    experiment.report(step=2, test=0.5)  # what is said after the fit is not cut short
+    assert [report.step for report in told.reports] == [0, 1, 2]
+
+
+def test_checkpoints_are_kept_in_the_trials_folder(trial):
+    folder = experiment.checkpoint_dir()
+    assert folder == str(trial / "checkpoint")
+    assert os.listdir(folder) == []
+    (trial / "checkpoint" / "model.keras").touch()
+    assert os.listdir(experiment.checkpoint_dir()) == ["model.keras"]
+    assert stat.S_IMODE(os.stat(folder).st_mode) == 0o700
+
+
+def test_a_checkpoint_that_was_handed_on_is_there(trial):
+    (trial / "checkpoint").mkdir()
+    (trial / "checkpoint" / "model.keras").touch()
+    assert os.listdir(experiment.checkpoint_dir()) == ["model.keras"]
+
+
+def test_all_of_it_is_harmless_outside_of_a_trial(tmp_path):
+    code = """
+import os, experiment
+folder = experiment.logdir()
+assert os.path.isdir(folder) and experiment.logdir() == folder
+assert experiment.params() == {}
+experiment.report(step=1, loss=0.5)
+assert os.listdir(folder) == []
+checkpoints = experiment.checkpoint_dir()
+assert os.listdir(checkpoints) == [] and experiment.checkpoint_dir() == checkpoints
+os.rmdir(checkpoints)
+os.rmdir(folder)
+"""
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment)
+
+
+def test_the_epochs_of_several_fits_are_one_curve(told):
+    pytest.importorskip("keras")
+    for _ in range(2):
+        (callback,) = experiment.keras_callbacks()
+        callback.set_model(types.SimpleNamespace(stop_training=False))
+        for epoch in range(2):
+            callback.on_epoch_end(epoch, {"loss": 1.0})
+    callback.on_epoch_end(7, {"loss": 1.0})  # of a fit that says where it begins
+    assert [report.step for report in told.reports] == [0, 1, 2, 3, 7]
+
+
+def test_a_metric_whose_name_utf8_cannot_hold_is_refused_by_name(told):
+    with pytest.raises(ValueError, match=r"report\(\): .* got '\\ud800'"):
+        experiment.report(**{"\ud800": 1.0})

@@ -1,0 +1,35 @@
+import sys
+
+from spark_jobs.trial.import_hooks import when_imported
+
+
+def module_named(name, folder, monkeypatch):
+    (folder / f"{name}.py").write_text("")
+    monkeypatch.syspath_prepend(folder)
+    monkeypatch.delitem(sys.modules, name, raising=False)
+
+
+def test_a_module_that_is_there_is_taken_at_once():
+    seen = []
+    with when_imported("sys", seen.append):
+        assert seen == [sys]
+
+
+def test_a_module_is_taken_when_the_block_imports_it(tmp_path, monkeypatch):
+    module_named("imported_late", tmp_path, monkeypatch)
+    seen = []
+    with when_imported("imported_late", seen.append):
+        assert seen == []
+        import imported_late
+    assert seen == [imported_late]
+
+
+def test_a_module_that_is_imported_after_the_block_is_left_alone(tmp_path, monkeypatch):
+    module_named("imported_later", tmp_path, monkeypatch)
+    seen = []
+    with when_imported("imported_later", seen.append):
+        pass
+    import imported_later
+
+    assert imported_later
+    assert seen == []

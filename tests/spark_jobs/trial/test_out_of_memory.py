@@ -1,0 +1,170 @@
+"""What tells that memory has run out; trials that really run out of it are in test_runners.py."""
+
+from __future__ import annotations
+
+import errno
+import sys
+from types import SimpleNamespace
+
+import psutil
+import pytest
+
+from spark_jobs.trial import out_of_memory
+
+EVENTS = """\
+low 0
+high 12
+max 340
+oom 3
+oom_kill 2
+oom_group_kill 1
+"""
+OF_VERSION_1 = "oom_kill_disable 0\nunder_oom 1\noom_kill 5\n"
+
+
+def raised(module, name, message, base=RuntimeError):
+    """Return an exception of a class with this name, as a framework that is not here would."""
+    return type(name, (base,), {"__module__": module})(message)
+
+
+OP = "{{function_node __wrapped__Mul_device_/job:localhost/replica:0/task:0/device:GPU:0}}"
+TENSOR = "OOM when allocating tensor with shape[9] on /job:localhost/replica:0/task:0/device:"
+TF = "tensorflow.python.framework.errors_impl"
+TRYING = "Out of memory while trying to allocate 16.00TiB."
+JAX = "RESOURCE_EXHAUSTED: Out of memory allocating 70368744177664 bytes."
+TORCH = "CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has 15.9 GiB of which 1 GiB is free"
+ON_CPU = "[enforce fail at alloc_cpu.cpp:115] err == 0. DefaultCPUAllocator: can't allocate memory"
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (raised("torch", "OutOfMemoryError", TORCH), "gpu memory"),
+        (raised("torch.cuda", "OutOfMemoryError", TORCH), "gpu memory"),
+        (raised("mine", "Mine", "", type(raised("torch", "OutOfMemoryError", ""))), "gpu memory"),
+        (raised("cupy.cuda.memory", "OutOfMemoryError", "", MemoryError), "gpu memory"),
+        (RuntimeError("CUDA error: out of memory"), "gpu memory"),
+        (raised(TF, "ResourceExhaustedError", f"{TENSOR}GPU:0 by GPU_0_bfc"), "gpu memory"),
+        (raised(TF, "ResourceExhaustedError", f"{OP} failed to allocate memory"), "gpu memory"),
+        (raised(TF, "InternalError", "initialization on GPU:0: out of memory"), "gpu memory"),
+        (raised("jax.errors", "JaxRuntimeError", f"{JAX} CUDA_ERROR"), "gpu memory"),
+        (raised(TF, "ResourceExhaustedError", f"{TENSOR}CPU:0 by mklcpu"), "memory"),
+        (raised(TF, "ResourceExhaustedError", f"{TENSOR}CPU:0 by gpu_host_bfc"), "memory"),
+        (MemoryError(), "memory"),
+        (raised("numpy", "_ArrayMemoryError", "Unable to allocate 1 PiB", MemoryError), "memory"),
+        (OSError(errno.ENOMEM, "Cannot allocate memory"), "memory"),
+        (RuntimeError(ON_CPU), "memory"),
+        (OSError(errno.ENOSPC, "No space left on device"), None),
+        (raised(TF, "ResourceExhaustedError", "/dev/full; No space left on device"), None),
+        (raised(TF, "InternalError", "GPU:0 has fallen off the bus"), None),
+        (raised("jax.errors", "JaxRuntimeError", "INTERNAL: a bug"), None),
+        (raised("mine", "OutOfMemoryError", "GPU out of memory"), None),
+        (RuntimeError("out of memory on the GPU"), None),
+        (ValueError("OOM"), None),
+    ],
+    ids=str,
+)
+def test_exceptions_are_known_by_their_names_and_words(error, kind):
+    assert out_of_memory.kind_of(error) == kind
+
+
+@pytest.mark.parametrize(("backend", "kind"), [("gpu", "gpu memory"), ("cpu", "memory")])
+@pytest.mark.parametrize(("module", "name"), [("jax.errors", "Jax"), ("jaxlib.xla_ext", "Xla")])
+def test_jax_is_asked_where_it_computes(monkeypatch, module, name, backend, kind):
+    monkeypatch.setitem(sys.modules, "jax", SimpleNamespace(default_backend=lambda: backend))
+    assert out_of_memory.kind_of(raised(module, f"{name}RuntimeError", JAX)) == kind
+
+
+@pytest.mark.parametrize(("devices", "kind"), [(["/device:GPU:0"], "gpu memory"), ([], "memory")])
+def test_tensorflow_is_asked_where_xla_does_not_say(monkeypatch, devices, kind):
+    config = SimpleNamespace(list_logical_devices=lambda kind: devices)
+    monkeypatch.setitem(sys.modules, "tensorflow", SimpleNamespace(config=config))
+    assert out_of_memory.kind_of(raised(TF, "ResourceExhaustedError", TRYING)) == kind
+
+
+def test_who_cannot_be_asked_is_no_gpu(monkeypatch):
+    monkeypatch.setitem(sys.modules, "jax", None)
+    assert out_of_memory.kind_of(raised("jax.errors", "JaxRuntimeError", JAX)) == "memory"
+
+
+@pytest.mark.parametrize(
+    ("text", "kills"), [(EVENTS, 2), (OF_VERSION_1, 5), ("oom_kill_disable 0\n", 0), ("", 0)]
+)
+def test_the_kernels_count_of_kills_is_read(text, kills):
+    assert out_of_memory.oom_kills_in(text) == kills
+
+
+@pytest.mark.parametrize(
+    ("code", "complaints", "kills", "memory_was_short"),
+    [
+        (-6, "terminate called after throwing an instance of 'std::bad_alloc'\n", 0, True),
+        (-6, "x" * 10**6 + "\nmemory allocation of 4096 bytes failed\n", 0, True),
+        (-6, "memory allocation of 4096 bytes failed\n" + "x" * 10**6, 0, False),
+        (-6, "Fatal Python error: Aborted", 1, False),
+        (-9, "", 1, True),
+        (-9, "std::bad_alloc", 0, False),
+        (-11, "std::bad_alloc", 1, False),
+        (1, "std::bad_alloc", 1, False),
+    ],
+)
+def test_how_a_process_ended(tmp_path, code, complaints, kills, memory_was_short):
+    path = tmp_path / "stderr.log"
+    path.write_text(complaints)
+    assert out_of_memory.ended_by_memory(code, path, kills=kills) is memory_was_short
+
+
+def test_a_trial_may_have_removed_its_complaints(tmp_path):
+    assert not out_of_memory.ended_by_memory(-6, tmp_path / "stderr.log", kills=0)
+
+
+@pytest.fixture(params=["version 1", "version 2"])
+def groups(request, tmp_path, monkeypatch):
+    """The folder of the control groups' root, of a host or as a container sees its own."""
+    monkeypatch.setattr(out_of_memory, "_CGROUPS", tmp_path)
+    if request.param == "version 1":
+        (tmp_path / "memory").mkdir()
+        text = "5:cpu,cpuacct:/other\n4:memory:/spark/executor 1\n0::/\n"
+    else:
+        text = "0::/spark/executor 1\n"
+    monkeypatch.setattr(out_of_memory, "_OWN_GROUPS", tmp_path / "own")
+    (tmp_path / "own").write_text(text)
+    return tmp_path / "memory" if request.param == "version 1" else tmp_path
+
+
+def write(groups, folder, name, text):
+    of_version_1 = groups.name == "memory"
+    old = {"memory.max": "memory.limit_in_bytes", "memory.events": "memory.oom_control"}
+    (groups / folder).mkdir(parents=True, exist_ok=True)
+    (groups / folder / (old[name] if of_version_1 else name)).write_text(text)
+
+
+def test_the_tightest_limit_of_a_group_and_those_above_counts(groups):
+    write(groups, "spark/executor 1", "memory.max", "max\n")
+    write(groups, "spark", "memory.max", f"{1 << 20}\n")
+    write(groups, "", "memory.max", f"{2 << 20}\n")
+    assert out_of_memory.limits() == "the limit is 0.000977 GiB of memory (control group)"
+
+
+def test_no_limit_is_the_memory_of_the_host(groups):
+    write(groups, "spark/executor 1", "memory.max", "9223372036854771712\n")
+    total = psutil.virtual_memory().total / (1 << 30)
+    assert out_of_memory.limits() == f"the host has {total:.3g} GiB"
+
+
+def test_the_kills_of_the_own_group_count(groups):
+    write(groups, "spark/executor 1", "memory.events", EVENTS)
+    write(groups, "", "memory.events", "oom_kill 9\n")
+    assert out_of_memory.oom_kills() == 2
+
+
+def test_a_container_sees_its_group_at_the_root(groups):
+    write(groups, "", "memory.events", EVENTS)
+    write(groups, "", "memory.max", f"{1 << 20}\n")
+    assert out_of_memory.oom_kills() == 2
+    assert "control group" in out_of_memory.limits()
+
+
+def test_without_control_groups_nobody_was_killed(groups, tmp_path):
+    (tmp_path / "own").unlink()
+    assert out_of_memory.oom_kills() == 0
+    assert out_of_memory.limits().startswith("the host has ")

@@ -1,0 +1,627 @@
+"""The calls on a real local Spark."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import experiment
+from experiment.run_files.journal import read_journal
+from spark_jobs.run_folder.paths import RunPaths
+from tests.conftest import marked_commands
+from tests.spark_jobs import train_functions as functions
+
+LIGHT = {"preload": ()}
+
+
+def product(a, b):
+    return a * b
+
+
+def test_a_grid_runs_every_point_in_the_order_of_the_product(spark, logdir):
+    result = experiment.launch(
+        spark, product, {"a": [1, 2, 3], "b": (0.5, 4.0)}, logdir=logdir, isolation="none"
+    )
+    assert [trial.params for trial in result.trials] == [
+        {"a": a, "b": b} for a in (1, 2, 3) for b in (0.5, 4.0)
+    ]
+    assert [trial.value for trial in result.trials] == [0.5, 4.0, 1.0, 8.0, 1.5, 12.0]
+    assert result.best.params == {"a": 3, "b": 4.0}
+    assert Path(result.logdir).parent == Path(logdir)
+
+
+@pytest.mark.fault(44)
+def test_values_may_come_as_ranges_arrays_and_generators(spark, logdir):
+    grid = {"a": range(1, 3), "b": (n for n in np.array([1.0, 2.0]))}
+    result = experiment.launch(
+        spark, product, grid, logdir=logdir, isolation="none", direction="min"
+    )
+    assert [trial.value for trial in result.trials] == [1.0, 2.0, 2.0, 4.0]
+    assert result.best.id == 0
+
+
+def test_explicit_points_may_differ_in_their_names(spark, logdir):
+    def train(a, b=10):
+        return a + b
+
+    points = [{"a": 1}, {"a": 2, "b": 3}]
+    result = experiment.launch(spark, train, points, logdir=logdir, isolation="none")
+    assert [trial.value for trial in result.trials] == [11.0, 5.0]
+    frame = result.to_pandas()
+    assert list(frame["a"]) == [1, 2]
+    assert math.isnan(frame["b"][0])
+
+
+def test_the_evolutionary_search_of_the_mission_runs_literally(spark, tmp_path, monkeypatch):
+    def train(learning_rate, dropout, num_layers):
+        return -((math.log10(learning_rate) + 3) ** 2) - dropout - num_layers
+
+    monkeypatch.chdir(tmp_path)
+    search_dict = {"learning_rate": [0.005, 0.00005], "dropout": [0.01, 0.99], "num_layers": [1, 3]}
+    result = experiment.evolutionary_search(
+        spark, train, search_dict,
+        direction='max', popsize=10, generations=3, crossover=0.7, mutation=0.5)  # fmt: skip
+    assert len(result.trials) == 40
+    assert all(0.00005 <= trial.params["learning_rate"] <= 0.005 for trial in result.trials)
+    assert {type(trial.params["num_layers"]) for trial in result.trials} == {int}
+    assert result.best.value == max(trial.value for trial in result.trials)
+    assert Path(result.logdir).parent == tmp_path / "experiments"
+
+
+def test_a_seed_repeats_a_search(spark, logdir):
+    bounds = {"a": [0.0, 1.0], "b": [5, 1]}
+    shared = {"logdir": logdir, "isolation": "none", "seed": 3}
+    runs = [
+        [trial.params for trial in search(spark, product, bounds, **shared, **own).trials]
+        for search, own in [
+            (
+                experiment.evolutionary_search,
+                {"popsize": 4, "generations": 3, "generational": True},
+            ),
+            (experiment.random_search, {"samples": 7}),
+        ]
+        for _ in range(2)
+    ]
+    assert runs[0] == runs[1]
+    assert runs[2] == runs[3]
+    assert (len(runs[0]), len(runs[2])) == (16, 7)
+
+
+def test_a_search_without_a_barrier_has_as_many_trials(spark, logdir):
+    def train(a, b):
+        if b == 2:
+            raise ValueError("no")
+        return -((a - 0.3) ** 2) - b
+
+    result = experiment.evolutionary_search(
+        spark,
+        train,
+        {"a": [0.0, 1.0], "b": [1, 4]},
+        popsize=5,
+        generations=3,
+        generational=False,
+        logdir=logdir,
+        isolation="none",
+    )
+    assert [trial.id for trial in result.trials] == list(range(20))
+    assert len({tuple(trial.params.values()) for trial in result.trials}) == 20
+    assert [trial.params["b"] == 2 for trial in result.trials] == [
+        trial.status == "failed" for trial in result.trials
+    ]
+    manifest = json.loads(RunPaths(Path(result.logdir)).manifest.read_text())
+    assert manifest["algorithm"] == {
+        "type": "differential evolution",
+        "strategy": "current-to-pbest1bin",
+        "popsize": 5,
+        "generations": 3,
+        "crossover": 0.7,
+        "mutation": [0.5, 1.0],
+        "generational": False,
+    }
+    journal = read_journal(RunPaths(Path(result.logdir)).journal)
+    planned = [record for record in journal if record["event"] == "planned"]
+    assert [record["generation"] for record in planned] == [trial // 5 for trial in range(20)]
+
+
+def test_a_search_without_a_barrier_goes_on_with_the_same_trials(spark, logdir):
+    def search(**settings):
+        result = experiment.evolutionary_search(
+            spark,
+            product,
+            {"a": [0.0, 1.0], "b": [5, 1]},
+            popsize=4,
+            generational=False,
+            isolation="none",
+            parallelism=1,
+            **settings,
+        )
+        return result, [(trial.params, trial.value) for trial in result.trials]
+
+    _, uncut = search(seed=3, generations=4, logdir=logdir)
+    begun, first = search(seed=3, generations=2, logdir=logdir)
+    assert first == uncut[:12]
+    with pytest.raises(experiment.InvalidArgument, match="mutation was .*, is 0.5"):
+        search(generations=4, resume=begun, mutation=0.5)
+    resumed, trials = search(generations=4, resume=begun)
+    assert trials == uncut
+    assert resumed.logdir == begun.logdir
+
+
+def test_the_folder_of_a_run(spark, logdir):
+    result = experiment.launch(
+        spark,
+        functions.look_around,
+        {"x": [1.0, 2.0]},
+        logdir=logdir,
+        name="a name / with ../ slashes",
+        description="what for",
+        optimization_key="x",
+        **LIGHT,
+    )
+    paths = RunPaths(Path(result.logdir))
+    manifest = json.loads(paths.manifest.read_text())
+    assert manifest["name"] == "a name / with ../ slashes"
+    assert manifest["space"]["x"]["values"] == [1.0, 2.0]
+    assert paths.root.name.startswith("a-name-with-slashes-")
+    summary = json.loads(paths.result.read_text())
+    assert (summary["trials"], summary["best"]["value"]) == (2, 2.0)
+    events = [record["event"] for record in read_journal(paths.journal)]
+    assert sorted(events) == ["finished", "finished", "planned", "planned"]
+    for trial in result.trials:
+        attempt = paths.attempt(trial.id)
+        assert str(attempt.folder) == trial.logdir
+        names = {path.name for path in attempt.folder.iterdir()}
+        assert {"trial.json", "outcome.json", "stdout.log", "stderr.log"} < names
+        assert json.loads(attempt.outcome.read_text())["value"] == trial.value
+    everything = [paths.root, *paths.root.rglob("*")]
+    assert not [path for path in everything if path.stat().st_mode & 0o077 and path.is_dir()]
+    assert not [path for path in everything if "probe" in path.name]
+    text = b"".join(path.read_bytes() for path in everything if path.is_file())
+    assert b"PRIVATE KEY" not in text
+    assert b"BEGIN CERTIFICATE" not in text
+
+
+def test_what_the_user_trains_with_goes_through_the_calls(spark, logdir):
+    """Keras in a forked process: callbacks, History as a return, curves in the one run."""
+
+    def train(units):
+        import keras
+        import numpy as np
+
+        model = keras.Sequential(
+            [keras.layers.Input((2,)), keras.layers.Dense(units), keras.layers.Dense(1)]
+        )
+        model.compile("sgd", "mse")
+        x = np.ones((8, 2))
+        return model.fit(x, x[:, :1], epochs=3, verbose=0, callbacks=experiment.keras_callbacks())
+
+    from tests.spark_jobs.trial.test_event_file import scalars
+
+    result = experiment.launch(
+        spark, train, {"units": [2, 3]}, logdir=logdir, direction="min", optimization_key="loss"
+    )
+    for trial in result.trials:
+        assert trial.status == "finished", trial.error
+        curves = scalars(Path(trial.logdir))
+        assert [step for step, _ in curves["loss"]] == [0, 1, 2]
+        assert curves["objective/loss"] == [(0, pytest.approx(trial.value, rel=1e-5))]
+        assert trial.value == pytest.approx(min(value for _, value in curves["loss"]), rel=1e-5)
+
+
+@pytest.mark.fault(1, 10, 11)
+@pytest.mark.parametrize("isolation", ["process", "spawn", "none"])
+def test_failures_are_values_and_the_search_goes_on(spark, logdir, isolation):
+    def train(x):
+        if x == 1:
+            raise ValueError("user bug")
+        if x == 2:
+            return float("nan")
+        if x == 3:
+            return "0.5"
+        return x
+
+    result = experiment.launch(
+        spark, train, {"x": range(6)}, logdir=logdir, isolation=isolation, **LIGHT
+    )
+    assert [trial.status for trial in result.trials] == [
+        "finished",
+        *["failed"] * 3,
+        *["finished"] * 2,
+    ]
+    assert [trial.error.kind for trial in result.failed] == [
+        "user error",
+        "invalid value",
+        "invalid value",
+    ]
+    assert "raise ValueError" in result.trials[1].error.traceback
+    assert "nan" in str(result.trials[2].error)
+    assert "got str ('0.5'), want float" in str(result.trials[3].error)
+    frame = result.to_pandas()
+    assert list(frame["error"].notna()) == [False, True, True, True, False, False]
+    assert result.best.id == 5
+
+
+@pytest.mark.fault(2, 3)
+def test_neighbours_finish_when_trials_end_their_processes(spark, logdir):
+    def train(x):
+        import os
+        import sys
+
+        if x == 1:
+            os._exit(17)
+        if x == 2:
+            sys.exit(3)
+        if x == 3:
+            os.kill(os.getpid(), 9)
+        if x == 4:
+            os.kill(os.getpid(), 11)
+        return x
+
+    result = experiment.launch(spark, train, {"x": range(8)}, logdir=logdir, **LIGHT)
+    assert [trial.id for trial in result.failed] == [1, 2, 3, 4]
+    messages = [str(trial.error).removesuffix(" before it returned") for trial in result.failed]
+    assert messages == ["exit 17", "exit 3", "signal 9 (SIGKILL)", "signal 11 (SIGSEGV)"]
+    assert len(list(Path(result.logdir, "trials").iterdir())) == 8
+
+
+@pytest.mark.fault(4, 7)
+def test_a_trial_that_hangs_gives_its_slot_back_and_leaves_no_process(spark, logdir):
+    result = experiment.launch(
+        spark,
+        functions.leave_children,
+        [{"tag": "3599", "then": "hang"}, *[{"tag": "3598", "then": "return"}] * 3],
+        logdir=logdir,
+        timeout=10,
+        parallelism=1,
+        **LIGHT,
+    )
+    assert [trial.status for trial in result.trials] == ["failed", *["finished"] * 3]
+    assert result.trials[0].error.kind == "time"
+    assert not [line for line in marked_commands().values() if line.startswith("sleep ")]
+
+
+@pytest.mark.fault(1)
+def test_all_failed_is_an_error_with_the_first_traceback_and_the_result(spark, logdir):
+    with pytest.raises(experiment.SearchFailed, match="all 3 trials failed") as caught:
+        experiment.launch(spark, functions.fail, {"x": [1, 2, 3]}, logdir=logdir, isolation="none")
+    assert "ValueError: user bug" in str(caught.value)
+    assert "train_functions.py" in str(caught.value)
+    assert len(caught.value.result.failed) == 3
+    assert isinstance(caught.value, experiment.ExperimentError)
+
+
+def test_too_many_failures_end_the_search(spark, logdir):
+    with pytest.raises(experiment.SearchFailed, match="max_failures=2") as caught:
+        experiment.launch(
+            spark,
+            functions.fail,
+            {"x": range(1000)},
+            logdir=logdir,
+            max_failures=2,
+            parallelism=1,
+            **LIGHT,
+        )
+    assert len(caught.value.result.trials) == 3
+    summary = json.loads(Path(caught.value.result.logdir, "result.json").read_text())
+    assert "max_failures" in summary["problem"]
+
+
+def test_trials_that_are_out_when_a_search_ends_are_cancelled(spark, tmp_path):
+    def train(x):
+        import time
+
+        if x == 0:
+            time.sleep(600)
+        raise ValueError("no")
+
+    with pytest.raises(experiment.SearchFailed, match="max_failures=0") as caught:
+        experiment.launch(
+            spark, train, {"x": [0, 1, 2]}, logdir=tmp_path, max_failures=0, preload=()
+        )
+    result = caught.value.result
+    assert [(trial.id, trial.status) for trial in result.trials] == [
+        (0, "cancelled"),
+        (1, "failed"),
+    ]
+    assert result.trials[0].error is None
+    records = list(read_journal(RunPaths(Path(result.logdir)).journal))
+    assert records[-1]["outcome"]["status"] == "cancelled"
+
+
+@pytest.mark.fault(39)
+def test_a_session_that_is_stopped_during_a_search_is_said(sparks, tmp_path):
+    spark = sparks.get("local[2]", **{"spark.a.session": "to be stopped"})
+    mark = tmp_path / "started"
+
+    def train(x):
+        import time
+
+        mark.touch()
+        time.sleep(600)
+
+    def stop():
+        while not mark.exists():
+            time.sleep(0.05)
+        spark.stop()
+
+    stopper = threading.Thread(target=stop)
+    stopper.start()
+    with pytest.raises(experiment.SearchFailed, match="SparkSession was stopped") as caught:
+        experiment.launch(spark, train, {"x": [0, 1]}, logdir=tmp_path, preload=())
+    stopper.join()
+    assert {trial.status for trial in caught.value.result.trials} == {"cancelled"}
+
+
+def test_a_wrong_key_ends_the_search_at_the_first_trial_and_names_the_argument(spark, logdir):
+    def train(x):
+        return {"loss": x, "accuracy": x}
+
+    few = {"isolation": "none", "parallelism": 1, "verbose": 0}
+    said = (
+        "want the key 'acuracy', got the keys 'loss', 'accuracy'; optimization_key= names none of "
+        "them, did you mean 'accuracy'?"
+    )
+    with pytest.raises(experiment.SearchFailed, match=re.escape(said)) as caught:
+        experiment.launch(
+            spark, train, {"x": range(1000)}, optimization_key="acuracy", logdir=logdir, **few
+        )
+    assert len(caught.value.result.trials) == 1
+
+
+def test_several_keys_and_no_name_end_the_search_at_the_first(spark, logdir):
+    def train(x):
+        return {"loss": x, "accuracy": x}
+
+    with pytest.raises(experiment.SearchFailed, match="optimization_key='loss'") as caught:
+        experiment.launch(
+            spark, train, {"x": range(1000)}, logdir=logdir, isolation="none", parallelism=1
+        )
+    assert len(caught.value.result.trials) == 1
+
+
+@pytest.mark.fault(16)
+def test_a_python_worker_that_dies_costs_an_attempt_not_the_trial(spark, tmp_path):
+    mark = tmp_path / "once"
+
+    def train(x):
+        import os
+
+        if x == 2 and not mark.exists():
+            mark.touch()
+            os._exit(9)  # with isolation='none' the slot itself
+        return x
+
+    result = experiment.launch(
+        spark, train, {"x": range(6)}, logdir=tmp_path, isolation="none", parallelism=1
+    )
+    assert [trial.value for trial in result.trials] == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
+    assert result.trials[2].logdir.endswith("000002-2")
+    lost = Path(result.logdir, "trials", "000002")
+    assert not list(lost.glob("*tfevents*"))
+
+
+def test_slots_that_die_without_a_result_end_the_search_with_sparks_error(
+    spark, logdir, monkeypatch
+):
+    def dead(job, lent, function, search_path):
+        def slot(batches):
+            raise RuntimeError("dead before its first words")
+            yield from batches
+
+        return slot
+
+    monkeypatch.setattr("experiment.driver.slot_jobs.slot_function", dead)
+    with pytest.raises(experiment.SearchFailed, match="failed 3 times without a result") as caught:
+        experiment.launch(spark, functions.double, {"x": [1, 2]}, logdir=logdir, isolation="none")
+    assert "dead before its first words" in str(caught.value)
+    assert not RunPaths(Path(caught.value.result.logdir)).secrets.exists()
+
+
+def test_trials_that_end_their_slots_are_lost_a_few_times_and_have_failed_then(spark, logdir):
+    def train(x):
+        import os
+
+        os._exit(9)
+
+    arguments = {"logdir": logdir, "isolation": "none", "retries": 1}
+    with pytest.raises(experiment.SearchFailed, match="all 2 trials failed") as caught:
+        experiment.launch(spark, train, {"x": [1, 2]}, **arguments)
+    assert [trial.error.kind for trial in caught.value.result.trials] == ["lost executor"] * 2
+    assert [Path(trial.logdir).name for trial in caught.value.result.trials] == [
+        "000000-2",
+        "000001-2",
+    ]
+
+
+def test_a_preload_that_breaks_is_one_sentence_with_the_host(spark, tmp_path, monkeypatch):
+    (tmp_path / "breaks_here.py").write_text("1 / 0")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(
+        experiment.SearchFailed, match=r"host \S+, Python \S+: preload: ZeroDivision"
+    ):
+        experiment.launch(
+            spark, product, {"a": [1], "b": [2]}, logdir=tmp_path, preload=("breaks_here",)
+        )
+
+
+def test_a_preload_that_runs_an_op_falls_back_to_fresh_processes_with_a_warning(
+    spark, tmp_path, monkeypatch
+):
+    (tmp_path / "eager_module.py").write_text("import tensorflow; tensorflow.constant(1)")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.warns(UserWarning, match="isolation='spawn' instead of 'process'"):
+        result = experiment.launch(
+            spark,
+            functions.train_with_tensorflow,
+            {"x": [3.0]},
+            logdir=tmp_path,
+            preload=("tensorflow", "eager_module"),
+        )
+    assert result.best.value == 9.0
+
+
+@pytest.mark.fault(42)
+def test_names_are_exact_in_json_and_harmless_on_disk(spark, logdir):
+    names = ["ünïcode", "..", "ת", "n" * 3_000, "<script>"]
+
+    def train(**params):
+        return len(params)
+
+    result = experiment.launch(
+        spark, train, {name: [1] for name in names}, logdir=logdir, isolation="none"
+    )
+    assert list(result.trials[0].params) == names
+    stored = json.loads(Path(result.trials[0].logdir, "trial.json").read_text())
+    assert list(stored["params"]) == names
+    assert {path.name for path in Path(result.logdir, "trials").iterdir()} == {"000000"}
+
+
+@pytest.mark.fault(45)
+def test_a_grid_of_a_billion_points_starts_and_ends_at_the_first_problem(spark, logdir):
+    def train(a, b, c):
+        raise ValueError("enough")
+
+    thousand = range(1000)
+    with pytest.raises(experiment.SearchFailed, match="max_failures=0"):
+        experiment.launch(
+            spark,
+            train,
+            {"a": thousand, "b": thousand, "c": thousand},
+            logdir=logdir,
+            isolation="none",
+            max_failures=0,
+        )
+
+
+@pytest.mark.fault(40)
+def test_two_searches_at_once_share_nothing(spark, logdir):
+    results = {}
+
+    def search(key):
+        results[key] = experiment.launch(
+            spark,
+            product,
+            {"a": range(20), "b": [key]},
+            logdir=logdir,
+            name="same",
+            isolation="none",
+            parallelism=1,
+        )
+
+    threads = [threading.Thread(target=search, args=(key,)) for key in (1, 2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for key in (1, 2):
+        assert [trial.value for trial in results[key].trials] == [a * key for a in range(20)]
+
+
+@pytest.mark.fault(14)
+def test_a_function_that_drags_the_spark_context_along_is_refused_by_name(spark, logdir):
+    context = spark.sparkContext
+
+    def train(x):
+        return context.parallelize([x]).sum()
+
+    with pytest.raises(experiment.InvalidArgument, match="'context'.*driver only"):
+        experiment.launch(spark, train, {"x": [1]}, logdir=logdir)
+
+
+def test_the_logdir_setting_of_spark_is_used(sparks, tmp_path):
+    spark = sparks.get("local[2]", **{"spark.experiment.logdir": str(tmp_path / "by setting")})
+    result = experiment.launch(spark, product, {"a": [1], "b": [1]}, isolation="none")
+    assert Path(result.logdir).parent == tmp_path / "by setting"
+
+
+@pytest.mark.fault(38)
+def test_ctrl_c_ends_the_search_and_its_processes(tmp_path):
+    program = f"""
+import time, pathlib, experiment
+from pyspark.sql import SparkSession
+spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+def train(x):
+    pathlib.Path({str(tmp_path)!r}, f"started-{{x}}").touch()
+    time.sleep(600)
+result = experiment.launch(spark, train, {{"x": [1, 2]}}, logdir={str(tmp_path)!r}, preload=())
+print(result.problem, [trial.status for trial in result.trials], flush=True)
+while jobs := list(spark.sparkContext.statusTracker().getActiveJobsIds()):
+    time.sleep(0.1)
+print(jobs, flush=True)
+spark.stop()
+"""
+    process = subprocess.Popen(
+        [sys.executable, "-c", program],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    while len(list(tmp_path.glob("started-*"))) < 2:
+        assert process.poll() is None
+        time.sleep(0.05)
+    os.kill(process.pid, signal.SIGINT)
+    output, _ = process.communicate(timeout=120)
+    assert output.splitlines() == ["interrupted ['cancelled', 'cancelled']", "[]"]
+    assert process.returncode == 0
+    assert not [line for line in marked_commands().values() if "spark_jobs.slot.zygote" in line]
+
+
+def test_slots_that_spark_does_not_start_hold_nothing_up(spark, tmp_path):
+    """Another job has the second core until the search has returned."""
+    release = tmp_path / "release"
+
+    def occupy(_):
+        import time
+
+        while not release.exists():
+            time.sleep(0.05)
+
+    spark.sparkContext.pythonExec = sys.executable
+    other = threading.Thread(
+        target=lambda: spark.sparkContext.parallelize([0], 1).foreach(occupy), daemon=True
+    )
+    other.start()
+    try:
+        result = experiment.launch(
+            spark, product, {"a": [1, 2, 3], "b": [2]}, logdir=tmp_path, isolation="none"
+        )
+    finally:
+        release.touch()
+        other.join()
+    assert [trial.value for trial in result.trials] == [2.0, 4.0, 6.0]
+
+
+def test_the_session_serves_other_jobs_and_searches_after_a_failed_one(spark, logdir):
+    with pytest.raises(experiment.SearchFailed):
+        experiment.launch(spark, functions.fail, {"x": [1]}, logdir=logdir, isolation="none")
+    assert spark.range(3).count() == 3
+    result = experiment.launch(spark, functions.double, {"x": [1]}, logdir=logdir, isolation="none")
+    assert result.best.value == 2.0
+
+
+def test_each_step_of_the_end_is_taken_where_one_fails(spark, tmp_path, monkeypatch):
+    from experiment.driver.coordinator import Coordinator
+
+    def fail(self):
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(Coordinator, "cancel_rest", fail)
+    with pytest.warns(UserWarning, match="the end of the run is not written: No space left"):
+        result = experiment.launch(
+            spark, functions.double, {"x": [1]}, logdir=tmp_path, isolation="none"
+        )
+    assert result.best.value == 2.0
+    (run,) = tmp_path.iterdir()
+    assert experiment.load(run).best.value == 2.0
+    assert json.loads((run / "result.json").read_text())["trials"] == 1

@@ -1,0 +1,183 @@
+"""What trials leave for those that go on from them, and for people."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import experiment
+from experiment.run_files.journal import read_journal
+from spark_jobs.run_folder.paths import RunPaths
+from tests.spark_jobs.trial.test_event_file import scalars
+
+QUIET = {"preload": (), "verbose": 0}
+
+
+def test_a_population_goes_on_from_its_parents_checkpoints(spark, logdir):
+    def train(rate):
+        folder = Path(experiment.checkpoint_dir())
+        state = folder / "state.json"
+        history = json.loads(state.read_text()) if state.exists() else []
+        history.append(rate)
+        state.write_text(json.dumps(history))
+        experiment.report(score=sum(history))
+        return {"score": sum(history), "length": len(history)}
+
+    result = experiment.population_based_training(
+        spark,
+        train,
+        {"rate": [0.0, 1.0]},
+        popsize=4,
+        generations=3,
+        optimization_key="score",
+        seed=2,
+        logdir=logdir,
+        **QUIET,
+    )
+    assert len(result.trials) == 16
+    paths = RunPaths(Path(result.logdir))
+    histories, parents = {}, {}
+    for trial in result.trials:
+        histories[trial.id] = json.loads(Path(trial.logdir, "checkpoint", "state.json").read_text())
+        parents[trial.id] = json.loads(Path(trial.logdir, "trial.json").read_text())["parent"]
+        assert histories[trial.id][-1] == trial.params["rate"]
+        assert trial.metrics["length"] == trial.id // 4 + 1
+    for trial, parent in parents.items():
+        if trial < 4:
+            assert parent is None
+        else:
+            assert parent // 4 == trial // 4 - 1  # of the generation before
+            assert histories[trial][:-1] == histories[parent]
+    planned = [r for r in read_journal(paths.journal) if r["event"] == "planned"]
+    assert {r["trial"]: r["parent"] for r in planned} == parents
+    copied = [trial for trial, parent in parents.items() if parent not in (None, trial - 4)]
+    assert len(copied) >= 1  # the worst of four, unless it drew itself
+    assert result.best.value == max(sum(history) for history in histories.values())
+    curves = scalars(paths.search)
+    for name in ("best", "mean", "diversity"):
+        assert [step for step, _ in curves[f"generation/{name}"]] == [0, 1, 2, 3]
+    assert [step for step, _ in curves["generation/copied"]] == [1, 2, 3]
+    algorithm = json.loads(paths.manifest.read_text())["algorithm"]
+    assert algorithm["type"] == "population based training"
+    assert (algorithm["popsize"], algorithm["quantile"]) == (4, 0.25)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        ({"popsize": 1}, "popsize"),
+        ({"generations": 0}, "generations"),
+        ({"quantile": 0.6}, "quantile"),
+        ({"resample_probability": -0.1}, "resample_probability"),
+        ({"direction": "up"}, "direction"),
+    ],
+)
+def test_bad_arguments_are_refused_by_name(arguments, name):
+    with pytest.raises(experiment.InvalidArgument) as caught:
+        experiment.population_based_training(None, lambda rate: rate, {"rate": [0, 1]}, **arguments)
+    assert caught.value.name == name
+
+
+def lose_executor_once(mark: Path) -> None:
+    """Kill the executor's JVM under this trial, unless `mark` says that it was done."""
+    if not mark.exists():
+        import psutil
+
+        mark.touch()
+        next(p for p in psutil.Process().parents() if p.name() == "java").kill()
+        psutil.wait_procs([psutil.Process()])  # it ends with its executor
+
+
+def test_a_trial_that_lost_its_executor_finds_its_last_checkpoint(cluster, tmp_path):
+    mark = tmp_path / "killed"
+
+    def train(x):
+        state = Path(experiment.checkpoint_dir(), "deep", "state")
+        if not state.exists():
+            state.parent.mkdir()
+            state.write_text("half way")
+            lose_executor_once(mark)
+            return 0.0
+        return 1.0 if state.read_text() == "half way" else 0.0
+
+    result = experiment.launch(
+        cluster, train, {"x": [0]}, logdir=tmp_path / "runs", parallelism=1, **QUIET
+    )
+    (trial,) = result.trials
+    assert mark.exists()
+    assert trial.logdir.endswith("000000-2")
+    assert (trial.status, trial.value) == ("finished", 1.0)
+    assert trial.files == [str(Path(trial.logdir, "checkpoint", "deep", "state"))]
+
+
+def test_keras_goes_on_after_its_last_epoch_where_its_executor_was_lost(cluster, tmp_path):
+    mark, epochs = tmp_path / "killed", tmp_path / "epochs"
+    epochs.mkdir()
+
+    def train(x):
+        import keras
+        import numpy as np
+
+        class Diary(keras.callbacks.Callback):
+            def on_epoch_begin(self, epoch, logs=None):
+                if epoch == 3:
+                    lose_executor_once(mark)
+                assert not (epochs / str(epoch)).exists(), "trained again"
+                (epochs / str(epoch)).touch()
+
+        model = keras.Sequential([keras.layers.Input((2,)), keras.layers.Dense(1)])
+        model.compile("sgd", "mse")
+        backup = keras.callbacks.BackupAndRestore(experiment.checkpoint_dir())
+        x = np.ones((8, 2))
+        model.fit(x, x[:, :1], epochs=6, verbose=0, callbacks=[backup, Diary()])
+        return int(model.optimizer.iterations)
+
+    result = experiment.launch(
+        cluster, train, {"x": [0]}, logdir=tmp_path / "runs", parallelism=1, **QUIET
+    )
+    (trial,) = result.trials
+    assert trial.error is None
+    assert trial.logdir.endswith("000000-2")
+    assert sorted(path.name for path in epochs.iterdir()) == ["0", "1", "2", "3", "4", "5"]
+    assert trial.value == 6  # a step per epoch, those before the loss too
+
+
+def test_the_files_of_a_trial_are_what_it_wrote(spark, logdir):
+    def train(x):
+        folder = Path(experiment.logdir())
+        print("into the log")
+        experiment.report(score=1.0)
+        (folder / "model ü").mkdir()
+        (folder / "model ü" / "trial.json").write_text("mine")
+        (folder / "notes.txt").write_text("mine")
+        Path(experiment.checkpoint_dir(), "state").write_text("mine")
+        return x
+
+    result = experiment.launch(spark, train, {"x": [1, 2]}, logdir=logdir, **QUIET)
+    for trial in (*result.trials, *experiment.load(result.logdir).trials):
+        assert trial.files == [
+            f"{trial.logdir}/{name}"
+            for name in ("checkpoint/state", "model ü/trial.json", "notes.txt")
+        ]
+
+
+def test_a_folder_that_is_gone_has_no_files(spark, tmp_path):
+    result = experiment.launch(
+        spark, lambda x: x, {"x": [1]}, logdir=tmp_path / "runs", isolation="none", verbose=0
+    )
+    (tmp_path / "runs").rename(tmp_path / "moved")
+    with pytest.raises(OSError):
+        _ = result.trials[0].files
+
+
+def test_links_are_no_files_of_a_trial(tmp_path):
+    from experiment.results.trial_files import files_of_trial
+
+    folder = tmp_path / "000000"
+    folder.mkdir()
+    (folder / "model").touch()
+    (folder / "latest").symlink_to(".")
+    (folder / "outside").symlink_to(tmp_path)
+    assert files_of_trial(str(folder)) == [str(folder / "model")]

@@ -1,0 +1,415 @@
+"""`experiment.doctor` on real executors, with each illness that they can be given."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+import socket
+import sys
+import threading
+import time
+import urllib.request
+
+import numpy as np
+import pytest
+
+import experiment
+from experiment.diagnosis.examiner import Examiner, _Gathering
+from spark_jobs.doctor.checks import Examination
+from spark_jobs.doctor.checks import examine as examine_slot
+from spark_jobs.doctor.facts import RoundTrip
+from spark_jobs.messages import Hello
+from spark_jobs.session.session import session_of
+from spark_jobs.session.slot_job import SlotJob
+from spark_jobs.storage.files import writable_files_at
+from spark_jobs.storage.locations import Location
+from tests.experiment.waiting import wait_until
+from tests.faults.test_executors import without
+from tests.hdfs import free_ports
+from tests.standalone import HOSTS
+from tests.whole_searches.test_cluster import CLUSTER, MEMORY, gpu_settings
+
+FEW = ("msgspec", "numpy", "pyspark")  # without TensorFlow, whose import takes seconds
+
+
+def examine(
+    spark, logdir, *, train=None, data=None, modules=FEW, timeout=240.0, clock=time.time, **gpus
+):
+    """Examine all but TensorFlow."""
+    examiner = Examiner(session_of(spark), timeout, clock, modules, **gpus)
+    place = None if data is None else Location.parse(data)
+    return examiner.examine(train, place, str(logdir))
+
+
+def only(diagnosis, check, host=None):
+    """Return the one finding of a check, on a host."""
+    (finding,) = [
+        f for f in diagnosis.findings if f.check == check and (host is None or f.host == host)
+    ]
+    return finding
+
+
+def test_a_sound_session_is_all_green(spark, tmp_path):
+    (tmp_path / "data.csv").write_text("1,2\n")
+
+    def train(x, y=1):
+        return x
+
+    diagnosis = experiment.doctor(
+        spark, train, tmp_path / "data.csv", logdir=tmp_path / "runs of ü"
+    )
+    assert diagnosis.ok, diagnosis
+    assert {f.level for f in diagnosis.findings} == {"ok"}, diagnosis
+    names = {f.check for f in diagnosis.findings}
+    assert names == {
+        *("train", "slots", "software", "tensorflow", "driver", "clock", "logdir", "data"),
+        *("space", "memory", "gpus", "authentication"),
+    }
+    assert only(diagnosis, "slots").got == "2 of 2 slots answered, on 1 host"
+    assert only(diagnosis, "data").got.startswith("1 file, 4 bytes; 4 bytes of the first read")
+    assert "a search has to give it x" in only(diagnosis, "train", "driver").got
+    assert only(diagnosis, "tensorflow").got.startswith(__import__("tensorflow").__version__)
+    assert list((tmp_path / "runs of ü").iterdir()) == []
+
+
+def test_a_diagnosis_is_a_table_in_text_html_and_pandas(spark, tmp_path, capsys):
+    table = np.zeros(12 << 20, "u1")
+    diagnosis = examine(spark, tmp_path, train=lambda x: len(table))
+    said = capsys.readouterr().err.splitlines()
+    assert said[:2] == [
+        "doctor: looks at the driver, its settings and its storage",
+        "doctor: examines 2 slots, for 240 s at the most",
+    ]
+    (finding,) = [f for f in diagnosis.findings if f.level != "ok"]
+    assert diagnosis.ok
+    assert (finding.check, finding.host, finding.level) == ("train", "driver", "warning")
+    assert "'table' 12.6 MB" in finding.got
+    assert "make 'table' inside the train function" in finding.advice
+    first, second, *_ = str(diagnosis).splitlines()
+    assert (first, second.split()[:3]) == ("1 warning", ["warning", "train", "driver"])
+    assert "    -> make 'table' inside" in str(diagnosis)
+    assert repr(diagnosis) == str(diagnosis)
+    html = diagnosis._repr_html_()
+    rows = [line for line in str(diagnosis).splitlines()[1:] if not line.startswith(" ")]
+    assert html.count("<tr>") == 1 + len(rows)
+    frame = diagnosis.to_pandas()
+    assert list(frame.columns) == ["check", "host", "level", "got", "expected", "advice"]
+    assert len(frame) == len(diagnosis.findings)
+
+
+def test_a_function_that_cannot_travel_hides_nothing_else(spark, tmp_path):
+    table, lock = np.zeros(80 << 20, "u1"), __import__("threading").Lock()
+
+    diagnosis = examine(spark, tmp_path, train=lambda x: len(table))
+    finding = only(diagnosis, "train")
+    assert not diagnosis.ok
+    assert (finding.host, finding.level) == ("driver", "red")
+    assert "'table' (ndarray): more than 64 MiB" in finding.got
+    assert finding.advice == "make 'table' inside the train function"
+    assert [f.check for f in diagnosis.red] == ["train"]
+
+    finding = only(examine(spark, tmp_path, train=lambda x: lock), "train")
+    assert "'lock' (lock)" in finding.got
+
+    def by_position(x, /):
+        return x
+
+    finding = only(examine(spark, tmp_path, train=by_position), "train", "driver")
+    assert (finding.level, finding.got) == ("red", "'x', by position only")
+
+
+@pytest.mark.slow
+def test_slots_that_another_job_holds_are_told(spark, tmp_path):
+    gate = tmp_path / "gate"
+
+    def hold(batches):
+        import time
+
+        (tmp_path / "held").touch()
+        while not gate.exists():
+            time.sleep(0.05)
+        yield from batches
+
+    job = session_of(spark).job(hold, 1, "holds a slot", "id long")
+    with job:
+        job.start()
+        wait_until((tmp_path / "held").exists)
+        diagnosis = examine(spark, tmp_path / "runs", timeout=30.0)
+        gate.touch()
+        assert job.wait(60)
+    finding = only(diagnosis, "slots")
+    assert (finding.level, finding.got) == ("red", "1 of 2 slots answered, on 1 host")
+    assert finding.expected == "all of them within 30 s"
+    assert "a slot asks for 1 core" in finding.advice
+    assert [f.check for f in diagnosis.red] == ["slots"]
+    assert only(diagnosis, "logdir").level == "ok"
+
+
+def test_a_clock_that_goes_wrong_is_named(spark, tmp_path):
+    slow = examine(spark, tmp_path, clock=lambda: time.time() - 3)
+    finding = only(slow, "clock")
+    assert (finding.level, finding.got) == ("warning", "3.0 s ahead of the driver's clock")
+    far = only(examine(spark, tmp_path, clock=lambda: time.time() + 3600), "clock")
+    assert (far.level, far.got) == ("red", "3600.0 s behind the driver's clock")
+    assert "chrony" in far.advice
+
+
+def test_each_host_of_a_cluster_is_examined(two_hosts, tmp_path, monkeypatch):
+    """And what is on the driver's host only is missed on the others."""
+    (tmp_path / "only_here.py").write_text("def train(x):\n    return x\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    import only_here
+
+    diagnosis = examine(two_hosts, tmp_path, train=only_here.train)
+    assert only(diagnosis, "slots", "driver").got == "2 of 2 slots answered, on 2 hosts", diagnosis
+    for host in HOSTS:
+        finding = only(diagnosis, "train", host)
+        assert finding.level == "red"
+        assert finding.got == "ModuleNotFoundError: No module named 'only_here'"
+        assert "--py-files" in finding.advice
+        for check in ("software", "driver", "clock", "logdir", "space", "gpus"):
+            assert only(diagnosis, check, host).level == "ok"
+    table = str(diagnosis).splitlines()
+    assert sum(", ".join(HOSTS) in line for line in table) >= 6  # a row for both
+    del sys.modules["only_here"]
+
+
+def test_a_port_that_executors_do_not_reach_is_named(two_hosts, tmp_path):
+    """The driver listens on another address than the one that executors are told."""
+    two_hosts.conf.set("spark.sql.legacy.setCommandRejectsSparkCoreConfs", "false")
+    two_hosts.conf.set("spark.driver.bindAddress", "127.0.0.9")
+    wait_until(lambda: len(session_of(two_hosts).cluster().executors) == 2)
+    try:
+        diagnosis = examine(two_hosts, tmp_path)
+    finally:
+        two_hosts.conf.set("spark.driver.bindAddress", "127.0.0.1")
+    for host in HOSTS:
+        finding = only(diagnosis, "driver", host)
+        assert finding.level == "warning"  # both see the folder
+        assert finding.got.startswith("the driver at 127.0.0.1, port ")
+        assert "Connection refused" in finding.got
+        assert "goes through the run's folder" in finding.got
+        assert "spark.driver.host" in finding.advice
+    assert only(diagnosis, "slots").level == "ok"
+    assert {f.check for f in diagnosis.findings if f.level != "ok"} == {"driver"}
+
+
+@pytest.mark.slow
+def test_a_host_whose_executors_cannot_start_is_named(two_hosts, standalone, tmp_path, monkeypatch):
+    """Its Java starts Spark's worker, and no executor."""
+    java, host = tmp_path / "bin" / "java", HOSTS[1]
+    java.parent.mkdir()
+    refuse = '*ExecutorBackend*) echo "no Java for executors" >&2; exit 1;;'
+    java.write_text(f'#!/bin/sh\ncase "$*" in {refuse} esac\nexec {shutil.which("java")} "$@"\n')
+    java.chmod(0o755)
+    session = session_of(two_hosts)
+    assert session.failing_hosts() == ()
+    standalone.kill_worker(host)
+    with monkeypatch.context() as patch:
+        patch.setenv("JAVA_HOME", str(tmp_path))
+        standalone.restore()
+    try:
+        wait_until(session.failing_hosts)
+        finding = only(examine(two_hosts, tmp_path, timeout=30.0), "slots", host)
+        log = finding.advice.removeprefix("see why in the log of the last one: ")
+        with urllib.request.urlopen(log, timeout=60) as page:
+            assert "no Java for executors" in page.read().decode()
+    finally:
+        standalone.kill_worker(host)  # the next test gets one with its own Java
+    assert finding.level == "red"
+    assert re.fullmatch(r"no executor starts there: \d+ have ended", finding.got)
+
+
+@pytest.mark.slow
+def test_an_executor_of_another_python_version_is_told(two_hosts, tmp_path, monkeypatch):
+    here = ".".join(map(str, sys.version_info[:2]))
+    monkeypatch.setattr(two_hosts.sparkContext, "pythonVer", "3.9")
+    red = examine(two_hosts, tmp_path).red
+    finding = next(f for f in red if f.host in HOSTS)
+    assert (finding.check, finding.got) == (
+        "slots",
+        f"the executor has Python {here}, the driver 3.9",
+    )
+    assert "PYSPARK_PYTHON" in finding.advice
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("missing", ["msgspec", "keras"])
+def test_a_package_that_executors_lack_is_named(sparks, standalone, tmp_path, monkeypatch, missing):
+    python = without(tmp_path / "python", missing)
+    monkeypatch.setenv("PYSPARK_PYTHON", python)
+    sparks.stop()
+    spark = sparks.get(standalone.master, **standalone.settings())
+    try:
+        diagnosis = examine(spark, tmp_path / "runs", modules=(*FEW, "keras"))
+    finally:
+        sparks.stop()
+    finding = next(f for f in diagnosis.red if f.host in HOSTS)
+    version = ".".join(map(str, sys.version_info[:3]))
+    if missing == "msgspec":  # nothing of ours runs without it
+        assert finding.check == "slots"
+        assert finding.got == f"Python {version} at {python}: no module named 'msgspec'"
+        assert "install this package" in finding.advice
+    else:
+        assert (finding.check, finding.got) == ("software", "no keras")
+        assert python in finding.advice
+
+
+@pytest.mark.slow
+def test_workers_that_announce_the_same_gpus_are_told(sparks, tmp_path):
+    settings = gpu_settings(tmp_path, '["0"]')
+    one = {name: "1" for name in settings if name.endswith(".amount")}
+    spark = sparks.get(CLUSTER, **MEMORY, **settings | one)
+    finding = only(examine(spark, tmp_path / "runs"), "gpus")
+    assert (finding.level, finding.got) == ("red", "GPU 0 in 2 slots at once")
+    assert finding.expected == "another GPU for each slot"
+    assert "CUDA_VISIBLE_DEVICES" in finding.advice
+
+
+def test_a_local_session_that_is_to_hand_out_gpus_is_told_at_once(sparks, tmp_path):
+    amounts = {f"spark.{whose}.resource.gpu.amount": "1" for whose in ("executor", "task")}
+    spark = sparks.get("local[2]", **amounts)
+    (finding,) = examine(spark, tmp_path).red
+    assert (finding.check, finding.host) == ("settings", "driver")
+    assert finding.expected == "spark.task.resource.gpu.amount: unset with the master local[2]"
+
+
+@pytest.mark.slow
+def test_slots_are_examined_with_the_gpus_that_the_search_asks_for(sparks, tmp_path):
+    """Spark knows of the GPUs, and its tasks ask for none of themselves."""
+    settings = gpu_settings(tmp_path, '["0", "1"]')
+    del settings["spark.task.resource.gpu.amount"]
+    spark = sparks.get("local-cluster[1,2,1024]", **MEMORY, **settings)
+    finding = only(examine(spark, tmp_path / "runs"), "gpus")
+    assert (finding.level, finding.advice[:20]) == ("warning", "give gpus_per_trial=")
+    for asked, handed_out in [
+        ({"gpus_per_trial": 1}, "2 GPUs handed out"),
+        ({"trials_per_gpu": 2}, "1 GPU handed out"),
+    ]:
+        diagnosis = examine(spark, tmp_path / "runs", **asked)
+        assert only(diagnosis, "slots").got == "2 of 2 slots answered, on 1 host"
+        assert only(diagnosis, "gpus").got.startswith(handed_out)
+    (finding,) = examine(spark, tmp_path / "runs", gpus_per_trial=3).red
+    assert (finding.check, finding.got) == ("settings", "3")
+
+
+def test_gpus_for_trials_that_local_mode_cannot_give_are_told_at_once(spark, tmp_path):
+    (finding,) = examine(spark, tmp_path, trials_per_gpu=2).red
+    assert (finding.check, finding.host) == ("settings", "driver")
+    assert finding.expected == f"trials_per_gpu: 1 with the master {spark.sparkContext.master}"
+
+
+def test_slots_are_kept_until_one_of_each_job_that_runs_has_come():
+    gathering, ends = _Gathering(time.time), [threading.Event() for _ in range(3)]
+    with contextlib.ExitStack() as running:
+        jobs = []
+        for end in ends:
+            job = running.enter_context(SlotJob(end.wait, end.set, list, list, lambda: 0))
+            job.start()
+            jobs.append(job)
+        gathering.hello(Hello("1.0.0", "node-1"))
+        gathering.hello(Hello("1.0.1", "node-1"))  # Spark tries a lost task again
+        gathering.hello(Hello("2.0.0", "node-2"))
+        assert not gathering.has_all(jobs)  # of three
+        jobs[1].cancel()
+        assert not gathering.has_all(jobs)  # two are left, and three were heard
+        gathering.hello(Hello("3.0.0", "node-2"))
+        assert gathering.has_all(jobs)
+
+
+def test_a_slot_that_does_not_see_the_folder_finds_out_what_else_it_can(tmp_path):
+    def lent():
+        raise FileNotFoundError(2, "No such file or directory", str(tmp_path / "elsewhere"))
+
+    examination = Examination(1, "key", str(tmp_path), "", "/data", FEW, False, True, 60.0)
+    found = examine_slot(examination, lent, lent, "1.0.0", (), 1)
+    assert found.trouble == {}
+    assert found.folder == RoundTrip(0.0, shared=False)
+    assert found.software is not None
+    assert (found.driver, found.data, found.function) == (None, None, None)
+
+    def closed():
+        raise PermissionError("file: expected mode 600, got 644, so others can read it")
+
+    found = examine_slot(examination, closed, lent, "1.0.0", (), 1)
+    assert found.trouble == {"folder": "file: expected mode 600, got 644, so others can read it"}
+
+
+def test_a_folder_and_data_on_hdfs_go_their_real_way(sparks, hdfs, tmp_path):
+    data = tmp_path / "data.csv"
+    data.write_text("1,2\n")
+    hadoop = {f"spark.hadoop.{name}": value for name, value in hdfs.settings().items()}
+    spark = sparks.get("local[2]", **hadoop)
+    folder = Location.parse(f"{hdfs.uri}/doctor")
+    with contextlib.closing(
+        writable_files_at(folder, session_of(spark).data_settings().hadoop)
+    ) as files:
+        files.make_folder(folder)
+        files.write(folder.below("data.csv"), data)
+        diagnosis = examine(spark, f"{folder}/runs", data=f"{folder}/data.csv")
+        assert files.names(folder.below("runs")) == []
+    assert diagnosis.ok, diagnosis
+    assert only(diagnosis, "logdir").got.startswith(f"{folder}/runs: written")
+    assert only(diagnosis, "data").got.startswith("1 file, 4 bytes")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("place", ["hdfs", "folder"])
+def test_storage_that_is_away_is_red_and_hides_nothing(spark, tmp_path, place):
+    (port,) = free_ports(1)
+    (tmp_path / "file").touch()
+    away = f"webhdfs://127.0.0.1:{port}/runs" if place == "hdfs" else str(tmp_path / "file" / "x")
+    diagnosis = examine(spark, away, data=f"{away}/data.csv", timeout=30.0)
+    assert {f.check for f in diagnosis.red} == {"logdir", "data"}
+    assert only(diagnosis, "logdir").host == "driver"
+    assert only(diagnosis, "data", socket.gethostname()).advice
+    assert only(diagnosis, "slots").level == "ok"
+
+
+def test_no_room_for_copies_is_told(sparks, tmp_path):
+    (tmp_path / "data.bin").write_bytes(bytes(5000))
+    folder = tmp_path / "cache"
+    spark = sparks.get(
+        "local[1]",
+        **{
+            "spark.experiment.cache.limit": "1000b",
+            "spark.experiment.cache.folder": str(folder),
+        },
+    )
+    finding = only(examine(spark, tmp_path / "runs", data=tmp_path / "data.bin"), "data")
+    assert finding.level == "warning"
+    assert finding.got == f"1 file, 5 kB; {folder} has room for 1 kB"
+    assert "spark.experiment.cache.limit" in finding.advice
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"data": 5}, "data"),
+        ({"data": ""}, "data"),
+        ({"data": "hdfs:/one-slash"}, "data"),
+        ({"train": "train"}, "train"),
+        ({"logdir": 5}, "logdir"),
+        ({"logdir": "ftp://host/runs"}, "logdir"),
+        ({"gpus_per_trial": -1}, "gpus_per_trial"),
+        ({"trials_per_gpu": 0}, "trials_per_gpu"),
+        ({"gpus_per_trial": 2, "trials_per_gpu": 2}, "trials_per_gpu"),
+        ({"timeout": 0}, "timeout"),
+        ({"timeout": True}, "timeout"),
+        ({"timeout": float("nan")}, "timeout"),
+    ],
+)
+def test_bad_arguments_are_refused_before_spark_is_touched(given, named):
+    with pytest.raises(experiment.InvalidArgument) as caught:
+        experiment.doctor(None, **given)
+    assert caught.value.name == named
+
+
+def test_what_is_no_running_session_is_refused(sparks):
+    with pytest.raises(experiment.InvalidArgument, match="spark: expected a SparkSession"):
+        experiment.doctor(None)
+    spark = sparks.get("local[1]")
+    sparks.stop()
+    with pytest.raises(experiment.InvalidArgument, match="a stopped one"):
+        experiment.doctor(spark)

@@ -1,0 +1,666 @@
+"""Going on with runs: what is kept, what runs again, what is refused."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import inspect
+import json
+import os
+import pickle
+from pathlib import Path
+
+import msgspec
+import pytest
+
+import experiment
+from experiment.run_files.journal import read_journal
+from experiment.run_files.left_outcomes import look_for_outcomes
+from experiment.run_files.manifest import FORMAT
+from experiment.setup.resuming import Past, reopen, space_differences
+from experiment.setup.settings import Settings
+from search.algorithms import Evolution
+from search.errors import InvalidArgument
+from search.trial import Outcome, Trial
+from spark_jobs.messages import LARGEST_MESSAGE, Attempt, encode, outcome_to_json
+from spark_jobs.run_folder.paths import RunPaths
+from spark_jobs.storage.files import LocalFiles
+from spark_jobs.storage.locations import Location
+from tests.experiment.runs import (
+    BOUNDS,
+    accuracy,
+    make_run,
+    make_run_folder,
+    make_search,
+    start_attempt,
+)
+from tests.spark_jobs.trial.test_event_file import scalars, table_config, values
+
+QUIET = {"preload": (), "isolation": "none", "verbose": 0}
+EVOLUTION = {
+    "type": "differential evolution",
+    "strategy": "rand1bin",
+    "popsize": 4,
+    "generations": 1,
+    "crossover": 0.7,
+    "mutation": 0.5,
+    "generational": True,
+}
+
+
+by_generation = functools.partial(experiment.evolutionary_search, generational=True)
+
+
+def train(learning_rate, optimizer, units=0):
+    return {"accuracy": learning_rate + 1, "loss": 0.0}
+
+
+def hash_of(function):
+    return hashlib.sha256(inspect.getsource(function).encode()).hexdigest()
+
+
+def grid(trials):
+    return {"learning_rate": [(n + 1) / 100 for n in range(trials)], "optimizer": ["adam"]}
+
+
+@pytest.fixture
+def make(tmp_path):
+    """Make the folder of a run of `train`."""
+
+    def make(**arguments):
+        return make_run(tmp_path / "runs", **{"failed": (), "function": hash_of(train)} | arguments)
+
+    return make
+
+
+@pytest.fixture
+def go_on(spark):
+    """Resume a run of `launch`; returns the result, and how many jobs that took."""
+    jobs = spark.sparkContext.statusTracker().getJobIdsForGroup
+
+    def go_on(run, args=None, call=experiment.launch, train=train, **settings):
+        before = set(jobs())
+        settings = {"optimization_key": "accuracy"} | QUIET | settings
+        args = grid(6) if args is None else args
+        try:
+            return call(spark, train, args, resume=run, **settings)
+        finally:
+            go_on.jobs = len(set(jobs()) - before)
+
+    return go_on
+
+
+def contents(root):
+    """Return what is in a run's folder; its owners come and go."""
+    files = (path for path in root.rglob("*") if "owners" not in path.parts)
+    return {path: path.read_bytes() if path.is_file() else None for path in files}
+
+
+def table(result):
+    return {trial.id: (trial.status, trial.value) for trial in result.trials}
+
+
+def kept(trials):
+    """What trials of `make_run` came to."""
+    return {trial: ("finished", accuracy(Trial(trial, {}))) for trial in trials}
+
+
+def again(trials):
+    """What trials of a grid come to that run now."""
+    return {trial: ("finished", (trial + 1) / 100 + 1) for trial in trials}
+
+
+def segments(root):
+    paths = sorted((root / "journal").iterdir())
+    return [[json.loads(line[9:]) for line in path.read_bytes().splitlines()] for path in paths]
+
+
+def as_it_is(run):
+    return run
+
+
+def test_what_a_killed_driver_was_writing_is_removed(make):
+    run = make(trials=6)
+    (run / "owners").mkdir(exist_ok=True)
+    for folder in (".", "journal", "search", "owners"):
+        (run / folder / ".part-0123456789abcdef").write_text("{")
+    reopen(LocalFiles(), Location.parse(run), Past())
+    assert list(run.rglob(".part-*")) == []
+
+
+@pytest.mark.parametrize("given", [as_it_is, str, os.path.relpath, experiment.load])
+def test_a_finished_run_returns_at_once_without_a_job(make, go_on, given):
+    run = make(trials=6, failed=(1,))
+    before = experiment.load(run)
+    result = go_on(given(run))
+    assert go_on.jobs == 0
+    assert result.trials == before.trials
+    assert (result.problem, result.logdir) == (None, str(run))
+    assert experiment.load(run).trials == before.trials
+    assert json.loads((run / "result.json").read_text())["trials"] == 6
+    _, [resumed] = segments(run)
+    assert resumed["event"] == "resumed"
+    assert resumed["records"] == 12
+
+
+def test_what_is_no_segment_is_not_counted_as_one(make, go_on):
+    run = make(trials=6)
+    journal = run / "journal"
+    (journal / "copy.jsonl").write_bytes((journal / "000001.jsonl").read_bytes())
+    result = go_on(run)
+    assert experiment.load(run).trials == result.trials
+
+
+@pytest.mark.fault(23)
+def test_a_run_whose_driver_was_killed_goes_on(make, go_on):
+    run = make(trials=6, running=(2, 4), ended=False)
+    result = go_on(run)
+    assert go_on.jobs == 1
+    assert table(result) == kept([0, 1, 3, 5]) | again([2, 4])
+    assert [Path(trial.logdir).name for trial in result.trials][2:5] == [
+        "000002-2",
+        "000003",
+        "000004-2",
+    ]
+    assert result.problem is None
+    assert experiment.load(run).trials == result.trials
+
+
+@pytest.mark.parametrize("problem", ["interrupted", "the deadline of 10 s has passed"])
+def test_a_run_that_was_ended_early_goes_on(make, go_on, problem):
+    run = make(trials=6, running=(2,), problem=problem)
+    (run / "stop").touch()  # as `python -m experiment stop` leaves it
+    assert experiment.load(run).problem == problem
+    result = go_on(run)
+    assert table(result) == kept([0, 1, 3, 4, 5]) | again([2])
+    assert result.problem is None
+    assert json.loads((run / "result.json").read_text())["problem"] is None
+    assert not (run / "stop").exists()
+    assert experiment.load(run).problem is None
+
+
+def test_a_run_with_too_many_failures_goes_on_once_more_are_allowed(make, go_on):
+    run = make(trials=6, failed=(0, 1), running=(4, 5), problem="2 trials failed")
+    with pytest.raises(experiment.SearchFailed, match="more than max_failures=1"):
+        go_on(run, max_failures=1)
+    assert go_on.jobs == 0
+    result = go_on(run, max_failures=2)
+    assert table(result) == {0: ("failed", None), 1: ("failed", None)} | kept([2, 3]) | again(
+        [4, 5]
+    )
+    assert experiment.load(run).trials == result.trials
+
+
+def test_more_samples_go_on_and_fewer_are_refused(make, go_on):
+    run = make(call="random_search", trials=5)
+    with pytest.raises(InvalidArgument, match="samples was 5, is 4"):
+        go_on(run, BOUNDS, experiment.random_search, samples=4)
+    result = go_on(run, BOUNDS, experiment.random_search, samples=8)
+    searcher = make_search(8, call="random_search").searcher
+    assert [trial.params for trial in result.trials] == [searcher.ask().params for _ in range(8)]
+    assert {n: ending for n, ending in table(result).items() if n < 5} == kept(range(5))
+    assert len(table(result)) == result.total == experiment.load(run).total == 8
+    before = contents(run)
+    with pytest.raises(InvalidArgument, match="trials were 8, are 7"):
+        go_on(run, BOUNDS, experiment.random_search, samples=7)
+    assert contents(run) == before
+
+
+def test_more_generations_go_on_and_fewer_are_refused(make, go_on):
+    run = make(trials=8, generations=True, algorithm=EVOLUTION)
+    result = go_on(run, BOUNDS, by_generation, popsize=4, generations=3)
+    assert {n: ending for n, ending in table(result).items() if n < 8} == kept(range(8))
+    assert len(result.trials) == result.total == experiment.load(run).total == 16
+    assert go_on.jobs == 1
+    with pytest.raises(InvalidArgument, match="trials were 16, are 12"):
+        go_on(run, BOUNDS, by_generation, popsize=4, generations=2)
+
+
+def test_more_points_go_on(make, go_on):
+    points = [{"learning_rate": n / 10, "optimizer": "sgd"} for n in range(4)]
+    run = make(points=points[:2])
+    result = go_on(run, points)
+    assert table(result) == kept([0, 1]) | {2: ("finished", 1.2), 3: ("finished", 1.3)}
+
+
+OTHERS = {
+    "values": (
+        {"args": grid(5)},
+        "space of 'learning_rate' was Choice(values=(0.01, 0.02, 0.03, 0.04, 0.05, 0.06)), is "
+        "Choice(values=(0.01, 0.02, 0.03, 0.04, 0.05))",
+    ),
+    "a new name": (
+        {"args": grid(6) | {"units": [1]}},
+        "space of 'units' is new: Choice(values=(1,))",
+    ),
+    "a name is missing": (
+        {"args": {"optimizer": ["adam"]}, "train": lambda optimizer: 1.0},
+        "space of 'learning_rate' was ",
+    ),
+    "order": (
+        {"args": dict(reversed(grid(6).items()))},
+        "the order of the space was ['learning_rate', 'optimizer'], is ['optimizer', ",
+    ),
+    "direction": ({"direction": "min"}, "direction was 'max', is 'min'"),
+    "metric": ({"optimization_key": "loss"}, "optimization_key was 'accuracy', is 'loss'"),
+    "no metric": ({"optimization_key": None}, "optimization_key was 'accuracy', is None"),
+    "seed": ({"seed": 8}, "seed was 7, is 8"),
+    "call": (
+        {"call": experiment.random_search, "args": BOUNDS},
+        "call was 'launch', is 'random_search'",
+    ),
+    "points": (
+        {"args": [{"learning_rate": 0.01, "optimizer": "adam"}] * 6},
+        "type was 'grid', is 'points'",
+    ),
+}
+
+
+@pytest.mark.fault(41)
+@pytest.mark.parametrize("what", OTHERS)
+def test_another_search_is_refused_with_the_difference(make, go_on, what):
+    arguments, difference = OTHERS[what]
+    run = make(trials=6, running=(2,), ended=False)
+    before = contents(run)
+    with pytest.raises(InvalidArgument) as caught:
+        go_on(run, **arguments)
+    assert caught.value.name == "resume"
+    assert f"expected the search of {str(run)!r}, got another one: " in str(caught.value)
+    assert difference in str(caught.value)
+    assert go_on.jobs == 0
+    assert contents(run) == before
+
+
+@pytest.mark.fault(41)
+def test_other_points_are_refused_with_the_first_that_differs(make, go_on):
+    points = [{"learning_rate": n / 10, "optimizer": "sgd"} for n in range(4)]
+    run = make(points=points)
+    before = contents(run)
+    for others, is_now in [
+        ([*points[:2], {"learning_rate": 0.7, "optimizer": "sgd"}, points[3]], "0.7"),
+        (points[:2], "None"),
+    ]:
+        with pytest.raises(InvalidArgument, match=r"point 2 was \{'learning_rate': 0.2, .*") as got:
+            go_on(run, others)
+        assert is_now in str(got.value)
+    assert go_on.jobs == 0
+    assert contents(run) == before
+
+
+@pytest.mark.fault(41)
+def test_another_function_is_a_warning_and_recorded(make, go_on):
+    def other(learning_rate, optimizer):
+        return {"accuracy": 9.0}
+
+    run = make(trials=6, running=(2,), ended=False)
+    with pytest.warns(UserWarning, match="the train function 'other' is not what .* keep what the"):
+        result = go_on(run, train=other)
+    assert table(result) == kept([0, 1, 3, 4, 5]) | {2: ("finished", 9.0)}
+    assert segments(run)[1][0]["function"] == hash_of(other) != hash_of(train)
+
+
+def test_the_application_that_goes_on_is_recorded(spark, make, go_on):
+    run = make(trials=2)
+    for _ in range(2):
+        go_on(run, grid(2))
+    first, *later = segments(run)
+    assert [records[0]["records"] for records in later] == [len(first), len(first) + 1]
+    assert {records[0]["application"] for records in later} == {spark.sparkContext.applicationId}
+
+
+def newer(run):
+    manifest = json.loads((run / "manifest.json").read_text())
+    (run / "manifest.json").write_text(json.dumps(manifest | {"format": FORMAT + 1}))
+    return run
+
+
+def test_a_run_that_cannot_be_opened_again_is_one_sentence(make, go_on):
+    run = make(trials=2)
+    for file in (run / "search").iterdir():
+        file.unlink()
+    (run / "search").rmdir()
+    (run / "search").touch()
+    with pytest.raises(
+        InvalidArgument, match="resume: expected a run that can be read and written"
+    ):
+        go_on(run, grid(2))
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        (lambda run: 3, "expected the folder of a run, got 3"),
+        (lambda run: "", "expected the folder of a run, got ''"),
+        (lambda run: b"run", "expected the folder of a run, got b'run'"),
+        (lambda run: "hdfs:/one/slash", "a URL has two slashes behind its colon"),
+        (lambda run: run / "nowhere", "which is no folder"),
+        (lambda run: run / "manifest.json", "which is no folder"),
+        (lambda run: run / "trials", "without a manifest.json"),
+        (lambda run: run.parent, "which is a folder of runs; it holds 1 run, the newest is "),
+        (newer, f"of format {FORMAT + 1}, while this version reads up to {FORMAT}"),
+    ],
+)
+def test_what_is_no_run_is_refused_without_spark(make, given, reason):
+    run = given(make(trials=2))
+    with pytest.raises(InvalidArgument) as caught:
+        experiment.launch(None, train, grid(2), resume=run)
+    assert caught.value.name == "resume"
+    assert reason in str(caught.value)
+
+
+@pytest.mark.parametrize("retries", [-1, 1.5, True, None, "3"])
+def test_retries_are_a_number(retries):
+    with pytest.raises(InvalidArgument, match="retries: expected an integer of at least 0"):
+        Settings(retries=retries)
+
+
+@pytest.mark.parametrize("kinds", ["user error", None, ["user"], [3], ["ambiguous objective"]])
+def test_only_known_failures_are_tried_again(kinds):
+    with pytest.raises(
+        InvalidArgument, match="retry_on: expected a list of failures: 'user error'"
+    ):
+        Settings(retry_on=kinds)
+    assert Settings(retry_on=["time", "machine"]).retry_on == ("time", "machine")
+    assert Settings(retry_on=()).retry_on == ()
+
+
+# What trials have left.
+
+
+def finished(trial, value=0.777):
+    return Outcome(trial, "finished", value, "accuracy", {"accuracy": value}, None, 2.5)
+
+
+def leave(paths, trial, number, outcome):
+    """Leave what an attempt has in its folder, and what it says of its end."""
+    files = paths.attempt(trial.id, number)
+    if not files.folder.exists():
+        start_attempt(paths, Attempt(trial, number))
+    if outcome is not None:
+        data = outcome if isinstance(outcome, bytes) else encode(outcome_to_json(outcome))
+        files.outcome.write_bytes(data)
+    return files
+
+
+def trial_of(number):
+    return Trial(number, {"learning_rate": (number + 1) / 100, "optimizer": "adam"})
+
+
+@pytest.mark.fault(23)
+def test_what_trials_left_while_there_was_no_driver_counts(make, go_on):
+    run = make(trials=6, running=(1, 2, 3, 4), ended=False)
+    paths = RunPaths(run)
+    leave(paths, trial_of(1), 1, finished(1))
+    other = paths.attempt(2)
+    other.trial.write_bytes(other.trial.read_bytes().replace(b"adam", b"sgd"))
+    leave(paths, trial_of(2), 1, finished(2))  # of other hyperparameters
+    leave(paths, trial_of(3), 3, None)  # has not ended
+    leave(paths, trial_of(4), 1, Outcome.failed(4, "machine", "its disk was full"))
+    result = go_on(run)
+    assert table(result) == kept([0, 5]) | again([2, 3, 4]) | {1: ("finished", 0.777)}
+    names = {trial.id: Path(trial.logdir).name for trial in result.trials}
+    assert [names[trial] for trial in range(1, 5)] == ["000001", "000002-2", "000003-4", "000004-2"]
+    assert result.trials[1].params == trial_of(1).params
+    assert experiment.load(run).trials == result.trials
+
+
+def test_what_an_unknown_trial_left_counts_once_it_is_asked_for(make, go_on):
+    """Of a driver whose host lost power: its journal lacks the last lines."""
+    run = make(trials=6, running=(4, 5), ended=False)
+    paths = RunPaths(run)
+    [segment] = paths.journal.iterdir()
+    lines = segment.read_bytes().splitlines(keepends=True)
+    segment.write_bytes(b"".join(lines[:6]))  # the first three trials
+    leave(paths, trial_of(5), 1, finished(5))
+    result = go_on(run)
+    assert table(result) == kept([0, 1, 2, 3]) | again([4]) | {5: ("finished", 0.777)}
+    assert Path(result.trials[4].logdir).name == "000004-2"
+
+
+@pytest.fixture
+def left(tmp_path):
+    """Return what is found in the folder of trial 0."""
+    paths = make_run_folder(tmp_path, "digits")
+
+    def left(*tried_again):
+        files, root = LocalFiles(), Location.parse(paths.root)
+        return next(look_for_outcomes(files, root, (), {(0, number) for number in tried_again}))
+
+    left.paths = paths
+    return left
+
+
+FAILED = Outcome.failed(0, "memory", "no memory")
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "tried_again", "counts"),
+    [
+        ([None], (), 0),
+        ([finished(0)], (), 1),
+        ([finished(0), finished(0)], (), 1),
+        ([None, finished(0)], (), 2),
+        ([finished(0), None], (), 1),
+        ([finished(0), None], (1,), 1),  # it was thought to be lost, and was not
+        ([FAILED], (), 1),
+        ([FAILED], (1,), 0),
+        ([FAILED, finished(0)], (1,), 2),
+        ([FAILED, finished(0)], (), 2),
+        ([FAILED, None], (), 0),
+        ([FAILED, FAILED], (1,), 2),
+        ([finished(0), FAILED], (), 1),
+        ([Outcome(0, "cancelled"), finished(0)], (), 2),
+    ],
+)
+def test_the_first_finish_counts_and_of_failures_the_last(left, outcomes, tried_again, counts):
+    for number, outcome in enumerate(outcomes, start=1):
+        leave(left.paths, trial_of(0), number, outcome)
+    found = left(*tried_again)
+    assert (found.trial, found.attempts, found.attempt) == (0, len(outcomes), counts)
+    outcome = found.outcome_of(trial_of(0))
+    assert outcome == (outcomes[counts - 1] if counts else None)
+
+
+class Marker:
+    def __reduce__(self):
+        return Path.touch, (Path("unpickled"),)
+
+
+WHOLE = encode(outcome_to_json(finished(0)))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        WHOLE[:-1],
+        WHOLE[: len(WHOLE) // 2],
+        WHOLE.replace(b'"trial":0', b'"trial":1'),
+        WHOLE.replace(b"0.777", b"null", 1),
+        WHOLE.replace(b"finished", b"failed"),
+        WHOLE.replace(b"{", b'{"more":1,', 1),
+        WHOLE + b" " * LARGEST_MESSAGE,
+        b"[" * 100_000,
+        b'{"trial":' * 100_000,
+        b"\xff\xfe",
+        b"null",
+        pickle.dumps(Marker()),
+    ],
+)
+def test_what_is_no_outcome_is_passed_over(left, data, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    leave(left.paths, trial_of(0), 1, data)
+    assert left().outcome_of(trial_of(0)) is None
+    assert left().attempts == 1
+    assert not (tmp_path / "unpickled").exists()
+
+
+def test_what_is_no_file_is_passed_over(left):
+    files = leave(left.paths, trial_of(0), 1, None)
+    files.outcome.mkdir()
+    assert left().outcome is None
+    files.outcome.rmdir()
+    os.mkfifo(files.outcome)
+    assert left().outcome is None
+    files.outcome.unlink()
+    files.outcome.symlink_to("/dev/zero")
+    assert left().outcome is None
+
+
+def test_what_is_no_attempt_is_passed_over(left):
+    for name in ("000000-0", "000000-x", "0", ".000000", "notes"):
+        (left.paths.trials / name).mkdir()
+    files = leave(left.paths, trial_of(0), 1, finished(0))
+    assert (left().trial, left().attempts) == (0, 1)
+    files.trial.unlink()
+    assert left().outcome is None
+
+
+def test_a_checkpoint_is_handed_on(make, go_on):
+    def count(learning_rate, optimizer):
+        state = Path(experiment.checkpoint_dir(), "state")
+        before = int(state.read_text()) if state.exists() else 0
+        return {"accuracy": before + 1.0}
+
+    run = make(trials=2, running=(0,), ended=False, function=hash_of(count))
+    checkpoint = RunPaths(run).attempt(0).checkpoint
+    checkpoint.mkdir()
+    (checkpoint / "state").write_text("41")
+    result = go_on(run, grid(2), train=count)
+    assert table(result) == {0: ("finished", 42.0)} | kept([1])
+
+
+# What TensorBoard shows.
+
+
+def runs(root):
+    """Return the folders that TensorBoard takes for runs."""
+    return {str(path.parent.relative_to(root)) for path in root.rglob("*tfevents*")}
+
+
+def test_tensorboard_shows_each_trial_and_each_point_once(make, go_on):
+    run = make(trials=8, generations=True, lost=(3,), running=(6, 7), algorithm=EVOLUTION)
+    result = go_on(run, BOUNDS, by_generation, popsize=4, generations=2)
+    assert len(result.trials) == 12
+    folders = {str(Path(trial.logdir).relative_to(run)) for trial in result.trials}
+    assert {"trials/000003-2", "trials/000006-2", "trials/000007-2"} <= folders
+    assert runs(run) == {"search", *folders}
+    curves = scalars(run / "search")
+    for name in ("done", "failed", "best_so_far"):
+        assert [step for step, _ in curves[f"search/{name}"]] == list(range(1, 13)), name
+    assert curves["search/done"][-1] == (12, 12.0)
+    assert curves["search/best_so_far"][-1] == (12, pytest.approx(result.best.value))
+    for name in ("best", "mean", "diversity"):
+        assert [step for step, _ in curves[f"generation/{name}"]] == [0, 1, 2]
+    config = table_config(run / "search")
+    assert {info.name for info in config.hparam_infos} == {*BOUNDS, "generation"}
+    for folder in folders:
+        tags = [tag for tag, _, _ in values(run / folder)]
+        for tag in ("session_start_info", "session_end_info"):
+            assert tags.count(f"_hparams_/{tag}") == 1, folder
+
+
+def test_a_run_that_is_resumed_again_and_again_shows_the_same(make, go_on):
+    run = make(trials=6, failed=(1,))
+    before = scalars(run / "search")
+    for _ in range(3):
+        go_on(run)
+    assert scalars(run / "search").keys() == before.keys()
+    assert scalars(run / "search")["search/done"] == before["search/done"]
+    assert len(list((run / "search").glob("*tfevents*"))) == 1
+    assert msgspec.json.decode((run / "result.json").read_bytes())["failed"] == 1
+    assert len(list(read_journal(run / "journal"))) == 12 + 3
+
+
+def test_a_difference_at_the_end_of_long_values_is_shown():
+    before, now = (f"/a/folder{'/of/many' * 20}/run-{number}" for number in (1, 2))
+    (difference,) = space_differences({"data": before}, {"data": now})
+    assert difference == f"space of 'data' was {before!r}, is {now!r}"
+
+
+def refused_run(make, **run):
+    """Make a run that another searcher than the one of its manifest has made."""
+    run = make(call="random_search", trials=5, **run)
+    path = run / "manifest.json"
+    manifest = json.loads(path.read_text())
+    manifest["seed"] += 1
+    path.write_text(json.dumps(manifest))
+    return run
+
+
+def test_a_run_of_another_search_is_refused_and_left_as_it_was(make, go_on):
+    run = refused_run(make)
+    before = contents(run)
+    with pytest.raises(InvalidArgument, match="resume: expected the search that began, with"):
+        go_on(run, BOUNDS, experiment.random_search, samples=5)
+    assert go_on.jobs == 0
+    assert contents(run) == before
+
+
+@pytest.mark.parametrize(
+    ("opener", "full"),
+    [
+        ("experiment.run_files.journal.open_appending", lambda: os.open("/dev/full", os.O_WRONLY)),
+        ("spark_jobs.trial.event_file.open_appending", lambda: os.open("/dev/full", os.O_WRONLY)),
+        (
+            "spark_jobs.handover.open_new",
+            lambda: os.fdopen(os.open("/dev/full", os.O_WRONLY), "wb"),
+        ),
+    ],
+)
+def test_a_full_disk_at_the_first_record_is_an_error_of_ours(
+    make, go_on, monkeypatch, opener, full
+):
+    run = make(trials=6, running=(2, 4), ended=False)
+    monkeypatch.setattr(opener, lambda *_, **__: full())
+    with pytest.raises(experiment.SearchFailed) as raised:
+        go_on(run)
+    said = "the driver cannot go on: OSError: [Errno 28] No space left on device"
+    assert str(raised.value).startswith(said)
+    assert raised.value.result.problem == str(raised.value)
+    assert go_on.jobs == 0
+    monkeypatch.undo()
+    assert len(go_on(run).trials) == 6
+
+
+def scored_by_group(group, x):
+    return (x - 1) ** 2 if group == "a" else x
+
+
+@pytest.mark.parametrize("generational", [False, True])
+def test_a_search_of_each_group_goes_on_with_more_generations(spark, logdir, generational):
+    def search(generations, **settings):
+        return experiment.search_each(
+            spark,
+            scored_by_group,
+            {"a": {"x": [0.0, 2.0]}, "b": {"x": [0.0, 3.0]}},
+            searcher=Evolution(popsize=4, generations=generations, generational=generational),
+            parallelism=1,
+            **QUIET,
+            **settings,
+        )
+
+    begun = search(1, logdir=logdir, seed=3)
+    gone_on = search(2, resume=begun)
+    assert [len(gone_on[group].trials) for group in "ab"] == [12, 12]
+    assert gone_on.overall.trials[:16] == begun.overall.trials
+    with pytest.raises(InvalidArgument, match="its trials were 24, are 16"):
+        search(1, resume=gone_on)
+
+
+def test_a_search_of_each_group_goes_on_with_more_samples(spark, logdir):
+    def search(samples, **settings):
+        return experiment.search_each(
+            spark,
+            scored_by_group,
+            {"a": {"x": [0.0, 2.0]}, "b": {"x": [0.0, 3.0]}},
+            samples=samples,
+            parallelism=1,
+            **QUIET,
+            **settings,
+        )
+
+    begun = search(4, logdir=logdir, seed=3)
+    gone_on = search(6, resume=begun)
+    assert [len(gone_on[group].trials) for group in "ab"] == [6, 6]
+    assert gone_on.overall.trials[:8] == begun.overall.trials

@@ -1,0 +1,486 @@
+"""Whatever becomes of drivers, slots and disks, a run that is gone on with ends as an uncut one."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+import resource
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+)
+
+from experiment.driver.coordinator import Coordinator
+from experiment.results.result import Result
+from experiment.run_files import ownership
+from experiment.run_files.journal import Journal, read_journal
+from experiment.run_files.journal_records import Resumed
+from experiment.run_files.loading import read_run
+from experiment.run_files.manifest import write_manifest, write_result
+from experiment.run_files.ownership import owned
+from experiment.setup.resuming import Past, read_past, reopen
+from experiment.setup.specification import Search
+from search.direction import Direction
+from search.errors import InvalidArgument
+from search.evolution.generational import DifferentialEvolution
+from search.evolution.population_based import PopulationBasedTraining
+from search.evolution.steady_state import SteadyStateEvolution
+from search.grid import GridSearch, PointSearch
+from search.space.spaces import Space
+from search.stopping import SuccessiveHalving, Threshold
+from search.trial import RETRIED, Outcome
+from spark_jobs.messages import (
+    Hello,
+    Next,
+    Report,
+    Reports,
+    Work,
+    attempt_of,
+    encode,
+    outcome_to_json,
+)
+from spark_jobs.run_folder.paths import RunPaths
+from spark_jobs.storage.files import LocalFiles
+from spark_jobs.storage.hadoop_settings import HadoopSettings
+from spark_jobs.storage.local_files import make_folder, write_whole
+from spark_jobs.storage.locations import Location
+from tests.experiment.runs import make_manifest
+
+BOUNDS = {"x": [-1.0, 1.0], "y": [1, 9]}
+SLOTS = 3
+POINTS = [{"x": number / 8, "y": number} for number in range(7)]
+
+
+def point_search():
+    return Search("launch", PointSearch(POINTS), None, POINTS, {"type": "points"})
+
+
+def grid_search():
+    space = Space.of_grid({"x": [-0.5, 0.25, 0.5], "y": [1, 5]})
+    return Search("launch", GridSearch(space), space, algorithm={"type": "grid"})
+
+
+def _by_generation(kind, name):
+    space = Space.of_bounds(BOUNDS)
+    searcher = kind(space, rng=random.Random(7), direction=Direction.MAX, popsize=4, generations=2)
+    return Search(name, searcher, space, algorithm={"type": name})
+
+
+def evolution():
+    return _by_generation(DifferentialEvolution, "evolutionary_search")
+
+
+def steady_state():
+    return _by_generation(SteadyStateEvolution, "evolutionary_search")
+
+
+def population():
+    return _by_generation(PopulationBasedTraining, "population_based_training")
+
+
+def value_of(trial, step=3):
+    return trial.params["x"] * step + trial.params["y"] / 10
+
+
+def ending_of(trial):
+    """What becomes of a trial that nobody hinders."""
+    if trial.id % 5 == 3:
+        return Outcome.failed(trial.id, "user error", "ValueError: no")
+    return finished(trial)
+
+
+def finished(trial):
+    value = value_of(trial)
+    return Outcome(trial.id, "finished", value, "metric", {"metric": value}, None, 0.5)
+
+
+class Execution:
+    """An attempt on a slot: two reports, then its end; its folder has what a slot writes."""
+
+    def __init__(self, paths, work):
+        self.work, self.trial = work, attempt_of(work).trial
+        self.files = paths.attempt(work.trial, work.attempt)
+        assert not self.files.folder.exists(), "an attempt's folder is its own"
+        make_folder(self.files.folder)
+        write_whole(self.files.trial, encode(work))
+        self.step, self.reason = 0, ""
+
+    def report(self, slot):
+        self.step += 1
+        report = Report.of(self.step, {"metric": value_of(self.trial, self.step)})
+        return Reports(slot, self.work.trial, self.work.attempt, (report,))
+
+    def end(self, outcome=None):
+        if outcome is None and self.reason:
+            value = value_of(self.trial, self.step)
+            metrics = {"metric": value}
+            outcome = Outcome(
+                self.trial.id,
+                "stopped",
+                value,
+                "metric",
+                metrics,
+                None,
+                0.5,
+                self.reason,
+                self.step,
+            )
+        self.outcome = outcome_to_json(outcome or ending_of(self.trial))
+        write_whole(self.files.outcome, encode(self.outcome))
+
+    def hand_in(self, slot):
+        return Next(slot, self.work.attempt, self.outcome)
+
+
+class Driver:
+    """What one application does with a run, from its start to its end, its death or a full disk."""
+
+    def __init__(self, paths, make, stopping, ears, *, resume):
+        self.paths, self.search = paths, make()
+        root, self.held = Location.parse(paths.root), contextlib.ExitStack()
+        self.held.enter_context(owning(root))
+        files, past = LocalFiles(), Past()
+        if resume:
+            past = read_past(files, root, self.search)
+            reopen(files, root, past)
+        self.journal = Journal(paths.journal, past.segments + 1)
+        self.coordinator = Coordinator(
+            self.search.searcher,
+            paths,
+            self.journal,
+            observers=[ears],
+            retries=1_000,
+            retry_on=(*RETRIED, "memory"),
+            stopping=stopping,
+            optimization_key="metric",
+        )
+        if past.segments:
+            total = self.search.searcher.total
+            resumed = Resumed(len(past.records), "local-2", "", "0" * 64, total)
+            self.coordinator.resume(past.records, past.left, resumed)
+
+    def close(self):
+        with contextlib.suppress(OSError):  # of a disk that is full
+            self.journal.close()
+        self.held.close()
+
+
+def owning(root):
+    def nobody_takes_it(reason):
+        raise AssertionError(reason)
+
+    return owned(root, HadoopSettings(), "local-1", taken=nobody_takes_it, tell=nobody_takes_it)
+
+
+class Ears:
+    def __init__(self):
+        self.results = {}
+
+    def ended(self, result, status):
+        self.results[result.id] = result
+
+
+@contextlib.contextmanager
+def room_for(path, size):
+    """Let no file of this process grow beyond the size of one and so many bytes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    """Nobody else's lock is held for a moment only."""
+    monkeypatch.setattr(ownership, "_BRIEFLY", 0.0)
+
+
+class Crashes(RuleBasedStateMachine):
+    """Drivers and slots that work at a run, and all that may hinder them."""
+
+    @initialize(
+        make=st.sampled_from([point_search, grid_search, evolution, steady_state, population]),
+        stopping=st.sampled_from([(), (Threshold(lower=0.0),), (SuccessiveHalving(1, 2),)]),
+    )
+    def begin(self, make, stopping):
+        self.folder = tempfile.TemporaryDirectory()
+        self.paths, self.make = RunPaths(Path(self.folder.name, "run")), make
+        self.stopping = stopping
+        self.handed_out = set()
+        self.kept = {}  # what somebody has heard of, by trial
+        self.orphans = []  # attempts that go on without a driver
+        make_folder(self.paths.trials)
+        search = make()
+        write_manifest(self.paths, make_manifest(search, optimization_key="metric"))
+        self.driver = None
+        self.start(resume=False)
+
+    def start(self, *, resume=True):
+        self.ears = Ears()
+        self.driver = Driver(self.paths, self.make, self.stopping, self.ears, resume=resume)
+        self.tries, self.running = [0] * SLOTS, [None] * SLOTS
+        for slot in range(SLOTS):
+            self.driver.coordinator.hello(Hello(self.name(slot), "host"))
+
+    def name(self, slot):
+        return f"1.{slot}.{self.tries[slot]}"
+
+    @property
+    def alive(self):
+        return self.driver is not None
+
+    # What slots do.
+
+    slots = st.integers(0, SLOTS - 1)
+    with_driver = precondition(lambda self: self.alive)
+    without_driver = precondition(lambda self: not self.alive)
+
+    @with_driver
+    @rule(slot=slots)
+    def go_on(self, slot):
+        """Ask, report, or hand in and ask."""
+        self.send(slot, self.message(slot))
+
+    @with_driver
+    @rule(slot=slots)
+    def run_out_of_memory(self, slot):
+        """What is tried again, and is not the host's fault."""
+        if running := self.running[slot]:
+            running.end(Outcome.failed(running.trial.id, "memory", "no memory"))
+            self.send(slot, running.hand_in(self.name(slot)))
+
+    def message(self, slot):
+        """Return what a slot says next, and write what it writes before."""
+        running, name = self.running[slot], self.name(slot)
+        if running is None:
+            return Next(name)
+        if self.stopping and running.step < 2 and not running.reason:
+            return running.report(name)
+        running.end()
+        return running.hand_in(name)
+
+    def send(self, slot, message):
+        if isinstance(message, Reports):
+            self.running[slot].reason = self.driver.coordinator.report(message).stop
+            return
+        answer = self.driver.coordinator.next(message)
+        self.running[slot] = None
+        self.remember()
+        if isinstance(answer, Work):
+            assert answer.trial not in self.kept, "a trial that has ended was handed out"
+            assert (answer.trial, answer.attempt) not in self.handed_out
+            self.handed_out.add((answer.trial, answer.attempt))
+            self.running[slot] = Execution(self.paths, answer)
+
+    def remember(self):
+        """Everybody has heard of these ends: they are never to be lost."""
+        for trial, result in self.ears.results.items():
+            if result.status != "cancelled":
+                before = self.kept.setdefault(trial, result)
+                assert same(before, result)
+
+    @with_driver
+    @rule(slot=slots)
+    def lose_the_slot(self, slot):
+        if self.running[slot] is not None:
+            self.orphans.append(self.running[slot])
+        self.driver.coordinator.slots_lost([self.name(slot)])
+        self.tries[slot] += 1
+        self.running[slot] = None
+        self.driver.coordinator.hello(Hello(self.name(slot), "host"))
+        self.remember()
+
+    @precondition(lambda self: self.orphans)
+    @rule(data=st.data())
+    def end_what_nobody_waits_for(self, data):
+        """An attempt that its driver gave up, or whose driver is dead, leaves its outcome."""
+        orphan = data.draw(st.sampled_from(self.orphans))
+        self.orphans.remove(orphan)
+        if orphan.reason or not self.stopping:  # whom nobody judges ends otherwise than uncut
+            orphan.end()
+
+    # What becomes of drivers.
+
+    def bury(self):
+        self.driver.close()
+        self.driver = None
+        self.orphans += [running for running in self.running if running is not None]
+
+    @with_driver
+    @rule()
+    def kill_the_driver(self):
+        self.bury()
+
+    @with_driver
+    @rule(slot=slots, data=st.data())
+    def kill_the_driver_while_it_writes(self, slot, data):
+        """What it wrote last is there in part, and nobody has heard of it."""
+        path = self.driver.journal.path
+        before, heard = path.stat().st_size, dict(self.kept)
+        self.say_unanswered(slot, self.message(slot))
+        size = data.draw(st.integers(before, path.stat().st_size))
+        self.bury()
+        with path.open("r+b") as file:
+            file.truncate(size)
+        written = {
+            record["outcome"]["trial"]
+            for record in read_journal(self.paths.journal)
+            if record["event"] == "finished"
+        }
+        self.kept = {t: result for t, result in self.kept.items() if t in heard or t in written}
+
+    def say_unanswered(self, slot, message):
+        """Its slot dies with the driver."""
+        coordinator = self.driver.coordinator
+        orphan, self.running[slot] = self.running[slot], None
+        if isinstance(message, Reports):
+            self.orphans.append(orphan)
+            coordinator.report(message)
+        else:
+            coordinator.next(message)
+        self.remember()
+
+    @with_driver
+    @rule(records=st.integers(1, 6))
+    def cut_the_power(self, records):
+        """The last records are lost, but not what trials have left of them in their folders."""
+        path = self.driver.journal.path
+        self.bury()
+        lines = path.read_bytes().splitlines(keepends=True)
+        for _ in range(min(records, len(lines))):
+            record = json.loads(lines[-1][9:])
+            if record["event"] == "finished" and not self.is_left(record):
+                break
+            if record["event"] == "planned" and self.make is steady_state:
+                self.kept.pop(record["trial"], None)  # made anew of what is known by then
+            lines.pop()
+        path.write_bytes(b"".join(lines))
+
+    def is_left(self, record):
+        outcome = record["outcome"]
+        files = self.paths.attempt(outcome["trial"], record["attempt"])
+        return outcome["status"] == "cancelled" or files.outcome.exists()
+
+    @with_driver
+    @rule(slot=slots, room=st.integers(0, 300))
+    def fill_the_disk(self, slot, room):
+        """What the journal cannot take nobody hears of; the search ends."""
+        message = self.message(slot)
+        with room_for(self.driver.journal.path, room):
+            try:
+                self.say_unanswered(slot, message)
+            except OSError:
+                with pytest.raises(OSError, match="too large"):
+                    self.driver.journal.append({"event": "planned"})
+        self.bury()
+        written = {result.id for result in read_run(self.paths).result.trials}
+        assert self.ears.results.keys() <= written
+
+    @with_driver
+    @rule()
+    def end_early(self):
+        self.driver.coordinator.cancel_rest()
+        self.write_the_end()
+        self.bury()
+
+    def write_the_end(self):
+        coordinator = self.driver.coordinator
+        result = Result(
+            coordinator.results, Direction.MAX, str(self.paths.root), problem="interrupted"
+        )
+        write_result(self.paths, result)
+
+    @without_driver
+    @rule()
+    def resume(self):
+        self.start()
+        self.remember()
+
+    @with_driver
+    @rule()
+    def come_second(self):
+        with pytest.raises(InvalidArgument, match="a run that nobody runs"):
+            Driver(self.paths, self.make, self.stopping, self.ears, resume=True)
+
+    # What always holds.
+
+    @invariant()
+    def the_folder_says_what_the_driver_knows(self):
+        if not self.alive:
+            return
+        run, status = read_run(self.paths), self.driver.coordinator.status
+        assert run.result.trials == sorted(status.results, key=lambda result: result.id)
+        running = sorted((out.attempt for out in status.running), key=lambda out: out.trial.id)
+        assert sorted(run.running, key=lambda out: out.trial.id) == running
+        assert max(Counter(result.id for result in status.results).values(), default=1) == 1
+        assert not run.ended
+
+    def teardown(self):
+        if not hasattr(self, "folder"):
+            return
+        with self.folder:
+            try:
+                self.run_to_the_end()
+            finally:
+                if self.alive:
+                    self.driver.close()
+
+    def run_to_the_end(self):
+        if not self.alive:
+            self.resume()
+        self.finish_all()
+        results = {result.id: result for result in self.driver.coordinator.results}
+        assert all(same(results[trial], result) for trial, result in self.kept.items())
+        assert sorted(results) == list(range(self.driver.search.searcher.total))
+        self.the_folder_says_what_the_driver_knows()
+        halving = self.stopping and isinstance(self.stopping[0], SuccessiveHalving)
+        if halving or self.make is steady_state:
+            return  # goes by who was there first
+        expected = uncut(self.make, self.stopping)
+        assert {n: (r.params, r.status, r.value) for n, r in results.items()} == expected
+
+    def finish_all(self):
+        for _ in range(10 * self.driver.search.searcher.total):
+            if self.driver.coordinator.done:
+                return
+            for slot in range(SLOTS):
+                self.go_on(slot)
+        raise AssertionError("the search does not come to its end")
+
+
+def same(result, other):
+    return (result.status, result.value, result.logdir) == (
+        other.status,
+        other.value,
+        other.logdir,
+    )
+
+
+def uncut(make, stopping):
+    """Return what a search comes to that nobody hinders."""
+    machine = Crashes()
+    machine.begin(make, stopping)
+    with machine.folder:
+        machine.finish_all()
+        machine.driver.close()
+        results = machine.driver.coordinator.results
+    return {result.id: (result.params, result.status, result.value) for result in results}
+
+
+@pytest.mark.fault(23, 24, 25, 26)
+@pytest.mark.usefixtures("impatient")
+class TestCrashes(Crashes.TestCase):
+    settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
