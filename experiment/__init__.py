@@ -58,7 +58,8 @@ from experiment.diagnosis.diagnosis import Diagnosis, Finding  # noqa: E402
 from experiment.diagnosis.doctor import doctor  # noqa: E402
 from experiment.display.tensorboard_server import TensorBoard, tensorboard  # noqa: E402
 from experiment.planning.plan import Plan, plan  # noqa: E402
-from experiment.results.result import Result, Results, SearchFailed, TrialResult  # noqa: E402
+from experiment.results.result import Result, Results, SearchFailed  # noqa: E402
+from experiment.results.trial_result import TrialResult  # noqa: E402
 from experiment.run_files.journal import JournalDamaged  # noqa: E402
 from experiment.run_files.loading import load  # noqa: E402
 from experiment.setup.settings import Settings  # noqa: E402
@@ -144,3 +145,8 @@ __all__ = [
     "submit",
     "tensorboard",
 ]
+
+
+def __dir__() -> list[str]:
+    """Return the public names, without those of the packages' folders."""
+    return __all__

@@ -15,7 +15,7 @@ from experiment.results.result import Result, Results, results_of_groups
 from experiment.results.warned import users_line, warn_at
 from experiment.setup.resuming import manifest_of
 from experiment.setup.settings import Settings, takes_settings
-from experiment.setup.slots_asked import SlotsAsked
+from experiment.setup.slot_count import SlotsAsked
 from experiment.setup.specification import Search
 from experiment.setup.warm_start import Runs, known_of, runs_of
 from search.algorithms import Evolution, Grid, PopulationTraining, Random

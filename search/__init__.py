@@ -13,11 +13,11 @@ from search.evolution.population_based import PopulationBasedTraining
 from search.evolution.steady_state import SteadyStateEvolution
 from search.grid import GridSearch, PointSearch
 from search.grouped import GroupedSearch
-from search.searcher import Algorithm, Evaluated, Problem, Searcher, drive
+from search.random_search import RandomSearch
+from search.searcher import Algorithm, Problem, Searcher, drive
 from search.sequential.bayesian import BayesianOptimization, BayesianSearch
 from search.sequential.regularized_evolution import RegularizedEvolution, RegularizedEvolutionSearch
 from search.sequential.reinforce import Reinforce, ReinforceSearch
-from search.space.sampling import RandomSearch
 from search.space.spaces import Choice, Domain, Float, Integer, Space
 from search.stopping import (
     MedianStopping,
@@ -27,7 +27,7 @@ from search.stopping import (
     SuccessiveHalving,
     Threshold,
 )
-from search.trial import Failure, Outcome, Trial
+from search.trial import Evaluated, Failure, Outcome, Trial
 
 __all__ = [
     "NSGA2",

@@ -6,16 +6,15 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from search.checks import check_flag, check_integer, make_plain, plain
-from search.direction import Direction, Directions
-from search.errors import InvalidArgument, shown
+from search.checks import check_flag, make_plain, plain
+from search.errors import InvalidArgument
 from search.evolution.generational import DifferentialEvolution
 from search.evolution.operators import Mutation
 from search.evolution.population_based import PopulationBasedTraining
 from search.evolution.steady_state import SteadyStateEvolution
 from search.grid import GridSearch
-from search.searcher import Problem, Searcher
-from search.space.sampling import RandomSearch
+from search.random_search import RandomSearch
+from search.searcher import Problem, Searcher, check_own_budget, one_direction, samples_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,26 +155,3 @@ class PopulationTraining:
     def to_json(self) -> dict[str, Any]:
         """See `Algorithm`."""
         return {"type": "population based training", **asdict(self)}
-
-
-def one_direction(problem: Problem) -> Direction:
-    """Return the direction of a problem's objective; `InvalidArgument` where it has several."""
-    if isinstance(problem.direction, Directions):
-        hint = "several objectives are for NSGA2, Optuna, Nevergrad, random search and grids"
-        got = shown(problem.direction.to_json())
-        raise InvalidArgument("direction", "'max' or 'min', of one objective", got, hint)
-    return problem.direction
-
-
-def samples_of(problem: Problem) -> int:
-    """Return how many trials a problem says; `InvalidArgument` where it says none."""
-    check_integer("samples", problem.samples, 1)
-    assert problem.samples is not None
-    return problem.samples
-
-
-def check_own_budget(problem: Problem) -> None:
-    """Raise `InvalidArgument` where a problem says how many trials, to who has its own number."""
-    if problem.samples is not None:
-        expected = "None, since the searcher knows how many trials there are"
-        raise InvalidArgument("samples", expected, shown(problem.samples))

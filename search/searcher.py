@@ -4,29 +4,15 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from search.direction import Direction, Goal
-from search.errors import ExperimentError
+from search.checks import check_integer
+from search.direction import Direction, Directions, Goal
+from search.errors import ExperimentError, InvalidArgument, shown
 from search.space.spaces import Space
 from search.stopping import StoppingJudge
-from search.trial import Outcome, Trial
-
-
-@dataclass(frozen=True, slots=True)
-class Evaluated:
-    """A configuration whose score is known from elsewhere.
-
-    Attributes:
-        params: Hyperparameter name to value, a configuration of the space.
-        value: The objective; None where the trial failed.
-        values: Where there are several objectives, each by name, and `value` is None.
-    """
-
-    params: Mapping[str, Any]
-    value: float | None
-    values: Mapping[str, float] = field(default_factory=dict)
+from search.trial import Evaluated, Outcome, Trial
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,6 +132,29 @@ class Algorithm(Protocol):
 
     def to_json(self) -> dict[str, Any]:
         """Return its type and arguments as JSON; two that are equal make the same trials."""
+
+
+def one_direction(problem: Problem) -> Direction:
+    """Return the direction of a problem's objective; `InvalidArgument` where it has several."""
+    if isinstance(problem.direction, Directions):
+        hint = "several objectives are for NSGA2, Optuna, Nevergrad, random search and grids"
+        got = shown(problem.direction.to_json())
+        raise InvalidArgument("direction", "'max' or 'min', of one objective", got, hint)
+    return problem.direction
+
+
+def samples_of(problem: Problem) -> int:
+    """Return how many trials a problem says; `InvalidArgument` where it says none."""
+    check_integer("samples", problem.samples, 1)
+    assert problem.samples is not None
+    return problem.samples
+
+
+def check_own_budget(problem: Problem) -> None:
+    """Raise `InvalidArgument` where a problem says how many trials, to who has its own number."""
+    if problem.samples is not None:
+        expected = "None, since the searcher knows how many trials there are"
+        raise InvalidArgument("samples", expected, shown(problem.samples))
 
 
 def drive(searcher: Searcher, evaluate: Callable[[Trial], Outcome]) -> list[Outcome]:

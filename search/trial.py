@@ -102,3 +102,18 @@ class Outcome:
     ) -> Outcome:
         """Return the outcome of a trial that failed."""
         return cls(trial, "failed", error=Failure(kind, message, traceback), seconds=seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluated:
+    """A configuration whose score is known from elsewhere.
+
+    Attributes:
+        params: Hyperparameter name to value, a configuration of the space.
+        value: The objective; None where the trial failed.
+        values: Where there are several objectives, each by name, and `value` is None.
+    """
+
+    params: Mapping[str, Any]
+    value: float | None
+    values: Mapping[str, float] = field(default_factory=dict)

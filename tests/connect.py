@@ -17,7 +17,7 @@ from typing import Self
 import psutil
 import pyspark
 
-from spark_jobs.session.task_needs import is_local
+from spark_jobs.cluster.task_needs import is_local
 from tests import ROOT, jvm
 from tests.hdfs import dying_with_parent, free_ports
 

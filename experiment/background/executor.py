@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from experiment.background.call_queue import Call, CallQueue
 from experiment.background.handle import Handle
 from experiment.driver.control import Control, own_control
-from experiment.results.result import Result, SearchFailed, TrialResult
+from experiment.results.result import Result, SearchFailed
 from experiment.results.status import Status
 from experiment.results.text import printable
+from experiment.results.trial_result import TrialResult
 from experiment.setup.settings import Settings, takes_settings
 from experiment.setup.specification import Search
 from experiment.setup.train_function import pickle_arguments, pickle_function
@@ -25,9 +26,9 @@ from spark_jobs.calls.calls import LARGE, Pickled, read_raised, read_returned, r
 from spark_jobs.calls.outbox import Outbox, Sent
 from spark_jobs.calls.plain_values import NotPlain
 from spark_jobs.run_folder.paths import CALLS
-from spark_jobs.storage.files import files_at, writable_files_at
 from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.locations import Location
+from spark_jobs.storage.stores import files_at, writable_files_at
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,7 +10,8 @@ from types import FrameType
 from typing import Any, Literal
 
 from experiment.driver.control import Control, controlled_by
-from experiment.results.result import Result, Results, TrialResult
+from experiment.results.result import Result, Results
+from experiment.results.trial_result import TrialResult
 from experiment.results.warned import started_at, users_line
 from search.errors import InvalidArgument, shown
 

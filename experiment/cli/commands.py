@@ -22,7 +22,7 @@ from experiment.cli.console import print_best, print_facts, print_table, write_a
 from experiment.display.card import domain_in_words
 from experiment.display.logs import copy_logs, last_attempt
 from experiment.display.tensorboard_server import tensorboard
-from experiment.results.result import Result, TrialResult
+from experiment.results.result import Result
 from experiment.results.text import (
     command,
     count,
@@ -32,6 +32,7 @@ from experiment.results.text import (
     number,
     printable,
 )
+from experiment.results.trial_result import TrialResult
 from experiment.run_files.left_outcomes import Ignored
 from experiment.run_files.loading import (
     OUTCOMES,
@@ -51,9 +52,10 @@ from experiment.run_files.repair import is_damaged, repair_journal
 from search.errors import ExperimentError, InvalidArgument, shown
 from search.trial import Trial
 from spark_jobs.run_folder.paths import STOP, RunPaths
-from spark_jobs.session.session import active_data_settings
-from spark_jobs.storage.files import WritableFiles, writable_files_at
+from spark_jobs.session import active_data_settings
+from spark_jobs.storage.files import WritableFiles
 from spark_jobs.storage.locations import Location
+from spark_jobs.storage.stores import writable_files_at
 
 _FAILED = 20
 _LOGDIR = "experiments"  # of searches that name none

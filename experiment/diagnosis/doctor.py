@@ -10,7 +10,7 @@ from experiment.diagnosis.diagnosis import Diagnosis
 from experiment.setup.settings import check_gpus, check_logdir
 from search.checks import plain
 from search.errors import InvalidArgument, shown
-from spark_jobs.session.session import session_of
+from spark_jobs.session import session_of
 from spark_jobs.storage.locations import Location
 
 if TYPE_CHECKING:

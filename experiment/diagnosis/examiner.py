@@ -18,9 +18,10 @@ import msgspec
 from experiment.diagnosis.assessment import Expected, about_driver, assess, size
 from experiment.diagnosis.diagnosis import DRIVER, Diagnosis, Finding, diagnosis_of
 from experiment.display.progress import show_line
-from experiment.driver.slot_jobs import SLOT_MEMORY, problem_of_spark
+from experiment.driver.slot_jobs import problem_of_spark
 from experiment.results.text import count, duration
 from experiment.setup.settings import check_folder
+from experiment.setup.slot_count import SLOT_MEMORY
 from experiment.setup.train_function import (
     check_arguments,
     pickle_function,
@@ -31,6 +32,7 @@ from search.errors import InvalidArgument
 from spark_jobs.channel.grpc_channel import ChannelServer
 from spark_jobs.cluster.exposure import AUTHENTICATION
 from spark_jobs.cluster.standalone_pages import FailingHost
+from spark_jobs.cluster.task_needs import executor_gpus
 from spark_jobs.doctor.checks import (
     DRIVERS_FILE,
     SCHEMA,
@@ -46,9 +48,8 @@ from spark_jobs.handover import Lent, handover
 from spark_jobs.messages import Answer, Heard, Hello, Next, Reports, Stop, Wait, encode
 from spark_jobs.session.session import Session
 from spark_jobs.session.slot_job import SlotJob
-from spark_jobs.session.task_needs import executor_gpus
-from spark_jobs.storage.files import writable_files_at
 from spark_jobs.storage.locations import Location
+from spark_jobs.storage.stores import writable_files_at
 from spark_jobs.trial.context import DataSettings
 
 _LARGE_FUNCTION = 10 << 20  # bytes

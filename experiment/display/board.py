@@ -12,9 +12,9 @@ from tensorboard.plugins.custom_scalar import layout_pb2
 from tensorboard.plugins.hparams import summary_v2 as hparams
 
 from experiment.display.card import card, escaped, failure_card
-from experiment.results.result import TrialResult
 from experiment.results.status import Status
 from experiment.results.text import hyperparameter
+from experiment.results.trial_result import TrialResult
 from experiment.run_files.manifest import Manifest
 from experiment.setup.specification import Search
 from search.direction import Direction, Directions, Goal

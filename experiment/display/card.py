@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from experiment.results.result import TrialResult
 from experiment.results.text import hyperparameter, hyperparameters, printable
+from experiment.results.trial_result import TrialResult
 from experiment.run_files.manifest import Manifest
 from search.space.spaces import Choice, Domain, Space
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, Self, TextIO
 
 from experiment.results import html
-from experiment.results.result import Result, TrialResult
+from experiment.results.result import Result
 from experiment.results.status import Running, Status
 from experiment.results.tables import best_in_words, front_in_words
 from experiment.results.text import (
@@ -23,6 +23,7 @@ from experiment.results.text import (
     number,
     printable,
 )
+from experiment.results.trial_result import TrialResult
 
 _LINE_EVERY = 10.0  # seconds between lines where they cannot be overwritten
 _DRAW_EVERY = 0.2  # seconds between two states in a terminal

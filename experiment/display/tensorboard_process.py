@@ -29,9 +29,9 @@ import msgspec
 
 from spark_jobs.run_folder.mirror import Mirror
 from spark_jobs.run_folder.paths import SEARCH
-from spark_jobs.storage.files import files_at
 from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.locations import Location
+from spark_jobs.storage.stores import files_at
 
 _SEARCH_PAGE = "/search"
 _WANTED = r"(search|trials)/(.*/)?([^/]*tfevents[^/]*)?"

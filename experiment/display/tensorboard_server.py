@@ -23,7 +23,7 @@ from experiment.run_files.loading import (
 )
 from search.errors import ExperimentError
 from spark_jobs.messages import encode
-from spark_jobs.session.session import active_data_settings
+from spark_jobs.session import active_data_settings
 
 _RELOAD = 5  # seconds between two looks of TensorBoard at the files
 _PATIENCE = 10.0  # seconds that it has to end

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from experiment.results.status import Status
-from spark_jobs.storage.files import files_at
 from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.locations import Location
+from spark_jobs.storage.stores import files_at
 
 if TYPE_CHECKING:
     from experiment.setup.preparation import Prepared

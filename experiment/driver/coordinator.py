@@ -12,13 +12,13 @@ import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol
 
 from experiment.driver.gpus import Gpus
 from experiment.driver.hosts import Hosts
 from experiment.driver.judge import Judge
-from experiment.results.result import TrialResult, too_many_failures
-from experiment.results.status import Running, Status
+from experiment.results.result import too_many_failures
+from experiment.results.status import Observer, Running, Status
+from experiment.results.trial_result import TrialResult
 from experiment.run_files.journal import Journal
 from experiment.run_files.journal_records import Finished, Lost, Planned, Record, Reported, Resumed
 from experiment.run_files.left_outcomes import LeftBehind
@@ -48,13 +48,6 @@ from spark_jobs.trial.objective import AmbiguousObjective
 _MOST_OUTPUT = 1_000  # pieces that wait to be shown
 _GIVEN_UP = "its slot was given up"
 _MOST_REFUSED_JOBS = 3
-
-
-class Observer(Protocol):
-    """Hears of each trial that came to an end, after the journal has it."""
-
-    def ended(self, result: TrialResult, status: Status) -> None:
-        """Take in a result, and how far the search is with it."""
 
 
 class Coordinator:

@@ -13,7 +13,7 @@ from experiment.display.progress import Progress
 from experiment.driver.control import Control, own_control, stopped_by_file
 from experiment.driver.coordinator import Coordinator
 from experiment.driver.interrupts import Interrupts
-from experiment.driver.slot_jobs import Leaving, SlotJobs, cannot_go_on, slot_count
+from experiment.driver.slot_jobs import Leaving, SlotJobs, cannot_go_on
 from experiment.results.result import Result, SearchFailed
 from experiment.results.status import Status
 from experiment.results.text import count, how_to_resume, printable
@@ -25,6 +25,7 @@ from experiment.run_files.ownership import Owned, owned
 from experiment.setup.preparation import prepare
 from experiment.setup.resuming import Past, read_past, reopen, uncollected
 from experiment.setup.settings import Settings
+from experiment.setup.slot_count import slot_count
 from experiment.setup.specification import Search
 from experiment.setup.warm_start import write_known
 from search.errors import InvalidArgument
@@ -35,10 +36,11 @@ from spark_jobs.run_folder.paths import STOP, RunPaths
 from spark_jobs.run_folder.scratch import remove_left
 from spark_jobs.run_folder.writing import RunFolder, run_folder
 from spark_jobs.session.session import Session
-from spark_jobs.storage.files import WritableFiles, writable_files_at
+from spark_jobs.storage.files import WritableFiles
 from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.local_files import make_folder
 from spark_jobs.storage.locations import Location
+from spark_jobs.storage.stores import writable_files_at
 from spark_jobs.trial.context import DataSettings
 from spark_jobs.trial.trial_process import Program
 

@@ -7,7 +7,6 @@ import functools
 import math
 import re
 import secrets
-import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,7 +14,6 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Self
 
 import msgspec
-import psutil
 
 from experiment.driver.control import Control, deadline_passed
 from experiment.driver.coordinator import Coordinator
@@ -24,7 +22,6 @@ from experiment.driver.started_jobs import Crew, NumberedJob
 from experiment.results.text import count
 from experiment.run_files.ownership import Owned
 from experiment.setup.settings import Settings
-from search.errors import InvalidArgument
 from spark_jobs.channel.file_channel import Mailbox
 from spark_jobs.channel.grpc_channel import Address, ChannelServer
 from spark_jobs.cluster.cluster import ClusterExecutor, executor_needs
@@ -37,11 +34,7 @@ from spark_jobs.slot.slot import PROBLEM, SlotConfig, is_installed, slot_functio
 from spark_jobs.storage.locations import Location
 from spark_jobs.trial.trial_process import Program
 
-SLOT_MEMORY = 0.8e9
-"""Bytes that a slot needs: TensorFlow imported, and a small model."""
-
 _FRUITLESS_JOBS = 3
-_MOST_SLOTS = 100_000
 _MOST_FURTHER = 1_000  # slots that may be added to those of the start, see `SlotJobs.most`
 _POLL = 0.1  # seconds between two looks at a running job
 _LOOK = 0.5  # seconds between two looks for slots that Spark has lost
@@ -368,45 +361,6 @@ class SlotJobs:
         if self.settings.isolation == "none":  # nothing is preloaded
             return ()
         return tuple(name for name in self.settings.preload if is_installed(name))
-
-
-def slot_count(
-    trials: int | None,
-    settings: Settings,
-    session: Session,
-    *,
-    warn: Callable[[str], None],
-    tick: Callable[[], None] = lambda: None,
-) -> int:
-    """Return how many slots a search asks for at first; see `SlotJobs` for what comes later.
-
-    Args:
-        trials: Of the search; None where nobody knows how many will come.
-        settings: Of the search.
-        session: That will run them.
-        warn: Shows the user a sentence, where memory allows fewer slots than Spark.
-        tick: Called now and then where executors are waited for.
-
-    Raises:
-        InvalidArgument: Nothing limits them.
-    """
-    most = sys.maxsize if trials is None else trials
-    if settings.parallelism is not None:
-        return min(settings.parallelism, most)
-    slots = min(most, session.task_slots(tick))
-    if trials is None and slots > _MOST_SLOTS:  # dynamic allocation without a maximum
-        expected = "an integer, where Spark may start any number of executors"
-        hint = "or set spark.dynamicAllocation.maxExecutors"
-        raise InvalidArgument("parallelism", expected, "None", hint)
-    if session.on_this_host and settings.isolation != "none" and settings.preload:
-        fit = max(1, int(psutil.virtual_memory().available / SLOT_MEMORY))
-        if fit < slots:
-            warn(
-                f"{fit} trials at once instead of {slots}: the memory that is free allows no more "
-                f"at {SLOT_MEMORY / 1e9:.1f} GB each; parallelism= overrides this"
-            )
-            return fit
-    return slots
 
 
 def without_slots(executors: Sequence[ClusterExecutor] | None, tasks: int) -> str:

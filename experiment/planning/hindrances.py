@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from experiment.driver.slot_jobs import SLOT_MEMORY
 from experiment.results.text import count
 from experiment.setup.preparation import Prepared
+from experiment.setup.slot_count import SLOT_MEMORY
 from search.searcher import batch_of
 from spark_jobs.cluster.cluster import Cluster
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from experiment.calls import (
     bayesian_search,
@@ -17,17 +17,16 @@ from experiment.calls import (
     search_each,
 )
 from experiment.driver.control import Control, controlled_by
+from experiment.planning.hindrances import Demand, Hindrance, hindrances
 from experiment.planning.waves import idle_when_equal, idle_when_exponential, waves
 from experiment.results import html
 from experiment.results.result import Result, Results
 from experiment.results.status import seconds_of
 from experiment.results.text import count, printable
+from experiment.setup.preparation import Prepared
+from experiment.setup.slot_count import slot_count
 from search.errors import InvalidArgument, shown
 from search.searcher import batch_of
-
-if TYPE_CHECKING:
-    from experiment.planning.hindrances import Hindrance
-    from experiment.setup.preparation import Prepared
 
 _SEARCHES = (
     launch,
@@ -209,10 +208,6 @@ def plan(search: Callable[..., Result | Results], *args: Any, **kwargs: Any) -> 
 
 
 def _plan_of(prepared: Prepared) -> Plan:
-    # Late: they load grpc.
-    from experiment.driver.slot_jobs import slot_count
-    from experiment.planning.hindrances import Demand, Hindrance, hindrances
-
     session, searcher = prepared.session, prepared.search.searcher
     told: list[str] = []
     slots = slot_count(searcher.total, prepared.settings, session, warn=told.append)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from experiment.results.result import PlotKind
+from experiment.results.scored_trials import ScoredTrials
 from experiment.results.text import hyperparameter, printable
 from search.direction import Direction
 from search.errors import InvalidArgument, shown
@@ -16,15 +16,17 @@ from search.values import is_finite
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from experiment.results.result import Result, TrialResult
+    from experiment.results.trial_result import TrialResult
 
     Scores = Sequence[tuple[TrialResult, float]]
+
+PlotKind = Literal["convergence", "parallel", "parameter"]
 
 _MOST_TICKS = 12  # of an axis of choices
 _INACTIVE = -0.1  # where the line of a trial passes below the axis of what it lacks
 
 
-def draw(result: Result, kind: str, parameter: str | None, ax: Any) -> Axes:
+def draw(result: ScoredTrials, kind: str, parameter: str | None, ax: Any) -> Axes:
     """Draw a result; see `Result.plot`."""
     kinds = get_args(PlotKind)
     if kind not in kinds:
@@ -58,7 +60,7 @@ def draw(result: Result, kind: str, parameter: str | None, ax: Any) -> Axes:
     return axes
 
 
-def draw_front(result: Result, across: str | None, up: str | None, ax: Any) -> Axes:
+def draw_front(result: ScoredTrials, across: str | None, up: str | None, ax: Any) -> Axes:
     """Draw two objectives of a result; see `Result.plot_front`."""
     titles = dict(zip(result.objectives, result.objective_titles, strict=False))
     if not titles:
@@ -90,7 +92,7 @@ def _new_axes() -> Any:
     return pyplot.subplots(figsize=(8, 4.5), layout="constrained")[1]
 
 
-def _convergence(result: Result, ax: Any) -> None:
+def _convergence(result: ScoredTrials, ax: Any) -> None:
     from matplotlib.ticker import MaxNLocator
 
     direction = Direction.parse(result.direction)
@@ -109,7 +111,7 @@ def _convergence(result: Result, ax: Any) -> None:
     ax.legend()
 
 
-def _parameter(result: Result, scores: Scores, name: str, ax: Any) -> None:
+def _parameter(result: ScoredTrials, scores: Scores, name: str, ax: Any) -> None:
     axis = _Axis(result, name, [trial.params[name] for trial, _ in scores])
     ax.scatter(axis.positions, [value for _, value in scores], c=[t.id for t, _ in scores])
     ax.collections[-1].set_label("trial")
@@ -122,7 +124,7 @@ def _parameter(result: Result, scores: Scores, name: str, ax: Any) -> None:
         ax.set_xscale("log")
 
 
-def _parallel(result: Result, scores: Scores, names: list[str], ax: Any) -> None:
+def _parallel(result: ScoredTrials, scores: Scores, names: list[str], ax: Any) -> None:
     from matplotlib.collections import LineCollection
 
     has = [[name in trial.params for trial, _ in scores] for name in names]
@@ -166,7 +168,7 @@ class _Axis:
         unit: Behind the name.
     """
 
-    def __init__(self, result: Result, name: str | None, values: list[Any]) -> None:
+    def __init__(self, result: ScoredTrials, name: str | None, values: list[Any]) -> None:
         domain = None if result.space is None or name is None else result.space.get(name)
         self.log = isinstance(domain, Float | Integer) and domain.log
         self.unit = " (log)" if self.log else ""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
-from experiment.results.result import TrialResult
+from experiment.results.trial_result import TrialResult
 from spark_jobs.messages import Attempt, Report
 
 
@@ -95,3 +96,10 @@ class Status:
         """The newest generation that is out; None without generations, or when nothing is out."""
         numbers = [out.attempt.trial.generation for out in self.running]
         return max((number for number in numbers if number is not None), default=None)
+
+
+class Observer(Protocol):
+    """Hears of each trial that came to an end, after the journal has it."""
+
+    def ended(self, result: TrialResult, status: Status) -> None:
+        """Take in a result, and how far the search is with it."""

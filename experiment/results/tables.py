@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from experiment.results.text import duration, hyperparameter, hyperparameters, number, printable
+from experiment.results.scored_trials import ScoredTrials
+from experiment.results.text import hyperparameter, hyperparameters, number, printable
+from experiment.results.trial_result import TrialResult
 from search.trial import UNNAMED_OBJECTIVE
-
-if TYPE_CHECKING:
-    from experiment.results.result import Result, TrialResult
 
 _LAST_COLUMNS = ("seconds", "error", "reason", "logdir")
 
@@ -27,26 +26,6 @@ def best_in_words(best: TrialResult | None, objective: str | None) -> str:
     return f"best {name} {number(best.value)} in trial {best.id}{stopped}{params}"
 
 
-def trial_in_words(trial: TrialResult) -> str:
-    """Return "trial 3 (learning_rate=0.01) finished after 2.0 s with 0.9", or why it has not."""
-    where = f" ({hyperparameters(trial.params)})" if trial.params else ""
-    line = f"trial {trial.id}{where} {trial.status} after {duration(trial.seconds)}"
-    if trial.reason:
-        line += f" at {printable(trial.reason)}"
-    if trial.score:
-        line += f" with {trial.score}"
-    return f"{line}: {printable(str(trial.error))}" if trial.error else line
-
-
-def facts_of(trial: TrialResult) -> list[list[str]]:
-    """Return names and values of all there is to say of a trial but its traceback."""
-    facts = {"status": trial.ending, "value": trial.score}
-    facts |= {name: hyperparameter(value) for name, value in trial.params.items()}
-    facts |= {f"metrics.{name}": number(value) for name, value in trial.metrics.items()}
-    facts |= {"took": duration(trial.seconds), "folder": trial.logdir}
-    return [[name, value] for name, value in facts.items() if value]
-
-
 def front_in_words(front: Sequence[TrialResult]) -> str:
     """Return "front 7: accuracy 0.8 to 0.9, latency 2 to 3.1"; '' without several objectives."""
     names = front[0].values if front else {}
@@ -59,7 +38,9 @@ def _range(name: str, values: Sequence[float]) -> str:
     return f"{printable(name)} {low}" if low == high else f"{printable(name)} {low} to {high}"
 
 
-def table_of(result: Result, trials: Sequence[TrialResult]) -> tuple[list[str], list[list[str]]]:
+def table_of(
+    result: ScoredTrials, trials: Sequence[TrialResult]
+) -> tuple[list[str], list[list[str]]]:
     """Return head and rows, as text, of a table of some of a result's trials."""
     names = list(dict.fromkeys(name for trial in trials for name in trial.params))
     metrics = dict.fromkeys(name for trial in trials for name in trial.metrics)
@@ -82,14 +63,14 @@ def table_of(result: Result, trials: Sequence[TrialResult]) -> tuple[list[str], 
     return head, rows
 
 
-def _scores(result: Result, trial: TrialResult, front: Collection[int]) -> list[str]:
+def _scores(result: ScoredTrials, trial: TrialResult, front: Collection[int]) -> list[str]:
     if not result.objectives:
         return [trial.score]
     numbers = [number(trial.values[n]) if n in trial.values else "" for n in result.objectives]
     return [*numbers, "yes" if trial.id in front else ""]
 
 
-def frame_of(result: Result) -> tuple[list[str], list[dict[str, Any]]]:
+def frame_of(result: ScoredTrials) -> tuple[list[str], list[dict[str, Any]]]:
     """Return columns and rows of `Result.to_pandas`."""
     front = {trial.id for trial in result.front} if result.objectives else None
     first = ("trial", "status", "value" if front is None else "on_front")

@@ -6,9 +6,10 @@ import contextlib
 from collections.abc import Iterator
 
 from spark_jobs.run_folder.paths import is_ours
-from spark_jobs.session.session import active_data_settings
-from spark_jobs.storage.files import Files, files_at
+from spark_jobs.session import active_data_settings
+from spark_jobs.storage.files import Files
 from spark_jobs.storage.locations import Location
+from spark_jobs.storage.stores import files_at
 
 
 def files_of_trial(folder: str) -> list[str]:

@@ -13,8 +13,9 @@ from typing import TypeVar
 
 import msgspec
 
-from experiment.results.result import Result, Results, TrialResult
+from experiment.results.result import Result, Results
 from experiment.results.text import count
+from experiment.results.trial_result import TrialResult
 from experiment.run_files.journal import read_journal
 from experiment.run_files.journal_records import (
     Finished,
@@ -33,9 +34,10 @@ from search.trial import Outcome
 from spark_jobs.messages import Attempt
 from spark_jobs.run_folder.mirror import Mirror
 from spark_jobs.run_folder.paths import RunPaths
-from spark_jobs.session.session import active_data_settings
-from spark_jobs.storage.files import LocalFiles, files_at
+from spark_jobs.session import active_data_settings
+from spark_jobs.storage.files import LocalFiles
 from spark_jobs.storage.locations import Location
+from spark_jobs.storage.stores import files_at
 
 T = TypeVar("T")
 

@@ -15,7 +15,8 @@ from typing import Any
 
 import msgspec
 
-from experiment.results.result import Result, TrialResult
+from experiment.results.result import Result
+from experiment.results.trial_result import TrialResult
 from search.direction import DirectionName
 from search.trial import Outcome
 from search.values import to_json

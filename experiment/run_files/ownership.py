@@ -2,9 +2,9 @@
 
 A driver's mark (see `spark_jobs.run_folder.marks`) gets the next number, which storage gives to a
 single one. It says so once its driver has handed the run back. A mark that no longer changes is
-that of a dead driver; for how long it has been silent is measured by the clock of who looks. No number is used
-twice: a driver that slept while it was taken for dead touches no mark but its own, and finds a
-newer one.
+that of a dead driver; for how long it has been silent is measured by the clock of who looks. No
+number is used twice: a driver that slept while it was taken for dead touches no mark but its own,
+and finds a newer one.
 
 On this host the process is looked up besides, and there is a kernel lock, which a driver holds as
 long as it lives. So nobody has to wait for signs of life from a driver of the same host. One of
@@ -41,18 +41,12 @@ from spark_jobs.run_folder.marks import (
 )
 from spark_jobs.run_folder.paths import OWNERS, RunPaths
 from spark_jobs.slot.driver_watch import LEAVING
-from spark_jobs.storage.files import (
-    Files,
-    FileStatus,
-    LocalFiles,
-    WritableFiles,
-    beside,
-    writable_files_at,
-)
+from spark_jobs.storage.files import Files, FileStatus, LocalFiles, WritableFiles, beside
 from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.local_files import open_appending
 from spark_jobs.storage.locations import Location
 from spark_jobs.storage.locks import Lock
+from spark_jobs.storage.stores import writable_files_at
 
 _LOCK = "lock"
 _BRIEFLY = 1.0  # seconds for which a lock may be that of a reader, or of a child before its exec

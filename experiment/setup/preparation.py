@@ -14,7 +14,8 @@ from experiment.setup.sources import hash_of_constraint, hash_of_train, name_of
 from experiment.setup.specification import Search
 from experiment.setup.train_function import check_arguments, pickle_function
 from search.stopping import read_rules
-from spark_jobs.session.session import Session, session_of
+from spark_jobs.session import session_of
+from spark_jobs.session.session import Session
 from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.locations import Location
 from spark_jobs.trial.context import DataSettings

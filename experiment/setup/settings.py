@@ -20,9 +20,10 @@ from search.errors import InvalidArgument, WrongCall, did_you_mean, prefixed, sh
 from search.stopping import StoppingRule, read_rules
 from search.trial import RETRIED, FailureKind
 from search.values import is_finite, is_unicode, plain_value
-from spark_jobs.storage.files import check_writable, writable_files_at
+from spark_jobs.storage.files import check_writable
 from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.locations import HADOOP, Location
+from spark_jobs.storage.stores import writable_files_at
 
 F = TypeVar("F", bound=Callable[..., Any])
 

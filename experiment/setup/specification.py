@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from search.searcher import Evaluated, Searcher
+from experiment.results.status import Observer
+from search.searcher import Searcher
 from search.space.spaces import LARGEST_INTEGER, Choice, Space
+from search.trial import Evaluated
 from search.values import is_finite
 from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.locations import Location
-
-if TYPE_CHECKING:
-    from experiment.driver.coordinator import Observer
 
 
 @dataclass(frozen=True, slots=True)

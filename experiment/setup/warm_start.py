@@ -16,9 +16,9 @@ from experiment.run_files.manifest import FORMAT
 from experiment.setup.resuming import manifest_of, space_differences
 from experiment.setup.settings import Settings
 from search.errors import InvalidArgument, shown
-from search.searcher import Evaluated
 from search.space.points import read_first_points
 from search.space.spaces import Space
+from search.trial import Evaluated
 from search.values import from_json, to_json
 from spark_jobs.run_folder.paths import KNOWN, RunPaths
 from spark_jobs.storage.local_files import write_whole

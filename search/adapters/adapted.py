@@ -11,14 +11,13 @@ from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
 
-from search.algorithms import samples_of
 from search.direction import Direction
 from search.errors import InvalidArgument
-from search.searcher import Evaluated, Problem
+from search.searcher import Problem, samples_of
 from search.space.points import check_points
 from search.space.sampling import random_point
 from search.space.spaces import Float, Integer
-from search.trial import Outcome, Status, Trial
+from search.trial import Evaluated, Outcome, Status, Trial
 
 TRIES = 20
 """Proposals for a trial at the most; the constraint may allow none of them."""

@@ -14,10 +14,9 @@ from typing import Any
 from deap import tools
 
 from search.adapters.adapted import AdaptedSearch, described
-from search.algorithms import one_direction
 from search.errors import InvalidArgument, shown
 from search.evolution.population_search import Individual
-from search.searcher import Problem, Searcher
+from search.searcher import Problem, Searcher, one_direction
 
 _EXPECTED = "a strategy of DEAP, or a function of the number of hyperparameters that makes one"
 _HINT = "such as lambda n: deap.cma.Strategy(centroid=[0.5] * n, sigma=0.3)"

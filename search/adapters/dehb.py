@@ -16,10 +16,9 @@ from typing import Any
 import numpy as np
 
 from search.adapters.adapted import AdaptedSearch, nearest, needed_by
-from search.algorithms import one_direction
 from search.checks import check_integer, make_plain
 from search.errors import InvalidArgument, shown
-from search.searcher import Problem, Searcher
+from search.searcher import Problem, Searcher, one_direction
 from search.space.spaces import Float, Integer
 
 _WORST = sys.float_info.max

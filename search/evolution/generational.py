@@ -12,10 +12,10 @@ from typing import Any
 from search.direction import Direction
 from search.evolution.operators import Mutation, breed, make_toolbox
 from search.evolution.population_search import GenerationalSearch, Individual
-from search.searcher import Evaluated
 from search.space.points import check_points
 from search.space.sampling import allowed, random_point
 from search.space.spaces import Space
+from search.trial import Evaluated
 
 _TRIES = 20
 """Trial vectors made for a trial at the most; the constraint may allow none of them."""

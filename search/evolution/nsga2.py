@@ -13,16 +13,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from search.algorithms import check_own_budget
 from search.checks import check_flag, check_integer, check_number, make_plain
 from search.direction import Directions, Goal
 from search.errors import InvalidArgument
 from search.evolution.genetic_operators import breed, make_toolbox
 from search.evolution.population_search import Individual, PopulationSearch
-from search.searcher import Evaluated, Problem, Searcher
+from search.searcher import Problem, Searcher, check_own_budget
 from search.space.points import check_points
 from search.space.spaces import Space
 from search.space.tried import Tried
+from search.trial import Evaluated
 
 _TRIES = 20
 """Children made for a trial at the most; many may have been tried, or not be allowed."""

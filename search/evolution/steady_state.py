@@ -20,10 +20,10 @@ from search.direction import Direction
 from search.evolution.operators import Mutation, breed, make_toolbox
 from search.evolution.population_search import Individual, RankedSearch
 from search.evolution.screening import Screen
-from search.searcher import Evaluated
 from search.space.points import check_points
 from search.space.spaces import Space
 from search.space.tried import Tried
+from search.trial import Evaluated
 
 CANDIDATES = 5
 """Trial vectors of which the most promising one is evaluated."""

@@ -18,11 +18,11 @@ import numpy.typing as npt
 
 from search.checks import check_flag, make_plain
 from search.direction import Direction
-from search.searcher import Evaluated, Problem, Searcher
+from search.searcher import Problem, Searcher
 from search.sequential.sequential_search import SampledSearch, arguments_of
 from search.space.sampling import latin_hypercube, random_point
 from search.space.spaces import Choice, Space
-from search.trial import Trial
+from search.trial import Evaluated, Trial
 
 Array = npt.NDArray[np.float64]
 

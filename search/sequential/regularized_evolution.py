@@ -15,10 +15,11 @@ from typing import Any
 from search.checks import check_integer, make_plain
 from search.direction import Direction
 from search.errors import InvalidArgument, shown
-from search.searcher import Evaluated, Problem, Searcher
+from search.searcher import Problem, Searcher
 from search.sequential.sequential_search import SampledSearch, arguments_of
 from search.space.sampling import random_point
 from search.space.spaces import Choice, Domain, Space
+from search.trial import Evaluated
 
 STEP = 0.1
 """Standard deviation, in the unit cube, of the step by which a number is mutated."""

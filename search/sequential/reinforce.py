@@ -18,10 +18,11 @@ import numpy as np
 from search.checks import check_integer, check_number, make_plain
 from search.direction import Direction
 from search.errors import InvalidArgument
-from search.searcher import Evaluated, Problem, Searcher
+from search.searcher import Problem, Searcher
 from search.sequential.controller import Controller, Step
 from search.sequential.sequential_search import SampledSearch, arguments_of
 from search.space.spaces import Choice, Domain, Space
+from search.trial import Evaluated
 
 MOST_ACTIONS = 1000
 """Of all positions together; the controller has a weight for each pair."""

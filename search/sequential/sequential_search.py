@@ -7,14 +7,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from search.algorithms import one_direction, samples_of
 from search.checks import check_integer
 from search.direction import Direction
-from search.searcher import Evaluated, Problem
+from search.searcher import Problem, one_direction, samples_of
 from search.space.points import check_points
 from search.space.spaces import Space
 from search.space.tried import Tried
-from search.trial import Outcome, Trial
+from search.trial import Evaluated, Outcome, Trial
 
 TRIES = 20
 """Points made for a trial at the most; they may all be tried already, or not allowed."""

@@ -1,10 +1,10 @@
 """Calls of functions in processes of their own: what travels there, and what comes back.
 
 A call goes to its process in files of the run's folder, since the messages between driver and
-slots are small; `spark_jobs.calls.outbox` writes them. Each file is called by the SHA-256 of its content,
-so one content is sent once. A process unpickles only what is in a file that the driver has named
-to it through the channel, or in one that is named there. The way back is a file of plain values in
-the folder of the attempt.
+slots are small; `spark_jobs.calls.outbox` writes them. Each file is called by the SHA-256 of its
+content, so one content is sent once. A process unpickles only what is in a file that the driver has
+named to it through the channel, or in one that is named there. The way back is a file of plain
+values in the folder of the attempt.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ import msgspec
 from spark_jobs.calls.plain_values import NotPlain, decode, encode
 from spark_jobs.run_folder.paths import RETURNED
 from spark_jobs.run_folder.writing import with_patience
-from spark_jobs.storage.files import Files, files_at
+from spark_jobs.storage.files import Files
 from spark_jobs.storage.local_files import make_folder, write_whole
 from spark_jobs.storage.locations import Location
+from spark_jobs.storage.stores import files_at
 from spark_jobs.trial.context import current
 from spark_jobs.trial.objective import UnusableReturn
 

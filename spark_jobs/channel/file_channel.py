@@ -34,9 +34,10 @@ from spark_jobs.channel.exchange import (
     SlotChannel,
 )
 from spark_jobs.messages import LARGEST_MESSAGE, ProtocolError, decode, encode
-from spark_jobs.storage.files import PART, FileStatus, WritableFiles, writable_files_at
+from spark_jobs.storage.files import PART, FileStatus, WritableFiles
 from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.locations import Location
+from spark_jobs.storage.stores import writable_files_at
 
 _PATIENCE = 30.0  # seconds that the driver keeps a slot waiting before it says "nothing yet"
 _DEADLINE = 60.0  # seconds that a slot gives one call, longer than the driver keeps it waiting

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from spark_jobs.session.task_needs import TaskNeeds
+from spark_jobs.cluster.task_needs import TaskNeeds
 
 
 @dataclass(frozen=True, slots=True)

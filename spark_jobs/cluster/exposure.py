@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from spark_jobs.session.task_needs import is_local
+from spark_jobs.cluster.task_needs import is_local
 
 AUTHENTICATION = "spark.authenticate"
 TOKEN = "SPARK_CONNECT_AUTHENTICATE_TOKEN"  # noqa: S105  # a variable's name

@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from search.errors import InvalidArgument, shown
-from spark_jobs.storage.files import Files, FileStatus, files_at
+from spark_jobs.storage.files import Files, FileStatus
 from spark_jobs.storage.host_cache import HostCache, identity
 from spark_jobs.storage.locations import Location
+from spark_jobs.storage.stores import files_at
 from spark_jobs.trial.context import DataSettings, current
 
 if TYPE_CHECKING:
@@ -304,7 +305,7 @@ def from_dataframe(
     """
     if format not in _FORMATS:
         raise InvalidArgument("format", " or ".join(map(repr, _FORMATS)), shown(format))
-    from spark_jobs.session.session import session_of
+    from spark_jobs.session import session_of
 
     session = session_of(frame.sparkSession)
     if path is None:
@@ -405,7 +406,7 @@ def _settings() -> DataSettings:
     trial = current()
     if trial is not None:
         return trial.data
-    from spark_jobs.session.session import active_data_settings
+    from spark_jobs.session import active_data_settings
 
     return active_data_settings()
 

@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from search.errors import InvalidArgument, shown
-from spark_jobs.storage.files import WritableFiles, writable_files_at
+from spark_jobs.storage.files import WritableFiles
 from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.locations import Location
+from spark_jobs.storage.stores import writable_files_at
 
 if TYPE_CHECKING:
     import pyarrow

@@ -41,9 +41,10 @@ from spark_jobs.handover import Lent
 from spark_jobs.messages import Hello, encode
 from spark_jobs.slot.devices import host_gpus, trial_environment
 from spark_jobs.slot.slot import INSTALL, PROBLEM, host_name, is_installed, slot_name
-from spark_jobs.storage.files import WritableFiles, writable_files_at
+from spark_jobs.storage.files import WritableFiles
 from spark_jobs.storage.host_cache import HostCache
 from spark_jobs.storage.locations import Location
+from spark_jobs.storage.stores import writable_files_at
 from spark_jobs.trial.context import DataSettings
 
 SCHEMA = "found string"

@@ -20,10 +20,11 @@ from spark_jobs.run_folder.mirror import Mirror
 from spark_jobs.run_folder.paths import CHECKPOINT, attempt_name, attempts_in
 from spark_jobs.run_folder.scratch import name_of_left, scratch_folder
 from spark_jobs.run_folder.uploader import Carrier
-from spark_jobs.storage.files import PART, WritableFiles, writable_files_at
+from spark_jobs.storage.files import PART, WritableFiles
 from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.local_files import make_folder
 from spark_jobs.storage.locations import Location
+from spark_jobs.storage.stores import writable_files_at
 
 T = TypeVar("T")
 

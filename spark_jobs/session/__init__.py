@@ -1,1 +1,63 @@
 """The user's SparkSession: the jobs it runs, and what its settings say."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+from spark_jobs.cluster.spark_version import OLDEST, check_spark_version
+from spark_jobs.session.session import Session
+from spark_jobs.storage import hadoop_settings
+from spark_jobs.trial.context import DataSettings
+
+
+def session_of(spark: Any) -> Session:
+    """Return what the framework needs of the user's SparkSession.
+
+    Raises:
+        InvalidArgument: Not a SparkSession, a stopped one, or one of a Spark that is too old.
+    """
+    import pyspark
+
+    install = f"install pyspark>={'.'.join(map(str, OLDEST))} for the driver's Python"
+    check_spark_version(pyspark.__version__, "pyspark", install)
+    if is_connect(spark):
+        from spark_jobs.session.connect import ConnectSession
+
+        return ConnectSession(spark)
+    from spark_jobs.session.classic import ClassicSession
+
+    return ClassicSession(spark)
+
+
+def is_connect(spark: Any) -> bool:
+    """Is this a session of Spark Connect?"""
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+def active_data_settings() -> DataSettings:
+    """Return the settings of this process's session; where there is none, those of Hadoop's files.
+
+    Raises:
+        InvalidArgument: A file of HADOOP_CONF_DIR cannot be read.
+    """
+    session = _session_of_this_process()
+    if session is not None:
+        return session_of(session).data_settings()
+    folder = os.environ.get("HADOOP_CONF_DIR") or None
+    return DataSettings(hadoop_settings.HadoopSettings.of_files(folder))
+
+
+def _session_of_this_process() -> Any:
+    if "pyspark.sql" not in sys.modules:
+        return None
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.sql import SparkSession
+
+    try:
+        session = SparkSession.active()  # not getActiveSession: of a new thread there is none
+    except PySparkRuntimeError:
+        return None
+    stopped = not is_connect(session) and session.sparkContext._jsc is None
+    return None if stopped else session

@@ -19,12 +19,12 @@ from spark_jobs.cluster.cluster import Cluster
 from spark_jobs.cluster.exposure import AUTHENTICATION, Exposure, exposure_of_spark, start_of
 from spark_jobs.cluster.standalone_pages import FailingHost, failing_hosts
 from spark_jobs.cluster.status_store import executors_of, logs_of
+from spark_jobs.cluster.task_needs import TaskNeeds, is_local, slot_needs
 from spark_jobs.session.delegation_tokens import DelegationTokens, KnownTokens, unlogged
 from spark_jobs.session.resource_profiles import profile_of, tasks_at_once
 from spark_jobs.session.session import SLOTS, SharedBytes, importing
 from spark_jobs.session.settings import SessionSettings
 from spark_jobs.session.slot_job import LeavingTask, LostTask, SlotJob
-from spark_jobs.session.task_needs import TaskNeeds, is_local, slot_needs
 from spark_jobs.storage import hadoop_settings
 from spark_jobs.storage.host_cache import CacheSettings
 from spark_jobs.trial.context import DataSettings

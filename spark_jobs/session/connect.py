@@ -33,10 +33,10 @@ from spark_jobs.cluster.exposure import (
 )
 from spark_jobs.cluster.spark_version import check_spark_version
 from spark_jobs.cluster.standalone_pages import FailingHost
+from spark_jobs.cluster.task_needs import TaskNeeds, executor_gpus, slot_needs
 from spark_jobs.session.session import SLOTS, SharedBytes, importing
 from spark_jobs.session.settings import SessionSettings
 from spark_jobs.session.slot_job import SlotJob
-from spark_jobs.session.task_needs import TaskNeeds, executor_gpus, slot_needs
 from spark_jobs.storage import hadoop_settings
 from spark_jobs.storage.host_cache import CacheSettings
 from spark_jobs.trial.context import DataSettings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from spark_jobs.session.task_needs import TaskNeeds
+from spark_jobs.cluster.task_needs import TaskNeeds
 
 
 def profile_of(context: Any, needs: TaskNeeds, *, dynamic: bool) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 from search.errors import InvalidArgument
 from spark_jobs.cluster.cluster import Cluster
 from spark_jobs.cluster.exposure import Exposure
-from spark_jobs.session.task_needs import TaskNeeds, executor_gpus
+from spark_jobs.cluster.task_needs import TaskNeeds, executor_gpus
 
 _LOCAL = re.compile(r"local\[(\d+|\*)(?:\s*,\s*\d+)?\]")
 _LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,")

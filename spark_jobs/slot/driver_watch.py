@@ -15,9 +15,10 @@ from typing import NamedTuple
 
 from search.errors import ExperimentError, InvalidArgument
 from spark_jobs.run_folder.marks import BEAT, SILENCE, Silence, newest_mark, number_of, read_mark
-from spark_jobs.storage.files import FileStatus, WritableFiles, beside, writable_files_at
+from spark_jobs.storage.files import FileStatus, WritableFiles, beside
 from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.locations import Location
+from spark_jobs.storage.stores import writable_files_at
 
 LEAVING = 120.0
 """Seconds from a driver's last sign of life within which its slots leave.

@@ -42,9 +42,10 @@ from spark_jobs.slot.driver_watch import Abandoned, DriverWatch
 from spark_jobs.slot.gpu_watch import WatchedRunner
 from spark_jobs.slot.nvml import GIB, Gpus
 from spark_jobs.slot.runners import InProcessRunner, ProcessRunner, RunnerBroken, Tell, TrialRunner
-from spark_jobs.storage.files import WritableFiles, check_writable, writable_files_at
+from spark_jobs.storage.files import WritableFiles, check_writable
 from spark_jobs.storage.local_files import write_whole
 from spark_jobs.storage.locations import Location
+from spark_jobs.storage.stores import writable_files_at
 from spark_jobs.trial.event_file import EventFile
 from spark_jobs.trial.trial_process import Program
 

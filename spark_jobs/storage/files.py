@@ -12,12 +12,11 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
-from search.errors import InvalidArgument, shown
-from spark_jobs.storage.hadoop_settings import HadoopSettings
+from search.errors import shown
 from spark_jobs.storage.local_files import make_folder, open_appending, open_new
-from spark_jobs.storage.locations import HADOOP, Location
+from spark_jobs.storage.locations import Location
 
 CHUNK = 1 << 20
 CHANGED = "it was changed meanwhile"
@@ -215,94 +214,6 @@ class LocalFiles:
         """See `Files`."""
 
 
-class FsspecFiles:
-    """Files of any store that fsspec knows: s3, gs, abfs, ... with the package that each takes.
-
-    Args:
-        location: Any location of that store.
-
-    Raises:
-        OSError: fsspec does not know the scheme, or lacks the package for it.
-    """
-
-    def __init__(self, location: Location) -> None:
-        import fsspec
-
-        try:
-            self._system: Any = fsspec.filesystem(location.scheme)
-        except (ImportError, ValueError) as error:
-            raise OSError(f"{location}: {error}") from None
-
-    def status(self, location: Location) -> FileStatus:
-        """See `Files`."""
-        with _named(location):
-            return self._status(location, self._system.info(_key(location)))
-
-    def listdir(self, location: Location) -> list[FileStatus]:
-        """See `Files`."""
-        with _named(location):
-            found = [
-                self._status(entry_of(location, _last_part(entry["name"])), entry)
-                for entry in self._system.ls(_key(location), detail=True)
-            ]
-        return sorted(found, key=lambda status: status.location.path)
-
-    def read(self, status: FileStatus, sink: Sink, offset: int = 0) -> None:
-        """See `Files`."""
-        location, left = status.location, status.length - offset
-        with _named(location):
-            file = self._system.open(_key(location), "rb")
-        with file:
-            with _named(location):
-                file.seek(offset)
-            while left > 0:
-                with _named(location):
-                    data = file.read(min(CHUNK, left))
-                if not data:
-                    break
-                sink(data)
-                left -= len(data)
-        check_complete(status, left)
-
-    def close(self) -> None:
-        """See `Files`."""
-
-    def _status(self, location: Location, info: dict[str, Any]) -> FileStatus:
-        folder = info["type"] == "directory"
-        length = 0 if folder else int(info["size"] or 0)
-        return FileStatus(location, length, "" if folder else self._version(location), folder)
-
-    def _version(self, location: Location) -> str:
-        return str(self._system.ukey(_key(location)))
-
-
-def files_at(location: Location, hadoop: HadoopSettings) -> Files:
-    """Return what reads files of the place that a location is in; the caller closes it.
-
-    Raises:
-        InvalidArgument: The settings do not say where an HDFS is.
-        OSError: Nothing is known of such a place.
-    """
-    if location.scheme == "file" or location.scheme in HADOOP:
-        return writable_files_at(location, hadoop)
-    return FsspecFiles(location)
-
-
-def writable_files_at(location: Location, hadoop: HadoopSettings) -> WritableFiles:
-    """Return what reads and writes files of the place that a location is in.
-
-    Raises:
-        InvalidArgument: It is neither this host nor an HDFS, or the settings do not say where.
-    """
-    if location.scheme == "file":
-        return LocalFiles()
-    if location.scheme not in HADOOP:
-        raise InvalidArgument("path", "a path or hdfs://host:8020/path", shown(str(location)))
-    from spark_jobs.storage.webhdfs import WebHdfs  # late: trials without HDFS need none of it
-
-    return WebHdfs(location, hadoop)
-
-
 def check_writable(files: WritableFiles, folder: Location) -> None:
     """Make a folder where it is missing, and write, rename and remove a file in it.
 
@@ -389,25 +300,3 @@ def _unless_gone() -> Iterator[None]:
     except OSError as error:
         if error.errno != errno.ELOOP:
             raise
-
-
-@contextlib.contextmanager
-def _named(location: Location) -> Iterator[None]:
-    """Make what a store raises an OSError that names the location."""
-    try:
-        yield
-    except FileNotFoundError:
-        raise FileNotFoundError(errno.ENOENT, "no such file or folder", str(location)) from None
-    except OSError:
-        raise
-    except Exception as error:  # each package has errors of its own
-        raise OSError(f"{location}: {shown(error)}") from error
-
-
-def _key(location: Location) -> str:
-    """Return what fsspec calls a location."""
-    return f"{location.authority}{location.path}"
-
-
-def _last_part(name: str) -> str:
-    return name.rstrip("/").rpartition("/")[2]

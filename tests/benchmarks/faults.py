@@ -28,7 +28,7 @@ from experiment.run_files.manifest import write_manifest
 from experiment.setup.resuming import read_past, uncollected
 from experiment.setup.specification import Search
 from search.direction import Direction
-from search.space.sampling import RandomSearch
+from search.random_search import RandomSearch
 from search.space.spaces import Space
 from search.trial import Outcome
 from spark_jobs.messages import Attempt

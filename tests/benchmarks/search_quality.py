@@ -22,9 +22,9 @@ import numpy as np
 from search.direction import Direction
 from search.evolution.generational import DifferentialEvolution
 from search.evolution.steady_state import SteadyStateEvolution
-from search.searcher import Evaluated, Searcher
-from search.space.sampling import RandomSearch
-from search.trial import Outcome
+from search.random_search import RandomSearch
+from search.searcher import Searcher
+from search.trial import Evaluated, Outcome
 from tests.benchmarks import comparison, surrogates
 from tests.benchmarks.comparison import Array
 from tests.benchmarks.methods import (

@@ -23,7 +23,7 @@ from experiment.setup.specification import Search
 from search.direction import Direction, read_direction
 from search.evolution.generational import DifferentialEvolution
 from search.grid import GridSearch, PointSearch
-from search.space.sampling import RandomSearch
+from search.random_search import RandomSearch
 from search.space.spaces import Space
 from search.trial import Outcome, Trial
 from spark_jobs.channel.grpc_channel import Address

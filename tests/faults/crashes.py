@@ -30,8 +30,8 @@ from search.direction import Direction
 from search.evolution.generational import DifferentialEvolution
 from search.evolution.population_based import PopulationBasedTraining
 from search.grid import GridSearch
+from search.random_search import RandomSearch
 from search.searcher import Searcher, drive
-from search.space.sampling import RandomSearch
 from search.space.spaces import Space
 from search.trial import Outcome, Trial
 from tests.experiment.waiting import wait_until

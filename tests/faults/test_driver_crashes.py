@@ -14,9 +14,9 @@ import pytest
 from experiment.run_files.loading import SUMMARY
 from spark_jobs.run_folder.mirror import Mirror
 from spark_jobs.run_folder.paths import RunPaths
-from spark_jobs.storage.files import files_at
 from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.locations import Location
+from spark_jobs.storage.stores import files_at
 from tests.faults.crashes import (
     Driver,
     DriverOptions,

@@ -15,9 +15,9 @@ import pyspark
 import pytest
 
 import experiment
+from spark_jobs.session import active_data_settings
 from spark_jobs.session.classic import ClassicSession
 from spark_jobs.session.delegation_tokens import DelegationTokens, KnownTokens
-from spark_jobs.session.session import active_data_settings
 from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.locations import Location
 from spark_jobs.storage.webhdfs import WebHdfs

@@ -18,8 +18,8 @@ import pytest
 import experiment
 from experiment.diagnosis.examiner import Examiner
 from search.errors import InvalidArgument
+from spark_jobs.session import session_of
 from spark_jobs.session.connect import ConnectSession
-from spark_jobs.session.session import session_of
 from spark_jobs.storage.locations import Location
 from tests.conftest import marked_commands
 from tests.connect import ConnectServer

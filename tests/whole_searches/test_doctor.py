@@ -20,10 +20,10 @@ from spark_jobs.doctor.checks import Examination
 from spark_jobs.doctor.checks import examine as examine_slot
 from spark_jobs.doctor.facts import RoundTrip
 from spark_jobs.messages import Hello
-from spark_jobs.session.session import session_of
+from spark_jobs.session import session_of
 from spark_jobs.session.slot_job import SlotJob
-from spark_jobs.storage.files import writable_files_at
 from spark_jobs.storage.locations import Location
+from spark_jobs.storage.stores import writable_files_at
 from tests.experiment.waiting import wait_until
 from tests.faults.test_executors import without
 from tests.hdfs import free_ports

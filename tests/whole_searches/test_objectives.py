@@ -24,9 +24,10 @@ import experiment
 from experiment.cli.commands import main
 from experiment.display.progress import Frame
 from experiment.driver.coordinator import Coordinator
-from experiment.results.result import Result, TrialResult
+from experiment.results.result import Result
 from experiment.results.status import Status
 from experiment.results.tables import front_in_words, table_of
+from experiment.results.trial_result import TrialResult
 from experiment.run_files.journal import Journal
 from experiment.run_files.loading import load, read_manifest
 from experiment.run_files.manifest import Summary

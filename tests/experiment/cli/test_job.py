@@ -18,7 +18,8 @@ from experiment.cli.job import (
     main,
 )
 from experiment.driver.control import deadline_passed
-from experiment.results.result import Result, TrialResult
+from experiment.results.result import Result
+from experiment.results.trial_result import TrialResult
 from search.direction import Direction
 from search.trial import Failure
 

@@ -14,8 +14,8 @@ from tensorboard.util import tensor_util
 
 from experiment.display.board import Board
 from experiment.display.card import card, failure_card
-from experiment.results.result import TrialResult
 from experiment.results.status import Status
+from experiment.results.trial_result import TrialResult
 from experiment.run_files.loading import load, read_manifest
 from experiment.setup.specification import Search
 from search.direction import Direction

@@ -7,8 +7,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from experiment.display.card import card, domain_in_words, escaped, failure_card
-from experiment.results.result import TrialResult
 from experiment.results.text import printable
+from experiment.results.trial_result import TrialResult
 from experiment.setup.specification import Search
 from search.grid import PointSearch
 from search.space.spaces import Choice, Float, Integer, Space

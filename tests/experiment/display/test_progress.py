@@ -28,8 +28,9 @@ from experiment.display.progress import (
     choose_view,
     running_in_words,
 )
-from experiment.results.result import Result, TrialResult
+from experiment.results.result import Result
 from experiment.results.status import Running, Status
+from experiment.results.trial_result import TrialResult
 from search.direction import Direction
 from search.trial import Failure, Trial
 from spark_jobs.messages import Attempt, Report
@@ -507,7 +508,8 @@ TERMINAL_PROGRAM = """
 import sys
 import threading
 from experiment.display.progress import Progress, TerminalView, choose_view
-from experiment.results.result import Result, TrialResult
+from experiment.results.result import Result
+from experiment.results.trial_result import TrialResult
 from experiment.results.status import Status
 from search.direction import Direction
 from search.trial import Failure

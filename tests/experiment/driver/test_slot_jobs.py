@@ -1,82 +1,18 @@
 import re
 import threading
 import time
-import warnings
 from collections import deque
 from types import SimpleNamespace
 
-import psutil
 import pytest
 
 from experiment.driver import slot_jobs
 from experiment.driver.started_jobs import Crew
 from experiment.run_files.ownership import Owned, Owner
-from experiment.setup.settings import Settings
-from search.errors import InvalidArgument
 from spark_jobs.cluster.cluster import ClusterExecutor
 from spark_jobs.session.slot_job import LostTask, SlotJob
 from spark_jobs.slot.slot import INSTALL, PROBLEM
 from spark_jobs.storage.locations import Location
-
-
-def session(slots, *, on_this_host=True):
-    return SimpleNamespace(task_slots=lambda tick: slots, on_this_host=on_this_host)
-
-
-def slot_count(trials, settings, session):
-    return slot_jobs.slot_count(trials, settings, session, warn=warnings.warn)
-
-
-@pytest.fixture
-def free(monkeypatch):
-    def set_free(bytes_free):
-        memory = SimpleNamespace(available=bytes_free)
-        monkeypatch.setattr(psutil, "virtual_memory", lambda: memory)
-
-    return set_free
-
-
-def test_as_many_slots_as_tasks_fit_and_no_more_than_trials(free):
-    free(1e12)
-    assert slot_count(100, Settings(), session(8)) == 8
-    assert slot_count(3, Settings(), session(8)) == 3
-
-
-def test_parallelism_is_a_cap(free):
-    free(1e12)
-    assert slot_count(100, Settings(parallelism=2), session(8)) == 2
-    assert slot_count(1, Settings(parallelism=2), session(8)) == 1
-
-
-def test_without_an_end_of_trials_something_else_has_to_be_a_limit(free):
-    free(1e12)
-    assert slot_count(None, Settings(), session(8)) == 8
-    assert slot_count(None, Settings(parallelism=2), session(2**31)) == 2
-    with pytest.raises(InvalidArgument, match="^parallelism: .*maxExecutors$"):
-        slot_count(None, Settings(), session(2**31))
-
-
-def test_little_memory_on_this_host_means_fewer_slots_and_is_said(free):
-    free(2e9)
-    with pytest.warns(UserWarning, match="2 trials at once instead of 8"):
-        assert slot_count(100, Settings(), session(8)) == 2
-    free(1e6)
-    with pytest.warns(UserWarning, match="1 trials at once"):
-        assert slot_count(100, Settings(), session(8)) == 1
-
-
-@pytest.mark.parametrize(
-    ("settings", "on_this_host"),
-    [
-        (Settings(isolation="none"), True),
-        (Settings(preload=()), True),
-        (Settings(parallelism=8), True),
-        (Settings(), False),
-    ],
-)
-def test_memory_counts_only_where_tensorflow_is_imported_on_this_host(free, settings, on_this_host):
-    free(1e6)
-    assert slot_count(100, settings, session(8, on_this_host=on_this_host)) == 8
 
 
 def killed(seen):

@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 from matplotlib import pyplot
 from matplotlib.text import Text
 
-from experiment.results.result import PlotKind, Result, TrialResult
+from experiment.results.plots import PlotKind
+from experiment.results.result import Result
 from experiment.results.text import printable
+from experiment.results.trial_result import TrialResult
 from search.direction import Direction
 from search.errors import InvalidArgument
 from search.space.spaces import Choice, Float, Integer, Space

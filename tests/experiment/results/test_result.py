@@ -5,9 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiment.results.result import Result, SearchFailed, TrialResult
+from experiment.results.result import Result, SearchFailed
 from experiment.results.tables import table_of
 from experiment.results.text import printable
+from experiment.results.trial_result import TrialResult
 from search.direction import Direction
 from search.errors import ExperimentError, InvalidArgument
 from search.space.spaces import Space

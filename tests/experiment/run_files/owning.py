@@ -18,9 +18,10 @@ from typing import Self
 
 from experiment.run_files.ownership import owned
 from search.errors import InvalidArgument
-from spark_jobs.storage.files import WritableFiles, writable_files_at
+from spark_jobs.storage.files import WritableFiles
 from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.locations import Location
+from spark_jobs.storage.stores import writable_files_at
 
 SECONDS = 60  # after which a driver hangs
 

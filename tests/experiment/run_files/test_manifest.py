@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from experiment.results.result import Result, TrialResult
+from experiment.results.result import Result
+from experiment.results.trial_result import TrialResult
 from experiment.run_files.loading import read_manifest
 from experiment.run_files.manifest import (
     FORMAT,

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.cluster.cluster import Cluster, ClusterExecutor, executor_needs
+from spark_jobs.cluster.task_needs import TaskNeeds
 from spark_jobs.session.classic import ClassicSession
-from spark_jobs.session.task_needs import TaskNeeds
 from tests.experiment.waiting import wait_until
 from tests.standalone import HOSTS
 

@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from search.errors import InvalidArgument
+from spark_jobs.session import active_data_settings
 from spark_jobs.session.classic import ClassicSession
-from spark_jobs.session.session import active_data_settings
 
 
 @pytest.mark.parametrize("wrong", [None, "local[2]", object()])
@@ -207,7 +207,7 @@ CONNECT = """
     from pyspark.sql import SparkSession
     import experiment
     from spark_jobs.storage.locations import Location
-    from spark_jobs.session.session import active_data_settings
+    from spark_jobs.session import active_data_settings
 
     builder = SparkSession.builder.remote("local[1]").config("spark.ui.enabled", "false")
     builder = builder.config("spark.hadoop.fs.defaultFS", "hdfs://nn:8020")

@@ -7,7 +7,8 @@ import fsspec
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
-from spark_jobs.storage.files import FsspecFiles, LocalFiles
+from spark_jobs.storage.files import LocalFiles
+from spark_jobs.storage.fsspec_files import FsspecFiles
 from spark_jobs.storage.locations import Location
 from tests.spark_jobs.storage.files_contract import FilesContract, WritableFilesContract
 

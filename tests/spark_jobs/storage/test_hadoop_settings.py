@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from search.errors import InvalidArgument
-from spark_jobs.session.session import active_data_settings
+from spark_jobs.session import active_data_settings
 from spark_jobs.storage.hadoop_settings import EXACT, PREFIXES, HadoopSettings
 from spark_jobs.storage.locations import Location
 

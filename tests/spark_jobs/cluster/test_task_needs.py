@@ -1,7 +1,7 @@
 import pytest
 
 from search.errors import InvalidArgument
-from spark_jobs.session.task_needs import TaskNeeds, slot_needs
+from spark_jobs.cluster.task_needs import TaskNeeds, slot_needs
 
 GPUS = {"spark.executor.resource.gpu.amount": "2"}
 CLUSTER = "spark://host:7077"

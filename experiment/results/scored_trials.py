@@ -1,0 +1,169 @@
+"""The trials of a search and what their scores say: which is the best, which come first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from statistics import mean
+from typing import Any, NamedTuple, overload
+
+from experiment.results.trial_result import TrialResult
+from search.direction import Direction, DirectionName, Directions, Goal
+from search.errors import ExperimentError
+from search.space.spaces import Space
+from search.trial import UNNAMED_OBJECTIVE
+
+
+class Mean(NamedTuple):
+    """A configuration that was tried several times.
+
+    Attributes:
+        params: Hyperparameter name to value.
+        value: The mean of the objective.
+        trials: Those that have a value.
+    """
+
+    params: dict[str, Any]
+    value: float
+    trials: list[TrialResult]
+
+
+class ScoredTrials(Sequence[TrialResult]):
+    """The trials of a search, in the order of their ids, with their scores. Immutable.
+
+    See `Result` for the attributes.
+    """
+
+    def __init__(
+        self,
+        trials: Sequence[TrialResult],
+        direction: Goal,
+        logdir: str,
+        *,
+        objective: str | None = None,
+        total: int | None = None,
+        problem: str | None = None,
+        space: Space | None = None,
+        target: float | None = None,
+    ) -> None:
+        self.trials = sorted(trials, key=lambda trial: trial.id)
+        self._goal = direction
+        self.direction: DirectionName | dict[str, DirectionName] = direction.to_json()
+        self.logdir = logdir
+        several = isinstance(direction, Directions)
+        self.objective = None if several else objective or UNNAMED_OBJECTIVE
+        self.total = len(self.trials) if total is None else total
+        self.problem = problem
+        self.space = space
+        self.target = target
+
+    @property
+    def best(self) -> TrialResult | None:
+        """The trial with the best value, the first of equals; None when none finished.
+
+        Where the objective is noisy that may be the luckiest one; see `best_mean`.
+
+        Raises:
+            ExperimentError: There are several objectives.
+        """
+        if self.objectives:
+            raise ExperimentError(
+                f"no trial is the best in {' and '.join(map(repr, self.objectives))} at once: see "
+                f".front, or .by({next(iter(self.objectives))!r}).best"
+            )
+        return next(iter(self.front), None)
+
+    @cached_property
+    def front(self) -> list[TrialResult]:
+        """The trials that no other dominates (Pareto front), the best in the first objective first.
+
+        A trial dominates another that it is no worse than in any objective and better than in one.
+        With one objective, the best trial alone.
+        """
+        return self._goal.front(self.trials)
+
+    @property
+    def objectives(self) -> dict[str, Direction]:
+        """Several objectives with their directions; empty where there is one."""
+        return dict(self._goal.by_name) if isinstance(self._goal, Directions) else {}
+
+    @property
+    def best_mean(self) -> Mean | None:
+        """The configuration with the best mean, of those that have several values; None if none.
+
+        For a noisy objective: `evolutionary_search(noisy=True)` tries what seems best again.
+        """
+        if not isinstance(self._goal, Direction):
+            return None
+        same: dict[str, list[tuple[TrialResult, float]]] = {}
+        for trial, value in self.scores:
+            same.setdefault(repr(trial.params), []).append((trial, value))
+        means = [
+            Mean(scores[0][0].params, mean(v for _, v in scores), [trial for trial, _ in scores])
+            for scores in same.values()
+            if len(scores) > 1
+        ]
+        return self._goal.best(means, lambda mean: mean.value)
+
+    @property
+    def target_reached(self) -> bool:
+        """Is the best value as good as `target`, or better? False without a target."""
+        if not isinstance(self._goal, Direction):
+            return False
+        return self._goal.reaches(None if self.best is None else self.best.value, self.target)
+
+    @property
+    def failed(self) -> list[TrialResult]:
+        """The trials that failed, each with `.error.message` and `.error.traceback`."""
+        return [trial for trial in self.trials if trial.status == "failed"]
+
+    @property
+    def done(self) -> int:
+        """How many trials came to an end of their own: all but the cancelled ones."""
+        return sum(trial.status != "cancelled" for trial in self.trials)
+
+    @property
+    def ranking(self) -> list[TrialResult]:
+        """The trials from the best to the worst, those without a value last.
+
+        With several objectives those on the front come first, and each part goes by the first one.
+        """
+        if isinstance(self._goal, Direction):
+            direction, scores = self._goal, [trial.value for trial in self.trials]
+        else:
+            name, direction = next(iter(self.objectives.items()))
+            scores = [trial.values.get(name) for trial in self.trials]
+        front = {trial.id for trial in self.front}
+        merits = [direction.merit(score) for score in scores]
+        ranked = zip(self.trials, merits, strict=True)
+        order = sorted(ranked, key=lambda pair: (pair[0].id not in front, -pair[1]))
+        return [trial for trial, _ in order]
+
+    @property
+    def scores(self) -> list[tuple[TrialResult, float]]:
+        """Each trial that has a value, with it, in the order of the ids."""
+        return [(trial, trial.value) for trial in self.trials if trial.value is not None]
+
+    @property
+    def objective_title(self) -> str:
+        """The objective's name and which way is better: "accuracy ↑"; of several, each."""
+        return ", ".join(self.objective_titles)
+
+    @property
+    def objective_titles(self) -> list[str]:
+        """The title of each objective, of which there may be one."""
+        if isinstance(self._goal, Direction):
+            return [f"{self.objective} {self._goal.arrow}"]
+        return [f"{name} {direction.arrow}" for name, direction in self.objectives.items()]
+
+    def __len__(self) -> int:
+        return len(self.trials)
+
+    @overload
+    def __getitem__(self, index: int) -> TrialResult: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[TrialResult]: ...
+
+    def __getitem__(self, index: int | slice) -> TrialResult | list[TrialResult]:
+        return self.trials[index]

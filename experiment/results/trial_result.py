@@ -1,0 +1,111 @@
+"""One trial of a result."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from experiment.results import html
+from experiment.results.text import duration, hyperparameter, hyperparameters, number, printable
+from experiment.results.trial_files import files_of_trial
+from search.trial import Failure, Outcome, Status, Trial
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class TrialResult:
+    """A trial and what became of it. A notebook shows it as a table.
+
+    Attributes:
+        id: Its number, from 0 in the order of the search.
+        params: Hyperparameter name to value.
+        value: The objective; None where it failed, and where there are several objectives.
+        metrics: Every number that the train function returned, the objective included.
+        status: 'finished', 'failed', 'stopped' or 'cancelled'.
+        error: Why it failed, with `.kind`, `.message`, `.traceback`; None otherwise.
+        seconds: Wall time of the train function.
+        reason: Why it was stopped, such as "step 7: ..."; '' otherwise.
+        logdir: Its folder: logs, TensorBoard events, what it wrote.
+        attempt: Which attempt at it that was, from 1.
+        values: Where there are several objectives, each by name; empty where it failed.
+    """
+
+    id: int
+    params: dict[str, Any]
+    value: float | None
+    metrics: dict[str, float]
+    status: Status
+    error: Failure | None
+    seconds: float
+    logdir: str
+    reason: str = ""
+    attempt: int = 1
+    values: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def score(self) -> str:
+        """The objective as text, several by name: "0.9", "accuracy=0.9, latency=3.1"."""
+        if self.value is not None:
+            return number(self.value)
+        return ", ".join(f"{printable(name)}={number(v)}" for name, v in self.values.items())
+
+    @property
+    def ending(self) -> str:
+        """What became of it, with the reason: "stopped at step 7: ...", "failed: ValueError"."""
+        if self.error is not None:
+            return f"{self.status}: {self.error}"
+        return f"{self.status} at {self.reason}" if self.reason else self.status
+
+    @property
+    def files(self) -> list[str]:
+        """What the train function wrote below `experiment.logdir()`: paths or URLs, sorted.
+
+        Raises:
+            OSError: The folder cannot be read.
+        """
+        return files_of_trial(self.logdir)
+
+    def __str__(self) -> str:
+        """Return "trial 3 (rate=0.01) finished after 2.0 s with 0.9", or why it has not."""
+        where = f" ({hyperparameters(self.params)})" if self.params else ""
+        line = f"trial {self.id}{where} {self.status} after {duration(self.seconds)}"
+        if self.reason:
+            line += f" at {printable(self.reason)}"
+        if self.score:
+            line += f" with {self.score}"
+        return f"{line}: {printable(str(self.error))}" if self.error else line
+
+    def __repr__(self) -> str:
+        return f"<TrialResult: {self}; {printable(self.logdir)}>"
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        traceback = "" if self.error is None else self.error.traceback
+        return html.block(
+            html.table([f"trial {self.id}", ""], self._facts()),
+            html.folded("Traceback", traceback) if traceback else "",
+        )
+
+    def _facts(self) -> list[list[str]]:
+        """Return names and values of all there is to say of it but its traceback."""
+        facts = {"status": self.ending, "value": self.score}
+        facts |= {name: hyperparameter(value) for name, value in self.params.items()}
+        facts |= {f"metrics.{name}": number(value) for name, value in self.metrics.items()}
+        facts |= {"took": duration(self.seconds), "folder": self.logdir}
+        return [[name, value] for name, value in facts.items() if value]
+
+    @classmethod
+    def of(cls, trial: Trial, outcome: Outcome, logdir: str, attempt: int = 1) -> TrialResult:
+        """Return a trial with its outcome."""
+        return cls(
+            trial.id,
+            dict(trial.params),
+            outcome.value,
+            dict(outcome.metrics),
+            outcome.status,
+            outcome.error,
+            outcome.seconds,
+            logdir,
+            outcome.reason,
+            attempt,
+            dict(outcome.values),
+        )

@@ -1,0 +1,69 @@
+import warnings
+from types import SimpleNamespace
+
+import psutil
+import pytest
+
+from experiment.setup.settings import Settings
+from experiment.setup.slot_count import slot_count
+from search.errors import InvalidArgument
+
+
+def session(slots, *, on_this_host=True):
+    return SimpleNamespace(task_slots=lambda tick: slots, on_this_host=on_this_host)
+
+
+def slots_of(trials, settings, session):
+    return slot_count(trials, settings, session, warn=warnings.warn)
+
+
+@pytest.fixture
+def free(monkeypatch):
+    def set_free(bytes_free):
+        memory = SimpleNamespace(available=bytes_free)
+        monkeypatch.setattr(psutil, "virtual_memory", lambda: memory)
+
+    return set_free
+
+
+def test_as_many_slots_as_tasks_fit_and_no_more_than_trials(free):
+    free(1e12)
+    assert slots_of(100, Settings(), session(8)) == 8
+    assert slots_of(3, Settings(), session(8)) == 3
+
+
+def test_parallelism_is_a_cap(free):
+    free(1e12)
+    assert slots_of(100, Settings(parallelism=2), session(8)) == 2
+    assert slots_of(1, Settings(parallelism=2), session(8)) == 1
+
+
+def test_without_an_end_of_trials_something_else_has_to_be_a_limit(free):
+    free(1e12)
+    assert slots_of(None, Settings(), session(8)) == 8
+    assert slots_of(None, Settings(parallelism=2), session(2**31)) == 2
+    with pytest.raises(InvalidArgument, match="^parallelism: .*maxExecutors$"):
+        slots_of(None, Settings(), session(2**31))
+
+
+def test_little_memory_on_this_host_means_fewer_slots_and_is_said(free):
+    free(2e9)
+    with pytest.warns(UserWarning, match="2 trials at once instead of 8"):
+        assert slots_of(100, Settings(), session(8)) == 2
+    free(1e6)
+    with pytest.warns(UserWarning, match="1 trials at once"):
+        assert slots_of(100, Settings(), session(8)) == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "on_this_host"),
+    [
+        (Settings(isolation="none"), True),
+        (Settings(preload=()), True),
+        (Settings(parallelism=8), True),
+        (Settings(), False),
+    ],
+)
+def test_memory_counts_only_where_tensorflow_is_imported_on_this_host(free, settings, on_this_host):
+    free(1e6)
+    assert slots_of(100, settings, session(8, on_this_host=on_this_host)) == 8
