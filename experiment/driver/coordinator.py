@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import time
 import warnings
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -22,6 +22,7 @@ from experiment.results.trial_result import TrialResult
 from experiment.run_files.journal import Journal
 from experiment.run_files.journal_records import Finished, Lost, Planned, Record, Reported, Resumed
 from experiment.run_files.left_outcomes import LeftBehind
+from experiment.run_files.run_state import RunState
 from search.checked_searcher import CheckedSearcher, SearcherFailed
 from search.direction import Direction, Goal
 from search.errors import InvalidArgument
@@ -70,7 +71,7 @@ class Coordinator:
         clock: Seconds that only grow.
 
     Attributes:
-        results: Of the trials that came to an end, in that order.
+        state: Where the run is, as its journal says.
         problem: Why the search cannot go on, in one sentence; None while it can.
         has_started: Has any slot ever said its first words?
         let_go: Slots that were told to end since their executors leave; who counts slots takes
@@ -96,10 +97,10 @@ class Coordinator:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._searcher, self._total = CheckedSearcher(searcher), 0
-        self._paths, self._journal = paths, journal
+        self._journal = journal
+        self.state = RunState(paths)
         self._direction, self._target, self._clock = direction, target, clock
         self._observers, self._max_failures, self._warn = list(observers), max_failures, warn
-        self.results: list[TrialResult] = []
         self.problem: str | None = None
         self.has_started = False
         self.let_go: deque[str] = deque()
@@ -110,16 +111,15 @@ class Coordinator:
             optimization_key,
             stopping,
             self._searcher.judge,
+            state=self.state,
             warn=self._warn_once,
-            forget=self._forget_values_of_stopped,
         )
         self._front: list[TrialResult] = []  # of one objective, the best alone
         self._failures = self._cancelled = 0
         self._finished, self._seconds = 0, 0.0  # finished trials, and what they took in all
         self._running: Mapping[str, Running] = {}  # by slot; replaced, since others look at it
         self._retries, self._retry_on = retries, retry_on
-        self._again: deque[Attempt] = deque()
-        self._tried: Counter[int] = Counter()  # how often trials were tried in vain
+        self._numbers: dict[int, int] = {}  # the least that the next attempt at a trial may have
         self._left: dict[int, LeftBehind] = {}
         self._hosts, self._gpus = Hosts(), Gpus()
         self._slots: dict[str, str] = {}  # slots that get work, with their hosts
@@ -136,7 +136,12 @@ class Coordinator:
     @property
     def done(self) -> bool:
         """Has every trial of the search come to an end?"""
-        return self._asks_no_more and not self._running and not self._again
+        return self._asks_no_more and not self._running and not self.state.waiting
+
+    @property
+    def results(self) -> Sequence[TrialResult]:
+        """Those of the trials that came to an end, in that order; the sequence goes on growing."""
+        return self.state.results
 
     @property
     def _asks_no_more(self) -> bool:
@@ -166,13 +171,13 @@ class Coordinator:
     @property
     def progress(self) -> int:
         """How many attempts have come to an end by themselves; grows until the search is done."""
-        return len(self.results) + self._tried.total()
+        return len(self.results) + self.state.retried.total()
 
     @property
     def left(self) -> int:
         """How many trials may still be handed out, those that are to run again too."""
         if self._asks_no_more:
-            return len(self._again)
+            return len(self.state.waiting)
         return max(0, self._trials_in_all - len(self.results) - len(self._running))
 
     @property
@@ -188,7 +193,7 @@ class Coordinator:
             tuple(self._running.values()),
             len(self._slots),
             front[0] if front and one else None,
-            self._judge.objective,
+            self.state.objective,
             self._seconds / self._finished if self._finished > 1 else None,
             self._output,
             front,
@@ -219,45 +224,47 @@ class Coordinator:
         """
         out = self._replay(records)
         matches()
-        self._journal.append(resumed)
+        self._write(resumed)
         self._left = {found.trial: found for found in left}
-        for running in out:
-            trial = running.attempt.trial
-            again = self._not_left(Attempt(trial, running.attempt.number + 1))
-            if again is not None and running.stop:  # nobody wants it to run again
-                last = self._judge.stopped(trial.id, running.stop, running.last, 0.0)
-                self._end(running.attempt, last)
+        for attempt in [self.state.waiting[trial] for trial in sorted(self.state.waiting)]:
+            trial, said = attempt.trial.id, out[attempt.trial.id]
+            again = self._not_left(attempt)
+            if again is not None and said.stop:  # nobody wants it to run again
+                last = self._judge.stopped(trial, said.stop, said.last, 0.0)
+                self._end(said.attempt, last)
             elif again is not None:
-                self._again.append(again)
+                self._numbers[trial] = again.number
 
-    def _replay(self, records: Iterable[tuple[Record, Attempt | Outcome | None]]) -> list[Running]:
-        """Take in what a journal says; return what was out at its end."""
+    def _replay(
+        self, records: Iterable[tuple[Record, Attempt | Outcome | None]]
+    ) -> dict[int, Running]:
+        """Take in what a journal says; return each trial's last attempt, and what it had said."""
         out: dict[int, Running] = {}
-        ended: set[int] = set()
         for record, held in records:
             match record, held:
                 case Planned(), Attempt():
                     trial = held.trial.id
-                    if trial not in out and trial not in ended:
+                    if trial not in self.state.trials:
                         self._ask_again(held, record)
+                    self.state.apply(record, held)
                     out[trial] = Running(held, self._clock())
                     self._running = {**self._running, record.slot: out[trial]}
-                case Lost(), _:
-                    self._tried[record.trial] += record.counts
                 case Reported(trial=trial, objective=name), _ if self._judge.rules:
                     for step, value in record.values:
                         stop = self._judge.replay(trial, step, float(value)) or ""
                         if trial in out:
                             last = Report(step, {name: value})
                             out[trial] = replace(out[trial], last=last, stop=stop)
-                case Finished(), Outcome(status=status, trial=trial) if status != "cancelled":
-                    if running := out.pop(trial, None):  # else another attempt was the first
-                        ended.add(trial)
-                        self._apply(running.attempt, self._judge.held_to_one(held))
+                case Finished(), Outcome(trial=trial, status=status) if status != "cancelled":
+                    if trial not in self.state.ended:  # else another attempt was the first
+                        self._apply(record, self._judge.held_to_one(held))
                 case Resumed(), _:
+                    self.state.apply(record, held)
                     self._running = {}
+                case _:
+                    self.state.apply(record, held)
         self._running = {}
-        return list(out.values())
+        return out
 
     def _ask_again(self, planned: Attempt, record: Planned) -> None:
         trial, before = self._searcher.ask_again(planned.trial), planned.trial
@@ -304,12 +311,12 @@ class Coordinator:
             return work_of(self._running[slot].attempt)
         attempt = self._next_for(host) if self._gets_work(slot) else None
         if attempt is not None:
-            self._journal.append(Planned.of(attempt, slot))
+            self._write(Planned.of(attempt, slot), attempt)
             since = self._clock() if slot in self._prepared else None
             self._running = {**self._running, slot: Running(attempt, since)}
             return work_of(attempt)
         leaving = slot in self._leaving
-        nothing_left = leaving or (self._asks_no_more and not self._again)
+        nothing_left = leaving or (self._asks_no_more and not self.state.waiting)
         if self._hosts.is_excluded(host) or (nothing_left and not self._is_doubled(slot)):
             del self._slots[slot]
             if leaving:
@@ -360,9 +367,7 @@ class Coordinator:
             self.problem = str(error)
             return None
         if verdict.values:
-            self._journal.append(
-                Reported(message.trial, message.attempt, verdict.values, verdict.objective)
-            )
+            self._write(Reported(message.trial, message.attempt, verdict.values, verdict.objective))
         return verdict.reason
 
     def slots_lost(self, slots: Iterable[str]) -> None:
@@ -391,10 +396,10 @@ class Coordinator:
             if slot in self._lost:
                 continue
             self._lost.add(slot)
-            host, waiting = self._slots.get(slot), len(self._again)
+            host, waiting = self._slots.get(slot), len(self.state.waiting)
             where = f" on host {host}" if host else ""
             self._give_up(slot, Failure("lost executor", reason(where)), counts=counts)
-            if trials := [attempt.trial.id for attempt in list(self._again)[waiting:]]:
+            if trials := list(self.state.waiting)[waiting:]:
                 again.setdefault(where, []).extend(trials)
         return again
 
@@ -431,8 +436,7 @@ class Coordinator:
     def cancel_rest(self) -> None:
         """Record the trials that are still out as cancelled; the search has ended without them."""
         # What waits to run again is shown as the attempt that ran.
-        lost = [Attempt(attempt.trial, attempt.number - 1) for attempt in self._again]
-        self._again.clear()
+        lost = [Attempt(again.trial, again.number - 1) for again in self.state.waiting.values()]
         now = self._clock()
         out = [(out.attempt, out.seconds(now)) for out in self._running.values()]
         for attempt, seconds in [*out, *((attempt, 0.0) for attempt in lost)]:
@@ -463,7 +467,7 @@ class Coordinator:
         if outcome is None or self._is_retried(outcome):
             return Attempt(attempt.trial, max(attempt.number, left.attempts + 1))
         found = Attempt(attempt.trial, left.attempt)
-        self._journal.append(Planned.of(found))
+        self._write(Planned.of(found), found)
         self._end(found, outcome)
         return None
 
@@ -474,14 +478,13 @@ class Coordinator:
 
     def _again_for(self, host: str) -> Attempt | None:
         """Return a trial that is to run again; if it can be, not where it died of the machine."""
-        if not self._again:  # by far the most often; the rest goes through all slots
+        if not self.state.waiting:  # by far the most often; the rest goes through all slots
             return None
         hosts = {host for slot, host in self._slots.items() if self._gets_work(slot)}
-        for attempt in self._again:
-            avoided = self._hosts.avoided_by(attempt.trial.id)
+        for trial, attempt in self.state.waiting.items():
+            avoided = self._hosts.avoided_by(trial)
             if host not in avoided or hosts <= avoided:
-                self._again.remove(attempt)
-                return attempt
+                return Attempt(attempt.trial, max(attempt.number, self._numbers.get(trial, 0)))
         return None
 
     def _take(self, slot: str, number: int, outcome: Outcome) -> None:
@@ -505,7 +508,7 @@ class Coordinator:
         return (
             error is not None
             and error.kind in self._retry_on
-            and self._tried[outcome.trial] < self._retries
+            and self.state.retried[outcome.trial] < self._retries
         )
 
     def _try_again(
@@ -517,35 +520,40 @@ class Coordinator:
         if out.stop:
             self._end(attempt, self._judge.stopped(trial, out.stop, out.last, seconds))
             return
-        self._journal.append(Lost.of(attempt, slot, failure, counts=counts))
-        self._tried[trial] += counts
+        self._write(Lost.of(attempt, slot, failure, counts=counts))
         told = f"attempt {attempt.number} has failed, it runs again: {failure.message}\n"
         self._output.append((trial, told))
         self._running = {s: out for s, out in self._running.items() if s != slot}
-        self._again.append(Attempt(attempt.trial, attempt.number + 1))
+
+    def _write(self, record: Record, held: Attempt | Outcome | None = None) -> None:
+        """Write a record to the journal, then take it in."""
+        self._journal.append(record)
+        self.state.apply(record, held)
 
     def _record(self, attempt: Attempt, outcome: Outcome) -> None:
         """Write an outcome to the journal, then tell everybody."""
-        self._journal.append(Finished.of(attempt, outcome))
-        self._apply(attempt, outcome)
+        record = Finished.of(attempt, outcome)
+        self._journal.append(record)
+        self._apply(record, outcome)
 
-    def _apply(self, attempt: Attempt, outcome: Outcome) -> None:
-        """Tell everybody of an outcome that the journal has."""
-        trial = attempt.trial.id
+    def _apply(self, record: Finished, outcome: Outcome) -> None:
+        """Take in an outcome that the journal has, and tell everybody."""
+        trial, before = outcome.trial, self.state.objective
         self._running = {s: o for s, o in self._running.items() if o.attempt.trial.id != trial}
+        self.state.apply(record, outcome)
+        if before not in (None, self.state.objective):
+            self._front = []  # of trials whose values are another quantity's
         try:
             self._searcher.tell(self._judge.scored(outcome))
             self._judge.ended(outcome)
         except SearcherFailed as error:
             self.problem = self.problem or str(error)
-        folder = self._paths.shown_attempt(trial, attempt.number)
-        result = TrialResult.of(attempt.trial, outcome, folder, attempt.number)
+        result = self.results[-1]
         self._failures += result.status == "failed"
         self._cancelled += result.status == "cancelled"
         if result.status == "finished":  # failed ones may end at once, and would promise too much
             self._finished, self._seconds = self._finished + 1, self._seconds + result.seconds
         self._front = self._direction.joined(self._front, result)
-        self.results.append(result)
         status = self.status
         for observer in list(self._observers):
             try:
@@ -555,14 +563,6 @@ class Coordinator:
                 self._warn(f"{type(observer).__name__} is left out from now on: {error}")
         if outcome.error is not None:
             self._judge_failure(outcome.error)
-
-    def _forget_values_of_stopped(self) -> None:
-        """Take back that values which were reported under another name are the objective's."""
-        self.results[:] = [
-            replace(result, value=None) if result.status == "stopped" else result
-            for result in self.results
-        ]
-        self._front = []
 
     def _judge_failure(self, failure: Failure) -> None:
         if self.problem is not None:

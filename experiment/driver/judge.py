@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from experiment.run_files.run_state import RunState
 from search.direction import Direction, Directions, Goal
 from search.errors import shown
 from search.stopping import StoppingJudge, StoppingRule, start_all
@@ -40,12 +41,10 @@ class Judge:
         optimization_key: Which of the metrics that trials report is the objective.
         stopping: Rules by which trials are stopped.
         further: Stops trials, too; None where only the rules do.
+        state: Of the run: what its outcomes have called the objective.
         warn: Shows the user a sentence, each once.
-        forget: Called where values that stopped trials reported turn out to be of another name
-            than the objective's.
 
     Attributes:
-        objective: What it is called; None while nobody knows.
         rules: Are there any?
     """
 
@@ -56,12 +55,11 @@ class Judge:
         stopping: Sequence[StoppingRule],
         further: StoppingJudge | None = None,
         *,
+        state: RunState,
         warn: Callable[[str], None],
-        forget: Callable[[], None],
     ) -> None:
-        self.objective: str | None = None
         self._direction, self._key = direction, optimization_key
-        self._warn, self._forget = warn, forget
+        self._state, self._warn = state, warn
         self._objective_of = objective_of(optimization_key, direction)
         self._rules = None
         if (stopping or further is not None) and isinstance(direction, Direction):
@@ -70,7 +68,6 @@ class Judge:
         self._unjudged: dict[int, list[str]] = {}  # what trials reported instead of the objective
         self._judged = False  # has any report told the rules of the objective?
         self._named = False  # has any trial returned something by the name of the objective?
-        self._returned = False  # has a finished trial said what the objective is called?
 
     @property
     def rules(self) -> bool:
@@ -128,7 +125,7 @@ class Judge:
 
         What a stopped trial reported is its value once it is sure that it is called so.
         """
-        sure = self._returned or self._key is not None
+        sure = self._state.returned or self._key is not None
         return outcome if sure or outcome.status != "stopped" else replace(outcome, value=None)
 
     def held(self, outcome: Outcome) -> Outcome:
@@ -153,19 +150,15 @@ class Judge:
         """Let the first outcome say what the objective is called, and hold the others to it."""
         if outcome.objective is None:
             return outcome
-        if outcome.status == "finished" and not self._returned:
-            self._returned, before = True, self.objective
-            self.objective = outcome.objective
-            if before not in (None, outcome.objective):
-                self._warn_of_names(before, outcome.objective)
-                self._forget()
-        self.objective = self.objective or outcome.objective
-        if outcome.objective == self.objective:
+        before, name = self._state.objective, self._state.objective_with(outcome)
+        if before not in (None, name):
+            self._warn_of_names(before, name)
+        if outcome.objective == name:
             return outcome
         if outcome.status == "stopped":  # what it reported cannot be told from another quantity
-            self._warn_of_names(outcome.objective, self.objective)
+            self._warn_of_names(outcome.objective, name)
             return replace(outcome, value=None)
-        message = f"the objective is {outcome.objective!r}, it was {self.objective!r} before"
+        message = f"the objective is {outcome.objective!r}, it was {name!r} before"
         return Outcome.failed(outcome.trial, "invalid value", message, seconds=outcome.seconds)
 
     def _warn_of_names(self, reported: str | None, returned: str | None) -> None:

@@ -6,8 +6,8 @@ import contextlib
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -15,18 +15,11 @@ import msgspec
 
 from experiment.results.result import Result, Results
 from experiment.results.text import count
-from experiment.results.trial_result import TrialResult
 from experiment.run_files.journal import read_journal
-from experiment.run_files.journal_records import (
-    Finished,
-    Lost,
-    Planned,
-    Record,
-    Resumed,
-    read_records,
-)
+from experiment.run_files.journal_records import Record, read_records
 from experiment.run_files.left_outcomes import Ignored, ignored_outcomes
 from experiment.run_files.manifest import FORMAT, Manifest, Summary
+from experiment.run_files.run_state import RunState
 from search.direction import read_direction
 from search.errors import InvalidArgument, shown
 from search.space.spaces import Space
@@ -107,22 +100,24 @@ def read_run(paths: RunPaths) -> Run:
     try:
         # The summary first: it is written after the journal's last line.
         summary = _read_json(paths.result, Summary) if paths.result.exists() else None
-        trials, running, objective, total = _fold(paths)
+        state = state_of(paths)
     except OSError as error:
         raise _unreadable(paths, error) from None
     except _MALFORMED as error:
         raise _unusable(paths, f"whose result.json cannot be used: {error}") from None
     result = Result(
-        trials,
+        state.results,
         goal,
         paths.shown(),
-        objective=objective or manifest.optimization_key,
-        total=max(total or manifest.trials, len(trials)),  # of an executor nobody knew it before
+        objective=state.objective or manifest.optimization_key,
+        # Of an executor nobody knew it before.
+        total=max(state.total or manifest.trials, len(state.results)),
         problem=None if summary is None else summary.problem,
         space=space,
         target=None if summary is None else summary.target,
     )
-    return Run(paths, manifest, result, [] if summary else running, summary is not None)
+    running = [] if summary else list(state.in_flight.values())
+    return Run(paths, manifest, result, running, summary is not None)
 
 
 MANIFEST = r"manifest\.json"
@@ -145,7 +140,7 @@ def ignored_in(run: Run) -> list[Ignored]:
     Raises:
         InvalidArgument: They cannot be read.
     """
-    lost = {(r.trial, r.attempt) for r, _ in records_of(run.paths) if isinstance(r, Lost)}
+    lost = state_of(run.paths).lost
     counted = {t.id: t.attempt for t in run.result.trials if t.status != "cancelled"}
     try:
         root = Location.parse(run.paths.root)
@@ -303,43 +298,9 @@ def records_of(paths: RunPaths) -> Iterator[tuple[Record, Attempt | Outcome | No
     yield from read_records(lines, paths.shown(paths.journal))
 
 
-def _fold(paths: RunPaths) -> tuple[list[TrialResult], list[Attempt], str | None, int | None]:
-    """Return what a journal adds up to.
-
-    Results, attempts that are out, the objective's name, and how many trials there are in all
-    where that is no longer what the manifest says.
-    """
-    planned: dict[int, Attempt] = {}
-    out: dict[int, Attempt] = {}
-    results: dict[int, TrialResult] = {}
-    names: dict[int, str] = {}  # what the trials that have a value call it
-    total: int | None = None
+def state_of(paths: RunPaths) -> RunState:
+    """Return where a run is, by its journal; errors as `records_of`."""
+    state = RunState(paths)
     for record, held in records_of(paths):
-        match record, held:
-            case Planned(), Attempt():
-                planned[held.trial.id] = out[held.trial.id] = held
-            case Lost(), _:
-                out.pop(record.trial, None)
-            case Resumed(), _:
-                out, total = {}, record.trials
-                results = {trial: r for trial, r in results.items() if r.status != "cancelled"}
-            case Finished(), Outcome():
-                trial = planned[held.trial].trial
-                out.pop(trial.id, None)
-                if trial.id not in results:  # else the first finish won
-                    folder = paths.shown_attempt(trial.id, record.attempt)
-                    results[trial.id] = TrialResult.of(trial, held, folder, record.attempt)
-                    if held.objective is not None:
-                        names.setdefault(trial.id, held.objective)
-    objective = _objective(results, names)
-    trials = [
-        replace(result, value=None) if names.get(trial, objective) != objective else result
-        for trial, result in results.items()
-    ]
-    return trials, list(out.values()), objective, total
-
-
-def _objective(results: Mapping[int, TrialResult], names: Mapping[int, str]) -> str | None:
-    """Return what the objective is called: those that finished know better than the stopped."""
-    finished = (name for trial, name in names.items() if results[trial].status == "finished")
-    return next(finished, next(iter(names.values()), None))
+        state.apply(record, held)
+    return state

@@ -6,20 +6,22 @@ import contextlib
 import gc
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from experiment.results.text import printable
 from experiment.run_files.journal import segment_numbers
-from experiment.run_files.journal_records import Lost, Record, Resumed
+from experiment.run_files.journal_records import Record
 from experiment.run_files.left_outcomes import LeftBehind, look_for_outcomes
 from experiment.run_files.loading import MANIFEST, SUMMARY, opened, read_manifest, records_of
 from experiment.run_files.manifest import Manifest
+from experiment.run_files.run_state import RunState
 from experiment.setup.specification import Search
 from search.errors import InvalidArgument, shown
 from search.space.spaces import Space
 from search.trial import Outcome, Trial
 from spark_jobs.messages import Attempt
-from spark_jobs.run_folder.paths import JOURNAL, OWNERS, RESULT, SEARCH
+from spark_jobs.run_folder.paths import JOURNAL, OWNERS, RESULT, SEARCH, RunPaths
 from spark_jobs.run_folder.writing import events_in, hide_event
 from spark_jobs.storage.files import PART, WritableFiles
 from spark_jobs.storage.locations import Location
@@ -174,19 +176,16 @@ def read_past(files: WritableFiles, root: Location, search: Search) -> Past:
     with opened(str(root), SUMMARY) as reader:
         records = list(records_of(reader.paths))
         segments = len(segment_numbers(reader.paths.journal))
-    total = search.searcher.total
-    ended: set[int] = set()
-    tried_again: set[tuple[int, int]] = set()
+    state, total = RunState(RunPaths(Path(root.path), str(root))), search.searcher.total
     for record, held in records:
-        if isinstance(record, Lost):
-            tried_again.add((record.trial, record.attempt))
-        elif isinstance(record, Resumed) and record.trials > total:
-            raise _other_search(str(root), f"its trials were {record.trials}, are {total}")
-        elif isinstance(held, Outcome) and held.status != "cancelled":
-            ended.add(held.trial)
-        elif isinstance(held, Attempt) and search.points:
-            _check_point(held.trial, search.points, str(root))
-    left = list(look_for_outcomes(files, root, ended, tried_again))
+        state.apply(record, held)
+    if state.total is not None and state.total > total:
+        raise _other_search(str(root), f"its trials were {state.total}, are {total}")
+    if search.points:
+        for trial in state.trials.values():
+            _check_point(trial, search.points, str(root))
+    ended = {result.id for result in state.results if result.status != "cancelled"}
+    left = list(look_for_outcomes(files, root, ended, state.lost))
     return Past(records, left, segments, list(events_in(files, root.below(SEARCH))))
 
 

@@ -11,7 +11,7 @@ from experiment.driver.coordinator import Coordinator
 from experiment.run_files.journal import Journal, read_journal
 from experiment.run_files.journal_records import Lost, Resumed, read_records
 from experiment.run_files.left_outcomes import LeftBehind
-from experiment.run_files.loading import read_run
+from experiment.run_files.loading import read_run, state_of
 from experiment.run_files.manifest import write_manifest
 from search.direction import Direction
 from search.errors import InvalidArgument
@@ -1398,9 +1398,8 @@ def assert_folder_says_what_the_coordinator_knows(search):
     assert run.result.trials == sorted(status.results, key=lambda result: result.id)
     assert run.result.objective == (status.objective or "accuracy")  # the manifest's key
     by_id = sorted((out.attempt for out in status.running), key=lambda out: out.trial.id)
-    again = {attempt.trial.id for attempt in search.coordinator._again}
     assert sorted(run.running, key=lambda out: out.trial.id) == by_id
-    assert again.isdisjoint(attempt.trial.id for attempt in run.running)
+    assert state_of(search.paths) == search.coordinator.state
 
 
 talking_steps = st.lists(
