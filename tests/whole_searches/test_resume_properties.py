@@ -26,7 +26,7 @@ from experiment.results.result import Result
 from experiment.run_files import ownership
 from experiment.run_files.journal import Journal, read_journal
 from experiment.run_files.journal_records import Resumed
-from experiment.run_files.loading import read_run
+from experiment.run_files.loading import read_run, state_of
 from experiment.run_files.manifest import write_manifest, write_result
 from experiment.run_files.ownership import owned
 from experiment.setup.resuming import Past, read_past, reopen
@@ -427,6 +427,7 @@ class Crashes(RuleBasedStateMachine):
         assert sorted(run.running, key=lambda out: out.trial.id) == running
         assert max(Counter(result.id for result in status.results).values(), default=1) == 1
         assert not run.ended
+        assert state_of(self.paths) == self.driver.coordinator.state
 
     def teardown(self):
         if not hasattr(self, "folder"):
