@@ -96,7 +96,7 @@ def run(
             numbers (see `optimization_key`), or a Keras History, of which the best epoch counts.
         space: As `bounds` of `evolutionary_search`.
         searcher: The algorithm, such as `experiment.RegularizedEvolution()`; any object with the
-            methods of `search.Algorithm`.
+            methods of `Algorithm`.
         samples: How many trials, for algorithms that do not know.
         points: Configurations to try first, counted among the trials: dicts of hyperparameter to
             value. What one leaves out is drawn; a value may lie between two steps of its domain.
@@ -141,13 +141,13 @@ def evolutionary_search(
     """Search by differential evolution, without a barrier or one generation after the other.
 
     Several objectives are searched by NSGA-II instead, for their Pareto front; see
-    `search.NSGA2Search`.
+    `NSGA2Search`.
 
     `popsize * (generations + 1)` trials: generation 0 is the initial population, a Latin hypercube.
     Whoever is free gets the next trial at once, made from the best that is known by then; see
-    `search.SteadyStateEvolution`. The same seed gives the same trials where results come in the
+    `SteadyStateEvolution`. The same seed gives the same trials where results come in the
     same order, as with `parallelism=1`. With `generational=True` it does whatever their order, but
-    slots wait at the end of each generation; see `search.DifferentialEvolution`.
+    slots wait at the end of each generation; see `DifferentialEvolution`.
 
     Args:
         spark: A running SparkSession.
@@ -276,7 +276,7 @@ def bayesian_search(
 
     The first trials are spread over the space. Each later one is where a model of the objective
     expects the largest improvement, those that are out accounted for, so no slot waits; see
-    `search.BayesianSearch`. The same seed gives the same trials only where results come in the same
+    `BayesianSearch`. The same seed gives the same trials only where results come in the same
     order, as with `parallelism=1`.
 
     Args:
@@ -391,7 +391,7 @@ def population_based_training(
     `popsize * (generations + 1)` trials. A trial trains for a while: it goes on from the checkpoint
     that it finds in `experiment.checkpoint_dir()`, if there is one, and leaves its own there.
     Jaderberg et al., Population Based Training of Neural Networks (2017); see
-    `search.PopulationBasedTraining`.
+    `PopulationBasedTraining`.
 
     Args:
         spark: A running SparkSession.
@@ -476,7 +476,7 @@ def _search(
     )
     searcher = algorithm.start(problem)
     if not all(hasattr(searcher, name) for name in ("total", "finished", "ask", "tell")):
-        expected = "a start() that returns a search.Searcher"
+        expected = "a start() that returns a search.searcher.Searcher"
         raise InvalidArgument("searcher", expected, shown(searcher))
     arguments = _settings_of(algorithm)
     if samples is not None:

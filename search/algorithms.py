@@ -19,7 +19,7 @@ from search.searcher import Problem, Searcher, check_own_budget, one_direction, 
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Every combination of the values of a space; see `search.GridSearch`."""
+    """Every combination of the values of a space; see `GridSearch`."""
 
     def start(self, problem: Problem) -> Searcher:
         """See `Algorithm`."""
@@ -36,7 +36,7 @@ class Grid:
 
 @dataclass(frozen=True, slots=True)
 class Random:
-    """Independent random points; see `search.RandomSearch`."""
+    """Independent random points; see `RandomSearch`."""
 
     def start(self, problem: Problem) -> Searcher:
         """See `Algorithm`."""
@@ -55,7 +55,7 @@ class Random:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evolution:
-    """Differential evolution; see `search.SteadyStateEvolution` and `search.DifferentialEvolution`.
+    """Differential evolution; see `SteadyStateEvolution` and `DifferentialEvolution`.
 
     `popsize * (generations + 1)` trials.
 
@@ -118,7 +118,7 @@ class Evolution:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PopulationTraining:
-    """Population based training; see `search.PopulationBasedTraining`.
+    """Population based training; see `PopulationBasedTraining`.
 
     `popsize * (generations + 1)` trials.
 

@@ -73,7 +73,7 @@ class CheckedSearcher:
             return None
         asked = f"{self._name}.ask()"
         if not isinstance(trial, Trial):
-            said = InvalidArgument(asked, "a search.Trial or None", shown(trial))
+            said = InvalidArgument(asked, "a search.trial.Trial or None", shown(trial))
             raise SearcherFailed(str(said))
         try:
             checked = _checked(trial, self._asked)

@@ -18,7 +18,7 @@ from search.trial import Outcome, Status, Trial
 
 @dataclass(frozen=True, slots=True)
 class Grouped:
-    """One search per group, over the same slots; see `search.GroupedSearch`.
+    """One search per group, over the same slots; see `GroupedSearch`.
 
     Args:
         searcher: What searches for each group.

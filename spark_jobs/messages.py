@@ -10,7 +10,7 @@ import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, NamedTuple, Self, TypeVar
 
 import msgspec
 
@@ -38,6 +38,36 @@ _Step = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]  # what an event
 
 class ProtocolError(ExperimentError):
     """Bytes that are not the message that they should be."""
+
+
+class SlotId(NamedTuple):
+    """Which slot: the attempt of Spark at a task of a slot job. `str` is its name in messages.
+
+    Attributes:
+        job: Number of the slot job, from 1.
+        partition: Of the task, from 0.
+        attempt: Of Spark at the task, from 0.
+    """
+
+    job: int
+    partition: int
+    attempt: int
+
+    @classmethod
+    def parse(cls, name: str) -> Self:
+        """Return the slot of a name; ProtocolError where it is none."""
+        try:
+            return cls(*map(int, name.split(".")))
+        except (ValueError, TypeError):
+            raise ProtocolError(f"{name!r} is no slot") from None
+
+    @property
+    def task(self) -> tuple[int, int]:
+        """The task, which Spark tries again as the next attempt: job and partition."""
+        return self.job, self.partition
+
+    def __str__(self) -> str:
+        return f"{self.job}.{self.partition}.{self.attempt}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,8 @@ from collections import deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from experiment.driver.gpus import Gpus
-from experiment.driver.hosts import Hosts
 from experiment.driver.judge import Judge
+from experiment.driver.roster import Roster
 from experiment.results.result import too_many_failures
 from experiment.results.status import Observer, Running, Status
 from experiment.results.trial_result import TrialResult
@@ -35,9 +34,9 @@ from spark_jobs.messages import (
     Heard,
     Hello,
     Next,
-    ProtocolError,
     Report,
     Reports,
+    SlotId,
     Stop,
     Wait,
     outcome_of_json,
@@ -48,7 +47,6 @@ from spark_jobs.trial.objective import AmbiguousObjective
 
 _MOST_OUTPUT = 1_000  # pieces that wait to be shown
 _GIVEN_UP = "its slot was given up"
-_MOST_REFUSED_JOBS = 3
 
 
 class Coordinator:
@@ -72,10 +70,8 @@ class Coordinator:
 
     Attributes:
         state: Where the run is, as its journal says.
+        roster: The slots.
         problem: Why the search cannot go on, in one sentence; None while it can.
-        has_started: Has any slot ever said its first words?
-        let_go: Slots that were told to end since their executors leave; who counts slots takes
-            them out.
     """
 
     def __init__(
@@ -102,8 +98,6 @@ class Coordinator:
         self._direction, self._target, self._clock = direction, target, clock
         self._observers, self._max_failures, self._warn = list(observers), max_failures, warn
         self.problem: str | None = None
-        self.has_started = False
-        self.let_go: deque[str] = deque()
         self._output: deque[tuple[int, str]] = deque(maxlen=_MOST_OUTPUT)
         self._notes: deque[str] = deque(maxlen=_MOST_OUTPUT)
         self._judge = Judge(
@@ -121,16 +115,9 @@ class Coordinator:
         self._retries, self._retry_on = retries, retry_on
         self._numbers: dict[int, int] = {}  # the least that the next attempt at a trial may have
         self._left: dict[int, LeftBehind] = {}
-        self._hosts, self._gpus = Hosts(), Gpus()
-        self._slots: dict[str, str] = {}  # slots that get work, with their hosts
-        self._lost: set[str] = set()  # slots
-        self._leaving: set[str] = set()  # slots whose executors are being decommissioned
+        self.roster = Roster(slots)
         self._prepared: set[str] = set()  # slots whose first trial has begun to run
-        self._job_hosts: dict[int, set[str]] = {}  # on which a job's slots have said hello
-        self._over: set[int] = set()  # jobs
-        self._refused_jobs = 0  # in a row, that met no host but those in trouble
         self._warned: set[str] = set()
-        self._slot_count = slots
         self._gpus_warned = self._detour_told = False
 
     @property
@@ -191,7 +178,7 @@ class Coordinator:
             self._failures,
             self._cancelled,
             tuple(self._running.values()),
-            len(self._slots),
+            len(self.roster),
             front[0] if front and one else None,
             self.state.objective,
             self._seconds / self._finished if self._finished > 1 else None,
@@ -276,65 +263,51 @@ class Coordinator:
 
     def hello(self, message: Hello) -> None:
         """See `spark_jobs.channel.exchange.Handler`."""
-        (job, _), host = _task(message.slot), message.host
-        if job in self._over or message.slot in self._lost:
+        if not self.roster.hear(message):
             return
-        self._job_hosts.setdefault(job, set()).add(host)
-        self.has_started = True
-        for warning in message.warnings:
-            self._warn_once(warning)
-        for warning in self._gpus.hear(message):
+        for warning in (*message.warnings, *self.roster.gpus.hear(message)):
             self._warn_once(warning)
         if message.detour and not self._detour_told:
             self._detour_told = True
             self._warn(message.detour)
         if message.problem:
-            self._hosts.exclude(host, message.problem)
+            self.roster.hosts.exclude(message.host, message.problem)
             self._give_up(message.slot, Failure("machine", message.problem))
-        elif not self._hosts.is_excluded(host):
-            self._slots[message.slot] = host
-            if message.free_gpus:
-                self._warn_of_gpus(message)
+        elif self.roster.join(message.slot, message.host) and message.free_gpus:
+            self._warn_of_gpus(message)
         self._warn_of_hosts()
 
     def next(self, message: Next) -> Answer:
         """See `spark_jobs.channel.exchange.Handler`."""
         slot = message.slot
-        _task(slot)
         if message.outcome is not None:
             self._prepared.add(slot)
             self._take(slot, message.attempt, outcome_of_json(message.outcome))
-        host = self._slots.get(slot)
+        host = self.roster.host(slot)
         if self.problem is not None or self.target_reached or host is None:
             return Stop()  # nobody would notice the end of a slot that Spark has given up
         if slot in self._running:  # the answer to its last call got lost
             return work_of(self._running[slot].attempt)
-        attempt = self._next_for(host) if self._gets_work(slot) else None
+        attempt = self._next_for(host) if self.roster.gets_work(slot) else None
         if attempt is not None:
             self._write(Planned.of(attempt, slot), attempt)
             since = self._clock() if slot in self._prepared else None
             self._running = {**self._running, slot: Running(attempt, since)}
             return work_of(attempt)
-        leaving = slot in self._leaving
-        nothing_left = leaving or (self._asks_no_more and not self.state.waiting)
-        if self._hosts.is_excluded(host) or (nothing_left and not self._is_doubled(slot)):
-            del self._slots[slot]
-            if leaving:
-                self.let_go.append(slot)
+        nothing_left = self.roster.is_leaving(slot) or (
+            self._asks_no_more and not self.state.waiting
+        )
+        excluded = self.roster.hosts.is_excluded(host)
+        if excluded or (nothing_left and not self._is_doubled(slot)):
+            self.roster.end(slot)
             return Stop()
         if self.problem is None:  # what trials had left behind may have ended the search
-            self.problem = self._gpus.problem(
-                self._slots, len(self._running), self._slot_count, self._clock()
-            )
+            self.problem = self.roster.gpus_problem(len(self._running), self._clock())
         return Wait() if self.problem is None else Stop()
-
-    def _gets_work(self, slot: str) -> bool:
-        kept = slot in self._leaving or self._hosts.is_excluded(self._slots[slot])
-        return not kept and not self._gpus.reasons(slot)
 
     def alike(self, slot: str) -> Hashable:
         """See `Handler` in `spark_jobs.channel`: host, GPUs and executor decide what it may run."""
-        return self._gpus.of(slot), slot in self._leaving
+        return self.roster.alike(slot)
 
     def report(self, message: Reports) -> Heard:
         """See `spark_jobs.channel.exchange.Handler`."""
@@ -393,10 +366,9 @@ class Coordinator:
         """Give slots up; return the trials that run again by the place of their slot."""
         again: dict[str, list[int]] = {}
         for slot in slots:
-            if slot in self._lost:
+            if not self.roster.lose(slot):
                 continue
-            self._lost.add(slot)
-            host, waiting = self._slots.get(slot), len(self.state.waiting)
+            host, waiting = self.roster.host(slot), len(self.state.waiting)
             where = f" on host {host}" if host else ""
             self._give_up(slot, Failure("lost executor", reason(where)), counts=counts)
             if trials := list(self.state.waiting)[waiting:]:
@@ -405,33 +377,20 @@ class Coordinator:
 
     def slots_leaving(self, slots: Collection[str]) -> None:
         """Let slots whose executors are being decommissioned end their trials, and take no more."""
-        hosts = {self._slots[s] for s in slots if s in self._slots and s not in self._leaving}
-        self._leaving.update(slots)
-        for host in sorted(hosts):
+        for host in self.roster.decommission(slots):
             self._notes.append(f"executor on host {host} is decommissioned, it gets no more trials")
-
-    def has_come(self, job: int) -> bool:
-        """Has any slot of a job that runs said its first words? From another thread, too."""
-        return job in self._job_hosts
 
     def job_ended(self, job: int, *, counts: bool = False) -> None:
         """Take in that the slots of a job are gone; see whether any host is left.
-
-        Spark may have a better host for the next job than those that this one met.
 
         Args:
             job: Its number.
             counts: Does the end of a slot count as one of its trial's retries? Those of lost tasks
                 do, see `slots_lost`; so may all where nobody knows which tasks Spark has lost.
         """
-        self._over.add(job)
-        self.slots_ended([slot for slot in self._slots if _task(slot)[0] == job], counts=counts)
-        hosts = self._job_hosts.pop(job, set())
-        reasons = self._hosts.reasons(hosts)
-        refused = hosts and len(reasons) == len(hosts) and not self._slots
-        self._refused_jobs = self._refused_jobs + 1 if refused else 0
-        if self._refused_jobs == _MOST_REFUSED_JOBS and self.problem is None:
-            self.problem = "; ".join(reasons)
+        self.roster.job_started_to_end(job)
+        self.slots_ended(self.roster.of_job(job), counts=counts)
+        self.problem = self.problem or self.roster.refused_by(job)
 
     def cancel_rest(self) -> None:
         """Record the trials that are still out as cancelled; the search has ended without them."""
@@ -473,16 +432,16 @@ class Coordinator:
 
     def _is_doubled(self, slot: str) -> bool:
         """Has another slot of this task a trial? Spark kills it when the task has ended well."""
-        task = _task(slot)
-        return any(_task(other) == task for other in self._running if other != slot)
+        task = SlotId.parse(slot).task
+        return any(SlotId.parse(other).task == task for other in self._running if other != slot)
 
     def _again_for(self, host: str) -> Attempt | None:
         """Return a trial that is to run again; if it can be, not where it died of the machine."""
         if not self.state.waiting:  # by far the most often; the rest goes through all slots
             return None
-        hosts = {host for slot, host in self._slots.items() if self._gets_work(slot)}
+        hosts = self.roster.working_hosts()
         for trial, attempt in self.state.waiting.items():
-            avoided = self._hosts.avoided_by(trial)
+            avoided = self.roster.hosts.avoided_by(trial)
             if host not in avoided or hosts <= avoided:
                 return Attempt(attempt.trial, max(attempt.number, self._numbers.get(trial, 0)))
         return None
@@ -492,7 +451,8 @@ class Coordinator:
         if out is None or out.attempt.trial.id != outcome.trial or out.attempt.number != number:
             return  # told before, or of an attempt that was given up
         if outcome.error is not None and outcome.error.kind == "machine":
-            self._hosts.died(self._slots.get(slot, ""), outcome.trial, outcome.error.message)
+            host = self.roster.host(slot) or ""
+            self.roster.hosts.died(host, outcome.trial, outcome.error.message)
             self._warn_of_hosts()
         if outcome.error is not None and self._is_retried(outcome):
             self._try_again(slot, outcome.error, outcome.seconds)
@@ -574,7 +534,7 @@ class Coordinator:
 
     def _give_up(self, slot: str, failure: Failure, *, counts: bool = True) -> None:
         """Give a slot up, with the trial that may be out on it; it may count as a retry of that."""
-        host, out = self._slots.pop(slot, ""), self._running.get(slot)
+        host, out = self.roster.leave(slot), self._running.get(slot)
         if out is None:
             return
         attempt, seconds = out.attempt, out.seconds(self._clock())
@@ -583,7 +543,7 @@ class Coordinator:
         if out.stop or not counts or self._is_retried(outcome):
             self._try_again(slot, failure, seconds, counts=counts)
         else:
-            self._hosts.died(host, trial, failure.message)  # for good
+            self.roster.hosts.died(host, trial, failure.message)  # for good
             self._end(attempt, outcome)
 
     def _warn_once(self, warning: str) -> None:
@@ -592,33 +552,16 @@ class Coordinator:
             self._warn(warning)
 
     def _warn_of_hosts(self) -> None:
-        """Name the hosts that get no more work, once the search goes on without them."""
-        if all(self._hosts.is_excluded(host) for host in self._slots.values()):
-            return
-        hosts = set().union(*self._job_hosts.values())
-        for reason in self._hosts.reasons(hosts):
-            self._warn_once(f"{reason}; this host gets no more work")
+        for warning in self.roster.warnings():
+            self._warn_once(warning)
 
     def _warn_of_gpus(self, message: Hello) -> None:
         if not self._gpus_warned:
             self._gpus_warned = True
-            self._warn(
-                f"{self._slot_count} slots, {message.free_gpus} GPUs on host {message.host}: Spark "
-                "assigns none of them, so each trial sees all; set gpus_per_trial or "
-                "spark.task.resource.gpu.amount to give each its own"
-            )
+            self._warn(self.roster.shared_gpus(message))
 
 
 def _run_again(trials: Sequence[int]) -> str:
     if len(trials) == 1:
         return f"trial {trials[0]} runs again"
     return f"trials {', '.join(map(str, trials[:-1]))} and {trials[-1]} run again"
-
-
-def _task(slot: str) -> tuple[int, int]:
-    """Return job and partition of the task whose attempt a slot is."""
-    try:
-        job, partition, _ = map(int, slot.split("."))
-    except ValueError:
-        raise ProtocolError(f"{slot!r} is no slot") from None
-    return job, partition

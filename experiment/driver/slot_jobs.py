@@ -228,7 +228,7 @@ class SlotJobs:
                 return True
             if coordinator.target_reached and not coordinator.done:
                 return True
-            if coordinator.has_started:
+            if coordinator.roster.has_started:
                 give_up = math.inf
             elif time.monotonic() > give_up:
                 return False
@@ -249,12 +249,12 @@ class SlotJobs:
     def _look(self, crew: Crew, server: ChannelServer, coordinator: Coordinator) -> None:
         """See which slots and jobs have ended, and let their trials run on others."""
         ended = crew.take_ended()
-        while coordinator.let_go:
-            crew.let_go(coordinator.let_go.popleft())
+        while coordinator.roster.let_go:
+            crew.let_go(coordinator.roster.let_go.popleft())
         for job in ended:
             if self._is_over(server, coordinator) or self.session.stopped:
                 continue
-            came = coordinator.has_come(job.number)
+            came = coordinator.roster.has_come(job.number)
             if lost := _slots(job.lost_slots(), failed=True):
                 server.call(functools.partial(coordinator.slots_lost, lost))
             sentence = problem_of_spark(job.error, job.failed_hosts)
@@ -297,7 +297,7 @@ class SlotJobs:
 
     def _tell_refusals(self, crew: Crew, coordinator: Coordinator) -> None:
         """Name each host that cannot run slots, once others do."""
-        if not (coordinator.has_started and crew.running):
+        if not (coordinator.roster.has_started and crew.running):
             return
         for sentence in [sentence for sentence, told in self.refusals.items() if not told]:
             self.refusals[sentence] = True

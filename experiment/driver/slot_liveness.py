@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Hashable
 
 from experiment.driver.coordinator import Coordinator
-from spark_jobs.messages import Answer, Heard, Hello, Next, Reports
+from spark_jobs.messages import Answer, Heard, Hello, Next, Reports, SlotId
 
 _SILENCE = 300.0  # seconds; a slot says something every half minute but while it starts a process
 _GAP = 60.0  # seconds without a word of any slot that count: then it is the driver that hears none
@@ -37,9 +37,11 @@ class Attendance:
 
     def hello(self, message: Hello) -> None:
         """Take in a slot's first words."""
-        task, attempt = _task(message.slot)
+        now = SlotId.parse(message.slot)
         before = [
-            slot for slot in self._heard if _task(slot)[0] == task and _task(slot)[1] < attempt
+            slot
+            for slot, it in ((slot, SlotId.parse(slot)) for slot in self._heard)
+            if it.task == now.task and it.attempt < now.attempt
         ]
         self._lost(before)
         self._hear(message.slot)
@@ -72,9 +74,3 @@ class Attendance:
         for slot in slots:
             del self._heard[slot]
         self._coordinator.slots_lost(slots)
-
-
-def _task(slot: str) -> tuple[str, int]:
-    """Return the task whose attempt a slot is, and which attempt."""
-    task, _, attempt = slot.rpartition(".")
-    return task, int(attempt)

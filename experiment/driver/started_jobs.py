@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
+from spark_jobs.messages import SlotId
 from spark_jobs.session.slot_job import SlotJob
-from spark_jobs.slot.slot import slot_name
 
 _PUT_OFF = 60.0  # seconds
 
@@ -37,7 +37,7 @@ class NumberedJob:
     def lost_slots(self) -> dict[str, bool]:
         """Return which of its slots Spark has lost so far; False for those that it has killed."""
         return {
-            slot_name(self.number, task.partition, task.attempt): task.failed
+            str(SlotId(self.number, task.partition, task.attempt)): task.failed
             for task in self.job.lost_tasks()
         }
 
@@ -117,8 +117,8 @@ class Crew:
             self._running.remove(started)
             self._last = started
             if started.error is not None:  # all its slots are asked for again, or none
-                job = f"{started.number}."
-                self._ask_again({slot for slot in self._let_go if slot.startswith(job)})
+                number = started.number
+                self._ask_again({s for s in self._let_go if SlotId.parse(s).job == number})
         return ended
 
     def lost_slots(self) -> dict[str, bool]:
@@ -132,7 +132,7 @@ class Crew:
     def leaving_slots(self) -> list[str]:
         """Return which slots of jobs that run are on executors that are being decommissioned."""
         return [
-            slot_name(started.number, task.partition, task.attempt)
+            str(SlotId(started.number, task.partition, task.attempt))
             for started in self._running
             for task in started.job.leaving_tasks()
         ]

@@ -52,11 +52,11 @@ class DeapSearcher:
             raise InvalidArgument("strategy", _EXPECTED, shown(self.strategy), _HINT)
 
     def start(self, problem: Problem) -> Searcher:
-        """See `search.Algorithm`."""
+        """See `Algorithm`."""
         return AdaptedSearch(problem, lambda: _Generations(problem, self.strategy))
 
     def to_json(self) -> dict[str, Any]:
-        """See `search.Algorithm`."""
+        """See `Algorithm`."""
         strategy = self.strategy
         if not _is_strategy(strategy):
             name = str(getattr(strategy, "__qualname__", type(strategy).__name__))

@@ -57,7 +57,7 @@ class DehbSearcher:
         check_integer("eta", self.eta, 2)
 
     def start(self, problem: Problem) -> Searcher:
-        """See `search.Algorithm`."""
+        """See `Algorithm`."""
         domain = problem.space.get(self.fidelity)
         if not isinstance(domain, Float | Integer) or domain.when is not None:
             expected = "the name of a number of the space that has no condition"
@@ -74,7 +74,7 @@ class DehbSearcher:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """See `search.Algorithm`."""
+        """See `Algorithm`."""
         return {"type": "dehb", **asdict(self)}
 
 

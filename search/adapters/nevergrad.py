@@ -60,7 +60,7 @@ class NevergradSearcher:
                 raise InvalidArgument("num_workers", f"1 for {self._name}", shown(workers))
 
     def start(self, problem: Problem) -> Searcher:
-        """See `search.Algorithm`."""
+        """See `Algorithm`."""
         if all(domain.size == 1 for domain in problem.space.values()):
             expected = "at least one hyperparameter with several values"
             raise InvalidArgument("space", expected, shown(dict(problem.space)))
@@ -73,7 +73,7 @@ class NevergradSearcher:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """See `search.Algorithm`."""
+        """See `Algorithm`."""
         return {"type": "nevergrad", "optimizer": self._name, "num_workers": self.num_workers}
 
     @property

@@ -63,7 +63,7 @@ class OptunaSearcher:
             raise InvalidArgument("sampler", "a sampler of Optuna", shown(self.sampler), hint)
 
     def start(self, problem: Problem) -> Searcher:
-        """See `search.Algorithm`."""
+        """See `Algorithm`."""
         _check_packages(type(self.sampler).__name__)
         if isinstance(problem.direction, Directions):
             self._check_several(problem.direction)
@@ -75,7 +75,7 @@ class OptunaSearcher:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """See `search.Algorithm`."""
+        """See `Algorithm`."""
         sampler = described(self.sampler, _optuna().samplers.BaseSampler)
         told = {"type": "optuna", "sampler": sampler}
         if self.pruner is not None:

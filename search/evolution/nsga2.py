@@ -30,7 +30,7 @@ _TRIES = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NSGA2:
-    """NSGA-II, for several objectives; see `search.NSGA2Search`.
+    """NSGA-II, for several objectives; see `NSGA2Search`.
 
     `popsize * (generations + 1)` trials.
 

@@ -47,7 +47,7 @@ _DISTANCES = (0.3, 0.1, 0.03, 0.01)  # standard deviations, on an axis 1 long, o
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BayesianOptimization:
-    """Settings of Bayesian optimisation with a Gaussian process; see `search.BayesianSearch`.
+    """Settings of Bayesian optimisation with a Gaussian process; see `BayesianSearch`.
 
     Args:
         noisy: Does the objective differ from one evaluation of a configuration to the next?
@@ -63,11 +63,11 @@ class BayesianOptimization:
         check_flag("noisy", self.noisy)
 
     def start(self, problem: Problem) -> Searcher:
-        """See `search.Algorithm`."""
+        """See `Algorithm`."""
         return BayesianSearch(**arguments_of(problem), **asdict(self))
 
     def to_json(self) -> dict[str, Any]:
-        """See `search.Algorithm`."""
+        """See `Algorithm`."""
         return {"type": "bayesian optimization", **asdict(self)}
 
 

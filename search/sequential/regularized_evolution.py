@@ -30,7 +30,7 @@ _DOUBLINGS = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegularizedEvolution:
-    """Settings of regularised (ageing) evolution; see `search.RegularizedEvolutionSearch`.
+    """Settings of regularised (ageing) evolution; see `RegularizedEvolutionSearch`.
 
     Args:
         popsize: How many trials, the last ones that ended with a value, are the population: P of
@@ -54,11 +54,11 @@ class RegularizedEvolution:
             raise InvalidArgument("tournament", expected, shown(self.tournament))
 
     def start(self, problem: Problem) -> Searcher:
-        """See `search.Algorithm`."""
+        """See `Algorithm`."""
         return RegularizedEvolutionSearch(**arguments_of(problem), **asdict(self))
 
     def to_json(self) -> dict[str, Any]:
-        """See `search.Algorithm`."""
+        """See `Algorithm`."""
         return {"type": "regularized evolution", **asdict(self)}
 
 

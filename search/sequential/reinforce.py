@@ -30,7 +30,7 @@ MOST_ACTIONS = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reinforce:
-    """Settings of a search by reinforcement learning; see `search.ReinforceSearch`.
+    """Settings of a search by reinforcement learning; see `ReinforceSearch`.
 
     Args:
         learning_rate: Of Adam, above 0: about how far one trial moves a weight.
@@ -57,11 +57,11 @@ class Reinforce:
         check_integer("bins", self.bins, 2)
 
     def start(self, problem: Problem) -> Searcher:
-        """See `search.Algorithm`."""
+        """See `Algorithm`."""
         return ReinforceSearch(**arguments_of(problem), **asdict(self))
 
     def to_json(self) -> dict[str, Any]:
-        """See `search.Algorithm`."""
+        """See `Algorithm`."""
         return {"type": "reinforce", **asdict(self)}
 
 

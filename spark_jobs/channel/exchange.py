@@ -1,8 +1,8 @@
 """What slots and driver say to each other, whatever carries it: the seam of the channels.
 
 A channel carries three calls, `Hello`, `Next` and `Report`, from a slot to the driver, and the
-answer to each back. `SlotChannel` is a slot's side of it: that of gRPC is in `grpc_channel.py`, that
-of a mailbox on storage in `file_channel.py`. On the driver's side both hand what arrives to one
+answer to each back. `SlotChannel` is a slot's side of it: `grpc_channel.py` has that of gRPC,
+`file_channel.py` that of a mailbox on storage. On the driver's side both hand what arrives to one
 `Exchange`.
 """
 

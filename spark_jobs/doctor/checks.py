@@ -38,9 +38,9 @@ from spark_jobs.doctor.facts import (
 )
 from spark_jobs.doctor.installed import software
 from spark_jobs.handover import Lent
-from spark_jobs.messages import Hello, encode
+from spark_jobs.messages import Hello, SlotId, encode
 from spark_jobs.slot.devices import host_gpus, trial_environment
-from spark_jobs.slot.slot import INSTALL, PROBLEM, host_name, is_installed, slot_name
+from spark_jobs.slot.slot import INSTALL, PROBLEM, host_name, is_installed
 from spark_jobs.storage.files import WritableFiles
 from spark_jobs.storage.host_cache import HostCache
 from spark_jobs.storage.locations import Location
@@ -158,7 +158,7 @@ def run_examination(data: bytes, access: Lent, function: Lent) -> str:
         raise RuntimeError("an examination runs inside a Spark task")
     examination = msgspec.json.decode(data, type=Examination)
     gpu = task.resources().get("gpu")
-    slot = slot_name(examination.number, task.partitionId(), task.attemptNumber())
+    slot = str(SlotId(examination.number, task.partitionId(), task.attemptNumber()))
     gpus = tuple(gpu.addresses) if gpu else ()
     return encode(examine(examination, access, function, slot, gpus, task.cpus())).decode()
 

@@ -29,6 +29,7 @@ from spark_jobs.handover import Lent
 from spark_jobs.messages import (
     Attempt,
     Hello,
+    SlotId,
     encode,
     fit,
     outcome_to_json,
@@ -130,11 +131,6 @@ def slot_function(
     return slot
 
 
-def slot_name(job: int, partition: int, attempt: int) -> str:
-    """Return what the slot of a task attempt is called in messages."""
-    return f"{job}.{partition}.{attempt}"
-
-
 def run_slot(job: int, lent: Lent, function: Lent) -> None:
     """Run trials until the driver has none left.
 
@@ -156,7 +152,7 @@ def run_slot(job: int, lent: Lent, function: Lent) -> None:
     task = TaskContext.get()
     if task is None:
         raise RuntimeError("a slot runs inside a Spark task")
-    slot = slot_name(job, task.partitionId(), task.attemptNumber())
+    slot = str(SlotId(job, task.partitionId(), task.attemptNumber()))
     run_trials(config, program, slot, task)
 
 

@@ -15,20 +15,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import search
 from search.algorithms import Evolution, Random
 from search.direction import Direction
+from search.searcher import Problem as SearchProblem
 from search.searcher import Searcher
 from search.sequential.bayesian import BayesianOptimization
 from search.sequential.regularized_evolution import RegularizedEvolution
 from search.space.spaces import Choice, Domain, Float, Integer, Space
-from search.trial import Outcome
+from search.trial import Evaluated, Outcome
 from tests.benchmarks.problems import Problem
 
 _POPSIZE = 10
 
 Objective = Callable[[Mapping[str, Any]], float]
-Start = Callable[[search.Problem], Searcher]
+Start = Callable[[SearchProblem], Searcher]
 
 
 class Spent(Exception):
@@ -103,17 +103,15 @@ def _ours(start: Start, **settings: int) -> Method:
 
 
 def started_on(
-    space: Space, budget: int, seed: int, known: Sequence[search.Evaluated] = ()
-) -> search.Problem:
+    space: Space, budget: int, seed: int, known: Sequence[Evaluated] = ()
+) -> SearchProblem:
     """Return what a search of ours is started on."""
     rng = random.Random(seed)
-    return search.Problem(
-        space=space, rng=rng, direction=Direction.MIN, samples=budget, known=known
-    )
+    return SearchProblem(space=space, rng=rng, direction=Direction.MIN, samples=budget, known=known)
 
 
 def _evolution(popsize: int, **settings: Any) -> Start:
-    def start(problem: search.Problem) -> Searcher:
+    def start(problem: SearchProblem) -> Searcher:
         assert problem.samples is not None
         generations = math.ceil(problem.samples / popsize) - 1
         algorithm = Evolution(popsize=popsize, generations=generations, **settings)

@@ -9,7 +9,10 @@ import cocoex
 import numpy as np
 import pytest
 
-from search import DifferentialEvolution, Direction, Float, RandomSearch, Space
+from search.direction import Direction
+from search.evolution.generational import DifferentialEvolution
+from search.random_search import RandomSearch
+from search.space.spaces import Float, Space
 from tests.benchmarks import comparison, surrogates
 from tests.benchmarks.methods import METHODS, RANDOM, Evaluations, Method, Spent, regrets
 from tests.benchmarks.problems import NAMES, Problem, problem

@@ -1,6 +1,6 @@
 """Objective functions and ways to run a searcher, shared by the tests of this folder."""
 
-from search import Outcome
+from search.trial import Outcome
 
 
 def outcome(trial, value):

@@ -5,7 +5,8 @@ import random
 
 import numpy as np
 
-from search import Choice, Outcome, Space
+from search.space.spaces import Choice, Space
+from search.trial import Outcome
 
 LENGTH, OPERATIONS = 8, ("identity", "conv3", "conv5", "pool", "none")
 ARCHITECTURES = Space({f"layer{number}": Choice(OPERATIONS) for number in range(LENGTH)})

@@ -4,7 +4,7 @@ import zlib
 
 from hypothesis import strategies as st
 
-from search import Choice, Float, Integer, Space
+from search.space.spaces import Choice, Float, Integer, Space
 from search.values import to_json
 
 domains_by_size = st.sampled_from(

@@ -42,8 +42,8 @@ def test_values_of_numpy_are_handed_out_as_those_of_python():
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        (5, "expected a search.Trial or None, got 5"),
-        ({"x": 1}, "expected a search.Trial or None, got {'x': 1}"),
+        (5, "expected a search.trial.Trial or None, got 5"),
+        ({"x": 1}, "expected a search.trial.Trial or None, got {'x': 1}"),
         (Trial(1, {}), "id of the trial: expected 0, the number of trials before it, got 1"),
         (Trial(0, [1]), "params of the trial: expected a dict of hyperparameters, got [1]"),
         (Trial(0, {1: 2}), "params of the trial: expected names of hyperparameters, got 1"),
@@ -110,7 +110,7 @@ class Broken(Custom):
         (lambda searcher: searcher.finished, r"Broken\.finished raised AttributeError: done \("),
         (
             lambda searcher: searcher.judge.report(0, 7, 0.5),
-            r"Broken\.judge\.report\(\) raised ValueError: no step 7 \(.*test_checked.py, line ",
+            r"Broken\.judge\.report\(\) raised ValueError: no step 7 \(.*test_checked_searcher.py, line ",
         ),
         (
             lambda searcher: searcher.judge.ended(3),

@@ -1,7 +1,7 @@
 import pytest
 
-from search import InvalidArgument
 from search.checks import check_integer, check_number
+from search.errors import InvalidArgument
 
 
 @pytest.mark.parametrize("value", [3, 4, 10**30])

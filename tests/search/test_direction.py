@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from search import Direction, Directions, InvalidArgument, Outcome
-from search.direction import read_direction
+from search.direction import Direction, Directions, read_direction
+from search.errors import InvalidArgument
+from search.trial import Outcome
 
 BOTH = pytest.mark.parametrize("direction", list(Direction))
 NO_NUMBERS = (None, math.nan)

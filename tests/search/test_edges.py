@@ -9,18 +9,13 @@ import msgspec
 import numpy as np
 import pytest
 
-from search import (
-    Choice,
-    DifferentialEvolution,
-    Float,
-    GridSearch,
-    Integer,
-    InvalidArgument,
-    Outcome,
-    Space,
-    SteadyStateEvolution,
-    drive,
-)
+from search.errors import InvalidArgument
+from search.evolution.generational import DifferentialEvolution
+from search.evolution.steady_state import SteadyStateEvolution
+from search.grid import GridSearch
+from search.searcher import drive
+from search.space.spaces import Choice, Float, Integer, Space
+from search.trial import Outcome
 from search.values import from_json, plain_value, to_json
 
 MAX = sys.float_info.max

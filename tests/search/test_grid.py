@@ -5,17 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from search import (
-    Choice,
-    Float,
-    GridSearch,
-    Integer,
-    InvalidArgument,
-    NothingAllowed,
-    PointSearch,
-    Space,
-)
-from search.space.spaces import read_points
+from search.errors import InvalidArgument, NothingAllowed
+from search.grid import GridSearch, PointSearch
+from search.space.spaces import Choice, Float, Integer, Space, read_points
 
 lists = st.lists(st.integers(-5, 5) | st.sampled_from(["a", None, (1, 2)]), min_size=1, max_size=4)
 grids = st.dictionaries(st.text("abcdef", min_size=1), lists, min_size=1, max_size=4)

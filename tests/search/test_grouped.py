@@ -3,24 +3,16 @@ import random
 
 import pytest
 
-from search import (
-    BayesianSearch,
-    Choice,
-    Direction,
-    Evaluated,
-    Float,
-    GroupedSearch,
-    Integer,
-    InvalidArgument,
-    PopulationBasedTraining,
-    RandomSearch,
-    Space,
-    drive,
-)
 from search.algorithms import Evolution, Random
-from search.errors import NothingAllowed
-from search.grouped import Grouped, read_groups, union
-from search.searcher import Problem, judge_of
+from search.direction import Direction
+from search.errors import InvalidArgument, NothingAllowed
+from search.evolution.population_based import PopulationBasedTraining
+from search.grouped import Grouped, GroupedSearch, read_groups, union
+from search.random_search import RandomSearch
+from search.searcher import Problem, drive, judge_of
+from search.sequential.bayesian import BayesianSearch
+from search.space.spaces import Choice, Float, Integer, Space
+from search.trial import Evaluated
 from tests.search.fakes import evaluated_by, outcome, recorded
 
 LINE = Space({"x": Float(0.0, 1.0)})

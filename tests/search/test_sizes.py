@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from search import Choice, InvalidArgument, Space
+from search.errors import InvalidArgument
 from search.grouped import read_groups, union
-from search.space.spaces import read_points
+from search.space.spaces import Choice, Space, read_points
 
 _LONG = "a" * 2_000_000
 

@@ -10,15 +10,16 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import search
-from search import (
-    Direction,
-    InvalidArgument,
+from search.direction import Direction
+from search.errors import InvalidArgument
+from search.stopping import (
     MedianStopping,
     Patience,
     SuccessiveHalving,
     Threshold,
+    read_rules,
+    start_all,
 )
-from search.stopping import read_rules, start_all
 
 NO_NUMBERS = [None, math.nan, math.inf, -math.inf]
 STATUSES = ["finished", "failed", "stopped", "cancelled"]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from search import InvalidArgument
+from search.errors import InvalidArgument
 from search.values import from_json, plain_value, to_json
 
 scalars = (

@@ -501,13 +501,13 @@ def test_a_slot_whose_executor_leaves_ends_its_trial_and_gets_no_more(start):
     assert search.coordinator.status.slots == 2
     assert search.finish("1.0.0", work) == Stop()
     assert search.ask("1.0.0") == Stop()
-    assert list(search.coordinator.let_go) == ["1.0.0"]
+    assert list(search.coordinator.roster.let_go) == ["1.0.0"]
     assert search.coordinator.status.slots == 1
     assert search.finish("1.1.0", other).trial == 2
     assert search.run_to_the_end("1.1.0") == ([2, 3], Stop())
     assert search.ended == [0, 1, 2, 3]
     assert search.records("lost") == []
-    assert list(search.coordinator.let_go) == ["1.0.0"]
+    assert list(search.coordinator.roster.let_go) == ["1.0.0"]
 
 
 def test_a_trial_of_a_slot_that_leaves_too_early_runs_again(start):
@@ -517,7 +517,7 @@ def test_a_trial_of_a_slot_that_leaves_too_early_runs_again(start):
     search.coordinator.slots_lost(["1.0.0"])
     again = search.ask("1.1.0")
     assert (again.trial, again.attempt) == (0, 2)
-    assert not search.coordinator.let_go
+    assert not search.coordinator.roster.let_go
 
 
 def test_a_slot_that_waits_and_whose_executor_leaves_ends(start):
@@ -684,9 +684,9 @@ def test_further_jobs_that_no_host_can_do_do_not_end_what_others_can(start):
     work = search.ask("1.0.0")
     for job in (2, 3, 4, 5):
         search.coordinator.hello(Hello(f"{job}.0.0", "b", "host b does not see the folder"))
-        assert search.coordinator.has_come(job)
+        assert search.coordinator.roster.has_come(job)
         search.coordinator.job_ended(job)
-        assert not search.coordinator.has_come(job)
+        assert not search.coordinator.roster.has_come(job)
     assert search.coordinator.problem is None
     assert isinstance(search.finish("1.0.0", work), Work)
 
@@ -1019,7 +1019,7 @@ class Cluster:
         self.last[partition] = message
         if answer_arrives:
             self.work[partition] = answer if isinstance(answer, Work) else None
-        if answer_arrives and self.slot(partition) in self.coordinator.let_go:
+        if answer_arrives and self.slot(partition) in self.coordinator.roster.let_go:
             self.replace(partition)
 
     def message(self, partition):

@@ -75,11 +75,8 @@ class Told:
 
     def __init__(self):
         self.calls, self.problem, self.done, self.target_reached = [], None, False, False
-        self.has_started, self.let_go = True, deque()
+        self.roster = SimpleNamespace(has_started=True, let_go=deque(), has_come=lambda job: True)
         self.status, self.left = SimpleNamespace(slots=0), 0
-
-    def has_come(self, job):
-        return True
 
     def __getattr__(self, name):
         return lambda *told, **more: self.calls.append((name, *told, *more.values()))

@@ -6,7 +6,9 @@ import random
 import numpy as np
 import pytest
 
-from search import Choice, Evaluated, Float, Integer, Problem, Space
+from search.searcher import Problem
+from search.space.spaces import Choice, Float, Integer, Space
+from search.trial import Evaluated
 from tests.search.fakes import outcome, run_in_any_order
 from tests.search.test_searcher import assert_rebuilt
 

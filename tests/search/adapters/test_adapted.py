@@ -11,21 +11,13 @@ import pytest
 from deap import cma
 from optuna.samplers import CmaEsSampler, NSGAIISampler, TPESampler
 
-from search import (
-    Direction,
-    Directions,
-    Evaluated,
-    Float,
-    Integer,
-    InvalidArgument,
-    NothingAllowed,
-    Outcome,
-    Problem,
-    Space,
-    drive,
-)
 from search.adapters import DeapSearcher, DehbSearcher, NevergradSearcher, OptunaSearcher
 from search.adapters.adapted import TRIES, AdaptedSearch, described, nearest
+from search.direction import Direction, Directions
+from search.errors import InvalidArgument, NothingAllowed
+from search.searcher import Problem, drive
+from search.space.spaces import Float, Integer, Space
+from search.trial import Evaluated, Outcome
 from tests import ROOT
 from tests.search.adapters.spaces import PLANE, bowl, problem_on
 from tests.search.fakes import evaluated_by, outcome, run_in_any_order

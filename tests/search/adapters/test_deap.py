@@ -7,10 +7,14 @@ from deap import algorithms, base, cma
 from hypothesis import given
 from hypothesis import strategies as st
 
-from search import Direction, Evaluated, InvalidArgument, Space, drive
 from search.adapters import DeapSearcher
 from search.adapters.deap import _reflected
+from search.direction import Direction
+from search.errors import InvalidArgument
 from search.evolution.population_search import Individual
+from search.searcher import drive
+from search.space.spaces import Space
+from search.trial import Evaluated
 from tests.search.adapters.spaces import (
     PLANE,
     AdapterContract,

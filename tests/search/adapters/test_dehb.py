@@ -6,8 +6,12 @@ import dehb
 import loguru
 import pytest
 
-from search import Choice, Direction, Evaluated, Float, Integer, InvalidArgument, Space, drive
 from search.adapters import DehbSearcher
+from search.direction import Direction
+from search.errors import InvalidArgument
+from search.searcher import drive
+from search.space.spaces import Choice, Float, Integer, Space
+from search.trial import Evaluated
 from tests.search.adapters.spaces import AdapterContract, bowl, problem_on
 from tests.search.fakes import evaluated_by, outcome
 from tests.search.test_searcher import MIXED, RandomSearcherContract

@@ -5,8 +5,12 @@ import nevergrad as ng
 import numpy as np
 import pytest
 
-from search import Choice, Direction, Evaluated, InvalidArgument, Space, drive
 from search.adapters import NevergradSearcher
+from search.direction import Direction
+from search.errors import InvalidArgument
+from search.searcher import drive
+from search.space.spaces import Choice, Space
+from search.trial import Evaluated
 from tests.search.adapters.spaces import (
     PLANE,
     AdapterContract,

@@ -11,21 +11,13 @@ import optuna
 import pytest
 from optuna import samplers
 
-from search import (
-    Choice,
-    Direction,
-    Directions,
-    Evaluated,
-    Float,
-    Integer,
-    InvalidArgument,
-    Outcome,
-    Space,
-    drive,
-)
 from search.adapters import OptunaSearcher
 from search.checked_searcher import CheckedSearcher, SearcherFailed
-from search.searcher import Problem, judge_of
+from search.direction import Direction, Directions
+from search.errors import InvalidArgument
+from search.searcher import Problem, drive, judge_of
+from search.space.spaces import Choice, Float, Integer, Space
+from search.trial import Evaluated, Outcome
 from tests.search.adapters.spaces import (
     EVERYTHING,
     PLANE,

@@ -7,7 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from search import DifferentialEvolution, Direction, Evaluated, InvalidArgument, Space, drive
+from search.direction import Direction
+from search.errors import InvalidArgument
+from search.evolution.generational import DifferentialEvolution
+from search.searcher import drive
+from search.space.spaces import Space
+from search.trial import Evaluated
 from tests.search.fakes import all_fail, evaluated_by, outcome, recorded, run_in_any_order
 
 PLANE = Space.of_bounds({"x": [-5.0, 5.0], "y": [-5.0, 5.0]})

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from search import Direction, Directions, Space
+from search.direction import Direction, Directions
 from search.evolution.genetic_operators import (
     breed,
     make_toolbox,
@@ -13,6 +13,7 @@ from search.evolution.genetic_operators import (
     select_tournament,
 )
 from search.evolution.population_search import Individual
+from search.space.spaces import Space
 
 TWO = Directions({"a": Direction.MAX, "b": Direction.MIN})
 units = st.floats(0, 1)

@@ -5,21 +5,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from search import (
-    NSGA2,
-    Direction,
-    Directions,
-    Evaluated,
-    Float,
-    InvalidArgument,
-    NSGA2Search,
-    Outcome,
-    Problem,
-    RandomSearch,
-    Space,
-    drive,
-)
 from search.algorithms import Evolution, Grid, PopulationTraining, Random
+from search.direction import Direction, Directions
+from search.errors import InvalidArgument
+from search.evolution.nsga2 import NSGA2, NSGA2Search
+from search.random_search import RandomSearch
+from search.searcher import Problem, drive
+from search.space.spaces import Float, Space
+from search.trial import Evaluated, Outcome
 
 GOAL = Directions({"error": Direction.MIN, "cost": Direction.MIN})
 SQUARE = Space.of_bounds({"a": [0.0, 1.0], "b": [0.0, 1.0]})

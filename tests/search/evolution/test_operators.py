@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from search import Direction
+from search.direction import Direction
 from search.evolution.operators import (
     mate_binomial,
     mutate_current_to_best,

@@ -8,18 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from search import (
-    Choice,
-    Direction,
-    Float,
-    Integer,
-    InvalidArgument,
-    Outcome,
-    PopulationBasedTraining,
-    Space,
-    drive,
-)
-from search.evolution.population_based import explore, perturb
+from search.direction import Direction
+from search.errors import InvalidArgument
+from search.evolution.population_based import PopulationBasedTraining, explore, perturb
+from search.searcher import drive
+from search.space.spaces import Choice, Float, Integer, Space
+from search.trial import Outcome
 from tests.search.fakes import all_fail, evaluated_by, outcome, recorded
 
 MIXED = Space.of_bounds(

@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from search import Direction, Space
+from search.direction import Direction
 from search.evolution.screening import Screen
+from search.space.spaces import Space
 
 CUBE = Space.of_bounds({"a": [0.0, 1.0], "b": [0.0, 1.0]})
 

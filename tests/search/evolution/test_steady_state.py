@@ -8,19 +8,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from search import (
-    Choice,
-    DifferentialEvolution,
-    Direction,
-    Evaluated,
-    Float,
-    Integer,
-    InvalidArgument,
-    Space,
+from search.direction import Direction
+from search.errors import InvalidArgument
+from search.evolution.generational import DifferentialEvolution
+from search.evolution.steady_state import (
+    CANDIDATES,
+    COLLAPSED,
+    REPEATED,
+    SCREENED,
     SteadyStateEvolution,
-    drive,
 )
-from search.evolution.steady_state import CANDIDATES, COLLAPSED, REPEATED, SCREENED
+from search.searcher import drive
+from search.space.spaces import Choice, Float, Integer, Space
+from search.trial import Evaluated
 from tests.search.fakes import all_fail, evaluated_by, outcome, recorded, run_in_any_order
 
 PLANE = Space.of_bounds({"x": [-5.0, 5.0], "y": [-5.0, 5.0]})

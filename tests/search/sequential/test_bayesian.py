@@ -7,22 +7,13 @@ import threading
 import numpy as np
 import pytest
 
-from search import (
-    BayesianOptimization,
-    BayesianSearch,
-    Choice,
-    Direction,
-    Evaluated,
-    Float,
-    Integer,
-    InvalidArgument,
-    Outcome,
-    RandomSearch,
-    Space,
-    drive,
-)
-from search.searcher import Problem
-from search.sequential.bayesian import DESIGN, LEAST, MODELLED
+from search.direction import Direction
+from search.errors import InvalidArgument
+from search.random_search import RandomSearch
+from search.searcher import Problem, drive
+from search.sequential.bayesian import DESIGN, LEAST, MODELLED, BayesianOptimization, BayesianSearch
+from search.space.spaces import Choice, Float, Integer, Space
+from search.trial import Evaluated, Outcome
 from tests.search.fakes import evaluated_by, outcome, recorded
 
 PLANE = Space({"x": Float(0.0, 1.0), "y": Float(0.0, 1.0)})

@@ -6,20 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from search import (
-    Choice,
-    Direction,
-    Evaluated,
-    Float,
-    Integer,
-    InvalidArgument,
-    Problem,
-    RandomSearch,
+from search.direction import Direction
+from search.errors import InvalidArgument
+from search.random_search import RandomSearch
+from search.searcher import Problem
+from search.sequential.regularized_evolution import (
+    STEP,
     RegularizedEvolution,
     RegularizedEvolutionSearch,
-    Space,
+    mutated,
 )
-from search.sequential.regularized_evolution import STEP, mutated
+from search.space.spaces import Choice, Float, Integer, Space
+from search.trial import Evaluated
 from tests.search.fakes import outcome
 from tests.search.landscapes import ARCHITECTURES, best_found, operations_in_pairs
 from tests.search.spaces import conditional_spaces, points_of

@@ -4,19 +4,13 @@ from statistics import fmean
 
 import pytest
 
-from search import (
-    Choice,
-    Direction,
-    Evaluated,
-    Float,
-    Integer,
-    InvalidArgument,
-    Problem,
-    RandomSearch,
-    Reinforce,
-    ReinforceSearch,
-    Space,
-)
+from search.direction import Direction
+from search.errors import InvalidArgument
+from search.random_search import RandomSearch
+from search.searcher import Problem
+from search.sequential.reinforce import Reinforce, ReinforceSearch
+from search.space.spaces import Choice, Float, Integer, Space
+from search.trial import Evaluated
 from tests.search.fakes import outcome
 from tests.search.landscapes import ARCHITECTURES, best_found, operations_in_pairs
 

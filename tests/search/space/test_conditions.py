@@ -6,8 +6,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from search import Choice, Float, Integer, InvalidArgument, NothingAllowed, Space
+from search.errors import InvalidArgument, NothingAllowed
 from search.space.sampling import DRAWS, allowed, check_constraint, random_point
+from search.space.spaces import Choice, Float, Integer, Space
 from tests.search.spaces import TRAINING, conditional_spaces, is_active, points_of
 
 OPTIMIZER = Choice(["adam", "sgd"])

@@ -7,25 +7,18 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from search import (
-    Choice,
-    Direction,
-    Float,
-    GridSearch,
-    Integer,
-    InvalidArgument,
-    NothingAllowed,
-    Outcome,
-    Space,
-    drive,
-)
 from search.algorithms import Evolution, PopulationTraining, Random
+from search.direction import Direction
+from search.errors import InvalidArgument, NothingAllowed
 from search.evolution.population_based import explore
 from search.evolution.screening import Screen
-from search.searcher import Problem
+from search.grid import GridSearch
+from search.searcher import Problem, drive
 from search.sequential.regularized_evolution import RegularizedEvolution
 from search.sequential.reinforce import Reinforce
+from search.space.spaces import Choice, Float, Integer, Space
 from search.space.tried import Tried
+from search.trial import Outcome
 from tests.search.fakes import outcome, run_in_any_order
 from tests.search.spaces import TRAINING, conditional_spaces, is_active, some_refused
 

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from search import Choice, Float, Integer, InvalidArgument
+from search.errors import InvalidArgument
 from search.evolution.population_based import perturb
 from search.space.domains import domain_of_json
+from search.space.spaces import Choice, Float, Integer
 
 units = st.floats(0, 1) | st.sampled_from([0.0, 1.0, math.nextafter(1, 0), 0.5])
 plain_numbers = st.floats(-1e6, 1e6) | st.integers(-100, 100).map(lambda n: n / 10)

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from search import Choice, Float, Integer, InvalidArgument, Space
+from search.errors import InvalidArgument
 from search.space.points import read_first_points
+from search.space.spaces import Choice, Float, Integer, Space
 
 SPACE = Space(
     {

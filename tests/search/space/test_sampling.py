@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from search import InvalidArgument, RandomSearch, Space
+from search.errors import InvalidArgument
+from search.random_search import RandomSearch
 from search.space.sampling import latin_hypercube
+from search.space.spaces import Space
 
 SPACE = Space.of_bounds({"n": [0, 3], "x": [-1.0, 1.0], "c": ["a", "b"]})
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from search import Choice, Float, Integer, InvalidArgument, Space
-from search.space.spaces import LARGEST_INTEGER, read_points
+from search.errors import InvalidArgument
+from search.space.spaces import LARGEST_INTEGER, Choice, Float, Integer, Space, read_points
 
 units = st.floats(0, 1) | st.sampled_from([0.0, 1.0, math.nextafter(1, 0), 5e-324, 0.5])
 finite = st.floats(allow_nan=False, allow_infinity=False)

@@ -2,7 +2,7 @@ import random
 
 import pytest
 
-from search import Choice, Float, Integer, Space
+from search.space.spaces import Choice, Float, Integer, Space
 from search.space.tried import Tried
 
 SPACE = Space({"n": Integer(1, 3), "act": Choice(["relu", "tanh"]), "c": Float(2.0, 2.0)})
