@@ -1,8 +1,8 @@
 # `make demo` and `make test` work on a fresh machine; each installs what it needs.
 
 PYTHON := .venv/bin/python
-# Two at a time: most tests wait for other processes. Those next to each other share sessions.
-PYTEST := $(PYTHON) -m pytest --numprocesses 2 --dist worksteal
+# Three at a time, on two cores: tests wait for other processes. Neighbours share sessions.
+PYTEST := $(PYTHON) -m pytest --numprocesses 3 --dist worksteal
 SOURCES := search spark_jobs experiment tests examples
 
 # A fresh import of TensorFlow is several times slower without its compiled files.

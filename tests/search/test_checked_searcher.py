@@ -110,7 +110,7 @@ class Broken(Custom):
         (lambda searcher: searcher.finished, r"Broken\.finished raised AttributeError: done \("),
         (
             lambda searcher: searcher.judge.report(0, 7, 0.5),
-            r"Broken\.judge\.report\(\) raised ValueError: no step 7 \(.*test_checked_searcher.py, line ",
+            r"Broken\.judge\.report\(\) raised ValueError: no step 7 \(.*test_checked_searcher.py",
         ),
         (
             lambda searcher: searcher.judge.ended(3),

@@ -406,6 +406,7 @@ class LearningContract(SpacesContract):
     """
 
     learner = None
+    seeds = 20
 
     @pytest.mark.parametrize("value", [None, math.nan])
     @pytest.mark.parametrize("direction", Direction)
@@ -421,7 +422,7 @@ class LearningContract(SpacesContract):
             return outcome(trial, value if trial.params["kind"] == "bad" else score)
 
         last = []
-        for seed in range(20):
+        for seed in range(self.seeds):
             searcher = self.started(space=space, seed=seed, direction=direction)
             last += asked_by(searcher, evaluate)[-(searcher.total // 3) :]
         bad = sum(trial.params["kind"] == "bad" for trial in last)
@@ -643,13 +644,13 @@ class TestReinforce(RandomSearcherContract, LearningContract, NoRepeatsContract)
 class TestBayesianSearch(RandomSearcherContract, LearningContract, NoRepeatsContract):
     algorithm = BayesianOptimization()
     samples = total = 16
-    examples = 1
+    examples, seeds = 1, 5  # a second each
 
 
 class TestNoisyBayesianSearch(RandomSearcherContract, LearningContract, KnownContract):
     algorithm = BayesianOptimization(noisy=True)
     samples = total = 16
-    examples = 1
+    examples, seeds = 1, 5  # a second each
 
 
 REGIONS = Space({"region": Choice(["eu", "us"]), **MIXED})

@@ -129,6 +129,8 @@ class Runner:
 
 
 class RunnerContract:
+    many = 30
+
     def make(self, function, **settings):
         raise NotImplementedError
 
@@ -326,7 +328,7 @@ class RunnerContract:
     def test_a_stop_in_the_moment_of_the_end_harms_no_other_trial(self, start):
         run = start(functions.report_once)
         run.hear = run.stop
-        for number in range(20):
+        for number in range(self.many):
             outcome = run(x=number)
             if outcome.status == "finished":
                 assert outcome.value == 2.0 * number
@@ -593,7 +595,8 @@ class ProcessContract(RunnerContract):
     def test_many_short_trials_in_a_row(self, start):
         """The messages of a short trial may arrive together."""
         run = start(functions.double)
-        assert [run(x=number).value for number in range(30)] == [2.0 * n for n in range(30)]
+        numbers = range(self.many)
+        assert [run(x=number).value for number in numbers] == [2.0 * n for n in numbers]
 
     @pytest.mark.fault(7)
     def test_killing_the_zygote_ends_the_trial_and_the_next_one_runs(self, tmp_path):
@@ -861,6 +864,8 @@ class TestForked(ProcessContract):
 
 
 class TestSpawned(ProcessContract):
+    many = 8  # a second each
+
     def make(self, function, timeout=None, environment=None, grace=1.0, **settings):
         made = program(function, preload=LIGHT, start_method="spawn", **settings)
         # a fresh interpreter needs a second or so before it calls the function
