@@ -5,8 +5,8 @@ ExperimentError
  |    +-- NothingAllowed a constraint that allows next to nothing
  +-- WrongCall           a call without an argument, or with an unknown one (also a TypeError)
  +-- SearchFailed        in experiment.results.result: a search that ended without being done
- +-- CallFailed          in experiment.executor: a call came to no value
- +-- ExecutorFailed      in experiment.executor: it ended before its calls (also a BrokenExecutor)
+ +-- CallFailed          in experiment.background.executor: a call came to no value
+ +-- ExecutorFailed      there, too: it ended before its calls (also a BrokenExecutor)
 """
 
 from __future__ import annotations

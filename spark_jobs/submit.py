@@ -12,7 +12,7 @@ def _find_packages() -> None:
     """Let Python find what is shipped with the job, then what is in the current folder.
 
     spark-submit puts the folder of this file first on the path, where `import calls` or
-    `import hadoop` of anyone would find a module of ours, unless this file lies there alone, as in
+    `import data` of anyone would find a module of ours, unless this file lies there alone, as in
     the current folder of YARN's cluster mode. Left alone is what PYTHONPATH has, such as
     --py-files.
     """

@@ -196,9 +196,8 @@ class SparkExecutor(Executor):
             ImportError: joblib is not installed.
         """
         try:
-            from experiment.background.joblib_backend import (
-                ExecutorBackend,  # late: joblib is optional
-            )
+            # Late: joblib is optional.
+            from experiment.background.joblib_backend import ExecutorBackend
         except ImportError as error:
             raise ImportError("joblib_backend() needs joblib: pip install joblib") from error
         return ExecutorBackend(self, self.parallelism)
@@ -272,7 +271,7 @@ class SparkExecutor(Executor):
         self.parallelism = slots
 
     def ended(self, result: TrialResult, status: Status) -> None:
-        """See `experiment.driver.coordinator.Observer`."""
+        """See `experiment.results.status.Observer`."""
         if result.status != "cancelled":  # else the executor ends, and says why
             self._readers.submit(self._settle, self._calls.pop(result.id), result)
 

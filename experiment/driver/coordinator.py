@@ -242,9 +242,10 @@ class Coordinator:
                         if trial in out:
                             last = Report(step, {name: value})
                             out[trial] = replace(out[trial], last=last, stop=stop)
-                case Finished(), Outcome(trial=trial, status=status) if status != "cancelled":
-                    if trial not in self.state.ended:  # else another attempt was the first
-                        self._apply(record, self._judge.held_to_one(held))
+                case Finished(), Outcome(trial=trial, status=status) if (
+                    status != "cancelled" and trial not in self.state.ended
+                ):
+                    self._apply(record, self._judge.held_to_one(held))
                 case Resumed(), _:
                     self.state.apply(record, held)
                     self._running = {}
@@ -306,7 +307,7 @@ class Coordinator:
         return Wait() if self.problem is None else Stop()
 
     def alike(self, slot: str) -> Hashable:
-        """See `Handler` in `spark_jobs.channel`: host, GPUs and executor decide what it may run."""
+        """See `Handler` in exchange.py: host, GPUs and executor decide what it may run."""
         return self.roster.alike(slot)
 
     def report(self, message: Reports) -> Heard:
@@ -388,14 +389,16 @@ class Coordinator:
             counts: Does the end of a slot count as one of its trial's retries? Those of lost tasks
                 do, see `slots_lost`; so may all where nobody knows which tasks Spark has lost.
         """
-        self.roster.job_started_to_end(job)
+        self.roster.job_over(job)
         self.slots_ended(self.roster.of_job(job), counts=counts)
-        self.problem = self.problem or self.roster.refused_by(job)
+        nobody = self.roster.forget_job(job)
+        self.problem = self.problem or nobody
 
     def cancel_rest(self) -> None:
         """Record the trials that are still out as cancelled; the search has ended without them."""
         # What waits to run again is shown as the attempt that ran.
-        lost = [Attempt(again.trial, again.number - 1) for again in self.state.waiting.values()]
+        waiting = map(self._numbered, self.state.waiting.values())
+        lost = [Attempt(again.trial, again.number - 1) for again in waiting]
         now = self._clock()
         out = [(out.attempt, out.seconds(now)) for out in self._running.values()]
         for attempt, seconds in [*out, *((attempt, 0.0) for attempt in lost)]:
@@ -443,8 +446,13 @@ class Coordinator:
         for trial, attempt in self.state.waiting.items():
             avoided = self.roster.hosts.avoided_by(trial)
             if host not in avoided or hosts <= avoided:
-                return Attempt(attempt.trial, max(attempt.number, self._numbers.get(trial, 0)))
+                return self._numbered(attempt)
         return None
+
+    def _numbered(self, attempt: Attempt) -> Attempt:
+        """Return an attempt that waits with a number that no folder of its trial has."""
+        least = self._numbers.get(attempt.trial.id, 0)
+        return Attempt(attempt.trial, max(attempt.number, least))
 
     def _take(self, slot: str, number: int, outcome: Outcome) -> None:
         out = self._running.get(slot)
@@ -503,17 +511,17 @@ class Coordinator:
         self.state.apply(record, outcome)
         if before not in (None, self.state.objective):
             self._front = []  # of trials whose values are another quantity's
-        try:
-            self._searcher.tell(self._judge.scored(outcome))
-            self._judge.ended(outcome)
-        except SearcherFailed as error:
-            self.problem = self.problem or str(error)
         result = self.results[-1]
         self._failures += result.status == "failed"
         self._cancelled += result.status == "cancelled"
         if result.status == "finished":  # failed ones may end at once, and would promise too much
             self._finished, self._seconds = self._finished + 1, self._seconds + result.seconds
         self._front = self._direction.joined(self._front, result)
+        try:
+            self._searcher.tell(self._judge.scored(outcome))
+            self._judge.ended(outcome)
+        except SearcherFailed as error:
+            self.problem = self.problem or str(error)
         status = self.status
         for observer in list(self._observers):
             try:

@@ -34,7 +34,7 @@ class Verdict(NamedTuple):
 
 
 class Judge:
-    """Knows what the objective is called, and asks the rules which trials are to stop.
+    """Holds outcomes to the objective's name, and asks the rules which trials are to stop.
 
     Args:
         direction: Of the objective, or of each of several; then there is no stopping.
@@ -125,7 +125,7 @@ class Judge:
 
         What a stopped trial reported is its value once it is sure that it is called so.
         """
-        sure = self._state.returned or self._key is not None
+        sure = self._state.named_by_finished or self._key is not None
         return outcome if sure or outcome.status != "stopped" else replace(outcome, value=None)
 
     def held(self, outcome: Outcome) -> Outcome:
@@ -147,7 +147,7 @@ class Judge:
         return Outcome.failed(outcome.trial, "invalid value", message, seconds=outcome.seconds)
 
     def held_to_one(self, outcome: Outcome) -> Outcome:
-        """Let the first outcome say what the objective is called, and hold the others to it."""
+        """Hold an outcome to the objective's name, which the state of the run knows."""
         if outcome.objective is None:
             return outcome
         before, name = self._state.objective, self._state.objective_with(outcome)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Hashable, Iterator
+from collections.abc import Collection, Hashable
 
 from experiment.driver.gpus import Gpus
 from experiment.driver.hosts import Hosts
@@ -20,7 +20,7 @@ class Roster:
 
     Attributes:
         hosts: Which of them get no more work.
-        gpus: Which of them get no more work.
+        gpus: Which of them get no more trials.
         has_started: Has any slot ever said its first words?
         let_go: Slots that were told to end since their executors leave; who counts slots takes
             them out.
@@ -40,9 +40,6 @@ class Roster:
 
     def __len__(self) -> int:
         return len(self._slots)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(list(self._slots))
 
     def host(self, slot: str) -> str | None:
         """Return the host of a slot; None of one that is not there."""
@@ -111,12 +108,12 @@ class Roster:
         """Return the slots of a job that are there."""
         return [slot for slot in self._slots if SlotId.parse(slot).job == job]
 
-    def job_started_to_end(self, job: int) -> None:
+    def job_over(self, job: int) -> None:
         """Let no slot of a job join any more."""
         self._over.add(job)
 
-    def refused_by(self, job: int) -> str | None:
-        """Return why no host is left, once a job's slots are gone; None where some may be.
+    def forget_job(self, job: int) -> str | None:
+        """Forget a job whose slots are gone; return why no host is left, None where some may be.
 
         Spark may have a better host for the next job than those that this one met.
         """

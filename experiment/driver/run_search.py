@@ -285,7 +285,7 @@ def _not_resumable(root: str, error: OSError) -> InvalidArgument:
 def _board(run: _Run, search: Search, settings: Settings, manifest: Manifest) -> Board:
     try:
         return Board(run.paths, search, settings.goal, manifest, run.past.segments + 1)
-    except FileExistsError as error:  # where a resumed run has its folder
+    except FileExistsError as error:  # a file where a folder of the resumed run should be
         raise _not_resumable(run.paths.shown(), error) from None
     except OSError as error:
         problem = cannot_go_on(error)

@@ -232,10 +232,9 @@ class SlotJobs:
                 give_up = math.inf
             elif time.monotonic() > give_up:
                 return False
-            if coordinator.done:
-                done_since = time.monotonic() if done_since is None else done_since
-                if time.monotonic() - done_since > _FAREWELL:
-                    return True  # tasks that Spark has not started would hold the search up
+            done_since = (done_since or time.monotonic()) if coordinator.done else None
+            if done_since is not None and time.monotonic() - done_since > _FAREWELL:
+                return True  # tasks that Spark has not started would hold the search up
 
     @contextlib.contextmanager
     def _reached(self, server: ChannelServer) -> Iterator[Address]:

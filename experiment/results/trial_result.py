@@ -22,7 +22,7 @@ class TrialResult:
         metrics: Every number that the train function returned, the objective included.
         status: 'finished', 'failed', 'stopped' or 'cancelled'.
         error: Why it failed, with `.kind`, `.message`, `.traceback`; None otherwise.
-        seconds: Wall time of the train function.
+        seconds: Wall time of the train function; with `isolation='spawn'`, of its imports, too.
         reason: Why it was stopped, such as "step 7: ..."; '' otherwise.
         logdir: Its folder: logs, TensorBoard events, what it wrote.
         attempt: Which attempt at it that was, from 1.

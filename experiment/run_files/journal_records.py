@@ -134,6 +134,8 @@ def read_records(
                 held = record.read()
                 if held.trial not in planned:
                     raise ProtocolError(f"trial {held.trial} was never planned")
+            elif isinstance(record, Lost) and record.trial not in planned:
+                raise ProtocolError(f"trial {record.trial} was never planned")
         except (msgspec.ValidationError, ProtocolError) as error:
             raise JournalDamaged(f"{where}, record {number}: {error}") from None
         yield record, held

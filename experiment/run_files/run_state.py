@@ -20,15 +20,15 @@ class RunState:
         paths: Of the run.
         trials: All that were planned, by id.
         in_flight: Attempts that slots have, by trial.
-        waiting: Attempts that are to run next, by trial, the longest waiting first: of trials
-            whose last attempt does not count.
-        lost: Trial and number of each attempt that does not count.
+        waiting: Attempts that are to run next, by trial, in this order: of trials whose last
+            attempt does not count.
+        lost: Trial and number of each attempt that was given up while its search ran.
         retried: How many attempts of each trial count as its retries.
         results: Of the trials that came to an end, in that order.
         ended: The ids of these.
         objective: What the objective is called; None while no outcome has said so. Outcomes of
             trials that finished know better than those of trials that were stopped.
-        returned: Has a trial that finished said what it is called?
+        named_by_finished: Has a trial that finished said what it is called?
         total: How many trials the search has in all, as its last resume said; None without one.
     """
 
@@ -41,7 +41,7 @@ class RunState:
     results: list[TrialResult] = field(default_factory=list)
     ended: set[int] = field(default_factory=set)
     objective: str | None = None
-    returned: bool = False
+    named_by_finished: bool = False
     total: int | None = None
 
     def apply(self, record: Record, held: Attempt | Outcome | None) -> None:
@@ -65,18 +65,20 @@ class RunState:
                 self._go_on(record.trials)
             case Reported(), _:
                 pass
+            case _:
+                raise AssertionError(f"{record} without what it holds")
 
     def objective_with(self, outcome: Outcome) -> str | None:
         """Return what the objective is called once an outcome is in."""
         if outcome.objective is None or (outcome.status != "finished" and self.objective):
             return self.objective
-        return self.objective if self.returned else outcome.objective
+        return self.objective if self.named_by_finished else outcome.objective
 
     def _end(self, outcome: Outcome, number: int) -> None:
         trial = self.trials[outcome.trial]
         self.ended.add(trial.id)
         before, self.objective = self.objective, self.objective_with(outcome)
-        self.returned |= outcome.objective is not None and outcome.status == "finished"
+        self.named_by_finished |= outcome.objective is not None and outcome.status == "finished"
         if before not in (None, self.objective):
             self.results[:] = map(_without_value_if_stopped, self.results)
         if outcome.objective not in (None, self.objective):
@@ -94,6 +96,7 @@ class RunState:
             if result.status == "cancelled":
                 self.ended.remove(result.id)
                 self._run_again(result.id, result.attempt)
+        self.waiting = {trial: self.waiting[trial] for trial in sorted(self.waiting)}
         self.results[:] = [result for result in self.results if result.status != "cancelled"]
 
     def _run_again(self, trial: int, attempt: int) -> None:

@@ -1,6 +1,7 @@
 """Gaussian process regression over the points of a space, by scikit-learn.
 
-Imported late, by `search.bayesian`: scikit-learn takes a second, and most searches do without.
+Imported late, by `search.sequential.bayesian`: scikit-learn takes a second, and most searches do
+without.
 """
 
 from __future__ import annotations

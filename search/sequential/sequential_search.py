@@ -23,7 +23,7 @@ class SampledSearch(ABC):
     """A `Searcher` of a number of trials that always has another one, whatever is still out.
 
     The first trials are the points that the user gives, literally. No configuration besides is
-    tried twice, or although it is known, as long as the space has others; see `search.novelty`.
+    tried twice, or although it is known, as long as the space has others; see `search.space.tried`.
 
     Args:
         space: What to search.

@@ -3,7 +3,7 @@
 Every algorithm works in the unit cube [0, 1]^n; `Space.decode` turns a point of it into
 hyperparameters and `Space.encode` turns those back. All input of the user is read here, once:
 `Space.of_bounds` for searches, `Space.of_grid` for grids. What a single one may be is in
-`search.domains`, whose names are this module's too.
+`search.space.domains`, whose names are this module's too.
 """
 
 from __future__ import annotations

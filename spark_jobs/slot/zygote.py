@@ -256,9 +256,8 @@ class Zygote:
         child = self._start(task)
         self._send(Started(child.pid))
         overdue = self._watch(child, task)
-        room = (
-            out_of_memory.limits(child.pid) if has_crashed(child.pid) else ""
-        )  # gone when waited for
+        # Before it is waited for: then nobody can ask any more.
+        room = out_of_memory.limits(child.pid) if has_crashed(child.pid) else ""
         _, status = os.waitpid(child.pid, 0)
         seconds = time.monotonic() - child.started
         end_descendants()

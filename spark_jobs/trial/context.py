@@ -182,9 +182,8 @@ def _report(step: int | None, metrics: Mapping[str, Any]) -> TrialContext | None
     if step is None:
         step, context.reports = context.reports, context.reports + 1
     if context.events is None:
-        from spark_jobs.trial.event_file import (
-            EventFile,  # late: `import experiment` needs no tensorboard
-        )
+        # Late: `import experiment` needs no tensorboard.
+        from spark_jobs.trial.event_file import EventFile
 
         make_folder(context.folder)  # which a train function may have removed
         context.events = EventFile(context.folder, lag=context.clock_lag)

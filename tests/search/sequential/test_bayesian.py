@@ -192,7 +192,10 @@ def test_with_noise_the_search_goes_by_the_mean_and_may_repeat():
 def test_the_same_trials_are_asked_for_whatever_threads_linear_algebra_may_use():
     program = """
 import random
-from search import *
+from search.searcher import drive
+from search.sequential.bayesian import BayesianSearch
+from search.space.spaces import Float, Space
+from search.trial import Outcome
 space = Space({f"x{i}": Float(0.0, 1.0) for i in range(5)})
 searcher = BayesianSearch(space, samples=60, rng=random.Random(0))
 drive(searcher, lambda t: Outcome(t.id, "finished", -sum(v * v for v in t.params.values())))

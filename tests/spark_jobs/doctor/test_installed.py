@@ -13,7 +13,10 @@ import spark_jobs
 from spark_jobs.doctor.installed import known_modules, software
 
 _OURS = {"experiment", "search", "spark_jobs"}
-_LOADED = "import search, sys; print(*[n for n in sys.modules if n.startswith('search')])"
+_LOADED = (
+    "import sys, experiment, spark_jobs.slot.slot, spark_jobs.slot.zygote; "
+    "print(*[n for n in sys.modules if n.partition('.')[0] == 'search'])"
+)
 
 
 def imported(path: Path, *, late: bool) -> Iterator[str]:
