@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-import search
+from search import stopping as module
 from search.direction import Direction
 from search.errors import InvalidArgument
 from search.stopping import (
@@ -208,7 +208,7 @@ def test_rules_are_values(rule):
 @EACH
 def test_json_says_type_and_arguments(rule):
     data = json.loads(json.dumps(rule.to_json()))
-    kind = getattr(search, data.pop("type"))
+    kind = getattr(module, data.pop("type"))
     assert kind(**data) == rule
 
 
