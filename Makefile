@@ -1,8 +1,9 @@
 # `make demo` and `make test` work on a fresh machine; each installs what it needs.
 
 PYTHON := .venv/bin/python
-# Three at a time, on two cores: tests wait for other processes. Neighbours share sessions.
-PYTEST := $(PYTHON) -m pytest --numprocesses 3 --dist worksteal
+# Tests wait for other processes, so there may be more at a time than cores; neighbours share
+# sessions. Those that kill and cut keep two cores busy by twos.
+PYTEST := $(PYTHON) -m pytest --dist worksteal
 SOURCES := search spark_jobs experiment tests examples
 
 # A fresh import of TensorFlow is several times slower without its compiled files.
@@ -26,13 +27,13 @@ demo-hdfs: .venv/.installed  ## Run an evolutionary search with data and run on 
 	$(PYTHON) -m tests.demo_hdfs
 
 test: .venv/.installed  ## Run the whole test suite.
-	$(PYTEST)
+	$(PYTEST) --numprocesses 3
 
 test-browser: .venv/.browser  ## Look at TensorBoard in a real browser.
 	$(PYTHON) -m pytest -m browser
 
 test-faults: .venv/.installed  ## Kill, cut and fill what a search runs on.
-	$(PYTEST) -m slow
+	$(PYTEST) --numprocesses 2 -m slow
 
 test-kerberos: .venv/.kerberos  ## Search on a real HDFS that wants Kerberos.
 	$(PYTHON) -m pytest -m kerberos
