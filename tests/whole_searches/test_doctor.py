@@ -360,7 +360,8 @@ def test_storage_that_is_away_is_red_and_hides_nothing(spark, tmp_path, place):
     (port,) = free_ports(1)
     (tmp_path / "file").touch()
     away = f"webhdfs://127.0.0.1:{port}/runs" if place == "hdfs" else str(tmp_path / "file" / "x")
-    diagnosis = examine(spark, away, data=f"{away}/data.csv", timeout=30.0)
+    # A third of it is for the checks, and slots may take as long to come.
+    diagnosis = examine(spark, away, data=f"{away}/data.csv", timeout=60.0)
     assert {f.check for f in diagnosis.red} == {"logdir", "data"}
     assert only(diagnosis, "logdir").host == "driver"
     assert only(diagnosis, "data", socket.gethostname()).advice
