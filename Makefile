@@ -33,7 +33,7 @@ test-browser: .venv/.browser  ## Look at TensorBoard in a real browser.
 	$(PYTHON) -m pytest -m browser
 
 test-faults: .venv/.installed  ## Kill, cut and fill what a search runs on.
-	$(PYTEST) --numprocesses 2 -m slow
+	$(PYTEST) --numprocesses 2 -m "slow or property" --hypothesis-profile all
 
 test-kerberos: .venv/.kerberos  ## Search on a real HDFS that wants Kerberos.
 	$(PYTHON) -m pytest -m kerberos

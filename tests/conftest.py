@@ -14,11 +14,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import hypothesis
 import psutil
 import pytest
 
-from tests import jvm
+from tests import jvm, properties
 
 # Only what `make test-browser` installs can even be imported there.
 collect_ignore = [] if importlib.util.find_spec("playwright") else ["browser"]
@@ -36,9 +35,7 @@ os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 os.environ.setdefault("SPARK_SUBMIT_OPTS", f"{jvm.SPARK_OPTIONS} -Dspark.authenticate=true")
 
 
-# A stall of the machine is no fault of what is tested; all else as Hypothesis chose it, also in CI.
-hypothesis.settings.register_profile("suite", hypothesis.settings(), deadline=None)
-hypothesis.settings.load_profile("suite")
+properties.register()
 
 
 class Sparks:
@@ -234,6 +231,12 @@ def marked_commands() -> dict[int, str]:
         with contextlib.suppress(psutil.NoSuchProcess):  # it has ended since
             found[process.pid] = " ".join(process.cmdline())
     return found
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
+            item.add_marker("property")
 
 
 @pytest.hookimpl(wrapper=True)

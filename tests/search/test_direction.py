@@ -1,12 +1,13 @@
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from search.direction import Direction, Directions, read_direction
 from search.errors import InvalidArgument
 from search.trial import Outcome
+from tests.properties import examples
 
 BOTH = pytest.mark.parametrize("direction", list(Direction))
 NO_NUMBERS = (None, math.nan)
@@ -92,20 +93,20 @@ def test_no_missing_score_beats_another(direction, one, other):
 
 
 @given(one=scores, other=scores)
-@settings(max_examples=100, deadline=None)
+@examples(100)
 def test_never_both_are_better(one, other):
     for direction in Direction:
         assert not (direction.better(one, other) and direction.better(other, one))
 
 
 @given(one=st.floats(), other=st.floats())
-@settings(max_examples=100, deadline=None)
+@examples(100)
 def test_directions_mirror_each_other(one, other):
     assert Direction.MAX.better(one, other) == Direction.MIN.better(-one, -other)
 
 
 @given(one=scores, other=scores)
-@settings(max_examples=100, deadline=None)
+@examples(100)
 def test_merits_ascend_with_what_is_better(one, other):
     for direction in Direction:
         if direction.better(one, other) and not math.isinf(one):
@@ -143,7 +144,7 @@ def test_best_takes_an_iterator(direction):
 
 
 @given(st.lists(scores, max_size=20))
-@settings(max_examples=100, deadline=None)
+@examples(100)
 def test_best_is_the_first_of_the_extreme_numbers(values):
     numbers = [score for score in values if score is not None and not math.isnan(score)]
     items = list(enumerate(values))

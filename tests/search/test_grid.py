@@ -2,12 +2,13 @@ import itertools
 import tracemalloc
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from search.errors import InvalidArgument, NothingAllowed
 from search.grid import GridSearch, PointSearch
 from search.space.spaces import Choice, Float, Integer, Space, read_points
+from tests.properties import examples
 
 lists = st.lists(st.integers(-5, 5) | st.sampled_from(["a", None, (1, 2)]), min_size=1, max_size=4)
 grids = st.dictionaries(st.text("abcdef", min_size=1), lists, min_size=1, max_size=4)
@@ -21,7 +22,7 @@ def all_asked(searcher):
 
 
 @given(grids)
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_points_come_in_the_order_of_itertools_product(values):
     grid = GridSearch(Space.of_grid(values))
     product = [dict(zip(values, row, strict=True)) for row in itertools.product(*values.values())]

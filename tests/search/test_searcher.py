@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import search
@@ -25,6 +25,7 @@ from search.sequential.regularized_evolution import RegularizedEvolution
 from search.sequential.reinforce import Reinforce
 from search.space.spaces import Choice, Float, Integer, Space
 from search.trial import Evaluated
+from tests.properties import examples
 from tests.search.fakes import all_fail, evaluated_by, outcome, recorded, run_in_any_order
 
 MIXED = Space.of_bounds(
@@ -233,7 +234,7 @@ class SearcherContract:
     def in_any_order(self, check):
         """Call `check` with many a random.Random, by which it mixes asks and tells."""
         orders = st.randoms(use_true_random=True)
-        settings(max_examples=self.examples, deadline=None)(given(orders)(check))()
+        examples(self.examples)(given(orders)(check))()
 
     def test_total_is_the_number_of_trials(self):
         searcher = self.make()
@@ -290,6 +291,7 @@ class SearcherContract:
         one, same = (asked_by(self.make(seed=5), evaluated_by(units)) for _ in range(2))
         assert one == same
 
+    @pytest.mark.property
     def test_in_any_order_each_trial_comes_once_and_the_last_is_known_for_it(self):
         def check(order):
             searcher = self.make()
@@ -299,6 +301,7 @@ class SearcherContract:
 
         self.in_any_order(check)
 
+    @pytest.mark.property
     def test_a_searcher_is_rebuilt_by_the_same_asks_and_tells(self):
         self.in_any_order(lambda order: assert_rebuilt(self.make, order))
 
@@ -310,6 +313,7 @@ class SearcherContract:
                 assert searcher.ask() == trial
                 searcher.tell(evaluated_by(units)(trial))
 
+    @pytest.mark.property
     def test_a_value_that_is_no_number_is_a_failure(self):
         def check(order):
             state = order.getstate()
@@ -319,6 +323,7 @@ class SearcherContract:
 
         self.in_any_order(check)
 
+    @pytest.mark.property
     def test_asks_for_which_there_is_no_trial_change_nothing(self):
         def check(order):
             state = order.getstate()
@@ -351,6 +356,7 @@ class SearcherContract:
 class OrderlessContract(SearcherContract):
     """What those keep, too, for which the order of outcomes means nothing."""
 
+    @pytest.mark.property
     def test_outcomes_may_be_told_in_any_order(self):
         in_order = asked_by(self.make(), sometimes_without_value)
 
@@ -379,6 +385,7 @@ class RandomSearcherContract(SearcherContract):
 class SpacesContract(SearcherContract):
     """What those keep, too, that search any space."""
 
+    @pytest.mark.property
     @pytest.mark.parametrize("space", SPACES.values(), ids=SPACES)
     def test_every_point_lies_in_its_space(self, space):
         def check(order):
@@ -389,6 +396,7 @@ class SpacesContract(SearcherContract):
 
         self.in_any_order(check)
 
+    @pytest.mark.property
     @pytest.mark.parametrize("space", SPACES.values(), ids=SPACES)
     def test_a_searcher_of_any_space_is_rebuilt_by_the_same_asks_and_tells(self, space):
         self.in_any_order(lambda order: assert_rebuilt(lambda: self.started(space=space), order))
@@ -465,6 +473,7 @@ class PointsContract(SearcherContract):
     def test_points_may_fail(self):
         assert len(drive(self.started(points=FIRST), all_fail)) == self.total
 
+    @pytest.mark.property
     def test_a_searcher_with_points_is_rebuilt_by_the_same_asks_and_tells(self):
         self.in_any_order(lambda order: assert_rebuilt(lambda: self.started(points=FIRST), order))
 
@@ -501,6 +510,7 @@ class KnownContract(PointsContract):
         assert len(drive(self.started(known=known), evaluated_by(units))) == self.total
         assert len(drive(self.started(known=known), all_fail)) == self.total
 
+    @pytest.mark.property
     @pytest.mark.parametrize("count", [2, 30])
     def test_a_searcher_that_knows_something_is_rebuilt_by_the_same_asks_and_tells(self, count):
         def make():
@@ -526,6 +536,7 @@ class NoveltyContract(KnownContract):
 class NoRepeatsContract(NoveltyContract):
     """What those keep, too, that try no configuration twice while there are others."""
 
+    @pytest.mark.property
     @pytest.mark.parametrize("kind", ["one configuration", *SPACES])
     def test_no_configuration_comes_again_before_all_others_did(self, kind):
         space = SPACES.get(kind, ONE)

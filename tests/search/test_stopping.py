@@ -6,7 +6,7 @@ import random
 import statistics
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from search import stopping as module
@@ -20,6 +20,7 @@ from search.stopping import (
     read_rules,
     start_all,
 )
+from tests.properties import examples
 
 NO_NUMBERS = [None, math.nan, math.inf, -math.inf]
 STATUSES = ["finished", "failed", "stopped", "cancelled"]
@@ -32,7 +33,7 @@ reports = st.tuples(st.just("report"), trials, st.integers(0, 12), values)
 ends = st.tuples(st.just("ended"), trials, st.sampled_from(STATUSES))
 histories = st.lists(reports | reports | reports | ends, max_size=80)
 curves = st.lists(st.lists(values, min_size=1, max_size=8), max_size=10)
-few = settings(max_examples=50, deadline=None)
+few = examples(50)
 
 
 def answers(judge, history):

@@ -7,11 +7,12 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from search.errors import InvalidArgument
 from search.values import from_json, plain_value, to_json
+from tests.properties import examples
 
 scalars = (
     st.none()
@@ -53,14 +54,14 @@ def through_json(value):
 
 
 @given(values)
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_values_arrive_as_they_were(value):
     # the repr tells tuples from lists, 1 from 1.0 and True, 0.0 from -0.0, and knows NaN
     assert repr(through_json(value)) == repr(value)
 
 
 @given(values)
-@settings(max_examples=100, deadline=None)
+@examples(100)
 def test_plain_values_stay_as_they_are(value):
     assert repr(plain_value("x", value)) == repr(value)
 
@@ -199,7 +200,7 @@ def test_a_list_that_holds_itself_is_refused():
 
 
 @given(json_values)
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_from_json_of_garbage_raises_value_error_or_nothing(garbage):
     with contextlib.suppress(ValueError):
         from_json(garbage)

@@ -11,7 +11,6 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -56,6 +55,7 @@ from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.local_files import make_folder, write_whole
 from spark_jobs.storage.locations import Location
 from tests.experiment.runs import make_manifest
+from tests.properties import examples
 
 BOUNDS = {"x": [-1.0, 1.0], "y": [1, 9]}
 SLOTS = 3
@@ -484,4 +484,4 @@ def uncut(make, stopping):
 @pytest.mark.fault(23, 24, 25, 26)
 @pytest.mark.usefixtures("impatient")
 class TestCrashes(Crashes.TestCase):
-    settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+    settings = examples(100, stateful_step_count=40)

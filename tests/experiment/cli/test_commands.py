@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pandas
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from experiment.cli.commands import main
@@ -532,7 +532,6 @@ pieces = st.sampled_from(
 )
 
 
-@settings(deadline=None)
 @given(st.binary() | st.lists(pieces).map(b"".join))
 def test_any_bytes_are_shown_as_harmless_lines(data):
     assert logs_of(data) == printable(as_text(data), keep="\n\t")

@@ -5,7 +5,7 @@ import sys
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tensorboard.plugins.custom_scalar import layout_pb2
 from tensorboard.plugins.custom_scalar import metadata as layout_metadata
@@ -27,6 +27,7 @@ from search.space.spaces import Choice, Float, Integer, Space
 from search.trial import Outcome
 from spark_jobs.run_folder.paths import RunPaths
 from tests.experiment.runs import make_manifest, make_run, make_search
+from tests.properties import examples
 from tests.spark_jobs.trial.test_event_file import histograms, scalars, table_config, values
 
 
@@ -290,7 +291,7 @@ def test_the_description_of_a_long_list_has_an_end(tmp_path):
 )
 @example(-sys.float_info.max, sys.float_info.max)
 @example(0.0, 5e-324)
-@settings(max_examples=15, deadline=None)
+@examples(15)
 def test_any_two_bounds_can_be_shown(tmp_path_factory, low, high):
     root = make_run(tmp_path_factory.mktemp("run"), search=evolution(4, 1, x=Float(low, high)))
     for _, rows in histograms(root / "search")["population/x"]:

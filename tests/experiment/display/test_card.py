@@ -3,7 +3,7 @@ from html.parser import HTMLParser
 
 import markdown
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from experiment.display.card import card, domain_in_words, escaped, failure_card
@@ -15,6 +15,7 @@ from search.space.spaces import Choice, Float, Integer, Space
 from search.stopping import Patience, Threshold
 from search.trial import Failure
 from tests.experiment.runs import make_manifest, make_search
+from tests.properties import examples
 
 # As TensorBoard's text page renders it.
 EXTENSIONS = ["markdown.extensions.tables", "markdown.extensions.fenced_code"]
@@ -128,7 +129,7 @@ texts = st.lists(pieces, max_size=8).map("".join) | st.text(max_size=10)
 
 
 @given(texts)
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_a_paragraph_shows_the_very_text_whatever_it_is(text):
     shown = page(f"before\n\n{escaped(text)}\n\n    after")
     line = in_one_line(text)
@@ -138,7 +139,7 @@ def test_a_paragraph_shows_the_very_text_whatever_it_is(text):
 
 
 @given(texts, texts)
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_a_cell_shows_the_very_text_whatever_it_is(one, other):
     row = f"| {escaped(one)} | {escaped(other)} |"
     shown = page(f"| a | b |\n| --- | --- |\n{row}\n| x | y |")
@@ -147,7 +148,7 @@ def test_a_cell_shows_the_very_text_whatever_it_is(one, other):
 
 
 @given(texts)
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_a_heading_shows_the_very_text_whatever_it_is(text):
     shown = page(f"# {escaped('x' + text)}")
     assert shown.texts == {"h1": [in_one_line("x" + text)]}
@@ -335,7 +336,7 @@ def code_of(text):
 @given(texts.map(lambda text: re.sub("[\x02\x03]", "", text)))
 @example("Traceback:\n\n\n\n  File <stdin>\n\t^^^\n~~~\nValueError: `a`\n\n")
 @example("- a\n\n1. b\n\n<script>\n\n</script>")
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_a_failure_shows_the_traceback_as_code_whatever_is_in_it(text):
     shown = page(failure_card(failed("no", "first\n" + text)))
     assert shown.texts["p"] == ["Trial 7: "]

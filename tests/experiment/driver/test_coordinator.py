@@ -4,7 +4,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from experiment.driver.coordinator import Coordinator
@@ -38,6 +38,7 @@ from spark_jobs.messages import (
 )
 from spark_jobs.run_folder.paths import RunPaths
 from tests.experiment.runs import make_manifest, make_search
+from tests.properties import examples
 
 
 class Ears:
@@ -1101,7 +1102,7 @@ searchers = st.sampled_from(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(steps, searchers)
 def test_whatever_slots_do_every_trial_ends_once_and_as_without_slots(steps, make_searcher):
     alone = make_searcher()
@@ -1415,7 +1416,7 @@ talking_steps = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(talking_steps, searchers, st.integers(2, 3))
 def test_whatever_trials_report_is_judged_in_order_kept_and_read_back(steps, make, factor):
     rule = SuccessiveHalving(reduction_factor=factor)

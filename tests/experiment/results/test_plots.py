@@ -8,7 +8,7 @@ import matplotlib
 matplotlib.use("Agg")
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib import pyplot
 from matplotlib.text import Text
@@ -21,6 +21,7 @@ from search.direction import Direction
 from search.errors import InvalidArgument
 from search.space.spaces import Choice, Float, Integer, Space
 from search.trial import Outcome, Trial
+from tests.properties import examples
 
 KINDS = get_args(PlotKind)
 SPACE = Space({"lr": Float(1e-4, 1e-1, log=True), "units": Integer(8, 64), "opt": Choice(["a"])})
@@ -272,7 +273,7 @@ def test_names_and_choices_are_no_formulas(name, kind):
     drawn(maximum(*trials, objective=name), kind)
 
 
-@settings(deadline=None, max_examples=50)
+@examples(50)
 @given(st.text("$\\x^{}_", max_size=8))
 def test_text_is_drawn_as_it_is(name):
     ax = maximum(finished(0, 1.0, {name: 1})).plot("parameter")

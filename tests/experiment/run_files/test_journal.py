@@ -13,12 +13,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from experiment.results.text import command
 from experiment.run_files.journal import Journal, JournalDamaged, encode_line, read_journal
 from search.errors import ExperimentError
+from tests.properties import examples
 
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 json_values = st.recursive(
@@ -53,7 +54,7 @@ def written(folder):
     return list(read_journal(folder))
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.lists(records, max_size=5))
 def test_records_come_back_as_they_were_written(wanted):
     with tempfile.TemporaryDirectory() as folder:
@@ -344,7 +345,7 @@ def test_a_segment_that_begins_inside_another_is_refused(tmp_path):
 
 
 @pytest.mark.fault(26)
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.lists(st.lists(records, max_size=3), min_size=1, max_size=4), st.data())
 def test_a_journal_that_is_cut_anywhere_gives_the_records_before_the_cut(contents, data):
     with tempfile.TemporaryDirectory() as folder:
@@ -361,7 +362,7 @@ def test_a_journal_that_is_cut_anywhere_gives_the_records_before_the_cut(content
 
 
 @pytest.mark.fault(26)
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(st.lists(st.lists(records, max_size=3), min_size=1, max_size=3), st.data())
 def test_a_changed_byte_is_refused_or_costs_no_more_than_a_torn_tail(contents, data):
     with tempfile.TemporaryDirectory() as folder:

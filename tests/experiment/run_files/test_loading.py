@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import experiment
@@ -30,6 +30,7 @@ from spark_jobs.run_folder.paths import RunPaths
 from spark_jobs.storage.locations import Location
 from tests.experiment.driver.test_coordinator import Cluster, Search, searchers, steps
 from tests.experiment.runs import BOUNDS, TRACEBACK, make_manifest, make_run, make_search
+from tests.properties import examples
 
 
 def read_run(run):
@@ -193,7 +194,7 @@ def test_an_attempt_that_was_lost_is_not_out_and_the_next_one_is(tmp_path):
     search.journal.close()
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(steps, searchers, st.booleans())
 def test_whatever_slots_do_the_folder_says_what_the_coordinator_knows(steps, make_searcher, end):
     with tempfile.TemporaryDirectory() as folder:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from experiment.results.result import Result
@@ -27,6 +27,7 @@ from search.trial import Failure
 from search.values import from_json, to_json
 from spark_jobs.run_folder.paths import RunPaths
 from tests.experiment.runs import make_manifest, make_run_folder, make_search
+from tests.properties import examples
 
 
 def read(path):
@@ -111,7 +112,7 @@ texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
         ]
     ),
 )
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_a_manifest_comes_back_as_it_was_written(key, search, **facts):
     manifest = make_manifest(search, optimization_key=key, **facts)
     with tempfile.TemporaryDirectory() as folder:

@@ -4,7 +4,7 @@ import random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from search.direction import Direction
@@ -13,6 +13,7 @@ from search.evolution.generational import DifferentialEvolution
 from search.searcher import drive
 from search.space.spaces import Space
 from search.trial import Evaluated
+from tests.properties import examples
 from tests.search.fakes import all_fail, evaluated_by, outcome, recorded, run_in_any_order
 
 PLANE = Space.of_bounds({"x": [-5.0, 5.0], "y": [-5.0, 5.0]})
@@ -102,7 +103,7 @@ def test_outcomes_may_be_told_before_the_generation_was_asked_whole():
 
 
 @given(orders=st.lists(st.permutations(range(6)), min_size=4, max_size=4), seed=seeds)
-@settings(max_examples=30, deadline=None)
+@examples(30)
 def test_trials_do_not_depend_on_the_order_of_telling(orders, seed):
     evaluate = evaluated_by(lambda params: None if params["units"] % 5 == 0 else mixed(params))
     reference = evolution(MIXED, seed, popsize=6, direction=Direction.MIN)
@@ -120,7 +121,7 @@ def test_trials_do_not_depend_on_the_order_of_telling(orders, seed):
 
 
 @given(rng=st.randoms(use_true_random=False), seed=seeds)
-@settings(max_examples=20, deadline=None)
+@examples(20)
 def test_trials_do_not_depend_on_how_asking_and_telling_interleave(rng, seed):
     expected, _ = traced(evolution(seed=seed, popsize=5), evaluated_by(sphere))
     assert run_in_any_order(evolution(seed=seed, popsize=5), evaluated_by(sphere), rng) == expected
@@ -135,7 +136,7 @@ def test_outcomes_of_unknown_trials_and_second_outcomes_are_errors():
 
 
 @given(seed=seeds)
-@settings(max_examples=20, deadline=None)
+@examples(20)
 def test_maximizing_is_minimizing_the_negative(seed):
     up = evolution(seed=seed, direction=Direction.MAX)
     down = evolution(seed=seed, direction=Direction.MIN)
@@ -251,7 +252,7 @@ def test_generation_0_takes_nobodys_place():
 
 
 @given(seed=seeds, direction=st.sampled_from(Direction), failing=st.booleans())
-@settings(max_examples=20, deadline=None)
+@examples(20)
 def test_acceptance_is_the_share_of_individuals_that_were_replaced(seed, direction, failing):
     def evaluate(params):
         return None if failing and params["x"] > 1 else sphere(params)
@@ -297,7 +298,7 @@ def test_there_is_no_population_before_generation_0_is_done():
 
 
 @given(seed=seeds, direction=st.sampled_from(Direction))
-@settings(max_examples=20, deadline=None)
+@examples(20)
 def test_the_population_has_each_individuals_best_hyperparameters(seed, direction):
     searcher = evolution(MIXED, seed, popsize=5, generations=3, direction=direction)
     trials, before = [], []

@@ -1,7 +1,7 @@
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from search.direction import Direction, Directions
@@ -29,7 +29,6 @@ def individual(*scores, crowding=0.0):
 
 
 @given(pair=pairs, rate=units, eta=st.floats(0, 100), seed=seeds)
-@settings(deadline=None)
 def test_a_child_lies_in_the_cube_and_takes_what_has_no_order_from_a_parent(pair, rate, eta, seed):
     one, other, unordered = zip(*pair, strict=True)
     child = mate_simulated_binary(
@@ -64,7 +63,6 @@ def test_without_crossover_a_child_is_its_first_parent():
 
 
 @given(pair=pairs, rate=units, eta=st.floats(0, 100), seed=seeds)
-@settings(deadline=None)
 def test_a_mutant_lies_in_the_cube(pair, rate, eta, seed):
     point, _, unordered = zip(*pair, strict=True)
     rng = random.Random(seed)

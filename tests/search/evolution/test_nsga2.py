@@ -2,7 +2,7 @@ import math
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from search.algorithms import Evolution, Grid, PopulationTraining, Random
@@ -13,6 +13,7 @@ from search.random_search import RandomSearch
 from search.searcher import Problem, drive
 from search.space.spaces import Float, Space
 from search.trial import Evaluated, Outcome
+from tests.properties import examples
 
 GOAL = Directions({"error": Direction.MIN, "cost": Direction.MIN})
 SQUARE = Space.of_bounds({"a": [0.0, 1.0], "b": [0.0, 1.0]})
@@ -139,7 +140,7 @@ def test_every_trial_meets_the_constraint_and_lacks_what_is_not_active(generatio
 
 
 @given(seed=st.integers(0, 10**6), at_once=st.integers(1, 12), generational=st.booleans())
-@settings(max_examples=25, deadline=None)
+@examples(25)
 def test_the_best_in_each_objective_stays_in_the_population(seed, at_once, generational):
     searcher = nsga2(MIXED, seed, popsize=5, generations=3, generational=generational)
     outcomes = []

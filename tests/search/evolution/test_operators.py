@@ -3,7 +3,7 @@ import random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from search.direction import Direction
@@ -16,13 +16,14 @@ from search.evolution.operators import (
     select_rand1,
 )
 from search.evolution.population_search import Individual
+from tests.properties import examples
 
 coordinates = st.lists(st.floats(0, 1), min_size=1, max_size=8)
 seeds = st.integers(0, 10**6)
 
 
 @given(size=st.integers(4, 12), data=st.data(), seed=seeds)
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_rand1_selects_three_others(size, data, seed):
     index = data.draw(st.integers(0, size - 1))
     population = [[float(number)] for number in range(size)]
@@ -44,7 +45,7 @@ def test_rand1_selects_every_other_individual_in_every_role():
     vectors=st.lists(st.tuples(*[st.floats(-2, 2)] * 3), min_size=1, max_size=6),
     weight=st.floats(0, 2),
 )
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_rand1_is_base_plus_weighted_difference(vectors, weight):
     base, plus, minus = ([row[axis] for row in vectors] for axis in range(3))
     expected = np.array(base) + weight * (np.array(plus) - np.array(minus))
@@ -73,7 +74,7 @@ def selected(population, index, direction, rng):
 
 
 @given(size=st.integers(4, 30), data=st.data(), seed=seeds, direction=st.sampled_from(Direction))
-@settings(max_examples=100, deadline=None)
+@examples(100)
 def test_current_to_pbest_selects_the_individual_one_of_the_best_and_two_others(
     size, data, seed, direction
 ):
@@ -105,7 +106,7 @@ def test_current_to_pbest_lets_the_best_be_its_own_best():
     vectors=st.lists(st.tuples(*[st.floats(-2, 2)] * 4), min_size=1, max_size=6),
     weight=st.floats(0, 2),
 )
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_current_to_best_goes_towards_the_best_and_along_a_difference(vectors, weight):
     target, best, plus, minus = (np.array([row[axis] for row in vectors]) for axis in range(4))
     expected = target + weight * (best - target) + weight * (plus - minus)
@@ -114,14 +115,14 @@ def test_current_to_best_goes_towards_the_best_and_along_a_difference(vectors, w
 
 
 @given(size=st.integers(1, 8), seed=seeds)
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_crossover_at_rate_zero_takes_just_the_forced_coordinate(size, seed):
     child = mate_binomial([0.0] * size, [1.0] * size, rate=0.0, rng=random.Random(seed))
     assert sorted(child) == [0.0] * (size - 1) + [1.0]
 
 
 @given(target=coordinates, seed=seeds)
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_crossover_at_rate_one_takes_the_mutant(target, seed):
     mutant = [coordinate + 2 for coordinate in target]
     assert mate_binomial(target, mutant, rate=1.0, rng=random.Random(seed)) == mutant
@@ -145,7 +146,7 @@ def test_crossover_takes_the_share_of_its_rate():
     pairs=st.lists(st.tuples(st.floats(-3, 4), st.floats(0, 1)), min_size=1, max_size=8),
     seed=seeds,
 )
-@settings(max_examples=100, deadline=None)
+@examples(100)
 def test_repair_stays_in_the_cube_and_leaves_inner_coordinates_alone(pairs, seed):
     vector, target = map(list, zip(*pairs, strict=True))
     repaired = repair_between(vector, target, rng=random.Random(seed))

@@ -5,7 +5,7 @@ import random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from search.direction import Direction
@@ -14,6 +14,7 @@ from search.evolution.population_based import PopulationBasedTraining, explore, 
 from search.searcher import drive
 from search.space.spaces import Choice, Float, Integer, Space
 from search.trial import Outcome
+from tests.properties import examples
 from tests.search.fakes import all_fail, evaluated_by, outcome, recorded
 
 MIXED = Space.of_bounds(
@@ -30,7 +31,7 @@ COLUMNS = ["gen", "evals", "best", "mean", "std", "diversity", "copied"]
 
 directions = st.sampled_from(Direction)
 seeds = st.integers(0, 10**6)
-few = settings(max_examples=30, deadline=None)
+few = examples(30)
 
 
 def training(space=PLANE, seed=0, **kwargs):
@@ -280,7 +281,7 @@ def test_numbers_move_by_a_factor_and_choices_to_a_neighbour(domain, value, expe
 
 
 @given(low=st.integers(-50, 50), width=st.integers(0, 100), unit=st.floats(0, 1), seed=seeds)
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_an_integer_moves_unless_it_is_at_a_bound(low, width, unit, seed):
     domain = Integer(low, low + width)
     value = domain.decode(unit)
@@ -291,7 +292,7 @@ def test_an_integer_moves_unless_it_is_at_a_bound(low, width, unit, seed):
 
 
 @given(points=st.lists(st.floats(0, 1), min_size=5, max_size=5), seed=seeds, rate=st.floats(0, 1))
-@settings(max_examples=100, deadline=None)
+@examples(100)
 def test_explored_hyperparameters_stay_in_the_space(points, seed, rate):
     params = MIXED.decode(points)
     for _ in range(5):

@@ -1,12 +1,13 @@
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from search.direction import Direction
 from search.evolution.screening import Screen
 from search.space.spaces import Space
+from tests.properties import examples
 
 CUBE = Space.of_bounds({"a": [0.0, 1.0], "b": [0.0, 1.0]})
 
@@ -43,7 +44,7 @@ def test_only_the_nearest_count():
     scores=st.lists(st.none() | st.floats(-1e308, 1e308), min_size=1, max_size=12),
     points=st.lists(st.tuples(*[st.floats(0, 1)] * 2).map(list), min_size=1, max_size=5),
 )
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_the_most_promising_is_one_of_the_points(scores, points):
     evaluated = [([number / 12, 0.5], score) for number, score in enumerate(scores)]
     assert screen(evaluated).most_promising(points) in points

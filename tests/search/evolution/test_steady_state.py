@@ -5,7 +5,7 @@ import random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from search.direction import Direction
@@ -21,6 +21,7 @@ from search.evolution.steady_state import (
 from search.searcher import drive
 from search.space.spaces import Choice, Float, Integer, Space
 from search.trial import Evaluated
+from tests.properties import examples
 from tests.search.fakes import all_fail, evaluated_by, outcome, recorded, run_in_any_order
 
 PLANE = Space.of_bounds({"x": [-5.0, 5.0], "y": [-5.0, 5.0]})
@@ -117,7 +118,7 @@ def test_while_no_trial_has_a_value_only_design_points_are_tried():
 
 
 @given(rng=st.randoms(use_true_random=False), seed=seeds, direction=directions)
-@settings(max_examples=20, deadline=None)
+@examples(20)
 def test_more_generations_begin_with_the_same_trials(rng, seed, direction):
     state = rng.getstate()
     runs = []
@@ -137,7 +138,7 @@ def test_more_generations_begin_with_the_same_trials(rng, seed, direction):
 
 
 @given(seed=seeds)
-@settings(max_examples=20, deadline=None)
+@examples(20)
 def test_maximizing_is_minimizing_the_negative(seed):
     up, down = (steady(seed=seed, direction=direction) for direction in Direction)
     upward = asked_by(up, evaluated_by(lambda params: -sphere(params)))
@@ -168,7 +169,7 @@ def test_global_random_states_stay_untouched():
     rng=st.randoms(use_true_random=False),
     seed=seeds,
 )
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_no_configuration_is_tried_twice(space, rng, seed):
     searcher = steady(space, seed, popsize=4, generations=5)
     trials = run_in_any_order(searcher, evaluated_by(lambda params: rng.random()), rng)
@@ -192,7 +193,7 @@ def test_no_configuration_is_tried_twice(space, rng, seed):
     rng=st.randoms(use_true_random=False),
     seed=seeds,
 )
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_no_configuration_is_tried_twice_before_all_were_once(domains, rng, seed):
     space = Space({f"h{number}": domain for number, domain in enumerate(domains)})
     sizes = [len({str(domain.decode(unit / 30)) for unit in range(31)}) for domain in domains]
@@ -228,7 +229,7 @@ def test_design_points_that_come_late_take_the_place_of_the_worst():
 
 
 @given(rng=st.randoms(use_true_random=False), data=st.data(), direction=directions, seed=seeds)
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_who_has_a_place_only_gives_way_to_what_is_as_good(rng, data, direction, seed):
     searcher = steady(CUBE, seed, popsize=4, generations=4, direction=direction)
     out, scores = [], {}
@@ -508,7 +509,7 @@ def test_with_noise_the_score_of_the_best_promises_less_for_the_repetitions():
 
 
 @given(rng=st.randoms(use_true_random=False), seed=seeds)
-@settings(max_examples=20, deadline=None)
+@examples(20)
 def test_there_is_a_record_per_as_many_trials_told_as_there_are_individuals(rng, seed):
     searcher = steady(MIXED, seed, popsize=5, generations=3, direction=Direction.MIN)
     out, scores, records = [], [], 0

@@ -2,7 +2,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from scipy.stats import norm
@@ -15,6 +15,7 @@ from search.sequential.gaussian_process import (
     log_expected_improvement,
     normalized,
 )
+from tests.properties import examples
 
 RNG = np.random.default_rng(0)
 POINTS = RNG.random((30, 3))
@@ -88,7 +89,7 @@ def test_expected_improvement_grows_also_where_it_is_too_small_for_a_float():
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(arrays.arrays(float, st.integers(1, 40), elements=FINITE))
 def test_normalized_values_keep_their_order(values):
     bent = normalized(values)

@@ -3,12 +3,13 @@ import random
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from search.errors import InvalidArgument, NothingAllowed
 from search.space.sampling import DRAWS, allowed, check_constraint, random_point
 from search.space.spaces import Choice, Float, Integer, Space
+from tests.properties import examples
 from tests.search.spaces import TRAINING, conditional_spaces, is_active, points_of
 
 OPTIMIZER = Choice(["adam", "sgd"])
@@ -25,7 +26,7 @@ def refused_space(**domains):
 
 
 @given(space=conditional_spaces(), data=st.data())
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_only_active_hyperparameters_are_decoded_in_the_order_of_the_space(space, data):
     params = space.decode(data.draw(points_of(space)))
     assert list(params) == [name for name in space if is_active(space, name, params)]
@@ -33,7 +34,7 @@ def test_only_active_hyperparameters_are_decoded_in_the_order_of_the_space(space
 
 
 @given(space=conditional_spaces(), data=st.data())
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_a_configuration_has_one_place_whatever_its_inactive_coordinates_are(space, data):
     point = data.draw(points_of(space))
     params = space.decode(point)
@@ -55,7 +56,7 @@ def test_a_configuration_has_one_place_whatever_its_inactive_coordinates_are(spa
 
 
 @given(space=conditional_spaces())
-@settings(max_examples=100, deadline=None)
+@examples(100)
 def test_conditions_come_back_from_json_as_they_were(space):
     again = Space.from_json(json.loads(json.dumps(space.to_json(), allow_nan=False)))
     assert repr(again) == repr(space)
@@ -263,7 +264,7 @@ def test_a_constraint_cannot_change_what_is_tried():
 
 
 @given(space=conditional_spaces(constraint=lambda p: len(p) % 2 == 1), seed=st.integers(0, 99))
-@settings(max_examples=50, deadline=None)
+@examples(50)
 def test_random_points_are_allowed(space, seed):
     try:
         point = random_point(space, random.Random(seed))

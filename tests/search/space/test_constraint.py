@@ -4,7 +4,7 @@ import math
 import random
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, assume, given
 from hypothesis import strategies as st
 
 from search.algorithms import Evolution, PopulationTraining, Random
@@ -19,6 +19,7 @@ from search.sequential.reinforce import Reinforce
 from search.space.spaces import Choice, Float, Integer, Space
 from search.space.tried import Tried
 from search.trial import Outcome
+from tests.properties import examples
 from tests.search.fakes import outcome, run_in_any_order
 from tests.search.spaces import TRAINING, conditional_spaces, is_active, some_refused
 
@@ -51,7 +52,7 @@ def check(trial, space):
 
 @each_algorithm
 @given(space=conditional_spaces(constraint=some_refused), seed=st.integers(0, 99))
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+@examples(25, suppress_health_check=[HealthCheck.filter_too_much])
 def test_every_trial_is_allowed_and_has_what_is_active(algorithm, samples, space, seed):
     try:
         searcher = started(algorithm, samples, space, seed)

@@ -6,13 +6,14 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from search.errors import InvalidArgument
 from search.evolution.population_based import perturb
 from search.space.domains import domain_of_json
 from search.space.spaces import Choice, Float, Integer
+from tests.properties import examples
 
 units = st.floats(0, 1) | st.sampled_from([0.0, 1.0, math.nextafter(1, 0), 0.5])
 plain_numbers = st.floats(-1e6, 1e6) | st.integers(-100, 100).map(lambda n: n / 10)
@@ -62,7 +63,7 @@ def test_steps_count_from_the_low_bound_up_to_the_last_that_fits(domain, expecte
 
 @given(domain=stepped_floats | stepped_integers, unit=units)
 @example(domain=Float(1 / 3, 2.0, step=0.1), unit=1.0)
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_what_has_steps_decodes_to_one_of_them_and_encodes_to_the_middle_of_its_bin(domain, unit):
     value = domain.decode(unit)
     assert value in domain
@@ -75,7 +76,7 @@ def test_what_has_steps_decodes_to_one_of_them_and_encodes_to_the_middle_of_its_
 
 @given(domain=stepped_floats | stepped_integers)
 @example(domain=Float(131.0, -0.3, step=1.4868261143565178))
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_a_domain_with_steps_made_of_its_own_bounds_is_the_same(domain):
     again = type(domain)(domain.low, domain.high, step=domain.step)
     assert again == domain
@@ -233,7 +234,7 @@ def test_the_first_of_equal_values_is_found():
         max_size=8,
     )
 )
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_the_index_is_that_of_an_equal_value_of_the_same_types(items):
     domain = Choice(items)
     for position, value in enumerate(items):

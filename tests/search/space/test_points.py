@@ -3,7 +3,7 @@ import random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from search.errors import InvalidArgument
@@ -40,7 +40,6 @@ def test_numbers_of_numpy_and_integers_for_real_numbers_become_what_the_domain_h
 
 
 @given(seed=st.integers(0, 10**6), names=st.sets(st.sampled_from(list(WHOLE))))
-@settings(deadline=None)
 def test_what_a_point_leaves_out_is_drawn(seed, names):
     given_ = {name: WHOLE[name] for name in names}
     (point,) = read([given_], seed)

@@ -3,19 +3,20 @@ import math
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from search.errors import InvalidArgument
 from search.random_search import RandomSearch
 from search.space.sampling import latin_hypercube
 from search.space.spaces import Space
+from tests.properties import examples
 
 SPACE = Space.of_bounds({"n": [0, 3], "x": [-1.0, 1.0], "c": ["a", "b"]})
 
 
 @given(count=st.integers(1, 40), dimensions=st.integers(1, 5), seed=st.integers(0, 10**6))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_latin_hypercube_has_one_point_per_slice_on_each_axis(count, dimensions, seed):
     points = latin_hypercube(count, dimensions, random.Random(seed))
     assert len(points) == count

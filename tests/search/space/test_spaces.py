@@ -7,11 +7,12 @@ import unicodedata
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import assume, example, given, settings
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from search.errors import InvalidArgument
 from search.space.spaces import LARGEST_INTEGER, Choice, Float, Integer, Space, read_points
+from tests.properties import examples
 
 units = st.floats(0, 1) | st.sampled_from([0.0, 1.0, math.nextafter(1, 0), 5e-324, 0.5])
 finite = st.floats(allow_nan=False, allow_infinity=False)
@@ -81,7 +82,7 @@ def test_two_numbers_in_either_order_are_bounds(bounds, domain):
 
 
 @given(first=exact, second=exact)
-@settings(max_examples=100, deadline=None)
+@examples(100)
 def test_two_ints_are_an_integer_and_never_on_a_log_scale(first, second):
     domain = bound([first, second])
     assert domain == Integer(min(first, second), max(first, second))
@@ -139,7 +140,7 @@ def test_other_floats_are_on_a_linear_scale(bounds):
 
 
 @given(first=finite, second=finite)
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_scale_of_any_two_floats(first, second):
     domain = bound([first, second])
     low, high = min(first, second), max(first, second)
@@ -535,7 +536,7 @@ def test_later_changes_of_a_list_do_not_reach_the_space():
 @example(low=-sys.float_info.max, high=sys.float_info.max, unit=1.0)
 @example(low=sys.float_info.max, high=sys.float_info.max, unit=1 / 3)
 @example(low=0.0, high=5e-324, unit=0.7)
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_floats_decode_between_any_two_bounds(low, high, unit):
     domain = Float(low, high)
     value = domain.decode(unit)
@@ -546,7 +547,7 @@ def test_floats_decode_between_any_two_bounds(low, high, unit):
 @given(domain=float_domains(), unit=units)
 @example(domain=Float(1e-150, 1e150, log=True), unit=1.0)
 @example(domain=Float(-sys.float_info.max, sys.float_info.max), unit=0.25)
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_floats_encode_to_where_they_were(domain, unit):
     value = domain.decode(unit)
     again = domain.encode(value)
@@ -560,7 +561,7 @@ def test_floats_encode_to_where_they_were(domain, unit):
 
 
 @given(domain=float_domains())
-@settings(max_examples=100, deadline=None)
+@examples(100)
 def test_float_bounds_are_the_ends_of_the_interval(domain):
     assert math.isclose(domain.decode(0.0), domain.low, rel_tol=1e-9)
     assert math.isclose(domain.decode(1.0), domain.high, rel_tol=1e-9)
@@ -570,7 +571,7 @@ def test_float_bounds_are_the_ends_of_the_interval(domain):
 
 
 @given(domain=float_domains(), one=units, other=units)
-@settings(max_examples=100, deadline=None)
+@examples(100)
 def test_float_decoding_keeps_the_order(domain, one, other):
     lower, upper = domain.decode(min(one, other)), domain.decode(max(one, other))
     size = max(abs(domain.low), abs(domain.high))
@@ -590,7 +591,7 @@ def test_each_power_of_ten_gets_the_same_share_of_a_log_scale():
 
 
 @given(domain=integer_domains(), unit=units)
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_integers_decode_between_the_bounds_and_encode_to_the_same_bin(domain, unit):
     value = domain.decode(unit)
     assert type(value) is int
@@ -601,14 +602,14 @@ def test_integers_decode_between_the_bounds_and_encode_to_the_same_bin(domain, u
 
 @given(low=exact, high=exact, unit=units)
 @example(low=-(2**53), high=2**53, unit=1.0)
-@settings(max_examples=100, deadline=None)
+@examples(100)
 def test_huge_integers_decode_between_the_bounds(low, high, unit):
     for domain in (Integer(low, high), Integer(abs(low) or 1, abs(high) or 1, log=True)):
         assert domain.low <= domain.decode(unit) <= domain.high
 
 
 @given(low=st.integers(-50, 50), length=st.integers(1, 30))
-@settings(max_examples=50, deadline=None)
+@examples(50)
 def test_every_integer_has_a_bin_of_the_same_size(low, length):
     domain = Integer(low, low + length - 1)
     decoded = [domain.decode((k + 0.5) / (length * 8)) for k in range(length * 8)]
@@ -628,7 +629,7 @@ def test_log_integers_share_the_interval_by_their_logarithm():
 
 
 @given(domain=choices, unit=units)
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_choices_decode_to_a_value_and_encode_to_the_same(domain, unit):
     value = domain.decode(unit)
     assert value in domain.values
@@ -638,7 +639,7 @@ def test_choices_decode_to_a_value_and_encode_to_the_same(domain, unit):
 
 
 @given(length=st.integers(1, 40))
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_every_choice_has_a_bin_of_the_same_size(length):
     domain = Choice(list(range(length)))
     decoded = [domain.decode((k + 0.5) / (length * 8)) for k in range(length * 8)]
@@ -696,7 +697,7 @@ def test_space_refuses_points_of_another_dimension(point):
 
 
 @given(st.dictionaries(st.sampled_from("abcdef"), float_domains() | choices, min_size=1), st.data())
-@settings(max_examples=50, deadline=None)
+@examples(50)
 def test_space_decodes_each_name_in_its_domain(domains, data):
     point = data.draw(st.lists(units, min_size=len(domains), max_size=len(domains)))
     params = Space(domains).decode(point)
@@ -757,7 +758,7 @@ names = st.text(st.characters(exclude_categories=["Cc", "Cs"]), min_size=1, max_
 @example({"x": Float(5e-324, sys.float_info.max), "y": Integer(-(2**53), 2**53)})
 @example({"x": Choice([-0.0, math.nan, -math.inf, 2**4000]), "y": Choice(range(10**9, 0, -7))})
 @example({"x": Choice([{"float": "inf"}, {"tuple": (1, [2])}, {"dict": {"a": ()}}, True, 1, 1.0])})
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_any_space_comes_back_from_its_json_as_it_was(domains):
     normal = [unicodedata.normalize("NFKC", name) for name in domains]
     assume(len(set(normal)) == len(normal))
@@ -868,7 +869,7 @@ def test_values_that_are_nested_without_end_are_refused():
         max_leaves=12,
     )
 )
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_any_json_is_a_space_or_refused(data):
     try:
         space = Space.from_json(data)

@@ -10,7 +10,7 @@ import fsspec
 import pyarrow
 import pyarrow.parquet
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from experiment import data
@@ -18,6 +18,7 @@ from search.errors import InvalidArgument
 from spark_jobs.storage.host_cache import CacheSettings
 from spark_jobs.trial.context import DataSettings, TrialContext, entered
 from tests import ROOT
+from tests.properties import examples
 
 NAMES = ["a", "b", "ü x", "_SUCCESS", ".crc", "part-0.txt", "part-1.txt", "100%#?"]
 
@@ -144,7 +145,7 @@ patterns = st.lists(st.text("ab.[]*?", min_size=1, max_size=3), min_size=1, max_
 )
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(st.sets(st.lists(parts, min_size=1, max_size=3).map("/".join), max_size=8), patterns)
 def test_patterns_mean_what_they_mean_to_the_standard_library(paths, pattern):
     with tempfile.TemporaryDirectory() as folder:
@@ -683,7 +684,7 @@ def as_tfrecords(records):
     size=st.integers(1, 30),
     step=st.sampled_from([1, 7, 8 << 20]),
 )
-@settings(max_examples=50, deadline=None)
+@examples(50)
 def test_streamed_records_are_the_records_in_their_order(files, size, step):
     import spark_jobs.data.reading
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.ml.linalg import VectorUDT
 from pyspark.sql import types
@@ -17,6 +17,7 @@ from pyspark.sql import types
 from search.errors import InvalidArgument
 from spark_jobs.data.tf_examples import encoded, feature_lists, parsed, selected, specification
 from spark_jobs.storage.locations import Location
+from tests.properties import examples
 
 # Not imported here: every run of any test would wait for it.
 pytestmark = pytest.mark.skipif(find_spec("tensorflow") is None, reason="no TensorFlow")
@@ -136,7 +137,7 @@ def as_example_has_it(value):
     return [item.encode() if isinstance(item, str) else item for item in items]
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(rows, st.integers(0, 3))
 def test_every_row_is_an_example_and_a_null_leaves_its_feature_out(rows, offset):
     import tensorflow as tf
@@ -165,7 +166,7 @@ complete = st.lists(
 )
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(complete, st.sampled_from([None, "GZIP", "ZLIB"]))
 def test_what_is_parsed_is_what_tensorflow_parses(rows, compression):
     import tensorflow as tf

@@ -5,12 +5,13 @@ import re
 import shutil
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.run_folder.mirror import Mirror
 from spark_jobs.storage.files import LocalFiles
 from spark_jobs.storage.locations import Location
+from tests.properties import examples
 
 EVERYTHING = re.compile(".*")
 
@@ -157,7 +158,7 @@ STEPS = st.one_of(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(steps=st.lists(STEPS, max_size=25))
 def test_whatever_happens_there_the_last_round_makes_both_equal(tmp_path_factory, steps):
     root = tmp_path_factory.mktemp("mirror")

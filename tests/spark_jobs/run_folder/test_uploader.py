@@ -15,7 +15,6 @@ from pathlib import Path
 
 import hdfs as hdfs_package
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -24,6 +23,7 @@ from spark_jobs.storage.files import LocalFiles
 from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.locations import Location
 from spark_jobs.storage.webhdfs import WebHdfs
+from tests.properties import examples
 from tests.spark_jobs.storage.test_webhdfs import datanodes, disturbed, once, read
 
 _FOLDERS = itertools.count()
@@ -570,7 +570,7 @@ class AnyFolder(RuleBasedStateMachine):
 
 
 TestAnyFolder = AnyFolder.TestCase
-TestAnyFolder.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestAnyFolder.settings = examples(150, stateful_step_count=40)
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import functools
 import itertools
@@ -88,6 +89,10 @@ def program(function, key=None, **settings):
     return Program(cloudpickle.dumps(function), key, "max", **settings)
 
 
+def pickled(function):
+    return base64.b64encode(cloudpickle.dumps(function)).decode()
+
+
 def wait_until(condition, seconds=120.0):
     """Wait for a condition; the limit only keeps a failing test from hanging."""
     end = time.monotonic() + seconds
@@ -97,15 +102,22 @@ def wait_until(condition, seconds=120.0):
 
 
 class Runner:
-    """Runs trials of one function, each in a new folder."""
+    """Runs trials of one function, each in a new folder.
 
-    def __init__(self, runner, root):
+    Args:
+        runner: What runs them.
+        root: Of the run.
+        function: What they call, where the program of the runner is `call_pickled`.
+    """
+
+    def __init__(self, runner, root, function=None):
         self.runner, self.paths, self.count = runner, RunPaths(root), 0
+        self.given = {} if function is None else {"pickled": pickled(function)}
         self.reports = []  # of the last trial
         self.hear = lambda report: None
 
     def __call__(self, **params):
-        attempt = Attempt(Trial(self.count, params))
+        attempt = Attempt(Trial(self.count, {**self.given, **params}))
         self.files = self.paths.attempt(self.count)
         self.files.folder.mkdir(parents=True)
         self.count += 1
@@ -131,7 +143,8 @@ class Runner:
 class RunnerContract:
     many = 30
 
-    def make(self, function, **settings):
+    @classmethod
+    def make(cls, function, **settings):
         raise NotImplementedError
 
     def test_the_environment_of_the_slot_reaches_the_trial(self, tmp_path, monkeypatch):
@@ -366,7 +379,8 @@ class RunnerContract:
 
 
 class TestInProcessRunner(RunnerContract):
-    def make(self, function, environment=None, **settings):
+    @classmethod
+    def make(cls, function, environment=None, **settings):
         return InProcessRunner(program(function, **settings), environment)
 
     def test_the_process_gets_its_output_back(self, start, capfd):
@@ -378,6 +392,25 @@ class TestInProcessRunner(RunnerContract):
 
 class ProcessContract(RunnerContract):
     """What every runner with a process per trial promises on top."""
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def shared(cls):
+        """A runner for all tests that need no settings of their own; no trial harms the next."""
+        with cls.make(functions.call_pickled) as runner:
+            yield runner
+
+    @pytest.fixture
+    def start(self, tmp_path, shared):
+        with contextlib.ExitStack() as stack:
+
+            def start(function, **settings):
+                if not settings:
+                    return Runner(shared, tmp_path / "run", function)
+                made = stack.enter_context(self.make(function, **settings))
+                return Runner(made, tmp_path / "run")
+
+            yield start
 
     @pytest.mark.fault(2)
     def test_a_trial_that_ends_its_process_harms_nobody(self, start):
@@ -681,7 +714,8 @@ def test_a_silent_supervisor_is_ended_unless_it_waits_for_a_file_system(status, 
 
 
 class TestForked(ProcessContract):
-    def make(self, function, timeout=None, environment=None, grace=1.0, preload=LIGHT, **settings):
+    @classmethod
+    def make(cls, function, timeout=None, environment=None, grace=1.0, preload=LIGHT, **settings):
         made = program(function, preload=preload, **settings)
         return ProcessRunner(made, environment, timeout, grace)
 
@@ -866,7 +900,8 @@ class TestForked(ProcessContract):
 class TestSpawned(ProcessContract):
     many = 8  # a second each
 
-    def make(self, function, timeout=None, environment=None, grace=1.0, **settings):
+    @classmethod
+    def make(cls, function, timeout=None, environment=None, grace=1.0, **settings):
         made = program(function, preload=LIGHT, start_method="spawn", **settings)
         # a fresh interpreter needs a second or so before it calls the function
         return ProcessRunner(made, environment, timeout and timeout + 4, grace)

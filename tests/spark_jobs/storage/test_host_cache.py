@@ -11,13 +11,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.storage.files import FileStatus
 from spark_jobs.storage.host_cache import CacheSettings, HostCache
 from spark_jobs.storage.locations import Location
 from tests import ROOT
+from tests.properties import examples
 
 ODD_NAMES = [
     "a b",
@@ -357,7 +358,7 @@ def test_no_more_is_removed_than_the_new_copy_takes(files, folder):
     assert left_in(folder) == sorted([*small, new])
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.lists(st.tuples(st.sampled_from("abcdef"), st.integers(0, 60)), max_size=12))
 def test_the_copies_never_take_more_than_the_limit(wanted):
     with tempfile.TemporaryDirectory() as parent:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 from tensorboard.plugins.custom_scalar import layout_pb2
@@ -19,6 +19,7 @@ from tensorboard.plugins.hparams import summary_v2 as hparams
 from tensorboard.util import tensor_util
 
 from spark_jobs.trial.event_file import EventFile
+from tests.properties import examples
 
 
 def values(folder: Path):
@@ -178,7 +179,7 @@ def test_a_histogram_has_a_description(tmp_path):
 @example([0.0, 5e-324])
 @example([5e-324, 1e-323, 1.0])
 @example([2.0**53, -(2.0**53)])
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_a_histogram_of_any_finite_values_has_finite_edges(data):
     with tempfile.TemporaryDirectory() as folder:
         with EventFile(Path(folder)) as events:
