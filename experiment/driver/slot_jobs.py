@@ -22,6 +22,7 @@ from experiment.driver.started_jobs import Crew, NumberedJob
 from experiment.results.text import count
 from experiment.run_files.ownership import Owned
 from experiment.setup.settings import Settings
+from spark_jobs import time_limits
 from spark_jobs.channel.file_channel import Mailbox
 from spark_jobs.channel.grpc_channel import Address, ChannelServer
 from spark_jobs.cluster.cluster import ClusterExecutor, executor_needs
@@ -40,7 +41,6 @@ _POLL = 0.1  # seconds between two looks at a running job
 _LOOK = 0.5  # seconds between two looks for slots that Spark has lost
 _GROW = 2.0  # seconds between two looks at how many slots the cluster offers
 _MOST_ALONE = 32  # slots that are asked for at a time, where each is a job of its own
-_FAREWELL = 10.0  # seconds that slots have to end after the last trial
 
 
 class Leaving(NamedTuple):
@@ -233,7 +233,7 @@ class SlotJobs:
             elif time.monotonic() > give_up:
                 return False
             done_since = (done_since or time.monotonic()) if coordinator.done else None
-            if done_since is not None and time.monotonic() - done_since > _FAREWELL:
+            if done_since is not None and time.monotonic() - done_since > time_limits.SLOTS_END:
                 return True  # tasks that Spark has not started would hold the search up
 
     @contextlib.contextmanager

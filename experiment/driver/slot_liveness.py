@@ -6,10 +6,8 @@ import time
 from collections.abc import Callable, Hashable
 
 from experiment.driver.coordinator import Coordinator
+from spark_jobs import time_limits
 from spark_jobs.messages import Answer, Heard, Hello, Next, Reports, SlotId
-
-_SILENCE = 300.0  # seconds; a slot says something every half minute but while it starts a process
-_GAP = 60.0  # seconds without a word of any slot that count: then it is the driver that hears none
 
 
 class Attendance:
@@ -63,12 +61,13 @@ class Attendance:
 
     def _hear(self, slot: str) -> None:
         now = self._clock()
-        self._time += min(now - self._last, _GAP)
+        self._time += min(now - self._last, time_limits.SLOT_GAP)
         self._last = now
         self._heard[slot] = self._time
-        if self._time > self._looked + _GAP:
+        if self._time > self._looked + time_limits.SLOT_GAP:
             self._looked = self._time
-            self._lost([s for s, heard in self._heard.items() if self._time > heard + _SILENCE])
+            since = self._time - time_limits.SLOT_SILENCE
+            self._lost([slot for slot, heard in self._heard.items() if heard < since])
 
     def _lost(self, slots: list[str]) -> None:
         for slot in slots:

@@ -28,9 +28,8 @@ import msgspec
 
 from experiment.results.text import command, duration, printable
 from search.errors import InvalidArgument
+from spark_jobs import time_limits
 from spark_jobs.run_folder.marks import (
-    BEAT,
-    SILENCE,
     Mark,
     Origin,
     Silence,
@@ -40,7 +39,6 @@ from spark_jobs.run_folder.marks import (
     read_mark,
 )
 from spark_jobs.run_folder.paths import OWNERS, RunPaths
-from spark_jobs.slot.driver_watch import LEAVING
 from spark_jobs.storage.files import Files, FileStatus, LocalFiles, WritableFiles, beside
 from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.local_files import open_appending
@@ -98,7 +96,7 @@ class Owned:
         """
         if self.killed is None:
             return 0.0
-        return min(max(0.0, self.killed.seen + LEAVING - now), LEAVING)
+        return min(max(0.0, self.killed.seen + time_limits.LEAVING - now), time_limits.LEAVING)
 
 
 @contextlib.contextmanager
@@ -110,8 +108,8 @@ def owned(
     taken: Callable[[str], None],
     tell: Callable[[str], None],
     argument: str = "resume",
-    beat: float = BEAT,
-    silence: float = SILENCE,
+    beat: float = time_limits.DRIVER_BEAT,
+    silence: float = time_limits.DRIVER_SILENCE,
 ) -> Iterator[Owned]:
     """Own a run as long as the block lasts; nobody else can run it meanwhile.
 

@@ -17,6 +17,7 @@ from typing import Literal, Protocol, Self, TypeVar
 
 from search.errors import ExperimentError
 from search.trial import Outcome
+from spark_jobs import time_limits
 from spark_jobs.channel.credentials import AttemptKeys, new_key
 from spark_jobs.messages import (
     Answer,
@@ -37,7 +38,6 @@ from spark_jobs.messages import (
     outcome_to_json,
 )
 
-_OUTAGE = 600.0  # seconds for which a slot asks again
 _PAUSE = 0.5  # seconds between two tries
 
 Call = Literal["Hello", "Next", "Report"]
@@ -263,7 +263,7 @@ class SlotChannel(abc.ABC):
         return decode(self._call("Report", message, patience=0), Heard).stop
 
     def _call(
-        self, call: Call, message: Hello | Next | Reports, patience: float = _OUTAGE
+        self, call: Call, message: Hello | Next | Reports, patience: float = time_limits.OUTAGE
     ) -> bytes:
         """Call until there is an answer: each message may arrive twice."""
         give_up = time.monotonic() + patience

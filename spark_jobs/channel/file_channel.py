@@ -23,6 +23,7 @@ from typing import Protocol, Self, cast
 
 import msgspec
 
+from spark_jobs import time_limits
 from spark_jobs.channel.credentials import Seal, SealBroken
 from spark_jobs.channel.exchange import (
     CALLS,
@@ -39,8 +40,6 @@ from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.locations import Location
 from spark_jobs.storage.stores import writable_files_at
 
-_PATIENCE = 30.0  # seconds that the driver keeps a slot waiting before it says "nothing yet"
-_DEADLINE = 60.0  # seconds that a slot gives one call, longer than the driver keeps it waiting
 _LISTING = {"file": 0.1}  # seconds between two looks of the driver; a look at HDFS is a request
 _LISTING_ELSEWHERE = 0.5
 _FIRST_PAUSE = 0.02  # seconds between two looks of a slot; each is half as long again
@@ -193,7 +192,9 @@ class Mailbox:
 
     def _hand_in(self, name: str, call: Call, letter: _Letter) -> None:
         with contextlib.suppress(RuntimeError):  # the server has stopped
-            answer = self._server.submit(call, bytes(letter.message), letter.key, _PATIENCE)
+            answer = self._server.submit(
+                call, bytes(letter.message), letter.key, time_limits.MAILBOX_WAIT
+            )
             answer.add_done_callback(functools.partial(self._answered, name))
 
     def _open(self, files: WritableFiles, status: FileStatus) -> tuple[Call, _Letter]:
@@ -307,7 +308,7 @@ class MailboxClient(SlotChannel):
         return bytes(reply.answer), reply.key
 
     def _exchanged(self, files: WritableFiles, name: str, letter: bytes) -> _Reply:
-        give_up, pause = time.monotonic() + _DEADLINE, _FIRST_PAUSE
+        give_up, pause = time.monotonic() + time_limits.MAILBOX_ANSWER, _FIRST_PAUSE
         sealed, request = self._seal.close(letter, _request(name)), self._requests.below(name)
         files.status(self._requests)  # HDFS would make a folder that is gone
         files.write(request, sealed)

@@ -23,6 +23,7 @@ from typing import Any, Self
 import grpc
 import msgspec
 
+from spark_jobs import time_limits
 from spark_jobs.channel.credentials import CERTIFICATE_NAME, make_certificate
 from spark_jobs.channel.exchange import (
     CALLS,
@@ -40,22 +41,27 @@ from spark_jobs.messages import LARGEST_MESSAGE
 
 _SERVICE = "experiment.Channel"
 _KEY = "attempt-key"  # metadata, both ways
-_PATIENCE = 10.0  # seconds that the driver keeps a slot waiting before it says "nothing yet"
-_DEADLINE = 20.0  # seconds that a slot gives one call, longer than the driver keeps it waiting
 _CUT = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 _UNREACHED = (grpc.ChannelConnectivity.TRANSIENT_FAILURE, grpc.ChannelConnectivity.SHUTDOWN)
+
+
+def _ms(seconds: float) -> int:
+    return round(1000 * seconds)
+
+
 # A connection that died without a word is noticed and made anew.
 _KEEPALIVE = [
-    ("grpc.keepalive_time_ms", 10_000),
-    ("grpc.keepalive_timeout_ms", 5_000),
-    ("grpc.http2.ping_timeout_ms", 5_000),  # a minute otherwise, also for these pings
+    ("grpc.keepalive_time_ms", _ms(time_limits.KEEPALIVE)),
+    ("grpc.keepalive_timeout_ms", _ms(time_limits.KEEPALIVE_ANSWER)),
+    # A minute otherwise, also for these pings.
+    ("grpc.http2.ping_timeout_ms", _ms(time_limits.KEEPALIVE_ANSWER)),
 ]
 
 _SPARE_CONNECTIONS = 64
 # Whoever reaches the port may connect, with a token or without.
 _LIMITS = [
     ("grpc.server_handshake_timeout_ms", 5_000),
-    ("grpc.max_connection_idle_ms", 60_000),  # without a call; slots connect again when they speak
+    ("grpc.max_connection_idle_ms", _ms(time_limits.IDLE)),
     ("grpc.max_concurrent_streams", 16),  # calls at once of one connection; a slot has two
     ("grpc.max_metadata_size", 2_048),
     ("grpc.absolute_max_metadata_size", 4_096),
@@ -195,7 +201,10 @@ class ChannelServer:
             interceptors=[_TokenCheck(self._token)],
             options=[
                 ("grpc.so_reuseport", 0),
-                ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+                (
+                    "grpc.http2.min_ping_interval_without_data_ms",
+                    _ms(time_limits.KEEPALIVE_ALLOWED),
+                ),
                 ("grpc.max_allowed_incoming_connections", self._connections),
                 *_LIMITS,
             ],
@@ -218,7 +227,7 @@ class ChannelServer:
     async def _answer(self, call: Call, request: bytes, context: Any) -> bytes:
         key = _text(context.invocation_metadata(), _KEY)
         try:
-            answer, following = await self._exchange.answer(call, request, key, _PATIENCE)
+            answer, following = await self._exchange.answer(call, request, key, time_limits.WAIT)
         except Refusal as refusal:
             await context.abort(getattr(grpc.StatusCode, refusal.status), str(refusal))
             raise
@@ -266,7 +275,7 @@ class ChannelClient(SlotChannel):
             ("grpc.ssl_target_name_override", CERTIFICATE_NAME),
             ("grpc.enable_http_proxy", 0),
             *_KEEPALIVE,
-            ("grpc.max_reconnect_backoff_ms", 5_000),  # two minutes otherwise
+            ("grpc.max_reconnect_backoff_ms", _ms(time_limits.RECONNECT)),
             ("grpc.max_receive_message_length", LARGEST_MESSAGE),
         ]
         self._token = address.token
@@ -306,7 +315,9 @@ class ChannelClient(SlotChannel):
     def _ask(self, call: Call, request: bytes) -> tuple[bytes, str]:
         method = {"Hello": self._hello, "Next": self._next, "Report": self._report}[call]
         try:
-            answer, done = method.with_call(request, timeout=_DEADLINE, metadata=self._metadata)
+            answer, done = method.with_call(
+                request, timeout=time_limits.ANSWER, metadata=self._metadata
+            )
         except grpc.RpcError as error:
             name = error.code().name
             if error.code() in _CUT:  # the details tell a handshake that failed from a lost host

@@ -12,13 +12,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from spark_jobs import time_limits
 from spark_jobs.channel.exchange import ChannelLost, ChannelRefused
 from spark_jobs.messages import Attempt, Report
 
 _MOST_WAITING = 10_000
 _MOST_AT_ONCE = 100  # as many of the largest size fit into a message
 _EVERY = 0.1  # seconds between two messages, so that reports share one
-_BEAT = 30.0  # seconds after which a trial that reports nothing is said to run
 _PAUSE = 1.0  # seconds between two tries where the driver does not answer
 
 _MOST_OUTPUT = 1 << 15  # bytes of each log in a message
@@ -147,6 +147,11 @@ class Reporter:
             self._stop(attempt.trial.id, reason)
         return True
 
+    def _until_beat(self, now: float) -> float:
+        """Return in how many seconds to look whether a trial has been silent for long."""
+        silent_for = now - self._said if self._running else 0.0
+        return max(0.0, time_limits.SLOT_BEAT - silent_for)
+
     @property
     def _in_a_hurry(self) -> bool:
         return self._urgent or len(self._waiting) >= _MOST_AT_ONCE
@@ -154,7 +159,10 @@ class Reporter:
     def _take(self) -> tuple[Attempt, tuple[Report, ...], str] | tuple[()] | None:
         """Wait for news of an attempt and take some; nothing after a while, None when closed."""
         with self._changed:
-            self._changed.wait_for(lambda: self._closing or self._waiting or self._followed, _BEAT)
+            self._changed.wait_for(
+                lambda: self._closing or self._waiting or self._followed,
+                self._until_beat(time.monotonic()),
+            )
             if self._closing:
                 return None
             attempt = self._waiting[0][0] if self._waiting else None
@@ -169,7 +177,7 @@ class Reporter:
                     self._followed = None
             self._sending = bool(reports or output)
             if attempt is None or not self._sending:
-                silent = time.monotonic() >= self._said + _BEAT
+                silent = self._until_beat(time.monotonic()) == 0
                 return (self._running, (), "") if self._running and silent else ()
             return attempt, tuple(reports), output
 

@@ -17,12 +17,6 @@ import msgspec
 from spark_jobs.storage.files import Files, FileStatus
 from spark_jobs.storage.locations import Location
 
-BEAT = 5.0
-"""Seconds between two signs of life of a driver."""
-
-SILENCE = 30.0
-"""Seconds without one after which a driver is taken for dead."""
-
 _LARGEST = 4096  # bytes of a mark
 _NAME = re.compile(r"(\d{1,9})\.json")
 _ENDED = ("Z", "X")  # states of processes that only their parents still see

@@ -17,11 +17,11 @@ from types import TracebackType
 from typing import IO, NamedTuple, Self
 
 from search.values import is_unicode
+from spark_jobs import time_limits
 from spark_jobs.run_folder.paths import OUTCOME, only_grows
 from spark_jobs.storage.files import CHANGED, PART, WritableFiles
 from spark_jobs.storage.locations import Location
 
-_EVERY = 5.0  # seconds between two rounds
 _PIECE = 16 << 20  # bytes of an append at the most
 _END = 1 << 12  # bytes by which a file that grows is known again
 
@@ -52,7 +52,7 @@ class Carrier:
     """
 
     def __init__(
-        self, files: WritableFiles, source: Path, target: Location, every: float = _EVERY
+        self, files: WritableFiles, source: Path, target: Location, every: float = time_limits.CARRY
     ) -> None:
         self._files, self._source, self._target, self._every = files, source, target, every
         self._carried: dict[str, _Look] = {}

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+from spark_jobs import time_limits
 from spark_jobs.messages import Attempt
 from spark_jobs.run_folder.mirror import Mirror
 from spark_jobs.run_folder.paths import CHECKPOINT, attempt_name, attempts_in
@@ -28,7 +29,6 @@ from spark_jobs.storage.stores import writable_files_at
 
 T = TypeVar("T")
 
-_PATIENCE = 600.0  # seconds that a place may be in trouble before it is gone on without
 _PAUSE = 1.0  # seconds between two tries
 # Parts of files are of a host that was lost.
 _WHOLE_FILES = re.compile(rf"(?!(.*/)?{re.escape(PART)}).*", re.DOTALL)
@@ -64,7 +64,10 @@ class RunFolder(Protocol):
 
 @contextlib.contextmanager
 def run_folder(
-    location: Location, hadoop: HadoopSettings, every: float = 5.0, scratch: str | None = None
+    location: Location,
+    hadoop: HadoopSettings,
+    every: float = time_limits.CARRY,
+    scratch: str | None = None,
 ) -> Iterator[RunFolder]:
     """Open a folder of a run for writing; made where it is missing.
 
@@ -157,7 +160,7 @@ def with_patience(
             return call()
         except ConnectionError as error:
             now = time.monotonic()
-            give_up = now + _PATIENCE if give_up is None else give_up
+            give_up = now + time_limits.OUTAGE if give_up is None else give_up
             if now > give_up or hurry():
                 raise
             tell(f"{error}; it is tried again")

@@ -24,6 +24,7 @@ import msgspec
 from pyspark.sql.connect.client import DefaultChannelBuilder
 
 from search.errors import InvalidArgument, shown
+from spark_jobs import time_limits
 from spark_jobs.cluster.cluster import Cluster
 from spark_jobs.cluster.exposure import (
     Exposure,
@@ -41,12 +42,11 @@ from spark_jobs.storage import hadoop_settings
 from spark_jobs.storage.host_cache import CacheSettings
 from spark_jobs.trial.context import DataSettings
 
-_ANSWER = 5.0  # seconds that the server has for a call; pyspark's client would try for ten minutes
 _FIRST_ANSWER = 60.0  # of a server that has just started
 _SILENT = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 _ENDED = "INVALID_HANDLE.SESSION_"  # was closed, was changed or was not found, says the server
-_LOOK = 5.0  # seconds between two looks whether the server is still there
-_REFUSALS = 12  # looks in a row that failed for another reason, as while a token is replaced
+# Looks in a row that failed for another reason.
+_REFUSALS = round(time_limits.SERVER_REFUSAL / time_limits.SERVER_LOOK)
 _HADOOP = "spark.hadoop."
 _SIZE = re.compile(r"(\d+)\s*(?:([kmgtp]?)b?)", re.IGNORECASE)
 _UNITS = {unit: 1 << (10 * power) for power, unit in enumerate(("", "k", "m", "g", "t", "p"))}
@@ -182,7 +182,7 @@ class ConnectSession(SessionSettings):
     @property
     def stopped(self) -> bool:
         """Is the session of no use any more: closed here or there, or its server gone?"""
-        if not self._gone and time.monotonic() > self._seen + _LOOK:
+        if not self._gone and time.monotonic() > self._seen + time_limits.SERVER_LOOK:
             self._gone = self._has_ended()
             self._seen = time.monotonic()
         return self._gone or bool(self._spark.is_stopped)
@@ -268,7 +268,7 @@ class ConnectSession(SessionSettings):
         request.explain.plan.CopyFrom(self._plan(self._spark.range(1 << 20)))
         request.explain.explain_mode = AnalyzePlanRequest.Explain.EXPLAIN_MODE_SIMPLE
         found = _SPLITS.search(self._ask("AnalyzePlan", request).explain.explain_string)
-        self._patience = _ANSWER
+        self._patience = time_limits.SERVER_ANSWER
         return int(found[1]) if found else 1
 
     def _plan(self, frame: Any) -> Any:
@@ -316,7 +316,7 @@ class ConnectSession(SessionSettings):
         server log the plan, in which the slots' closure is, and so may be the token.
         """
         released = getattr(self._client, "_release_futures", ())
-        concurrent.futures.wait(set(released), timeout=_ANSWER)
+        concurrent.futures.wait(set(released), timeout=time_limits.SERVER_ANSWER)
 
     def map_in_arrow(
         self, frame: Any, function: Callable[[Iterable[Any]], Iterator[Any]], schema: str
@@ -389,7 +389,7 @@ def _says_ended(error: Exception) -> bool:
 def _refuses(host: str, port: int) -> bool:
     """Is the server's host there, and the server not?"""
     try:
-        socket.create_connection((host, port), _ANSWER).close()
+        socket.create_connection((host, port), time_limits.SERVER_ANSWER).close()
     except ConnectionRefusedError:
         return True
     except OSError:

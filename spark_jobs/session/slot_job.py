@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
-_LAST_TASKS = 15.0  # seconds that the tasks of a job that is over are waited for
+from spark_jobs import time_limits
+
 _LAST_MOMENT = 0.5  # seconds for the processes of a task that was cancelled, which die in turn
-_LAST_WORDS = 10.0  # seconds for which a server that does not answer is told to cancel a job
 _POLL = 0.02
 
 
@@ -86,7 +86,7 @@ class SlotJob:
 
     def __exit__(self, *error: object) -> None:
         self.cancel()
-        patience = time.monotonic() + _LAST_TASKS
+        patience = time.monotonic() + time_limits.TASKS_END
         with contextlib.suppress(Exception):  # a stopped session has no tasks
             if self._count_running_tasks():
                 while self._count_running_tasks() and time.monotonic() < patience:
@@ -126,7 +126,7 @@ class SlotJob:
 
     def cancel(self) -> None:
         """Cancel this job and no other, and wait for its end."""
-        patience = time.monotonic() + _LAST_WORDS
+        patience = time.monotonic() + time_limits.SERVER_CANCEL
         while self._thread.ident is not None and not self._ended.is_set():
             try:
                 self._cancel()  # again: a job that is just being submitted is not found

@@ -14,17 +14,12 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from search.errors import ExperimentError, InvalidArgument
-from spark_jobs.run_folder.marks import BEAT, SILENCE, Silence, newest_mark, number_of, read_mark
+from spark_jobs import time_limits
+from spark_jobs.run_folder.marks import Silence, newest_mark, number_of, read_mark
 from spark_jobs.storage.files import FileStatus, WritableFiles, beside
 from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.locations import Location
 from spark_jobs.storage.stores import writable_files_at
-
-LEAVING = 120.0
-"""Seconds from a driver's last sign of life within which its slots leave.
-
-One whose trial reports nothing speaks every half minute, and waits up to a minute for an answer.
-"""
 
 
 class Verdict(NamedTuple):
@@ -63,8 +58,8 @@ class DriverWatch:
         hadoop: HadoopSettings,
         leave: Callable[[], None],
         *,
-        beat: float = BEAT,
-        silence: float = SILENCE,
+        beat: float = time_limits.DRIVER_BEAT,
+        silence: float = time_limits.DRIVER_SILENCE,
     ) -> None:
         self.verdict: Verdict | None = None
         self._mark, self._hadoop, self._beat, self._silence = mark, hadoop, beat, silence

@@ -24,6 +24,7 @@ import psutil
 
 from search.errors import ExperimentError
 from search.trial import Failure, Outcome
+from spark_jobs import time_limits
 from spark_jobs.messages import (
     Attempt,
     ProtocolError,
@@ -41,8 +42,6 @@ from spark_jobs.trial.frames import FrameReader, write_frame
 from spark_jobs.trial.link import DirectLink, StopTrial
 from spark_jobs.trial.trial_process import Program, Task, evaluate, set_environment, stopped
 
-_SWEEP = 5.0  # seconds for killed processes to disappear
-_SILENCE = 60.0  # seconds without a sign of life after which a zygote is looked at
 _SLICES = 12  # of these: while this process is stopped no more than one of them passes
 
 Tell = Callable[[Report], None]
@@ -282,7 +281,7 @@ class ProcessRunner:
 
         Again until nothing is left: the children of an orphan come here only when it has ended.
         """
-        give_up = time.monotonic() + _SWEEP
+        give_up = time.monotonic() + time_limits.SWEEP
         while orphans := set(psutil.Process().children()) - self._before:
             for orphan in orphans:
                 zygote.kill_all([*_children(orphan), orphan])
@@ -417,7 +416,7 @@ class _ZygoteProcess:
         os.close(self._lifeline)
         self._process.send_signal(signal.SIGCONT)  # a trial may have stopped it
         try:
-            self._process.wait(timeout=10)
+            self._process.wait(timeout=time_limits.ZYGOTE_END)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
@@ -438,7 +437,7 @@ class _ZygoteProcess:
         poll.register(self._socket, select.POLLIN)
         while True:
             for _ in range(_SLICES):
-                if poll.poll(_SILENCE * 1000 / _SLICES):
+                if poll.poll(time_limits.ZYGOTE_SILENCE * 1000 / _SLICES):
                     return None
             if failure := failure_of_silence(status_of(self._process.pid)):
                 return failure
@@ -467,7 +466,8 @@ def failure_of_silence(status: str) -> Failure | None:
     if status == psutil.STATUS_DISK_SLEEP:
         return None
     return Failure(
-        "machine", f"the process that supervises the trial said nothing for {_SILENCE:g} s"
+        "machine",
+        f"the process that supervises the trial said nothing for {time_limits.ZYGOTE_SILENCE:g} s",
     )
 
 

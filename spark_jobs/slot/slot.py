@@ -21,6 +21,7 @@ import psutil
 from search.errors import InvalidArgument
 from search.space.spaces import LARGEST_INTEGER
 from search.trial import Outcome
+from spark_jobs import time_limits
 from spark_jobs.channel.connecting import connect
 from spark_jobs.channel.exchange import ChannelLost, ChannelRefused, SlotChannel
 from spark_jobs.channel.grpc_channel import Address
@@ -51,8 +52,6 @@ from spark_jobs.trial.event_file import EventFile
 from spark_jobs.trial.trial_process import Program
 
 _HOST = "--hostname"  # of Spark's executors
-# Seconds for a trial's last reports; a lost connection takes less, and the outcome would overtake.
-_FLUSH = 30.0
 _SHARED = "; give logdir a shared folder or hdfs://..."
 
 PROBLEM = "experiment: "
@@ -389,7 +388,7 @@ def run_attempt(
                 folder.keep(say)
                 raise
             # The driver judges a trial by what it said before its end; and here its logs still are.
-            reporter.flush(_FLUSH)
+            reporter.flush(time_limits.LAST_REPORTS)
             try:
                 folder.keep(say)
             except OSError as error:  # of what it wrote; what became of it is known

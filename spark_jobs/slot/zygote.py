@@ -32,6 +32,7 @@ from pathlib import Path
 import msgspec
 import psutil
 
+from spark_jobs import time_limits
 from spark_jobs.messages import LARGEST_MESSAGE, ProtocolError, Report, decode, encode
 from spark_jobs.run_folder.paths import AttemptPaths
 from spark_jobs.slot.bounded_log import BoundedLog
@@ -51,12 +52,9 @@ from spark_jobs.trial.trial_process import (
 )
 
 _PR_SET_CHILD_SUBREAPER = 36
-_STOP_PATIENCE = 60.0  # seconds that a trial which is to stop has at least to hear of it
 _GAPS = 3  # and as many times as long as it ever was between two reports
-_BEAT = 5.0  # seconds between two signs of life while a trial runs
 _PIPE = 1 << 18  # bytes of output that a trial may be ahead
 _PROBE = 20.0  # seconds that a first op may take in a forked child
-_SWEEP = 5.0  # seconds for killed processes to disappear
 
 
 class Ready(msgspec.Struct, frozen=True, tag="ready"):
@@ -177,7 +175,7 @@ class _Child:
         """Return when it is to be ended: at its time limit, or where it does not hear of a stop."""
         limit = math.inf if timeout is None else self.started + timeout
         if self.stopped and not self.heard:
-            patience = max(_STOP_PATIENCE, _GAPS * self.longest_gap)
+            patience = max(time_limits.STOP_HEARD, _GAPS * self.longest_gap)
             return min(limit, self.stopped_at + patience)
         return limit
 
@@ -320,7 +318,7 @@ class Zygote:
             now = time.monotonic()
             if now >= beat:
                 self._send(Alive())
-                beat = now + _BEAT
+                beat = now + time_limits.ZYGOTE_BEAT
             left = max(0.0, min(deadline, beat) - now)
             ready = {descriptor for descriptor, _ in poll.poll(left * 1000)}
             if self._lifeline in ready or (self._control in ready and not self._reader.fill()):
@@ -368,7 +366,7 @@ def _set_subreaper(value: int) -> None:
 
 def end_descendants() -> None:
     """Kill and reap everything below this process; at once where nothing is."""
-    give_up = time.monotonic() + _SWEEP
+    give_up = time.monotonic() + time_limits.SWEEP
     while time.monotonic() < give_up:
         try:
             pid, _ = os.waitpid(-1, os.WNOHANG)

@@ -22,6 +22,7 @@ import requests
 import tenacity
 import urllib3
 
+from spark_jobs import time_limits
 from spark_jobs.storage.authentication import authenticate, why_denied, without_token
 from spark_jobs.storage.files import (
     CHANGED,
@@ -39,13 +40,8 @@ from spark_jobs.storage.locations import Location
 
 T = TypeVar("T")
 
-PATIENCE = 60.0
-"""Seconds for which a cluster may be in trouble before a call gives up."""
-
-_TIMEOUT = (5.0, 30.0)  # seconds to connect, and between two pieces of an answer
-# Seconds to connect or to send a piece, and for the answer: HDFS needs a minute to replace a
-# DataNode that hangs, and who gives up sooner finds the others busy with what it gave up.
-_SENDING = (30.0, 75.0)
+_TIMEOUT = time_limits.HDFS_CONNECT, time_limits.HDFS_PIECE
+_SENDING = time_limits.HDFS_PIECE, time_limits.HDFS_WRITTEN
 _LONGEST_PAUSE = 3.0  # seconds between two tries
 _SAY = 5.0  # seconds of trouble after which the user hears of it
 
@@ -93,7 +89,10 @@ class WebHdfs:
     """
 
     def __init__(
-        self, location: Location, settings: HadoopSettings, patience: float = PATIENCE
+        self,
+        location: Location,
+        settings: HadoopSettings,
+        patience: float = time_limits.HDFS_OUTAGE,
     ) -> None:
         self._urls, self._user = settings.namenodes(location), settings.user
         self._patience = patience

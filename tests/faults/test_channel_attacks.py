@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 
 from experiment.driver import slot_jobs
 from search.trial import Outcome
+from spark_jobs import time_limits
 from spark_jobs.channel import grpc_channel
 from spark_jobs.channel.credentials import new_key
 from spark_jobs.channel.grpc_channel import ChannelClient, ChannelServer
@@ -259,7 +260,7 @@ quick = settings(
 @pytest.mark.timeout(900)
 def test_a_hundred_thousand_messages_of_one_who_has_the_token(served, monkeypatch):
     server, honest = served
-    monkeypatch.setattr(grpc_channel, "_PATIENCE", 0.0)
+    monkeypatch.setattr(time_limits, "WAIT", 0.0)
     keys, answers, refusals, grown = {}, 0, {}, []
 
     async def speak(call, data, key):

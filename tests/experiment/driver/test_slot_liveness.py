@@ -2,10 +2,10 @@
 
 import pytest
 
-from experiment.driver import slot_liveness
 from experiment.driver.slot_liveness import Attendance
 from search.grid import PointSearch
 from search.trial import Trial
+from spark_jobs import time_limits
 from spark_jobs.messages import Heard, Hello, Next, Reports, Stop, Wait, Work
 from tests.experiment.driver.test_coordinator import Search
 
@@ -76,14 +76,14 @@ def test_a_slot_that_is_silent_while_others_speak_is_lost(slots):
     silent, other = slots.ask("1.0.0"), slots.ask("1.1.0")
     slots.search.finish("1.1.0", other)
     answers = []
-    while slots.now < 2 * slot_liveness._SILENCE:
+    while slots.now < 2 * time_limits.SLOT_SILENCE:
         slots.now += 30
         answers.append(slots.ask("1.1.0"))
         if isinstance(answers[-1], Work):
             break
     assert set(map(type, answers[:-1])) == {Wait}
     assert (answers[-1].trial, answers[-1].attempt) == (silent.trial, 2)
-    assert slots.now > slot_liveness._SILENCE
+    assert slots.now > time_limits.SLOT_SILENCE
 
 
 def test_a_slot_that_only_says_that_its_trial_runs_is_not_lost(slots):

@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from spark_jobs import time_limits
 from spark_jobs.channel import file_channel
 from spark_jobs.channel.connecting import connect
 from spark_jobs.channel.credentials import Seal
@@ -103,8 +104,8 @@ class TestMailboxOnHdfs(ChannelContract):
 @pytest.fixture
 def impatient(monkeypatch):
     """Slots send again what was not answered within a second or so."""
-    monkeypatch.setattr(file_channel, "_PATIENCE", 0.2)
-    monkeypatch.setattr(file_channel, "_DEADLINE", 1.0)
+    monkeypatch.setattr(time_limits, "MAILBOX_WAIT", 0.2)
+    monkeypatch.setattr(time_limits, "MAILBOX_ANSWER", 1.0)
 
 
 def files_below(folder):
@@ -207,7 +208,8 @@ def test_nobody_reads_a_message_or_an_answer(opened, run):
 @pytest.mark.parametrize("data", [b"", b"x", b"x" * 28, b"x" * 500], ids=len)
 @pytest.mark.parametrize("name", ["1.0.0-Next-1", "1.0.0-Next-999", "1.1.0-Hello-1", "x", ".x"])
 def test_a_forged_message_is_not_heard_and_does_not_stay(opened, monkeypatch, name, data):
-    monkeypatch.setattr(file_channel, "_DEADLINE", 10.0)  # where the driver's look was from before
+    # Where the driver's look was from before.
+    monkeypatch.setattr(time_limits, "MAILBOX_ANSWER", 10.0)
     handler = Script(Stop())
     with opened(handler) as (server, connect, box), connect("1.0.0") as slot:
         requests, _ = folders_of(box)
@@ -264,7 +266,7 @@ def test_a_torn_message_is_sent_again(opened, monkeypatch):
         def torn(location, source):
             write(location, source[: len(source) // 2])
             files.write = write
-            monkeypatch.setattr(file_channel, "_DEADLINE", 60.0)  # of what is sent again
+            monkeypatch.setattr(time_limits, "MAILBOX_ANSWER", 60.0)  # of what is sent again
 
         monkeypatch.setattr(files, "write", torn, raising=False)
         assert slot.next() == ATTEMPT
@@ -365,19 +367,19 @@ def test_an_outcome_survives_an_outage(opened, run, monkeypatch, away):
                 run.with_name("elsewhere").rename(run)
             assert answer.result(timeout=60) == ATTEMPT
             assert set(handler.outcomes) == {0.5}
-            monkeypatch.setattr(file_channel, "_DEADLINE", 60.0)
+            monkeypatch.setattr(time_limits, "MAILBOX_ANSWER", 60.0)
             assert slot.report(ATTEMPT, REPORTS) == ""
 
 
 def test_an_answer_that_comes_late_is_not_taken_for_the_next_one(opened, monkeypatch):
-    monkeypatch.setattr(file_channel, "_DEADLINE", 5.0)
+    monkeypatch.setattr(time_limits, "MAILBOX_ANSWER", 5.0)
     with opened(Working()) as (_, connect, box), connect("1.0.0") as slot:
         answers, post, late = folders_of(box)[1] / "1.0.0", box._post, []
         box._post = lambda *answer: late.append(answer)
         with pytest.raises(Cut):
             slot._ask("Next", encode(Next("1.0.0")))
         wait_until(lambda: late)
-        monkeypatch.setattr(file_channel, "_DEADLINE", 60.0)
+        monkeypatch.setattr(time_limits, "MAILBOX_ANSWER", 60.0)
         box._post = post
         post(*late[0])
         assert [path.name for path in files_below(answers)] == ["1.0.0-Next-1"]

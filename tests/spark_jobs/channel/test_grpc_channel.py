@@ -9,6 +9,7 @@ import msgspec
 import psutil
 import pytest
 
+from spark_jobs import time_limits
 from spark_jobs.channel import exchange, grpc_channel
 from spark_jobs.channel.credentials import make_certificate, new_key
 from spark_jobs.channel.exchange import ChannelLost
@@ -72,8 +73,8 @@ def behind_proxy(handler):
 @pytest.fixture
 def impatient(monkeypatch):
     """Calls give up, and the driver says that there is nothing yet, after parts of a second."""
-    monkeypatch.setattr(grpc_channel, "_PATIENCE", 0.2)
-    monkeypatch.setattr(grpc_channel, "_DEADLINE", 1.0)
+    monkeypatch.setattr(time_limits, "WAIT", 0.2)
+    monkeypatch.setattr(time_limits, "ANSWER", 1.0)
     monkeypatch.setattr(exchange, "_PAUSE", 0.01)
 
 
@@ -174,7 +175,7 @@ def test_a_report_is_tried_once(monkeypatch):
     with behind_proxy(handler) as (slot, proxy):
         assert slot.report(ATTEMPT, REPORTS) == ""
         proxy.hold("down")
-        monkeypatch.setattr(grpc_channel, "_DEADLINE", 3.0)  # before gRPC gives the connection up
+        monkeypatch.setattr(time_limits, "ANSWER", 3.0)  # before gRPC gives the connection up
         monkeypatch.setattr(exchange, "_PAUSE", 0.01)
         with pytest.raises(ChannelLost, match="DEADLINE_EXCEEDED"):
             slot.report(ATTEMPT, REPORTS)
@@ -183,11 +184,11 @@ def test_a_report_is_tried_once(monkeypatch):
 
 @pytest.mark.usefixtures("impatient")
 def test_an_outage_that_does_not_end_ends_the_slot(monkeypatch):
-    monkeypatch.setattr(exchange, "_OUTAGE", 1.5)
+    monkeypatch.setattr(time_limits, "OUTAGE", 1.5)
     with behind_proxy(Working()) as (slot, proxy):
         proxy.cut()
         with pytest.raises(ChannelLost, match="does not answer"):
-            slot._call("Next", Next("1.0.0"), patience=exchange._OUTAGE)
+            slot._call("Next", Next("1.0.0"), patience=time_limits.OUTAGE)
 
 
 @pytest.mark.fault(35)

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from search.trial import Trial
+from spark_jobs import time_limits
 from spark_jobs.channel import reporter as module
 from spark_jobs.channel.exchange import ChannelLost
 from spark_jobs.channel.reporter import Reporter, Tail
@@ -340,7 +341,7 @@ def test_logs_that_are_not_there_yet_are_empty(tmp_path):
 
 
 def test_it_is_said_that_a_trial_runs_which_has_nothing_to_say(driver, monkeypatch):
-    monkeypatch.setattr(module, "_BEAT", 0.05)
+    monkeypatch.setattr(time_limits, "SLOT_BEAT", 0.05)
     with Reporter(driver.send, driver.stop) as reporter, reporter.running(FIRST):
         driver.wait_until(lambda: len(driver.heard) > 2)
         assert all(heard == (FIRST, (), "") for heard in driver.heard)
@@ -348,8 +349,17 @@ def test_it_is_said_that_a_trial_runs_which_has_nothing_to_say(driver, monkeypat
         driver.wait_until(lambda: (7, "its slot was given up") in driver.stopped)
 
 
+def test_a_trial_that_started_while_nothing_was_sent_is_silent_for_no_longer(driver):
+    reporter = Reporter(driver.send, driver.stop)
+    assert reporter._until_beat(1e9) == time_limits.SLOT_BEAT
+    with reporter.running(FIRST):
+        started = reporter._said
+        assert reporter._until_beat(started + 20) == time_limits.SLOT_BEAT - 20
+        assert reporter._until_beat(started + time_limits.SLOT_BEAT + 1) == 0
+
+
 def test_nothing_is_said_of_trials_that_do_not_run(driver, monkeypatch):
-    monkeypatch.setattr(module, "_BEAT", 0.01)
+    monkeypatch.setattr(time_limits, "SLOT_BEAT", 0.01)
     with Reporter(driver.send, driver.stop) as reporter:
         with reporter.running(FIRST):
             driver.wait_until(lambda: driver.heard)

@@ -16,8 +16,8 @@ import pytest
 
 from search.errors import InvalidArgument
 from search.trial import Trial
+from spark_jobs import time_limits
 from spark_jobs.messages import Attempt
-from spark_jobs.run_folder import writing as module
 from spark_jobs.run_folder.paths import attempt_name
 from spark_jobs.run_folder.writing import hand_on_checkpoint, hide_events, run_folder, with_patience
 from spark_jobs.storage import webhdfs
@@ -200,7 +200,7 @@ def in_one_sentence(caught, place, folder):
 
 @pytest.mark.usefixtures("impatient")
 def test_a_hdfs_that_is_gone_for_good_leaves_the_files_here(hdfs, on_hdfs, monkeypatch):
-    monkeypatch.setattr(module, "_PATIENCE", 5.0)
+    monkeypatch.setattr(time_limits, "OUTAGE", 5.0)
     told = []
     with run_folder(on_hdfs.location, on_hdfs.hadoop) as folder:
         write(folder, _CONTENT)

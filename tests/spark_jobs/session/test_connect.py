@@ -11,6 +11,7 @@ from pyspark.sql.connect.client import DefaultChannelBuilder
 
 from experiment.diagnosis.examiner import Examiner
 from search.errors import InvalidArgument
+from spark_jobs import time_limits
 from spark_jobs.session import connect
 from spark_jobs.session.connect import ConnectSession
 
@@ -77,7 +78,7 @@ def test_slots_are_no_more_than_gpus_are_enough_for(session, slots):
 
 
 def stopped(session):
-    session._seen = -connect._LOOK  # long ago
+    session._seen = -time_limits.SERVER_LOOK  # long ago
     return session.stopped
 
 

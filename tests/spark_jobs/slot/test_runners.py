@@ -23,6 +23,7 @@ import psutil
 import pytest
 
 from search.trial import Trial
+from spark_jobs import time_limits
 from spark_jobs.messages import Attempt, Report, encode, work_of
 from spark_jobs.run_folder.paths import RunPaths
 from spark_jobs.slot import runners, zygote
@@ -775,7 +776,7 @@ class TestForked(ProcessContract):
             wait_until(lambda: status_of(pid) == psutil.STATUS_STOPPED)
             return status_of(pid)
 
-        monkeypatch.setattr(runners, "_SILENCE", 0.5)
+        monkeypatch.setattr(time_limits, "ZYGOTE_SILENCE", 0.5)
         monkeypatch.setattr(runners, "status_of", status_when_stopped)
         tag = f"3600.{uuid.uuid4().int % 10**9}"
         with self.make(functions.stop_supervisor) as runner:
@@ -802,7 +803,7 @@ class TestForked(ProcessContract):
                 time.sleep(0.01)
             return 1.0
 
-        monkeypatch.setattr(runners, "_SILENCE", 0.1)
+        monkeypatch.setattr(time_limits, "ZYGOTE_SILENCE", 0.1)
         monkeypatch.setattr(runners, "status_of", status_while_storage_hangs)
         with self.make(wait_for_file) as runner:
             outcome = Runner(runner, tmp_path / "run")(path=str(tmp_path / "go on"))
@@ -825,7 +826,9 @@ class TestForked(ProcessContract):
 
     def let_zygotes_be_impatient(self, tmp_path, monkeypatch):
         """Let a preloaded module shorten the patience of the zygote that imports it."""
-        (tmp_path / "impatient.py").write_text("import __main__; __main__._STOP_PATIENCE = 0.2")
+        (tmp_path / "impatient.py").write_text(
+            "from spark_jobs import time_limits; time_limits.STOP_HEARD = 0.2"
+        )
         monkeypatch.syspath_prepend(str(tmp_path))
 
     def test_the_time_limit_counts_also_for_a_trial_that_is_to_stop(self, tmp_path):
@@ -1000,7 +1003,9 @@ class TestZygote:
         return message
 
     def test_signs_of_life_come_while_a_trial_says_nothing(self, tmp_path, monkeypatch):
-        (tmp_path / "lively.py").write_text("import __main__; __main__._BEAT = 0.1")
+        (tmp_path / "lively.py").write_text(
+            "from spark_jobs import time_limits; time_limits.ZYGOTE_BEAT = 0.1"
+        )
         monkeypatch.syspath_prepend(str(tmp_path))
         with contextlib.closing(
             _ZygoteProcess(program(functions.hang, preload=(*LIGHT, "lively")))

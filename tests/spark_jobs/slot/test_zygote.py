@@ -14,8 +14,9 @@ import psutil
 import pytest
 
 from search.trial import Trial
+from spark_jobs import time_limits
 from spark_jobs.messages import LARGEST_MESSAGE, Attempt, Report, encode, work_of
-from spark_jobs.slot.zygote import _STOP_PATIENCE, Zygote, _Child
+from spark_jobs.slot.zygote import Zygote, _Child
 from spark_jobs.trial.frames import FrameReader, frame
 from spark_jobs.trial.link import HEARD, REPORT
 from spark_jobs.trial.trial_process import Task
@@ -47,7 +48,7 @@ def test_a_trial_has_its_time_limit_or_none(pipes):
 def test_a_stop_gives_it_a_minute_and_three_times_its_longest_gap(pipes):
     _, child = pipes
     child.stop("enough")
-    assert child.deadline(None) == child.stopped_at + _STOP_PATIENCE
+    assert child.deadline(None) == child.stopped_at + time_limits.STOP_HEARD
     say(pipes, REPORT + encode(Report(0, {"loss": 1.0})))
     assert child.longest_gap >= 1_000.0
     assert child.deadline(None) >= child.stopped_at + 3_000.0
