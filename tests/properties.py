@@ -10,7 +10,7 @@ from typing import Any
 import hypothesis
 
 _SHARE = 0.15  # of the examples that are looked at by default
-_LEAST = 3
+_LEAST = 1
 
 
 def register() -> None:

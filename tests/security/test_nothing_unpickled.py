@@ -263,14 +263,14 @@ def look_at(run: Path) -> None:
 
 
 def test_a_pickle_in_any_file_of_a_run_is_never_loaded(tmp_path, mark, capsys):
-    whole = make_run(tmp_path / "whole", trials=3)
+    whole = make_run(tmp_path / "whole", trials=1)
     checkpoint = whole / "trials" / "000000" / "checkpoint"
     checkpoint.mkdir()
     (checkpoint / "model.pkl").touch()
     (whole / "journal" / "000009.jsonl").touch()
     (whole / "stop").touch()
     names = [p.relative_to(whole).as_posix() for p in whole.rglob("*") if p.is_file()]
-    assert len(names) > 15
+    assert len(names) >= 10, names
     for name in names:
         for kind, data in planted(mark).items():
             logdir = tmp_path / "runs"
