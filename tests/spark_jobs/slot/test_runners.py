@@ -900,6 +900,7 @@ class TestForked(ProcessContract):
             assert run(x=1).error.kind == "exit"  # nobody was killed for memory during this one
 
 
+@pytest.mark.slow
 class TestSpawned(ProcessContract):
     many = 8  # a second each
 
