@@ -1,23 +1,24 @@
-"""The public calls: they read their arguments, `experiment.driver.run_search` does the work."""
+"""The public calls: each builds the `SearchSpec` of its arguments, which then is run."""
 
 from __future__ import annotations
 
-import json
-import random
-import secrets
+import functools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
+from experiment.driver.search_call import search_call
 from experiment.results.result import Result, Results, results_of_groups
-from experiment.results.warned import users_line, warn_at
-from experiment.setup.resuming import manifest_of
-from experiment.setup.settings import Settings, takes_settings
-from experiment.setup.slot_count import SlotsAsked
-from experiment.setup.specification import Search
-from experiment.setup.warm_start import Runs, known_of, runs_of
+from experiment.setup.building_specs import (
+    check_algorithm,
+    read_space,
+    seed_of,
+    spec_of_algorithm,
+    warn_of_texts,
+)
+from experiment.setup.settings import Settings
+from experiment.setup.specification import SearchSpec
+from experiment.setup.warm_start import Runs
 from search.algorithms import Evolution, Grid, PopulationTraining, Random
 from search.direction import Direction
 from search.errors import InvalidArgument, shown
@@ -25,21 +26,15 @@ from search.evolution.nsga2 import NSGA2
 from search.evolution.operators import Mutation
 from search.grid import PointSearch
 from search.grouped import Grouped, read_groups, union
-from search.searcher import Algorithm, Problem
+from search.searcher import Algorithm
 from search.sequential.bayesian import BayesianOptimization
-from search.space.domain_dicts import numbers_in_texts
-from search.space.points import read_first_points
-from search.space.sampling import check_constraint
 from search.space.spaces import Constraint, Space, read_points
-from search.values import to_json
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_WANTED = "a to_json() that returns a dict of what JSON has"
 
-
-@takes_settings
+@search_call(Result)
 def launch(
     spark: SparkSession,
     train: Callable[..., Any],
@@ -47,7 +42,7 @@ def launch(
     *,
     constraint: Constraint | None = None,
     **settings: Any,
-) -> Result:
+) -> SearchSpec:
     """Run a train function on every point of a grid, one trial per point, on Spark executors.
 
     Args:
@@ -69,13 +64,24 @@ def launch(
     checked = Settings(**settings)
     if isinstance(args_dict, Mapping):
         space = Space.of_grid(args_dict, constraint)
-        return _search("launch", spark, train, space, Grid(), checked)
+        return spec_of_algorithm(
+            Grid(), call="launch", spark=spark, train=train, space=space, settings=checked
+        )
     points = read_points(args_dict, constraint)
-    search = Search("launch", PointSearch(points), None, points, {"type": "points"})
-    return _run(spark, train, search, checked, _seed(checked))
+    return SearchSpec(
+        call="launch",
+        spark=spark,
+        train=train,
+        settings=checked,
+        seed=seed_of(checked),
+        searcher=PointSearch(points),
+        space=None,
+        points=points,
+        algorithm={"type": "points"},
+    )
 
 
-@takes_settings
+@search_call(Result)
 def run(
     spark: SparkSession,
     train: Callable[..., Any],
@@ -87,7 +93,7 @@ def run(
     warm_start: Runs = (),
     constraint: Constraint | None = None,
     **settings: Any,
-) -> Result:
+) -> SearchSpec:
     """Search a space by any algorithm: the call that the others are made of.
 
     Args:
@@ -113,13 +119,22 @@ def run(
         InvalidArgument: Bad input, found before any Spark job.
         SearchFailed: More failures than allowed, or every trial failed; has `.result`.
     """
-    _check_algorithm(searcher)
+    check_algorithm(searcher)
     checked = Settings(**settings)
-    domains = _space(space, constraint, "space")
-    return _search("run", spark, train, domains, searcher, checked, samples, points, warm_start)
+    return spec_of_algorithm(
+        searcher,
+        call="run",
+        spark=spark,
+        train=train,
+        space=read_space(space, constraint, "space"),
+        settings=checked,
+        samples=samples,
+        points=points,
+        warm_start=warm_start,
+    )
 
 
-@takes_settings
+@search_call(Result)
 def evolutionary_search(
     spark: SparkSession,
     train: Callable[..., Any],
@@ -137,7 +152,7 @@ def evolutionary_search(
     warm_start: Runs = (),
     constraint: Constraint | None = None,
     **settings: Any,
-) -> Result:
+) -> SearchSpec:
     """Search by differential evolution, without a barrier or one generation after the other.
 
     Several objectives are searched by NSGA-II instead, for their Pareto front; see
@@ -213,11 +228,19 @@ def evolutionary_search(
             mutation=mutation,  # type: ignore[arg-type]  # two weights are refused there
             generational=generational,
         )
-    call, space = "evolutionary_search", _space(bounds, constraint)
-    return _search(call, spark, train, space, algorithm, checked, None, points, warm_start)
+    return spec_of_algorithm(
+        algorithm,
+        call="evolutionary_search",
+        spark=spark,
+        train=train,
+        space=read_space(bounds, constraint),
+        settings=checked,
+        points=points,
+        warm_start=warm_start,
+    )
 
 
-@takes_settings
+@search_call(Result)
 def random_search(
     spark: SparkSession,
     train: Callable[..., Any],
@@ -228,7 +251,7 @@ def random_search(
     warm_start: Runs = (),
     constraint: Constraint | None = None,
     **settings: Any,
-) -> Result:
+) -> SearchSpec:
     """Run a train function on independent random points.
 
     Args:
@@ -253,12 +276,20 @@ def random_search(
         SearchFailed: More failures than allowed, or every trial failed; has `.result`.
     """
     checked = Settings(**settings)
-    space = _space(bounds, constraint)
-    call = "random_search"
-    return _search(call, spark, train, space, Random(), checked, samples, points, warm_start)
+    return spec_of_algorithm(
+        Random(),
+        call="random_search",
+        spark=spark,
+        train=train,
+        space=read_space(bounds, constraint),
+        settings=checked,
+        samples=samples,
+        points=points,
+        warm_start=warm_start,
+    )
 
 
-@takes_settings
+@search_call(Result)
 def bayesian_search(
     spark: SparkSession,
     train: Callable[..., Any],
@@ -271,7 +302,7 @@ def bayesian_search(
     warm_start: Runs = (),
     constraint: Constraint | None = None,
     **settings: Any,
-) -> Result:
+) -> SearchSpec:
     """Search by Bayesian optimisation with a Gaussian process: for few trials that take long.
 
     The first trials are spread over the space. Each later one is where a model of the objective
@@ -305,11 +336,20 @@ def bayesian_search(
     """
     algorithm = BayesianOptimization(noisy=noisy)
     checked = Settings(direction=direction, **settings)
-    call, space = "bayesian_search", _space(bounds, constraint)
-    return _search(call, spark, train, space, algorithm, checked, samples, points, warm_start)
+    return spec_of_algorithm(
+        algorithm,
+        call="bayesian_search",
+        spark=spark,
+        train=train,
+        space=read_space(bounds, constraint),
+        settings=checked,
+        samples=samples,
+        points=points,
+        warm_start=warm_start,
+    )
 
 
-@takes_settings
+@search_call(Results)
 def search_each(
     spark: SparkSession,
     train: Callable[..., Any],
@@ -323,7 +363,7 @@ def search_each(
     warm_start: Runs = (),
     constraint: Constraint | None = None,
     **settings: Any,
-) -> Results:
+) -> SearchSpec:
     """Run one search per group, such as one model per region, over the same slots, as one run.
 
     The groups take turns: a slot that is free gets a trial of the next group that has one. Each
@@ -357,21 +397,33 @@ def search_each(
     """
     if searcher is None:
         searcher, samples = BayesianOptimization(), 30 if samples is None else samples
-    _check_algorithm(searcher)
-    checked, spaces = Settings(direction=direction, **settings), read_groups(bounds, by, constraint)
+    check_algorithm(searcher)
+    checked = Settings(direction=direction, **settings)
+    spaces = read_groups(bounds, by, constraint)
     for group, own in bounds.items():
-        for sentence in numbers_in_texts(f"bounds[{group!r}]", own):
-            warn_at(users_line(), sentence)
-    most, target = checked.max_failures, checked.target
-    grouped = Grouped(searcher, spaces, by=by, max_failures=most, target=target)
-    whole, space = replace(checked, max_failures=None, target=None), union(spaces, by, constraint)
-    result = _search(
-        "search_each", spark, train, space, grouped, whole, samples, points, warm_start
+        warn_of_texts(f"bounds[{group!r}]", own)
+    by_group = functools.partial(
+        results_of_groups,
+        spaces=spaces,
+        by=by,
+        max_failures=checked.max_failures,
+        target=checked.target,
     )
-    return results_of_groups(result, spaces, by=by, max_failures=most, target=target)
+    spec = spec_of_algorithm(
+        Grouped(searcher, spaces, by=by, max_failures=checked.max_failures, target=checked.target),
+        call="search_each",
+        spark=spark,
+        train=train,
+        space=union(spaces, by, constraint),
+        settings=replace(checked, max_failures=None, target=None),
+        samples=samples,
+        points=points,
+        warm_start=warm_start,
+    )
+    return replace(spec, returned=by_group)
 
 
-@takes_settings
+@search_call(Result)
 def population_based_training(
     spark: SparkSession,
     train: Callable[..., Any],
@@ -385,7 +437,7 @@ def population_based_training(
     points: Iterable[Mapping[str, Any]] = (),
     constraint: Constraint | None = None,
     **settings: Any,
-) -> Result:
+) -> SearchSpec:
     """Train a population; the worst go on from copies of the best, with other hyperparameters.
 
     `popsize * (generations + 1)` trials. A trial trains for a while: it goes on from the checkpoint
@@ -422,16 +474,15 @@ def population_based_training(
         resample_probability=resample_probability,
     )
     checked = Settings(direction=direction, **settings)
-    space = _space(bounds, constraint)
-    call = "population_based_training"
-    return _search(call, spark, train, space, training, checked, points=points)
-
-
-def _space(bounds: Mapping[str, Any], constraint: Constraint | None, name: str = "bounds") -> Space:
-    space = Space.of_bounds(bounds, constraint, name)
-    for sentence in numbers_in_texts(name, bounds):
-        warn_at(users_line(), sentence)
-    return space
+    return spec_of_algorithm(
+        training,
+        call="population_based_training",
+        spark=spark,
+        train=train,
+        space=read_space(bounds, constraint),
+        settings=checked,
+        points=points,
+    )
 
 
 def _check_nsga2(**arguments: Any) -> None:
@@ -439,88 +490,3 @@ def _check_nsga2(**arguments: Any) -> None:
         if value is not None:
             expected = "nothing with several objectives, which NSGA-II searches"
             raise InvalidArgument(name, expected, shown(value))
-
-
-def _check_algorithm(searcher: object) -> None:
-    for method in ("start", "to_json"):
-        if isinstance(searcher, type) or not callable(getattr(searcher, method, None)):
-            expected = "a search algorithm, such as experiment.RegularizedEvolution()"
-            raise InvalidArgument("searcher", expected, shown(searcher))
-
-
-def _search(
-    call: str,
-    spark: SparkSession,
-    train: Callable[..., Any],
-    space: Space,
-    algorithm: Algorithm,
-    settings: Settings,
-    samples: int | None = None,
-    points: Iterable[Mapping[str, Any]] = (),
-    warm_start: Runs = (),
-) -> Result:
-    seed = _seed(settings)
-    if not isinstance(algorithm, Grid):  # which asks for each of its points
-        check_constraint(space, random.Random(seed))
-    runs = runs_of(warm_start)
-    slots = SlotsAsked(spark, samples, settings)
-    problem = Problem(
-        space=space,
-        rng=random.Random(seed),
-        direction=settings.goal,
-        samples=samples,
-        # With numbers of their own, so that what is drawn for a point can be said the next time.
-        points=read_first_points(space, points, random.Random(f"points of {seed}")),
-        known=known_of(runs, space, settings),
-        slots=slots,
-    )
-    searcher = algorithm.start(problem)
-    if not all(hasattr(searcher, name) for name in ("total", "finished", "ask", "tell")):
-        expected = "a start() that returns a search.searcher.Searcher"
-        raise InvalidArgument("searcher", expected, shown(searcher))
-    arguments = _settings_of(algorithm)
-    if samples is not None:
-        arguments["samples"] = samples
-    if problem.points:
-        arguments["points"] = [_as_json(point) for point in problem.points]
-    if runs:
-        arguments["warm_start"] = runs
-    search = Search(
-        call, searcher, space, algorithm=arguments, known=problem.known, slots=slots.number
-    )
-    return _run(spark, train, search, settings, seed)
-
-
-def _settings_of(algorithm: Algorithm) -> dict[str, Any]:
-    """Return what an algorithm says of itself, as the manifest will have it."""
-    told: Any = algorithm.to_json()
-    try:
-        settings = msgspec.json.decode(json.dumps(told, allow_nan=False))
-    except (TypeError, ValueError, RecursionError) as error:
-        got = f"{shown(told)}: {error}"
-        raise InvalidArgument("searcher", _WANTED, got) from None
-    if not isinstance(settings, dict):
-        raise InvalidArgument("searcher", _WANTED, shown(told))
-    return settings
-
-
-def _run(
-    spark: SparkSession, train: Callable[..., Any], search: Search, settings: Settings, seed: int
-) -> Result:
-    # Late: it loads grpc and tensorboard, which neither `import experiment` nor a trial needs.
-    from experiment.driver.run_search import run_search
-
-    return run_search(spark, train, search, settings, seed)
-
-
-def _as_json(point: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: to_json(value) for name, value in point.items()}
-
-
-def _seed(settings: Settings) -> int:
-    """Return the user's seed, that of the run to resume, or one drawn now."""
-    if settings.seed is not None:
-        return settings.seed
-    if settings.resume is not None:
-        return manifest_of(settings.resume).seed
-    return secrets.randbits(32)

@@ -18,7 +18,7 @@ from experiment.results.status import Status
 from experiment.results.text import printable
 from experiment.results.trial_result import TrialResult
 from experiment.setup.settings import Settings, takes_settings
-from experiment.setup.specification import Search
+from experiment.setup.specification import SearchSpec
 from experiment.setup.train_function import pickle_arguments, pickle_function
 from search.errors import ExperimentError, InvalidArgument, shown
 from search.trial import Failure, FailureKind
@@ -233,10 +233,14 @@ class SparkExecutor(Executor):
         from experiment.driver.run_search import run_search  # late: it loads grpc and tensorboard
 
         self._control = own_control()
-        search = Search(
-            "executor",
-            self._calls,
-            None,
+        spec = SearchSpec(
+            call="executor",
+            spark=spark,
+            train=run_call,
+            settings=settings,
+            seed=settings.seed or 0,
+            searcher=self._calls,
+            space=None,
             algorithm={"type": "calls"},
             grows=True,
             observers=[self],
@@ -246,7 +250,7 @@ class SparkExecutor(Executor):
         problem: str | None = "the executor could not start"
         try:
             try:
-                result = run_search(spark, run_call, search, settings, settings.seed or 0)
+                result = run_search(spec)
             except SearchFailed as failed:  # also where all calls have
                 result = failed.result
             problem = result.problem

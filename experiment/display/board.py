@@ -16,7 +16,7 @@ from experiment.results.status import Status
 from experiment.results.text import hyperparameter
 from experiment.results.trial_result import TrialResult
 from experiment.run_files.manifest import Manifest
-from experiment.setup.specification import Search
+from experiment.setup.specification import SearchSpec
 from search.direction import Direction, Directions, Goal
 from search.evolution.population_search import PopulationSearch
 from search.searcher import judge_of
@@ -45,7 +45,7 @@ class Board:
 
     Args:
         paths: Of the run.
-        search: What is run.
+        spec: The search.
         direction: Of the objective, or of each of several.
         manifest: What the run says of itself.
         part: Number of the application that writes; each has a file of its own.
@@ -54,7 +54,7 @@ class Board:
     def __init__(
         self,
         paths: RunPaths,
-        search: Search,
+        spec: SearchSpec,
         direction: Goal,
         manifest: Manifest,
         part: int = 1,
@@ -62,8 +62,9 @@ class Board:
         make_folder(paths.search)
         writer = "trial" if part == 1 else f"trial.{part:06d}"  # TensorBoard goes by the names
         self._events, self._trials = EventFile(paths.search, writer), paths.trials
-        self._search, self._direction = search, direction
-        searcher = search.searcher
+        self._spec = spec
+        self._direction = direction
+        searcher = spec.searcher
         self._stops = bool(manifest.stopping) or judge_of(searcher) is not None
         self._key = manifest.optimization_key
         self._evolution = searcher if isinstance(searcher, PopulationSearch) else None
@@ -157,13 +158,13 @@ class Board:
         if self._stops:
             shown.append(hparams.Metric(LAST_STEP, display_name="last step"))
         columns = [
-            hparams.HParam(name, _tensorboard_domain(domain, name in self._search.as_text))
-            for name, domain in self._search.columns.items()
+            hparams.HParam(name, _tensorboard_domain(domain, name in self._spec.as_text))
+            for name, domain in self._spec.columns.items()
         ]
-        if self._evolution is not None and "generation" not in self._search.columns:
+        if self._evolution is not None and "generation" not in self._spec.columns:
             last = self._evolution.generations
             columns.append(hparams.HParam("generation", hparams.IntInterval(0, last)))
-        self._events.hparams_config(columns, shown, fixed=self._search.fixed)
+        self._events.hparams_config(columns, shown, fixed=self._spec.fixed)
         self._configured = True
 
     def _write_generations(self, evolution: PopulationSearch[Any]) -> None:
@@ -183,7 +184,7 @@ class Board:
             self._generations += 1
 
     def _write_population(self, population: list[dict[str, Any]], generation: int) -> None:
-        for name, domain in (self._search.space or {}).items():
+        for name, domain in (self._spec.space or {}).items():
             some = [params[name] for params in population if name in params]
             if not some:  # a condition that holds for none of them
                 continue

@@ -6,15 +6,11 @@ import contextlib
 import contextvars
 import threading
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 from experiment.results.status import Status
 from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.locations import Location
 from spark_jobs.storage.stores import files_at
-
-if TYPE_CHECKING:
-    from experiment.setup.preparation import Prepared
 
 _LOOK_EVERY = 1.0  # seconds between two looks for the file that `stop` leaves
 
@@ -26,8 +22,6 @@ class Control:
         reason: Why the search is to end, in one sentence; None while it may go on.
         status: Says how far it is; None before it has begun.
         wake: Lets its slots ask again for trials, where its searcher has new ones. From any thread.
-        prepared: Told what the search is about to do, once all of its input is checked and before
-            anything of it has begun; where it raises, nothing begins.
         overtaken: Does another driver run the run by now? Then nothing of it is ours to write.
     """
 
@@ -36,7 +30,6 @@ class Control:
         self.overtaken = False
         self.status: Callable[[], Status] | None = None
         self.wake: Callable[[], None] = lambda: None
-        self.prepared: Callable[[Prepared], None] = lambda prepared: None
 
     def cancel(self, reason: str) -> None:
         """End the search within a second; the first reason counts."""

@@ -17,10 +17,12 @@ import msgspec
 
 from experiment.driver.control import Control, deadline_passed
 from experiment.driver.coordinator import Coordinator
+from experiment.driver.open_run import OpenRun
 from experiment.driver.slot_liveness import Attendance
 from experiment.driver.started_jobs import Crew, NumberedJob
 from experiment.results.text import count
 from experiment.run_files.ownership import Owned
+from experiment.setup.preparation import Prepared
 from experiment.setup.settings import Settings
 from spark_jobs import time_limits
 from spark_jobs.channel.file_channel import Mailbox
@@ -28,12 +30,10 @@ from spark_jobs.channel.grpc_channel import Address, ChannelServer
 from spark_jobs.cluster.cluster import ClusterExecutor, executor_needs
 from spark_jobs.handover import Lent, handover
 from spark_jobs.messages import encode
-from spark_jobs.run_folder.paths import MAILBOX, RunPaths
+from spark_jobs.run_folder.paths import MAILBOX
 from spark_jobs.session.session import Session
 from spark_jobs.session.slot_job import SlotJob
 from spark_jobs.slot.slot import PROBLEM, SlotConfig, is_installed, slot_function
-from spark_jobs.storage.locations import Location
-from spark_jobs.trial.trial_process import Program
 
 _FRUITLESS_JOBS = 3
 _MOST_FURTHER = 1_000  # slots that may be added to those of the start, see `SlotJobs.most`
@@ -73,20 +73,15 @@ class Leaving(NamedTuple):
         return f"slots of {self.whose} leave within {left:.0f} s"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SlotJobs:
     """The slot jobs of one search: a first one, and further ones where the cluster has grown.
 
     Attributes:
-        session: That runs them.
-        paths: Of the run.
-        program: What all trials have in common.
-        settings: Of the search.
-        as_text: Hyperparameters that TensorBoard shows as text.
+        prepared: The search.
+        opened: Its run.
         slots: How many the first job has.
         control: Ends the search early.
-        started: When the search was called, for its deadline.
-        mark: Where the driver's mark is.
         leaving: Slots of a driver that was killed; None where there are none.
         warn: Shows the user a sentence, while the search goes on.
         grown: Told how many slots Spark was asked for, when they have become more.
@@ -94,15 +89,10 @@ class SlotJobs:
         refusals: Why hosts cannot run slots, in one sentence each, and whether the user was told.
     """
 
-    session: Session
-    paths: RunPaths
-    program: Program
-    settings: Settings
-    as_text: tuple[str, ...]
+    prepared: Prepared
+    opened: OpenRun
     slots: int
     control: Control
-    started: float
-    mark: Location
     leaving: Leaving | None
     warn: Callable[[str], None]
     grown: Callable[[int], None]
@@ -110,16 +100,21 @@ class SlotJobs:
     refusals: dict[str, bool] = field(default_factory=dict)
 
     @property
+    def session(self) -> Session:
+        """Runs the jobs."""
+        return self.prepared.session
+
+    @property
+    def settings(self) -> Settings:
+        """Those of the search."""
+        return self.prepared.spec.settings
+
+    @property
     def most(self) -> int:
         """How many slots the search may come to: its channel lets in no more connections."""
         if self.session.on_this_host:  # executors in the driver's JVM, or of a fixed number
             return self.slots
         return self.settings.parallelism or self.slots + _MOST_FURTHER
-
-    @property
-    def _root(self) -> Location:
-        """The run's folder, where it is kept."""
-        return Location.parse(self.paths.shown())
 
     def run(self, coordinator: Coordinator, tick: Callable[[], None]) -> str | None:
         """Keep slot jobs running until the search is done, or is ended by its control.
@@ -141,7 +136,7 @@ class SlotJobs:
             try:
                 address = stack.enter_context(self._reached(server))
                 lender = stack.enter_context(
-                    handover(self.session, self._root, self.program.function)
+                    handover(self.session, self.prepared.root, self.prepared.function)
                 )
                 lent = lender.lend(encode(self._config(address)))
             except OSError as error:
@@ -222,7 +217,7 @@ class SlotJobs:
                     self.there(self._without_slots(crew))
                 grow = time.monotonic() + _GROW
             deadline = self.settings.deadline
-            if deadline is not None and time.monotonic() > self.started + deadline:
+            if deadline is not None and time.monotonic() > self.settings.begun + deadline:
                 self.control.cancel(deadline_passed(deadline))
             if self.session.stopped or self._is_ended_early(server, coordinator):
                 return True
@@ -242,7 +237,9 @@ class SlotJobs:
         if self.session.on_this_host:
             yield server.address
             return
-        with Mailbox(server, self._root.below(MAILBOX), self.program.data.hadoop) as mailbox:
+        with Mailbox(
+            server, self.prepared.root.below(MAILBOX), self.prepared.data.hadoop
+        ) as mailbox:
             yield msgspec.structs.replace(server.address, mailbox=mailbox.address)
 
     def _look(self, crew: Crew, server: ChannelServer, coordinator: Coordinator) -> None:
@@ -337,23 +334,23 @@ class SlotJobs:
     def _config(self, address: Address) -> SlotConfig:
         return SlotConfig(
             address,
-            self.paths.shown(),
-            msgspec.structs.replace(self.program, function=b""),
+            str(self.prepared.root),
+            msgspec.structs.replace(self.prepared.program, function=b""),
             self.settings.isolation,
             self.settings.timeout,
             self.settings.grace,
             self.session.assigns_gpus,
-            self.as_text,
+            self.prepared.spec.as_text,
             self.settings.verbose > 1,
             self._modules(),
             self.session.task_needs.tasks_per_gpu,
-            str(self.mark),
+            str(self.opened.owned.mark),
         )
 
     def _job(self, number: int, slots: int, lent: Lent, function: Lent) -> SlotJob:
         slot = slot_function(number, lent, function, self.session.search_path())
         # Spark remembers the jobs of a search that this session has run, and may go on with.
-        tag = f"{self._root.name}-{number}-{secrets.token_hex(4)}"
+        tag = f"{self.prepared.root.name}-{number}-{secrets.token_hex(4)}"
         return self.session.job(slot, slots, tag)
 
     def _modules(self) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ _MIB = {"b": 2**-20, "k": 2**-10, "m": 1, "g": 2**10, "t": 2**20, "p": 2**30}
 _SIZE = re.compile(r"\s*(\d+)\s*([bkmgtp]?)b?\s*", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Hindrance:
     """A setting that hurts a search.
 
@@ -35,7 +35,7 @@ class Hindrance:
     advice: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Demand:
     """What a search asks of a cluster, as far as it hinders itself.
 
@@ -68,7 +68,7 @@ class Demand:
     @property
     def imports_tensorflow(self) -> bool:
         """Does each slot import TensorFlow beforehand?"""
-        return "tensorflow" in self.prepared.settings.preload
+        return "tensorflow" in self.prepared.spec.settings.preload
 
 
 def hindrances(demand: Demand) -> tuple[Hindrance, ...]:
@@ -77,23 +77,28 @@ def hindrances(demand: Demand) -> tuple[Hindrance, ...]:
 
 
 def _too_many(demand: Demand) -> Iterator[Hindrance]:
-    wanted, now = demand.prepared.settings.parallelism, demand.now
+    wanted, now = demand.prepared.spec.settings.parallelism, demand.now
     fixed = not demand.is_on("spark.dynamicAllocation.enabled")
     if wanted is not None and fixed and now and now < demand.slots:
         effect = f"the executors run {now} at once: {count(demand.slots - now, 'slot')} may wait"
-        yield Hindrance("parallelism", str(wanted), effect, "leave it out, or add executors")
+        yield Hindrance(
+            setting="parallelism",
+            value=str(wanted),
+            effect=effect,
+            advice="leave it out, or add executors",
+        )
 
 
 def _other_jobs(demand: Demand) -> Iterator[Hindrance]:
     running = sum(executor.running for executor in demand.cluster.executors or ())
     if running:
         yield Hindrance(
-            "spark.scheduler.mode",
-            demand.setting("spark.scheduler.mode") or "FIFO",
-            f"{count(running, 'task')} of other jobs of this application "
+            setting="spark.scheduler.mode",
+            value=demand.setting("spark.scheduler.mode") or "FIFO",
+            effect=f"{count(running, 'task')} of other jobs of this application "
             f"{'runs' if running == 1 else 'run'} now: slots start where these leave room, and "
             "keep it until the search ends",
-            "share the slots out among searches with parallelism=",
+            advice="share the slots out among searches with parallelism=",
         )
 
 
@@ -101,33 +106,34 @@ def _speculation(demand: Demand) -> Iterator[Hindrance]:
     local = demand.prepared.session.master.partition("[")[0] == "local"  # where Spark never does
     if demand.is_on("spark.speculation") and not local:
         yield Hindrance(
-            "spark.speculation",
-            "true",
-            "slots run long by their nature: Spark starts copies of them, which take cores",
-            "set it to false",
+            setting="spark.speculation",
+            value="true",
+            effect="slots run long by their nature: Spark starts copies of them, which take cores",
+            advice="set it to false",
         )
 
 
 def _kept_executors(demand: Demand) -> Iterator[Hindrance]:
-    waits = batch_of(demand.prepared.search.searcher) is not None
+    waits = batch_of(demand.prepared.spec.searcher) is not None
     if waits and demand.is_on("spark.dynamicAllocation.enabled"):
         name = "spark.dynamicAllocation.executorIdleTimeout"
         yield Hindrance(
-            name,
-            demand.setting(name) or "60s",
-            "slots that wait at the end of a generation are tasks that run: their executors are "
-            "never idle, and are kept",
-            "a popsize that is a multiple of the slots, or a search without generations",
+            setting=name,
+            value=demand.setting(name) or "60s",
+            effect="slots that wait at the end of a generation are tasks that run: their "
+            "executors are never idle, and are kept",
+            advice="a popsize that is a multiple of the slots, or a search without generations",
         )
 
 
 def _idle_cores(demand: Demand) -> Iterator[Hindrance]:
     if demand.idle:
         yield Hindrance(
-            "spark.task.cpus",
-            str(demand.cpus),
-            f"{count(demand.idle, 'core')} of the executors that are there can run no slot",
-            "let the cores of an executor be a multiple of it, and its GPUs enough for as many",
+            setting="spark.task.cpus",
+            value=str(demand.cpus),
+            effect=f"{count(demand.idle, 'core')} of the executors that are there can run no slot",
+            advice="let the cores of an executor be a multiple of it, and its GPUs enough for as "
+            "many",
         )
 
 
@@ -144,12 +150,12 @@ def _memory(demand: Demand) -> Iterator[Hindrance]:
     needed = demand.per_executor * SLOT_MEMORY / 2**20
     if room < needed:
         yield Hindrance(
-            "spark.executor.memoryOverhead",
-            f"{room:.0f} MiB",
-            f"all that {count(demand.per_executor, 'trial')} of an executor may take; TensorFlow "
-            f"with a small model takes {needed:.0f} MiB there, and an executor that takes more "
-            "than it may is ended",
-            f"set it to {needed:.0f}m or more",
+            setting="spark.executor.memoryOverhead",
+            value=f"{room:.0f} MiB",
+            effect=f"all that {count(demand.per_executor, 'trial')} of an executor may take; "
+            f"TensorFlow with a small model takes {needed:.0f} MiB there, and an executor that "
+            "takes more than it may is ended",
+            advice=f"set it to {needed:.0f}m or more",
         )
 
 
@@ -161,7 +167,7 @@ def _mebibytes(setting: Callable[[str], str | None], name: str) -> float | None:
 def _in_the_open(demand: Demand) -> Iterator[Hindrance]:
     if exposure := demand.prepared.session.exposure:
         off = ", ".join(exposure.off)
-        yield Hindrance(off, "off", exposure.danger, exposure.remedy)
+        yield Hindrance(setting=off, value="off", effect=exposure.danger, advice=exposure.remedy)
 
 
 _CHECKS = (

@@ -5,42 +5,25 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, NoReturn
+from typing import Any
 
-from experiment.calls import (
-    bayesian_search,
-    evolutionary_search,
-    launch,
-    population_based_training,
-    random_search,
-    run,
-    search_each,
-)
-from experiment.driver.control import Control, controlled_by
 from experiment.planning.hindrances import Demand, Hindrance, hindrances
 from experiment.planning.waves import idle_when_equal, idle_when_exponential, waves
 from experiment.results import html
 from experiment.results.result import Result, Results
 from experiment.results.status import seconds_of
 from experiment.results.text import count, printable
-from experiment.setup.preparation import Prepared
+from experiment.results.warned import warn_user
+from experiment.setup.preparation import Prepared, prepare
 from experiment.setup.slot_count import slot_count
+from experiment.setup.specification import SearchSpec
 from search.errors import InvalidArgument, shown
 from search.searcher import batch_of
 
-_SEARCHES = (
-    launch,
-    run,
-    evolutionary_search,
-    random_search,
-    bayesian_search,
-    search_each,
-    population_based_training,
-)
 _HEAD = ("setting", "value", "what it does", "what to do")
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Plan:
     """What a search would ask of a cluster. A notebook shows it as a table.
 
@@ -168,13 +151,6 @@ def _now(now: int | None, most: int) -> str:
     return f"{most} at most" if now is None else f"{now} now, {most} at most"
 
 
-class _Stop(BaseException):
-    """Ends a call before it begins; no `Exception`, which somebody might catch on the way."""
-
-    def __init__(self, prepared: Prepared) -> None:
-        self.prepared = prepared
-
-
 def plan(search: Callable[..., Result | Results], *args: Any, **kwargs: Any) -> Plan:
     """Say what a search would ask of the cluster, without running anything.
 
@@ -191,26 +167,17 @@ def plan(search: Callable[..., Result | Results], *args: Any, **kwargs: Any) -> 
     Raises:
         InvalidArgument: Bad input, found as by the search.
     """
-    if not any(search is known for known in _SEARCHES):
+    build = getattr(search, "spec", None)
+    if build is None:
         raise InvalidArgument("search", "a call such as experiment.launch", shown(search))
-
-    def stop(prepared: Prepared) -> NoReturn:
-        raise _Stop(prepared)
-
-    control = Control()
-    control.prepared = stop
-    try:
-        with controlled_by(control):
-            search(*args, **kwargs)
-    except _Stop as stopped:
-        return _plan_of(stopped.prepared)
-    raise AssertionError("a search that was not prepared")
+    spec: SearchSpec = build(*args, **kwargs)
+    return _plan_of(prepare(spec, warn=warn_user))
 
 
 def _plan_of(prepared: Prepared) -> Plan:
-    session, searcher = prepared.session, prepared.search.searcher
+    session, spec = prepared.session, prepared.spec
     told: list[str] = []
-    slots = slot_count(searcher.total, prepared.settings, session, warn=told.append)
+    slots = slot_count(spec.searcher.total, spec.settings, session, warn=told.append)
     cluster = session.cluster()
     needs = session.task_needs
     fits = [executor.tasks(needs) for executor in cluster.executors or ()]
@@ -218,23 +185,27 @@ def _plan_of(prepared: Prepared) -> Plan:
     now = None if fit is None else min(fit, slots)
     cores = session.setting("spark.executor.cores")
     demand = Demand(
-        prepared,
-        cluster,
-        slots,
-        now,
-        needs.cpus,
-        max(fits) if fits else None if cores is None else int(cores) // needs.cpus,
-        sum(executor.cores for executor in cluster.executors or ()) - sum(fits) * needs.cpus,
+        prepared=prepared,
+        cluster=cluster,
+        slots=slots,
+        now=now,
+        cpus=needs.cpus,
+        per_executor=max(fits) if fits else None if cores is None else int(cores) // needs.cpus,
+        idle=sum(executor.cores for executor in cluster.executors or ()) - sum(fits) * needs.cpus,
     )
-    memory = [Hindrance("parallelism", "None", *sentence.rsplit("; ", 1)) for sentence in told]
     return Plan(
-        prepared.search.call,
-        searcher.total,
-        slots,
-        now,
-        str(needs),
-        math.ceil(slots * needs.gpus),
-        None if now is None else math.ceil(now * needs.gpus),
-        batch_of(searcher),
-        (*memory, *hindrances(demand)),
+        call=spec.call,
+        trials=spec.searcher.total,
+        slots=slots,
+        slots_now=now,
+        needs=str(needs),
+        gpus=math.ceil(slots * needs.gpus),
+        gpus_now=None if now is None else math.ceil(now * needs.gpus),
+        batch=batch_of(spec.searcher),
+        hindrances=(*map(_too_many_for_memory, told), *hindrances(demand)),
     )
+
+
+def _too_many_for_memory(sentence: str) -> Hindrance:
+    effect, advice = sentence.rsplit("; ", 1)
+    return Hindrance(setting="parallelism", value="None", effect=effect, advice=advice)

@@ -65,3 +65,14 @@ def warn_at(line: Line | None, message: str) -> None:
         warnings.warn(message, UserWarning, stacklevel=2)
     else:
         warnings.warn_explicit(message, UserWarning, line.file, line.number, line.module, line.told)
+
+
+def warn_user(message: str) -> None:
+    """Warn the user of something, at the line that called us."""
+    warn_at(users_line(), message)
+
+
+def note(message: str) -> None:
+    """Warn of what must not cost the result of a search, also where warnings are errors."""
+    with contextlib.suppress(UserWarning):
+        warn_user(message)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from experiment.run_files.loading import find_run
 from experiment.run_files.manifest import Manifest, folder_name, now, versions
 from experiment.setup.resuming import check_same_search, manifest_of
 from experiment.setup.settings import Settings, check_folder, choose_logdir
 from experiment.setup.sources import hash_of_constraint, hash_of_train, name_of
-from experiment.setup.specification import Search
+from experiment.setup.specification import SearchSpec
 from experiment.setup.train_function import check_arguments, pickle_function
 from search.stopping import read_rules
 from spark_jobs.session import session_of
@@ -19,89 +18,88 @@ from spark_jobs.session.session import Session
 from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.locations import Location
 from spark_jobs.trial.context import DataSettings
+from spark_jobs.trial.trial_process import Program
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
     """A search whose input is checked, and of which nothing has begun.
 
     Attributes:
-        search: What to run.
-        settings: What all searches share.
-        session: That runs it.
+        spec: The search.
+        session: Runs it.
         function: The train function, pickled.
         data: How trials get at their data.
         manifest: What its run will say of itself.
         root: The run's folder, which is not there yet unless the run is resumed.
     """
 
-    search: Search
-    settings: Settings
+    spec: SearchSpec
     session: Session
     function: bytes
     data: DataSettings
     manifest: Manifest
     root: Location
 
+    @property
+    def program(self) -> Program:
+        """What all of its trials have in common."""
+        settings = self.spec.settings
+        return Program(
+            function=self.function,
+            key=settings.optimization_key,
+            direction=settings.goal.to_json(),
+            # `experiment` too: train functions call it, and in the zygote it is imported only once
+            preload=(*settings.preload, "experiment", "spark_jobs.trial.event_file"),
+            start_method="spawn" if settings.isolation == "spawn" else "fork",
+            seed=settings.seed,
+            data=self.data,
+        )
 
-def prepare(
-    spark: Any,
-    train: Callable[..., Any],
-    search: Search,
-    settings: Settings,
-    seed: int,
-    *,
-    warn: Callable[[str], None],
-) -> Prepared:
+
+def prepare(spec: SearchSpec, *, warn: Callable[[str], None]) -> Prepared:
     """Check the input of a search, by itself and against the session. Runs no Spark job.
 
     Args:
-        spark: The user's SparkSession.
-        train: The train function.
-        search: What to run.
-        settings: What all searches share.
-        seed: That the searcher was made with.
+        spec: The search.
         warn: Shows the user a sentence.
 
     Raises:
         InvalidArgument: Something is wrong with it.
     """
     # Of a list of points, which may be long, each set of names once.
-    names_of_points = dict.fromkeys(map(frozenset, search.points))
-    for names in [search.columns] if search.space is not None else names_of_points:
-        check_arguments(train, names, search.conditional)
-    function = pickle_function(train)
-    session = session_of(spark).asking(settings.gpus_per_trial, settings.trials_per_gpu)
+    names_of_points = dict.fromkeys(map(frozenset, spec.points))
+    for names in [spec.columns] if spec.space is not None else names_of_points:
+        check_arguments(spec.train, names, spec.conditional)
+    function = pickle_function(spec.train)
+    gpus = spec.settings.gpus_per_trial, spec.settings.trials_per_gpu
+    session = session_of(spec.spark).asking(*gpus)
     session.check_worker_timeouts()
     data = session.data_settings()
-    manifest = _manifest(train, function, search, settings, seed, session)
-    root = _root(settings, manifest, session, data.hadoop, warn)
-    return Prepared(search, settings, session, function, data, manifest, root)
+    manifest = _manifest(spec, function, session)
+    root = _root(spec.settings, manifest, session, data.hadoop, warn)
+    return Prepared(
+        spec=spec, session=session, function=function, data=data, manifest=manifest, root=root
+    )
 
 
-def _manifest(
-    train: Callable[..., Any],
-    function: bytes,
-    search: Search,
-    settings: Settings,
-    seed: int,
-    session: Session,
-) -> Manifest:
+def _manifest(spec: SearchSpec, function: bytes, session: Session) -> Manifest:
+    settings = spec.settings
     return Manifest(
-        name=settings.name or name_of(train),
+        name=settings.name or name_of(spec.train),
         description=settings.description,
-        call=search.call,
-        train=name_of(train),
-        function=hash_of_train(train, function),
-        algorithm=dict(search.algorithm or {}),
-        space=None if search.space is None else search.space.to_json(),
-        constraint=None if search.space is None else hash_of_constraint(search.space.constraint),
-        trials=search.searcher.total,
-        known=len(search.known),
-        slots=search.slots,
+        call=spec.call,
+        train=name_of(spec.train),
+        function=hash_of_train(spec.train, function),
+        algorithm=dict(spec.algorithm or {}),
+        space=None if spec.space is None else spec.space.to_json(),
+        constraint=None if spec.space is None else hash_of_constraint(spec.space.constraint),
+        trials=spec.searcher.total,
+        known=len(spec.known),
+        slots=spec.slots,
         direction=settings.goal.to_json(),
         optimization_key=settings.optimization_key,
-        seed=seed,
+        seed=spec.seed,
         isolation=settings.isolation,
         timeout=settings.timeout,
         stopping=[rule.to_json() for rule in read_rules(settings.stopping)],

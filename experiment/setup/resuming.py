@@ -16,7 +16,7 @@ from experiment.run_files.left_outcomes import LeftBehind, look_for_outcomes
 from experiment.run_files.loading import MANIFEST, SUMMARY, opened, read_manifest, records_of
 from experiment.run_files.manifest import Manifest
 from experiment.run_files.run_state import RunState
-from experiment.setup.specification import Search
+from experiment.setup.specification import SearchSpec
 from search.errors import InvalidArgument, shown
 from search.space.spaces import Space
 from search.trial import Outcome, Trial
@@ -159,13 +159,13 @@ def uncollected() -> Iterator[None]:
 
 
 @uncollected()
-def read_past(files: WritableFiles, root: Location, search: Search) -> Past:
+def read_past(files: WritableFiles, root: Location, spec: SearchSpec) -> Past:
     """Read what a run has done so far. Nobody else may run it meanwhile.
 
     Args:
         files: Of the run.
         root: The run's folder.
-        search: That is to go on.
+        spec: The search that is to go on.
 
     Raises:
         JournalDamaged: Its journal was changed after it was written.
@@ -176,14 +176,14 @@ def read_past(files: WritableFiles, root: Location, search: Search) -> Past:
     with opened(str(root), SUMMARY) as reader:
         records = list(records_of(reader.paths))
         segments = len(segment_numbers(reader.paths.journal))
-    state, total = RunState(RunPaths(Path(root.path), str(root))), search.searcher.total
+    state, total = RunState(RunPaths(Path(root.path), str(root))), spec.searcher.total
     for record, held in records:
         state.apply(record, held)
     if state.total is not None and state.total > total:
         raise _other_search(str(root), f"its trials were {state.total}, are {total}")
-    if search.points:
+    if spec.points:
         for trial in state.trials.values():
-            _check_point(trial, search.points, str(root))
+            _check_point(trial, spec.points, str(root))
     ended = {result.id for result in state.results if result.status != "cancelled"}
     left = list(look_for_outcomes(files, root, ended, state.lost))
     return Past(records, left, segments, list(events_in(files, root.below(SEARCH))))

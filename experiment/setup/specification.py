@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from experiment.results.result import Result, Results
 from experiment.results.status import Observer
+from experiment.setup.settings import Settings
 from search.searcher import Searcher
 from search.space.spaces import LARGEST_INTEGER, Choice, Space
 from search.trial import Evaluated
@@ -15,13 +17,17 @@ from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.locations import Location
 
 
-@dataclass(frozen=True, slots=True)
-class Search:
-    """What distinguishes one search from another.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchSpec:
+    """One search, as the arguments of a call say it: `run_search` runs it, `plan` plans it.
 
     Attributes:
         call: The name of the public function.
-        searcher: Makes the trials.
+        spark: The user's SparkSession.
+        train: The train function.
+        settings: The settings that all searches share.
+        seed: The seed that the searcher was made with.
+        searcher: Makes the trials; a run uses it up.
         space: None for explicit points.
         points: The explicit points; empty otherwise.
         algorithm: What the manifest says of the searcher.
@@ -32,9 +38,14 @@ class Search:
         opened: Called before the first trial with the run's folder, where HDFS is, and how many
             slots Spark is asked for.
         grown: Called with how many they are when they have become more.
+        returned: Makes what the call returns of the result of all trials.
     """
 
     call: str
+    spark: Any
+    train: Callable[..., Any]
+    settings: Settings
+    seed: int
     searcher: Searcher
     space: Space | None
     points: Sequence[Mapping[str, Any]] = ()
@@ -45,6 +56,7 @@ class Search:
     observers: Sequence[Observer] = ()
     opened: Callable[[Location, HadoopSettings, int], None] = lambda root, hadoop, slots: None
     grown: Callable[[int], None] = lambda slots: None
+    returned: Callable[[Result], Result | Results] = lambda result: result
 
     @property
     def columns(self) -> dict[str, Any]:

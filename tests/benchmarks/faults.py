@@ -26,7 +26,7 @@ from experiment.run_files.journal import Journal
 from experiment.run_files.journal_records import Finished, Planned, Resumed
 from experiment.run_files.manifest import write_manifest
 from experiment.setup.resuming import read_past, uncollected
-from experiment.setup.specification import Search
+from experiment.setup.specification import SearchSpec
 from search.direction import Direction
 from search.random_search import RandomSearch
 from search.space.spaces import Space
@@ -35,7 +35,7 @@ from spark_jobs.messages import Attempt
 from spark_jobs.run_folder.paths import RunPaths
 from spark_jobs.storage.files import LocalFiles
 from spark_jobs.storage.locations import Location
-from tests.experiment.runs import make_manifest
+from tests.experiment.runs import make_manifest, make_spec
 from tests.faults.crashes import crash_and_resume
 from tests.faults.faults import FAULTS
 
@@ -55,11 +55,11 @@ def faults_survived() -> tuple[int, list[int]]:
     return len(FAULTS) - len(missing), missing
 
 
-def _random_search() -> Search:
+def _random_search() -> SearchSpec:
     space = Space.of_bounds({"x": [0.0, 1.0], "y": [1, 64]})
     searcher = RandomSearch(space, samples=_TRIALS + 1, rng=random.Random(1))
     algorithm = {"type": "random", "samples": _TRIALS + 1}
-    return Search("random_search", searcher, space, algorithm=algorithm)
+    return make_spec("random_search", searcher, space, algorithm=algorithm)
 
 
 def seconds_to_resume(folder: Path) -> float:

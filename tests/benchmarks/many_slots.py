@@ -31,7 +31,7 @@ from experiment.display.board import Board
 from experiment.driver.coordinator import Coordinator
 from experiment.run_files.journal import Journal
 from experiment.run_files.manifest import write_manifest
-from experiment.setup.specification import Search
+from experiment.setup.specification import SearchSpec
 from search.direction import Direction
 from search.evolution.generational import DifferentialEvolution
 from search.grid import PointSearch
@@ -40,7 +40,7 @@ from search.trial import Outcome, Trial
 from spark_jobs.channel.credentials import CERTIFICATE_NAME
 from spark_jobs.channel.grpc_channel import ChannelServer
 from spark_jobs.messages import Hello, Next, Report, Reports, encode, outcome_to_json
-from tests.experiment.runs import make_manifest, make_run_folder
+from tests.experiment.runs import make_manifest, make_run_folder, make_spec
 
 _HOSTS = 125  # eight slots on each of a thousand
 _IDLE = 15.0  # seconds for which all slots wait: longer than the driver keeps one waiting
@@ -65,7 +65,7 @@ class Gated:
 class Driver:
     """The driver of one search, with slots that are there and wait."""
 
-    def __init__(self, folder: Path, search: Search, slots: int) -> None:
+    def __init__(self, folder: Path, search: SearchSpec, slots: int) -> None:
         self._search, self._slots, self._folder = search, slots, folder
         self.gate: Any = search.searcher
 
@@ -138,20 +138,20 @@ def wait_for(true: Callable[[], bool]) -> None:
         time.sleep(_POLL)
 
 
-def points(count: int, seconds: float, reports: int = 0) -> Search:
+def points(count: int, seconds: float, reports: int = 0) -> SearchSpec:
     """Return a search of trials that all take the same time."""
     listed = [{"seconds": seconds, "reports": reports, "n": n} for n in range(count)]
-    return Search("launch", Gated(PointSearch(listed)), None, listed, {"type": "points"})  # type: ignore[arg-type]
+    return make_spec("launch", Gated(PointSearch(listed)), None, listed, {"type": "points"})  # type: ignore[arg-type]
 
 
-def generations(popsize: int, count: int) -> Search:
+def generations(popsize: int, count: int) -> SearchSpec:
     """Return a search with a barrier, whose trials take up to two seconds."""
     space = Space.of_bounds({"seconds": [0.0, 2.0], "x": [0.0, 1.0]})
     size = {"popsize": popsize, "generations": count}
     searcher = DifferentialEvolution(space, rng=random.Random(0), direction=Direction.MIN, **size)
     algorithm = {"type": "differential evolution", "strategy": "rand1bin", **size}
     gated: Any = Gated(searcher)
-    return Search("evolutionary_search", gated, space, algorithm=algorithm)
+    return make_spec("evolutionary_search", gated, space, algorithm=algorithm)
 
 
 def waiting_and_fast(folder: Path, slots: int) -> dict[str, str]:

@@ -19,11 +19,13 @@ from experiment.run_files.manifest import (
     write_manifest,
     write_result,
 )
-from experiment.setup.specification import Search
+from experiment.setup.settings import Settings
+from experiment.setup.specification import SearchSpec
 from search.direction import Direction, read_direction
 from search.evolution.generational import DifferentialEvolution
 from search.grid import GridSearch, PointSearch
 from search.random_search import RandomSearch
+from search.searcher import Searcher
 from search.space.spaces import Space
 from search.trial import Outcome, Trial
 from spark_jobs.channel.grpc_channel import Address
@@ -76,6 +78,27 @@ def print_logs(trial: Trial, paths: AttemptPaths) -> None:
     paths.stderr.write_text(f"trial {trial.id} warns\n")
 
 
+def make_spec(
+    call: str,
+    searcher: Searcher,
+    space: Space | None,
+    points: Sequence[Mapping[str, Any]] = (),
+    algorithm: Mapping[str, Any] | None = None,
+) -> SearchSpec:
+    """Return a search as a call would build it, without a session and a train function."""
+    return SearchSpec(
+        call=call,
+        spark=None,
+        train=accuracy,
+        settings=Settings(),
+        seed=0,
+        searcher=searcher,
+        space=space,
+        points=points,
+        algorithm=algorithm,
+    )
+
+
 def make_search(
     trials: int,
     *,
@@ -83,24 +106,24 @@ def make_search(
     generations: bool = False,
     points: Sequence[Mapping[str, Any]] | None = None,
     direction: Direction = Direction.MAX,
-) -> Search:
+) -> SearchSpec:
     """Return what `experiment.calls` would make: a grid of `trials` learning rates by default."""
     if points is not None:
-        return Search("launch", PointSearch(points), None, points, {"type": "points"})
+        return make_spec("launch", PointSearch(points), None, points, {"type": "points"})
     if generations:
         assert trials in range(8, 10**6, 4), "the population has 4 individuals"
         space = Space.of_bounds(BOUNDS)
         size = {"popsize": 4, "generations": trials // 4 - 1}
         evolution = DifferentialEvolution(space, rng=random.Random(7), direction=direction, **size)
         algorithm = {"type": "differential evolution", "strategy": "rand1bin", **size}
-        return Search("evolutionary_search", evolution, space, algorithm=algorithm)
+        return make_spec("evolutionary_search", evolution, space, algorithm=algorithm)
     if call == "random_search":
         space = Space.of_bounds(BOUNDS)
         searcher = RandomSearch(space, samples=trials, rng=random.Random(7))
-        return Search(call, searcher, space, algorithm={"type": "random", "samples": trials})
+        return make_spec(call, searcher, space, algorithm={"type": "random", "samples": trials})
     rates = [(number + 1) / 100 for number in range(trials)]
     space = Space.of_grid({"learning_rate": rates, "optimizer": ["adam"]})
-    return Search(call, GridSearch(space), space, algorithm={"type": "grid"})
+    return make_spec(call, GridSearch(space), space, algorithm={"type": "grid"})
 
 
 def make_run_folder(logdir: Path, name: str) -> RunPaths:
@@ -110,7 +133,7 @@ def make_run_folder(logdir: Path, name: str) -> RunPaths:
     return paths
 
 
-def make_manifest(search: Search, **changes: Any) -> Manifest:
+def make_manifest(search: SearchSpec, **changes: Any) -> Manifest:
     facts: dict[str, Any] = {
         "name": "digits",
         "description": "",
@@ -147,7 +170,7 @@ def make_run(
     points: Sequence[Mapping[str, Any]] | None = None,
     direction: str | Mapping[str, str] = "max",
     name: str = "digits",
-    search: Search | None = None,
+    search: SearchSpec | None = None,
     outcome_of: Callable[[Trial], Outcome] | None = None,
     **manifest_changes: Any,
 ) -> Path:
@@ -219,7 +242,7 @@ def make_run(
 def _run_trials(
     coordinator: Coordinator,
     paths: RunPaths,
-    search: Search,
+    search: SearchSpec,
     outcome_of: Callable[[Trial], Outcome],
     running: Collection[int],
     lost: Collection[int],

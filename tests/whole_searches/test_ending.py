@@ -16,7 +16,7 @@ import pytest
 
 import experiment
 from experiment.cli.commands import main
-from experiment.driver import run_search, slot_jobs
+from experiment.driver import slot_jobs
 from experiment.setup import settings
 from spark_jobs.session.classic import ClassicSession
 from tests.experiment.background.test_handle import hang_in
@@ -68,7 +68,7 @@ def test_a_deadline_counts_from_the_call(spark, tmp_path, monkeypatch):
         read.append(True)
 
     clock = SimpleNamespace(monotonic=lambda: time.monotonic() + 600 * len(read), time=time.time)
-    for module in (settings, run_search, slot_jobs):
+    for module in (settings, slot_jobs):
         monkeypatch.setattr(module, "time", clock, raising=False)
     with pytest.warns(UserWarning, match="the deadline of 600 s has passed: [01] of 4 trials"):
         result = experiment.launch(

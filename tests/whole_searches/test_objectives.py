@@ -31,7 +31,6 @@ from experiment.results.trial_result import TrialResult
 from experiment.run_files.journal import Journal
 from experiment.run_files.loading import load, read_manifest
 from experiment.run_files.manifest import Summary
-from experiment.setup.specification import Search
 from search.direction import Direction, Directions
 from search.errors import ExperimentError, InvalidArgument
 from search.evolution.nsga2 import NSGA2Search
@@ -40,7 +39,7 @@ from search.space.spaces import Space
 from search.trial import Outcome, Trial
 from spark_jobs.messages import Hello, Next, Work, outcome_to_json
 from spark_jobs.run_folder.paths import RunPaths
-from tests.experiment.runs import BOUNDS, make_run
+from tests.experiment.runs import BOUNDS, make_run, make_spec
 from tests.spark_jobs.trial.test_event_file import scalars, table_config, values
 
 BOTH = {"accuracy": "max", "latency": "min"}
@@ -83,7 +82,7 @@ def nsga2(goal=GOAL, popsize=4, generations=2, seed=7):
     space = Space.of_bounds(BOUNDS)
     size = {"popsize": popsize, "generations": generations}
     searcher = NSGA2Search(space, rng=random.Random(seed), directions=goal, **size)
-    return Search("evolutionary_search", searcher, space, algorithm={"type": "NSGA-II", **size})
+    return make_spec("evolutionary_search", searcher, space, algorithm={"type": "NSGA-II", **size})
 
 
 def of_params(trial):

@@ -29,7 +29,6 @@ from experiment.run_files.loading import read_run, state_of
 from experiment.run_files.manifest import write_manifest, write_result
 from experiment.run_files.ownership import owned
 from experiment.setup.resuming import Past, read_past, reopen
-from experiment.setup.specification import Search
 from search.direction import Direction
 from search.errors import InvalidArgument
 from search.evolution.generational import DifferentialEvolution
@@ -54,7 +53,7 @@ from spark_jobs.storage.files import LocalFiles
 from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.local_files import make_folder, write_whole
 from spark_jobs.storage.locations import Location
-from tests.experiment.runs import make_manifest
+from tests.experiment.runs import make_manifest, make_spec
 from tests.properties import examples
 
 BOUNDS = {"x": [-1.0, 1.0], "y": [1, 9]}
@@ -63,18 +62,18 @@ POINTS = [{"x": number / 8, "y": number} for number in range(7)]
 
 
 def point_search():
-    return Search("launch", PointSearch(POINTS), None, POINTS, {"type": "points"})
+    return make_spec("launch", PointSearch(POINTS), None, POINTS, {"type": "points"})
 
 
 def grid_search():
     space = Space.of_grid({"x": [-0.5, 0.25, 0.5], "y": [1, 5]})
-    return Search("launch", GridSearch(space), space, algorithm={"type": "grid"})
+    return make_spec("launch", GridSearch(space), space, algorithm={"type": "grid"})
 
 
 def _by_generation(kind, name):
     space = Space.of_bounds(BOUNDS)
     searcher = kind(space, rng=random.Random(7), direction=Direction.MAX, popsize=4, generations=2)
-    return Search(name, searcher, space, algorithm={"type": name})
+    return make_spec(name, searcher, space, algorithm={"type": name})
 
 
 def evolution():

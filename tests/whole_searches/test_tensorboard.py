@@ -18,12 +18,11 @@ import pytest
 import experiment
 from experiment.results.text import hyperparameters
 from experiment.run_files.loading import load
-from experiment.setup.specification import Search
 from search.evolution.generational import DifferentialEvolution
 from search.space.spaces import Choice, Float, Integer, Space
 from search.trial import Outcome
 from tests.experiment.display.test_card import Page
-from tests.experiment.runs import TRACEBACK, make_run
+from tests.experiment.runs import TRACEBACK, make_run, make_spec
 from tests.spark_jobs.trial.test_event_file import scalars
 
 
@@ -214,7 +213,7 @@ def test_trials_without_a_hyperparameter_have_their_rows(serve, tmp_path):
         constraint=lambda p: p.get("momentum", 0.0) < 0.5,
     )
     searcher = DifferentialEvolution(space, rng=random.Random(1), popsize=4, generations=1)
-    search = Search("evolutionary_search", searcher, space)
+    search = make_spec("evolutionary_search", searcher, space)
     root = make_run(tmp_path / "runs", search=search, failed=())
     trials = load(root).trials
     assert {"momentum" in trial.params for trial in trials} == {True, False}
@@ -286,7 +285,7 @@ def evolution(tmp_path_factory):
         }
     )
     searcher = DifferentialEvolution(space, rng=random.Random(1), popsize=4, generations=2)
-    search = Search("evolutionary_search", searcher, space)
+    search = make_spec("evolutionary_search", searcher, space)
     folder = tmp_path_factory.mktemp("evolution")
     root = make_run(folder, search=search, failed=(2, 9), name=NAME, description=NAME)
     server = Server(str(root), folder / "tensorboard.log")

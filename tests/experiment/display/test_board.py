@@ -17,7 +17,6 @@ from experiment.display.card import card, failure_card
 from experiment.results.status import Status
 from experiment.results.trial_result import TrialResult
 from experiment.run_files.loading import load, read_manifest
-from experiment.setup.specification import Search
 from search.direction import Direction
 from search.evolution.generational import DifferentialEvolution
 from search.evolution.population_based import PopulationBasedTraining
@@ -26,14 +25,14 @@ from search.grid import GridSearch
 from search.space.spaces import Choice, Float, Integer, Space
 from search.trial import Outcome
 from spark_jobs.run_folder.paths import RunPaths
-from tests.experiment.runs import make_manifest, make_run, make_search
+from tests.experiment.runs import make_manifest, make_run, make_search, make_spec
 from tests.properties import examples
 from tests.spark_jobs.trial.test_event_file import histograms, scalars, table_config, values
 
 
 def grid(**lists):
     space = Space.of_grid(lists)
-    return Search("launch", GridSearch(space), space)
+    return make_spec("launch", GridSearch(space), space)
 
 
 def evolution(
@@ -47,7 +46,7 @@ def evolution(
         popsize=popsize,
         generations=generations,
     )
-    return Search("evolutionary_search", searcher, space)
+    return make_spec("evolutionary_search", searcher, space)
 
 
 def columns_of(folder, search):
@@ -473,7 +472,7 @@ def test_a_search_without_a_barrier_has_the_same_pages(tmp_path):
 def test_population_based_training_has_its_generations_too(tmp_path):
     space = Space.of_bounds({"x": [0.0, 1.0]})
     searcher = PopulationBasedTraining(space, rng=random.Random(3), popsize=4, generations=2)
-    search = Search("population_based_training", searcher, space)
+    search = make_spec("population_based_training", searcher, space)
     root = make_run(tmp_path, search=search, failed=())
     tags = scalars(root / "search")
     assert [step for step, _ in tags["generation/copied"]] == [1, 2]

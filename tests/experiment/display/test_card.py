@@ -9,12 +9,11 @@ from hypothesis import strategies as st
 from experiment.display.card import card, domain_in_words, escaped, failure_card
 from experiment.results.text import printable
 from experiment.results.trial_result import TrialResult
-from experiment.setup.specification import Search
 from search.grid import PointSearch
 from search.space.spaces import Choice, Float, Integer, Space
 from search.stopping import Patience, Threshold
 from search.trial import Failure
-from tests.experiment.runs import make_manifest, make_search
+from tests.experiment.runs import make_manifest, make_search, make_spec
 from tests.properties import examples
 
 # As TensorBoard's text page renders it.
@@ -189,7 +188,7 @@ def good_name(text):
 @pytest.mark.parametrize("name", list(filter(good_name, HOSTILE)), ids=ascii)
 def test_hostile_names_of_hyperparameters_are_shown_as_they_are(name):
     space = Space({"first": Choice(["a"]), name: Choice(["x"])})
-    manifest = make_manifest(Search("launch", PointSearch([]), space))
+    manifest = make_manifest(make_spec("launch", PointSearch([]), space))
     rows = page(card(manifest)).table("hyperparameter")
     assert rows == [["first", "a", "choice"], [in_one_line(name), "x", "choice"]]
 
@@ -197,7 +196,7 @@ def test_hostile_names_of_hyperparameters_are_shown_as_they_are(name):
 @pytest.mark.parametrize("value", HOSTILE, ids=ascii)
 def test_hostile_values_of_hyperparameters_are_shown_as_they_are(value):
     space = Space({"x": Choice([value, "z"]), "y": Choice([[value], {value: 1}])})
-    manifest = make_manifest(Search("launch", PointSearch([]), space))
+    manifest = make_manifest(make_spec("launch", PointSearch([]), space))
     [(_, one, _), (_, other, _)] = page(card(manifest)).table("hyperparameter")
     assert one == in_one_line(f"{printable(value)}, z")
     assert other == in_one_line(printable(f"{[value]}, {{{value!r}: 1}}"))
@@ -313,7 +312,7 @@ def test_a_choice_of_a_billion_values_shows_the_first():
     assert values.startswith("0, 1, 2, ")
     assert values.endswith(", 19 and 999999980 more")
     space = Space({"seed": Choice(range(10**9))})
-    manifest = make_manifest(Search("launch", PointSearch([]), space))
+    manifest = make_manifest(make_spec("launch", PointSearch([]), space))
     assert page(card(manifest)).table("hyperparameter") == [["seed", values, "choice"]]
 
 

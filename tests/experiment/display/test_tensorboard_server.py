@@ -15,13 +15,12 @@ import pytest
 
 import experiment
 from experiment.display.tensorboard_server import TensorBoard, pages, tensorboard
-from experiment.setup.specification import Search
 from search.errors import ExperimentError, InvalidArgument
 from search.grid import GridSearch
 from search.space.spaces import Space
 from search.trial import Outcome
 from tests.experiment.results.test_html import Reader
-from tests.experiment.runs import make_run
+from tests.experiment.runs import make_run, make_spec
 
 SECONDS = 120  # after which something hangs
 NASTY = "--a b,c:d'e\"f$g*[h]?%PORT%~<i>\x1b[2J\n\\ü"
@@ -185,7 +184,7 @@ def test_the_table_of_several_runs_has_the_columns_of_all(tmp_path):
             return Outcome(trial.id, "finished", 0.5, objective, {objective: 0.5}, None, 2.5)
 
         space = Space.of_grid(space)
-        search = Search("launch", GridSearch(space), space)
+        search = make_spec("launch", GridSearch(space), space)
         make_run(tmp_path, search=search, outcome_of=outcome_of, optimization_key=objective)
 
     def has_all(told):

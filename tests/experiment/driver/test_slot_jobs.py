@@ -91,9 +91,15 @@ def look(run, told, *, tells=True, seconds=60.0):
         stopped=False, tells_lost_tasks=tells, on_this_host=True, task_slots=lambda: 2
     )
     jobs = slot_jobs.SlotJobs(
-        session, *[None] * 4, 2, SimpleNamespace(reason=None), 0.0, None, None, print,
-        *[None] * 2,
-    )  # fmt: skip
+        prepared=SimpleNamespace(session=session),
+        opened=None,
+        slots=2,
+        control=SimpleNamespace(reason=None),
+        leaving=None,
+        warn=print,
+        grown=None,
+        there=None,
+    )
     server = SimpleNamespace(error=None, call=lambda step: step())
     crew = Crew(lambda number, count: SlotJob(run, lambda: None, lambda: LOST, list, lambda: 0))
     crew.start(2)

@@ -156,7 +156,17 @@ def test_a_plan_is_text_and_a_table_of_a_notebook(spark, tmp_path):
 
 
 def test_what_nobody_knows_is_left_out():
-    plan = experiment.Plan("launch", 6, 2, None, "1 core and 2 GPUs", 4, None, None, ())
+    plan = experiment.Plan(
+        call="launch",
+        trials=6,
+        slots=2,
+        slots_now=None,
+        needs="1 core and 2 GPUs",
+        gpus=4,
+        gpus_now=None,
+        batch=None,
+        hindrances=(),
+    )
     assert plan.waves == 3
     assert "  slots   2 at most; each 1 core and 2 GPUs\n  GPUs    4 at most\n" in str(plan)
 
@@ -261,10 +271,15 @@ def hurt(master, *, batch=None, preload=("tensorflow",), **settings):
     session = Elsewhere(master, **settings)
     prepared = SimpleNamespace(
         session=session,
-        settings=experiment.Settings(preload=preload),
-        search=SimpleNamespace(searcher=SimpleNamespace(batch=batch)),
+        spec=SimpleNamespace(
+            settings=experiment.Settings(preload=preload), searcher=SimpleNamespace(batch=batch)
+        ),
     )
-    return hindrances(Demand(prepared, Cluster(()), 8, 0, 1, 4, 0))
+    return hindrances(
+        Demand(
+            prepared=prepared, cluster=Cluster(()), slots=8, now=0, cpus=1, per_executor=4, idle=0
+        )
+    )
 
 
 def test_ports_that_are_open_to_strangers_are_said():

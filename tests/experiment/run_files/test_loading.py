@@ -20,7 +20,6 @@ from experiment.run_files.journal import Journal, JournalDamaged, encode_line, r
 from experiment.run_files.journal_records import Resumed
 from experiment.run_files.loading import find_run, find_runs, load, opened
 from experiment.run_files.manifest import FORMAT, write_manifest, write_result
-from experiment.setup.specification import Search as Specification
 from search.direction import Direction
 from search.errors import InvalidArgument
 from search.grid import PointSearch
@@ -29,7 +28,7 @@ from search.trial import Outcome
 from spark_jobs.run_folder.paths import RunPaths
 from spark_jobs.storage.locations import Location
 from tests.experiment.driver.test_coordinator import Cluster, Search, searchers, steps
-from tests.experiment.runs import BOUNDS, TRACEBACK, make_manifest, make_run, make_search
+from tests.experiment.runs import BOUNDS, TRACEBACK, make_manifest, make_run, make_search, make_spec
 from tests.properties import examples
 
 
@@ -160,9 +159,7 @@ def test_values_that_json_lacks_come_back(tmp_path):
 
 def test_a_space_with_a_long_range_is_read_at_once(tmp_path):
     space = Space({"seed": Choice(range(10**9))})
-    write_manifest(
-        RunPaths(tmp_path), make_manifest(Specification("launch", PointSearch([]), space))
-    )
+    write_manifest(RunPaths(tmp_path), make_manifest(make_spec("launch", PointSearch([]), space)))
     assert load(tmp_path).space == space
 
 
@@ -199,7 +196,7 @@ def test_an_attempt_that_was_lost_is_not_out_and_the_next_one_is(tmp_path):
 def test_whatever_slots_do_the_folder_says_what_the_coordinator_knows(steps, make_searcher, end):
     with tempfile.TemporaryDirectory() as folder:
         search = Search(Path(folder), make_searcher())
-        specification = Specification("launch", search.searcher, None)
+        specification = make_spec("launch", search.searcher, None)
         write_manifest(search.paths, make_manifest(specification))
         cluster = Cluster(search, 3)
         for partition, action in steps:

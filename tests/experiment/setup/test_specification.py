@@ -1,22 +1,22 @@
 import pytest
 
-from experiment.setup.specification import Search
 from search.grid import GridSearch, PointSearch
 from search.space.spaces import Choice, Float, Integer, Space
+from tests.experiment.runs import make_spec
 
 
 def grid(**lists):
     space = Space.of_grid(lists)
-    return Search("launch", GridSearch(space), space)
+    return make_spec("launch", GridSearch(space), space)
 
 
 def points(*rows):
-    return Search("launch", PointSearch(rows), None, rows)
+    return make_spec("launch", PointSearch(rows), None, rows)
 
 
 def test_the_columns_of_a_space_are_its_domains_in_order():
     space = Space.of_bounds({"lr": [0.1, 0.5], "units": [8, 64], "act": ["relu", "tanh"]})
-    search = Search("random_search", PointSearch([]), space)
+    search = make_spec("random_search", PointSearch([]), space)
     assert search.columns == {
         "lr": Float(0.1, 0.5),
         "units": Integer(8, 64),
@@ -113,14 +113,14 @@ def test_a_range_of_numbers_that_a_column_can_hold_is_shown_as_numbers(values):
 )
 def test_a_domain_with_one_value_is_fixed(domain):
     space = Space({"x": domain, "y": Integer(1, 2)})
-    assert Search("random_search", PointSearch([]), space).fixed == ("x",)
+    assert make_spec("random_search", PointSearch([]), space).fixed == ("x",)
 
 
 @pytest.mark.parametrize(
     "domain", [Float(0.5, 0.6), Integer(3, 4), Choice(["a", "b"]), Choice([1, True])]
 )
 def test_a_domain_with_several_values_is_not_fixed(domain):
-    assert Search("random_search", PointSearch([]), Space({"x": domain})).fixed == ()
+    assert make_spec("random_search", PointSearch([]), Space({"x": domain})).fixed == ()
 
 
 def test_what_all_points_have_alike_is_fixed():
@@ -165,7 +165,7 @@ def test_what_only_some_trials_get_is_conditional_and_not_fixed():
             "momentum": Float(0.9, 0.9, when={"opt": "sgd"}),
         }
     )
-    search = Search("random_search", PointSearch([]), space)
+    search = make_spec("random_search", PointSearch([]), space)
     assert search.conditional == ("momentum",)
     assert search.fixed == ("region",)
     assert points({"a": 1}, {"b": 2}).conditional == ()
