@@ -455,6 +455,7 @@ def test_a_preload_that_breaks_is_one_sentence_with_the_host(spark, tmp_path, mo
         )
 
 
+@pytest.mark.slow
 def test_a_preload_that_runs_an_op_falls_back_to_fresh_processes_with_a_warning(
     spark, tmp_path, monkeypatch
 ):

@@ -162,7 +162,7 @@ def test_global_random_numbers_are_the_searchers_own_inside_and_untouched_outsid
 def test_two_searches_at_once_have_random_numbers_of_their_own():
     def run(seed):
         trials = []
-        searcher = started(Counting(), 500, seed=seed)
+        searcher = started(Counting(), 100, seed=seed)
         drive(searcher, lambda trial: trials.append(trial) or outcome(trial, 1.0))
         return trials
 

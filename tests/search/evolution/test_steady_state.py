@@ -489,6 +489,7 @@ def test_what_is_known_several_times_counts_by_its_mean_where_there_is_noise():
     assert searcher.population[-1] in [known[0].params, known[1].params]
 
 
+@pytest.mark.slow
 def test_with_noise_the_score_of_the_best_promises_less_for_the_repetitions():
     """Of the same budget; how far below its true value the score of the best is."""
 

@@ -73,7 +73,7 @@ def regrets(function, space, samples, workers):
     return np.array(ours), np.array(others)
 
 
-@pytest.mark.parametrize("workers", [1, 6])
+@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.slow), 6])
 @pytest.mark.parametrize(("function", "space"), [(bowl, PLANE), (tuning, MIXED)])
 def test_it_is_far_ahead_of_random_search(function, space, workers):
     ours, others = regrets(function, space, 25, workers)
@@ -189,6 +189,7 @@ def test_with_noise_the_search_goes_by_the_mean_and_may_repeat():
     assert counts.index(max(counts)) == 2
 
 
+@pytest.mark.slow
 def test_the_same_trials_are_asked_for_whatever_threads_linear_algebra_may_use():
     program = """
 import random
