@@ -22,11 +22,9 @@ from spark_jobs.cluster.status_store import executors_of, logs_of
 from spark_jobs.cluster.task_needs import TaskNeeds, is_local, slot_needs
 from spark_jobs.session.delegation_tokens import DelegationTokens, KnownTokens, unlogged
 from spark_jobs.session.resource_profiles import profile_of, tasks_at_once
-from spark_jobs.session.session import SLOTS, SharedBytes, importing
-from spark_jobs.session.settings import SessionSettings
+from spark_jobs.session.session import SLOTS, Session, SharedBytes, importing
 from spark_jobs.session.slot_job import LeavingTask, LostTask, SlotJob
 from spark_jobs.storage import hadoop_settings
-from spark_jobs.storage.host_cache import CacheSettings
 from spark_jobs.trial.context import DataSettings
 
 _MOST_TASKS = 100_000  # of a stage, which is how many Spark itself remembers
@@ -56,7 +54,7 @@ def make_session() -> Any:
     return builder.getOrCreate()
 
 
-class ClassicSession(SessionSettings):
+class ClassicSession(Session):
     """A SparkSession in the driver's own process.
 
     Raises:
@@ -79,11 +77,7 @@ class ClassicSession(SessionSettings):
         self.master = str(self._context.master)
 
     def asking(self, gpus_per_trial: int | None, trials_per_gpu: int) -> Self:
-        """Return this session for slots that ask for these GPUs, see `experiment.Settings`.
-
-        Raises:
-            InvalidArgument: No executor can have that many.
-        """
+        """See `Session`."""
         needs = slot_needs(gpus_per_trial, trials_per_gpu, self.setting, self.master)
         asking = copy.copy(self)
         asking._asked = None if gpus_per_trial is None and trials_per_gpu == 1 else needs
@@ -91,17 +85,17 @@ class ClassicSession(SessionSettings):
 
     @property
     def on_this_host(self) -> bool:
-        """Do all executors run on the driver's host, as its children?"""
+        """See `Session`."""
         return self.master.startswith("local")
 
     @property
     def application_id(self) -> str:
-        """Spark's name of the application."""
+        """See `Session`."""
         return str(self._context.applicationId)
 
     @property
     def exposure(self) -> Exposure | None:
-        """What strangers can do through Spark's own ports; None where they are shut out."""
+        """See `Session`."""
         return exposure_of_spark(self.master, self._is_on, start_of())
 
     @property
@@ -122,18 +116,18 @@ class ClassicSession(SessionSettings):
             return True
 
     def setting(self, name: str) -> str | None:
-        """Return a Spark setting, or None where it is not set."""
+        """See `Session`."""
         value = self._spark.conf.get(name, None)
         return None if value is None else str(value)
 
     @property
     def driver_host(self) -> str:
-        """The name by which executors reach the driver."""
+        """See `Session`."""
         return "127.0.0.1" if self.on_this_host else (self.setting("spark.driver.host") or "")
 
     @property
     def bind_host(self) -> str:
-        """The driver's address to listen on."""
+        """See `Session`."""
         chosen = self.setting("spark.driver.bindAddress")
         everywhere = chosen in ("0.0.0.0", "::", "[::]")  # noqa: S104  # what is not listened on
         if self.on_this_host or not chosen or everywhere:
@@ -141,7 +135,7 @@ class ClassicSession(SessionSettings):
         return chosen
 
     def hide_console_progress(self) -> None:
-        """Stop the bar that Spark draws on the terminal; it has only slots to show.
+        """See `Session`.
 
         It stays away: Spark offers no way to start it again.
         """
@@ -150,11 +144,7 @@ class ClassicSession(SessionSettings):
             bar.get().stop()
 
     def task_slots(self, tick: Callable[[], None] | None = None) -> int:
-        """Return how many tasks the cluster can run at once, dynamic allocation at its most.
-
-        Args:
-            tick: Called each second in which executors are waited for; left out, none are.
-        """
+        """See `Session`."""
         configured = self._slots_configured()
         if configured == 0 and tick is not None:
             # A standalone cluster, whose executors register after the session has started.
@@ -187,7 +177,7 @@ class ClassicSession(SessionSettings):
         return profile_of(self._context, needs, dynamic=dynamic)
 
     def cluster(self) -> Cluster:
-        """Return the executors that are there now."""
+        """See `Session`."""
         executors = executors_of(self._context)
         return Cluster(executors, self._most_executors(), self._context.uiWebUrl)
 
@@ -330,7 +320,7 @@ class ClassicSession(SessionSettings):
             self._context.pythonExec = sys.executable
 
     def data_settings(self) -> DataSettings:
-        """Return how trials get at their data, out of Spark's and Hadoop's settings."""
+        """See `Session`."""
         conf = self._context._jsc.hadoopConfiguration()
         values = {name: conf.get(name) for name in hadoop_settings.EXACT}
         for prefix in hadoop_settings.PREFIXES:
@@ -338,17 +328,14 @@ class ClassicSession(SessionSettings):
             values |= {prefix + name: found[name] for name in found}
         known = {name: str(value) for name, value in values.items() if value is not None}
         settings = hadoop_settings.HadoopSettings(known, self._hadoop_user)
-        cache = CacheSettings(
-            self.setting("spark.experiment.cache.folder") or "",
-            self._bytes_setting("spark.experiment.cache.limit"),
-        )
         more = self.setting("spark.kerberos.access.hadoopFileSystems") or ""
         kept = vars(self._context).setdefault("_experiment_tokens", KnownTokens())
         tokens = self._tokens().get(settings.authorities(more), kept)
-        return DataSettings(msgspec.structs.replace(settings, tokens=tokens), cache)
+        settings = msgspec.structs.replace(settings, tokens=tokens)
+        return DataSettings(settings, self._cache_settings())
 
     def renewed_tokens(self, data: DataSettings) -> AbstractContextManager[None]:
-        """Renew the delegation tokens of a search as long as the block lasts."""
+        """See `Session`."""
         return self._tokens().renewed(data.hadoop.tokens)
 
     def _tokens(self) -> DelegationTokens:

@@ -35,11 +35,9 @@ from spark_jobs.cluster.exposure import (
 from spark_jobs.cluster.spark_version import check_spark_version
 from spark_jobs.cluster.standalone_pages import FailingHost
 from spark_jobs.cluster.task_needs import TaskNeeds, executor_gpus, slot_needs
-from spark_jobs.session.session import SLOTS, SharedBytes, importing
-from spark_jobs.session.settings import SessionSettings
+from spark_jobs.session.session import SLOTS, Session, SharedBytes, importing
 from spark_jobs.session.slot_job import SlotJob
 from spark_jobs.storage import hadoop_settings
-from spark_jobs.storage.host_cache import CacheSettings
 from spark_jobs.trial.context import DataSettings
 
 _FIRST_ANSWER = 60.0  # of a server that has just started
@@ -53,7 +51,7 @@ _UNITS = {unit: 1 << (10 * power) for power, unit in enumerate(("", "k", "m", "g
 _SPLITS = re.compile(r"\bsplits=\D*(\d+)")
 
 
-class ConnectSession(SessionSettings):
+class ConnectSession(Session):
     """A SparkSession made by `SparkSession.builder.remote(...)`.
 
     Settings are those of the moment in which this was made.
@@ -132,7 +130,7 @@ class ConnectSession(SessionSettings):
 
     @property
     def on_this_host(self) -> bool:
-        """Do all executors run on the driver's host?
+        """See `Session`.
 
         A server behind a tunnel, which has a loopback address too, is taken for one of this host,
         unless `spark.experiment.driver.host` is set.
@@ -199,7 +197,7 @@ class ConnectSession(SessionSettings):
         return False
 
     def setting(self, name: str) -> str | None:
-        """Return a Spark setting, or None where it is not set."""
+        """See `Session`."""
         return self._settings.get(name)
 
     @property
@@ -230,11 +228,7 @@ class ConnectSession(SessionSettings):
         """Do nothing: slot jobs are run such that pyspark's client draws no bar of them."""
 
     def task_slots(self, tick: Callable[[], None] | None = None) -> int:
-        """Return how many tasks the cluster can run at once, dynamic allocation at its most.
-
-        Args:
-            tick: Not called: nothing is waited for.
-        """
+        """See `Session`; `tick` is not called, since nothing is waited for."""
         return max(1, self._slots_now(), self._slots_configured())
 
     def _slots_now(self) -> int:
@@ -325,7 +319,7 @@ class ConnectSession(SessionSettings):
         return frame.mapInArrow(importing(function, self.search_path()), schema).toArrow()
 
     def data_settings(self) -> DataSettings:
-        """Return how trials get at their data.
+        """See `Session`.
 
         Hadoop's settings are those of this host's HADOOP_CONF_DIR, and of the session those that
         begin with `spark.hadoop.`; who asks is this process's own user, without tokens.
@@ -338,13 +332,8 @@ class ConnectSession(SessionSettings):
                 if name.startswith(_HADOOP)
             }
         )
-        cache = CacheSettings(
-            self.setting("spark.experiment.cache.folder") or "",
-            self._bytes_setting("spark.experiment.cache.limit"),
-        )
-        return DataSettings(
-            msgspec.structs.replace(given, values={**here.values, **given.values}), cache
-        )
+        hadoop = msgspec.structs.replace(given, values={**here.values, **given.values})
+        return DataSettings(hadoop, self._cache_settings())
 
     def _bytes_setting(self, name: str) -> int:
         value = self.setting(name) or "0"

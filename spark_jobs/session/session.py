@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import abc
+import os
 import pickle
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, Self
 
+from search.errors import InvalidArgument
 from spark_jobs.cluster.cluster import Cluster
 from spark_jobs.cluster.exposure import Exposure
 from spark_jobs.cluster.standalone_pages import FailingHost
-from spark_jobs.cluster.task_needs import TaskNeeds
+from spark_jobs.cluster.task_needs import TaskNeeds, executor_gpus
 from spark_jobs.session.slot_job import SlotJob
+from spark_jobs.storage.host_cache import CacheSettings
 from spark_jobs.trial.context import DataSettings
+
+_LOCAL = re.compile(r"local\[(\d+|\*)(?:\s*,\s*\d+)?\]")
+_LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,")
 
 SLOTS = "nothing byte"
 """Of what the slots of a search yield, as Spark writes it: no row, but Spark wants a column."""
@@ -27,7 +35,7 @@ class SharedBytes(Protocol):
         """The bytes."""
 
 
-class Session(Protocol):
+class Session(abc.ABC):
     """The user's SparkSession, classic or of Spark Connect. `session_of` makes the right one.
 
     Attributes:
@@ -39,35 +47,44 @@ class Session(Protocol):
 
     master: str
     tells_lost_tasks: bool
+    _asked: TaskNeeds | None = None
 
     @property
+    @abc.abstractmethod
     def on_this_host(self) -> bool:
         """Do all executors run on the driver's host, as its children?"""
 
     @property
+    @abc.abstractmethod
     def application_id(self) -> str:
         """Spark's name of the application."""
 
     @property
+    @abc.abstractmethod
     def stopped(self) -> bool:
         """Is the session of no use any more?"""
 
     @property
+    @abc.abstractmethod
     def driver_host(self) -> str:
         """The name by which executors reach the driver."""
 
     @property
+    @abc.abstractmethod
     def bind_host(self) -> str:
         """The driver's address to listen on."""
 
     @property
     def assigns_gpus(self) -> bool:
         """Is it Spark that says which GPUs a slot has, if any?"""
+        return self._asked is not None or self.task_needs.gpus > 0
 
     @property
     def task_needs(self) -> TaskNeeds:
         """What a slot asks of an executor."""
+        return self._asked or TaskNeeds.of(self.setting)
 
+    @abc.abstractmethod
     def asking(self, gpus_per_trial: int | None, trials_per_gpu: int) -> Self:
         """Return this session for slots that ask for these GPUs, see `experiment.Settings`.
 
@@ -77,6 +94,15 @@ class Session(Protocol):
 
     def tell_idle_gpus(self, warn: Callable[[str], None]) -> None:
         """Warn where an executor has too few cores for the slots that its GPUs are enough for."""
+        needs, gpus = self.task_needs, executor_gpus(self.setting)
+        cores = self._executor_cores()
+        if not needs.gpus or cores is None or needs.fit(cores, gpus) == needs.fit_gpus(gpus):
+            return
+        warn(
+            f"an executor runs {needs.fit(cores, gpus)} of the {needs.fit_gpus(gpus)} trials at "
+            f"once that its GPUs are enough for: each asks for {needs}, and its cores are {cores}; "
+            "give executors more of them, or lower spark.task.cpus"
+        )
 
     def check_worker_timeouts(self) -> None:
         """Refuse settings with which Spark ends slots that run long trials.
@@ -84,20 +110,39 @@ class Session(Protocol):
         Raises:
             InvalidArgument: Python workers are to be killed when they are idle for a time.
         """
+        for prefix in ("spark.python.worker", "spark.sql.execution.pyspark.udf"):
+            kills = self._is_on(f"{prefix}.killOnIdleTimeout")
+            seconds = self.setting(f"{prefix}.idleTimeoutSeconds")
+            if kills and seconds not in (None, "0", "0s"):
+                raise InvalidArgument(
+                    f"{prefix}.killOnIdleTimeout",
+                    "false",
+                    f"true, after {seconds}",
+                    "Spark takes a slot that runs a long trial for idle",
+                )
 
     def tell_risk(self, warn: Callable[[str], None]) -> None:
         """Warn, once in a session, where strangers can do something through Spark's own ports."""
+        if "_experiment_risk" in self._kept:
+            return
+        self._kept["_experiment_risk"] = exposure = self.exposure
+        if exposure is not None:
+            warn(str(exposure))
 
     @property
+    @abc.abstractmethod
     def exposure(self) -> Exposure | None:
         """What strangers can do through Spark's own ports; None where they are shut out."""
 
+    @abc.abstractmethod
     def setting(self, name: str) -> str | None:
         """Return a Spark setting, or None where it is not set."""
 
+    @abc.abstractmethod
     def hide_console_progress(self) -> None:
         """Stop the bar that Spark draws on the terminal; it has only slots to show."""
 
+    @abc.abstractmethod
     def task_slots(self, tick: Callable[[], None] | None = None) -> int:
         """Return how many tasks the cluster can run at once, dynamic allocation at its most.
 
@@ -105,18 +150,22 @@ class Session(Protocol):
             tick: Called each second in which executors are waited for; left out, none are.
         """
 
+    @abc.abstractmethod
     def cluster(self) -> Cluster:
         """Return the executors that are there now; None in it for what nobody can know."""
 
+    @abc.abstractmethod
     def failing_hosts(self) -> Sequence[FailingHost]:
         """Return the hosts on which executors cannot start, as far as the cluster's pages tell.
 
         Asks other hosts, so it may take some seconds.
         """
 
+    @abc.abstractmethod
     def shared(self, data: bytes) -> AbstractContextManager[SharedBytes]:
         """Lend bytes to executors while the block lasts."""
 
+    @abc.abstractmethod
     def job(
         self,
         slot: Callable[[Iterable[Any]], Iterator[Any]],
@@ -133,6 +182,7 @@ class Session(Protocol):
             schema: Of what a slot yields, as Spark writes it.
         """
 
+    @abc.abstractmethod
     def map_in_arrow(
         self, frame: Any, function: Callable[[Iterable[Any]], Iterator[Any]], schema: str
     ) -> Any:
@@ -147,14 +197,22 @@ class Session(Protocol):
             An Arrow table of all that it yielded.
         """
 
+    @abc.abstractmethod
     def data_settings(self) -> DataSettings:
         """Return how trials get at their data, out of Spark's and Hadoop's settings."""
 
+    @abc.abstractmethod
     def renewed_tokens(self, data: DataSettings) -> AbstractContextManager[None]:
         """Renew the delegation tokens of a search as long as the block lasts."""
 
     def default_logdir(self) -> str:
         """Return the folder of runs of a user who names none."""
+        chosen = self.setting("spark.experiment.logdir")
+        if chosen is not None:
+            return chosen
+        if self._file_system.startswith("hdfs://"):
+            return f"{self._file_system.rstrip('/')}/user/{self._hadoop_user}/experiments"
+        return "experiments"
 
     def shared_folder(self) -> str:
         """Return a folder for data that all executors see.
@@ -162,9 +220,89 @@ class Session(Protocol):
         Raises:
             InvalidArgument: None is known, and executors run on other hosts.
         """
+        folder = self.default_logdir()
+        if folder and (self.on_this_host or folder != "experiments"):
+            return folder.rstrip("/")
+        raise InvalidArgument(
+            "path",
+            "a folder that all executors see, or hdfs://...",
+            "nothing",
+            "or set spark.experiment.logdir to one",
+        )
 
     def search_path(self) -> list[str]:
         """Return the folders from which executors may import what the driver imports."""
+        return [os.path.abspath(path) for path in sys.path] if self.on_this_host else []
+
+    @property
+    @abc.abstractmethod
+    def _file_system(self) -> str:
+        """Hadoop's default file system, as a URL."""
+
+    @property
+    @abc.abstractmethod
+    def _hadoop_user(self) -> str:
+        """Who asks Hadoop."""
+
+    @property
+    @abc.abstractmethod
+    def _kept(self) -> dict[str, Any]:
+        """What is kept as long as the session lasts, whoever makes another object of this class."""
+
+    @abc.abstractmethod
+    def _bytes_setting(self, name: str) -> int:
+        """Return a size in bytes; 0 where it is not set.
+
+        Raises:
+            InvalidArgument: It is no size.
+        """
+
+    def _cache_settings(self) -> CacheSettings:
+        """Return where data that trials read is kept on their hosts, and how much of it."""
+        return CacheSettings(
+            self.setting("spark.experiment.cache.folder") or "",
+            self._bytes_setting("spark.experiment.cache.limit"),
+        )
+
+    def _is_on(self, name: str) -> bool:
+        return (self.setting(name) or "false").lower() == "true"
+
+    def _executor_cores(self) -> int | None:
+        """Return the cores of the smallest executor; None where nothing says so."""
+        if there := self.cluster().executors:
+            return min(executor.cores for executor in there)
+        if match := _LOCAL_CLUSTER.match(self.master):
+            return int(match[2])
+        cores = self.setting("spark.executor.cores")
+        return None if cores is None else int(cores)
+
+    def _slots_configured(self) -> int:
+        needs, gpus = self.task_needs, executor_gpus(self.setting)
+        if self.master == "local":
+            return 1
+        if match := _LOCAL.fullmatch(self.master):
+            if match[1] != "*":
+                return needs.fit(int(match[1]), gpus)
+            return needs.fit(os.cpu_count() or 1, gpus) if self.on_this_host else 0
+        if match := _LOCAL_CLUSTER.match(self.master):
+            return int(match[1]) * needs.fit(int(match[2]), gpus)
+        cores = int(self.setting("spark.executor.cores") or 1)
+        if self._is_on("spark.dynamicAllocation.enabled"):
+            executors = int(self.setting("spark.dynamicAllocation.maxExecutors") or 2**31 - 1)
+        else:
+            executors = int(self.setting("spark.executor.instances") or 0)
+        return executors * needs.fit(cores, gpus)
+
+    def _most_executors(self) -> int | None:
+        """Return how many executors there can be; None where nothing says so."""
+        if match := _LOCAL_CLUSTER.match(self.master):
+            return int(match[1])
+        if self.on_this_host:
+            return 1
+        dynamic = self._is_on("spark.dynamicAllocation.enabled")
+        name = "spark.dynamicAllocation.maxExecutors" if dynamic else "spark.executor.instances"
+        most = self.setting(name)
+        return None if most is None or int(most) == 2**31 - 1 else int(most)
 
 
 def importing(
