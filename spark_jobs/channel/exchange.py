@@ -37,6 +37,7 @@ from spark_jobs.messages import (
     encode,
     outcome_to_json,
 )
+from spark_jobs.retrying import call_again
 
 _PAUSE = 0.5  # seconds between two tries
 
@@ -266,19 +267,27 @@ class SlotChannel(abc.ABC):
         self, call: Call, message: Hello | Next | Reports, patience: float = time_limits.OUTAGE
     ) -> bytes:
         """Call until there is an answer: each message may arrive twice."""
-        give_up = time.monotonic() + patience
-        while True:
+
+        def ask() -> tuple[bytes, str]:
             try:
-                answer, key = self._ask(call, encode(message))
-            except Cut as error:
+                answer = self._ask(call, encode(message))
+            except Cut:
                 self.heard(False)
-                if time.monotonic() > give_up:
-                    raise ChannelLost(f"the driver does not answer: {error}") from None
-                time.sleep(_PAUSE)
-            else:
-                self.heard(True)
-                self._key = key or self._key
-                return answer
+                raise
+            self.heard(True)
+            return answer
+
+        try:
+            answer, key = call_again(
+                ask,
+                after=lambda error: isinstance(error, Cut),
+                outage=patience,
+                pause=_PAUSE,
+            )
+        except Cut as error:
+            raise ChannelLost(f"the driver does not answer: {error}") from None
+        self._key = key or self._key
+        return answer
 
     @abc.abstractmethod
     def _ask(self, call: Call, request: bytes) -> tuple[bytes, str]:

@@ -10,13 +10,13 @@ import contextlib
 import re
 import shutil
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol, TypeVar
 
 from spark_jobs import time_limits
 from spark_jobs.messages import Attempt
+from spark_jobs.retrying import call_again
 from spark_jobs.run_folder.mirror import Mirror
 from spark_jobs.run_folder.paths import CHECKPOINT, attempt_name, attempts_in
 from spark_jobs.run_folder.scratch import name_of_left, scratch_folder
@@ -29,7 +29,6 @@ from spark_jobs.storage.stores import writable_files_at
 
 T = TypeVar("T")
 
-_PAUSE = 1.0  # seconds between two tries
 # Parts of files are of a host that was lost.
 _WHOLE_FILES = re.compile(rf"(?!(.*/)?{re.escape(PART)}).*", re.DOTALL)
 
@@ -154,17 +153,13 @@ def with_patience(
     Raises:
         ConnectionError: It still does not.
     """
-    give_up: float | None = None
-    while True:
-        try:
-            return call()
-        except ConnectionError as error:
-            now = time.monotonic()
-            give_up = now + time_limits.OUTAGE if give_up is None else give_up
-            if now > give_up or hurry():
-                raise
-            tell(f"{error}; it is tried again")
-            time.sleep(_PAUSE)
+    return call_again(
+        call,
+        after=lambda error: isinstance(error, ConnectionError),
+        outage=time_limits.OUTAGE,
+        tell=lambda error, seconds: tell(f"{error}; it is tried again"),
+        hurry=hurry,
+    )
 
 
 def hand_on_checkpoint(files: WritableFiles, root: Location, attempt: Attempt, to: Path) -> None:

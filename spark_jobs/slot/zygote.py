@@ -346,6 +346,7 @@ def has_crashed(pid: int) -> bool:
 def warm_up() -> None:
     """Do once what every child would do anew: late imports, caches of abstract classes."""
     importlib.import_module("numpy.random")
+    importlib.import_module("tenacity")  # of calls, which read their arguments with patience
     number(0.0)
 
 

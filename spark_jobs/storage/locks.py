@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import fcntl
+import functools
 import os
-import time
+
+from spark_jobs.retrying import call_again
 
 _PAUSE = 0.02
 
@@ -30,18 +32,14 @@ class Lock:
             BlockingIOError: Somebody else holds it for longer.
         """
         assert self._descriptor is not None
-        until = time.monotonic() + patience
-        while True:
-            try:
-                fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if time.monotonic() > until:
-                    raise
-                time.sleep(_PAUSE)
-            except OSError:
-                return False
-            else:
-                return True
+        lock = functools.partial(fcntl.flock, self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try:
+            call_again(lock, after=_is_held, outage=patience, pause=_PAUSE)
+        except BlockingIOError:
+            raise
+        except OSError:
+            return False
+        return True
 
     def close(self) -> None:
         """Let the lock go."""
@@ -49,6 +47,10 @@ class Lock:
             _open.discard(self)
             os.close(self._descriptor)
             self._descriptor = None
+
+
+def _is_held(error: BaseException) -> bool:
+    return isinstance(error, BlockingIOError)
 
 
 def _close_all() -> None:

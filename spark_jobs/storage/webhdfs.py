@@ -14,15 +14,15 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import hdfs
 import requests
-import tenacity
 import urllib3
 
 from spark_jobs import time_limits
+from spark_jobs.retrying import call_again
 from spark_jobs.storage.authentication import authenticate, why_denied, without_token
 from spark_jobs.storage.files import (
     CHANGED,
@@ -230,34 +230,15 @@ class WebHdfs:
 
     def _ask(self, location: Location, call: Callable[[], T]) -> T:
         """Call until it works or cannot work; errors become OSErrors of one sentence."""
-        in_trouble_since: float | None = None  # not since the first try, which may take long
-
-        def too_long(state: tenacity.RetryCallState) -> bool:
-            nonlocal in_trouble_since
-            now = time.monotonic()
-            in_trouble_since = now if in_trouble_since is None else in_trouble_since
-            return now - in_trouble_since >= self._patience
-
-        def say(state: tenacity.RetryCallState) -> None:
-            since = in_trouble_since or time.monotonic()
-            if self._silent and time.monotonic() - since >= _SAY and state.outcome is not None:
-                self._silent = False
-                _LOGGER.warning(
-                    "%s does not answer (%s); it is tried again for %g s",
-                    " or ".join(self._urls),
-                    _root_cause(cast(BaseException, state.outcome.exception())),
-                    self._patience,
-                )
-
-        retrying = tenacity.Retrying(
-            retry=tenacity.retry_if_exception(_is_transient),
-            wait=tenacity.wait_random_exponential(multiplier=0.1, max=_LONGEST_PAUSE),
-            stop=too_long,
-            before_sleep=say,
-            reraise=True,
-        )
         try:
-            answer = retrying(call)
+            answer = call_again(
+                call,
+                after=_is_transient,
+                outage=self._patience,
+                pause=0.1,
+                longest_pause=_LONGEST_PAUSE,
+                tell=self._say,
+            )
             self._silent = True
             return answer
         except hdfs.HdfsError as error:
@@ -275,6 +256,16 @@ class WebHdfs:
             raise self._unreachable(location, error) from None
         except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
             raise self._unreachable(location, error) from None
+
+    def _say(self, error: BaseException, seconds: float) -> None:
+        if self._silent and seconds >= _SAY:
+            self._silent = False
+            _LOGGER.warning(
+                "%s does not answer (%s); it is tried again for %g s",
+                " or ".join(self._urls),
+                _root_cause(error),
+                self._patience,
+            )
 
     def _refused(self, location: Location, error: hdfs.HdfsError) -> OSError:
         text = without_token(str(error).split("\n")[0][:300])  # a Java stack trace may follow
