@@ -123,7 +123,7 @@ SERVER_CANCEL = 10.0
 """For which one that does not answer is told to cancel a job: above `SERVER_ANSWER`, so that it is
 told twice."""
 
-# Files that are carried to HDFS.
+# Files that are uploaded to HDFS.
 
-CARRY = 5.0
-"""Between two rounds of carrying what a trial writes."""
+UPLOAD = 5.0
+"""Between two rounds of uploading what a trial writes."""

@@ -25,7 +25,7 @@ from spark_jobs.storage.local_files import make_folder
 from spark_jobs.storage.locations import Location
 from spark_jobs.storage.stores import writable_files_at
 
-_CARRY_EVERY = 1.0  # seconds; outcomes that arrive within them share one append of the journal
+_UPLOAD_EVERY = 1.0  # seconds; outcomes that arrive within them share one append of the journal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +69,7 @@ def open_run(prepared: Prepared, control: Control, interrupts: Interrupts) -> It
     resumes = prepared.spec.settings.resume is not None
     remove_left()
     with (
-        run_folder(root, hadoop, every=_CARRY_EVERY) as folder,
+        run_folder(root, hadoop, every=_UPLOAD_EVERY) as folder,
         owned(
             root,
             hadoop,

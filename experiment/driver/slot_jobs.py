@@ -18,14 +18,14 @@ import msgspec
 from experiment.driver.control import Control, deadline_passed
 from experiment.driver.coordinator import Coordinator
 from experiment.driver.open_run import OpenRun
-from experiment.driver.slot_liveness import Attendance
-from experiment.driver.started_jobs import Crew, NumberedJob
+from experiment.driver.slot_liveness import SlotLiveness
+from experiment.driver.started_jobs import NumberedJob, StartedJobs
 from experiment.results.text import count
 from experiment.run_files.ownership import Owned
 from experiment.setup.preparation import Prepared
 from experiment.setup.settings import Settings
 from spark_jobs import time_limits
-from spark_jobs.channel.file_channel import Mailbox
+from spark_jobs.channel.file_channel import FileChannelServer
 from spark_jobs.channel.grpc_channel import Address, ChannelServer
 from spark_jobs.cluster.cluster import ClusterExecutor, executor_needs
 from spark_jobs.handover import Lent, handover
@@ -128,7 +128,7 @@ class SlotJobs:
         """
         fruitless, slots = 0, self.slots
         host = self.session.driver_host
-        handler = coordinator if self.session.tells_lost_tasks else Attendance(coordinator)
+        handler = coordinator if self.session.tells_lost_tasks else SlotLiveness(coordinator)
         with contextlib.ExitStack() as stack:
             server = stack.enter_context(
                 ChannelServer(self.session.bind_host, handler, advertised=host, slots=self.most)
@@ -142,23 +142,23 @@ class SlotJobs:
             except OSError as error:
                 return cannot_go_on(error)
             job = functools.partial(self._job, lent=lent, function=lender.function)
-            crew = stack.enter_context(Crew(job))
+            jobs = stack.enter_context(StartedJobs(job))
             self.control.wake = server.wake
             while not self._is_over(server, coordinator):
                 before = coordinator.progress
-                self._start(slots, crew)
-                started = self._wait(crew, server, coordinator, tick)
+                self._start(slots, jobs)
+                started = self._wait(jobs, server, coordinator, tick)
                 if self._is_over(server, coordinator):
                     break
                 if self.session.stopped:
                     return "the SparkSession was stopped during the search"
                 if not started:
                     return self._nobody_came(slots)
-                slots = crew.forget() or slots
+                slots = jobs.forget() or slots
                 fruitless = 0 if coordinator.progress > before else fruitless + 1
                 if fruitless == _FRUITLESS_JOBS:
-                    sentence = problem_of_spark(crew.error, crew.failed_hosts)
-                    return sentence or _spark_problem(crew.error)
+                    sentence = problem_of_spark(jobs.error, jobs.failed_hosts)
+                    return sentence or _spark_problem(jobs.error)
             return coordinator.problem if server.error is None else cannot_go_on(server.error)
 
     def _is_over(self, server: ChannelServer, coordinator: Coordinator) -> bool:
@@ -187,7 +187,7 @@ class SlotJobs:
 
     def _wait(
         self,
-        crew: Crew,
+        jobs: StartedJobs,
         server: ChannelServer,
         coordinator: Coordinator,
         tick: Callable[[], None],
@@ -204,17 +204,17 @@ class SlotJobs:
         look = 0.0
         grow = time.monotonic() + _GROW
         while True:
-            all_over = crew.wait(_POLL)
+            all_over = jobs.wait(_POLL)
             tick()
             if all_over or time.monotonic() > look:
-                self._look(crew, server, coordinator)
+                self._look(jobs, server, coordinator)
                 look = time.monotonic() + _LOOK
-            if not crew.running:
+            if not jobs.running:
                 return True
             if time.monotonic() > grow:
-                self._grow(crew, coordinator)
+                self._grow(jobs, coordinator)
                 if not coordinator.status.slots:
-                    self.there(self._without_slots(crew))
+                    self.there(self._without_slots(jobs))
                 grow = time.monotonic() + _GROW
             deadline = self.settings.deadline
             if deadline is not None and time.monotonic() > self.settings.begun + deadline:
@@ -237,16 +237,16 @@ class SlotJobs:
         if self.session.on_this_host:
             yield server.address
             return
-        with Mailbox(
+        with FileChannelServer(
             server, self.prepared.root.below(MAILBOX), self.prepared.data.hadoop
         ) as mailbox:
             yield msgspec.structs.replace(server.address, mailbox=mailbox.address)
 
-    def _look(self, crew: Crew, server: ChannelServer, coordinator: Coordinator) -> None:
+    def _look(self, jobs: StartedJobs, server: ChannelServer, coordinator: Coordinator) -> None:
         """See which slots and jobs have ended, and let their trials run on others."""
-        ended = crew.take_ended()
+        ended = jobs.take_ended()
         while coordinator.roster.let_go:
-            crew.let_go(coordinator.roster.let_go.popleft())
+            jobs.let_go(coordinator.roster.let_go.popleft())
         for job in ended:
             if self._is_over(server, coordinator) or self.session.stopped:
                 continue
@@ -258,25 +258,25 @@ class SlotJobs:
             counts = sentence is None or not self.session.tells_lost_tasks
             server.call(functools.partial(coordinator.job_ended, job.number, counts=counts))
             if sentence is not None:
-                self._refused(job, sentence, crew, coordinator)
-            elif job.error is None or not crew.running:
+                self._refused(job, sentence, jobs, coordinator)
+            elif job.error is None or not jobs.running:
                 continue
             elif came:
-                crew.drop(job.slots)  # so that they are asked for again
+                jobs.drop(job.slots)  # so that they are asked for again
             else:
                 without = count(job.slots, "slot")
                 self.warn(f"the search goes on without {without}: {_in_words(job.error)}")
-        self._tell_refusals(crew, coordinator)
-        slots = crew.lost_slots()
+        self._tell_refusals(jobs, coordinator)
+        slots = jobs.lost_slots()
         if lost := _slots(slots, failed=True):
             server.call(functools.partial(coordinator.slots_lost, lost))
         if killed := _slots(slots, failed=False):  # as those beside a task for which it ends a job
             server.call(functools.partial(coordinator.slots_ended, killed, counts=True))
-        if leaving := crew.leaving_slots():
+        if leaving := jobs.leaving_slots():
             server.call(functools.partial(coordinator.slots_leaving, leaving))
 
     def _refused(
-        self, job: NumberedJob, sentence: str, crew: Crew, coordinator: Coordinator
+        self, job: NumberedJob, sentence: str, jobs: StartedJobs, coordinator: Coordinator
     ) -> None:
         """See to it that a host that cannot run slots costs the others none of theirs.
 
@@ -286,50 +286,50 @@ class SlotJobs:
         """
         self.refusals.setdefault(sentence, False)
         if job.slots == 1:
-            crew.put_off(job.slots)
+            jobs.put_off(job.slots)
         else:
-            crew.drop(job.slots)
-            self._grow(crew, coordinator)
+            jobs.drop(job.slots)
+            self._grow(jobs, coordinator)
 
-    def _tell_refusals(self, crew: Crew, coordinator: Coordinator) -> None:
+    def _tell_refusals(self, jobs: StartedJobs, coordinator: Coordinator) -> None:
         """Name each host that cannot run slots, once others do."""
-        if not (coordinator.roster.has_started and crew.running):
+        if not (coordinator.roster.has_started and jobs.running):
             return
         for sentence in [sentence for sentence, told in self.refusals.items() if not told]:
             self.refusals[sentence] = True
             self.warn(f"the search goes on without {sentence}")
 
-    def _start(self, slots: int, crew: Crew) -> None:
+    def _start(self, slots: int, jobs: StartedJobs) -> None:
         """Ask Spark for slots; only for some of them where each takes a job of its own."""
         if self.refusals:
             for _ in range(min(slots, _MOST_ALONE)):
-                crew.start(1)
+                jobs.start(1)
         else:
-            crew.start(slots)
+            jobs.start(slots)
 
-    def _grow(self, crew: Crew, coordinator: Coordinator) -> None:
+    def _grow(self, jobs: StartedJobs, coordinator: Coordinator) -> None:
         """Ask Spark for further slots, where the cluster has room and trials are left.
 
         Not for more than fit: tasks that wait would take what other jobs of the application and
         other searches are waiting for, and would start, one after the other, when all is done.
         """
-        crew.take_up()
-        if crew.asked >= self.most:
+        jobs.take_up()
+        if jobs.asked >= self.most:
             return
         offered = 0
         with contextlib.suppress(Exception):  # of a stopped session
             offered = self.session.task_slots()
-        awaited = crew.asked - coordinator.status.slots
-        further = min(min(offered, self.most) - crew.asked, coordinator.left - awaited)
+        awaited = jobs.asked - coordinator.status.slots
+        further = min(min(offered, self.most) - jobs.asked, coordinator.left - awaited)
         if further > 0:
-            self._start(further, crew)
-            self.grown(crew.asked)
+            self._start(further, jobs)
+            self.grown(jobs.asked)
 
-    def _without_slots(self, crew: Crew) -> str:
+    def _without_slots(self, jobs: StartedJobs) -> str:
         executors: tuple[ClusterExecutor, ...] | None = None
         with contextlib.suppress(Exception):  # of a stopped session
             executors = self.session.cluster().executors
-        return without_slots(executors, crew.running_tasks())
+        return without_slots(executors, jobs.running_tasks())
 
     def _config(self, address: Address) -> SlotConfig:
         return SlotConfig(

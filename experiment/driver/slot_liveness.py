@@ -10,7 +10,7 @@ from spark_jobs import time_limits
 from spark_jobs.messages import Answer, Heard, Hello, Next, Reports, SlotId
 
 
-class Attendance:
+class SlotLiveness:
     """Hands what slots say to the coordinator, and tells it which slots are lost.
 
     Spark runs a task that it has lost again, as the task's next attempt: when that slot says hello,

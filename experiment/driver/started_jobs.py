@@ -42,7 +42,7 @@ class NumberedJob:
         }
 
 
-class Crew:
+class StartedJobs:
     """Starts slot jobs, and knows which run.
 
     A context manager: leaving it cancels those that run and waits for their end.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from search.errors import InvalidArgument
 from spark_jobs.channel.exchange import SlotChannel
-from spark_jobs.channel.file_channel import MailboxClient
+from spark_jobs.channel.file_channel import FileChannelClient
 from spark_jobs.channel.grpc_channel import Address, ChannelClient
 from spark_jobs.storage.hadoop_settings import HadoopSettings
 
@@ -29,7 +29,7 @@ def connect(
     if address.mailbox is None or direct.reaches(_PROBE):
         return direct, ""
     try:
-        mailbox = MailboxClient(address.mailbox, slot, hadoop)
+        mailbox = FileChannelClient(address.mailbox, slot, hadoop)
     except (OSError, InvalidArgument):  # then only the driver's address is left
         return direct, ""
     direct.__exit__()

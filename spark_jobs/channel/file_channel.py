@@ -55,7 +55,7 @@ _NAME = re.compile(rf"({_NUMBER}\.{_NUMBER}\.{_NUMBER})-({'|'.join(CALLS)})-([1-
 _REQUESTS, _ANSWERS = "requests", "answers"
 
 
-class MailboxAddress(msgspec.Struct, frozen=True):
+class FileChannelAddress(msgspec.Struct, frozen=True):
     """Where a mailbox is. Secret: see `spark_jobs.handover` for its way to the slots.
 
     Attributes:
@@ -67,7 +67,7 @@ class MailboxAddress(msgspec.Struct, frozen=True):
     key: str
 
     def __repr__(self) -> str:
-        return f"MailboxAddress({self.folder!r})"
+        return f"FileChannelAddress({self.folder!r})"
 
 
 class Server(Protocol):
@@ -94,7 +94,7 @@ class _Reply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     refusal: str = ""
 
 
-class Mailbox:
+class FileChannelServer:
     """The driver's side: hands messages to a server, and answers back. A context manager.
 
     One listing of one folder finds the messages of all slots. Entering it removes what a driver
@@ -113,7 +113,7 @@ class Mailbox:
         self._server, self._all, self._hadoop = server, location, hadoop
         # A driver that was taken for dead, and wakes, touches nothing of the one after it.
         self._folder = location.below(secrets.token_hex(8))
-        self.address = MailboxAddress(str(self._folder), Seal.new_key())
+        self.address = FileChannelAddress(str(self._folder), Seal.new_key())
         self._seal = Seal(self.address.key)
         self._pause = _LISTING.get(location.scheme, _LISTING_ELSEWHERE)
         self._files: queue.SimpleQueue[WritableFiles] = queue.SimpleQueue()
@@ -258,7 +258,7 @@ class _Lane:
         self.files, self.lock, self.number = files, threading.Lock(), 0
 
 
-class MailboxClient(SlotChannel):
+class FileChannelClient(SlotChannel):
     """A slot's side. See `SlotChannel`.
 
     Args:
@@ -271,7 +271,7 @@ class MailboxClient(SlotChannel):
         InvalidArgument: As `writable_files_at`.
     """
 
-    def __init__(self, address: MailboxAddress, slot: str, hadoop: HadoopSettings) -> None:
+    def __init__(self, address: FileChannelAddress, slot: str, hadoop: HadoopSettings) -> None:
         super().__init__(slot)
         folder = Location.parse(address.folder)
         self._requests = folder.below(_REQUESTS)

@@ -36,7 +36,7 @@ from spark_jobs.channel.exchange import (
     Refusal,
     SlotChannel,
 )
-from spark_jobs.channel.file_channel import MailboxAddress
+from spark_jobs.channel.file_channel import FileChannelAddress
 from spark_jobs.messages import LARGEST_MESSAGE
 
 _SERVICE = "experiment.Channel"
@@ -82,7 +82,7 @@ class Address(msgspec.Struct, frozen=True):
     target: str
     token: str
     certificate: str
-    mailbox: MailboxAddress | None = None
+    mailbox: FileChannelAddress | None = None
 
     def __repr__(self) -> str:
         return f"Address({self.target!r})"

@@ -17,7 +17,7 @@ class Mirror:
     """Fetches what is new of a run's folder, round by round.
 
     Of files that only grow, the new part is fetched. A trial's folder that has its outcome, which
-    is carried last, is looked into again only when a name in it changes.
+    is uploaded last, is looked into again only when a name in it changes.
 
     Args:
         files: Where from.

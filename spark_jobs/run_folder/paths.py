@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 OUTCOME = "outcome.json"
-"""The file of a trial's folder that is written, and carried, last."""
+"""The file of a trial's folder that is written, and uploaded, last."""
 
 TRIAL = "trial.json"
 """The file of a trial's folder that says what was asked for."""

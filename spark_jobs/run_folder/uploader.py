@@ -1,6 +1,6 @@
-"""Carrying a folder of this host to where a run is kept, while it is being written to.
+"""Uploading a folder of this host to where a run is kept, while it is being written to.
 
-What a run consists of is written on the host that makes it and carried from there, every few
+What a run consists of is written on the host that makes it and uploaded from there, every few
 seconds, in few large pieces: a small file costs HDFS nearly a tenth of a second, and an append a
 third of that.
 """
@@ -34,10 +34,10 @@ class _Look(NamedTuple):
     changed: int  # nanoseconds
 
 
-class Carrier:
+class Uploader:
     """Keeps a folder elsewhere like a folder of this host. A context manager, with a thread.
 
-    Files that only grow (logs, event files, journals) are appended to; any other file is carried
+    Files that only grow (logs, event files, journals) are appended to; any other file is uploaded
     whole, and not before it was left alone for a round. What is removed here is removed there.
     Links and special files stay here: nothing outside of the folder is anybody's business.
 
@@ -52,12 +52,16 @@ class Carrier:
     """
 
     def __init__(
-        self, files: WritableFiles, source: Path, target: Location, every: float = time_limits.CARRY
+        self,
+        files: WritableFiles,
+        source: Path,
+        target: Location,
+        every: float = time_limits.UPLOAD,
     ) -> None:
         self._files, self._source, self._target, self._every = files, source, target, every
-        self._carried: dict[str, _Look] = {}
-        self._seen: dict[str, _Look] = {}  # by the last look at what is carried whole
-        self._ends: dict[str, bytes] = {}  # of what was carried of files that grow
+        self._uploaded: dict[str, _Look] = {}
+        self._seen: dict[str, _Look] = {}  # by the last look at what is uploaded whole
+        self._ends: dict[str, bytes] = {}  # of what was uploaded of files that grow
         self._folders: set[str] = set()
         # What may be there: it was made, or the answer that it was got lost.
         self._there: set[str] = set()
@@ -66,7 +70,7 @@ class Carrier:
         self.trouble: str | None = None
         self._round, self._closing = threading.Lock(), threading.Event()
         self._thread = threading.Thread(
-            target=self._carry_regularly, name="experiment-carrier", daemon=True
+            target=self._upload_regularly, name="experiment-uploader", daemon=True
         )
 
     def __enter__(self) -> Self:
@@ -79,7 +83,7 @@ class Carrier:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """End the thread; what was not carried by `carry` stays here."""
+        """End the thread; what was not uploaded by `upload` stays here."""
         self.stop()
         self._thread.join()
 
@@ -87,8 +91,8 @@ class Carrier:
         """Let the thread end after the round that it may be in."""
         self._closing.set()
 
-    def carry(self, *, everything: bool = True) -> None:
-        """Carry what is new, in the order in which it was written last.
+    def upload(self, *, everything: bool = True) -> None:
+        """Upload what is new, in the order in which it was written last.
 
         Args:
             everything: Also the files that may still be written to.
@@ -103,10 +107,10 @@ class Carrier:
             self._make_way(found)
             self._make_folder("")
             for name, look in sorted(found.items(), key=_age):
-                if self._carried.get(name) == look or name in self._given_up:
+                if self._uploaded.get(name) == look or name in self._given_up:
                     continue
                 try:
-                    self._carry_file(name, look, everything=everything)
+                    self._upload_file(name, look, everything=everything)
                 except ConnectionError:
                     raise
                 except OSError as error:  # of this file only, as one too large for a quota
@@ -122,7 +126,7 @@ class Carrier:
         if refused is not None:
             raise refused
 
-    def _carry_file(self, name: str, look: _Look, *, everything: bool) -> None:
+    def _upload_file(self, name: str, look: _Look, *, everything: bool) -> None:
         source = self._source / name
         if not only_grows(name):
             before, self._seen[name] = self._seen.get(name), look
@@ -140,7 +144,7 @@ class Carrier:
             if not _is_of(error, source) and source.exists():
                 raise
         else:
-            self._carried[name] = look
+            self._uploaded[name] = look
 
     def _write(self, name: str, look: _Look) -> None:
         source = self._source / name
@@ -169,10 +173,10 @@ class Carrier:
             self._write(name, look)
 
     def _append(self, name: str, look: _Look) -> None:
-        source, carried = self._source / name, self._carried[name]
+        source, uploaded = self._source / name, self._uploaded[name]
         with source.open("rb") as file:
-            same = carried.inode == look.inode and carried.size <= look.size
-            if not same or _before(file, carried.size) != self._ends[name]:
+            same = uploaded.inode == look.inode and uploaded.size <= look.size
+            if not same or _before(file, uploaded.size) != self._ends[name]:
                 raise OSError(f"{source}: {CHANGED}")
             end = self._ends[name]
             while (at := file.tell()) < look.size:
@@ -196,7 +200,7 @@ class Carrier:
 
     def _forget(self, name: str) -> None:
         self._there.discard(name)
-        self._carried.pop(name, None)
+        self._uploaded.pop(name, None)
         self._ends.pop(name, None)
 
     def _make_folder(self, folder: str) -> None:
@@ -205,10 +209,10 @@ class Carrier:
             self._files.make_folder(self._target.below(folder) if folder else self._target)
             self._folders.add(folder)
 
-    def _carry_regularly(self) -> None:
+    def _upload_regularly(self) -> None:
         while not self._closing.wait(self._every):
             try:
-                self.carry(everything=False)
+                self.upload(everything=False)
                 self.trouble = None
             except OSError as error:  # the next round, or the last one, tries again
                 self.trouble = str(error)

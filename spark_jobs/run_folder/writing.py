@@ -1,7 +1,7 @@
 """A folder of a run: written to on this host, kept where the run is.
 
 That is the folder itself where the run lies in a folder that all hosts see. A run on HDFS is
-written to a scratch folder of each host, from which a `Carrier` carries it.
+written to a scratch folder of each host, from which a `Uploader` uploads it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from spark_jobs.retrying import call_again
 from spark_jobs.run_folder.mirror import Mirror
 from spark_jobs.run_folder.paths import CHECKPOINT, attempt_name, attempts_in
 from spark_jobs.run_folder.scratch import name_of_left, scratch_folder
-from spark_jobs.run_folder.uploader import Carrier
+from spark_jobs.run_folder.uploader import Uploader
 from spark_jobs.storage.files import PART, WritableFiles
 from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.local_files import make_folder
@@ -65,7 +65,7 @@ class RunFolder(Protocol):
 def run_folder(
     location: Location,
     hadoop: HadoopSettings,
-    every: float = time_limits.CARRY,
+    every: float = time_limits.UPLOAD,
     scratch: str | None = None,
 ) -> Iterator[RunFolder]:
     """Open a folder of a run for writing; made where it is missing.
@@ -75,7 +75,7 @@ def run_folder(
     Args:
         location: Where it is kept.
         hadoop: Where HDFS is.
-        every: Seconds between two rounds of carrying.
+        every: Seconds between two rounds of uploading.
         scratch: Where to write meanwhile; the folder for temporary files when left out.
 
     Raises:
@@ -90,15 +90,15 @@ def run_folder(
         contextlib.closing(writable_files_at(location, hadoop)) as files,
         scratch_folder(scratch) as path,
     ):
-        carried = _Carried(path, location, Carrier(files, path, location, every))
+        uploaded = _Uploaded(path, location, Uploader(files, path, location, every))
         try:
-            with carried.carrier:
-                yield carried
+            with uploaded.uploader:
+                yield uploaded
         finally:
-            if carried.kept or not any(found.is_file() for found in path.rglob("*")):
+            if uploaded.kept or not any(found.is_file() for found in path.rglob("*")):
                 shutil.rmtree(path, ignore_errors=True)
             else:
-                shutil.move(path, carried.left)
+                shutil.move(path, uploaded.left)
 
 
 class _InPlace:
@@ -114,9 +114,9 @@ class _InPlace:
         """See `RunFolder`."""
 
 
-class _Carried:
-    def __init__(self, path: Path, location: Location, carrier: Carrier) -> None:
-        self.path, self.carrier, self.kept = path, carrier, False
+class _Uploaded:
+    def __init__(self, path: Path, location: Location, uploader: Uploader) -> None:
+        self.path, self.uploader, self.kept = path, uploader, False
         self._abandoned = False
         # Where it will be if it is not kept.
         self.left = Path(tempfile.gettempdir(), name_of_left(path))
@@ -125,7 +125,7 @@ class _Carried:
     @property
     def trouble(self) -> str | None:
         """See `RunFolder`."""
-        return self.carrier.trouble
+        return self.uploader.trouble
 
     def keep(self, tell: Callable[[str], None], hurry: Callable[[], bool] = lambda: False) -> None:
         """See `RunFolder`."""
@@ -133,7 +133,7 @@ class _Carried:
         if self._abandoned:
             return
         try:
-            with_patience(self.carrier.carry, tell, hurry)
+            with_patience(self.uploader.upload, tell, hurry)
         except OSError as error:
             left = f"not all of {self._location} is there, the rest is in {self.left}"
             raise OSError(f"{left}: {error}") from None
@@ -142,7 +142,7 @@ class _Carried:
     def abandon(self) -> None:
         """See `RunFolder`."""
         self._abandoned = True
-        self.carrier.stop()
+        self.uploader.stop()
 
 
 def with_patience(

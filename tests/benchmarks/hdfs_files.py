@@ -45,7 +45,7 @@ def main() -> None:
         rows += [
             ("bytes read by 8 trials of a host / the data set", _trials(spark, hdfs, folder), "1"),
             (
-                "a training step, its logs carried to HDFS / kept here",
+                "a training step, its logs uploaded to HDFS / kept here",
                 _carry(spark, folder),
                 "1.02",
             ),
@@ -175,11 +175,11 @@ def _carry(spark: SparkSession, folder: str) -> float:
 
     ratios = []
     for number in range(_PAIRS):
-        carried, kept = lambda: step("hdfs:///runs"), lambda: step(f"{folder}/kept")
+        uploaded, kept = lambda: step("hdfs:///runs"), lambda: step(f"{folder}/kept")
         if number % 2:
-            ratios.append(carried() / kept())
+            ratios.append(uploaded() / kept())
         else:
-            ratios.append(1 / (kept() / carried()))
+            ratios.append(1 / (kept() / uploaded()))
     return statistics.median(ratios)
 
 

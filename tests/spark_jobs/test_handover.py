@@ -14,7 +14,7 @@ import cloudpickle
 import pytest
 
 from spark_jobs import handover as module
-from spark_jobs.channel.file_channel import MailboxAddress
+from spark_jobs.channel.file_channel import FileChannelAddress
 from spark_jobs.channel.grpc_channel import Address
 from spark_jobs.doctor.checks import Access, Examination, examination_function
 from spark_jobs.handover import handover
@@ -26,7 +26,7 @@ from spark_jobs.trial.context import DataSettings
 from spark_jobs.trial.trial_process import Program
 
 TOKEN, KEY, CERTIFICATE = "token of this run", "key of this run", "certificate of this run"
-ADDRESS = Address("host:1", TOKEN, CERTIFICATE, MailboxAddress("file:/run/mailbox", KEY))
+ADDRESS = Address("host:1", TOKEN, CERTIFICATE, FileChannelAddress("file:/run/mailbox", KEY))
 
 
 class Broadcasting:

@@ -23,7 +23,7 @@ from experiment.run_files.journal import encode_line
 from experiment.run_files.ownership import owned
 from search.errors import InvalidArgument
 from spark_jobs.run_folder.paths import RunPaths
-from spark_jobs.run_folder.uploader import Carrier
+from spark_jobs.run_folder.uploader import Uploader
 from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.locations import Location
 from spark_jobs.storage.webhdfs import WebHdfs
@@ -40,18 +40,18 @@ def logdir(hdfs):
 
 
 @pytest.fixture
-def carry(logdir):
+def upload(logdir):
     """A function that puts a run on HDFS, or brings the one there up to date; returns its URL."""
     known = {}
     with contextlib.closing(WebHdfs(logdir, HadoopSettings(user=getpass.getuser()))) as files:
 
-        def carry(root):
+        def upload(root):
             if root not in known:
-                known[root] = Carrier(files, root, logdir.below(root.name))
-            known[root].carry()
+                known[root] = Uploader(files, root, logdir.below(root.name))
+            known[root].upload()
             return str(logdir.below(root.name))
 
-        yield carry
+        yield upload
 
 
 def command(*arguments):
@@ -67,9 +67,9 @@ def temporary(tmp_path, monkeypatch):
     return folder
 
 
-def test_a_run_reads_as_it_does_on_this_host(tmp_path, carry, temporary):
+def test_a_run_reads_as_it_does_on_this_host(tmp_path, upload, temporary):
     root = make_run(tmp_path, trials=6)
-    url = carry(root)
+    url = upload(root)
     there, here = experiment.load(url), experiment.load(root)
     assert there.logdir == url
     assert [t.logdir for t in there.trials] == [f"{url}/trials/{t.id:06d}" for t in here.trials]
@@ -77,8 +77,8 @@ def test_a_run_reads_as_it_does_on_this_host(tmp_path, carry, temporary):
     assert list(temporary.iterdir()) == []
 
 
-def test_a_run_that_goes_on_is_read_as_far_as_it_is(tmp_path, carry, capsys):
-    url = carry(make_run(tmp_path, trials=6, running=(2, 4), ended=False))
+def test_a_run_that_goes_on_is_read_as_far_as_it_is(tmp_path, upload, capsys):
+    url = upload(make_run(tmp_path, trials=6, running=(2, 4), ended=False))
     assert experiment.load(url).done == 4
     assert main(["show", url]) == 0
     output = capsys.readouterr().out
@@ -86,8 +86,8 @@ def test_a_run_that_goes_on_is_read_as_far_as_it_is(tmp_path, carry, capsys):
     assert "Running, at the last news" in output
 
 
-def test_a_run_that_goes_on_says_where_and_can_be_stopped(tmp_path, carry, capsys):
-    url = carry(make_run(tmp_path, trials=6, running=(2,), ended=False))
+def test_a_run_that_goes_on_says_where_and_can_be_stopped(tmp_path, upload, capsys):
+    url = upload(make_run(tmp_path, trials=6, running=(2,), ended=False))
     root, hadoop = Location.parse(url), HadoopSettings(user=getpass.getuser())
     state = rf"running on host .*, pid {os.getpid()}"
     with owned(root, hadoop, "app", taken=pytest.fail, tell=pytest.fail):
@@ -101,16 +101,16 @@ def test_a_run_that_goes_on_says_where_and_can_be_stopped(tmp_path, carry, capsy
     assert "running on" not in capsys.readouterr().out
 
 
-def test_runs_are_listed_the_newest_last(tmp_path, carry, logdir, capsys):
-    urls = [carry(make_run(tmp_path, trials=3, name=name)) for name in ("first", "second")]
+def test_runs_are_listed_the_newest_last(tmp_path, upload, logdir, capsys):
+    urls = [upload(make_run(tmp_path, trials=3, name=name)) for name in ("first", "second")]
     assert main(["list", str(logdir)]) == 0
     lines = capsys.readouterr().out.splitlines()[1:]
     assert [line.split()[0] for line in lines] == [url.rpartition("/")[2] for url in urls]
 
 
-def test_the_command_line_shows_a_trial_and_what_it_printed(tmp_path, carry, capsys):
+def test_the_command_line_shows_a_trial_and_what_it_printed(tmp_path, upload, capsys):
     root = make_run(tmp_path, trials=4, failed=(1,))
-    url = carry(root)
+    url = upload(root)
     assert main(["show", url, "1"]) == 0
     output = capsys.readouterr().out
     assert f"{url}/trials/000001" in output
@@ -123,9 +123,9 @@ def test_the_command_line_shows_a_trial_and_what_it_printed(tmp_path, carry, cap
     assert "17" in capsys.readouterr().err
 
 
-def test_a_log_is_followed_while_it_is_carried(tmp_path, carry):
+def test_a_log_is_followed_while_it_is_uploaded(tmp_path, upload):
     root = make_run(tmp_path, trials=2, failed=(), running=(1,), ended=False)
-    url, attempt = carry(root), RunPaths(root).attempt(1)
+    url, attempt = upload(root), RunPaths(root).attempt(1)
     follower = subprocess.Popen(
         command("logs", "-f", url, 1), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -134,20 +134,20 @@ def test_a_log_is_followed_while_it_is_carried(tmp_path, carry):
         assert first in attempt.stdout.read_text()
         with attempt.stdout.open("a") as log:
             log.write("news\n")
-        carry(root)
+        upload(root)
         while follower.stdout.readline() != "news\n":
             assert follower.poll() is None
         attempt.outcome.write_text("{}")
-        carry(root)
+        upload(root)
         assert follower.wait(SECONDS) == 0
     finally:
         follower.kill()
         follower.communicate()
 
 
-def test_tensorboard_shows_a_run_that_goes_on(tmp_path, carry):
+def test_tensorboard_shows_a_run_that_goes_on(tmp_path, upload):
     root = make_run(tmp_path, trials=8, generations=True, running=(7,), ended=False)
-    url = carry(root)
+    url = upload(root)
     with experiment.tensorboard(url) as board:
         runs = {"search", *(f"trials/{number:06d}" for number in range(8))}
         wait_for(f"{board.url}/data/runs", lambda found: set(found) == runs)
@@ -156,18 +156,18 @@ def test_tensorboard_shows_a_run_that_goes_on(tmp_path, carry):
         from spark_jobs.messages import Attempt
 
         start_attempt(RunPaths(root), Attempt(Trial(8, {"learning_rate": 0.1})))
-        carry(root)
+        upload(root)
         wait_for(f"{board.url}/data/runs", lambda found: "trials/000008" in found)
         server = psutil.Process(board._process.pid)
     _, alive = psutil.wait_procs([server], timeout=SECONDS)
     assert alive == []
 
 
-def test_an_attempt_that_was_given_up_disappears_from_tensorboard(tmp_path, carry, logdir):
+def test_an_attempt_that_was_given_up_disappears_from_tensorboard(tmp_path, upload, logdir):
     from spark_jobs.run_folder.writing import hide_events
 
     root = make_run(tmp_path, trials=3, failed=(), running=(2,), ended=False)
-    url = carry(root)
+    url = upload(root)
     files = WebHdfs(logdir, HadoopSettings(user=getpass.getuser()))
     with contextlib.closing(files), experiment.tensorboard(url) as board:
         wait_for(f"{board.url}/data/runs", lambda found: "trials/000002" in found)
@@ -176,14 +176,14 @@ def test_an_attempt_that_was_given_up_disappears_from_tensorboard(tmp_path, carr
 
 
 @pytest.mark.slow
-def test_tensorboard_goes_on_when_the_namenode_comes_back(hdfs, tmp_path, carry):
+def test_tensorboard_goes_on_when_the_namenode_comes_back(hdfs, tmp_path, upload):
     root = make_run(tmp_path, trials=2, failed=(), running=(1,), ended=False)
-    with experiment.tensorboard(carry(root)) as board:
+    with experiment.tensorboard(upload(root)) as board:
         wait_for(f"{board.url}/data/runs", lambda found: "trials/000001" in found)
         hdfs.kill("namenode")
         hdfs.restore()
         make_news(root)
-        carry(root)
+        upload(root)
         wait_for(f"{board.url}/data/runs", lambda found: "trials/000001/train" in found)
 
 
@@ -212,8 +212,8 @@ def wait_for(url, ready):
         (experiment.load, "", "it holds 1 run, the newest is"),
     ],
 )
-def test_what_is_no_run_is_refused_in_one_sentence(tmp_path, carry, logdir, read, path, reason):
-    carry(make_run(tmp_path, trials=1, failed=()))
+def test_what_is_no_run_is_refused_in_one_sentence(tmp_path, upload, logdir, read, path, reason):
+    upload(make_run(tmp_path, trials=1, failed=()))
     url = str(logdir.below(path)).rstrip("/")
     with pytest.raises(InvalidArgument) as caught:
         read(url)
@@ -223,14 +223,14 @@ def test_what_is_no_run_is_refused_in_one_sentence(tmp_path, carry, logdir, read
     assert "\n" not in message
 
 
-def test_the_tensorboard_of_a_folder_of_runs_shows_each(tmp_path, carry, logdir):
-    name = carry(make_run(tmp_path, trials=1, failed=())).rpartition("/")[2]
+def test_the_tensorboard_of_a_folder_of_runs_shows_each(tmp_path, upload, logdir):
+    name = upload(make_run(tmp_path, trials=1, failed=())).rpartition("/")[2]
     with experiment.tensorboard(str(logdir)) as board:
         wait_for(f"{board.url}/data/runs", lambda found: f"{name}/trials/000000" in found)
 
 
-def test_a_file_that_may_not_be_read_is_said_with_user_and_place(tmp_path, carry, hdfs):
-    url = carry(make_run(tmp_path, trials=1, failed=()))
+def test_a_file_that_may_not_be_read_is_said_with_user_and_place(tmp_path, upload, hdfs):
+    url = upload(make_run(tmp_path, trials=1, failed=()))
     import hdfs as hdfs_package
 
     stranger = hdfs_package.InsecureClient(hdfs.http, user="stranger", timeout=30)
@@ -245,10 +245,10 @@ def test_a_file_that_may_not_be_read_is_said_with_user_and_place(tmp_path, carry
     assert len(answer.stderr.splitlines()) == 1
 
 
-def test_what_others_left_beside_runs_hides_none(tmp_path, carry, logdir, hdfs, capsys):
+def test_what_others_left_beside_runs_hides_none(tmp_path, upload, logdir, hdfs, capsys):
     import hdfs as hdfs_package
 
-    url = carry(make_run(tmp_path, trials=1, failed=()))
+    url = upload(make_run(tmp_path, trials=1, failed=()))
     owner = hdfs_package.InsecureClient(hdfs.http, user=getpass.getuser(), timeout=30)
     with contextlib.closing(owner._session):
         owner.write(logdir.below("README.txt").path, data=b"hello")
@@ -260,10 +260,10 @@ def test_what_others_left_beside_runs_hides_none(tmp_path, carry, logdir, hdfs, 
     assert "it holds 1 run" in capsys.readouterr().err
 
 
-def test_the_last_news_of_a_run_are_as_old_as_they_are(tmp_path, carry, hdfs, capsys):
+def test_the_last_news_of_a_run_are_as_old_as_they_are(tmp_path, upload, hdfs, capsys):
     import hdfs as hdfs_package
 
-    url = carry(make_run(tmp_path, trials=2, failed=(), running=(1,), ended=False))
+    url = upload(make_run(tmp_path, trials=2, failed=(), running=(1,), ended=False))
     client = hdfs_package.InsecureClient(hdfs.http, user=getpass.getuser(), timeout=30)
     yesterday = int((time.time() - 24 * 3600) * 1000)
     with contextlib.closing(client._session):
@@ -274,16 +274,16 @@ def test_the_last_news_of_a_run_are_as_old_as_they_are(tmp_path, carry, hdfs, ca
     assert "last news 24 h" in capsys.readouterr().out
 
 
-def test_a_damaged_journal_is_named_by_its_place(tmp_path, carry, capsys):
+def test_a_damaged_journal_is_named_by_its_place(tmp_path, upload, capsys):
     root = make_run(tmp_path, trials=2, failed=())
     [segment] = RunPaths(root).journal.glob("*.jsonl")
     segment.write_bytes(b"damaged\n" + segment.read_bytes())
-    url = carry(root)
+    url = upload(root)
     assert main(["show", url]) == 2
     assert f"{url}/journal/000001.jsonl, line 1" in capsys.readouterr().err
 
 
-def test_a_damaged_journal_is_repaired_where_it_is(tmp_path, carry, temporary, hdfs, capsys):
+def test_a_damaged_journal_is_repaired_where_it_is(tmp_path, upload, temporary, hdfs, capsys):
     import hdfs as hdfs_package
 
     root = make_run(tmp_path, trials=3, failed=())
@@ -291,7 +291,7 @@ def test_a_damaged_journal_is_repaired_where_it_is(tmp_path, carry, temporary, h
     damaged = segment.read_bytes().replace(b'"trial":1', b'"trial":7')
     segment.write_bytes(damaged)
     segment.with_name("000002.jsonl").write_bytes(encode_line({"event": "resumed", "records": 6}))
-    url = carry(root)
+    url = upload(root)
     assert main(["repair", url]) == 0
     assert f"{url}/journal/000001.jsonl.damaged" in capsys.readouterr().out
     assert [trial.id for trial in experiment.load(url).trials] == [0]
@@ -308,8 +308,8 @@ def test_a_damaged_journal_is_repaired_where_it_is(tmp_path, carry, temporary, h
     assert {status["permission"] for status in found.values()} == {"600"}
 
 
-def test_a_slash_at_the_end_is_none_of_the_name(tmp_path, carry):
-    url = carry(make_run(tmp_path, trials=1, failed=()))
+def test_a_slash_at_the_end_is_none_of_the_name(tmp_path, upload):
+    url = upload(make_run(tmp_path, trials=1, failed=()))
     assert experiment.load(f"{url}/").trials[0].logdir == f"{url}/trials/000000"
 
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from experiment.driver import slot_jobs
-from experiment.driver.started_jobs import Crew
+from experiment.driver.started_jobs import StartedJobs
 from experiment.run_files.ownership import Owned, Owner
 from spark_jobs.cluster.cluster import ClusterExecutor
 from spark_jobs.session.slot_job import LostTask, SlotJob
@@ -101,10 +101,12 @@ def look(run, told, *, tells=True, seconds=60.0):
         there=None,
     )
     server = SimpleNamespace(error=None, call=lambda step: step())
-    crew = Crew(lambda number, count: SlotJob(run, lambda: None, lambda: LOST, list, lambda: 0))
-    crew.start(2)
-    crew.wait(seconds)
-    jobs._look(crew, server, told)
+    started = StartedJobs(
+        lambda number, count: SlotJob(run, lambda: None, lambda: LOST, list, lambda: 0)
+    )
+    started.start(2)
+    started.wait(seconds)
+    jobs._look(started, server, told)
 
 
 def test_tasks_that_failed_are_lost_and_those_that_spark_killed_were_ended():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from experiment.driver.slot_liveness import Attendance
+from experiment.driver.slot_liveness import SlotLiveness
 from search.grid import PointSearch
 from search.trial import Trial
 from spark_jobs import time_limits
@@ -32,16 +32,16 @@ class Slots:
     def __init__(self, root, trials=2):
         self.now = 0.0
         self.search = Search(root, Waiting([{"x": x} for x in range(trials)]))
-        self.attendance = Attendance(self.search.coordinator, lambda: self.now)
+        self.liveness = SlotLiveness(self.search.coordinator, lambda: self.now)
 
     def hello(self, slot):
-        self.attendance.hello(Hello(slot, "host"))
+        self.liveness.hello(Hello(slot, "host"))
 
     def ask(self, slot):
-        return self.attendance.next(Next(slot))
+        return self.liveness.next(Next(slot))
 
     def runs(self, slot, work):
-        return self.attendance.report(Reports(slot, work.trial, work.attempt, ()))
+        return self.liveness.report(Reports(slot, work.trial, work.attempt, ()))
 
 
 @pytest.fixture

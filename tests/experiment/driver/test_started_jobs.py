@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from experiment.driver.started_jobs import Crew
+from experiment.driver.started_jobs import StartedJobs
 from spark_jobs.session.classic import ClassicSession
 from spark_jobs.session.slot_job import LeavingTask, LostTask, SlotJob
 from tests.experiment.waiting import wait_until
@@ -35,58 +35,58 @@ def make(spark, tmp_path):
 
 
 def test_jobs_run_side_by_side_and_end_one_by_one(make, tmp_path):
-    with Crew(make) as crew:
+    with StartedJobs(make) as jobs:
         for number in (1, 2):
-            crew.start(1)
+            jobs.start(1)
             wait_until((tmp_path / f"{number}.runs").exists)
-        assert crew.asked == 2
-        assert not crew.wait(0)
-        assert crew.take_ended() == []
+        assert jobs.asked == 2
+        assert not jobs.wait(0)
+        assert jobs.take_ended() == []
         (tmp_path / "2").write_text("no more memory")
-        wait_until(lambda: not crew.wait(0.05) and crew.take_ended())
-        assert "no more memory" in str(crew.error)
-        assert len(crew.failed_hosts) == 1
-        assert crew.running
-        crew.drop(1)
-        assert crew.asked == 1
+        wait_until(lambda: not jobs.wait(0.05) and jobs.take_ended())
+        assert "no more memory" in str(jobs.error)
+        assert len(jobs.failed_hosts) == 1
+        assert jobs.running
+        jobs.drop(1)
+        assert jobs.asked == 1
         (tmp_path / "1").touch()
-        wait_until(lambda: crew.wait(0.05))
-        assert [(job.number, job.slots, job.error) for job in crew.take_ended()] == [(1, 1, None)]
-        assert (crew.running, crew.error) == (False, None)
-        assert (crew.forget(), crew.asked) == (1, 0)
+        wait_until(lambda: jobs.wait(0.05))
+        assert [(job.number, job.slots, job.error) for job in jobs.take_ended()] == [(1, 1, None)]
+        assert (jobs.running, jobs.error) == (False, None)
+        assert (jobs.forget(), jobs.asked) == (1, 0)
 
 
 def test_leaving_ends_all_that_run(make, tmp_path):
-    with pytest.raises(KeyboardInterrupt), Crew(make) as crew:
+    with pytest.raises(KeyboardInterrupt), StartedJobs(make) as jobs:
         for number in (1, 2):
-            crew.start(1)
+            jobs.start(1)
             wait_until((tmp_path / f"{number}.runs").exists)
         raise KeyboardInterrupt
-    assert crew.wait(0)
-    assert len(crew.take_ended()) == 2
+    assert jobs.wait(0)
+    assert len(jobs.take_ended()) == 2
 
 
 def test_slots_that_are_put_off_are_asked_for_again_after_a_minute():
     now = 0.0
-    crew = Crew(make=None, clock=lambda: now)
-    crew.asked = 5
-    crew.put_off(1)
+    jobs = StartedJobs(make=None, clock=lambda: now)
+    jobs.asked = 5
+    jobs.put_off(1)
     now = 59.0
-    crew.put_off(2)
-    crew.take_up()
-    assert crew.asked == 5
+    jobs.put_off(2)
+    jobs.take_up()
+    assert jobs.asked == 5
     now = 60.0
-    crew.take_up()
-    assert crew.asked == 4
-    assert crew.forget() == 4
+    jobs.take_up()
+    assert jobs.asked == 4
+    assert jobs.forget() == 4
     now = 200.0
-    crew.take_up()
-    assert crew.asked == 0
+    jobs.take_up()
+    assert jobs.asked == 0
 
 
 @pytest.fixture
-def crew():
-    """Yields a crew with a job of three slots, what is lost and leaving of it, and how it ends."""
+def jobs():
+    """Yields the jobs, what the one with three slots has lost, what leaves it, and how it ends."""
     end, lost, leaving = threading.Event(), [], []
 
     def run():
@@ -97,49 +97,49 @@ def crew():
     def make(number, slots):
         return SlotJob(run, end.set, lambda: lost, lambda: leaving, lambda: 0)
 
-    with Crew(make) as crew:
-        crew.start(3)
-        yield crew, lost, leaving, end
+    with StartedJobs(make) as jobs:
+        jobs.start(3)
+        yield jobs, lost, leaving, end
 
 
-def test_slots_on_executors_that_leave_are_named_while_their_job_runs(crew):
-    crew, _, leaving, end = crew
-    assert crew.leaving_slots() == []
+def test_slots_on_executors_that_leave_are_named_while_their_job_runs(jobs):
+    jobs, _, leaving, end = jobs
+    assert jobs.leaving_slots() == []
     leaving.append(LeavingTask(2, 1))
-    assert crew.leaving_slots() == ["1.2.1"]
+    assert jobs.leaving_slots() == ["1.2.1"]
     end.set()
-    wait_until(lambda: crew.wait(0.05) and crew.take_ended())
-    assert crew.leaving_slots() == []
+    wait_until(lambda: jobs.wait(0.05) and jobs.take_ended())
+    assert jobs.leaving_slots() == []
 
 
-def test_a_slot_that_was_let_go_is_not_asked_for_any_more(crew):
-    crew, _, _, end = crew
-    crew.let_go("1.2.1")
-    assert crew.asked == 2
+def test_a_slot_that_was_let_go_is_not_asked_for_any_more(jobs):
+    jobs, _, _, end = jobs
+    jobs.let_go("1.2.1")
+    assert jobs.asked == 2
     end.set()
-    wait_until(lambda: crew.wait(0.05) and crew.take_ended())
-    assert crew.asked == 2
-    crew.forget()
-    assert crew.asked == 0
+    wait_until(lambda: jobs.wait(0.05) and jobs.take_ended())
+    assert jobs.asked == 2
+    jobs.forget()
+    assert jobs.asked == 0
 
 
-def test_a_slot_that_was_let_go_and_lost_is_asked_for_again_by_spark(crew):
-    crew, lost, _, _ = crew
-    crew.let_go("1.2.1")
-    crew.let_go("1.0.0")
+def test_a_slot_that_was_let_go_and_lost_is_asked_for_again_by_spark(jobs):
+    jobs, lost, _, _ = jobs
+    jobs.let_go("1.2.1")
+    jobs.let_go("1.0.0")
     lost.append(LostTask(2, 1, "host", failed=True))
     for _ in range(2):
-        assert crew.lost_slots() == {"1.2.1": True}
-        assert crew.asked == 2
+        assert jobs.lost_slots() == {"1.2.1": True}
+        assert jobs.asked == 2
 
 
-def test_slots_of_a_job_that_failed_are_dropped_once(crew):
-    crew, lost, _, end = crew
-    crew.let_go("1.2.1")
-    crew.let_go("1.0.0")
+def test_slots_of_a_job_that_failed_are_dropped_once(jobs):
+    jobs, lost, _, end = jobs
+    jobs.let_go("1.2.1")
+    jobs.let_go("1.0.0")
     lost.append(LostTask(1, 0, "host", failed=True))
     end.set()
-    wait_until(lambda: crew.wait(0.05))
-    (ended,) = crew.take_ended()
-    crew.drop(ended.slots)
-    assert crew.asked == 0
+    wait_until(lambda: jobs.wait(0.05))
+    (ended,) = jobs.take_ended()
+    jobs.drop(ended.slots)
+    assert jobs.asked == 0

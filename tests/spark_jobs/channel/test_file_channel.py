@@ -19,7 +19,7 @@ from spark_jobs.channel import file_channel
 from spark_jobs.channel.connecting import connect
 from spark_jobs.channel.credentials import Seal
 from spark_jobs.channel.exchange import ChannelLost, ChannelRefused, Cut
-from spark_jobs.channel.file_channel import Mailbox, MailboxAddress, MailboxClient
+from spark_jobs.channel.file_channel import FileChannelAddress, FileChannelClient, FileChannelServer
 from spark_jobs.channel.grpc_channel import ChannelServer
 from spark_jobs.messages import LARGEST_MESSAGE, Hello, Next, Stop, Wait, encode, work_of
 from spark_jobs.storage.files import PART
@@ -45,9 +45,9 @@ def opened_at(root, hadoop, handler):
     """Yield a server, what connects a slot to it, and its mailbox."""
     with (
         ChannelServer(LOOPBACK, handler) as server,
-        Mailbox(server, root.below("mailbox"), hadoop) as box,
+        FileChannelServer(server, root.below("mailbox"), hadoop) as box,
     ):
-        yield server, lambda slot: MailboxClient(box.address, slot, hadoop), box
+        yield server, lambda slot: FileChannelClient(box.address, slot, hadoop), box
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def without_box(open_):
     return opened
 
 
-class TestMailbox(ChannelContract):
+class TestFileChannel(ChannelContract):
     @pytest.fixture
     def opened(self, tmp_path):
         numbers = itertools.count()
@@ -408,7 +408,7 @@ def test_a_reply_that_says_no_ends_the_call(opened):
 
 
 def test_the_key_of_a_mailbox_is_not_in_its_repr():
-    assert "the key" not in repr(MailboxAddress("folder", "the key"))
+    assert "the key" not in repr(FileChannelAddress("folder", "the key"))
 
 
 CLOSED = "127.0.0.9:1"
@@ -422,7 +422,7 @@ def test_a_slot_takes_the_mailbox_where_the_driver_refuses_it(opened, reached):
         address = msgspec.structs.replace(server.address, target=target, mailbox=box.address)
         slot, said = connect(address, "1.0.0", "host-7", HERE)
         with slot:
-            assert isinstance(slot, MailboxClient) is not reached
+            assert isinstance(slot, FileChannelClient) is not reached
             assert slot.next() == ATTEMPT
     assert (said == "") is reached
     assert reached or f"host-7 does not reach the driver at {CLOSED}" in said
@@ -441,7 +441,7 @@ def test_a_driver_that_says_nothing_is_given_some_seconds(opened, monkeypatch, s
         address = msgspec.structs.replace(server.address, target=target, mailbox=there)
         slot, said = connect(address, "1.0.0", "host-7", HERE)
         with slot:
-            assert isinstance(slot, MailboxClient) is seen
+            assert isinstance(slot, FileChannelClient) is seen
             assert not seen or slot.next() == ATTEMPT
     assert bool(said) is seen
     assert not Path("/nonexistent").exists()
@@ -453,7 +453,7 @@ def test_without_a_mailbox_nobody_is_asked_first():
         slot, said = connect(address, "1.0.0", "host-7", HERE)
         slot.__exit__()
     assert said == ""
-    assert not isinstance(slot, MailboxClient)
+    assert not isinstance(slot, FileChannelClient)
 
 
 def test_a_hello_may_say_that_there_is_a_detour():

@@ -1,4 +1,4 @@
-"""Whatever happens to a folder and on the way, what is carried is the folder."""
+"""Whatever happens to a folder and on the way, what is uploaded is the folder."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from spark_jobs.run_folder.uploader import Carrier
+from spark_jobs.run_folder.uploader import Uploader
 from spark_jobs.storage.files import LocalFiles
 from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.locations import Location
@@ -100,29 +100,29 @@ def files():
 
 
 @pytest.fixture
-def carrier(files, source, target):
-    return Carrier(files, source, Location.parse(target))
+def uploader(files, source, target):
+    return Uploader(files, source, Location.parse(target))
 
 
-def test_a_folder_is_carried_with_all_that_is_in_it(carrier, source, target):
+def test_a_folder_is_uploaded_with_all_that_is_in_it(uploader, source, target):
     for name in ("trial.json", "stdout.log", "train/events.out.tfevents.1", "a/b/c d/ü", "empty"):
         write(source / name, name.encode() if name != "empty" else b"")
-    carrier.carry()
+    uploader.upload()
     assert tree(target) == tree(source)
     assert len(tree(source)) == 5
 
 
-def test_an_empty_folder_is_made(carrier, target):
-    carrier.carry(everything=False)
+def test_an_empty_folder_is_made(uploader, target):
+    uploader.upload(everything=False)
     assert target.is_dir()
 
 
-def test_files_that_grow_are_appended_to(carrier, files, source, target):
+def test_files_that_grow_are_appended_to(uploader, files, source, target):
     names = ["stdout.log", "journal/000001.jsonl", "train/events.out.tfevents.1.host"]
     for number in range(5):
         for name in names:
             write(source / name, b"%d" % number * 10, "ab")
-        carrier.carry(everything=False)
+        uploader.upload(everything=False)
         assert tree(target) == tree(source)
     written = {name: [m for m, n, _ in files.calls if n == name] for _, name, _ in files.calls}
     for name in names:
@@ -130,61 +130,61 @@ def test_files_that_grow_are_appended_to(carrier, files, source, target):
     assert {size for method, _, size in files.calls if method == "append"} == {10}
 
 
-def test_what_did_not_change_is_not_carried_again(carrier, files, source):
+def test_what_did_not_change_is_not_uploaded_again(uploader, files, source):
     for name in ("a.json", "a.log"):
         write(source / name, b"1")
     for _ in range(3):
-        carrier.carry(everything=False)
+        uploader.upload(everything=False)
     assert files.named("write", "append") == ["a.log", "a.json"]
     for _ in range(3):
-        carrier.carry(everything=False)
-        carrier.carry()
+        uploader.upload(everything=False)
+        uploader.upload()
     assert files.calls == []
 
 
-def test_other_files_are_carried_when_they_were_left_alone_for_a_round(carrier, files, source):
+def test_other_files_are_uploaded_when_they_were_left_alone_for_a_round(uploader, files, source):
     for size in range(1, 5):
         write(source / "model.keras", bytes(size))
-        carrier.carry(everything=False)
+        uploader.upload(everything=False)
         assert files.named("write", "append") == []
-    carrier.carry(everything=False)
+    uploader.upload(everything=False)
     assert files.named("write", "append") == ["model.keras"]
 
 
-def test_at_the_end_everything_is_carried(carrier, source, target):
+def test_at_the_end_everything_is_uploaded(uploader, source, target):
     write(source / "model.keras", b"model")
-    carrier.carry()
+    uploader.upload()
     assert tree(target) == {"model.keras": b"model"}
 
 
-def test_the_oldest_is_carried_first(carrier, files, source):
+def test_the_oldest_is_uploaded_first(uploader, files, source):
     names = ["z.log", "a.json", "m.log", "b.json", "outcome.json"]
     for name in names:
         write(source / name, name.encode())
-    carrier.carry()
+    uploader.upload()
     assert files.named("write") == names
 
 
-def test_what_says_that_all_is_there_comes_last_within_a_step_of_the_clock(carrier, files, source):
+def test_what_says_that_all_is_there_comes_last_within_a_step_of_the_clock(uploader, files, source):
     names = ["outcome.json", "stdout.log", "events.out.tfevents.trial"]
     for name in names:
         write(source / name, name.encode())
         os.utime(source / name, ns=(10**9, 10**9))
-    carrier.carry()
+    uploader.upload()
     assert files.named("write")[-1] == "outcome.json"
 
 
-def test_what_is_removed_here_is_removed_there(carrier, source, target):
+def test_what_is_removed_here_is_removed_there(uploader, source, target):
     for name in ("a.log", "b.json", "sub/c.json", "sub/d.log"):
         write(source / name, b"1")
-    carrier.carry()
+    uploader.upload()
     (source / "a.log").unlink()
     shutil.rmtree(source / "sub")
-    carrier.carry(everything=False)
+    uploader.upload(everything=False)
     assert tree(target) == tree(source) == {"b.json": b"1"}
 
 
-def test_what_was_carried_without_an_answer_is_removed_too(carrier, files, source, target):
+def test_what_was_uploaded_without_an_answer_is_removed_too(uploader, files, source, target):
     write(source / "a.json", b"1")
     write(source / "sub/b.json", b"1")
 
@@ -194,25 +194,25 @@ def test_what_was_carried_without_an_answer_is_removed_too(carrier, files, sourc
 
     files.losing = lose
     with pytest.raises(ConnectionError):
-        carrier.carry()
+        uploader.upload()
     assert tree(target) == tree(source)
     files.losing = lambda method, name: None
     shutil.rmtree(source / "sub")
-    carrier.carry()
+    uploader.upload()
     assert tree(target) == {"a.json": b"1"}
 
 
-def test_a_file_that_is_gone_before_it_is_carried_is_no_trouble(carrier, files, source, target):
+def test_a_file_that_is_gone_before_it_is_uploaded_is_no_trouble(uploader, files, source, target):
     for name in ("a.json", "b.json", "c.log"):
         write(source / name, b"1")
     files.failing = lambda method, name: name == "a.json" and (source / name).unlink()
-    carrier.carry()
+    uploader.upload()
     assert tree(target) == {"b.json": b"1", "c.log": b"1"}
 
 
-def test_a_log_that_is_rotated_while_it_is_carried_goes_on(carrier, files, source, target):
+def test_a_log_that_is_rotated_while_it_is_uploaded_goes_on(uploader, files, source, target):
     write(source / "a.log", b"1")
-    carrier.carry()
+    uploader.upload()
     write(source / "a.log", b"2", "ab")
     write(source / "0.json", b"1")
     touch(source / "a.log")
@@ -222,27 +222,27 @@ def test_a_log_that_is_rotated_while_it_is_carried_goes_on(carrier, files, sourc
             (source / "a.log").rename(source / "a.log.1")
 
     files.failing = rotate
-    carrier.carry()
+    uploader.upload()
     write(source / "a.log", b"3")
-    carrier.carry()
+    uploader.upload()
     assert tree(target) == tree(source) == {"a.log": b"3", "a.log.1": b"12", "0.json": b"1"}
 
 
 @pytest.mark.parametrize("again", [b"", b"x", b"header\nother rows, and more of them\n"])
-def test_a_log_that_is_started_anew_is_not_mixed_with_the_old_one(carrier, source, target, again):
+def test_a_log_that_is_started_anew_is_not_mixed_with_the_old_one(uploader, source, target, again):
     """As Keras' CSVLogger does at each fit."""
     write(source / "training.log", b"header\nrow\n")
-    carrier.carry(everything=False)
+    uploader.upload(everything=False)
     write(source / "training.log", again)
-    carrier.carry(everything=False)
+    uploader.upload(everything=False)
     assert tree(target) == {"training.log": again}
 
 
-def test_a_log_that_is_cut_off_during_an_append_is_carried_in_the_next_round(
-    carrier, files, source, target
+def test_a_log_that_is_cut_off_during_an_append_is_uploaded_in_the_next_round(
+    uploader, files, source, target
 ):
     write(source / "a.log", b"1")
-    carrier.carry()
+    uploader.upload()
     write(source / "a.log", bytes(40 << 20), "ab")
 
     def cut_off(method, name):
@@ -251,60 +251,60 @@ def test_a_log_that_is_cut_off_during_an_append_is_carried_in_the_next_round(
 
     files.failing = cut_off
     with pytest.raises(OSError, match="changed meanwhile"):
-        carrier.carry()
-    carrier.carry()
+        uploader.upload()
+    uploader.upload()
     assert tree(target) == {"a.log": b"1" + bytes(4)}
 
 
 @pytest.mark.parametrize("name", ["a.log", "a.json"])
-def test_a_file_in_the_place_of_another_is_carried_whole(carrier, source, target, name):
+def test_a_file_in_the_place_of_another_is_uploaded_whole(uploader, source, target, name):
     write(source / name, b"12345")
-    carrier.carry()
+    uploader.upload()
     write(source / "beside", b"another, longer one")
     (source / "beside").replace(source / name)
-    carrier.carry()
+    uploader.upload()
     assert tree(target) == {name: b"another, longer one"}
 
 
-def test_a_file_may_become_a_folder_and_a_folder_a_file(carrier, source, target):
+def test_a_file_may_become_a_folder_and_a_folder_a_file(uploader, source, target):
     for name in ("one", "two/a.log", "two/deep/b", "two-and-more/c"):
         write(source / name, b"1")
-    carrier.carry()
+    uploader.upload()
     (source / "one").unlink()
     write(source / "one/a.log", b"2")
     shutil.rmtree(source / "two")
     write(source / "two", b"2")
-    carrier.carry()
+    uploader.upload()
     assert tree(target) == tree(source)
     assert tree(source) == {"one/a.log": b"2", "two": b"2", "two-and-more/c": b"1"}
 
 
-def test_links_and_special_files_stay_here(carrier, source, target, tmp_path):
+def test_links_and_special_files_stay_here(uploader, source, target, tmp_path):
     write(tmp_path / "outside" / "secret", b"secret")
     write(source / "a", b"1")
     (source / "link").symlink_to(tmp_path / "outside" / "secret")
     (source / "folder").symlink_to(tmp_path / "outside")
     (source / "nowhere").symlink_to("nothing")
     os.mkfifo(source / "pipe")
-    carrier.carry(everything=False)
-    carrier.carry()
+    uploader.upload(everything=False)
+    uploader.upload()
     assert [path.name for path in target.rglob("*")] == ["a"]
 
 
-def test_a_file_that_somebody_took_away_there_is_not_brought_back(carrier, source, target):
+def test_a_file_that_somebody_took_away_there_is_not_brought_back(uploader, source, target):
     """As the next attempt does with the events of one that was lost."""
     for name in ("events.out.tfevents.trial", "stdout.log"):
         write(source / name, b"1")
-    carrier.carry()
+    uploader.upload()
     (target / "events.out.tfevents.trial").rename(target / "events.out.lost-events.trial")
     for _ in range(3):
         for name in ("events.out.tfevents.trial", "stdout.log"):
             write(source / name, b"2", "ab")
-        carrier.carry()
+        uploader.upload()
     assert tree(target) == {"events.out.lost-events.trial": b"1", "stdout.log": b"1222"}
 
 
-def test_a_refused_file_does_not_hold_up_the_others(carrier, files, source, target):
+def test_a_refused_file_does_not_hold_up_the_others(uploader, files, source, target):
     for name in ("a.json", "b.log", "c/d.json", "e.json"):
         write(source / name, b"1")
 
@@ -315,22 +315,22 @@ def test_a_refused_file_does_not_hold_up_the_others(carrier, files, source, targ
     files.failing = refuse
     for everything in (False, True):
         with pytest.raises(PermissionError, match="no b.log"):
-            carrier.carry(everything=everything)
+            uploader.upload(everything=everything)
     assert tree(target) == {"a.json": b"1", "e.json": b"1"}
     files.failing = lambda method, name: None
-    carrier.carry()
+    uploader.upload()
     assert tree(target) == tree(source)
 
 
-def test_a_name_that_is_not_text_does_not_hold_up_the_others(carrier, source, target):
+def test_a_name_that_is_not_text_does_not_hold_up_the_others(uploader, source, target):
     write(source / os.fsdecode(b"a\xff.log"), b"1")
     write(source / "b.log", b"1")
     with pytest.raises(OSError, match=r"a\\udcff\.log': a name that UTF-8 cannot hold"):
-        carrier.carry()
+        uploader.upload()
     assert [path.name for path in target.iterdir()] == ["b.log"]
 
 
-def test_a_place_that_does_not_answer_is_asked_no_more_in_this_round(carrier, files, source):
+def test_a_place_that_does_not_answer_is_asked_no_more_in_this_round(uploader, files, source):
     for name in ("a.log", "b.log"):
         write(source / name, b"1")
 
@@ -340,14 +340,14 @@ def test_a_place_that_does_not_answer_is_asked_no_more_in_this_round(carrier, fi
     files.failing = fail
     for _ in range(3):
         with pytest.raises(ConnectionError, match="no answer"):
-            carrier.carry()
+            uploader.upload()
         assert len(files.calls) == 1
         files.calls.clear()
 
 
-def test_an_append_that_is_refused_makes_a_new_file(carrier, files, source, target):
+def test_an_append_that_is_refused_makes_a_new_file(uploader, files, source, target):
     write(source / "a.log", b"1")
-    carrier.carry()
+    uploader.upload()
     write(source / "a.log", b"2", "ab")
 
     def refuse(method, name):
@@ -355,16 +355,16 @@ def test_an_append_that_is_refused_makes_a_new_file(carrier, files, source, targ
             raise OSError("somebody else has the lease")
 
     files.failing = refuse
-    carrier.carry(everything=False)
+    uploader.upload(everything=False)
     assert tree(target) == {"a.log": b"12"}
 
 
-def test_a_file_is_appended_to_in_pieces(carrier, files, source, target):
+def test_a_file_is_appended_to_in_pieces(uploader, files, source, target):
     write(source / "a.log", b"1")
-    carrier.carry()
+    uploader.upload()
     with (source / "a.log").open("ab") as file:
         file.truncate(40 << 20)
-    carrier.carry()
+    uploader.upload()
     sizes = [size for method, _, size in files.calls if method == "append"]
     assert sizes == [16 << 20, 16 << 20, (8 << 20) - 1]
     assert (target / "a.log").read_bytes() == (source / "a.log").read_bytes()
@@ -377,7 +377,7 @@ def wait_until(condition):
         time.sleep(0.01)
 
 
-def test_a_thread_carries_round_by_round_and_says_what_troubles_it(files, source, target):
+def test_a_thread_uploads_round_by_round_and_says_what_troubles_it(files, source, target):
     def fail(method, name):
         raise ConnectionError("no answer")
 
@@ -386,18 +386,18 @@ def test_a_thread_carries_round_by_round_and_says_what_troubles_it(files, source
             return target.exists() and tree(target) == tree(source)
         return False
 
-    with Carrier(files, source, Location.parse(target), every=0.01) as carrier:
-        assert carrier.trouble is None
+    with Uploader(files, source, Location.parse(target), every=0.01) as uploader:
+        assert uploader.trouble is None
         for number in range(3):
             write(source / "a.log", b"%d" % number, "ab")
             wait_until(same)
         files.failing = fail
         write(source / "a.log", b"3", "ab")
-        wait_until(lambda: carrier.trouble == "no answer")
+        wait_until(lambda: uploader.trouble == "no answer")
         files.failing = lambda method, name: None
-        wait_until(lambda: carrier.trouble is None)
+        wait_until(lambda: uploader.trouble is None)
         assert tree(target) == tree(source) == {"a.log": b"0123"}
-    assert not carrier._thread.is_alive()
+    assert not uploader._thread.is_alive()
 
 
 def test_a_thread_goes_on_where_files_come_and_go(source, target):
@@ -416,19 +416,19 @@ def test_a_thread_goes_on_where_files_come_and_go(source, target):
                 shutil.rmtree(folder)
 
     churner = threading.Thread(target=churn)
-    carrier = Carrier(LocalFiles(), source, Location.parse(target))
+    uploader = Uploader(LocalFiles(), source, Location.parse(target))
     churner.start()
     try:
         for _ in range(200):
             try:
-                carrier.carry(everything=False)
+                uploader.upload(everything=False)
             except OSError as error:  # of one file
                 problems.append(str(error))
     finally:
         ended.set()
         churner.join()
     assert not [problem for problem in problems if "changed meanwhile" not in problem]
-    carrier.carry()
+    uploader.upload()
     assert tree(target) == tree(source)
 
 
@@ -444,16 +444,16 @@ def test_a_file_that_is_gone_for_a_moment_waits_for_the_next_round(source, targe
                 tmp.rename(path)
 
     files, path = Watched(), source / name
-    carrier = Carrier(files, source, Location.parse(target))
+    uploader = Uploader(files, source, Location.parse(target))
     write(path, b"a")
     if method == "append":
-        carrier.carry()
+        uploader.upload()
         write(path, b"b", "ab")
     files.failing = flicker
-    carrier.carry()
+    uploader.upload()
     files.failing = lambda method, name: None
     write(source / "other.log", b"c")
-    carrier.carry()
+    uploader.upload()
     assert tree(target) == tree(source)
 
 
@@ -470,11 +470,11 @@ class AnyFolder(RuleBasedStateMachine):
         self.source, self.target = self.folder / "source", self.folder / "target"
         self.source.mkdir()
         self.files, self.good = Watched(), 0
-        self.carrier = Carrier(self.files, self.source, Location.parse(self.target))
+        self.uploader = Uploader(self.files, self.source, Location.parse(self.target))
 
     def teardown(self):
         self.mend()
-        self.carrier.carry()
+        self.uploader.upload()
         try:
             assert tree(self.target) == tree(self.source)
             assert not list(self.target.rglob("*.part"))
@@ -532,9 +532,9 @@ class AnyFolder(RuleBasedStateMachine):
             shutil.rmtree(self.source / name)
 
     @rule(everything=st.booleans())
-    def carry(self, everything):
+    def upload(self, everything):
         try:
-            self.carrier.carry(everything=everything)
+            self.uploader.upload(everything=everything)
         except ConnectionError:
             assert self.good < 1000
         else:
@@ -578,7 +578,7 @@ def on_hdfs(hdfs):
     """A function without arguments: `WebHdfs` and a new location there."""
     root = Location.parse(hdfs.uri + "/")
     files = WebHdfs(root, HadoopSettings(hdfs.settings(), getpass.getuser()))
-    yield files, root.at(f"/carried-{next(_FOLDERS)}")
+    yield files, root.at(f"/uploaded-{next(_FOLDERS)}")
     files.close()
 
 
@@ -599,7 +599,7 @@ def test_a_folder_on_hdfs_is_as_the_one_here_while_a_datanode_is_killed_and_come
 ):
     files, location = on_hdfs
     names, numbers = ["stdout.log", "train/events.out.tfevents.1", "model.keras"], random.Random(1)
-    with Carrier(files, source, location, every=0.1) as carrier:
+    with Uploader(files, source, location, every=0.1) as uploader:
         for number in range(6):
             for name in names:
                 write(source / name, numbers.randbytes(3 << 20), "ab")
@@ -608,8 +608,8 @@ def test_a_folder_on_hdfs_is_as_the_one_here_while_a_datanode_is_killed_and_come
                 hdfs.kill("datanode1")
             elif number == 4:
                 hdfs.restore()
-            carrier.carry(everything=False)
-        carrier.carry()
+            uploader.upload(everything=False)
+        uploader.upload()
     assert tree_of(files, location) == tree(source)
 
 
@@ -618,7 +618,7 @@ def test_an_append_on_hdfs_whose_datanode_is_killed_ends_whole(
     hdfs, on_hdfs, source, monkeypatch, role
 ):
     files, location = on_hdfs
-    carrier, plain = Carrier(files, source, location), files._client.write
+    uploader, plain = Uploader(files, source, location), files._client.write
     kill, sent = once(4 << 20, lambda: hdfs.kill(datanodes(hdfs)[role])), []
 
     def disturbed_write(path, data, **options):
@@ -631,7 +631,7 @@ def test_an_append_on_hdfs_whose_datanode_is_killed_ends_whole(
     monkeypatch.setattr(files._client, "write", disturbed_write)
     for number in range(4):
         write(source / "a.log", random.Random(number).randbytes(6 << 20), "ab")
-        carrier.carry(everything=False)
+        uploader.upload(everything=False)
     assert tree_of(files, location) == tree(source)
     assert len(hdfs.pids()) == 2
     assert sent[-2:] == [6 << 20, 6 << 20]  # it is appended to again, once there is a new file
@@ -645,5 +645,5 @@ def test_what_is_being_put_together_stays_behind(tmp_path):
     (source / ".part-checkpoint").mkdir(parents=True)
     (source / ".part-checkpoint" / "a").write_bytes(b"1")
     (source / "b").write_bytes(b"2")
-    Carrier(LocalFiles(), source, Location.parse(target)).carry()
+    Uploader(LocalFiles(), source, Location.parse(target)).upload()
     assert [path.name for path in target.iterdir()] == ["b"]

@@ -149,7 +149,7 @@ def test_a_run_on_hdfs_is_private(on_hdfs, client):
 def test_a_run_on_hdfs_grows_while_it_is_written(on_hdfs):
     with run_folder(on_hdfs.location, on_hdfs.hadoop, every=0.05) as folder:
         folder.keep(pytest.fail)
-        write(folder, {"trial.json": b"{}"})  # once: it would be carried anew
+        write(folder, {"trial.json": b"{}"})  # once: it would be uploaded anew
         for text in (b"1", b"12", b"123"):
             write(folder, {"stdout.log": text})
             lengths = {"stdout.log": len(text), "trial.json": 2}
@@ -363,7 +363,7 @@ class TestCheckpoints:
 
     @pytest.mark.parametrize("parent", [None, 3])
     def test_an_attempt_whose_folder_is_not_there_yet(self, keep, given, parent):
-        """On HDFS it is made by the first round of carrying."""
+        """On HDFS it is made by the first round of uploading."""
         keep(3, 1, model_keras=b"of the parent")
         assert given(7, 2, parent, begun=False) == (
             {} if parent is None else {"model.keras": b"of the parent"}
