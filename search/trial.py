@@ -1,10 +1,21 @@
-"""What goes to a trial and what comes back: values that cross every border of the project."""
+"""What goes to a trial and what comes back: values that cross every border of the project.
+
+msgspec encodes them as they are, with the hooks of `search.values`: in messages, in the files of a
+run and in its journal.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec.structs import force_setattr
+
+from search.values import Metrics, MetricsLike, Params, ParamsLike
+
+Step = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+"""Of a trial that reports: what an event file holds."""
 
 Status = Literal["finished", "failed", "stopped", "cancelled"]
 FailureKind = Literal[
@@ -26,8 +37,7 @@ UNNAMED_OBJECTIVE = "metric"
 """What the objective is called when a train function returns a lone number."""
 
 
-@dataclass(frozen=True, slots=True)
-class Trial:
+class Trial(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One point of the space, to be evaluated once.
 
     Attributes:
@@ -38,13 +48,16 @@ class Trial:
     """
 
     id: int
-    params: Mapping[str, Any]
+    params: ParamsLike
     generation: int | None = None
     parent: int | None = None
 
+    def __post_init__(self) -> None:
+        if isinstance(self.params, Mapping):  # what a searcher asks for is checked elsewhere
+            force_setattr(self, "params", Params.of(self.params))
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+
+class Failure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Why a trial has no value.
 
     Attributes:
@@ -66,8 +79,7 @@ class Failure:
         return self.message
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What became of a trial. A failure is a value of this type, never an exception.
 
     Attributes:
@@ -83,18 +95,29 @@ class Outcome:
         step: The step that it reported last, if it reported any.
         values: Where there are several objectives, each by name, finite numbers, and `value` is
             None; empty when failed, and otherwise.
+
+    Raises:
+        ValueError: Status, error and values contradict each other.
     """
 
     trial: int
     status: Status
     value: float | None = None
     objective: str | None = None
-    metrics: Mapping[str, float] = field(default_factory=dict)
+    metrics: MetricsLike = {}
     error: Failure | None = None
     seconds: float = 0.0
     reason: str = ""
-    step: int | None = None
-    values: Mapping[str, float] = field(default_factory=dict)
+    step: Step | None = None
+    values: Mapping[str, float] = {}
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "metrics", Metrics.of(self.metrics))
+        failed, valued = self.error is not None, self.value is not None or bool(self.values)
+        fits = self.status == "stopped" or valued == (self.status == "finished")
+        one_and_several = self.value is not None and self.values
+        if failed != (self.status == "failed") or not fits or one_and_several:
+            raise ValueError(f"status {self.status!r} contradicts the rest of the outcome")
 
     @classmethod
     def failed(
@@ -104,8 +127,7 @@ class Outcome:
         return cls(trial, "failed", error=Failure(kind, message, traceback), seconds=seconds)
 
 
-@dataclass(frozen=True, slots=True)
-class Evaluated:
+class Evaluated(msgspec.Struct, frozen=True):
     """A configuration whose score is known from elsewhere.
 
     Attributes:
@@ -114,6 +136,9 @@ class Evaluated:
         values: Where there are several objectives, each by name, and `value` is None.
     """
 
-    params: Mapping[str, Any]
+    params: ParamsLike
     value: float | None
-    values: Mapping[str, float] = field(default_factory=dict)
+    values: Mapping[str, float] = {}
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "params", Params.of(self.params))

@@ -4,14 +4,17 @@ A train function gets its values in another process, perhaps on another host, so
 JSON. JSON has no tuples and no infinities; both are common in grids (layer sizes, `max_norm=inf`)
 and arrive as what they were: a tuple as `{"tuple": [...]}`, a float that JSON lacks as
 `{"float": "inf"}`, a dict as `{"dict": [[key, value], ...]}`. Everything else is itself.
+
+`Params` and `Metrics` are mappings that know their form in JSON. `encode_hook` and `decode_hook`
+tell it to msgspec, so whatever holds such a mapping is encoded as it is.
 """
 
 from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import msgspec
 import numpy as np
@@ -21,6 +24,7 @@ from search.errors import InvalidArgument, shown
 LARGEST_CONFIGURATION = 1_000_000
 """Bytes that names and values of one trial's hyperparameters may take as JSON."""
 
+V = TypeVar("V")
 _DEEPEST = 32
 _MOST_BITS = 4096  # Python refuses to read integers of 4,300 digits and more
 
@@ -158,3 +162,83 @@ def _key(pair: Any) -> str:
     if isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str):
         return pair[0]
     raise ValueError(f"not a key and a value: {shown(pair)}")
+
+
+class _Named(Mapping[str, V]):
+    """Values by name, which do not change."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self, values: Mapping[str, V]) -> None:
+        self._values = dict(values)
+
+    @classmethod
+    def of(cls, values: Mapping[str, V]) -> Self:
+        """Return values as such a mapping; one that is one already as it is."""
+        return values if isinstance(values, cls) else cls(values)
+
+    def __getitem__(self, name: str) -> V:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        return repr(self._values)
+
+
+class Params(_Named[Any]):
+    """Hyperparameters by name; in JSON each value is as `to_json` returns it."""
+
+    __slots__ = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return them as JSON has them."""
+        return {name: to_json(value) for name, value in self._values.items()}
+
+    @classmethod
+    def from_json(cls, data: Any) -> Self:
+        """Return what `to_json` was called on; ValueError where it cannot be."""
+        if not isinstance(data, dict):
+            raise ValueError(f"not hyperparameters by name: {shown(data)}")
+        return cls({name: from_json(value) for name, value in data.items()})
+
+
+class Metrics(_Named[float]):
+    """Numbers by name; in JSON infinities and NaN are text."""
+
+    __slots__ = ()
+
+    def to_json(self) -> dict[str, float | str]:
+        """Return them as JSON has them."""
+        return {n: v if math.isfinite(v) else repr(v) for n, v in self._values.items()}
+
+    @classmethod
+    def from_json(cls, data: Any) -> Self:
+        """Return what `to_json` was called on; ValueError where it cannot be."""
+        numbers = msgspec.convert(data, dict[str, float | str])
+        return cls({name: float(value) for name, value in numbers.items()})
+
+
+if TYPE_CHECKING:  # whoever makes a trial or an outcome may give any mapping
+    ParamsLike = Mapping[str, Any]
+    MetricsLike = Mapping[str, float]
+else:
+    ParamsLike, MetricsLike = Params, Metrics
+
+
+def encode_hook(value: Any) -> Any:
+    """Return what msgspec encodes in place of a value that it does not know."""
+    if isinstance(value, Params | Metrics):
+        return value.to_json()
+    raise NotImplementedError(f"{type(value).__name__} has no form in JSON")
+
+
+def decode_hook(kind: type, data: Any) -> Any:
+    """Return the value of a type that msgspec does not know; ValueError where there is none."""
+    if kind is Params or kind is Metrics:
+        return kind.from_json(data)
+    raise NotImplementedError(f"{kind.__name__} has no form in JSON")

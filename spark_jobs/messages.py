@@ -7,16 +7,14 @@ checks names and types while it decodes. ARCHITECTURE.md describes the messages 
 from __future__ import annotations
 
 import itertools
-import math
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import Annotated, Any, NamedTuple, Self, TypeVar
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from search.errors import ExperimentError
-from search.trial import Failure, FailureKind, Outcome, Status, Trial
-from search.values import from_json, to_json
+from search.trial import Failure, Outcome, Step, Trial
+from search.values import Metrics, MetricsLike, decode_hook, encode_hook
 
 LARGEST_MESSAGE = 1 << 20
 """Bytes. Outcomes hold numbers and a cut traceback; a message beyond this is not one of ours."""
@@ -33,7 +31,6 @@ _Slot = Annotated[str, msgspec.Meta(pattern=rf"\A{_NUMBER}\.{_NUMBER}\.{_NUMBER}
 _Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 _Sentence = Annotated[str, msgspec.Meta(max_length=_LONGEST)]
 _Name = Annotated[str, msgspec.Meta(max_length=_LONGEST_NAME)]
-_Step = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]  # what an event file holds
 
 
 class ProtocolError(ExperimentError):
@@ -68,14 +65,6 @@ class SlotId(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.job}.{self.partition}.{self.attempt}"
-
-
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """One try at a trial; a trial whose executor was lost is tried again."""
-
-    trial: Trial
-    number: int = 1
 
 
 class Hello(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -128,33 +117,29 @@ class Next(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     slot: _Slot
     attempt: _Count = 0
-    outcome: dict[str, Any] | None = None
+    outcome: Outcome | None = None
 
 
-class Work(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="work"):
-    """A trial to run."""
+class Attempt(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="attempt"):
+    """One try at a trial, for a slot to run; a trial whose executor was lost is tried again.
 
-    trial: int
-    attempt: int
-    params: dict[str, Any]
-    generation: int | None = None
-    parent: int | None = None
+    Attributes:
+        trial: The trial.
+        number: From 1.
+    """
+
+    trial: Trial
+    number: int = 1
 
 
 class Report(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a trial says of itself on its way: a step, and metrics; infinities and NaN as text."""
+    """What a trial says of itself on its way: a step, and metrics."""
 
-    step: _Step
-    metrics: dict[str, float | str]
+    step: Step
+    metrics: MetricsLike
 
     def __post_init__(self) -> None:
-        for value in self.metrics.values():
-            float(value)  # a ValueError is refused as what has a wrong type
-
-    @classmethod
-    def of(cls, step: int, metrics: Mapping[str, float]) -> Report:
-        """Return a report of plain numbers."""
-        return cls(step, _finite_or_text(metrics))
+        force_setattr(self, "metrics", Metrics.of(self.metrics))
 
     def after(self, before: Report) -> Report:
         """Return this report, with the metrics that only the one before has.
@@ -166,10 +151,6 @@ class Report(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             old = [item for item in before.metrics.items() if item[0] not in new]
             new = dict(old[-room:]) | new
         return Report(self.step, new)
-
-    def value(self, name: str) -> float | None:
-        """Return a metric, or None where it was not reported."""
-        return float(self.metrics[name]) if name in self.metrics else None
 
 
 class Reports(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -208,44 +189,38 @@ class Stop(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="stop"):
     """No work is left for this slot."""
 
 
-Answer = Work | Wait | Stop
-
-
-class _Failure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    kind: FailureKind
-    message: str
-    traceback: str
-
-
-class _Outcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    trial: int
-    status: Status
-    value: float | None
-    objective: str | None
-    metrics: dict[str, float | str]
-    error: _Failure | None
-    seconds: float
-    reason: str = ""
-    step: _Step | None = None
-    values: dict[str, float] = {}
+Answer = Attempt | Wait | Stop
 
 
 def encode(message: Any) -> bytes:
     """Return a message as JSON."""
-    return msgspec.json.encode(message)
+    return msgspec.json.encode(message, enc_hook=encode_hook)
 
 
-def decode(data: bytes, kind: type[M], largest: int = LARGEST_MESSAGE) -> M:
-    """Return the message in `data`, of at most `largest` bytes.
+def as_json(message: Any) -> Any:
+    """Return a message as what JSON has: unlike the message itself, it equals itself with NaN."""
+    return msgspec.to_builtins(message, enc_hook=encode_hook)
+
+
+def decode(data: bytes, kind: type[M], largest: int | None = LARGEST_MESSAGE) -> M:
+    """Return the message in `data`, of at most `largest` bytes, or of any length.
 
     Raises:
         ProtocolError: Too long, not JSON, nested too deeply, or not of this kind.
     """
-    if len(data) > largest:
+    if largest is not None and len(data) > largest:
         raise ProtocolError(f"{len(data)} bytes, more than {largest}")
     try:
-        return msgspec.json.decode(data, type=kind)
+        return msgspec.json.decode(data, type=kind, dec_hook=decode_hook)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise ProtocolError(str(error)) from None
+
+
+def from_json(data: Any, kind: type[M]) -> M:
+    """Return the message that JSON has as `data`; ProtocolError where it is not of this kind."""
+    try:
+        return msgspec.convert(data, kind, dec_hook=decode_hook)
+    except msgspec.ValidationError as error:
         raise ProtocolError(str(error)) from None
 
 
@@ -254,79 +229,13 @@ def decode_answer(data: bytes) -> Answer:
     return decode(data, Answer)  # type: ignore[arg-type]  # a union is not a type to mypy
 
 
-def work_of(attempt: Attempt) -> Work:
-    """Return an attempt as a message."""
-    trial = attempt.trial
-    params = {name: to_json(value) for name, value in trial.params.items()}
-    return Work(trial.id, attempt.number, params, trial.generation, trial.parent)
-
-
-def attempt_of(work: Work) -> Attempt:
-    """Return the attempt in a message; ProtocolError where a value is none of ours."""
-    try:
-        params = {name: from_json(value) for name, value in work.params.items()}
-    except ValueError as error:
-        raise ProtocolError(str(error)) from None
-    return Attempt(Trial(work.trial, params, work.generation, work.parent), work.attempt)
-
-
-def outcome_to_json(outcome: Outcome) -> dict[str, Any]:
-    """Return an outcome as JSON; metrics that JSON has no number for become text."""
-    error = outcome.error
-    data = {
-        "trial": outcome.trial,
-        "status": outcome.status,
-        "value": outcome.value,
-        "objective": outcome.objective,
-        "metrics": _finite_or_text(outcome.metrics),
-        "error": error
-        and {"kind": error.kind, "message": error.message, "traceback": error.traceback},
-        "seconds": outcome.seconds,
-        "reason": outcome.reason,
-        "step": outcome.step,
-    }
-    return data | {"values": dict(outcome.values)} if outcome.values else data
-
-
-def outcome_of_json(data: Any) -> Outcome:
-    """Return the outcome that `outcome_to_json` was given.
-
-    Raises:
-        ProtocolError: Not an outcome, or one that contradicts itself.
-    """
-    try:
-        checked = msgspec.convert(data, _Outcome)
-        metrics = {name: float(value) for name, value in checked.metrics.items()}
-    except (msgspec.ValidationError, ValueError) as problem:
-        raise ProtocolError(str(problem)) from None
-    failed, valued = checked.error is not None, checked.value is not None or bool(checked.values)
-    fits = checked.status == "stopped" or valued == (checked.status == "finished")
-    one_and_several = checked.value is not None and checked.values
-    if failed != (checked.status == "failed") or not fits or one_and_several:
-        raise ProtocolError(f"status {checked.status!r} contradicts the rest of the outcome")
-    error = checked.error
-    failure = None if error is None else Failure(error.kind, error.message, error.traceback)
-    return Outcome(
-        checked.trial,
-        checked.status,
-        checked.value,
-        checked.objective,
-        metrics,
-        failure,
-        checked.seconds,
-        checked.reason,
-        checked.step,
-        checked.values,
-    )
-
-
 def fit(outcome: Outcome) -> Outcome:
     """Return an outcome that fits into a message: long texts keep their two ends."""
     error, reason = outcome.error, _ends(outcome.reason, 500)
     if error is None:
-        return replace(outcome, reason=reason)
+        return msgspec.structs.replace(outcome, reason=reason)
     short = Failure(error.kind, _ends(error.message, 2_000), _ends(error.traceback, 40_000))
-    return replace(outcome, error=short, reason=reason)
+    return msgspec.structs.replace(outcome, error=short, reason=reason)
 
 
 def _ends(text: str, limit: int) -> str:
@@ -334,7 +243,3 @@ def _ends(text: str, limit: int) -> str:
     if len(text) <= limit:
         return text
     return f"{text[: limit // 2]}\n... {len(text) - limit} characters ...\n{text[-limit // 2 :]}"
-
-
-def _finite_or_text(metrics: Mapping[str, float]) -> dict[str, float | str]:
-    return {name: v if math.isfinite(v) else repr(v) for name, v in metrics.items()}

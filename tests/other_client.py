@@ -69,20 +69,20 @@ class Slot:
                 answer = self.call("Next")
                 continue
             outcome = self._run(train, answer)
-            answer, count = self.call("Next", attempt=answer["attempt"], outcome=outcome), count + 1
+            answer, count = self.call("Next", attempt=answer["number"], outcome=outcome), count + 1
         return count
 
     def _run(self, train, work):
-        trial, last, began = {"trial": work["trial"]}, None, time.monotonic()
+        trial, last, began = {"trial": work["trial"]["id"]}, None, time.monotonic()
 
         def report(step, **metrics):
             nonlocal last
             last = step
             reports = [{"step": step, "metrics": metrics}]
-            heard = self.call("Report", **trial, attempt=work["attempt"], reports=reports)
+            heard = self.call("Report", **trial, attempt=work["number"], reports=reports)
             return heard["stop"]
 
-        params = {name: _value(value) for name, value in work["params"].items()}
+        params = {name: _value(value) for name, value in work["trial"]["params"].items()}
         value, reason, error = None, "", None
         try:
             value, reason = train(report, **params)

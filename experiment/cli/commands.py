@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import csv
-import dataclasses
 import json
 import math
 import os
@@ -17,6 +16,8 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any
+
+import msgspec
 
 from experiment.cli.console import print_best, print_facts, print_table, write_any_text
 from experiment.display.card import domain_in_words
@@ -421,7 +422,7 @@ def _as_json(trial: TrialResult, result: Result) -> dict[str, Any]:
         **score,
         "params": _finite(trial.params),
         "metrics": _finite(trial.metrics),
-        "error": None if trial.error is None else dataclasses.asdict(trial.error),
+        "error": None if trial.error is None else msgspec.structs.asdict(trial.error),
         "reason": trial.reason,
         "seconds": trial.seconds,
         "logdir": trial.logdir,

@@ -426,5 +426,5 @@ def running_in_words(out: Running) -> str:
     if out.last is None:
         return "running"
     some = list(out.last.metrics)[:_MOST_METRICS]
-    values = ", ".join(f"{name}={number(float(out.last.metrics[name]))}" for name in some)
+    values = ", ".join(f"{name}={number(out.last.metrics[name])}" for name in some)
     return f"running, step {out.last.step}: {values}"

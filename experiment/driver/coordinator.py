@@ -34,13 +34,11 @@ from spark_jobs.messages import (
     Heard,
     Hello,
     Next,
-    Report,
     Reports,
     SlotId,
     Stop,
     Wait,
-    outcome_of_json,
-    work_of,
+    as_json,
 )
 from spark_jobs.run_folder.paths import RunPaths
 from spark_jobs.trial.objective import AmbiguousObjective
@@ -189,7 +187,7 @@ class Coordinator:
 
     def resume(
         self,
-        records: Iterable[tuple[Record, Attempt | Outcome | None]],
+        records: Iterable[Record],
         left: Iterable[LeftBehind],
         resumed: Resumed,
         matches: Callable[[], None] = lambda: None,
@@ -222,41 +220,39 @@ class Coordinator:
             elif again is not None:
                 self._numbers[trial] = again.number
 
-    def _replay(
-        self, records: Iterable[tuple[Record, Attempt | Outcome | None]]
-    ) -> dict[int, Running]:
+    def _replay(self, records: Iterable[Record]) -> dict[int, Running]:
         """Take in what a journal says; return each trial's last attempt, and what it had said."""
         out: dict[int, Running] = {}
-        for record, held in records:
-            match record, held:
-                case Planned(), Attempt():
-                    trial = held.trial.id
+        for record in records:
+            match record:
+                case Planned(trial=Trial(id=trial)):
                     if trial not in self.state.trials:
-                        self._ask_again(held, record)
-                    self.state.apply(record, held)
-                    out[trial] = Running(held, self._clock())
+                        self._ask_again(record.trial)
+                    self.state.apply(record)
+                    out[trial] = Running(self.state.in_flight[trial], self._clock())
                     self._running = {**self._running, record.slot: out[trial]}
-                case Reported(trial=trial, objective=name), _ if self._judge.rules:
-                    for step, value in record.values:
-                        stop = self._judge.replay(trial, step, float(value)) or ""
+                case Reported(trial=trial) if self._judge.rules:
+                    for report in record.reports:
+                        (value,) = report.metrics.values()
+                        stop = self._judge.replay(trial, report.step, value) or ""
                         if trial in out:
-                            last = Report(step, {name: value})
-                            out[trial] = replace(out[trial], last=last, stop=stop)
-                case Finished(), Outcome(trial=trial, status=status) if (
-                    status != "cancelled" and trial not in self.state.ended
+                            out[trial] = replace(out[trial], last=report, stop=stop)
+                case Finished(outcome=Outcome(trial=trial) as outcome) if (
+                    outcome.status != "cancelled" and trial not in self.state.ended
                 ):
-                    self._apply(record, self._judge.held_to_one(held))
-                case Resumed(), _:
-                    self.state.apply(record, held)
+                    held = self._judge.held_to_one(outcome)
+                    self._apply(Finished(record.attempt, held))
+                case Resumed():
+                    self.state.apply(record)
                     self._running = {}
                 case _:
-                    self.state.apply(record, held)
+                    self.state.apply(record)
         self._running = {}
         return out
 
-    def _ask_again(self, planned: Attempt, record: Planned) -> None:
-        trial, before = self._searcher.ask_again(planned.trial), planned.trial
-        if trial is None or Planned.of(Attempt(trial, record.attempt), record.slot) != record:
+    def _ask_again(self, before: Trial) -> None:
+        trial = self._searcher.ask_again(before)
+        if trial is None or as_json(trial) != as_json(before):
             now = "no trial" if trial is None else f"trial {trial.id} with {dict(trial.params)}"
             then = f"trial {before.id} with {dict(before.params)}"
             hint = "see that points and versions of the packages are what they were"
@@ -283,18 +279,18 @@ class Coordinator:
         slot = message.slot
         if message.outcome is not None:
             self._prepared.add(slot)
-            self._take(slot, message.attempt, outcome_of_json(message.outcome))
+            self._take(slot, message.attempt, message.outcome)
         host = self.roster.host(slot)
         if self.problem is not None or self.target_reached or host is None:
             return Stop()  # nobody would notice the end of a slot that Spark has given up
         if slot in self._running:  # the answer to its last call got lost
-            return work_of(self._running[slot].attempt)
+            return self._running[slot].attempt
         attempt = self._next_for(host) if self.roster.gets_work(slot) else None
         if attempt is not None:
-            self._write(Planned.of(attempt, slot), attempt)
+            self._write(Planned.of(attempt, slot))
             since = self._clock() if slot in self._prepared else None
             self._running = {**self._running, slot: Running(attempt, since)}
-            return work_of(attempt)
+            return attempt
         nothing_left = self.roster.is_leaving(slot) or (
             self._asks_no_more and not self.state.waiting
         )
@@ -340,8 +336,8 @@ class Coordinator:
         except (AmbiguousObjective, SearcherFailed) as error:
             self.problem = str(error)
             return None
-        if verdict.values:
-            self._write(Reported(message.trial, message.attempt, verdict.values, verdict.objective))
+        if verdict.reports:
+            self._write(Reported(message.trial, message.attempt, verdict.reports))
         return verdict.reason
 
     def slots_lost(self, slots: Iterable[str]) -> None:
@@ -425,12 +421,11 @@ class Coordinator:
         left = self._left.pop(attempt.trial.id, None)
         if left is None:
             return attempt
-        outcome = left.outcome_of(attempt.trial)
-        if outcome is None or self._is_retried(outcome):
+        end = left.end_of(attempt.trial)
+        if end is None or self._is_retried(end[1]):
             return Attempt(attempt.trial, max(attempt.number, left.attempts + 1))
-        found = Attempt(attempt.trial, left.attempt)
-        self._write(Planned.of(found), found)
-        self._end(found, outcome)
+        self._write(Planned.of(end[0]))
+        self._end(*end)
         return None
 
     def _is_doubled(self, slot: str) -> bool:
@@ -493,22 +488,23 @@ class Coordinator:
         self._output.append((trial, told))
         self._running = {s: out for s, out in self._running.items() if s != slot}
 
-    def _write(self, record: Record, held: Attempt | Outcome | None = None) -> None:
+    def _write(self, record: Record) -> None:
         """Write a record to the journal, then take it in."""
         self._journal.append(record)
-        self.state.apply(record, held)
+        self.state.apply(record)
 
     def _record(self, attempt: Attempt, outcome: Outcome) -> None:
         """Write an outcome to the journal, then tell everybody."""
-        record = Finished.of(attempt, outcome)
+        record = Finished(attempt.number, outcome)
         self._journal.append(record)
-        self._apply(record, outcome)
+        self._apply(record)
 
-    def _apply(self, record: Finished, outcome: Outcome) -> None:
+    def _apply(self, record: Finished) -> None:
         """Take in an outcome that the journal has, and tell everybody."""
-        trial, before = outcome.trial, self.state.objective
+        outcome, before = record.outcome, self.state.objective
+        trial = outcome.trial
         self._running = {s: o for s, o in self._running.items() if o.attempt.trial.id != trial}
-        self.state.apply(record, outcome)
+        self.state.apply(record)
         if before not in (None, self.state.objective):
             self._front = []  # of trials whose values are another quantity's
         result = self.results[-1]

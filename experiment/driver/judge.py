@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from experiment.run_files.run_state import RunState
 from search.direction import Direction, Directions, Goal
@@ -24,13 +25,11 @@ class Verdict(NamedTuple):
 
     Attributes:
         reason: Why the trial is to stop; None where it may go on.
-        values: Steps with what was reported of the objective.
-        objective: What it is called.
+        reports: What was reported of the objective, and of nothing else.
     """
 
     reason: str | None
-    values: list[tuple[int, float | str]]
-    objective: str
+    reports: list[Report]
 
 
 class Judge:
@@ -81,17 +80,16 @@ class Judge:
             AmbiguousObjective: Nobody can say which metric is the objective.
         """
         reason: str | None = None
-        values: list[tuple[int, float | str]] = []
-        objective = ""
+        judged: list[Report] = []
         for report in reports if self._rules is not None else ():
             name = self._objective_of.reported(report.metrics)
             if name is None:
                 self._unjudged[trial] = list(itertools.islice(report.metrics, _MOST_NAMED))
             else:
-                objective = name
-                values.append((report.step, report.metrics[name]))
-                reason = self.replay(trial, report.step, float(report.metrics[name]))
-        return Verdict(reason, values, objective)
+                value = report.metrics[name]
+                judged.append(Report(report.step, {name: value}))
+                reason = self.replay(trial, report.step, value)
+        return Verdict(reason, judged)
 
     def replay(self, trial: int, step: int, value: float) -> str | None:
         """Tell the rules of a value of the objective; return why the trial is to stop."""

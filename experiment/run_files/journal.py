@@ -26,6 +26,7 @@ import msgspec
 
 from experiment.results.text import command
 from search.errors import ExperimentError
+from spark_jobs.messages import encode
 from spark_jobs.storage.local_files import make_folder, open_appending
 
 _SYNC_EVERY = 0.1  # seconds
@@ -141,7 +142,7 @@ class Journal:
 
 def encode_line(record: Any) -> bytes:
     """Return a record as a line of a journal."""
-    data = msgspec.json.encode(record)
+    data = encode(record)
     return b"%08x %s\n" % (zlib.crc32(data), data)
 
 

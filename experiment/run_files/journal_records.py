@@ -8,39 +8,21 @@ from typing import Any
 import msgspec
 
 from experiment.run_files.journal import JournalDamaged
-from search.trial import UNNAMED_OBJECTIVE, Failure, FailureKind, Outcome
-from search.values import to_json
-from spark_jobs.messages import (
-    Attempt,
-    ProtocolError,
-    Work,
-    attempt_of,
-    outcome_of_json,
-    outcome_to_json,
-)
+from search.trial import Failure, FailureKind, Outcome, Trial
+from spark_jobs.messages import Attempt, ProtocolError, Report, from_json
 
 
 class Planned(msgspec.Struct, frozen=True, tag="planned", tag_field="event"):
     """An attempt was given to a slot; '' to none, for what a trial had left in its folder."""
 
-    trial: int
+    trial: Trial
     attempt: int
-    params: dict[str, Any]
-    generation: int | None = None
-    parent: int | None = None
     slot: str = ""
 
     @classmethod
     def of(cls, attempt: Attempt, slot: str = "") -> Planned:
         """Return the record of an attempt."""
-        trial = attempt.trial
-        params = {name: to_json(value) for name, value in trial.params.items()}
-        return cls(trial.id, attempt.number, params, trial.generation, trial.parent, slot)
-
-    def read(self) -> Attempt:
-        """Return the attempt; ProtocolError where a value is none of ours."""
-        work = Work(self.trial, self.attempt, self.params, self.generation, self.parent)
-        return attempt_of(work)
+        return cls(attempt.trial, attempt.number, slot)
 
 
 class Lost(msgspec.Struct, frozen=True, tag="lost", tag_field="event"):
@@ -65,28 +47,18 @@ class Lost(msgspec.Struct, frozen=True, tag="lost", tag_field="event"):
 
 
 class Reported(msgspec.Struct, frozen=True, tag="reported", tag_field="event"):
-    """Steps of a trial that is judged, with the values of its objective, and what it called it."""
+    """What a trial that is judged has reported of its objective."""
 
     trial: int
     attempt: int
-    values: list[tuple[int, float | str]]
-    objective: str = UNNAMED_OBJECTIVE
+    reports: list[Report]
 
 
 class Finished(msgspec.Struct, frozen=True, tag="finished", tag_field="event"):
     """A trial came to an end."""
 
     attempt: int
-    outcome: dict[str, Any]
-
-    @classmethod
-    def of(cls, attempt: Attempt, outcome: Outcome) -> Finished:
-        """Return the record of an outcome."""
-        return cls(attempt.number, outcome_to_json(outcome))
-
-    def read(self) -> Outcome:
-        """Return the outcome; ProtocolError where it is none."""
-        return outcome_of_json(self.outcome)
+    outcome: Outcome
 
 
 class Resumed(msgspec.Struct, frozen=True, tag="resumed", tag_field="event"):
@@ -110,10 +82,8 @@ class Resumed(msgspec.Struct, frozen=True, tag="resumed", tag_field="event"):
 Record = Planned | Lost | Reported | Finished | Resumed
 
 
-def read_records(
-    lines: Iterable[Mapping[str, Any]], where: str
-) -> Iterator[tuple[Record, Attempt | Outcome | None]]:
-    """Yield the records of a journal's lines, each with what it holds: an attempt or an outcome.
+def read_records(lines: Iterable[Mapping[str, Any]], where: str) -> Iterator[Record]:
+    """Yield the records of a journal's lines.
 
     Args:
         lines: As `read_journal` yields them.
@@ -124,18 +94,14 @@ def read_records(
     """
     planned: set[int] = set()
     for number, line in enumerate(lines, start=1):
-        held: Attempt | Outcome | None = None
         try:
-            record: Record = msgspec.convert(line, Record)
-            if isinstance(record, Planned):
-                held = record.read()
-                planned.add(record.trial)
-            elif isinstance(record, Finished):
-                held = record.read()
-                if held.trial not in planned:
-                    raise ProtocolError(f"trial {held.trial} was never planned")
-            elif isinstance(record, Lost) and record.trial not in planned:
-                raise ProtocolError(f"trial {record.trial} was never planned")
-        except (msgspec.ValidationError, ProtocolError) as error:
+            record: Record = from_json(line, Record)  # type: ignore[arg-type]  # a union
+            match record:
+                case Planned(trial=trial):
+                    planned.add(trial.id)
+                case Lost(trial=ended) | Finished(outcome=Outcome(trial=ended)):
+                    if ended not in planned:
+                        raise ProtocolError(f"trial {ended} was never planned")
+        except ProtocolError as error:
             raise JournalDamaged(f"{where}, record {number}: {error}") from None
-        yield record, held
+        yield record

@@ -10,29 +10,13 @@ import contextlib
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 
-import msgspec
-
 from search.trial import Outcome, Trial
-from spark_jobs.messages import (
-    LARGEST_MESSAGE,
-    Attempt,
-    ProtocolError,
-    Work,
-    decode,
-    outcome_of_json,
-    work_of,
-)
+from spark_jobs.messages import LARGEST_MESSAGE, Attempt, ProtocolError, as_json, decode
 from spark_jobs.run_folder.paths import OUTCOME, TRIAL, TRIALS, attempt_name, parse_attempt_name
 from spark_jobs.storage.files import WritableFiles
 from spark_jobs.storage.locations import Location
 
-_NOTHING_OF_OURS = (
-    FileNotFoundError,
-    ProtocolError,
-    msgspec.MsgspecError,
-    UnicodeDecodeError,
-    RecursionError,
-)
+_NOTHING_OF_OURS = (FileNotFoundError, ProtocolError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,20 +26,17 @@ class LeftBehind:
     Attributes:
         trial: Its id.
         attempts: The number of the newest attempt.
-        attempt: The first attempt that came to an end; 0 where none did.
-        work: What that attempt was asked for.
-        outcome: What became of it.
+        end: The first attempt that came to an end, and what became of it; None where none did.
     """
 
     trial: int
     attempts: int
-    attempt: int = 0
-    work: Work | None = None
-    outcome: Outcome | None = None
+    end: tuple[Attempt, Outcome] | None = None
 
-    def outcome_of(self, trial: Trial) -> Outcome | None:
-        """Return the outcome, if it is one of this trial with these hyperparameters."""
-        return self.outcome if self.work == work_of(Attempt(trial, self.attempt)) else None
+    def end_of(self, trial: Trial) -> tuple[Attempt, Outcome] | None:
+        """Return `end`, if it is one of this trial with these hyperparameters."""
+        same = self.end is not None and as_json(self.end[0].trial) == as_json(trial)
+        return self.end if same else None
 
 
 def look_for_outcomes(
@@ -121,7 +102,7 @@ def ignored_outcomes(
                 continue
             try:
                 folder = root.below(attempt_name(trial, number))
-                outcome = outcome_of_json(msgspec.json.decode(_read(files, folder.below(OUTCOME))))
+                outcome = decode(_read(files, folder.below(OUTCOME)), Outcome)
             except FileNotFoundError:
                 continue
             except _NOTHING_OF_OURS:
@@ -154,15 +135,16 @@ def _look(
     for number in numbers:  # the first finish wins
         folder = root.below(attempt_name(trial, number))
         try:
-            work = decode(_read(files, folder.below(TRIAL)), Work)
-            outcome = outcome_of_json(msgspec.json.decode(_read(files, folder.below(OUTCOME))))
+            attempt = decode(_read(files, folder.below(TRIAL)), Attempt)
+            outcome = decode(_read(files, folder.below(OUTCOME)), Outcome)
         except _NOTHING_OF_OURS:
             continue
         was_tried_again = number < numbers[-1] or (trial, number) in tried_again
         if outcome.status == "failed" and was_tried_again:
             continue
-        if outcome.trial == trial and outcome.status != "cancelled":
-            return LeftBehind(trial, numbers[-1], number, work, outcome)
+        is_of_it = outcome.trial == trial and attempt.number == number
+        if is_of_it and outcome.status != "cancelled":
+            return LeftBehind(trial, numbers[-1], (attempt, outcome))
     return LeftBehind(trial, numbers[-1])
 
 

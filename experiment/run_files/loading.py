@@ -23,7 +23,6 @@ from experiment.run_files.run_state import RunState
 from search.direction import read_direction
 from search.errors import InvalidArgument, shown
 from search.space.spaces import Space
-from search.trial import Outcome
 from spark_jobs.messages import Attempt
 from spark_jobs.run_folder.mirror import Mirror
 from spark_jobs.run_folder.paths import RunPaths
@@ -287,7 +286,7 @@ def _read_json(path: Path, kind: type[T]) -> T:
     return msgspec.json.decode(path.read_bytes(), type=kind)
 
 
-def records_of(paths: RunPaths) -> Iterator[tuple[Record, Attempt | Outcome | None]]:
+def records_of(paths: RunPaths) -> Iterator[Record]:
     """Yield the records of a run's journal, as `read_records` does.
 
     Raises:
@@ -301,6 +300,6 @@ def records_of(paths: RunPaths) -> Iterator[tuple[Record, Attempt | Outcome | No
 def state_of(paths: RunPaths) -> RunState:
     """Return where a run is, by its journal; errors as `records_of`."""
     state = RunState(paths)
-    for record, held in records_of(paths):
-        state.apply(record, held)
+    for record in records_of(paths):
+        state.apply(record)
     return state

@@ -19,8 +19,8 @@ from experiment.results.result import Result
 from experiment.results.trial_result import TrialResult
 from search.direction import DirectionName
 from search.trial import Outcome
-from search.values import to_json
-from spark_jobs.messages import outcome_to_json
+from search.values import Params
+from spark_jobs.messages import as_json, encode
 from spark_jobs.run_folder.paths import RunPaths
 from spark_jobs.storage.local_files import write_whole
 
@@ -173,9 +173,8 @@ def _trial_to_json(trial: TrialResult) -> dict[str, Any]:
         reason=trial.reason,
         values=trial.values,
     )
-    params = {name: to_json(value) for name, value in trial.params.items()}
-    return outcome_to_json(outcome) | {"params": params}
+    return {"params": Params(trial.params), **as_json(outcome)}
 
 
 def _write_json(path: Path, value: Any) -> None:
-    write_whole(path, msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
+    write_whole(path, msgspec.json.format(encode(value), indent=2) + b"\n")

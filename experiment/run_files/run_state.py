@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
+import msgspec
+
 from experiment.results.trial_result import TrialResult
 from experiment.run_files.journal_records import Finished, Lost, Planned, Record, Reported, Resumed
 from search.trial import Outcome, Trial
@@ -44,29 +46,28 @@ class RunState:
     named_by_finished: bool = False
     total: int | None = None
 
-    def apply(self, record: Record, held: Attempt | Outcome | None) -> None:
-        """Take in a record, with what it holds: see `read_records`."""
-        match record, held:
-            case Planned(), Attempt(trial=trial):
+    def apply(self, record: Record) -> None:
+        """Take in a record."""
+        match record:
+            case Planned(trial=trial):
                 self.trials[trial.id] = trial
-                self.in_flight[trial.id] = held
+                self.in_flight[trial.id] = Attempt(trial, record.attempt)
                 self.waiting.pop(trial.id, None)
-            case Lost(trial=number), _:
+            case Lost(trial=number):
                 self.lost.add((number, record.attempt))
                 self.retried[number] += record.counts
                 self.in_flight.pop(number, None)
                 self._run_again(number, record.attempt)
-            case Finished(), Outcome(trial=number):
+            case Finished(outcome=outcome):
+                number = outcome.trial
                 self.in_flight.pop(number, None)
                 self.waiting.pop(number, None)
                 if number not in self.ended:  # the first counts
-                    self._end(held, record.attempt)
-            case Resumed(), _:
+                    self._end(outcome, record.attempt)
+            case Resumed():
                 self._go_on(record.trials)
-            case Reported(), _:
+            case Reported():
                 pass
-            case _:
-                raise AssertionError(f"{record} without what it holds")
 
     def objective_with(self, outcome: Outcome) -> str | None:
         """Return what the objective is called once an outcome is in."""
@@ -82,7 +83,7 @@ class RunState:
         if before not in (None, self.objective):
             self.results[:] = map(_without_value_if_stopped, self.results)
         if outcome.objective not in (None, self.objective):
-            outcome = replace(outcome, value=None)
+            outcome = msgspec.structs.replace(outcome, value=None)
         folder = self.paths.shown_attempt(trial.id, number)
         self.results.append(TrialResult.of(trial, outcome, folder, number))
 

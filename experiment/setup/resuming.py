@@ -19,8 +19,7 @@ from experiment.run_files.run_state import RunState
 from experiment.setup.specification import SearchSpec
 from search.errors import InvalidArgument, shown
 from search.space.spaces import Space
-from search.trial import Outcome, Trial
-from spark_jobs.messages import Attempt
+from search.trial import Trial
 from spark_jobs.run_folder.paths import JOURNAL, OWNERS, RESULT, SEARCH, RunPaths
 from spark_jobs.run_folder.writing import events_in, hide_event
 from spark_jobs.storage.files import PART, WritableFiles
@@ -43,7 +42,7 @@ class Past:
         curves: The event files of the search itself.
     """
 
-    records: Sequence[tuple[Record, Attempt | Outcome | None]] = ()
+    records: Sequence[Record] = ()
     left: Sequence[LeftBehind] = ()
     segments: int = 0
     curves: Sequence[Location] = ()
@@ -177,8 +176,8 @@ def read_past(files: WritableFiles, root: Location, spec: SearchSpec) -> Past:
         records = list(records_of(reader.paths))
         segments = len(segment_numbers(reader.paths.journal))
     state, total = RunState(RunPaths(Path(root.path), str(root))), spec.searcher.total
-    for record, held in records:
-        state.apply(record, held)
+    for record in records:
+        state.apply(record)
     if state.total is not None and state.total > total:
         raise _other_search(str(root), f"its trials were {state.total}, are {total}")
     if spec.points:

@@ -19,7 +19,7 @@ from search.errors import InvalidArgument, shown
 from search.space.points import read_first_points
 from search.space.spaces import Space
 from search.trial import Evaluated
-from search.values import from_json, to_json
+from spark_jobs.messages import ProtocolError, decode, encode
 from spark_jobs.run_folder.paths import KNOWN, RunPaths
 from spark_jobs.storage.local_files import write_whole
 
@@ -98,29 +98,15 @@ def _configurations(space: Space, params: Sequence[Any]) -> list[dict[str, Any]]
     return read_first_points(Space(space), params, random.Random(0), "warm_start")
 
 
-class _Trial(msgspec.Struct):
-    params: dict[str, Any]
-    value: float | None
-    values: dict[str, float] = {}
-
-
 class _Known(msgspec.Struct):
-    trials: list[_Trial]
+    trials: list[Evaluated]
     format: int = FORMAT
 
 
 def write_known(paths: RunPaths, known: Sequence[Evaluated]) -> None:
     """Keep what a search learns from with its run; OSError where that cannot be."""
     if known:
-        trials = [
-            _Trial(
-                {n: to_json(value) for n, value in item.params.items()},
-                item.value,
-                dict(item.values),
-            )
-            for item in known
-        ]
-        write_whole(paths.known, msgspec.json.encode(_Known(trials)) + b"\n")
+        write_whole(paths.known, encode(_Known(list(known))) + b"\n")
 
 
 def _read_known(run: OneRun, space: Space) -> list[Evaluated]:
@@ -129,10 +115,9 @@ def _read_known(run: OneRun, space: Space) -> list[Evaluated]:
             return []
         known = reader.paths.known.read_bytes()
     try:
-        trials = msgspec.json.decode(known, type=_Known).trials
-        params = [{n: from_json(value) for n, value in t.params.items()} for t in trials]
-        points = _configurations(space, params)
-    except (ValueError, RecursionError) as error:  # of msgspec and of ours, too
+        trials = decode(known, _Known, largest=None).trials
+        points = _configurations(space, [trial.params for trial in trials])
+    except (ProtocolError, ValueError) as error:
         got = f"{shown(str(find_run(run)), 300)}, whose {KNOWN} cannot be used: {error}"
         raise InvalidArgument("resume", "the folder of a run", got) from None
     pairs = zip(points, trials, strict=True)

@@ -6,11 +6,12 @@ truncation selection as in its section 4.1.1, by generation instead of asynchron
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import random
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+import msgspec
 
 from search.checks import check_number
 from search.direction import Direction
@@ -117,7 +118,7 @@ class PopulationBasedTraining(GenerationalSearch[_Member]):
     def tell(self, outcome: Outcome) -> None:
         """See `Searcher`."""
         if outcome.status != "finished":  # a trial that was stopped may have a value, yet no model
-            outcome = dataclasses.replace(outcome, value=None)
+            outcome = msgspec.structs.replace(outcome, value=None)
         super().tell(outcome)
 
     def _replace(self) -> float:

@@ -30,12 +30,9 @@ from spark_jobs.messages import (
     Reports,
     Wait,
     Welcome,
-    Work,
-    attempt_of,
     decode,
     decode_answer,
     encode,
-    outcome_to_json,
 )
 from spark_jobs.retrying import call_again
 
@@ -136,7 +133,7 @@ class Exchange:
             case Reports():
                 return encode(self._guarded(lambda: self._handler.report(message))), ""
         answer = await self._next(message, patience)
-        following = self._keys.following(message.slot) if isinstance(answer, Work) else ""
+        following = self._keys.following(message.slot) if isinstance(answer, Attempt) else ""
         return encode(answer), following
 
     def wake(self) -> None:
@@ -247,12 +244,11 @@ class SlotChannel(abc.ABC):
 
     def next(self, attempt: int = 0, outcome: Outcome | None = None) -> Attempt | None:
         """Hand in the last outcome and wait for the next trial; None where no work is left."""
-        data = None if outcome is None else outcome_to_json(outcome)
-        message = Next(self._slot, attempt, data)
+        message = Next(self._slot, attempt, outcome)
         while True:
             match decode_answer(self._call("Next", message)):
-                case Work() as work:
-                    return attempt_of(work)
+                case Attempt() as following:
+                    return following
                 case Wait():
                     message = Next(self._slot)
                 case _:

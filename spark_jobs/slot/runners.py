@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import IO, Protocol, Self
 
-import msgspec
 import psutil
 
 from search.errors import ExperimentError
@@ -27,12 +26,9 @@ from search.trial import Failure, Outcome
 from spark_jobs import time_limits
 from spark_jobs.messages import (
     Attempt,
-    ProtocolError,
     Report,
     decode,
     encode,
-    outcome_of_json,
-    work_of,
 )
 from spark_jobs.run_folder.paths import AttemptPaths
 from spark_jobs.slot import zygote
@@ -235,8 +231,8 @@ class ProcessRunner:
             self._zygote = _ZygoteProcess(self._program)
         if self._abandoned:
             raise Abandoned(f"trial {attempt.trial.id} was not started")
-        work, folder = work_of(attempt), str(paths.folder)
-        task = Task(work, folder, self._environment, self._timeout, self._grace)
+        folder = str(paths.folder)
+        task = Task(attempt, folder, self._environment, self._timeout, self._grace)
         trial, last = attempt.trial.id, None
 
         def note(report: Report) -> None:
@@ -254,7 +250,7 @@ class ProcessRunner:
                 raise Abandoned(f"trial {trial} was ended")
             seconds = time.monotonic() - started
             return Outcome.failed(trial, ended.kind, ended.message, seconds=seconds)
-        outcome = _written(trial, ended)
+        outcome = ended.outcome
         # How a trial fails that is sent SIGTERM says nothing.
         if outcome is not None and not (ended.overdue and outcome.error):
             return outcome
@@ -296,18 +292,6 @@ def _children(process: psutil.Process) -> list[psutil.Process]:
         return children
     except psutil.NoSuchProcess:
         return []
-
-
-def _written(trial: int, ended: zygote.Ended) -> Outcome | None:
-    """Return the outcome that a trial's process wrote, if it wrote one."""
-    if not ended.outcome:
-        return None
-    try:
-        outcome = outcome_of_json(decode(ended.outcome.encode(), dict))
-    except ProtocolError:
-        message = "the trial's process wrote something that is no outcome"
-        return Outcome.failed(trial, "invalid value", message, seconds=ended.seconds)
-    return outcome if outcome.trial == trial else None
 
 
 def _failed(trial: int, ended: zygote.Ended, timeout: float | None) -> Outcome:
@@ -371,7 +355,7 @@ class _ZygoteProcess:
         group = 0
         try:
             with self._writing:
-                self._trial = task.work.trial
+                self._trial = task.attempt.trial.id
                 write_frame(self._socket.fileno(), encode(task))
         except OSError:
             return _DIED
@@ -480,9 +464,9 @@ def status_of(pid: int) -> str:
 
 
 def _read(message: bytes) -> zygote.FromZygote:
-    # Of any length: an outcome grows when it becomes a string in a message.
-    decoded: zygote.FromZygote = msgspec.json.decode(message, type=zygote.FromZygote)
-    return decoded
+    # Of any length: an outcome may be as long as a message by itself.
+    heard: zygote.FromZygote = decode(message, zygote.FromZygote, largest=None)  # type: ignore[arg-type]
+    return heard
 
 
 def _kill_group(group: int) -> None:

@@ -11,7 +11,6 @@ import socket
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +32,6 @@ from spark_jobs.messages import (
     SlotId,
     encode,
     fit,
-    outcome_to_json,
-    work_of,
 )
 from spark_jobs.run_folder.paths import AttemptPaths, attempt_name, run_of_secret
 from spark_jobs.run_folder.writing import hand_on_checkpoint, hide_events, run_folder, with_patience
@@ -400,7 +397,7 @@ def run_attempt(
         if error.errno in (errno.ENOSPC, errno.EDQUOT) and root.scheme != "file":
             message += "; set spark.local.dir to a larger disk"
         return Outcome.failed(trial.id, "machine", message, traceback.format_exc())
-    return replace(outcome, trial=trial.id)
+    return msgspec.structs.replace(outcome, trial=trial.id)
 
 
 def _run(
@@ -418,7 +415,7 @@ def _run(
     top = Path(root.path) if root.scheme == "file" else paths.folder.parent
 
     def start() -> None:
-        write_whole(paths.trial, encode(work_of(attempt)))
+        write_whole(paths.trial, encode(attempt))
         events.close()
         events.hparams_start(_columns(config, attempt), row)
 
@@ -427,7 +424,7 @@ def _run(
             start()
         _close_events(events, outcome)
         # Last: it says that all is there.
-        write_whole(paths.outcome, encode(outcome_to_json(outcome)))
+        write_whole(paths.outcome, encode(outcome))
 
     with EventFile(paths.folder, lag=config.program.clock_lag) as events:
         _write(config, top, paths.folder, start, say)

@@ -32,6 +32,7 @@ from pathlib import Path
 import msgspec
 import psutil
 
+from search.trial import Outcome
 from spark_jobs import time_limits
 from spark_jobs.messages import LARGEST_MESSAGE, ProtocolError, Report, decode, encode
 from spark_jobs.run_folder.paths import AttemptPaths
@@ -90,13 +91,13 @@ class Ended(msgspec.Struct, frozen=True, tag="ended"):
         seconds: From the fork to the end.
         stopped: Why it was to stop; '' where it was not.
         memory: How much it might have had, where it ended for want of memory; '' where it did not.
-        outcome: What it wrote as its outcome, unchecked; empty where it wrote none.
+        outcome: What became of the trial, by its own word; None where it wrote nothing of that.
     """
 
     exit: int
     overdue: bool
     seconds: float
-    outcome: str = ""
+    outcome: Outcome | None = None
     stopped: str = ""
     memory: str = ""
 
@@ -215,7 +216,7 @@ class Zygote:
         reason = self._prepare()
         self._send(Ready(self._program.start_method, reason))
         while True:
-            message: ToZygote = msgspec.json.decode(self._read(), type=ToZygote)
+            message: ToZygote = decode(self._read(), ToZygote, largest=None)  # type: ignore[arg-type]
             if isinstance(message, Task):  # else one to stop a trial that has ended meanwhile
                 self._run_trial(message)
 
@@ -261,7 +262,8 @@ class Zygote:
         end_descendants()
         child.read(self._report)  # all that the pipe holds: nobody writes any more
         child.close()
-        outcome, code = child.outcome.decode("utf-8", "replace"), os.waitstatus_to_exitcode(status)
+        outcome = _written(task.attempt.trial.id, child.outcome, seconds)
+        code = os.waitstatus_to_exitcode(status)
         complaints = AttemptPaths(Path(task.folder)).stderr
         if not out_of_memory.ended_by_memory(
             code, complaints, kills=out_of_memory.oom_kills() - kills
@@ -420,6 +422,18 @@ def _first_op_works_in_child() -> bool:
     if not ended:
         os.kill(pid, signal.SIGKILL)
     return os.waitpid(pid, 0)[1] == 0
+
+
+def _written(trial: int, data: bytes, seconds: float) -> Outcome | None:
+    """Return the outcome that a trial's process wrote, if it wrote one."""
+    if not data:
+        return None
+    try:
+        outcome = decode(data, Outcome)
+    except ProtocolError:  # user code may write to any descriptor
+        message = "the trial's process wrote something that is no outcome"
+        return Outcome.failed(trial, "invalid value", message, seconds=seconds)
+    return outcome if outcome.trial == trial else None
 
 
 def _become_fresh_interpreter(program: Program, task: Task, results: int, commands: int) -> None:

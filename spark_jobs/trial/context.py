@@ -188,7 +188,7 @@ def _report(step: int | None, metrics: Mapping[str, Any]) -> TrialContext | None
         make_folder(context.folder)  # which a train function may have removed
         context.events = EventFile(context.folder, lag=context.clock_lag)
     context.events.scalars(values, int(step))
-    report = Report.of(int(step), values)
+    report = Report(int(step), values)
     context.link.send(report)
     context.last = report if context.last is None else report.after(context.last)
     return context

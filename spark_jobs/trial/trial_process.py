@@ -18,24 +18,16 @@ import sys
 import time
 import traceback
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from search.direction import DirectionName, read_direction
 from search.errors import shown
 from search.trial import Outcome
-from spark_jobs.messages import (
-    Attempt,
-    Report,
-    Work,
-    attempt_of,
-    encode,
-    fit,
-    outcome_to_json,
-)
+from spark_jobs.messages import Attempt, Report, decode, encode, fit
 from spark_jobs.trial import context, out_of_memory
 from spark_jobs.trial.gpu_share import GpuShare, limited
 from spark_jobs.trial.link import Link, NoLink, PipeLink
@@ -87,14 +79,14 @@ class Task(msgspec.Struct, frozen=True, tag="task"):
     """One trial for a process of its own.
 
     Attributes:
-        work: The trial.
+        attempt: What to run.
         folder: Its folder.
         environment: Variables to set, or to remove where None.
         timeout: Seconds until it is ended, or None.
         grace: Seconds between SIGTERM and SIGKILL then.
     """
 
-    work: Work
+    attempt: Attempt
     folder: str
     environment: dict[str, str | None]
     timeout: float | None
@@ -153,7 +145,7 @@ def stopped(
         last: What it reported last.
         seconds: How long it ran.
     """
-    metrics = {} if last is None else {name: float(last.metrics[name]) for name in last.metrics}
+    metrics = {} if last is None else dict(last.metrics)
     name = None
     with contextlib.suppress(AmbiguousObjective):  # it was stopped for another reason than a rule
         name = objective.reported(metrics)
@@ -248,11 +240,11 @@ def run_child(
     code, owner = 1, os.getpid()
     try:
         link = PipeLink(results, commands)
-        seed_random_numbers(program.seed, task.work.trial)
-        outcome = evaluate(program, attempt_of(task.work), Path(task.folder), link, started)
+        seed_random_numbers(program.seed, task.attempt.trial.id)
+        outcome = evaluate(program, task.attempt, Path(task.folder), link, started)
         if os.getpid() != owner:
             os._exit(0)  # user code forked, and its child came back here: it is not the trial
-        link.close(encode(outcome_to_json(fit(outcome))))
+        link.close(encode(fit(outcome)))
         code = 0
     except BaseException:
         traceback.print_exc()
@@ -311,7 +303,7 @@ def main(payload: int, results: int, commands: int) -> None:
         program_data, task_data = msgspec.msgpack.decode(file.read(), type=tuple[bytes, bytes])
     program = msgspec.json.decode(program_data, type=Program)
     import_modules(program.preload)
-    task = msgspec.json.decode(task_data, type=Task)
+    task = decode(task_data, Task, largest=None)
     run_child(program, task, results, commands, started)
 
 

@@ -133,7 +133,7 @@ def _reports(spark: SparkSession, folder: str) -> list[tuple[str, str, str]]:
         verbose=0,
     )
     heard = sum(
-        len(record["values"])
+        len(record["reports"])
         for record in read_journal(RunPaths(_path(result)).journal)
         if record["event"] == "reported"
     )

@@ -39,7 +39,7 @@ from search.space.spaces import Space
 from search.trial import Outcome, Trial
 from spark_jobs.channel.credentials import CERTIFICATE_NAME
 from spark_jobs.channel.grpc_channel import ChannelServer
-from spark_jobs.messages import Hello, Next, Report, Reports, encode, outcome_to_json
+from spark_jobs.messages import Hello, Next, Report, Reports, encode
 from tests.experiment.runs import make_manifest, make_run_folder, make_spec
 
 _HOSTS = 125  # eight slots on each of a thousand
@@ -242,17 +242,17 @@ class _Slot:
             if answer["type"] == "wait":
                 answer = await self.call("Next", Next(self.name))
                 continue
-            outcome = outcome_to_json(await self._train(answer))
-            answer = await self.call("Next", Next(self.name, answer["attempt"], outcome))
+            outcome = await self._train(answer)
+            answer = await self.call("Next", Next(self.name, answer["number"], outcome))
         await self._channel.close()
 
     async def _train(self, work: dict[str, Any]) -> Outcome:
-        trial, params = work["trial"], work["params"]
+        trial, params = work["trial"]["id"], work["trial"]["params"]
         reports = params.get("reports", 0)
         for step in range(reports):
             await asyncio.sleep(params["seconds"] / reports)
-            report = (Report.of(step, {"metric": 0.5}),)
-            await self.call("Report", Reports(self.name, trial, work["attempt"], report))
+            report = (Report(step, {"metric": 0.5}),)
+            await self.call("Report", Reports(self.name, trial, work["number"], report))
         if not reports:
             await asyncio.sleep(params["seconds"])
         value = random.random()

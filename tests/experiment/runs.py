@@ -34,11 +34,7 @@ from spark_jobs.messages import (
     Attempt,
     Hello,
     Next,
-    Work,
-    attempt_of,
     encode,
-    outcome_to_json,
-    work_of,
 )
 from spark_jobs.run_folder.paths import AttemptPaths, RunPaths
 from spark_jobs.slot.runners import Tell
@@ -267,8 +263,8 @@ def _run_trials(
         return coordinator.next(Next(slot))
 
     answer = greet()
-    while isinstance(answer, Work):
-        attempt = attempt_of(answer)
+    while isinstance(answer, Attempt):
+        attempt = answer
         if attempt.trial.id in running:
             start_attempt(paths, attempt, search.as_text)
             partition, number = partition + 1, 0
@@ -281,7 +277,7 @@ def _run_trials(
         else:
             outcome = run_attempt(config, attempt, Slot(outcome_of), _fail, reporter)
             slot = f"1.{partition}.{number}"
-            answer = coordinator.next(Next(slot, attempt.number, outcome_to_json(outcome)))
+            answer = coordinator.next(Next(slot, attempt.number, outcome))
 
 
 def _fail(warning: str) -> None:
@@ -292,7 +288,7 @@ def start_attempt(paths: RunPaths, attempt: Attempt, as_text: Collection[str] = 
     """Leave what an attempt has in its folder before it ends."""
     files = paths.attempt(attempt.trial.id, attempt.number)
     make_folder(files.folder)
-    write_whole(files.trial, encode(work_of(attempt)))
+    write_whole(files.trial, encode(attempt))
     row = {
         name: hparam(value, as_text=name in as_text) for name, value in attempt.trial.params.items()
     }

@@ -246,7 +246,7 @@ def compare(run: Path, kind: str, known: Mapping[int, tuple[int, Any]]) -> tuple
     ended: set[int] = set()
     for record in read_journal(run / "journal"):
         if record["event"] == "planned":
-            doubled += record["trial"] in ended
+            doubled += record["trial"]["id"] in ended
         elif is_end(record):
             doubled += record["outcome"]["trial"] in ended
             ended.add(record["outcome"]["trial"])

@@ -50,7 +50,7 @@ class Honest:
 
     def turn(self):
         trial = self.attempt.trial
-        assert self.slot.report(self.attempt, (Report.of(1, {"metric": 0.5}),)) == ""
+        assert self.slot.report(self.attempt, (Report(1, {"metric": 0.5}),)) == ""
         value = float(trial.id)
         outcome = Outcome(trial.id, "finished", value, "metric", {"metric": value})
         self.done.append(trial.id)

@@ -159,7 +159,7 @@ def assert_stopped_in_order(kept, heard):
     assert [trial for trial in trials if trial in heard] == heard
     assert 5 < len(heard) < 900
     records = list(read_journal(kept / "journal"))
-    planned = [record["trial"] for record in records if record["event"] == "planned"]
+    planned = [record["trial"]["id"] for record in records if record["event"] == "planned"]
     assert len(set(planned)) == len(planned) <= len(trials) + 2
 
 

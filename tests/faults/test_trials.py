@@ -291,7 +291,8 @@ def test_odd_names_are_exact_in_json_and_are_no_paths(spark, tmp_path):
     assert list(result.trials[0].params) == names
     for file in (run / "manifest.json", run / "trials" / "000000" / "trial.json"):
         stored = json.loads(file.read_text())
-        assert list(stored["space" if file.name == "manifest.json" else "params"]) == names
+        found = stored["space"] if file.name == "manifest.json" else stored["trial"]["params"]
+        assert list(found) == names
     assert list(experiment.load(run).trials[0].params) == names
     everything = [path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*")]
     assert all(path.isascii() and len(path) < 200 for path in everything)

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from experiment.run_files.journal_records import Finished, Planned
 from search.trial import Failure, Outcome, Trial
 from spark_jobs.messages import (
     LARGEST_MESSAGE,
@@ -18,15 +19,12 @@ from spark_jobs.messages import (
     Reports,
     Stop,
     Wait,
-    Work,
-    attempt_of,
+    as_json,
     decode,
     decode_answer,
     encode,
     fit,
-    outcome_of_json,
-    outcome_to_json,
-    work_of,
+    from_json,
 )
 
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -79,19 +77,40 @@ outcomes |= st.builds(
     st.dictionaries(text, st.floats(allow_nan=False, allow_infinity=False), min_size=2, max_size=3),
     metrics,
 )
-reports = st.builds(Report.of, st.integers(-(2**63), 2**63 - 1), metrics)
+reports = st.builds(Report, st.integers(-(2**63), 2**63 - 1), metrics)
 
 
 @given(attempts)
-def test_work_survives_the_wire(attempt):
-    assert attempt_of(decode_answer(encode(work_of(attempt)))) == attempt
+def test_attempts_survive_the_wire(attempt):
+    back = decode_answer(encode(attempt))
+    assert back == attempt
+    assert [type(value) for value in back.trial.params.values()] == [
+        type(value) for value in attempt.trial.params.values()
+    ]
+
+
+@given(st.builds(Trial, st.just(0), st.dictionaries(text, st.floats(), min_size=1)))
+def test_trials_that_are_the_same_have_the_same_json_with_nan_too(trial):
+    assert as_json(decode(encode(trial), Trial)) == as_json(trial)
+
+
+@given(attempts, outcomes)
+def test_trials_and_outcomes_have_one_form_in_messages_and_in_the_journal(attempt, outcome):
+    planned = encode(Planned(attempt.trial, attempt.number, "1.0.0"))
+    finished = encode(Finished(attempt.number, outcome))
+    assert encode(attempt.trial) in planned
+    assert encode(attempt.trial) in encode(attempt)
+    assert encode(outcome) in finished
+    assert encode(outcome) in encode(Next("1.0.0", attempt.number, outcome))
+    assert encode(from_json(json.loads(planned), Planned)) == planned
+    assert encode(from_json(json.loads(finished), Finished)) == finished
 
 
 @given(outcomes)
 def test_outcomes_survive_the_wire(outcome):
-    message = decode(encode(Next("1.0.0", 1, outcome_to_json(outcome))), Next)
-    back = outcome_of_json(message.outcome)
-    assert outcome_to_json(back) == outcome_to_json(outcome)
+    message = decode(encode(Next("1.0.0", 1, outcome)), Next)
+    back = message.outcome
+    assert as_json(back) == as_json(outcome)
     assert list(back.metrics) == list(outcome.metrics)
     assert (back.value, back.values) == (outcome.value, outcome.values)
     for name, value in outcome.metrics.items():
@@ -106,16 +125,15 @@ counts = st.integers(0, 2**53)
 @given(st.builds(Reports, slots, counts, counts, st.tuples(reports, reports), text))
 def test_reports_survive_the_wire_as_standard_json(message):
     data = encode(message)
-    assert decode(data, Reports) == message
+    assert as_json(decode(data, Reports)) == as_json(message)
     json.loads(data, parse_constant=pytest.fail)
 
 
 @given(metrics)
 def test_what_was_reported_can_be_read(metrics):
-    report = Report.of(1, metrics)
+    report = decode(encode(Report(1, metrics)), Report)
     for name, value in metrics.items():
-        assert report.value(name) == value or math.isnan(value)
-    assert report.value("no such metric of ours, too long") is None
+        assert report.metrics[name] == value or math.isnan(value)
 
 
 @given(text)
@@ -125,10 +143,10 @@ def test_why_a_trial_is_to_stop_survives_the_wire(reason):
 
 @given(outcomes)
 def test_outcomes_are_standard_json(outcome):
-    json.dumps(outcome_to_json(outcome), allow_nan=False)
+    json.loads(encode(outcome), parse_constant=pytest.fail)
 
 
-@pytest.mark.parametrize("answer", [Wait(), Stop(), Work(0, 1, {})])
+@pytest.mark.parametrize("answer", [Wait(), Stop(), Attempt(Trial(0, {}))])
 def test_answers_tell_each_other_apart(answer):
     assert decode_answer(encode(answer)) == answer
 
@@ -184,12 +202,12 @@ def test_random_bytes_are_refused_and_nothing_else(data):
 @given(values)
 def test_random_json_is_an_outcome_or_refused(data):
     try:
-        outcome_of_json(data)
+        from_json(data, Outcome)
     except ProtocolError:
         return
 
 
-GOOD = outcome_to_json(Outcome(1, "finished", 0.5, "metric", {"metric": 0.5}))
+GOOD = as_json(Outcome(1, "finished", 0.5, "metric", {"metric": 0.5}))
 FAILED = {"status": "failed", "value": None}
 ERROR = {"kind": "exit", "message": "", "traceback": ""}
 
@@ -225,14 +243,14 @@ ERROR = {"kind": "exit", "message": "", "traceback": ""}
 )
 def test_outcomes_that_contradict_themselves_are_refused(change):
     with pytest.raises(ProtocolError):
-        outcome_of_json(GOOD | change)
-    assert outcome_of_json(GOOD).value == 0.5
+        from_json(GOOD | change, Outcome)
+    assert from_json(GOOD, Outcome).value == 0.5
 
 
 def test_a_long_traceback_keeps_its_ends_and_fits():
     long = Outcome.failed(0, "user error", "m" * 10**6, "first" + "x" * 10**6 + "last\ud800")
     short = fit(long)
-    data = encode(Next("1.0.0", 1, outcome_to_json(short)))
+    data = encode(Next("1.0.0", 1, short))
     assert len(data) < LARGEST_MESSAGE
     assert short.error.traceback.startswith("first")
     assert "last" in short.error.traceback
@@ -241,19 +259,41 @@ def test_a_long_traceback_keeps_its_ends_and_fits():
 def test_a_long_or_odd_reason_is_made_to_fit():
     long = fit(Outcome(0, "stopped", reason="x" * 10_000 + "\ud800"))
     assert len(long.reason) < 600
-    assert outcome_of_json(json.loads(encode(outcome_to_json(long)))) == long
+    assert decode(encode(long), Outcome) == long
 
 
-def test_an_outcome_of_one_objective_says_nothing_of_several():
-    assert "values" not in GOOD
-    several = Outcome(1, "finished", metrics={"a": 1.0, "b": 2.0}, values={"a": 1.0, "b": 2.0})
-    assert outcome_to_json(several)["values"] == {"a": 1.0, "b": 2.0}
+def test_an_outcome_that_leaves_out_what_is_empty_is_one():
+    several = {"a": 1.0, "b": 2.0}
+    brief = {"trial": 1, "status": "finished", "values": several}
+    assert from_json(brief, Outcome) == Outcome(1, "finished", values=several)
+    for missing in ("trial", "status"):
+        with pytest.raises(ProtocolError):
+            from_json({name: part for name, part in brief.items() if name != missing}, Outcome)
+
+
+@pytest.mark.parametrize(
+    ("status", "more"),
+    [("finished", {}), ("failed", {"value": 1.0}), ("cancelled", {"values": {"a": 1.0}})],
+)
+def test_nobody_can_make_an_outcome_that_contradicts_itself(status, more):
+    with pytest.raises(ValueError, match="contradicts"):
+        Outcome(0, status, **more)
+
+
+@given(text, st.floats())
+def test_what_was_given_can_be_changed_and_the_trial_cannot(name, value):
+    given = {name: value}
+    trial, report = Trial(0, given), Report(0, given)
+    given.clear()
+    assert list(trial.params) == list(report.metrics) == [name]
+    with pytest.raises(TypeError):
+        trial.params[name] = 1
 
 
 def test_of_many_metrics_those_that_were_reported_last_are_kept():
-    last = Report.of(0, {"loss": 1.0})
+    last = Report(0, {"loss": 1.0})
     for step in range(1, 3_000):
-        last = Report.of(step, {f"weight {step}": 0.5, "loss": float(step)}).after(last)
+        last = Report(step, {f"weight {step}": 0.5, "loss": float(step)}).after(last)
     assert last.step == 2_999
     assert len(last.metrics) == MOST_METRICS
     assert last.metrics["loss"] == 2_999
@@ -261,7 +301,7 @@ def test_of_many_metrics_those_that_were_reported_last_are_kept():
 
 
 def test_a_report_of_too_many_metrics_is_kept_in_part():
-    many = Report.of(1, {f"weight {n}": 0.5 for n in range(2_000)})
+    many = Report(1, {f"weight {n}": 0.5 for n in range(2_000)})
     assert list(many.after(many).metrics) == [f"weight {n}" for n in range(MOST_METRICS)]
 
 

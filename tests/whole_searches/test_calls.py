@@ -130,8 +130,10 @@ def test_a_search_without_a_barrier_has_as_many_trials(spark, logdir):
         "generational": False,
     }
     journal = read_journal(RunPaths(Path(result.logdir)).journal)
-    planned = [record for record in journal if record["event"] == "planned"]
-    assert [record["generation"] for record in planned] == [trial // 5 for trial in range(20)]
+    planned = [record["trial"] for record in journal if record["event"] == "planned"]
+    assert [trial["generation"] for trial in planned] == [
+        trial // 5 for trial in range(20)
+    ]
 
 
 def test_a_search_without_a_barrier_goes_on_with_the_same_trials(spark, logdir):
@@ -484,7 +486,7 @@ def test_names_are_exact_in_json_and_harmless_on_disk(spark, logdir):
     )
     assert list(result.trials[0].params) == names
     stored = json.loads(Path(result.trials[0].logdir, "trial.json").read_text())
-    assert list(stored["params"]) == names
+    assert list(stored["trial"]["params"]) == names
     assert {path.name for path in Path(result.logdir, "trials").iterdir()} == {"000000"}
 
 

@@ -128,10 +128,10 @@ def test_trials_go_on_and_all_is_heard_when_the_network_is_back(
     assert [trial.status for trial in result.trials] == ["finished"] * 2
     for trial in result.trials:
         heard = [
-            step
+            report["step"]
             for record in read_journal(RunPaths(Path(result.logdir)).journal)
             if record["event"] == "reported" and record["trial"] == trial.id
-            for step, _ in record["values"]
+            for report in record["reports"]
         ]
         assert list(dict.fromkeys(heard)) == list(range(int(trial.value)))
 

@@ -41,7 +41,9 @@ def test_a_population_goes_on_from_its_parents_checkpoints(spark, logdir):
     histories, parents = {}, {}
     for trial in result.trials:
         histories[trial.id] = json.loads(Path(trial.logdir, "checkpoint", "state.json").read_text())
-        parents[trial.id] = json.loads(Path(trial.logdir, "trial.json").read_text())["parent"]
+        parents[trial.id] = json.loads(Path(trial.logdir, "trial.json").read_text())["trial"][
+            "parent"
+        ]
         assert histories[trial.id][-1] == trial.params["rate"]
         assert trial.metrics["length"] == trial.id // 4 + 1
     for trial, parent in parents.items():
@@ -51,7 +53,7 @@ def test_a_population_goes_on_from_its_parents_checkpoints(spark, logdir):
             assert parent // 4 == trial // 4 - 1  # of the generation before
             assert histories[trial][:-1] == histories[parent]
     planned = [r for r in read_journal(paths.journal) if r["event"] == "planned"]
-    assert {r["trial"]: r["parent"] for r in planned} == parents
+    assert {r["trial"]["id"]: r["trial"]["parent"] for r in planned} == parents
     copied = [trial for trial, parent in parents.items() if parent not in (None, trial - 4)]
     assert len(copied) >= 1  # the worst of four, unless it drew itself
     assert result.best.value == max(sum(history) for history in histories.values())

@@ -37,7 +37,7 @@ from search.evolution.nsga2 import NSGA2Search
 from search.grid import PointSearch
 from search.space.spaces import Space
 from search.trial import Outcome, Trial
-from spark_jobs.messages import Hello, Next, Work, outcome_to_json
+from spark_jobs.messages import Attempt, Hello, Next
 from spark_jobs.run_folder.paths import RunPaths
 from tests.experiment.runs import BOUNDS, make_run, make_spec
 from tests.spark_jobs.trial.test_event_file import scalars, table_config, values
@@ -229,9 +229,9 @@ def start(tmp_path):
 def run_to_the_end(coordinator, outcome_of):
     answer = coordinator.next(Next("1.0.0"))
     fronts = []
-    while isinstance(answer, Work):
-        outcome = outcome_to_json(outcome_of(answer.trial))
-        answer = coordinator.next(Next("1.0.0", answer.attempt, outcome))
+    while isinstance(answer, Attempt):
+        outcome = outcome_of(answer.trial.id)
+        answer = coordinator.next(Next("1.0.0", answer.number, outcome))
         fronts.append(numbers(coordinator.status.front))
     return fronts
 

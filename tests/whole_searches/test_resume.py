@@ -22,7 +22,7 @@ from experiment.setup.settings import Settings
 from search.algorithms import Evolution
 from search.errors import InvalidArgument
 from search.trial import Outcome, Trial
-from spark_jobs.messages import LARGEST_MESSAGE, Attempt, encode, outcome_to_json
+from spark_jobs.messages import LARGEST_MESSAGE, Attempt, encode
 from spark_jobs.run_folder.paths import RunPaths
 from spark_jobs.storage.files import LocalFiles
 from spark_jobs.storage.locations import Location
@@ -377,7 +377,7 @@ def leave(paths, trial, number, outcome):
     if not files.folder.exists():
         start_attempt(paths, Attempt(trial, number))
     if outcome is not None:
-        data = outcome if isinstance(outcome, bytes) else encode(outcome_to_json(outcome))
+        data = outcome if isinstance(outcome, bytes) else encode(outcome)
         files.outcome.write_bytes(data)
     return files
 
@@ -456,9 +456,9 @@ def test_the_first_finish_counts_and_of_failures_the_last(left, outcomes, tried_
     for number, outcome in enumerate(outcomes, start=1):
         leave(left.paths, trial_of(0), number, outcome)
     found = left(*tried_again)
-    assert (found.trial, found.attempts, found.attempt) == (0, len(outcomes), counts)
-    outcome = found.outcome_of(trial_of(0))
-    assert outcome == (outcomes[counts - 1] if counts else None)
+    assert (found.trial, found.attempts) == (0, len(outcomes))
+    end = (Attempt(trial_of(0), counts), outcomes[counts - 1]) if counts else None
+    assert found.end_of(trial_of(0)) == end
 
 
 class Marker:
@@ -466,7 +466,7 @@ class Marker:
         return Path.touch, (Path("unpickled"),)
 
 
-WHOLE = encode(outcome_to_json(finished(0)))
+WHOLE = encode(finished(0))
 
 
 @pytest.mark.parametrize(
@@ -490,7 +490,7 @@ WHOLE = encode(outcome_to_json(finished(0)))
 def test_what_is_no_outcome_is_passed_over(left, data, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     leave(left.paths, trial_of(0), 1, data)
-    assert left().outcome_of(trial_of(0)) is None
+    assert left().end_of(trial_of(0)) is None
     assert left().attempts == 1
     assert not (tmp_path / "unpickled").exists()
 

@@ -39,14 +39,12 @@ from search.space.spaces import Space
 from search.stopping import SuccessiveHalving, Threshold
 from search.trial import RETRIED, Outcome
 from spark_jobs.messages import (
+    Attempt,
     Hello,
     Next,
     Report,
     Reports,
-    Work,
-    attempt_of,
     encode,
-    outcome_to_json,
 )
 from spark_jobs.run_folder.paths import RunPaths
 from spark_jobs.storage.files import LocalFiles
@@ -108,8 +106,8 @@ class Execution:
     """An attempt on a slot: two reports, then its end; its folder has what a slot writes."""
 
     def __init__(self, paths, work):
-        self.work, self.trial = work, attempt_of(work).trial
-        self.files = paths.attempt(work.trial, work.attempt)
+        self.work, self.trial = work, work.trial
+        self.files = paths.attempt(work.trial.id, work.number)
         assert not self.files.folder.exists(), "an attempt's folder is its own"
         make_folder(self.files.folder)
         write_whole(self.files.trial, encode(work))
@@ -117,8 +115,8 @@ class Execution:
 
     def report(self, slot):
         self.step += 1
-        report = Report.of(self.step, {"metric": value_of(self.trial, self.step)})
-        return Reports(slot, self.work.trial, self.work.attempt, (report,))
+        report = Report(self.step, {"metric": value_of(self.trial, self.step)})
+        return Reports(slot, self.work.trial.id, self.work.number, (report,))
 
     def end(self, outcome=None):
         if outcome is None and self.reason:
@@ -135,11 +133,11 @@ class Execution:
                 self.reason,
                 self.step,
             )
-        self.outcome = outcome_to_json(outcome or ending_of(self.trial))
+        self.outcome = outcome or ending_of(self.trial)
         write_whole(self.files.outcome, encode(self.outcome))
 
     def hand_in(self, slot):
-        return Next(slot, self.work.attempt, self.outcome)
+        return Next(slot, self.work.number, self.outcome)
 
 
 class Driver:
@@ -278,10 +276,10 @@ class Crashes(RuleBasedStateMachine):
         answer = self.driver.coordinator.next(message)
         self.running[slot] = None
         self.remember()
-        if isinstance(answer, Work):
-            assert answer.trial not in self.kept, "a trial that has ended was handed out"
-            assert (answer.trial, answer.attempt) not in self.handed_out
-            self.handed_out.add((answer.trial, answer.attempt))
+        if isinstance(answer, Attempt):
+            assert answer.trial.id not in self.kept, "a trial that has ended was handed out"
+            assert (answer.trial.id, answer.number) not in self.handed_out
+            self.handed_out.add((answer.trial.id, answer.number))
             self.running[slot] = Execution(self.paths, answer)
 
     def remember(self):
@@ -364,7 +362,7 @@ class Crashes(RuleBasedStateMachine):
             if record["event"] == "finished" and not self.is_left(record):
                 break
             if record["event"] == "planned" and self.make is steady_state:
-                self.kept.pop(record["trial"], None)  # made anew of what is known by then
+                self.kept.pop(record["trial"]["id"], None)  # made anew of what is known by then
             lines.pop()
         path.write_bytes(b"".join(lines))
 

@@ -31,10 +31,6 @@ from spark_jobs.messages import (
     Reports,
     Stop,
     Wait,
-    Work,
-    attempt_of,
-    outcome_to_json,
-    work_of,
 )
 from spark_jobs.run_folder.paths import RunPaths
 from tests.experiment.runs import make_manifest, make_search
@@ -79,26 +75,26 @@ class Search:
         return self.coordinator.next(Next(slot))
 
     def hand_in(self, slot, attempt, outcome):
-        return self.coordinator.next(Next(slot, attempt, outcome_to_json(outcome)))
+        return self.coordinator.next(Next(slot, attempt, outcome))
 
     def finish(self, slot, work, value=1.0, objective="metric"):
-        return self.hand_in(slot, work.attempt, finished(work.trial, value, objective))
+        return self.hand_in(slot, work.number, finished(work.trial.id, value, objective))
 
     def fail(self, slot, work, kind="user error", message="ValueError: no"):
-        return self.hand_in(slot, work.attempt, Outcome.failed(work.trial, kind, message))
+        return self.hand_in(slot, work.number, Outcome.failed(work.trial.id, kind, message))
 
     def report(self, slot, work, step, output="", **metrics):
         """Pass on one report, or only output; return why the trial is to stop."""
-        reports = (Report.of(step, metrics),) if metrics else ()
-        message = Reports(slot, work.trial, work.attempt, reports, output)
+        reports = (Report(step, metrics),) if metrics else ()
+        message = Reports(slot, work.trial.id, work.number, reports, output)
         return self.coordinator.report(message).stop
 
     def run_to_the_end(self, slot):
         """Finish all work that a slot gets; return the trials and the last answer."""
         trials = []
         answer = self.ask(slot)
-        while isinstance(answer, Work):
-            trials.append(answer.trial)
+        while isinstance(answer, Attempt):
+            trials.append(answer.trial.id)
             answer = self.finish(slot, answer)
         return trials, answer
 
@@ -148,11 +144,11 @@ def start(tmp_path):
 def test_all_trials_of_a_grid_end_once(start):
     search = start(GridSearch(Space.of_grid({"a": [1, 2, 3], "b": [(4,), (5,)]})), "1.0.0", "1.1.0")
     works = {slot: search.ask(slot) for slot in ("1.0.0", "1.1.0")}
-    while any(isinstance(work, Work) for work in works.values()):
+    while any(isinstance(work, Attempt) for work in works.values()):
         for slot, work in works.items():
-            if isinstance(work, Work):
+            if isinstance(work, Attempt):
                 assert not search.coordinator.done
-                works[slot] = search.finish(slot, work, value=float(work.trial))
+                works[slot] = search.finish(slot, work, value=float(work.trial.id))
     assert set(works.values()) == {Stop()}
     assert search.coordinator.done
     assert search.coordinator.problem is None
@@ -160,7 +156,7 @@ def test_all_trials_of_a_grid_end_once(start):
     assert [result.params for result in sorted(results, key=lambda result: result.id)] == [
         {"a": a, "b": b} for a in (1, 2, 3) for b in ((4,), (5,))
     ]
-    assert Counter(r["trial"] for r in search.records("planned")) == Counter(range(6))
+    assert Counter(r["trial"]["id"] for r in search.records("planned")) == Counter(range(6))
     assert Counter(r["outcome"]["trial"] for r in search.records("finished")) == Counter(range(6))
     assert search.records("lost") == []
 
@@ -182,7 +178,7 @@ def test_a_lost_answer_is_given_again(start):
     other = search.ask("1.1.0")
     for _ in range(3):
         assert search.ask("1.0.0") == work
-    assert other.trial != work.trial
+    assert other.trial.id != work.trial.id
     assert len(search.coordinator.status.running) == 2
     assert len(search.records("planned")) == 2
 
@@ -212,7 +208,7 @@ def test_an_outcome_of_work_that_another_slot_has_is_ignored(start):
     search = start(points(2), "1.0.0", "1.1.0")
     first, second = search.ask("1.0.0"), search.ask("1.1.0")
     assert search.finish("1.0.0", second) == first
-    assert search.hand_in("1.0.0", 2, finished(first.trial)) == first
+    assert search.hand_in("1.0.0", 2, finished(first.trial.id)) == first
     assert search.ended == []
     assert search.records("finished") == []
 
@@ -237,14 +233,14 @@ def test_a_trial_whose_slot_is_gone_runs_again_as_the_next_attempt(start, lose):
     assert len(search.coordinator.status.running) == 0
     assert not search.coordinator.done
     again = search.ask(slot)
-    assert again == Work(work.trial, 2, work.params)
+    assert again == Attempt(work.trial, 2)
     [lost] = search.records("lost")
-    assert (lost["trial"], lost["attempt"], lost["slot"]) == (work.trial, 1, "1.0.0")
+    assert (lost["trial"], lost["attempt"], lost["slot"]) == (work.trial.id, 1, "1.0.0")
     assert lost["kind"] == "lost executor"
     assert "host" in lost["message"]
     search.finish(slot, again)
     [result] = search.coordinator.results
-    assert result.logdir == str(search.paths.attempt(work.trial, 2).folder)
+    assert result.logdir == str(search.paths.attempt(work.trial.id, 2).folder)
     assert search.records("finished")[0]["attempt"] == 2
 
 
@@ -276,7 +272,7 @@ def test_a_late_outcome_of_an_attempt_that_was_given_up_is_ignored(start, lose):
 def test_an_attempt_can_be_lost_as_often_as_it_may_be_tried_again(start):
     search = start(points(2), "1.0.0", retries=5)
     for number in range(1, 6):
-        assert search.ask(f"1.0.{number - 1}") == Work(0, number, {"x": 0})
+        assert search.ask(f"1.0.{number - 1}") == Attempt(Trial(0, {"x": 0}), number)
         search.coordinator.slots_lost([f"1.0.{number - 1}"])
         search.hello(f"1.0.{number}")
     assert search.run_to_the_end("1.0.5") == ([0, 1], Stop())
@@ -287,7 +283,7 @@ def test_an_attempt_can_be_lost_as_often_as_it_may_be_tried_again(start):
 def test_a_trial_that_was_lost_too_often_has_failed(start):
     search = start(points(2), "1.0.0", retries=1)
     for number in range(2):
-        assert search.ask(f"1.0.{number}").trial == 0
+        assert search.ask(f"1.0.{number}").trial.id == 0
         search.hello(f"1.0.{number + 1}")
         search.coordinator.slots_lost([f"1.0.{number}"])
     assert search.run_to_the_end("1.0.2") == ([1], Stop())
@@ -302,7 +298,7 @@ def test_a_trial_that_was_lost_too_often_has_failed(start):
 def test_a_failure_is_tried_again_where_that_was_asked_for(start, kind):
     search = start(points(1), "1.0.0", retries=1, retry_on=(kind,))
     again = search.fail("1.0.0", search.ask("1.0.0"), kind)
-    assert again == Work(0, 2, {"x": 0})
+    assert again == Attempt(Trial(0, {"x": 0}), 2)
     assert search.coordinator.results == []
     assert search.records("lost")[0]["kind"] == kind
     assert search.fail("1.0.0", again, kind) == Stop()
@@ -320,10 +316,10 @@ def test_a_trial_that_died_of_the_machine_runs_on_another_host(start):
     search.coordinator.hello(Hello("1.1.0", "other"))
     first = search.ask("1.0.0")
     answer = search.fail("1.0.0", first, "machine", "host host: no space left")
-    assert answer.trial == 1
+    assert answer.trial.id == 1
     search.finish("1.0.0", answer)
     assert search.ask("1.0.0") == Wait()
-    assert search.ask("1.1.0") == Work(0, 2, {"x": 0})
+    assert search.ask("1.1.0") == Attempt(Trial(0, {"x": 0}), 2)
 
 
 def test_a_host_on_which_three_trials_died_gets_no_more_work_and_is_named(start):
@@ -481,7 +477,7 @@ def test_a_resumed_search_counts_attempts_as_the_first_did(tmp_path):
     first.coordinator.slots_lost(["2.0.0"])
     first.journal.close()
     records = list(read_records(read_journal(first.paths.journal), "the journal"))
-    assert [record.counts for record, _ in records if isinstance(record, Lost)] == [False, True]
+    assert [record.counts for record in records if isinstance(record, Lost)] == [False, True]
     later = Coordinator(points(1), first.paths, Journal(first.paths.journal, 2), retries=1)
     later.resume(records, [], Resumed(len(records), "application", "now", "0" * 64, 1))
     assert later.progress == 1
@@ -504,7 +500,7 @@ def test_a_slot_whose_executor_leaves_ends_its_trial_and_gets_no_more(start):
     assert search.ask("1.0.0") == Stop()
     assert list(search.coordinator.roster.let_go) == ["1.0.0"]
     assert search.coordinator.status.slots == 1
-    assert search.finish("1.1.0", other).trial == 2
+    assert search.finish("1.1.0", other).trial.id == 2
     assert search.run_to_the_end("1.1.0") == ([2, 3], Stop())
     assert search.ended == [0, 1, 2, 3]
     assert search.records("lost") == []
@@ -517,7 +513,7 @@ def test_a_trial_of_a_slot_that_leaves_too_early_runs_again(start):
     search.coordinator.slots_leaving(["1.0.0"])
     search.coordinator.slots_lost(["1.0.0"])
     again = search.ask("1.1.0")
-    assert (again.trial, again.attempt) == (0, 2)
+    assert (again.trial.id, again.number) == (0, 2)
     assert not search.coordinator.roster.let_go
 
 
@@ -539,7 +535,7 @@ def test_a_slot_that_leaves_does_not_end_while_another_of_its_task_has_a_trial(s
     work, other = search.ask("1.0.0"), search.ask("1.0.1")
     search.coordinator.slots_leaving(["1.0.1"])
     assert search.finish("1.0.1", other) == Wait()
-    assert search.run_to_the_end("1.0.0")[0] == [work.trial, 2]
+    assert search.run_to_the_end("1.0.0")[0] == [work.trial.id, 2]
     assert search.ask("1.0.1") == Stop()
 
 
@@ -548,7 +544,7 @@ def test_a_lost_trial_avoids_no_host_whose_only_other_slot_leaves(start):
     search.coordinator.hello(Hello("1.1.0", "other"))
     work = search.ask("1.0.0")
     search.coordinator.slots_leaving(["1.1.0"])
-    assert search.fail("1.0.0", work, "machine") == Work(0, 2, {"x": 0})
+    assert search.fail("1.0.0", work, "machine") == Attempt(Trial(0, {"x": 0}), 2)
 
 
 def test_an_executor_that_leaves_is_said_once(start):
@@ -580,16 +576,18 @@ def test_slots_wait_at_the_end_of_a_generation_and_stop_at_the_end_of_all(start)
     assert work == Wait()
     assert search.ask("1.1.0") == Wait()
     work = search.finish("1.0.0", slow)
-    assert (work.trial, work.generation) == (4, 1)
+    assert (work.trial.id, work.trial.generation) == (4, 1)
     for _ in range(3):
         work = search.finish("1.0.0", work)
-    assert work.trial == 7
+    assert work.trial.id == 7
     assert search.ask("1.1.0") == Stop()
     assert not search.coordinator.done
     assert search.finish("1.0.0", work) == Stop()
     assert search.coordinator.done
     assert sorted(search.ended) == list(range(8))
-    assert [record["generation"] for record in search.records("planned")] == [0] * 4 + [1] * 4
+    assert [record["trial"]["generation"] for record in search.records("planned")] == [0] * 4 + [
+        1
+    ] * 4
 
 
 def test_a_slot_that_waits_gets_the_work_that_another_lost(start):
@@ -601,10 +599,10 @@ def test_a_slot_that_waits_gets_the_work_that_another_lost(start):
     assert work == Wait()
     search.coordinator.slots_lost(["1.0.0"])
     again = search.ask("1.1.0")
-    assert again == Work(slow.trial, 2, slow.params, 0)
+    assert again == Attempt(slow.trial, 2)
     search.hello("1.0.1")
     assert search.ask("1.0.1") == Wait()
-    assert search.finish("1.1.0", again).generation == 1
+    assert search.finish("1.1.0", again).trial.generation == 1
 
 
 @pytest.mark.parametrize("most", [0, 2])
@@ -614,21 +612,21 @@ def test_more_failures_than_allowed_end_the_search(start, most):
     answer = search.ask("1.0.0")
     for _ in range(most):
         answer = search.fail("1.0.0", answer)
-        assert isinstance(answer, Work)
+        assert isinstance(answer, Attempt)
     assert search.coordinator.problem is None
     assert search.fail("1.0.0", answer) == Stop()
     assert search.coordinator.problem == (
         f"{most + 1} trials failed, more than max_failures={most}"
     )
     assert search.finish("1.1.0", other) == Stop()
-    assert search.ended[-1] == other.trial  # what was out still counts
+    assert search.ended[-1] == other.trial.id  # what was out still counts
     assert not search.coordinator.done
 
 
 def test_failures_without_a_limit_do_not_end_the_search(start):
     search = start(points(30), "1.0.0")
     answer = search.ask("1.0.0")
-    while isinstance(answer, Work):
+    while isinstance(answer, Attempt):
         answer = search.fail("1.0.0", answer)
     assert search.coordinator.problem is None
     assert search.coordinator.done
@@ -689,7 +687,7 @@ def test_further_jobs_that_no_host_can_do_do_not_end_what_others_can(start):
         search.coordinator.job_ended(job)
         assert not search.coordinator.roster.has_come(job)
     assert search.coordinator.problem is None
-    assert isinstance(search.finish("1.0.0", work), Work)
+    assert isinstance(search.finish("1.0.0", work), Attempt)
 
 
 def test_what_is_left_is_what_may_still_be_handed_out(start):
@@ -701,7 +699,7 @@ def test_what_is_left_is_what_may_still_be_handed_out(start):
     search.coordinator.slots_lost(["2.0.0"])
     assert search.coordinator.left == 2
     again = search.finish("1.0.0", work)
-    assert (again.trial, search.coordinator.left) == (other.trial, 1)
+    assert (again.trial.id, search.coordinator.left) == (other.trial.id, 1)
     last = search.finish("1.0.0", again)
     assert search.coordinator.left == 0
     search.finish("1.0.0", last)
@@ -725,7 +723,7 @@ def test_a_slot_that_finds_out_later_that_it_can_do_nothing_gives_its_trial_back
     search.coordinator.hello(Hello("1.1.0", "other"))
     search.hello("1.0.0", problem="host host: TensorFlow cannot be imported")
     assert search.ask("1.0.0") == Stop()
-    assert search.ask("1.1.0") == Work(0, 2, {"x": 0})
+    assert search.ask("1.1.0") == Attempt(Trial(0, {"x": 0}), 2)
 
 
 def gpu_slots(search, *gpus):
@@ -746,7 +744,7 @@ def test_slots_of_a_gpu_that_is_set_aside_wait_while_others_go_on(start):
     assert search.finish("1.0.0", works[0]) == Wait()
     assert search.finish("1.1.0", works[1]) == Wait()  # Spark would give the GPU to another task
     work = search.finish("1.2.0", works[2])
-    while work.trial < 5:
+    while work.trial.id < 5:
         assert search.ask("1.0.0") == search.ask("1.1.0") == Wait()
         work = search.finish("1.2.0", work)
     assert search.ask("1.0.0") == search.ask("1.1.0") == Stop()  # nothing is left to hand out
@@ -771,7 +769,7 @@ def test_the_same_address_on_another_host_is_another_gpu(start):
     gpu_slots(search, "3")
     set_aside(search, "1.0.0", "3")
     search.coordinator.hello(Hello("1.1.0", "other", gpus=("3",)))
-    assert search.ask("1.1.0") == Work(0, 1, {"x": 0})
+    assert search.ask("1.1.0") == Attempt(Trial(0, {"x": 0}), 1)
 
 
 def test_a_lost_trial_avoids_no_host_whose_only_other_slot_has_a_gpu_that_is_set_aside(start):
@@ -781,7 +779,7 @@ def test_a_lost_trial_avoids_no_host_whose_only_other_slot_has_a_gpu_that_is_set
     work = search.ask("1.0.0")
     aside = {"0": "GPU 0 of host b keeps 4.2 GiB"}
     search.coordinator.hello(Hello("1.1.0", "b", gpus=("0",), set_aside=aside))
-    assert search.fail("1.0.0", work, "machine", "no space left") == Work(0, 2, {"x": 0})
+    assert search.fail("1.0.0", work, "machine", "no space left") == Attempt(Trial(0, {"x": 0}), 2)
 
 
 def test_when_all_gpus_are_set_aside_the_search_ends_after_the_last_trial_that_runs(start):
@@ -863,8 +861,8 @@ def test_observers_hear_after_the_journal_and_in_their_order(start):
 
     search = start(points(2), "1.0.0", observers=[Named("a"), Named("b")])
     answer = search.ask("1.0.0")
-    while isinstance(answer, Work):
-        assert search.records("planned")[-1]["trial"] == answer.trial
+    while isinstance(answer, Attempt):
+        assert search.records("planned")[-1]["trial"]["id"] == answer.trial.id
         answer = search.finish("1.0.0", answer)
     assert order == [("a", 0), ("b", 0), ("a", 1), ("b", 1)]
     assert [in_journal for _, _, in_journal in search.ears.heard] == [[0], [0, 1]]
@@ -888,7 +886,7 @@ def test_nobody_hears_of_what_the_journal_could_not_take(tmp_path):
     coordinator.hello(Hello("1.0.0", "host"))
     work = coordinator.next(Next("1.0.0"))
     with pytest.raises(OSError, match="No space left"):
-        coordinator.next(Next("1.0.0", 1, outcome_to_json(finished(work.trial))))
+        coordinator.next(Next("1.0.0", 1, finished(work.trial.id)))
     assert ears.heard == []
     assert coordinator.results == []
     assert not coordinator.done
@@ -939,43 +937,6 @@ def test_warnings_go_to_the_warnings_module_unless_told_otherwise(tmp_path):
         coordinator.hello(Hello("1.0.0", "host", warnings=("slow",)))
 
 
-GOOD = outcome_to_json(finished(0))
-
-
-@pytest.mark.parametrize(
-    "outcome",
-    [
-        {},
-        {"trial": 0},
-        GOOD | {"value": None},
-        GOOD | {"value": "1.0"},
-        GOOD | {"status": "failed"},
-        GOOD | {"status": "done"},
-        GOOD | {"metrics": {"metric": "much"}},
-        GOOD | {"error": {"kind": "odd", "message": "", "traceback": ""}},
-        {name: value for name, value in GOOD.items() if name != "seconds"},
-        GOOD | {"extra": 1},
-    ],
-    ids=lambda outcome: str({k: v for k, v in outcome.items() if GOOD.get(k) != v}),
-)
-def test_a_malformed_outcome_is_refused_and_changes_nothing(start, outcome):
-    search = start(points(2), "1.0.0", max_failures=0)
-    work = search.ask("1.0.0")
-    before = search.journal.path.read_bytes()
-    with pytest.raises(ProtocolError):
-        search.coordinator.next(Next("1.0.0", 1, outcome))
-    assert search.journal.path.read_bytes() == before
-    assert (search.coordinator.results, search.coordinator.problem, search.ears.heard) == (
-        [],
-        None,
-        [],
-    )
-    assert len(search.coordinator.status.running) == 1
-    assert search.ask("1.0.0") == work
-    search.finish("1.0.0", work)
-    assert search.ended == [0]
-
-
 def test_a_search_is_not_done_while_work_is_out_or_to_be_done_again(start):
     search = start(points(1), "1.0.0")
     assert not search.coordinator.done
@@ -1019,7 +980,7 @@ class Cluster:
         answer = self.coordinator.next(message)
         self.last[partition] = message
         if answer_arrives:
-            self.work[partition] = answer if isinstance(answer, Work) else None
+            self.work[partition] = answer if isinstance(answer, Attempt) else None
         if answer_arrives and self.slot(partition) in self.coordinator.roster.let_go:
             self.replace(partition)
 
@@ -1027,8 +988,8 @@ class Cluster:
         work = self.work[partition]
         if work is None:
             return Next(self.slot(partition))
-        outcome = evaluate(attempt_of(work).trial)
-        return Next(self.slot(partition), work.attempt, outcome_to_json(outcome))
+        outcome = evaluate(work.trial)
+        return Next(self.slot(partition), work.number, outcome)
 
     def go_on(self, partition):
         """Ask, or hand in the outcome and ask."""
@@ -1135,10 +1096,11 @@ def assert_journal_adds_up(search):
     for record in read_journal(search.paths.journal):
         match record["event"]:
             case "planned":
-                attempts[record["trial"]] += 1
-                assert record["attempt"] == attempts[record["trial"]]
-                assert record["trial"] not in out
-                out[record["trial"]] = record
+                trial = record["trial"]["id"]
+                attempts[trial] += 1
+                assert record["attempt"] == attempts[trial]
+                assert trial not in out
+                out[trial] = record
             case "lost":
                 lost = out.pop(record["trial"])
                 assert (lost["attempt"], lost["slot"]) == (record["attempt"], record["slot"])
@@ -1212,13 +1174,13 @@ def test_a_trials_time_counts_from_when_its_slot_is_prepared(start):
     (running,) = search.coordinator.status.running
     assert (running.since, running.seconds(130.0)) == (None, 0.0)
     now = 120.0  # it has imported TensorFlow meanwhile
-    assert search.coordinator.report(Reports("1.0.0", first.trial, 1, ())) == Heard("")
+    assert search.coordinator.report(Reports("1.0.0", first.trial.id, 1, ())) == Heard("")
     (running,) = search.coordinator.status.running
     assert (running.since, running.seconds(130.0)) == (120.0, 10.0)
     now = 125.0
-    search.coordinator.report(Reports("1.0.0", first.trial, 1, ()))
+    search.coordinator.report(Reports("1.0.0", first.trial.id, 1, ()))
     assert search.coordinator.status.running[0].since == 120.0
-    search.hand_in("1.0.0", 1, Outcome(first.trial, "finished", 1.0, "metric", {"metric": 1.0}))
+    search.hand_in("1.0.0", 1, Outcome(first.trial.id, "finished", 1.0, "metric", {"metric": 1.0}))
     (running,) = search.coordinator.status.running
     assert running.since == 125.0  # the slot is prepared by now
 
@@ -1230,10 +1192,10 @@ def test_a_report_is_judged_and_kept(start):
     reason = search.report("1.0.0", work, 1, loss=2.5)
     assert reason == "step 1: 2.5 is above the threshold 1"
     assert search.report("1.0.0", work, 2, loss=0.5) == reason
-    assert [(r["trial"], r["attempt"], r["values"]) for r in search.records("reported")] == [
-        (0, 1, [[0, 0.5]]),
-        (0, 1, [[1, 2.5]]),
-        (0, 1, [[2, 0.5]]),
+    assert [(r["trial"], r["attempt"], r["reports"]) for r in search.records("reported")] == [
+        (0, 1, [{"step": 0, "metrics": {"loss": 0.5}}]),
+        (0, 1, [{"step": 1, "metrics": {"loss": 2.5}}]),
+        (0, 1, [{"step": 2, "metrics": {"loss": 0.5}}]),
     ]
     (running,) = search.coordinator.status.running
     assert running.last == Report(2, {"loss": 0.5})
@@ -1253,7 +1215,7 @@ def test_what_is_no_number_is_judged_as_none(start):
     work = search.ask("1.0.0")
     reason = search.report("1.0.0", work, 0, loss=float("nan"))
     assert reason == "step 0: not a finite number"
-    assert search.records("reported")[0]["values"] == [[0, "nan"]]
+    assert search.records("reported")[0]["reports"] == [{"step": 0, "metrics": {"loss": "nan"}}]
 
 
 @pytest.mark.parametrize("lose", [lose_by_the_task, lose_by_the_end_of_the_job])
@@ -1298,7 +1260,7 @@ def test_what_trials_print_waits_to_be_shown(start):
 
 def test_a_stopped_trial_has_its_value_and_says_why(start):
     search = start(points(2), "1.0.0", optimization_key="metric")
-    answer = search.hand_in("1.0.0", 1, stopped(search.ask("1.0.0").trial))
+    answer = search.hand_in("1.0.0", 1, stopped(search.ask("1.0.0").trial.id))
     search.finish("1.0.0", answer, 0.125)
     first, second = search.coordinator.results
     assert (first.status, first.value, first.reason) == ("stopped", 0.25, "step 3: too bad")
@@ -1328,8 +1290,8 @@ def test_what_is_reported_under_another_name_is_nobodys_value(start, order):
 
 def test_the_objective_of_trials_that_are_all_stopped_is_what_they_report(start):
     search = start(points(2), "1.0.0")
-    answer = search.hand_in("1.0.0", 1, stopped(search.ask("1.0.0").trial, 0.25, "loss"))
-    search.hand_in("1.0.0", 1, stopped(answer.trial, 0.5, "loss"))
+    answer = search.hand_in("1.0.0", 1, stopped(search.ask("1.0.0").trial.id, 0.25, "loss"))
+    search.hand_in("1.0.0", 1, stopped(answer.trial.id, 0.5, "loss"))
     assert search.coordinator.status.objective == "loss"
     assert [result.value for result in search.coordinator.results] == [0.25, 0.5]
 
@@ -1362,30 +1324,32 @@ class TalkingCluster(Cluster):
         work = self.work[partition]
         if work is None or partition in self.asking:
             return
-        step = self.steps[work.trial, work.attempt] = (
-            self.steps.get((work.trial, work.attempt), 0) + 1
+        step = self.steps[work.trial.id, work.number] = (
+            self.steps.get((work.trial.id, work.number), 0) + 1
         )
-        value = float((work.trial * 7 + step) % 5)
-        reason = self.judge.report(work.trial, step, value) or ""
+        value = float((work.trial.id * 7 + step) % 5)
+        reason = self.judge.report(work.trial.id, step, value) or ""
         assert self.search.report(self.slot(partition), work, step, metric=value) == reason
-        self.kept.append((work.trial, work.attempt, [[step, value]]))
+        self.kept.append(
+            (work.trial.id, work.number, [{"step": step, "metrics": {"metric": value}}])
+        )
         if reason:
-            self.told[work.trial, work.attempt] = stopped(
-                work.trial, value, ["metric", "other"][work.trial % 2], reason
+            self.told[work.trial.id, work.number] = stopped(
+                work.trial.id, value, ["metric", "other"][work.trial.id % 2], reason
             )
 
     def message(self, partition):
         work = self.work[partition]
-        outcome = None if work is None else self.told.get((work.trial, work.attempt))
+        outcome = None if work is None else self.told.get((work.trial.id, work.number))
         if outcome is None:
             return super().message(partition)
-        return Next(self.slot(partition), work.attempt, outcome_to_json(outcome))
+        return Next(self.slot(partition), work.number, outcome)
 
     def leave_ghost(self, partition):
         super().leave_ghost(partition)
         if self.work[partition] is not None:
             slot, work = self.slot(partition), self.work[partition]
-            report = Reports(slot, work.trial, work.attempt, (Report.of(99, {"metric": 1.0}),))
+            report = Reports(slot, work.trial.id, work.number, (Report(99, {"metric": 1.0}),))
             self.given_up = [*getattr(self, "given_up", []), report]
 
     def whisper(self, partition):
@@ -1431,7 +1395,7 @@ def test_whatever_trials_report_is_judged_in_order_kept_and_read_back(steps, mak
         cluster.finish()
         assert search.coordinator.done
         assert search.coordinator.problem is None
-        kept = [(r["trial"], r["attempt"], r["values"]) for r in search.records("reported")]
+        kept = [(r["trial"], r["attempt"], r["reports"]) for r in search.records("reported")]
         assert kept == cluster.kept
         assert_folder_says_what_the_coordinator_knows(search)
         search.journal.close()
@@ -1480,7 +1444,7 @@ def test_rules_that_hear_nothing_of_the_objective_are_said_once(start):
     for _ in range(2):
         work = search.ask("1.0.0")
         search.report("1.0.0", work, 0, val_accuracy=0.5)
-        search.hand_in("1.0.0", 1, finished(work.trial, 0.5, "accuracy"))
+        search.hand_in("1.0.0", 1, finished(work.trial.id, 0.5, "accuracy"))
     (warning,) = search.warnings
     assert warning == (
         "stopping= goes by what trials report of 'accuracy', and they report 'val_accuracy': none "
@@ -1496,7 +1460,7 @@ def test_once_the_target_is_reached_there_is_no_more_work(start, direction, last
     search = start(points(9), "1.0.0", "1.1.0", "1.2.0", direction=direction, target=last, slots=3)
     works = [search.ask(slot) for slot in ("1.0.0", "1.1.0")]
     again = search.finish("1.0.0", works[0], last * 0.9)
-    assert isinstance(again, Work)
+    assert isinstance(again, Attempt)
     assert not search.coordinator.target_reached
     assert search.finish("1.0.0", again, last) == Stop()
     assert search.coordinator.target_reached
@@ -1509,7 +1473,7 @@ def test_once_the_target_is_reached_there_is_no_more_work(start, direction, last
 
 def test_a_trial_that_failed_reaches_no_target(start):
     search = start(points(3), "1.0.0", target=-1e9)
-    assert isinstance(search.fail("1.0.0", search.ask("1.0.0")), Work)
+    assert isinstance(search.fail("1.0.0", search.ask("1.0.0")), Attempt)
     assert not search.coordinator.target_reached
 
 
@@ -1526,7 +1490,7 @@ def test_what_was_left_behind_may_end_the_search(tmp_path):
     twin, left = evolution(), []
     while trial := twin.ask():
         outcome = Outcome.failed(trial.id, "user error", "ValueError: no")
-        left.append(LeftBehind(trial.id, 1, 1, work_of(Attempt(trial)), outcome))
+        left.append(LeftBehind(trial.id, 1, (Attempt(trial), outcome)))
     search = Search(tmp_path, evolution(), max_failures=1)
     search.coordinator.resume([], left, Resumed(0, "application", "now", "0" * 64, 12))
     search.hello("1.0.0")

@@ -6,7 +6,7 @@ from experiment.driver.slot_liveness import SlotLiveness
 from search.grid import PointSearch
 from search.trial import Trial
 from spark_jobs import time_limits
-from spark_jobs.messages import Heard, Hello, Next, Reports, Stop, Wait, Work
+from spark_jobs.messages import Attempt, Heard, Hello, Next, Reports, Stop, Wait
 from tests.experiment.driver.test_coordinator import Search
 
 GIVEN_UP = Heard("its slot was given up")
@@ -41,7 +41,7 @@ class Slots:
         return self.liveness.next(Next(slot))
 
     def runs(self, slot, work):
-        return self.liveness.report(Reports(slot, work.trial, work.attempt, ()))
+        return self.liveness.report(Reports(slot, work.trial.id, work.number, ()))
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_the_next_attempt_of_a_task_tells_that_the_one_before_is_lost(slots):
     lost, other = slots.ask("1.0.0"), slots.ask("1.1.0")
     slots.hello("1.0.1")
     again = slots.ask("1.0.1")
-    assert (again.trial, again.attempt) == (lost.trial, lost.attempt + 1)
+    assert (again.trial.id, again.number) == (lost.trial.id, lost.number + 1)
     assert slots.runs("1.0.0", lost) == GIVEN_UP
     assert slots.ask("1.0.0") == Stop()
     assert slots.runs("1.1.0", other) == Heard("")
@@ -79,10 +79,10 @@ def test_a_slot_that_is_silent_while_others_speak_is_lost(slots):
     while slots.now < 2 * time_limits.SLOT_SILENCE:
         slots.now += 30
         answers.append(slots.ask("1.1.0"))
-        if isinstance(answers[-1], Work):
+        if isinstance(answers[-1], Attempt):
             break
     assert set(map(type, answers[:-1])) == {Wait}
-    assert (answers[-1].trial, answers[-1].attempt) == (silent.trial, 2)
+    assert answers[-1] == Attempt(silent.trial, 2)
     assert slots.now > time_limits.SLOT_SILENCE
 
 

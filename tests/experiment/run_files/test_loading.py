@@ -490,7 +490,7 @@ def test_a_journal_that_was_changed_is_refused_with_file_and_line(tmp_path):
         assert f"{path}, line {number + 1}: the checksum does not match" in str(caught.value)
 
 
-PLANNED = {"event": "planned", "slot": "1.0.0", "trial": 0, "attempt": 1, "params": {}}
+PLANNED = {"event": "planned", "slot": "1.0.0", "attempt": 1, "trial": {"id": 0, "params": {}}}
 OUTCOME = {
     "trial": 0,
     "status": "finished",
@@ -517,8 +517,8 @@ FINISHED = {"event": "finished", "attempt": 1, "outcome": OUTCOME}
         FINISHED | {"outcome": None},
         FINISHED | {"attempt": "1"},
         PLANNED | {"trial": 1.5},
-        PLANNED | {"params": []},
-        PLANNED | {"params": {"x": {"unknown": 1}}},
+        PLANNED | {"trial": {"id": 0, "params": []}},
+        PLANNED | {"trial": {"id": 0, "params": {"x": {"unknown": 1}}}},
         {name: value for name, value in PLANNED.items() if name != "attempt"},
         PLANNED | {"event": "lost", "trial": None},
     ],

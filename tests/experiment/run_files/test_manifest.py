@@ -195,6 +195,7 @@ def test_the_best_trial_is_written_with_its_parameters(tmp_path):
         "seconds": 2.5,
         "reason": "",
         "step": None,
+        "values": {},
     }
 
 

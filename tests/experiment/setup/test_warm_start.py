@@ -40,7 +40,7 @@ def tried(trials):
 def planned(run):
     """Return what was asked for, in the order of the journal."""
     records = read_journal(RunPaths(Path(run)).journal)
-    return [record["params"] for record in records if record["event"] == "planned"]
+    return [record["trial"]["params"] for record in records if record["event"] == "planned"]
 
 
 # What is known

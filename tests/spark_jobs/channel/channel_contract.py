@@ -22,12 +22,11 @@ from spark_jobs.messages import (
     Stop,
     Wait,
     encode,
-    work_of,
 )
 
 ATTEMPT = Attempt(Trial(3, {"x": (1, 2)}, 1), 2)
 OUTCOME = Outcome(3, "finished", 0.5, "metric", {"metric": 0.5})
-REPORTS = (Report.of(1, {"loss": 0.5}), Report.of(2, {"loss": float("nan")}))
+REPORTS = (Report(1, {"loss": 0.5}), Report(2, {"loss": float("nan")}))
 GOOD_REPORTS = b'{"slot":"1.0.0","trial":3,"attempt":1,"reports":[%s]}'
 
 
@@ -85,7 +84,7 @@ class Working:
         self.calls += 1
         if message.outcome is not None:
             self.outcomes.append(message.outcome["value"])
-        return work_of(ATTEMPT)
+        return ATTEMPT
 
 
 class ChannelContract:
@@ -95,7 +94,7 @@ class ChannelContract:
         raise NotImplementedError
 
     def test_a_slot_says_hello_works_and_stops(self, opened):
-        handler = Script(work_of(ATTEMPT), Stop())
+        handler = Script(ATTEMPT, Stop())
         outcome = Outcome(3, "finished", 0.5, "metric", {"metric": 0.5})
         with opened(handler) as (_, connect), connect("1.0.0") as slot:
             slot.hello(Hello("1.0.0", "host", warnings=("w",)))
@@ -106,7 +105,7 @@ class ChannelContract:
         assert len(handler.threads) == 1
 
     def test_a_waiting_slot_is_answered_when_something_changed(self, opened):
-        handler = Script(Wait(), Wait(), work_of(ATTEMPT))
+        handler = Script(Wait(), Wait(), ATTEMPT)
         with opened(handler) as (server, connect), ThreadPoolExecutor() as pool:
             with connect("1.0.0") as slot:
                 answer = pool.submit(slot.next)
@@ -146,7 +145,7 @@ class ChannelContract:
         from spark_jobs.channel import reporter
         from spark_jobs.trial import link
 
-        large = Report.of(1, {"m" * (link.LARGEST_REPORT - 60): 0.5})
+        large = Report(1, {"m" * (link.LARGEST_REPORT - 60): 0.5})
         assert link.LARGEST_REPORT - 60 < len(encode(large)) < link.LARGEST_REPORT
         worst = "\0" * (2 * reporter._MOST_OUTPUT)  # what grows most in JSON
         reports = (large,) * reporter._MOST_AT_ONCE
@@ -182,7 +181,7 @@ class ChannelContract:
         assert server.error is None
 
     def test_reports_do_not_wake_slots_that_wait(self, opened):
-        handler = Script(Wait(), Heard(), work_of(ATTEMPT))
+        handler = Script(Wait(), Heard(), ATTEMPT)
         with (
             opened(handler) as (server, connect),
             ThreadPoolExecutor() as pool,
@@ -210,14 +209,14 @@ class ChannelContract:
                 slot.report(ATTEMPT, REPORTS)
 
     def test_two_servers_live_side_by_side(self, opened):
-        first, second = Script(work_of(ATTEMPT)), Script(Stop())
+        first, second = Script(ATTEMPT), Script(Stop())
         with opened(first) as (one, to_one), opened(second) as (two, to_two):
             with to_one("1.0.0") as a, to_two("1.0.0") as b:
                 assert (a.next(), b.next()) == (ATTEMPT, None)
         assert one.address.token != two.address.token
 
     def test_a_slot_whose_work_got_lost_on_the_way_asks_again_with_the_key_it_has(self, opened):
-        handler = Script(*[work_of(ATTEMPT)] * 3, Heard(), Stop())
+        handler = Script(*[ATTEMPT] * 3, Heard(), Stop())
         with opened(handler) as (_, connect), connect("1.0.0") as slot:
             for _ in range(2):  # as the answers do not arrive
                 slot._ask("Next", encode(Next("1.0.0")))
@@ -260,7 +259,7 @@ class ChannelContract:
             "Next": Next("1.0.0", 2, {}),
             "Report": Reports("1.0.0", 3, 2, REPORTS),
         }[call]
-        handler = Script(work_of(ATTEMPT), work_of(ATTEMPT), Heard(), Stop())
+        handler = Script(ATTEMPT, ATTEMPT, Heard(), Stop())
         with (
             opened(handler) as (server, connect),
             connect("1.0.0") as slot,

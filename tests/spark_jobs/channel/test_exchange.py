@@ -8,7 +8,7 @@ import pytest
 from search.trial import Trial
 from spark_jobs.channel.credentials import new_key
 from spark_jobs.channel.exchange import Exchange, Refusal
-from spark_jobs.messages import Attempt, Hello, Next, Wait, encode, work_of
+from spark_jobs.messages import Attempt, Hello, Next, Wait, encode
 
 _PATIENCE = 60.0
 
@@ -31,7 +31,7 @@ class Works:
         if self.error is not None:
             raise self.error
         trials = self.work.get(self.hosts[message.slot], [])
-        return work_of(Attempt(Trial(trials.pop(0), {}))) if trials else Wait()
+        return Attempt(Trial(trials.pop(0), {})) if trials else Wait()
 
 
 def slots(number):

@@ -21,7 +21,7 @@ from spark_jobs.channel.credentials import Seal
 from spark_jobs.channel.exchange import ChannelLost, ChannelRefused, Cut
 from spark_jobs.channel.file_channel import FileChannelAddress, FileChannelClient, FileChannelServer
 from spark_jobs.channel.grpc_channel import ChannelServer
-from spark_jobs.messages import LARGEST_MESSAGE, Hello, Next, Stop, Wait, encode, work_of
+from spark_jobs.messages import LARGEST_MESSAGE, Hello, Next, Stop, Wait, encode
 from spark_jobs.storage.files import PART
 from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.locations import Location
@@ -125,7 +125,7 @@ def folders_of(box):
 
 
 def test_nothing_is_left_of_messages_nor_of_the_mailbox(opened, run):
-    with opened(Script(work_of(ATTEMPT), Stop())) as (_, connect, _), connect("1.0.0") as slot:
+    with opened(Script(ATTEMPT, Stop())) as (_, connect, _), connect("1.0.0") as slot:
         assert slot.next() == ATTEMPT
         wait_until(lambda: files_below(run) == [])
         assert slot.next(2, OUTCOME) is None
@@ -183,7 +183,7 @@ class frozen:
 
 def test_nobody_reads_a_message_or_an_answer(opened, run):
     seen = []
-    with opened(Script(work_of(ATTEMPT))) as (_, connect, box), connect("1.0.0") as slot:
+    with opened(Script(ATTEMPT)) as (_, connect, box), connect("1.0.0") as slot:
         seal, post, key = slot._seal, box._post, slot._key
         taken = box._take
 
@@ -311,7 +311,7 @@ def test_a_file_that_is_being_written_is_left_alone(opened):
 
 @pytest.mark.fault(35)
 def test_a_forged_answer_is_passed_over(opened):
-    with opened(Script(work_of(ATTEMPT))) as (_, connect, box), ThreadPoolExecutor() as pool:
+    with opened(Script(ATTEMPT)) as (_, connect, box), ThreadPoolExecutor() as pool:
         with connect("1.0.0") as slot:
             answers = folders_of(box)[1] / "1.0.0"
             hold = frozen(box)
@@ -388,7 +388,7 @@ def test_an_answer_that_comes_late_is_not_taken_for_the_next_one(opened, monkeyp
 
 
 def test_a_slot_that_is_gone_with_a_message_out_does_not_matter(opened):
-    handler = Script(Wait(), work_of(ATTEMPT), work_of(ATTEMPT))
+    handler = Script(Wait(), ATTEMPT, ATTEMPT)
     with opened(handler) as (server, connect, _), ThreadPoolExecutor() as pool:
         gone = connect("1.0.0")
         waiting = pool.submit(gone.next)
@@ -416,7 +416,7 @@ CLOSED = "127.0.0.9:1"
 
 @pytest.mark.parametrize("reached", [True, False])
 def test_a_slot_takes_the_mailbox_where_the_driver_refuses_it(opened, reached):
-    handler = Script(work_of(ATTEMPT))
+    handler = Script(ATTEMPT)
     with opened(handler) as (server, _, box):
         target = server.address.target if reached else CLOSED
         address = msgspec.structs.replace(server.address, target=target, mailbox=box.address)
@@ -433,7 +433,7 @@ def test_a_driver_that_says_nothing_is_given_some_seconds(opened, monkeypatch, s
     import socket
 
     monkeypatch.setattr("spark_jobs.channel.connecting._PROBE", 0.5)
-    with opened(Script(work_of(ATTEMPT))) as (server, _, box), socket.socket() as silent:
+    with opened(Script(ATTEMPT)) as (server, _, box), socket.socket() as silent:
         silent.bind((LOOPBACK, 0))
         silent.listen()
         there = box.address if seen else msgspec.structs.replace(box.address, folder="/nonexistent")

@@ -22,7 +22,6 @@ from spark_jobs.messages import (
     Stop,
     Wait,
     encode,
-    work_of,
 )
 from tests.proxy import Proxy
 from tests.spark_jobs.channel.channel_contract import (
@@ -157,7 +156,7 @@ def test_a_slot_that_waits_for_work_survives_an_outage():
         heard = len(handler.heard)
         proxy.forward()
         wait_until(lambda: len(handler.heard) > heard + 2)
-        handler.answers[:] = [work_of(ATTEMPT)] * 3
+        handler.answers[:] = [ATTEMPT] * 3
         assert answer.result(timeout=60) == ATTEMPT
 
 
@@ -194,7 +193,7 @@ def test_an_outage_that_does_not_end_ends_the_slot(monkeypatch):
 @pytest.mark.fault(35)
 @pytest.mark.parametrize("token", ["", "0" * 64, "an older run's"])
 def test_a_wrong_token_is_refused_before_the_message_is_read(token):
-    handler = Script(work_of(ATTEMPT))
+    handler = Script(ATTEMPT)
     with ChannelServer(LOOPBACK, handler) as server:
         if token == "an older run's":
             with ChannelServer(LOOPBACK, handler) as older:
@@ -224,7 +223,7 @@ def stranger(address):
 
 @pytest.mark.fault(35)
 def test_a_call_without_a_token_is_refused():
-    handler = Script(work_of(ATTEMPT))
+    handler = Script(ATTEMPT)
     with ChannelServer(LOOPBACK, handler) as server:
         with stranger(server.address) as channel:
             call = channel.unary_unary("/experiment.Channel/Next")
@@ -245,7 +244,7 @@ METHODS = {
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("key", [None, "", "0" * 31, "0" * 32, "another slot's", "the last one's"])
 def test_who_has_the_token_still_speaks_for_its_own_attempt_only(method, key):
-    handler = Script(work_of(ATTEMPT), work_of(ATTEMPT), Heard(), Stop())
+    handler = Script(ATTEMPT, ATTEMPT, Heard(), Stop())
     with (
         ChannelServer(LOOPBACK, handler) as server,
         ChannelClient(server.address, "1.0.0") as slot,

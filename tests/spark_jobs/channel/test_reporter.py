@@ -82,7 +82,7 @@ def quick(monkeypatch):
 
 
 def report(step):
-    return Report.of(step, {"loss": 0.5})
+    return Report(step, {"loss": 0.5})
 
 
 def add(reporter, attempt, steps):

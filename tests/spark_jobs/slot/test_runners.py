@@ -24,7 +24,7 @@ import pytest
 
 from search.trial import Trial
 from spark_jobs import time_limits
-from spark_jobs.messages import Attempt, Report, encode, work_of
+from spark_jobs.messages import Attempt, Report, encode
 from spark_jobs.run_folder.paths import RunPaths
 from spark_jobs.slot import runners, zygote
 from spark_jobs.slot.bounded_log import KEPT
@@ -269,7 +269,7 @@ class RunnerContract:
         run.hear = lambda report: flag.touch()
         outcome = run(x=1.5, flag=str(flag))
         assert (outcome.status, outcome.value, outcome.step) == ("finished", 4.5, 1)
-        assert run.reports == [Report.of(0, {"loss": 1.5}), Report.of(1, {"loss": 3.0})]
+        assert run.reports == [Report(0, {"loss": 1.5}), Report(1, {"loss": 3.0})]
 
     def test_a_trial_that_is_stopped_counts_with_what_it_reported_last(self, start):
         """Its own `except Exception` does not keep it going."""
@@ -515,7 +515,7 @@ class ProcessContract(RunnerContract):
         for message in FORGED:
             outcome = run(messages=[message])
             assert outcome.status == "failed", message[:50]
-            assert run.reports == [Report.of(5, {"loss": 0.5})], message[:50]
+            assert run.reports == [Report(5, {"loss": 0.5})], message[:50]
         assert run(messages=[]).error.kind == "exit"
 
     def test_what_is_printed_shortly_before_a_kill_is_there(self, start):
@@ -993,7 +993,7 @@ class TestZygote:
     def task(self, number, root, **params):
         folder = RunPaths(root).attempt(number).folder
         folder.mkdir(parents=True)
-        return Task(work_of(Attempt(Trial(number, params))), str(folder), {}, None, 1.0)
+        return Task(Attempt(Trial(number, params)), str(folder), {}, None, 1.0)
 
     def send(self, zygote, *messages):
         zygote._socket.sendall(b"".join(frame(encode(message)) for message in messages))

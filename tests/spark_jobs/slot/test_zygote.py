@@ -15,7 +15,7 @@ import pytest
 
 from search.trial import Trial
 from spark_jobs import time_limits
-from spark_jobs.messages import LARGEST_MESSAGE, Attempt, Report, encode, work_of
+from spark_jobs.messages import LARGEST_MESSAGE, Attempt, Report, encode
 from spark_jobs.slot.zygote import Zygote, _Child
 from spark_jobs.trial.frames import FrameReader, frame
 from spark_jobs.trial.link import HEARD, REPORT
@@ -78,7 +78,7 @@ def test_a_slot_that_dies_just_before_a_sign_of_life_leaves_nothing(pipes):
             child.pid = subprocess.Popen(["sleep", "3600"], start_new_session=True).pid
             os.write(writing, str(child.pid).encode())
             child.pidfd = os.pidfd_open(child.pid)
-            task = Task(work_of(Attempt(Trial(0, {}))), "", {}, None, 1.0)
+            task = Task(Attempt(Trial(0, {})), "", {}, None, 1.0)
             Zygote(control.fileno(), lifeline)._watch(child, task)
         os._exit(0)
     trial = int(os.read(reading, 20))

@@ -23,7 +23,7 @@ from spark_jobs.trial.link import (
     StopTrial,
 )
 
-LARGE = Report.of(1, {f"metric {number}": float(number) for number in range(LARGEST_REPORT)})
+LARGE = Report(1, {f"metric {number}": float(number) for number in range(LARGEST_REPORT)})
 
 
 class Supervised:
@@ -39,19 +39,19 @@ class LinkContract:
         raise NotImplementedError
 
     def test_reports_arrive_as_they_were_in_order(self, pair):
-        sent = [Report.of(step, {"loss": 1.0 / (step + 1), "ü": 2.0}) for step in range(100)]
+        sent = [Report(step, {"loss": 1.0 / (step + 1), "ü": 2.0}) for step in range(100)]
         for report in sent:
             pair.link.send(report)
         assert pair.read() == sent
 
     def test_numbers_that_json_lacks_arrive(self, pair):
-        pair.link.send(Report.of(3, {"loss": float("nan"), "other": float("-inf")}))
+        pair.link.send(Report(3, {"loss": float("nan"), "other": float("-inf")}))
         (report,) = pair.read()
         assert str(report.value("loss")) == "nan"
         assert report.value("other") == float("-inf")
 
     def test_a_report_that_is_too_large_is_left_out(self, pair):
-        small = Report.of(2, {"loss": 1.0})
+        small = Report(2, {"loss": 1.0})
         pair.link.send(LARGE)
         pair.link.send(small)
         assert pair.read() == [small]
@@ -65,8 +65,8 @@ class LinkContract:
     def test_after_a_stop_reports_still_arrive(self, pair):
         pair.stop("enough")
         assert pair.link.stop() == "enough"
-        pair.link.send(Report.of(1, {"loss": 1.0}))
-        assert pair.read() == [Report.of(1, {"loss": 1.0})]
+        pair.link.send(Report(1, {"loss": 1.0}))
+        assert pair.read() == [Report(1, {"loss": 1.0})]
 
 
 class TestDirectLink(LinkContract):
@@ -125,7 +125,7 @@ class TestPipeLink(LinkContract):
     def test_a_supervisor_that_does_not_read_holds_nobody_up(self, pipes):
         """The pipe is full after some reports; of the rest, the last ones are kept."""
         for step in range(100_000):
-            pipes.link.send(Report.of(step, {"loss": 0.5}))
+            pipes.link.send(Report(step, {"loss": 0.5}))
         messages, done = [], threading.Event()
 
         def read_until_the_outcome():
@@ -147,10 +147,10 @@ class TestPipeLink(LinkContract):
 
     def test_what_did_not_fit_goes_out_with_a_later_report(self, pipes):
         for step in range(3_000):
-            pipes.link.send(Report.of(step, {"loss": 0.5}))
+            pipes.link.send(Report(step, {"loss": 0.5}))
         before = pipes.reports()
         assert len(before) < 3_000
-        pipes.link.send(Report.of(3_000, {"loss": 0.5}))
+        pipes.link.send(Report(3_000, {"loss": 0.5}))
         after = pipes.reports()
         assert after[-1].step == 3_000
         steps = [report.step for report in before + after]
@@ -158,7 +158,7 @@ class TestPipeLink(LinkContract):
 
     def test_the_outcome_comes_after_the_reports_however_large_it_is(self, pipes):
         for step in range(10):
-            pipes.link.send(Report.of(step, {"loss": 0.5}))
+            pipes.link.send(Report(step, {"loss": 0.5}))
         outcome = b"x" * 3_000_000
         closer = threading.Thread(target=pipes.link.close, args=(outcome,))
         closer.start()
@@ -172,13 +172,13 @@ class TestPipeLink(LinkContract):
     def test_a_supervisor_that_is_gone_harms_nobody(self, pipes):
         pipes.close(pipes.results, pipes.commands)
         for step in range(3):
-            pipes.link.send(Report.of(step, {"loss": 0.5}))
+            pipes.link.send(Report(step, {"loss": 0.5}))
         assert pipes.link.stop() == ""
 
     def test_threads_may_report_at_once(self, pipes):
         def report(start):
             for step in range(start, start + 50):
-                pipes.link.send(Report.of(step, {"loss": 0.5}))
+                pipes.link.send(Report(step, {"loss": 0.5}))
 
         threads = [threading.Thread(target=report, args=(100 * n,)) for n in range(8)]
         for thread in threads:
@@ -197,7 +197,7 @@ class TestPipeLink(LinkContract):
             pid = os.fork()
             if pid == 0:
                 for step in range(100):
-                    pipes.link.send(Report.of(1_000 * n + step, {"loss": 0.5}))
+                    pipes.link.send(Report(1_000 * n + step, {"loss": 0.5}))
                 os._exit(0)
             pids.append(pid)
         steps = []
@@ -222,7 +222,7 @@ def test_a_stop_that_is_cut_anywhere_arrives_when_it_is_whole(reason, size):
 
 def test_nobody_who_listens_never_stops():
     link = NoLink()
-    link.send(Report.of(0, {"loss": 1.0}))
+    link.send(Report(0, {"loss": 1.0}))
     assert link.stop() == ""
 
 
@@ -249,7 +249,7 @@ class Watched:
 
 messages = st.one_of(
     st.builds(
-        lambda step, loss: REPORT + encode(Report.of(step, {"loss": loss})),
+        lambda step, loss: REPORT + encode(Report(step, {"loss": loss})),
         st.integers(-(2**63), 2**63 - 1),
         st.floats(),
     ),
@@ -288,7 +288,7 @@ def test_garbage_harms_no_supervisor(data):
 
 def test_a_length_beyond_all_messages_is_not_waited_for_or_kept():
     watched = Watched()
-    watched.write(frame(REPORT + encode(Report.of(1, {"loss": 1.0}))))
+    watched.write(frame(REPORT + encode(Report(1, {"loss": 1.0}))))
     watched.write(b"\xff\xff\xff\xff")
     watched.write(b"x" * (8 << 20))
     assert len(watched.child.reader._buffer) == 0
@@ -314,6 +314,6 @@ def test_a_length_beyond_all_messages_is_not_waited_for_or_kept():
 def test_what_is_no_report_is_passed_over(rest):
     watched = Watched()
     watched.write(frame(REPORT + rest))
-    watched.write(frame(REPORT + encode(Report.of(7, {"loss": 1.0}))))
+    watched.write(frame(REPORT + encode(Report(7, {"loss": 1.0}))))
     watched.close()
     assert [report.step for report in watched.told] == [7]
