@@ -11,6 +11,7 @@ tell it to msgspec, so whatever holds such a mapping is encoded as it is.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import sys
 from collections.abc import Iterator, Mapping
@@ -175,7 +176,7 @@ class _Named(Mapping[str, V]):
     @classmethod
     def of(cls, values: Mapping[str, V]) -> Self:
         """Return values as such a mapping; one that is one already as it is."""
-        return values if isinstance(values, cls) else cls(values)
+        return values if type(values) is cls else cls(values)
 
     def __getitem__(self, name: str) -> V:
         return self._values[name]
@@ -219,8 +220,16 @@ class Metrics(_Named[float]):
     @classmethod
     def from_json(cls, data: Any) -> Self:
         """Return what `to_json` was called on; ValueError where it cannot be."""
-        numbers = msgspec.convert(data, dict[str, float | str])
-        return cls({name: float(value) for name, value in numbers.items()})
+        if not isinstance(data, dict):
+            raise ValueError(f"not numbers by name: {shown(data)}")
+        return cls({name: _number(value) for name, value in data.items()})
+
+
+def _number(value: Any) -> float:
+    with contextlib.suppress(ValueError, OverflowError):
+        if type(value) in (float, int, str):
+            return float(value)
+    raise ValueError(f"not a number: {shown(value)}")
 
 
 if TYPE_CHECKING:  # whoever makes a trial or an outcome may give any mapping

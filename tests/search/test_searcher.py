@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -592,7 +593,7 @@ def of_two(item):
     """Make what has one objective have two that cannot both be best."""
     known = item.value is not None
     values = {"value": item.value, "rest": item.value % 0.7} if known else {}
-    return dataclasses.replace(item, value=None, values=values)
+    return msgspec.structs.replace(item, value=None, values=values)
 
 
 class TellsTwo(Noted):

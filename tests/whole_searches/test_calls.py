@@ -131,9 +131,7 @@ def test_a_search_without_a_barrier_has_as_many_trials(spark, logdir):
     }
     journal = read_journal(RunPaths(Path(result.logdir)).journal)
     planned = [record["trial"] for record in journal if record["event"] == "planned"]
-    assert [trial["generation"] for trial in planned] == [
-        trial // 5 for trial in range(20)
-    ]
+    assert [trial["generation"] for trial in planned] == [trial // 5 for trial in range(20)]
 
 
 def test_a_search_without_a_barrier_goes_on_with_the_same_trials(spark, logdir):

@@ -1,6 +1,7 @@
 import contextlib
 import fcntl
 import io
+import math
 import os
 import pty
 import re
@@ -403,7 +404,7 @@ def test_what_trials_print_moves_no_cursor(start):
     [
         (None, "running"),
         (Report(3, {"loss": 0.25}), "running, step 3: loss=0.25"),
-        (Report(0, {"loss": "nan", "big": "inf"}), "running, step 0: loss=nan, big=inf"),
+        (Report(0, {"loss": math.nan, "big": math.inf}), "running, step 0: loss=nan, big=inf"),
         (Report(9, dict.fromkeys("abcde", 1.0)), "running, step 9: a=1, b=1, c=1"),
     ],
 )

@@ -5,10 +5,10 @@ import json
 
 import pytest
 
-from search.trial import Trial
+from search.trial import Outcome, Trial
 from spark_jobs.channel.credentials import new_key
 from spark_jobs.channel.exchange import Exchange, Refusal
-from spark_jobs.messages import Attempt, Hello, Next, Wait, encode
+from spark_jobs.messages import Attempt, Hello, Next, Wait, decode, encode
 
 _PATIENCE = 60.0
 
@@ -55,7 +55,8 @@ async def line_up(exchange, handler, names, host, patience=_PATIENCE):
 
 
 def trial_of(call):
-    return json.loads(call.result()[0])["trial"]
+    answer, _ = call.result()
+    return decode(answer, Attempt).trial.id
 
 
 def run(test):
@@ -140,11 +141,10 @@ def test_an_outcome_of_one_slot_brings_others_their_work():
         (waiting,) = await line_up(exchange, handler, ["1.0.0"], "a")
         await exchange.answer("Hello", encode(Hello("1.1.0", "a")), key := new_key(), _PATIENCE)
         handler.work["a"] = [1, 2]
-        answer, _ = await exchange.answer(
-            "Next", encode(Next("1.1.0", 1, {"trial": 0})), key, _PATIENCE
-        )
+        message = encode(Next("1.1.0", 1, Outcome(0, "cancelled")))
+        answer, _ = await exchange.answer("Next", message, key, _PATIENCE)
         await asyncio.wait([waiting])
-        assert (json.loads(answer)["trial"], trial_of(waiting)) == (1, 2)
+        assert (decode(answer, Attempt).trial.id, trial_of(waiting)) == (1, 2)
 
     run(test)
 

@@ -235,7 +235,7 @@ def test_a_call_without_a_token_is_refused():
 
 METHODS = {
     "Hello": Hello("1.0.0", "host"),
-    "Next": Next("1.0.0", 2, {}),
+    "Next": Next("1.0.0", 2),
     "Report": Reports("1.0.0", 3, 2, REPORTS),
 }
 

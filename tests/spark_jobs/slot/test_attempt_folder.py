@@ -56,7 +56,7 @@ def test_what_the_slot_writes_is_there_again(tmp_path, how):
     config = config_of(tmp_path, functions.change_folder)
     run_all(config, [{"how": how}])
     files = RunPaths(tmp_path).attempt(0)
-    assert json.loads(files.trial.read_text())["params"] == {"how": how}
+    assert json.loads(files.trial.read_text())["trial"]["params"] == {"how": how}
     assert json.loads(files.outcome.read_text())["value"] == 1.0
     row = hparams_data(files.folder, metadata.SESSION_START_INFO_TAG)
     assert row.hparams["how"].string_value == how

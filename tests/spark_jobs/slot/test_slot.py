@@ -132,7 +132,7 @@ def test_an_attempt_leaves_its_files_and_its_row_in_tensorboard(tmp_path):
     assert (outcome.trial, outcome.value) == (7, 3.0)
     paths = RunPaths(tmp_path).attempt(7, 3)
     assert paths.folder.name == "000007-3"
-    assert json.loads(paths.trial.read_text())["params"] == {"x": 1.5}
+    assert json.loads(paths.trial.read_text())["trial"]["params"] == {"x": 1.5}
     assert json.loads(paths.outcome.read_text())["value"] == 3.0
     assert scalars(paths.folder) == {"objective/metric": [(0, 3.0)]}
     row = hparams_data(paths.folder, metadata.SESSION_START_INFO_TAG)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import experiment
-from spark_jobs.messages import Report
+from spark_jobs.messages import Report, as_json
 from spark_jobs.trial.context import TrialContext, TrialStopped, entered
 from spark_jobs.trial.link import DirectLink
 from tests.spark_jobs.trial.test_event_file import scalars
@@ -79,12 +79,12 @@ def told(tmp_path):
 def test_reports_are_passed_on(told):
     experiment.report(step=5, loss=np.float32(0.5), accuracy=1)
     experiment.report(loss=math.nan)
-    assert told.reports == [
-        Report(5, {"loss": 0.5, "accuracy": 1.0}),
-        Report(0, {"loss": "nan"}),
+    assert as_json(told.reports) == [
+        {"step": 5, "metrics": {"loss": 0.5, "accuracy": 1.0}},
+        {"step": 0, "metrics": {"loss": "nan"}},
     ]
-    assert told.context.last.step == 0
-    assert told.context.last.metrics == {"loss": "nan", "accuracy": 1.0}  # each as it was last
+    last = {"loss": "nan", "accuracy": 1.0}  # each as it was last
+    assert as_json(told.context.last) == {"step": 0, "metrics": last}
 
 
 def test_a_refused_report_is_not_passed_on_and_counts_for_nothing(told):
