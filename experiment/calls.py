@@ -19,11 +19,12 @@ from experiment.setup.building_specs import (
 from experiment.setup.settings import Settings
 from experiment.setup.specification import SearchSpec
 from experiment.setup.warm_start import Runs
-from search.algorithms import Evolution, Grid, PopulationTraining, Random
+from search.algorithms import Evolution, Grid, Random
 from search.direction import Direction
 from search.errors import InvalidArgument, shown
 from search.evolution.nsga2 import NSGA2
-from search.evolution.operators import Mutation
+from search.evolution.population_based import PopulationTraining
+from search.evolution.settings import Mutation
 from search.grid import PointSearch
 from search.grouped import Grouped, read_groups, union
 from search.searcher import Algorithm

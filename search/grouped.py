@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import msgspec
+
 from search.direction import Direction, Goal
 from search.errors import InvalidArgument, NothingAllowed, did_you_mean, shown
 from search.searcher import Algorithm, Problem, Searcher, ask_again, judge_of
@@ -56,7 +58,7 @@ class Grouped:
             self._own(group, space, params) for params in problem.points if params[self.by] == group
         ]
         known = [
-            replace(item, params=self._own(group, space, item.params))
+            msgspec.structs.replace(item, params=self._own(group, space, item.params))
             for item in problem.known
             if item.params[self.by] == group
         ]
@@ -150,14 +152,14 @@ class GroupedSearch:
         if group is None:
             return None
         parent = None if trial.parent is None else self._of[trial.parent][1]
-        own = replace(trial, id=len(group.trials), params=params, parent=parent)
+        own = msgspec.structs.replace(trial, id=len(group.trials), params=params, parent=parent)
         again = ask_again(group.searcher, own)
         return None if again is None else self._handed_out(group, again)
 
     def tell(self, outcome: Outcome) -> None:
         """See `Searcher`."""
         group, number = self._of[outcome.trial]
-        group.searcher.tell(replace(outcome, trial=number))
+        group.searcher.tell(msgspec.structs.replace(outcome, trial=number))
         group.failures += outcome.status == "failed"
         failed = self._max_failures is not None and group.failures > self._max_failures
         reached = isinstance(self._direction, Direction) and self._direction.reaches(
@@ -173,7 +175,7 @@ class GroupedSearch:
         params = {self._by: group.name, **trial.params}
         group.trials.append(len(self._of))
         self._of.append((group, trial.id))
-        return replace(trial, id=len(self._of) - 1, params=params, parent=parent)
+        return msgspec.structs.replace(trial, id=len(self._of) - 1, params=params, parent=parent)
 
 
 class _JudgeOfGroups:

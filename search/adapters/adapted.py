@@ -11,10 +11,10 @@ from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
 
+from search.counted import CountedSearch
 from search.direction import Direction
 from search.errors import InvalidArgument
-from search.searcher import Problem, samples_of
-from search.space.points import check_points
+from search.searcher import Problem
 from search.space.sampling import random_point
 from search.space.spaces import Float, Integer
 from search.trial import Evaluated, Outcome, Status, Trial
@@ -68,12 +68,12 @@ class Pruner(Protocol):
         """Take in that a trial was stopped, instead of its value."""
 
 
-class AdaptedSearch:
-    """A `Searcher` of a number of trials, which an `Optimiser` proposes.
+class AdaptedSearch(CountedSearch):
+    """A `CountedSearch` whose trials an `Optimiser` proposes.
 
-    The first trials are the points that the user gives; the optimiser learns of them as of what is
-    known from elsewhere. A proposal that the constraint does not allow is rejected and another one
-    asked for; after 20 of them a random configuration takes the trial's place.
+    The optimiser learns of the points that the user gives as of what is known from elsewhere. A
+    proposal that the constraint does not allow is rejected and another one asked for; after 20 of
+    them a random configuration takes the trial's place.
 
     The same `rng` and the same order of asking and telling give the same trials.
 
@@ -100,13 +100,11 @@ class AdaptedSearch:
         most_out: int | None = None,
         pruner: str | None = None,
     ) -> None:
-        self.total = samples_of(problem)
+        super().__init__(problem)
         self.judge = None if pruner is None else _PrunerJudge(pruner, self._report)
         self._direction = problem.direction
-        check_points(problem.points, self.total, "samples")
-        self._space, self._rng, self._points = problem.space, problem.rng, problem.points
+        self._rng = problem.rng
         self._most_out = math.inf if most_out is None else most_out
-        self._asked = 0  # trials handed out, in all
         self._out: dict[int, tuple[Mapping[str, Any], Any]] = {}
         seed = self._rng.getrandbits(32)
         self._globals = random.Random(seed).getstate(), np.random.RandomState(seed).get_state()
@@ -117,24 +115,17 @@ class AdaptedSearch:
                     expected = "none, since this optimiser only learns from what it asked for"
                     raise InvalidArgument("warm_start", expected, f"{len(problem.known)} trials")
 
-    @property
-    def finished(self) -> bool:
-        """See `Searcher`."""
-        return self._asked >= self.total
-
     def ask(self) -> Trial | None:
         """See `Searcher`."""
-        if self.finished or len(self._out) >= self._most_out:
-            return None
-        if self._asked < len(self._points):
-            proposal, params = None, dict(self._points[self._asked])
-        else:
+        return None if len(self._out) >= self._most_out else super().ask()
+
+    def _params(self, trial: int, given: Mapping[str, Any] | None) -> Mapping[str, Any]:
+        params, proposal = given, None
+        if params is None:
             with self._random_numbers():
                 proposal, params = self._allowed()
-        trial = Trial(self._asked, params)
-        self._out[trial.id] = params, proposal
-        self._asked += 1
-        return trial
+        self._out[trial] = params, proposal
+        return params
 
     def tell(self, outcome: Outcome) -> None:
         """See `Searcher`."""

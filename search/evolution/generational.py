@@ -5,17 +5,15 @@ Storn, Price: Differential Evolution (Journal of Global Optimization 11, 1997).
 
 from __future__ import annotations
 
-import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from search.direction import Direction
-from search.evolution.operators import Mutation, breed, make_toolbox
+from search.evolution.operators import breed, make_toolbox
 from search.evolution.population_search import GenerationalSearch, Individual
+from search.evolution.settings import EvolutionSettings
+from search.searcher import Problem, one_direction
 from search.space.points import check_points
 from search.space.sampling import allowed, random_point
-from search.space.spaces import Space
-from search.trial import Evaluated
 
 _TRIES = 20
 """Trial vectors made for a trial at the most; the constraint may allow none of them."""
@@ -38,17 +36,9 @@ class DifferentialEvolution(GenerationalSearch[Individual]):
     trial never replaces an individual that has a value.
 
     Args:
-        space: What to search.
-        direction: 'max' or 'min' of the objective.
-        popsize: Individuals, at least 4, since a mutant is made of four different ones.
-        generations: After the initial one, at least 1.
-        strategy: The operator, 'rand1bin' or 'current-to-pbest1bin'.
-        crossover: Crossover rate CR of [0, 1]: the share of coordinates taken from the mutant.
-        mutation: Differential weight F of (0, 2], or two of them between which it is drawn evenly
-            for each trial.
-        rng: Owned by the searcher from now on.
-        points: Configurations that are the first of generation 0, at most `popsize`.
-        known: Configurations evaluated before.
+        problem: What to search, by one objective. Its points are the first of generation 0, at most
+            `popsize`.
+        settings: With `generational`.
 
     Attributes:
         toolbox: DEAP's, with `population`, `select`, `mutate`, `mate`, `repair` registered; swap
@@ -59,41 +49,21 @@ class DifferentialEvolution(GenerationalSearch[Individual]):
         hall_of_fame: DEAP's, the best individual so far.
     """
 
-    def __init__(
-        self,
-        space: Space,
-        *,
-        rng: random.Random,
-        direction: Direction = Direction.MAX,
-        popsize: int = 10,
-        generations: int = 3,
-        strategy: str = "rand1bin",
-        crossover: float = 0.7,
-        mutation: Mutation = 0.5,
-        points: Sequence[Mapping[str, Any]] = (),
-        known: Sequence[Evaluated] = (),
-    ) -> None:
+    def __init__(self, problem: Problem, settings: EvolutionSettings) -> None:
         super().__init__(
-            space,
-            direction=direction,
-            popsize=popsize,
-            generations=generations,
-            least=4,
+            problem.space,
+            direction=one_direction(problem),
+            popsize=settings.popsize,
+            generations=settings.generations,
             share="acceptance",
         )
-        self.strategy, self.crossover, self.mutation, self._rng = strategy, crossover, mutation, rng
+        self._rng = problem.rng
         self.toolbox = make_toolbox(
-            len(space),
-            popsize=popsize,
-            direction=direction,
-            strategy=strategy,
-            crossover=crossover,
-            mutation=mutation,
-            rng=rng,
+            len(problem.space), settings, direction=self._direction, rng=problem.rng
         )
-        check_points(points, popsize, "individuals")
-        self._points = [self._individual(params) for params in points]
-        self._begin_with([self._individual(item.params, item.value) for item in known])
+        check_points(problem.points, settings.popsize, "individuals")
+        self._points = [self._individual(params) for params in problem.points]
+        self._begin_with([self._individual(item.params, item.value) for item in problem.known])
 
     def _individual(self, params: Mapping[str, Any], score: float | None = None) -> Individual:
         individual = Individual(self._space.encode(params), self._direction, params=params)

@@ -8,7 +8,6 @@ genetic algorithms (EMO 2009), which has the better fronts there.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -20,7 +19,6 @@ from search.evolution.genetic_operators import breed, make_toolbox
 from search.evolution.population_search import Individual, PopulationSearch
 from search.searcher import Problem, Searcher, check_own_budget
 from search.space.points import check_points
-from search.space.spaces import Space
 from search.space.tried import Tried
 from search.trial import Evaluated
 
@@ -68,14 +66,7 @@ class NSGA2:
         if not isinstance(problem.direction, Directions):
             expected = "several objectives, such as {'accuracy': 'max', 'latency': 'min'}"
             raise InvalidArgument("direction", expected, repr(problem.direction.value))
-        return NSGA2Search(
-            problem.space,
-            rng=problem.rng,
-            directions=problem.direction,
-            points=problem.points,
-            known=problem.known,
-            **asdict(self),
-        )
+        return NSGA2Search(problem, self)
 
     def to_json(self) -> dict[str, Any]:
         """See `Algorithm`."""
@@ -119,18 +110,9 @@ class NSGA2Search(PopulationSearch[_Candidate]):
     of 20 children, a random point takes its place.
 
     Args:
-        space: What to search.
-        directions: The objectives.
-        popsize: Individuals, at least 4.
-        generations: `popsize * (generations + 1)` trials in all.
-        crossover: Probability of [0, 1] that a child has two parents.
-        mutation: Probability of [0, 1] that a hyperparameter of a child mutates; None makes it one
-            of them on average.
-        generational: Does each generation wait for the end of the one before?
-        points: Configurations to try first, counted among the trials.
-        known: Configurations evaluated before; the best of those that have values are the first
-            population.
-        rng: Owned by the searcher from now on.
+        problem: What to search, by several objectives. The best of what is known that has values
+            are the first population.
+        settings: See `NSGA2`.
 
     Attributes:
         toolbox: DEAP's, with `population`, `select`, `parent`, `mate`, `mutate` registered; swap
@@ -142,40 +124,30 @@ class NSGA2Search(PopulationSearch[_Candidate]):
         hall_of_fame: DEAP's `ParetoFront` at the last of these records.
     """
 
-    def __init__(
-        self,
-        space: Space,
-        *,
-        rng: random.Random,
-        directions: Directions,
-        popsize: int = 10,
-        generations: int = 9,
-        crossover: float = 0.9,
-        mutation: float | None = None,
-        generational: bool = False,
-        points: Sequence[Mapping[str, Any]] = (),
-        known: Sequence[Evaluated] = (),
-    ) -> None:
+    def __init__(self, problem: Problem, settings: NSGA2) -> None:
         super().__init__(
-            space,
-            direction=directions,
-            popsize=popsize,
-            generations=generations,
-            least=4,
+            problem.space,
+            direction=problem.direction,
+            popsize=settings.popsize,
+            generations=settings.generations,
             share="acceptance",
         )
-        NSGA2(crossover=crossover, mutation=mutation, generational=generational)  # checks them
-        self._generational, self._tried = generational, Tried(space, rng)
+        self._generational = settings.generational
+        self._tried = Tried(problem.space, problem.rng)
         self.toolbox = make_toolbox(
-            space, popsize=popsize, crossover=crossover, mutation=mutation, rng=rng
+            problem.space,
+            popsize=settings.popsize,
+            crossover=settings.crossover,
+            mutation=settings.mutation,
+            rng=problem.rng,
         )
-        check_points(points, self.total, "trials")
-        self._points = points
+        check_points(problem.points, self.total, "trials")
+        self._points = problem.points
         self._design: list[list[float]] = []  # points of a Latin hypercube that are left
         self._told: list[_Candidate] = []  # since the last record of the logbook
         self._accepted = 0  # of these
         self._evaluated = 0  # those that may have joined the population, known ones too
-        self._learn(known)
+        self._learn(problem.known)
 
     @property
     def batch(self) -> int | None:

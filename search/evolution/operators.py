@@ -8,21 +8,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 from deap import base
 
-from search.checks import check_number
 from search.direction import Direction
-from search.errors import InvalidArgument, shown
 from search.evolution.population_search import Individual
+from search.evolution.settings import EvolutionSettings
 from search.space.sampling import latin_hypercube
-
-Mutation: TypeAlias = float | tuple[float, float]
-"""A differential weight F, or two between which it is drawn evenly for each trial (dither)."""
-
-STRATEGIES = ("rand1bin", "current-to-pbest1bin")
-"""The operators by their usual names: how a mutant is made, binomial crossover."""
 
 PBEST = 0.2
 """The share of the population that counts as its best (p of current-to-pbest)."""
@@ -30,54 +23,35 @@ PBEST = 0.2
 
 def make_toolbox(
     dimensions: int,
+    settings: EvolutionSettings,
     *,
-    popsize: int,
     direction: Direction,
-    strategy: str,
-    crossover: float,
-    mutation: Mutation,
     rng: random.Random,
 ) -> Any:
     """Return a toolbox with `population`, `select`, `mutate`, `mate` and `repair`.
 
     Args:
         dimensions: Of the space.
-        popsize: Points that `population` makes, a Latin hypercube.
+        settings: `population` makes `popsize` points, a Latin hypercube.
         direction: 'max' or 'min' of the objective.
-        strategy: 'rand1bin' or 'current-to-pbest1bin'.
-        crossover: Crossover rate CR of [0, 1].
-        mutation: Differential weight F of (0, 2], or two of them to draw it from.
         rng: Drawn from by the operators.
-
-    Raises:
-        InvalidArgument: No such strategy, or a rate or weight that cannot be used.
     """
-    if not isinstance(strategy, str) or strategy not in STRATEGIES:
-        raise InvalidArgument("strategy", " or ".join(map(repr, STRATEGIES)), shown(strategy))
-    check_number("crossover", crossover, "a number of [0, 1]", lambda rate: 0 <= rate <= 1)
-    _check_mutation(mutation)
     toolbox = base.Toolbox()
-    toolbox.register("population", latin_hypercube, popsize, dimensions, rng)
+    toolbox.register("population", latin_hypercube, settings.popsize, dimensions, rng)
     mutate: Callable[..., list[float]]
-    if strategy == "rand1bin":
+    if settings.strategy == "rand1bin":
         toolbox.register("select", select_rand1, rng=rng)
         mutate = mutate_rand1
     else:
         toolbox.register("select", select_current_to_pbest, direction=direction, rng=rng)
         mutate = mutate_current_to_best
-    if isinstance(mutation, tuple | list):
-        toolbox.register("mutate", mutate_dithered, mutate, mutation, rng)
+    if isinstance(settings.mutation, tuple):
+        toolbox.register("mutate", mutate_dithered, mutate, settings.mutation, rng)
     else:
-        toolbox.register("mutate", mutate, weight=mutation)
-    toolbox.register("mate", mate_binomial, rate=crossover, rng=rng)
+        toolbox.register("mutate", mutate, weight=settings.mutation)
+    toolbox.register("mate", mate_binomial, rate=settings.crossover, rng=rng)
     toolbox.register("repair", repair_between, rng=rng)
     return toolbox
-
-
-def _check_mutation(mutation: object) -> None:
-    weights = mutation if isinstance(mutation, tuple | list) and len(mutation) == 2 else [mutation]
-    for weight in weights:
-        check_number("mutation", weight, "a number of (0, 2], or two of them", lambda w: 0 < w <= 2)
 
 
 def breed(toolbox: Any, population: Sequence[Individual], index: int) -> list[float]:

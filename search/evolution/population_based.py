@@ -9,13 +9,16 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import msgspec
 
-from search.checks import check_number
+from search.checks import check_integer, check_number, make_plain
 from search.direction import Direction
+from search.errors import InvalidArgument
 from search.evolution.population_search import GenerationalSearch, Individual
+from search.searcher import Problem, Searcher, check_own_budget, one_direction
 from search.space.points import check_points
 from search.space.sampling import allowed, latin_hypercube
 from search.space.spaces import Choice, Domain, Float, Integer, Space
@@ -26,6 +29,52 @@ FACTORS = (0.8, 1.2)
 
 _TRIES = 20
 """Explored hyperparameters made for a member at the most; the constraint may allow none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PopulationTraining:
+    """Settings of population based training; see `PopulationBasedTraining`.
+
+    `popsize * (generations + 1)` trials.
+
+    Args:
+        popsize: Members, at least 2.
+        generations: After the initial one, at least 1.
+        quantile: The share of [0, 0.5] of the members that copy, rounded up, but not beyond half of
+            them. At 0 only those without a value copy, namely the best.
+        resample_probability: Of each hyperparameter of a member that copies, of [0, 1]: that it is
+            drawn anew rather than perturbed.
+
+    Raises:
+        InvalidArgument: A number beyond these bounds.
+    """
+
+    popsize: int = 10
+    generations: int = 10
+    quantile: float = 0.25
+    resample_probability: float = 0.25
+
+    def __post_init__(self) -> None:
+        make_plain(self)
+        check_integer("popsize", self.popsize, 2)
+        check_integer("generations", self.generations, 1)
+        share, probability = self.quantile, self.resample_probability
+        check_number("quantile", share, "a number of [0, 0.5]", lambda share: 0 <= share <= 0.5)
+        expected, inside = "a number of [0, 1]", lambda probability: 0 <= probability <= 1
+        check_number("resample_probability", probability, expected, inside)
+
+    def start(self, problem: Problem) -> Searcher:
+        """See `Algorithm`."""
+        check_own_budget(problem)
+        if problem.known:
+            expected = "nothing for population based training"
+            hint = "its members go on from checkpoints of the same run; say points="
+            raise InvalidArgument("warm_start", expected, "some", hint)
+        return PopulationBasedTraining(problem, self)
+
+    def to_json(self) -> dict[str, Any]:
+        """See `Algorithm`."""
+        return {"type": "population based training", **asdict(self)}
 
 
 class _Member(Individual):
@@ -67,15 +116,9 @@ class PopulationBasedTraining(GenerationalSearch[_Member]):
     returns None while the last trials of a generation are out.
 
     Args:
-        space: What to search.
-        direction: 'max' or 'min' of the objective.
-        popsize: Members, at least 2.
-        generations: After the initial one, at least 1.
-        quantile: The share of [0, 0.5] of the members that copy, rounded up, but not beyond half of
-            them. At 0 only those without a value copy, namely the best.
-        resample_probability: Of each hyperparameter of a member that copies, of [0, 1].
-        rng: Owned by the searcher from now on.
-        points: Hyperparameters of the first members in generation 0, at most `popsize`.
+        problem: What to search, by one objective. Its points are the hyperparameters of the first
+            members in generation 0, at most `popsize`.
+        settings: See `PopulationTraining`.
 
     Attributes:
         logbook: DEAP's, one record per generation: gen, evals, best, mean, std, diversity (the mean
@@ -84,36 +127,16 @@ class PopulationBasedTraining(GenerationalSearch[_Member]):
         hall_of_fame: DEAP's, the best trial so far.
     """
 
-    def __init__(
-        self,
-        space: Space,
-        *,
-        rng: random.Random,
-        direction: Direction = Direction.MAX,
-        popsize: int = 10,
-        generations: int = 3,
-        quantile: float = 0.25,
-        resample_probability: float = 0.25,
-        points: Sequence[Mapping[str, Any]] = (),
-    ) -> None:
+    def __init__(self, problem: Problem, settings: PopulationTraining) -> None:
         super().__init__(
-            space,
-            direction=direction,
-            popsize=popsize,
-            generations=generations,
-            least=2,
+            problem.space,
+            direction=one_direction(problem),
+            popsize=settings.popsize,
+            generations=settings.generations,
             share="copied",
         )
-        check_number("quantile", quantile, "a number of [0, 0.5]", lambda share: 0 <= share <= 0.5)
-        check_number(
-            "resample_probability",
-            resample_probability,
-            "a number of [0, 1]",
-            lambda probability: 0 <= probability <= 1,
-        )
-        self._quantile, self._resample_probability = quantile, resample_probability
-        check_points(points, popsize, "members")
-        self._rng, self._points = rng, list(points)
+        check_points(problem.points, settings.popsize, "members")
+        self._settings, self._rng, self._points = settings, problem.rng, list(problem.points)
 
     def tell(self, outcome: Outcome) -> None:
         """See `Searcher`."""
@@ -137,7 +160,7 @@ class PopulationBasedTraining(GenerationalSearch[_Member]):
             first, self._points = self._points, []
             params = [*first, *(self._space.decode(point) for point in points[len(first) :])]
             return [self._member(each, None) for each in params]
-        copies = min(math.ceil(self.popsize * self._quantile), self.popsize // 2)
+        copies = min(math.ceil(self.popsize * self._settings.quantile), self.popsize // 2)
         top = alive[: max(copies, 1)]
         worst = {*ranking[self.popsize - copies :], *ranking[len(alive) :]}
         return [
@@ -148,7 +171,7 @@ class PopulationBasedTraining(GenerationalSearch[_Member]):
         chosen = index if top is None else self._rng.choice(top)
         params = self._population[chosen].params
         if top is not None:
-            params = explore(self._space, params, self._resample_probability, self._rng)
+            params = explore(self._space, params, self._settings.resample_probability, self._rng)
         return self._member(params, self._asked - self.popsize + chosen)
 
     def _member(self, params: Mapping[str, Any], parent: int | None) -> _Member:

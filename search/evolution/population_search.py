@@ -13,7 +13,6 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from deap import base, tools
 
-from search.checks import check_integer
 from search.direction import Direction, Goal
 from search.space.spaces import Space
 from search.trial import Outcome, Trial
@@ -72,9 +71,8 @@ class PopulationSearch(ABC, Generic[IndividualT]):
     Args:
         space: What to search.
         direction: 'max' or 'min' of the objective, or of each of several.
-        popsize: Individuals, at least `least`.
-        generations: After the initial one, at least 1.
-        least: The smallest population that the algorithm can work with.
+        popsize: Individuals.
+        generations: After the initial one.
         share: What the logbook calls that which `_end_generation` is given.
     """
 
@@ -85,11 +83,8 @@ class PopulationSearch(ABC, Generic[IndividualT]):
         direction: Goal,
         popsize: int,
         generations: int,
-        least: int,
         share: str,
     ) -> None:
-        check_integer("popsize", popsize, least)
-        check_integer("generations", generations, 1)
         self._space, self._goal = space, direction
         self.popsize, self.generations = popsize, generations
         self.total = popsize * (generations + 1)

@@ -8,18 +8,18 @@ without its archive and its adaptation.
 from __future__ import annotations
 
 import itertools
-import random
 from collections.abc import Mapping, Sequence
 from statistics import mean
 from typing import Any
 
 import numpy as np
 
-from search.checks import check_flag
 from search.direction import Direction
-from search.evolution.operators import Mutation, breed, make_toolbox
+from search.evolution.operators import breed, make_toolbox
 from search.evolution.population_search import Individual, RankedSearch
 from search.evolution.screening import Screen
+from search.evolution.settings import EvolutionSettings
+from search.searcher import Problem, one_direction
 from search.space.points import check_points
 from search.space.spaces import Space
 from search.space.tried import Tried
@@ -95,20 +95,8 @@ class SteadyStateEvolution(RankedSearch[_Candidate]):
     The same `rng` and the same order of asking and telling give the same trials.
 
     Args:
-        space: What to search.
-        direction: 'max' or 'min' of the objective.
-        popsize: Individuals, at least 4, since a mutant is made of four different ones. 8 to 10 are
-            good up to 300 trials; 20 beyond, with 50 trials at once, or where the objective is
-            noisy. It need not grow with how many are evaluated at once.
-        generations: `popsize * (generations + 1)` trials in all.
-        strategy: The operator, 'current-to-pbest1bin' or 'rand1bin'.
-        crossover: Crossover rate CR of [0, 1]: the share of coordinates taken from the mutant.
-        mutation: Differential weight F of (0, 2], or two of them between which it is drawn evenly
-            for each trial.
-        noisy: Does the objective differ from one evaluation of a configuration to the next?
-        rng: Owned by the searcher from now on.
-        points: Configurations that are tried first.
-        known: Configurations evaluated before.
+        problem: What to search, by one objective.
+        settings: Without `generational`.
 
     Attributes:
         toolbox: DEAP's, with `population`, `select`, `mutate`, `mate`, `repair` registered; swap
@@ -120,47 +108,26 @@ class SteadyStateEvolution(RankedSearch[_Candidate]):
             is noisy, the one with the best mean.
     """
 
-    def __init__(
-        self,
-        space: Space,
-        *,
-        rng: random.Random,
-        direction: Direction = Direction.MAX,
-        popsize: int = 10,
-        generations: int = 3,
-        strategy: str = "current-to-pbest1bin",
-        crossover: float = 0.7,
-        mutation: Mutation = (0.5, 1.0),
-        noisy: bool = False,
-        points: Sequence[Mapping[str, Any]] = (),
-        known: Sequence[Evaluated] = (),
-    ) -> None:
+    def __init__(self, problem: Problem, settings: EvolutionSettings) -> None:
+        space, rng = problem.space, problem.rng
         super().__init__(
             space,
-            direction=direction,
-            popsize=popsize,
-            generations=generations,
-            least=4,
+            direction=one_direction(problem),
+            popsize=settings.popsize,
+            generations=settings.generations,
             share="acceptance",
         )
-        self.strategy, self.crossover, self.mutation = strategy, crossover, mutation
-        self.toolbox = make_toolbox(
-            len(space),
-            popsize=popsize,
-            direction=direction,
-            strategy=strategy,
-            crossover=crossover,
-            mutation=mutation,
-            rng=rng,
-        )
-        check_flag("noisy", noisy)
-        check_points(points, self.total, "trials")
-        self.noisy, self._points = noisy, points
-        self._rng, self._tried, self._screen = rng, Tried(space, rng), Screen(space, direction)
+        self.toolbox = make_toolbox(len(space), settings, direction=self._direction, rng=rng)
+        check_points(problem.points, self.total, "trials")
+        self._noisy = settings.noisy
+        self._points = problem.points
+        self._rng = rng
+        self._tried = Tried(space, rng)
+        self._screen = Screen(space, self._direction)
         self._design: list[list[float]] = []  # points of a Latin hypercube that are left
         self._told: list[_Candidate] = []  # since the last record of the logbook
         self._accepted = 0  # of these
-        self._learn(known)
+        self._learn(problem.known)
 
     def _learn(self, known: Sequence[Evaluated]) -> None:
         first: dict[tuple[float, ...], _Candidate] = {}
@@ -170,7 +137,7 @@ class SteadyStateEvolution(RankedSearch[_Candidate]):
             self._score(candidate, item.value)
             self._tried.add(candidate)
             same = first.setdefault(candidate.snapped, candidate)
-            candidate.repeats = same if self.noisy and same is not candidate else None
+            candidate.repeats = same if self._noisy and same is not candidate else None
             individuals.append(self._evaluated(candidate))
         self._begin_with(individuals)
 
@@ -187,7 +154,7 @@ class SteadyStateEvolution(RankedSearch[_Candidate]):
         return candidate
 
     def _bred(self, best: _Candidate) -> _Candidate:
-        if self.noisy and self._asked % REPEATED == REPEATED - 1:
+        if self._noisy and self._asked % REPEATED == REPEATED - 1:
             params = self._params(best)
             return _Candidate(self._space, best, self._direction, params=params, repeats=best)
         place = self._asked % self.popsize
@@ -218,9 +185,9 @@ class SteadyStateEvolution(RankedSearch[_Candidate]):
         self._told.append(candidate)
         if len(self._told) == self.popsize:
             share = self._accepted / self.popsize if self.logbook else None
-            if self.noisy:
+            if self._noisy:
                 self.hall_of_fame.clear()  # who is in there may have been lucky
-            self._end_generation(self._population if self.noisy else self._told, share)
+            self._end_generation(self._population if self._noisy else self._told, share)
             self._told, self._accepted = [], 0
         if self._has_collapsed():
             self._renew()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -17,12 +17,11 @@ import numpy as np
 import numpy.typing as npt
 
 from search.checks import check_flag, make_plain
-from search.direction import Direction
 from search.searcher import Problem, Searcher
-from search.sequential.sequential_search import SampledSearch, arguments_of
+from search.sequential.sequential_search import SampledSearch
 from search.space.sampling import latin_hypercube, random_point
-from search.space.spaces import Choice, Space
-from search.trial import Evaluated, Trial
+from search.space.spaces import Choice
+from search.trial import Trial
 
 Array = npt.NDArray[np.float64]
 
@@ -50,7 +49,9 @@ class BayesianOptimization:
     """Settings of Bayesian optimisation with a Gaussian process; see `BayesianSearch`.
 
     Args:
-        noisy: Does the objective differ from one evaluation of a configuration to the next?
+        noisy: Does the objective differ from one evaluation of a configuration to the next? Then
+            the best is the one of which the model expects the most, rather than the luckiest, and
+            a configuration may be tried again.
 
     Raises:
         InvalidArgument: `noisy` is no bool.
@@ -64,7 +65,7 @@ class BayesianOptimization:
 
     def start(self, problem: Problem) -> Searcher:
         """See `Algorithm`."""
-        return BayesianSearch(**arguments_of(problem), **asdict(self))
+        return BayesianSearch(problem, self)
 
     def to_json(self) -> dict[str, Any]:
         """See `Algorithm`."""
@@ -95,46 +96,28 @@ class BayesianSearch(SampledSearch):
     the same kind; a search that is resumed elsewhere goes on from those that it had.
 
     Args:
-        space: What to search.
-        samples: How many trials, at least 1.
-        rng: Owned by the searcher from now on.
-        direction: 'max' or 'min' of the objective.
-        noisy: Does the objective differ from one evaluation of a configuration to the next? Then
-            the best is the one of which the model expects the most, rather than the luckiest, and
-            a configuration may be tried again.
-        points: Configurations to try first.
-        known: Configurations evaluated before.
+        problem: What to search, by one objective.
+        settings: See `BayesianOptimization`.
     """
 
-    def __init__(
-        self,
-        space: Space,
-        *,
-        samples: int,
-        rng: random.Random,
-        direction: Direction = Direction.MAX,
-        noisy: bool = False,
-        points: Sequence[Mapping[str, Any]] = (),
-        known: Sequence[Evaluated] = (),
-    ) -> None:
-        settings = BayesianOptimization(noisy=noisy)
+    def __init__(self, problem: Problem, settings: BayesianOptimization) -> None:
         # Here, not with the first model: the import takes a second, and ask may have no time.
         from search.sequential import gaussian_process
 
         # Seeded anew for each trial: a search that is resumed asks for the first ones `again`.
-        super().__init__(
-            space, samples=samples, rng=random.Random(), direction=direction, points=points
-        )
-        self._model, self._noisy, self._seed = gaussian_process, settings.noisy, rng.getrandbits(64)
+        super().__init__(problem, random.Random())
+        self._model = gaussian_process
+        self._noisy = settings.noisy
+        self._seed = problem.rng.getrandbits(64)
         self._categorical = tuple(
-            isinstance(domain, Choice) and not domain.ordered for domain in space.values()
+            isinstance(domain, Choice) and not domain.ordered for domain in self._space.values()
         )
-        count = max(DESIGN - len(points) - len(known), 0)
-        self._design = latin_hypercube(count, len(space), rng)
+        count = max(DESIGN - len(self._points) - len(problem.known), 0)
+        self._design = latin_hypercube(count, len(self._space), problem.rng)
         self._evaluated: list[list[float]] = []
         self._merits: list[float] = []
         self._theta: tuple[int, Array] = 0, np.empty(0)  # fitted to so many evaluated points
-        self._take_known(known)
+        self._take_known(problem.known)
 
     def ask(self) -> Trial | None:
         """See `Searcher`."""

@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import collections
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from search.checks import check_integer, make_plain
-from search.direction import Direction
 from search.errors import InvalidArgument, shown
 from search.searcher import Problem, Searcher
-from search.sequential.sequential_search import SampledSearch, arguments_of
+from search.sequential.sequential_search import SampledSearch
 from search.space.sampling import random_point
 from search.space.spaces import Choice, Domain, Space
-from search.trial import Evaluated
 
 STEP = 0.1
 """Standard deviation, in the unit cube, of the step by which a number is mutated."""
@@ -55,7 +53,7 @@ class RegularizedEvolution:
 
     def start(self, problem: Problem) -> Searcher:
         """See `Algorithm`."""
-        return RegularizedEvolutionSearch(**arguments_of(problem), **asdict(self))
+        return RegularizedEvolutionSearch(problem, self)
 
     def to_json(self) -> dict[str, Any]:
         """See `Algorithm`."""
@@ -78,36 +76,19 @@ class RegularizedEvolutionSearch(SampledSearch):
     The same `rng` and the same order of asking and telling give the same trials.
 
     Args:
-        space: What to search.
-        samples: How many trials, at least 1.
-        rng: Owned by the searcher from now on.
-        direction: 'max' or 'min' of the objective.
-        popsize: P of the paper, at least 2.
-        tournament: S of the paper, from 2 to `popsize`.
-        points: Configurations to try first, counted among the samples.
-        known: Evaluated before: the population to begin with, the last being the youngest. With
-            `popsize` of them or more that have values no trial is random.
+        problem: What to search, by one objective. What is known is the population to begin with,
+            the last being the youngest. With `popsize` of them or more that have values no trial is
+            random.
+        settings: See `RegularizedEvolution`.
     """
 
-    def __init__(
-        self,
-        space: Space,
-        *,
-        samples: int,
-        rng: random.Random,
-        direction: Direction = Direction.MAX,
-        popsize: int = 20,
-        tournament: int = 10,
-        points: Sequence[Mapping[str, Any]] = (),
-        known: Sequence[Evaluated] = (),
-    ) -> None:
-        settings = RegularizedEvolution(popsize=popsize, tournament=tournament)
-        super().__init__(space, samples=samples, rng=rng, direction=direction, points=points)
+    def __init__(self, problem: Problem, settings: RegularizedEvolution) -> None:
+        super().__init__(problem)
         self._tournament = settings.tournament
         self._population: collections.deque[tuple[list[float], float]] = collections.deque(
             maxlen=settings.popsize
         )
-        self._take_known(known)
+        self._take_known(problem.known)
         self._random = settings.popsize - len(self._population)  # trials before the first mutant
 
     @property

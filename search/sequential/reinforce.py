@@ -8,21 +8,18 @@ Reinforcement Learning (Machine Learning 8, 1992).
 from __future__ import annotations
 
 import math
-import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
 from search.checks import check_integer, check_number, make_plain
-from search.direction import Direction
 from search.errors import InvalidArgument
 from search.searcher import Problem, Searcher
 from search.sequential.controller import Controller, Step
-from search.sequential.sequential_search import SampledSearch, arguments_of
-from search.space.spaces import Choice, Domain, Space
-from search.trial import Evaluated
+from search.sequential.sequential_search import SampledSearch
+from search.space.spaces import Choice, Domain
 
 MOST_ACTIONS = 1000
 """Of all positions together; the controller has a weight for each pair."""
@@ -58,7 +55,7 @@ class Reinforce:
 
     def start(self, problem: Problem) -> Searcher:
         """See `Algorithm`."""
-        return ReinforceSearch(**arguments_of(problem), **asdict(self))
+        return ReinforceSearch(problem, self)
 
     def to_json(self) -> dict[str, Any]:
         """See `Algorithm`."""
@@ -91,40 +88,18 @@ class ReinforceSearch(SampledSearch):
     The same `rng` and the same order of asking and telling give the same trials.
 
     Args:
-        space: What to search, with at most 1,000 actions in all.
-        samples: How many trials, at least 1.
-        rng: Owned by the searcher from now on.
-        direction: 'max' or 'min' of the objective.
-        learning_rate: Of Adam.
-        entropy: Weight of the entropy bonus.
-        decay: Of the baseline.
-        bins: How many actions a number has at the most.
-        points: Configurations to try first, counted among the samples.
-        known: Evaluated before: learnt from first, one update each, as if they were told.
+        problem: What to search, by one objective, with at most 1,000 actions in all. What is known
+            is learnt from first, one update each, as if it were told.
+        settings: See `Reinforce`.
 
     Raises:
-        InvalidArgument: A setting that `Reinforce` refuses, or a space with too many actions.
+        InvalidArgument: The space has too many actions.
     """
 
-    def __init__(
-        self,
-        space: Space,
-        *,
-        samples: int,
-        rng: random.Random,
-        direction: Direction = Direction.MAX,
-        learning_rate: float = 0.05,
-        entropy: float = 0.1,
-        decay: float = 0.9,
-        bins: int = 8,
-        points: Sequence[Mapping[str, Any]] = (),
-        known: Sequence[Evaluated] = (),
-    ) -> None:
-        self._settings = Reinforce(
-            learning_rate=learning_rate, entropy=entropy, decay=decay, bins=bins
-        )
-        super().__init__(space, samples=samples, rng=rng, direction=direction, points=points)
-        self._sizes = [_actions(domain, bins) for domain in space.values()]
+    def __init__(self, problem: Problem, settings: Reinforce) -> None:
+        super().__init__(problem)
+        self._settings = settings
+        self._sizes = [_actions(domain, settings.bins) for domain in self._space.values()]
         if sum(self._sizes) > MOST_ACTIONS:
             raise InvalidArgument(
                 "space",
@@ -132,11 +107,11 @@ class ReinforceSearch(SampledSearch):
                 f"{sum(self._sizes):,}",
                 "take RegularizedEvolution, or Integer for a long range",
             )
-        self._positions = {name: position for position, name in enumerate(space)}
+        self._positions = {name: position for position, name in enumerate(self._space)}
         self._controller = Controller(self._sizes)
         self._merits: list[float] = []  # of the trials told that have a value
         self._baseline: float | None = None
-        self._take_known(known)
+        self._take_known(problem.known)
 
     def _propose(self) -> list[float]:
         point = [0.5] * len(self._space)

@@ -3,73 +3,42 @@
 from __future__ import annotations
 
 import random
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from search.checks import check_integer
-from search.direction import Direction
-from search.searcher import Problem, one_direction, samples_of
-from search.space.points import check_points
-from search.space.spaces import Space
+from search.counted import CountedSearch
+from search.searcher import Problem, one_direction
 from search.space.tried import Tried
-from search.trial import Evaluated, Outcome, Trial
+from search.trial import Evaluated, Outcome
 
 TRIES = 20
 """Points made for a trial at the most; they may all be tried already, or not allowed."""
 
 
-class SampledSearch(ABC):
-    """A `Searcher` of a number of trials that always has another one, whatever is still out.
+class SampledSearch(CountedSearch):
+    """A `CountedSearch` that always has another trial, whatever is still out.
 
-    The first trials are the points that the user gives, literally. No configuration besides is
-    tried twice, or although it is known, as long as the space has others; see `search.space.tried`.
+    No configuration besides the points of the user is tried twice, or although it is known, as long
+    as the space has others; see `search.space.tried`.
 
     Args:
-        space: What to search.
-        samples: How many trials, at least 1.
-        rng: Owned by the searcher from now on.
-        direction: 'max' or 'min' of the objective.
-        points: Configurations to try first, counted among the samples.
+        problem: What to search, by one objective.
+        rng: Owned by the searcher from now on; that of the problem when left out.
     """
 
-    def __init__(
-        self,
-        space: Space,
-        *,
-        samples: int,
-        rng: random.Random,
-        direction: Direction,
-        points: Sequence[Mapping[str, Any]],
-    ) -> None:
-        check_integer("samples", samples, 1)
-        check_points(points, samples, "samples")
-        self.total = samples
-        self._space, self._rng, self._direction = space, rng, direction
-        self._points, self._tried = points, Tried(space, rng)
-        self._asked = 0  # trials handed out, in all
+    def __init__(self, problem: Problem, rng: random.Random | None = None) -> None:
+        self._direction = one_direction(problem)
+        super().__init__(problem)
+        self._rng = problem.rng if rng is None else rng
+        self._tried = Tried(self._space, self._rng)
         self._out: dict[int, list[float]] = {}  # the point of each trial
 
-    @property
-    def finished(self) -> bool:
-        """See `Searcher`."""
-        return self._asked >= self.total
-
-    def ask(self) -> Trial | None:
-        """See `Searcher`."""
-        if self.finished:
-            return None
-        if self._asked < len(self._points):
-            params = dict(self._points[self._asked])
-            point = self._space.encode(params)
-        else:
-            point = self._new_point()
-            params = self._space.decode(point)
-        trial = Trial(self._asked, params)
+    def _params(self, trial: int, given: Mapping[str, Any] | None) -> Mapping[str, Any]:
+        point = self._new_point() if given is None else self._space.encode(given)
         self._tried.add(point)
-        self._out[trial.id] = point
-        self._asked += 1
-        return trial
+        self._out[trial] = point
+        return self._space.decode(point) if given is None else given
 
     def tell(self, outcome: Outcome) -> None:
         """See `Searcher`."""
@@ -100,19 +69,3 @@ class SampledSearch(ABC):
     @abstractmethod
     def _take(self, point: list[float], score: float | None) -> None:
         """Take in a point that was evaluated; the score is None where that failed."""
-
-
-def arguments_of(problem: Problem) -> dict[str, Any]:
-    """Return what these searches take of a problem, by the names of their arguments.
-
-    Raises:
-        InvalidArgument: It says no number of trials, or has several objectives.
-    """
-    return {
-        "space": problem.space,
-        "samples": samples_of(problem),
-        "rng": problem.rng,
-        "direction": one_direction(problem),
-        "points": problem.points,
-        "known": problem.known,
-    }

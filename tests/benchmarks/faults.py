@@ -29,6 +29,7 @@ from experiment.setup.resuming import read_past, uncollected
 from experiment.setup.specification import SearchSpec
 from search.direction import Direction
 from search.random_search import RandomSearch
+from search.searcher import Problem
 from search.space.spaces import Space
 from search.trial import Outcome
 from spark_jobs.messages import Attempt
@@ -57,7 +58,7 @@ def faults_survived() -> tuple[int, list[int]]:
 
 def _random_search() -> SearchSpec:
     space = Space.of_bounds({"x": [0.0, 1.0], "y": [1, 64]})
-    searcher = RandomSearch(space, samples=_TRIALS + 1, rng=random.Random(1))
+    searcher = RandomSearch(Problem(space=space, samples=_TRIALS + 1, rng=random.Random(1)))
     algorithm = {"type": "random", "samples": _TRIALS + 1}
     return make_spec("random_search", searcher, space, algorithm=algorithm)
 

@@ -32,8 +32,8 @@ from experiment.driver.coordinator import Coordinator
 from experiment.run_files.journal import Journal
 from experiment.run_files.manifest import write_manifest
 from experiment.setup.specification import SearchSpec
+from search.algorithms import Evolution
 from search.direction import Direction
-from search.evolution.generational import DifferentialEvolution
 from search.grid import PointSearch
 from search.space.spaces import Space
 from search.trial import Outcome, Trial
@@ -41,6 +41,7 @@ from spark_jobs.channel.credentials import CERTIFICATE_NAME
 from spark_jobs.channel.grpc_channel import ChannelServer
 from spark_jobs.messages import Hello, Next, Report, Reports, encode
 from tests.experiment.runs import make_manifest, make_run_folder, make_spec
+from tests.search.fakes import started
 
 _HOSTS = 125  # eight slots on each of a thousand
 _IDLE = 15.0  # seconds for which all slots wait: longer than the driver keeps one waiting
@@ -148,7 +149,7 @@ def generations(popsize: int, count: int) -> SearchSpec:
     """Return a search with a barrier, whose trials take up to two seconds."""
     space = Space.of_bounds({"seconds": [0.0, 2.0], "x": [0.0, 1.0]})
     size = {"popsize": popsize, "generations": count}
-    searcher = DifferentialEvolution(space, rng=random.Random(0), direction=Direction.MIN, **size)
+    searcher = started(Evolution, space, 0, generational=True, direction=Direction.MIN, **size)
     algorithm = {"type": "differential evolution", "strategy": "rand1bin", **size}
     gated: Any = Gated(searcher)
     return make_spec("evolutionary_search", gated, space, algorithm=algorithm)

@@ -19,11 +19,10 @@ from typing import Any
 
 import numpy as np
 
+from search.algorithms import Evolution
 from search.direction import Direction
-from search.evolution.generational import DifferentialEvolution
-from search.evolution.steady_state import SteadyStateEvolution
 from search.random_search import RandomSearch
-from search.searcher import Searcher
+from search.searcher import Problem, Searcher
 from search.trial import Evaluated, Outcome
 from tests.benchmarks import comparison, surrogates
 from tests.benchmarks.comparison import Array
@@ -43,6 +42,7 @@ from tests.benchmarks.methods import (
 )
 from tests.benchmarks.problems import NAMES, problem
 from tests.benchmarks.workers import Simulated, expected_running_time, simulate
+from tests.search.fakes import started
 
 _BUDGETS = {30: 0.65, 100: 0.42, 300: 0.32}  # evaluations, and the bar of nr after them
 _SEEDS = 20
@@ -232,11 +232,14 @@ def _simulate(simulation: Simulation) -> tuple[Simulated, Simulated]:
     """
     name, target, workers, sigma, seed = simulation
     space, value = problem(name).space, problem(name).value
-    settings: dict[str, Any] = {"direction": Direction.MIN, "rng": random.Random(seed)}
+    settings: dict[str, Any] = {"direction": Direction.MIN}
     popsize = 20 if workers >= 50 else 10
     searchers: tuple[Searcher, Searcher] = (
-        DifferentialEvolution(
+        started(
+            Evolution,
             space,
+            seed,
+            generational=True,
             strategy="current-to-pbest1bin",
             crossover=0.7,
             mutation=(0.5, 1.0),
@@ -244,8 +247,8 @@ def _simulate(simulation: Simulation) -> tuple[Simulated, Simulated]:
             generations=_TRIALS // workers - 1,
             **settings,
         ),
-        SteadyStateEvolution(
-            space, popsize=popsize, generations=_TRIALS // popsize - 1, **settings
+        started(
+            Evolution, space, seed, popsize=popsize, generations=_TRIALS // popsize - 1, **settings
         ),
     )
     old, new = (
@@ -275,7 +278,7 @@ def _print_asks() -> list[Bar]:
 def _asks(start: Start) -> list[float]:
     """Return the seconds of each ask of a search that knows 1,000 trials."""
     target = problem("network")
-    searcher = RandomSearch(target.space, samples=_FINISHED, rng=random.Random(0))
+    searcher = RandomSearch(Problem(space=target.space, samples=_FINISHED, rng=random.Random(0)))
     finished = [trial.params for trial in iter(searcher.ask, None)]
     known = [Evaluated(params, target.value(params)) for params in finished]
     searcher = start(started_on(target.space, _ASKS, 0, known))

@@ -9,14 +9,15 @@ import cocoex
 import numpy as np
 import pytest
 
+from search.algorithms import Evolution
 from search.direction import Direction
-from search.evolution.generational import DifferentialEvolution
 from search.random_search import RandomSearch
 from search.space.spaces import Float, Space
 from tests.benchmarks import comparison, surrogates
 from tests.benchmarks.methods import METHODS, RANDOM, Evaluations, Method, Spent, regrets
 from tests.benchmarks.problems import NAMES, Problem, problem
 from tests.benchmarks.workers import Simulated, expected_running_time, simulate
+from tests.search.fakes import started
 
 WRITTEN = [name for name in NAMES if not any(task in name for task in surrogates.TASKS)]
 LINE = Problem("line", Space({"x": Float(0.0, 1.0)}), lambda params: params["x"], 0.0)
@@ -190,7 +191,7 @@ class TestWorkers:
         return simulate(searcher, lambda params: params["x"], **(arguments | settings))
 
     def random_search(self, samples):
-        return RandomSearch(LINE.space, samples=samples, rng=random.Random(5))
+        return RandomSearch(Problem(space=LINE.space, samples=samples, rng=random.Random(5)))
 
     def test_one_worker_takes_a_second_for_each(self):
         assert self.run(self.random_search(7)) == Simulated(7.0, False, 1.0)
@@ -205,8 +206,14 @@ class TestWorkers:
         assert simulated == Simulated(1.0 + xs.index(min(xs)), True, 1.0)
 
     def test_by_generation_the_longest_evaluation_keeps_all_waiting(self):
-        searcher = DifferentialEvolution(
-            LINE.space, rng=random.Random(0), direction=Direction.MIN, popsize=50, generations=9
+        searcher = started(
+            Evolution,
+            LINE.space,
+            0,
+            generational=True,
+            direction=Direction.MIN,
+            popsize=50,
+            generations=9,
         )
         assert self.run(searcher, workers=50, sigma=1.0).use < 0.3
         assert self.run(self.random_search(2000), workers=50, sigma=1.0).use > 0.8

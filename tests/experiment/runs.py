@@ -21,11 +21,11 @@ from experiment.run_files.manifest import (
 )
 from experiment.setup.settings import Settings
 from experiment.setup.specification import SearchSpec
+from search.algorithms import Evolution
 from search.direction import Direction, read_direction
-from search.evolution.generational import DifferentialEvolution
 from search.grid import GridSearch, PointSearch
 from search.random_search import RandomSearch
-from search.searcher import Searcher
+from search.searcher import Problem, Searcher
 from search.space.spaces import Space
 from search.trial import Outcome, Trial
 from spark_jobs.channel.grpc_channel import Address
@@ -42,6 +42,7 @@ from spark_jobs.slot.slot import SlotConfig, hparam, row_name, run_attempt
 from spark_jobs.storage.local_files import make_folder, write_whole
 from spark_jobs.trial.event_file import EventFile
 from spark_jobs.trial.trial_process import Program
+from tests.search.fakes import started
 
 TRACEBACK = 'Traceback (most recent call last):\n  File "train.py", line 3\nValueError: too large\n'
 
@@ -110,12 +111,12 @@ def make_search(
         assert trials in range(8, 10**6, 4), "the population has 4 individuals"
         space = Space.of_bounds(BOUNDS)
         size = {"popsize": 4, "generations": trials // 4 - 1}
-        evolution = DifferentialEvolution(space, rng=random.Random(7), direction=direction, **size)
+        evolution = started(Evolution, space, 7, generational=True, direction=direction, **size)
         algorithm = {"type": "differential evolution", "strategy": "rand1bin", **size}
         return make_spec("evolutionary_search", evolution, space, algorithm=algorithm)
     if call == "random_search":
         space = Space.of_bounds(BOUNDS)
-        searcher = RandomSearch(space, samples=trials, rng=random.Random(7))
+        searcher = RandomSearch(Problem(space=space, samples=trials, rng=random.Random(7)))
         return make_spec(call, searcher, space, algorithm={"type": "random", "samples": trials})
     rates = [(number + 1) / 100 for number in range(trials)]
     space = Space.of_grid({"learning_rate": rates, "optimizer": ["adam"]})

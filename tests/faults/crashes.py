@@ -26,15 +26,16 @@ import psutil
 
 import experiment
 from experiment.run_files.journal import read_journal
+from search.algorithms import Evolution
 from search.direction import Direction
-from search.evolution.generational import DifferentialEvolution
-from search.evolution.population_based import PopulationBasedTraining
+from search.evolution.population_based import PopulationTraining
 from search.grid import GridSearch
 from search.random_search import RandomSearch
-from search.searcher import Searcher, drive
+from search.searcher import Problem, Searcher, drive
 from search.space.spaces import Space
 from search.trial import Outcome, Trial
 from tests.experiment.waiting import wait_until
+from tests.search.fakes import started
 
 MARK = "EXPERIMENT_TEST_DRIVER"
 BOUNDS = {"x": [-1.0, 1.0], "y": [1, 9]}
@@ -91,21 +92,19 @@ SEARCHES: dict[str, tuple[Callable[..., Any], dict[str, Any], Callable[[], Searc
     "random": (
         experiment.random_search,
         {"bounds": BOUNDS, "samples": 20},
-        lambda: RandomSearch(_space(), samples=20, rng=random.Random(SEED)),
+        lambda: RandomSearch(Problem(space=_space(), samples=20, rng=random.Random(SEED))),
     ),
     "evolution": (
         experiment.evolutionary_search,
         {"bounds": BOUNDS, "generational": True, **_SIZE},
-        lambda: DifferentialEvolution(
-            _space(), rng=random.Random(SEED), direction=Direction.MAX, **_SIZE
+        lambda: started(
+            Evolution, _space(), SEED, generational=True, direction=Direction.MAX, **_SIZE
         ),
     ),
     "population": (
         experiment.population_based_training,
         {"bounds": BOUNDS, **_SIZE},
-        lambda: PopulationBasedTraining(
-            _space(), rng=random.Random(SEED), direction=Direction.MAX, **_SIZE
-        ),
+        lambda: started(PopulationTraining, _space(), SEED, direction=Direction.MAX, **_SIZE),
     ),
 }
 """Name to the public call, its arguments, and the same searcher."""

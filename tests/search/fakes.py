@@ -1,6 +1,21 @@
 """Objective functions and ways to run a searcher, shared by the tests of this folder."""
 
+import dataclasses
+import random
+from collections.abc import Callable
+from typing import Any
+
+from search.searcher import Algorithm, Problem
+from search.space.spaces import Space
 from search.trial import Outcome
+
+_OF_PROBLEM = {field.name for field in dataclasses.fields(Problem)}
+
+
+def started(kind: Callable[..., Algorithm], space: Space, seed: int = 0, **arguments: Any) -> Any:
+    """Return the searcher of an algorithm; arguments are of the problem or of the settings."""
+    problem = {name: arguments.pop(name) for name in _OF_PROBLEM & arguments.keys()}
+    return kind(**arguments).start(Problem(space=space, rng=random.Random(seed), **problem))
 
 
 def outcome(trial, value):

@@ -9,14 +9,14 @@ import msgspec
 import numpy as np
 import pytest
 
+from search.algorithms import Evolution
 from search.errors import InvalidArgument
-from search.evolution.generational import DifferentialEvolution
-from search.evolution.steady_state import SteadyStateEvolution
 from search.grid import GridSearch
 from search.searcher import drive
 from search.space.spaces import Choice, Float, Integer, Space
 from search.trial import Outcome
 from search.values import from_json, plain_value, to_json
+from tests.search.fakes import started
 
 MAX = sys.float_info.max
 
@@ -112,14 +112,14 @@ def test_deep_garbage_raises_value_error():
 def test_huge_finite_scores_are_logged_without_warnings():
     values = iter([1e200, -1e200, 1e308, 1e308] * 2)
     space = Space.of_bounds({"x": [0.0, 1.0]})
-    searcher = DifferentialEvolution(space, rng=random.Random(0), popsize=4, generations=1)
+    searcher = started(Evolution, space, 0, generational=True, popsize=4, generations=1)
     drive(searcher, lambda trial: Outcome(trial.id, "finished", next(values)))
     assert len(searcher.logbook) == 2
 
 
 def test_the_mean_of_huge_scores_does_not_overflow():
     space = Space.of_bounds({"x": [0.0, 1.0]})
-    searcher = SteadyStateEvolution(space, rng=random.Random(0), popsize=4, noisy=True)
+    searcher = started(Evolution, space, 0, popsize=4, noisy=True)
     trials = []
     drive(searcher, lambda trial: trials.append(trial) or Outcome(trial.id, "finished", MAX))
     assert len({str(trial.params) for trial in trials}) < len(trials)  # some were repeated

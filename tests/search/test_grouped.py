@@ -6,24 +6,24 @@ import pytest
 from search.algorithms import Evolution, Random
 from search.direction import Direction
 from search.errors import InvalidArgument, NothingAllowed
-from search.evolution.population_based import PopulationBasedTraining
+from search.evolution.population_based import PopulationTraining
 from search.grouped import Grouped, GroupedSearch, read_groups, union
 from search.random_search import RandomSearch
 from search.searcher import Problem, drive, judge_of
-from search.sequential.bayesian import BayesianSearch
+from search.sequential.bayesian import BayesianOptimization
 from search.space.spaces import Choice, Float, Integer, Space
 from search.trial import Evaluated
-from tests.search.fakes import evaluated_by, outcome, recorded
+from tests.search.fakes import evaluated_by, outcome, recorded, started
 
 LINE = Space({"x": Float(0.0, 1.0)})
 
 
 def sampled(samples, seed=0):
-    return RandomSearch(LINE, samples=samples, rng=random.Random(seed))
+    return RandomSearch(Problem(space=LINE, samples=samples, rng=random.Random(seed)))
 
 
 def bayesian(samples, seed=0):
-    return BayesianSearch(LINE, samples=samples, rng=random.Random(seed), direction=Direction.MIN)
+    return started(BayesianOptimization, LINE, seed, samples=samples, direction=Direction.MIN)
 
 
 def groups_of(trials):
@@ -75,7 +75,7 @@ def test_what_a_group_tries_does_not_depend_on_the_others():
 
 def test_a_member_goes_on_from_a_trial_of_its_own_group():
     kinds = {
-        group: PopulationBasedTraining(LINE, rng=random.Random(seed), popsize=4, generations=3)
+        group: started(PopulationTraining, LINE, seed, popsize=4, generations=3)
         for seed, group in enumerate("ab")
     }
     trials = asked_by(GroupedSearch(kinds), evaluated_by(lambda params: params["x"]))

@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import search
-from search.algorithms import Evolution, Grid, PopulationTraining, Random
+from search.algorithms import Evolution, Grid, Random
 from search.direction import Direction, Directions
 from search.errors import ExperimentError, InvalidArgument
-from search.evolution.generational import DifferentialEvolution
 from search.evolution.nsga2 import NSGA2
+from search.evolution.population_based import PopulationTraining
 from search.grid import GridSearch, PointSearch
 from search.grouped import Grouped
 from search.searcher import Problem, ask_again, drive
@@ -27,7 +27,14 @@ from search.sequential.reinforce import Reinforce
 from search.space.spaces import Choice, Float, Integer, Space
 from search.trial import Evaluated
 from tests.properties import examples
-from tests.search.fakes import all_fail, evaluated_by, outcome, recorded, run_in_any_order
+from tests.search.fakes import (
+    all_fail,
+    evaluated_by,
+    outcome,
+    recorded,
+    run_in_any_order,
+    started,
+)
 
 MIXED = Space.of_bounds(
     {
@@ -703,7 +710,7 @@ def test_population_based_training_takes_nothing_that_is_known():
 
 
 def test_drive_ends_where_the_searcher_waits_for_an_outcome_of_someone_else():
-    searcher = DifferentialEvolution(MIXED, rng=random.Random(0), popsize=4)
+    searcher = started(Evolution, MIXED, 0, generational=True, popsize=4)
     for _ in range(4):
         searcher.ask()
     with pytest.raises(ExperimentError, match="DifferentialEvolution waits for an outcome"):

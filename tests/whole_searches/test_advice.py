@@ -11,8 +11,9 @@ from IPython.core.interactiveshell import InteractiveShell
 
 import experiment
 from experiment.setup.settings import Settings
-from search.algorithms import Evolution, PopulationTraining
+from search.algorithms import Evolution
 from search.checks import check_flag, check_integer, check_number
+from search.evolution.population_based import PopulationTraining
 from search.space.spaces import Choice, Float, Integer, Space
 
 BOUNDS = {"learning_rate": [0.1, 0.9], "optimizer": ["adam", "sgd"]}

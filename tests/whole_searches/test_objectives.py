@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import json
 import math
-import random
 import re
 import shutil
 from pathlib import Path
@@ -33,13 +32,14 @@ from experiment.run_files.loading import load, read_manifest
 from experiment.run_files.manifest import Summary
 from search.direction import Direction, Directions
 from search.errors import ExperimentError, InvalidArgument
-from search.evolution.nsga2 import NSGA2Search
+from search.evolution.nsga2 import NSGA2
 from search.grid import PointSearch
 from search.space.spaces import Space
 from search.trial import Outcome, Trial
 from spark_jobs.messages import Attempt, Hello, Next
 from spark_jobs.run_folder.paths import RunPaths
 from tests.experiment.runs import BOUNDS, make_run, make_spec
+from tests.search.fakes import started
 from tests.spark_jobs.trial.test_event_file import scalars, table_config, values
 
 BOTH = {"accuracy": "max", "latency": "min"}
@@ -81,7 +81,7 @@ def root(tmp_path):
 def nsga2(goal=GOAL, popsize=4, generations=2, seed=7):
     space = Space.of_bounds(BOUNDS)
     size = {"popsize": popsize, "generations": generations}
-    searcher = NSGA2Search(space, rng=random.Random(seed), directions=goal, **size)
+    searcher = started(NSGA2, space, seed, direction=goal, **size)
     return make_spec("evolutionary_search", searcher, space, algorithm={"type": "NSGA-II", **size})
 
 

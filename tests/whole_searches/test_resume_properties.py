@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
-import random
 import resource
 import tempfile
 from collections import Counter
@@ -29,11 +29,10 @@ from experiment.run_files.loading import read_run, state_of
 from experiment.run_files.manifest import write_manifest, write_result
 from experiment.run_files.ownership import owned
 from experiment.setup.resuming import Past, read_past, reopen
+from search.algorithms import Evolution
 from search.direction import Direction
 from search.errors import InvalidArgument
-from search.evolution.generational import DifferentialEvolution
-from search.evolution.population_based import PopulationBasedTraining
-from search.evolution.steady_state import SteadyStateEvolution
+from search.evolution.population_based import PopulationTraining
 from search.grid import GridSearch, PointSearch
 from search.space.spaces import Space
 from search.stopping import SuccessiveHalving, Threshold
@@ -53,6 +52,7 @@ from spark_jobs.storage.local_files import make_folder, write_whole
 from spark_jobs.storage.locations import Location
 from tests.experiment.runs import make_manifest, make_spec
 from tests.properties import examples
+from tests.search.fakes import started
 
 BOUNDS = {"x": [-1.0, 1.0], "y": [1, 9]}
 SLOTS = 3
@@ -70,20 +70,20 @@ def grid_search():
 
 def _by_generation(kind, name):
     space = Space.of_bounds(BOUNDS)
-    searcher = kind(space, rng=random.Random(7), direction=Direction.MAX, popsize=4, generations=2)
+    searcher = started(kind, space, 7, popsize=4, generations=2)
     return make_spec(name, searcher, space, algorithm={"type": name})
 
 
 def evolution():
-    return _by_generation(DifferentialEvolution, "evolutionary_search")
+    return _by_generation(functools.partial(Evolution, generational=True), "evolutionary_search")
 
 
 def steady_state():
-    return _by_generation(SteadyStateEvolution, "evolutionary_search")
+    return _by_generation(Evolution, "evolutionary_search")
 
 
 def population():
-    return _by_generation(PopulationBasedTraining, "population_based_training")
+    return _by_generation(PopulationTraining, "population_based_training")
 
 
 def value_of(trial, step=3):

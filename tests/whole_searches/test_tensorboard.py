@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 import subprocess
 import sys
 import time
@@ -18,11 +17,12 @@ import pytest
 import experiment
 from experiment.results.text import hyperparameters
 from experiment.run_files.loading import load
-from search.evolution.generational import DifferentialEvolution
+from search.algorithms import Evolution
 from search.space.spaces import Choice, Float, Integer, Space
 from search.trial import Outcome
 from tests.experiment.display.test_card import Page
 from tests.experiment.runs import TRACEBACK, make_run, make_spec
+from tests.search.fakes import started
 from tests.spark_jobs.trial.test_event_file import scalars
 
 
@@ -212,7 +212,7 @@ def test_trials_without_a_hyperparameter_have_their_rows(serve, tmp_path):
         },
         constraint=lambda p: p.get("momentum", 0.0) < 0.5,
     )
-    searcher = DifferentialEvolution(space, rng=random.Random(1), popsize=4, generations=1)
+    searcher = started(Evolution, space, 1, generational=True, popsize=4, generations=1)
     search = make_spec("evolutionary_search", searcher, space)
     root = make_run(tmp_path / "runs", search=search, failed=())
     trials = load(root).trials
@@ -284,7 +284,7 @@ def evolution(tmp_path_factory):
             "fixed": Integer(3, 3),
         }
     )
-    searcher = DifferentialEvolution(space, rng=random.Random(1), popsize=4, generations=2)
+    searcher = started(Evolution, space, 1, generational=True, popsize=4, generations=2)
     search = make_spec("evolutionary_search", searcher, space)
     folder = tmp_path_factory.mktemp("evolution")
     root = make_run(folder, search=search, failed=(2, 9), name=NAME, description=NAME)

@@ -1,5 +1,4 @@
 import math
-import random
 import re
 import sys
 
@@ -17,16 +16,16 @@ from experiment.display.card import card, failure_card
 from experiment.results.status import Status
 from experiment.results.trial_result import TrialResult
 from experiment.run_files.loading import load, read_manifest
+from search.algorithms import Evolution
 from search.direction import Direction
-from search.evolution.generational import DifferentialEvolution
-from search.evolution.population_based import PopulationBasedTraining
-from search.evolution.steady_state import SteadyStateEvolution
+from search.evolution.population_based import PopulationTraining
 from search.grid import GridSearch
 from search.space.spaces import Choice, Float, Integer, Space
 from search.trial import Outcome
 from spark_jobs.run_folder.paths import RunPaths
 from tests.experiment.runs import make_manifest, make_run, make_search, make_spec
 from tests.properties import examples
+from tests.search.fakes import started
 from tests.spark_jobs.trial.test_event_file import histograms, scalars, table_config, values
 
 
@@ -35,14 +34,14 @@ def grid(**lists):
     return make_spec("launch", GridSearch(space), space)
 
 
-def evolution(
-    popsize=4, generations=2, direction=Direction.MAX, kind=DifferentialEvolution, **domains
-):
+def evolution(popsize=4, generations=2, direction=Direction.MAX, generational=True, **domains):
     space = Space(domains)
-    searcher = kind(
+    searcher = started(
+        Evolution,
         space,
-        rng=random.Random(3),
+        3,
         direction=direction,
+        generational=generational,
         popsize=popsize,
         generations=generations,
     )
@@ -149,11 +148,11 @@ def test_a_trial_that_was_lost_counts_once(tmp_path):
     assert curve(root, "search/done") == [(1, 1), (2, 2), (3, 3)]
 
 
-@pytest.mark.parametrize("kind", [DifferentialEvolution, SteadyStateEvolution])
+@pytest.mark.parametrize("generational", [True, False])
 @pytest.mark.parametrize("direction", ["max", "min"])
-def test_the_curves_of_generations_are_the_logbook(tmp_path, direction, kind):
+def test_the_curves_of_generations_are_the_logbook(tmp_path, direction, generational):
     toward = Direction(direction)
-    search = evolution(4, 3, toward, kind, x=Float(-1, 1), y=Integer(1, 9))
+    search = evolution(4, 3, toward, generational, x=Float(-1, 1), y=Integer(1, 9))
 
     def outcome_of(trial):
         if trial.id == 5:
@@ -456,11 +455,10 @@ def test_every_chart_of_the_layout_has_its_curves_and_every_curve_a_chart(tmp_pa
 
 
 def test_a_search_without_a_barrier_has_the_same_pages(tmp_path):
-    kinds = [DifferentialEvolution, SteadyStateEvolution]
     pages = []
-    for kind in kinds:
-        search = evolution(kind=kind, x=Float(0, 1), units=Integer(1, 64))
-        root = make_run(tmp_path / kind.__name__, search=search, failed=())
+    for generational in (True, False):
+        search = evolution(generational=generational, x=Float(0, 1), units=Integer(1, 64))
+        root = make_run(tmp_path / str(generational), search=search, failed=())
         populations = {
             tag: [step for step, _ in values] for tag, values in histograms(root / "search").items()
         }
@@ -471,7 +469,7 @@ def test_a_search_without_a_barrier_has_the_same_pages(tmp_path):
 
 def test_population_based_training_has_its_generations_too(tmp_path):
     space = Space.of_bounds({"x": [0.0, 1.0]})
-    searcher = PopulationBasedTraining(space, rng=random.Random(3), popsize=4, generations=2)
+    searcher = started(PopulationTraining, space, 3, popsize=4, generations=2)
     search = make_spec("population_based_training", searcher, space)
     root = make_run(tmp_path, search=search, failed=())
     tags = scalars(root / "search")

@@ -1,4 +1,3 @@
-import random
 import tempfile
 from collections import Counter
 from pathlib import Path
@@ -13,9 +12,9 @@ from experiment.run_files.journal_records import Lost, Resumed, read_records
 from experiment.run_files.left_outcomes import LeftBehind
 from experiment.run_files.loading import read_run, state_of
 from experiment.run_files.manifest import write_manifest
+from search.algorithms import Evolution
 from search.direction import Direction
 from search.errors import InvalidArgument
-from search.evolution.generational import DifferentialEvolution
 from search.grid import GridSearch, PointSearch
 from search.searcher import drive
 from search.space.spaces import Space
@@ -35,6 +34,7 @@ from spark_jobs.messages import (
 from spark_jobs.run_folder.paths import RunPaths
 from tests.experiment.runs import make_manifest, make_search
 from tests.properties import examples
+from tests.search.fakes import started
 
 
 class Ears:
@@ -115,9 +115,11 @@ def points(count):
 
 
 def evolution(popsize=4, generations=2, seed=0):
-    return DifferentialEvolution(
+    return started(
+        Evolution,
         Space.of_bounds({"x": [-1.0, 1.0], "y": [1, 9]}),
-        rng=random.Random(seed),
+        seed,
+        generational=True,
         direction=Direction.MIN,
         popsize=popsize,
         generations=generations,

@@ -121,7 +121,7 @@ def test_what_the_objective_was_called_may_be_said_later(make):
 
 
 def test_population_based_training_learns_nothing_from_other_runs(make):
-    from search.algorithms import PopulationTraining
+    from search.evolution.population_based import PopulationTraining
 
     arguments = {"searcher": PopulationTraining(), "optimization_key": "accuracy"}
     with pytest.raises(InvalidArgument, match="warm_start: .* checkpoints of the same run"):

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from search.algorithms import Evolution
 from search.direction import Direction
 from search.errors import InvalidArgument
-from search.evolution.generational import DifferentialEvolution
 from search.searcher import drive
 from search.space.spaces import Space
 from search.trial import Evaluated
 from tests.properties import examples
-from tests.search.fakes import all_fail, evaluated_by, outcome, recorded, run_in_any_order
+from tests.search.fakes import all_fail, evaluated_by, outcome, recorded, run_in_any_order, started
 
 PLANE = Space.of_bounds({"x": [-5.0, 5.0], "y": [-5.0, 5.0]})
 MIXED = Space.of_bounds({"lr": [0.1, 1e-5], "units": [1, 64], "act": ["relu", "tanh", "elu"]})
@@ -40,7 +40,7 @@ def mixed(params):
 
 
 def evolution(space=PLANE, seed=0, **kwargs):
-    return DifferentialEvolution(space, rng=random.Random(seed), **kwargs)
+    return started(Evolution, space, seed, generational=True, **kwargs)
 
 
 def traced(searcher, evaluate):
@@ -457,8 +457,12 @@ NO_NUMBERS = [math.nan, math.inf, -math.inf, True, False, "0.5", None, [0.5], 1j
         ("popsize", [3, 0, -4, *NO_INTEGERS], "an integer of at least 4"),
         ("generations", [0, -1, *NO_INTEGERS], "an integer of at least 1"),
         ("crossover", [-0.1, 1.1, 2, -1, *NO_NUMBERS], "a number of [0, 1]"),
-        ("strategy", ["best1bin", "", None, 1, ["rand1bin"]], STRATEGIES),
-        ("mutation", [0, 0.0, -0.5, 2.1, 3, *NO_NUMBERS], "a number of (0, 2], or two of them"),
+        ("strategy", ["best1bin", "", 1, ["rand1bin"]], STRATEGIES),
+        (
+            "mutation",
+            [0, 0.0, -0.5, 2.1, 3, *(odd for odd in NO_NUMBERS if odd is not None)],
+            "a number of (0, 2], or two of them",
+        ),
     ],
 )
 def test_unusable_settings_are_refused(name, values, expected):

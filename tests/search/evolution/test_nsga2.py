@@ -5,15 +5,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from search.algorithms import Evolution, Grid, PopulationTraining, Random
+from search.algorithms import Evolution, Grid, Random
 from search.direction import Direction, Directions
 from search.errors import InvalidArgument
-from search.evolution.nsga2 import NSGA2, NSGA2Search
+from search.evolution.nsga2 import NSGA2
+from search.evolution.population_based import PopulationTraining
 from search.random_search import RandomSearch
 from search.searcher import Problem, drive
 from search.space.spaces import Float, Space
 from search.trial import Evaluated, Outcome
 from tests.properties import examples
+from tests.search.fakes import started
 
 GOAL = Directions({"error": Direction.MIN, "cost": Direction.MIN})
 SQUARE = Space.of_bounds({"a": [0.0, 1.0], "b": [0.0, 1.0]})
@@ -51,7 +53,7 @@ def several(objectives):
 
 
 def nsga2(space=SQUARE, seed=0, **arguments):
-    return NSGA2Search(space, rng=random.Random(seed), directions=GOAL, **arguments)
+    return started(NSGA2, space, seed, direction=GOAL, **arguments)
 
 
 def hypervolume(outcomes, reference):
@@ -245,7 +247,7 @@ def test_its_front_is_ahead_of_random_search(generational):
     space = Space.of_bounds({f"x{number}": [0.0, 1.0] for number in range(6)})
     for seed in range(5):
         searcher = nsga2(space, seed, generations=19, generational=generational)
-        drawn = RandomSearch(space, samples=200, rng=random.Random(seed))
+        drawn = RandomSearch(Problem(space=space, samples=200, rng=random.Random(seed)))
         ours, theirs = (
             hypervolume(drive(each, several(zdt1)), (1.1, 10.0)) for each in (searcher, drawn)
         )

@@ -11,10 +11,10 @@ from search.direction import Direction
 from search.errors import InvalidArgument
 from search.random_search import RandomSearch
 from search.searcher import Problem, drive
-from search.sequential.bayesian import DESIGN, LEAST, MODELLED, BayesianOptimization, BayesianSearch
+from search.sequential.bayesian import DESIGN, LEAST, MODELLED, BayesianOptimization
 from search.space.spaces import Choice, Float, Integer, Space
 from search.trial import Evaluated, Outcome
-from tests.search.fakes import evaluated_by, outcome, recorded
+from tests.search.fakes import evaluated_by, outcome, recorded, started
 
 PLANE = Space({"x": Float(0.0, 1.0), "y": Float(0.0, 1.0)})
 MIXED = Space(
@@ -38,7 +38,7 @@ def tuning(params):
 
 def make(space=PLANE, samples=20, seed=0, **arguments):
     arguments = {"direction": Direction.MIN} | arguments
-    return BayesianSearch(space, samples=samples, rng=random.Random(seed), **arguments)
+    return started(BayesianOptimization, space, seed, samples=samples, **arguments)
 
 
 def trials_of(searcher, evaluate):
@@ -68,7 +68,7 @@ def regrets(function, space, samples, workers):
     for seed in range(5):
         trials = in_flight(make(space, samples, seed), evaluated_by(function), workers)
         ours.append(min(function(trial.params) for trial in trials))
-        randomly = RandomSearch(space, samples=samples, rng=random.Random(seed))
+        randomly = RandomSearch(Problem(space=space, samples=samples, rng=random.Random(seed)))
         others.append(best_of(randomly, function))
     return np.array(ours), np.array(others)
 
@@ -194,11 +194,12 @@ def test_the_same_trials_are_asked_for_whatever_threads_linear_algebra_may_use()
     program = """
 import random
 from search.searcher import drive
-from search.sequential.bayesian import BayesianSearch
+from search.sequential.bayesian import BayesianOptimization
 from search.space.spaces import Float, Space
 from search.trial import Outcome
+from tests.search.fakes import started
 space = Space({f"x{i}": Float(0.0, 1.0) for i in range(5)})
-searcher = BayesianSearch(space, samples=60, rng=random.Random(0))
+searcher = started(BayesianOptimization, space, 0, samples=60)
 drive(searcher, lambda t: Outcome(t.id, "finished", -sum(v * v for v in t.params.values())))
 print(searcher._evaluated)
 """

@@ -13,12 +13,11 @@ from search.searcher import Problem
 from search.sequential.regularized_evolution import (
     STEP,
     RegularizedEvolution,
-    RegularizedEvolutionSearch,
     mutated,
 )
 from search.space.spaces import Choice, Float, Integer, Space
 from search.trial import Evaluated
-from tests.search.fakes import outcome
+from tests.search.fakes import outcome, started
 from tests.search.landscapes import ARCHITECTURES, best_found, operations_in_pairs
 from tests.search.spaces import conditional_spaces, points_of
 
@@ -34,7 +33,7 @@ TRAINING = Space(
 
 
 def searched(space=ARCHITECTURES, samples=100, seed=0, **kwargs):
-    return RegularizedEvolutionSearch(space, samples=samples, rng=random.Random(seed), **kwargs)
+    return started(RegularizedEvolution, space, seed, samples=samples, **kwargs)
 
 
 def differences(one, other):
@@ -259,6 +258,9 @@ def test_it_is_far_ahead_of_random_search_on_architectures(in_flight):
         score = operations_in_pairs(seed)
         ours = best_found(searched(seed=seed), score, in_flight)
         rng = random.Random(seed)
-        gains.append(ours - best_found(RandomSearch(ARCHITECTURES, samples=100, rng=rng), score))
+        gains.append(
+            ours
+            - best_found(RandomSearch(Problem(space=ARCHITECTURES, samples=100, rng=rng)), score)
+        )
     assert sum(gain > 0 for gain in gains) >= 9
     assert fmean(gains) > 2

@@ -8,17 +8,17 @@ from search.direction import Direction
 from search.errors import InvalidArgument
 from search.random_search import RandomSearch
 from search.searcher import Problem
-from search.sequential.reinforce import Reinforce, ReinforceSearch
+from search.sequential.reinforce import Reinforce
 from search.space.spaces import Choice, Float, Integer, Space
 from search.trial import Evaluated
-from tests.search.fakes import outcome
+from tests.search.fakes import outcome, started
 from tests.search.landscapes import ARCHITECTURES, best_found, operations_in_pairs
 
 NUMBERS = Space({"x": Float(0.0, 1.0), "n": Integer(1, 100), "few": Integer(1, 3)})
 
 
 def searched(space=ARCHITECTURES, samples=100, seed=0, **kwargs):
-    return ReinforceSearch(space, samples=samples, rng=random.Random(seed), **kwargs)
+    return started(Reinforce, space, seed, samples=samples, **kwargs)
 
 
 def trials_of(searcher, score):
@@ -175,6 +175,9 @@ def test_it_is_far_ahead_of_random_search_on_architectures(in_flight):
         score = operations_in_pairs(seed)
         ours = best_found(searched(samples=200, seed=seed), score, in_flight)
         rng = random.Random(seed)
-        gains.append(ours - best_found(RandomSearch(ARCHITECTURES, samples=200, rng=rng), score))
+        gains.append(
+            ours
+            - best_found(RandomSearch(Problem(space=ARCHITECTURES, samples=200, rng=rng)), score)
+        )
     assert sum(gain > 0 for gain in gains) >= 9
     assert fmean(gains) > 2

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import HealthCheck, assume, given
 from hypothesis import strategies as st
 
-from search.algorithms import Evolution, PopulationTraining, Random
+from search.algorithms import Evolution, Random
 from search.direction import Direction
 from search.errors import InvalidArgument, NothingAllowed
-from search.evolution.population_based import explore
+from search.evolution.population_based import PopulationTraining, explore
 from search.evolution.screening import Screen
 from search.grid import GridSearch
 from search.searcher import Problem, drive

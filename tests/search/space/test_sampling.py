@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from search.errors import InvalidArgument
 from search.random_search import RandomSearch
+from search.searcher import Problem
 from search.space.sampling import latin_hypercube
 from search.space.spaces import Space
 from tests.properties import examples
@@ -49,7 +50,7 @@ def test_latin_hypercube_follows_its_generator():
 )
 def test_samples_must_be_an_integer_of_at_least_one(samples):
     with pytest.raises(InvalidArgument) as caught:
-        RandomSearch(SPACE, samples=samples, rng=random.Random(0))
+        RandomSearch(Problem(space=SPACE, samples=samples, rng=random.Random(0)))
     assert caught.value.name == "samples"
     assert caught.value.expected == "an integer of at least 1"
     assert caught.value.got == repr(samples)
@@ -57,13 +58,13 @@ def test_samples_must_be_an_integer_of_at_least_one(samples):
 
 @pytest.mark.parametrize("samples", [1, 7])
 def test_samples_are_the_number_of_trials(samples):
-    searcher = RandomSearch(SPACE, samples=samples, rng=random.Random(0))
+    searcher = RandomSearch(Problem(space=SPACE, samples=samples, rng=random.Random(0)))
     assert searcher.total == samples
     assert len(list(iter(searcher.ask, None))) == samples
 
 
 def test_random_points_fill_the_space_evenly():
-    searcher = RandomSearch(SPACE, samples=2000, rng=random.Random(0))
+    searcher = RandomSearch(Problem(space=SPACE, samples=2000, rng=random.Random(0)))
     params = [trial.params for trial in iter(searcher.ask, None)]
     integers = collections.Counter(point["n"] for point in params)
     assert sorted(integers) == [0, 1, 2, 3]

@@ -1,0 +1,74 @@
+"""The settings of differential evolution."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from search.checks import check_flag, check_integer, check_number, make_plain, plain
+from search.errors import InvalidArgument, shown
+
+Mutation: TypeAlias = float | tuple[float, float]
+"""A differential weight F, or two between which it is drawn evenly for each trial (dither)."""
+
+STRATEGIES = ("rand1bin", "current-to-pbest1bin")
+"""The operators by their usual names: how a mutant is made, binomial crossover."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvolutionSettings:
+    """Settings of differential evolution: `popsize * (generations + 1)` trials.
+
+    Args:
+        popsize: Individuals, at least 4, since a mutant is made of four different ones. Without
+            generations, 8 to 10 are good up to 300 trials; 20 beyond, with 50 trials at once, or
+            where the objective is noisy. It need not grow with how many are evaluated at once.
+        generations: After the initial population, at least 1.
+        crossover: Crossover rate CR of [0, 1]: the share of coordinates taken from the mutant.
+        mutation: Differential weight F of (0, 2], or two of them between which it is drawn evenly
+            for each trial; None chooses 0.5 by generation, otherwise (0.5, 1.0).
+        strategy: The operator, 'rand1bin' or 'current-to-pbest1bin'; None chooses the first by
+            generation, otherwise the second.
+        generational: Does each generation wait for the end of the last trial of the one before?
+        noisy: Does the objective differ from one evaluation of a configuration to the next? Not
+            by generation.
+
+    Raises:
+        InvalidArgument: A setting that cannot be used.
+    """
+
+    popsize: int = 10
+    generations: int = 3
+    crossover: float = 0.7
+    mutation: Mutation | None = None
+    strategy: str | None = None
+    generational: bool = False
+    noisy: bool = False
+
+    def __post_init__(self) -> None:
+        make_plain(self)
+        check_flag("generational", self.generational)
+        check_flag("noisy", self.noisy)
+        if self.noisy and self.generational:
+            hint = "by generation no trial is repeated"
+            raise InvalidArgument("noisy", "False with generational=True", "True", hint)
+        defaults = ("rand1bin", 0.5) if self.generational else ("current-to-pbest1bin", (0.5, 1.0))
+        for name, default in zip(("strategy", "mutation"), defaults, strict=True):
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, default)
+        check_integer("popsize", self.popsize, 4)
+        check_integer("generations", self.generations, 1)
+        if not isinstance(self.strategy, str) or self.strategy not in STRATEGIES:
+            expected = " or ".join(map(repr, STRATEGIES))
+            raise InvalidArgument("strategy", expected, shown(self.strategy))
+        check_number("crossover", self.crossover, "a number of [0, 1]", lambda rate: 0 <= rate <= 1)
+        self._check_mutation()
+
+    def _check_mutation(self) -> None:
+        given, weights = self.mutation, [self.mutation]
+        if isinstance(given, tuple | list) and len(given) == 2:
+            weights = [plain(weight) for weight in given]
+            object.__setattr__(self, "mutation", tuple(weights))
+        for weight in weights:
+            expected = "a number of (0, 2], or two of them"
+            check_number("mutation", weight, expected, lambda weight: 0 < weight <= 2)
