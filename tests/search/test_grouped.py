@@ -159,7 +159,7 @@ class Noting(RandomSearch):
 
 
 def test_each_group_judges_its_own_trials_by_their_own_numbers():
-    noting = Noting(LINE, samples=3, rng=random.Random(0))
+    noting = Noting(Problem(space=LINE, samples=3, rng=random.Random(0)))
     searcher = GroupedSearch({"a": sampled(3), "b": noting})
     assert groups_of([searcher.ask() for _ in range(4)]) == "abab"
     judge = judge_of(searcher)

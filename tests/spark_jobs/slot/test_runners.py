@@ -282,7 +282,7 @@ class RunnerContract:
             "step 0: ü is too little",
             None,
         )
-        assert (outcome.value, outcome.objective) == (last.value("loss"), "loss")
+        assert (outcome.value, outcome.objective) == (last.metrics["loss"], "loss")
         assert (outcome.step, outcome.metrics) == (last.step, last.metrics)
         assert run.files.stdout.read_text() == "TrialStopped: step 0: ü is too little\n"
 
@@ -955,7 +955,7 @@ class TestTensorFlow:
         assert epochs == len(run.reports) < 2_000
         assert outcome.step == epochs - 1
         assert [report.step for report in run.reports] == list(range(int(epochs)))
-        assert outcome.value == run.reports[-1].value("loss")
+        assert outcome.value == run.reports[-1].metrics["loss"]
 
     def test_tf_summary_writes_to_the_trials_folder(self, runner, tmp_path):
         from tests.spark_jobs.trial.test_event_file import scalars
