@@ -117,7 +117,9 @@ class GroupedSearch:
     ) -> None:
         self._by, self._direction = by, direction
         self._max_failures, self._target = max_failures, target
-        self._groups = {name: _Group(name, searcher) for name, searcher in searchers.items()}
+        self._groups = {
+            name: _Group(name=name, searcher=searcher) for name, searcher in searchers.items()
+        }
         self._waiting = list(self._groups.values())  # who is next comes first
         self._of: list[tuple[_Group, int]] = []  # each trial's group, and its number in there
 
@@ -196,7 +198,7 @@ class _JudgeOfGroups:
             judge.ended(number, status)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, kw_only=True)
 class _Group:
     """A group's search.
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from experiment.diagnosis.diagnosis import DRIVER, Finding
+from experiment.diagnosis.diagnosis import DRIVER, Finding, Level
 from experiment.results.text import count
 from spark_jobs.doctor.facts import Data, Found, Software
 
@@ -27,7 +27,7 @@ _OPTIONAL = {"pynvml"}  # without it GPUs are not watched, and trials run all th
 _ALIKE = {"fsspec", "pynvml"}  # their versions count years, and NVIDIA's drivers
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
     """What the driver knows, for comparison.
 
@@ -62,7 +62,7 @@ def assess(found: Sequence[Found], expected: Expected) -> Iterator[Finding]:
         yield from _software(slot, expected.software)
         yield from _tensorflow(slot)
         if slot.function is not None:
-            yield Finding("train", slot.host, "ok", "loads on the executor")
+            yield Finding(check="train", host=slot.host, level="ok", got="loads on the executor")
         yield from _driver(slot, expected)
         yield from _logdir(slot, expected)
         yield from _data(slot, expected.data)
@@ -78,7 +78,14 @@ def _trouble(slot: Found, expected: Expected) -> Iterator[Finding]:
             yield _unreachable(slot, expected.target, reason)
         else:
             check = _CHECKS.get(fact, fact)
-            yield Finding(check, slot.host, "red", reason, "", _ADVICE[fact])
+            yield Finding(
+                check=check,
+                host=slot.host,
+                level="red",
+                got=reason,
+                expected="",
+                advice=_ADVICE[fact],
+            )
 
 
 def _unreachable(slot: Found, target: str, reason: str) -> Finding:
@@ -90,8 +97,17 @@ def _unreachable(slot: Found, target: str, reason: str) -> Finding:
     )
     if slot.folder is not None and slot.folder.shared:  # see spark_jobs.channel.connecting
         got += "; what trials say there goes through the run's folder, a second or so slower each"
-        return Finding("driver", slot.host, "warning", got, "an answer", advice)
-    return Finding("driver", slot.host, "red", got, "an answer", advice)
+        return Finding(
+            check="driver",
+            host=slot.host,
+            level="warning",
+            got=got,
+            expected="an answer",
+            advice=advice,
+        )
+    return Finding(
+        check="driver", host=slot.host, level="red", got=got, expected="an answer", advice=advice
+    )
 
 
 def _software(slot: Found, driver: Software) -> Iterator[Finding]:
@@ -108,21 +124,49 @@ def _software(slot: Found, driver: Software) -> Iterator[Finding]:
     differ = ", ".join(other.values())
     lacks = f"no {', '.join(missing)}" if missing else ""
     if not _OPTIONAL.issuperset(missing):
-        yield Finding("software", slot.host, "red", lacks, "what the driver has", advice)
+        yield Finding(
+            check="software",
+            host=slot.host,
+            level="red",
+            got=lacks,
+            expected="what the driver has",
+            advice=advice,
+        )
     elif there.source != driver.source:
         got = "another version of this framework than the driver's"
         advice = "ship the driver's: the zip of --py-files, or the same install on every executor"
-        yield Finding("software", slot.host, "red", got, "the same sources", advice)
+        yield Finding(
+            check="software",
+            host=slot.host,
+            level="red",
+            got=got,
+            expected="the same sources",
+            advice=advice,
+        )
     elif any(_clashes(m, there.versions[m] or "", driver.versions[m] or "") for m in other):
-        yield Finding("software", slot.host, "red", differ, "the driver's versions", advice)
+        yield Finding(
+            check="software",
+            host=slot.host,
+            level="red",
+            got=differ,
+            expected="the driver's versions",
+            advice=advice,
+        )
     elif missing or other or there.python != driver.python:
         python = "" if there.python == driver.python else f"Python {there.python}"
         python += f" (driver: {driver.python})" if python else ""
         got = ", ".join(filter(None, [lacks, python, differ]))
-        yield Finding("software", slot.host, "warning", got, "the driver's versions", advice)
+        yield Finding(
+            check="software",
+            host=slot.host,
+            level="warning",
+            got=got,
+            expected="the driver's versions",
+            advice=advice,
+        )
     else:
         got = f"Python {there.python}, {count(len(driver.versions), 'package')} as on the driver"
-        yield Finding("software", slot.host, "ok", got)
+        yield Finding(check="software", host=slot.host, level="ok", got=got)
 
 
 def _clashes(module: str, there: str, driver: str) -> bool:
@@ -144,9 +188,16 @@ def _tensorflow(slot: Found) -> Iterator[Finding]:
             "install tensorflow[and-cuda] and NVIDIA's driver on this host, and see that the "
             "discovery script announces GPUs that are there"
         )
-        yield Finding("tensorflow", slot.host, "red", got, "all of them", advice)
+        yield Finding(
+            check="tensorflow",
+            host=slot.host,
+            level="red",
+            got=got,
+            expected="all of them",
+            advice=advice,
+        )
     else:
-        yield Finding("tensorflow", slot.host, "ok", got)
+        yield Finding(check="tensorflow", host=slot.host, level="ok", got=got)
 
 
 def _driver(slot: Found, expected: Expected) -> Iterator[Finding]:
@@ -154,16 +205,28 @@ def _driver(slot: Found, expected: Expected) -> Iterator[Finding]:
     if call is None or heard is None:
         return
     got = f"{expected.target} answers in {call.seconds * 1000:.1f} ms"
-    yield Finding("driver", slot.host, "ok", got)
+    yield Finding(check="driver", host=slot.host, level="ok", got=got)
     skew = call.before + call.seconds / 2 - heard
     sure = abs(skew) - call.seconds / 2
     got = f"{abs(skew):.1f} s {'ahead of' if skew > 0 else 'behind'} the driver's clock"
     if sure < _SKEW:
-        yield Finding("clock", slot.host, "ok", f"within {abs(skew) + call.seconds / 2:.2g} s")
+        yield Finding(
+            check="clock",
+            host=slot.host,
+            level="ok",
+            got=f"within {abs(skew) + call.seconds / 2:.2g} s",
+        )
     else:
-        level = "red" if sure > _LARGE_SKEW else "warning"
+        level: Level = "red" if sure > _LARGE_SKEW else "warning"
         advice = "run a time service (chrony, ntpd) on this host and on the driver's"
-        yield Finding("clock", slot.host, level, got, f"less than {_SKEW:g} s", advice)  # type: ignore[arg-type]
+        yield Finding(
+            check="clock",
+            host=slot.host,
+            level=level,
+            got=got,
+            expected=f"less than {_SKEW:g} s",
+            advice=advice,
+        )
 
 
 def _logdir(slot: Found, expected: Expected) -> Iterator[Finding]:
@@ -172,11 +235,18 @@ def _logdir(slot: Found, expected: Expected) -> Iterator[Finding]:
         return
     if trip.shared:
         got = f"{expected.logdir}: written, renamed, read, removed in {trip.seconds * 1000:.0f} ms"
-        yield Finding("logdir", slot.host, "ok", got)
+        yield Finding(check="logdir", host=slot.host, level="ok", got=got)
     else:
         got = f"does not see {expected.logdir} of the driver"
         advice = "give logdir= a folder that all hosts share, or hdfs://..."
-        yield Finding("logdir", slot.host, "red", got, "the driver's folder", advice)
+        yield Finding(
+            check="logdir",
+            host=slot.host,
+            level="red",
+            got=got,
+            expected="the driver's folder",
+            advice=advice,
+        )
 
 
 def _data(slot: Found, driver: Data | None) -> Iterator[Finding]:
@@ -187,7 +257,9 @@ def _data(slot: Found, driver: Data | None) -> Iterator[Finding]:
     if driver is not None and (there.files, there.bytes) != (driver.files, driver.bytes):
         wanted = f"{count(driver.files, 'file')}, {size(driver.bytes)}, as on the driver"
         advice = "put it where all hosts see the same: a shared folder, or hdfs://..."
-        yield Finding("data", slot.host, "red", got, wanted, advice)
+        yield Finding(
+            check="data", host=slot.host, level="red", got=got, expected=wanted, advice=advice
+        )
         return
     if slot.space is not None and there.bytes > slot.space.cache:
         got = f"{got}; {slot.space.cache_folder} has room for {size(slot.space.cache)}"
@@ -195,10 +267,17 @@ def _data(slot: Found, driver: Data | None) -> Iterator[Finding]:
             "set spark.experiment.cache.folder to a larger disk, raise "
             "spark.experiment.cache.limit, or read it in batches"
         )
-        yield Finding("data", slot.host, "warning", got, "room for a copy", advice)
+        yield Finding(
+            check="data",
+            host=slot.host,
+            level="warning",
+            got=got,
+            expected="room for a copy",
+            advice=advice,
+        )
         return
     read = f"{size(there.read)} of the first read in {there.seconds:.2g} s"
-    yield Finding("data", slot.host, "ok", f"{got}; {read}")
+    yield Finding(check="data", host=slot.host, level="ok", got=f"{got}; {read}")
 
 
 def _space(host: str, slots: Sequence[Found], expected: Expected) -> Iterator[Finding]:
@@ -207,19 +286,33 @@ def _space(host: str, slots: Sequence[Found], expected: Expected) -> Iterator[Fi
         return
     got = f"{size(space.scratch)} free in {space.scratch_folder}"
     if space.scratch < _LITTLE:
-        level = "red" if space.scratch < _VERY_LITTLE else "warning"
+        level: Level = "red" if space.scratch < _VERY_LITTLE else "warning"
         advice = "free some, or set spark.local.dir to a larger disk"
-        yield Finding("space", host, level, got, f"at least {size(_LITTLE)}", advice)  # type: ignore[arg-type]
+        yield Finding(
+            check="space",
+            host=host,
+            level=level,
+            got=got,
+            expected=f"at least {size(_LITTLE)}",
+            advice=advice,
+        )
     else:
-        yield Finding("space", host, "ok", f"{got}, {size(space.cache)} for copies of data")
+        yield Finding(
+            check="space",
+            host=host,
+            level="ok",
+            got=f"{got}, {size(space.cache)} for copies of data",
+        )
     needed = len(slots) * expected.slot_memory
     got = f"{size(space.memory)} free for {count(len(slots), 'slot')}"
     if space.memory < needed:
         advice = "free some, or run fewer trials at once: parallelism=, spark.task.cpus"
         wanted = f"{size(int(expected.slot_memory))} for each, with TensorFlow"
-        yield Finding("memory", host, "warning", got, wanted, advice)
+        yield Finding(
+            check="memory", host=host, level="warning", got=got, expected=wanted, advice=advice
+        )
     else:
-        yield Finding("memory", host, "ok", got)
+        yield Finding(check="memory", host=host, level="ok", got=got)
 
 
 def _gpus(host: str, slots: Sequence[Found], expected: Expected) -> Iterator[Finding]:
@@ -235,18 +328,25 @@ def _gpus(host: str, slots: Sequence[Found], expected: Expected) -> Iterator[Fin
             "discovery script or CUDA_VISIBLE_DEVICES"
         )
         wanted = "another GPU for each slot" if share == 1 else f"at most {share} slots of a GPU"
-        yield Finding("gpus", host, "red", got, wanted, advice)
+        yield Finding(check="gpus", host=host, level="red", got=got, expected=wanted, advice=advice)
     elif assigned and present < len(assigned):
         got = f"{count(len(assigned), 'GPU')} handed out by Spark, {present} on the host"
         advice = (
             "see what the discovery script announces, and that NVIDIA's driver is installed; "
             "other makes are not seen here"
         )
-        yield Finding("gpus", host, "warning", got, "GPUs that are there", advice)
+        yield Finding(
+            check="gpus",
+            host=host,
+            level="warning",
+            got=got,
+            expected="GPUs that are there",
+            advice=advice,
+        )
     elif assigned:
         to = "a slot of its own" if share == 1 else f"at most {share} slots"
         got = f"{count(len(assigned), 'GPU')} handed out, each to {to}"
-        yield Finding("gpus", host, "ok", got)
+        yield Finding(check="gpus", host=host, level="ok", got=got)
     elif expected.executor_gpus and not expected.assigns_gpus:
         offered = count(expected.executor_gpus, "GPU")
         got = f"{offered} of each executor, for which no slot asks: all trials see all of them"
@@ -254,16 +354,30 @@ def _gpus(host: str, slots: Sequence[Found], expected: Expected) -> Iterator[Fin
             "give gpus_per_trial= or trials_per_gpu= to the search, and to experiment.doctor; or "
             "set spark.task.resource.gpu.amount"
         )
-        yield Finding("gpus", host, "warning", got, "GPUs that Spark assigns", advice)
+        yield Finding(
+            check="gpus",
+            host=host,
+            level="warning",
+            got=got,
+            expected="GPUs that Spark assigns",
+            advice=advice,
+        )
     elif present and not expected.assigns_gpus:
         got = f"{count(present, 'GPU')}, which Spark does not hand out: all trials see all of them"
         advice = (
             "set spark.executor.resource.gpu.amount and its discoveryScript, and give the search "
             "gpus_per_trial= or set spark.task.resource.gpu.amount"
         )
-        yield Finding("gpus", host, "warning", got, "GPUs that Spark assigns", advice)
+        yield Finding(
+            check="gpus",
+            host=host,
+            level="warning",
+            got=got,
+            expected="GPUs that Spark assigns",
+            advice=advice,
+        )
     else:
-        yield Finding("gpus", host, "ok", "none, and none is asked for")
+        yield Finding(check="gpus", host=host, level="ok", got="none, and none is asked for")
 
 
 def size(amount: int) -> str:
@@ -278,4 +392,4 @@ def size(amount: int) -> str:
 
 def about_driver(check: str, got: str, expected: str = "", advice: str = "") -> Finding:
     """Return a red finding about the driver."""
-    return Finding(check, DRIVER, "red", got, expected, advice)
+    return Finding(check=check, host=DRIVER, level="red", got=got, expected=expected, advice=advice)

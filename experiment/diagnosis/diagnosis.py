@@ -19,7 +19,7 @@ _MOST_NAMES = 3
 _WIDTH = 100
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """What a check has found on a host.
 

@@ -65,6 +65,9 @@ def doctor(
     from experiment.diagnosis.examiner import Examiner  # late: `import experiment` needs no gRPC
 
     examiner = Examiner(
-        session_of(spark), timeout, gpus_per_trial=gpus_per_trial, trials_per_gpu=trials_per_gpu
+        session=session_of(spark),
+        timeout=timeout,
+        gpus_per_trial=gpus_per_trial,
+        trials_per_gpu=trials_per_gpu,
     )
     return examiner.examine(train, place, logdir)

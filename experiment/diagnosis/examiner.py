@@ -61,7 +61,7 @@ _TELL = 5.0  # seconds to the first line of progress
 _POLL = 0.05  # seconds between two looks at the jobs
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Examiner:
     """Examines the slots of a session.
 
@@ -118,7 +118,11 @@ class Examiner:
 
     def _warn(self, sentence: str) -> None:
         got, _, advice = sentence.partition("; ")
-        self.findings.append(Finding("settings", DRIVER, "warning", got, "", advice))
+        self.findings.append(
+            Finding(
+                check="settings", host=DRIVER, level="warning", got=got, expected="", advice=advice
+            )
+        )
 
     def _try(self, check: str, step: Callable[[], Any]) -> Any:
         """Return what a step on the driver returns; what it raises is a finding."""
@@ -192,15 +196,15 @@ class Examiner:
         ):
             examinations = [
                 Examination(
-                    number + 1,
-                    key,
-                    folder,
-                    content,
-                    data,
-                    modules,
-                    self.session.assigns_gpus,
-                    bool(function),
-                    self.timeout,
+                    number=number + 1,
+                    key=key,
+                    folder=folder,
+                    content=content,
+                    data=data,
+                    modules=modules,
+                    assigns_gpus=self.session.assigns_gpus,
+                    has_function=bool(function),
+                    timeout=self.timeout,
                 )
                 for number in range(slots)
             ]
@@ -208,15 +212,15 @@ class Examiner:
             jobs = self._run(examinations, access, lent.function, gathering, server)
         found = [f for job in jobs for f in _found(job)]
         expected = Expected(
-            software(modules),
-            gathering.heard,
-            server.address.target,
-            seen,
-            str(Location.parse(folder).parent) if folder else "",
-            self.session.assigns_gpus,
-            executor_gpus(self.session.setting),
-            self.session.task_needs.tasks_per_gpu,
-            SLOT_MEMORY if "tensorflow" in modules else 0.0,
+            software=software(modules),
+            heard=gathering.heard,
+            target=server.address.target,
+            data=seen,
+            logdir=str(Location.parse(folder).parent) if folder else "",
+            assigns_gpus=self.session.assigns_gpus,
+            executor_gpus=executor_gpus(self.session.setting),
+            gpu_share=self.session.task_needs.tasks_per_gpu,
+            slot_memory=SLOT_MEMORY if "tensorflow" in modules else 0.0,
         )
         return [
             *_failed(jobs),
@@ -292,9 +296,15 @@ class Examiner:
         hosts = {slot.host for slot in found}
         got = f"{len(found)} of {count(there, 'slot')} answered, on {count(len(hosts), 'host')}"
         if len(found) >= there:
-            return Finding("slots", DRIVER, "ok", got)
+            return Finding(check="slots", host=DRIVER, level="ok", got=got)
         if len(found) == _MOST_SLOTS:
-            return Finding("slots", DRIVER, "warning", got, f"no more than {_MOST_SLOTS} are asked")
+            return Finding(
+                check="slots",
+                host=DRIVER,
+                level="warning",
+                got=got,
+                expected=f"no more than {_MOST_SLOTS} are asked",
+            )
         reached = {slot.executor for slot in found}
         executors = self.session.cluster().executors or ()
         others = [f"{e.name} on {e.host}" for e in executors if e.name not in reached]
@@ -306,7 +316,9 @@ class Examiner:
             f"{self.session.task_needs}"
         )
         expected = f"all of them within {self.timeout:g} s"
-        return Finding("slots", DRIVER, "red", got, expected, advice)
+        return Finding(
+            check="slots", host=DRIVER, level="red", got=got, expected=expected, advice=advice
+        )
 
 
 class _Gathering:
@@ -381,17 +393,24 @@ def _failed(jobs: list[SlotJob]) -> Iterator[Finding]:
             continue
         sentence = problem_of_spark(job.error, hosts) or f"the task failed: {in_a_line(job.error)}"
         got, _, advice = sentence.removeprefix(f"host {hosts[0]}").lstrip(":, ").partition("; ")
-        yield Finding("slots", hosts[0], "red", got, "", advice or "see the log of the executor")
+        yield Finding(
+            check="slots",
+            host=hosts[0],
+            level="red",
+            got=got,
+            expected="",
+            advice=advice or "see the log of the executor",
+        )
 
 
 def _cannot_start(host: FailingHost) -> Finding:
     return Finding(
-        "slots",
-        host.host,
-        "red",
-        f"no executor starts there: {host.ended} have ended",
-        "one that stays",
-        f"see why in the log of the last one: {host.log}",
+        check="slots",
+        host=host.host,
+        level="red",
+        got=f"no executor starts there: {host.ended} have ended",
+        expected="one that stays",
+        advice=f"see why in the log of the last one: {host.log}",
     )
 
 
@@ -399,8 +418,15 @@ def _authentication(session: Session) -> Finding:
     """Return what there is to say of strangers at Spark's own ports."""
     if exposure := session.exposure:
         off = f"off: {', '.join(exposure.off)}: {exposure.danger}"
-        return Finding("authentication", DRIVER, "warning", off, "", exposure.remedy)
-    return Finding("authentication", DRIVER, "ok", f"{AUTHENTICATION} is on")
+        return Finding(
+            check="authentication",
+            host=DRIVER,
+            level="warning",
+            got=off,
+            expected="",
+            advice=exposure.remedy,
+        )
+    return Finding(check="authentication", host=DRIVER, level="ok", got=f"{AUTHENTICATION} is on")
 
 
 def _size_of(train: Callable[..., Any], amount: int, names: list[str]) -> Finding:
@@ -415,7 +441,12 @@ def _size_of(train: Callable[..., Any], amount: int, names: list[str]) -> Findin
         named = f"make {largest[0][0]!r}" if largest else "make what it refers to"
         advice = f"{named} inside the train function, or read it there with experiment.data"
         return Finding(
-            "train", DRIVER, "warning", got, f"less than {size(_LARGE_FUNCTION)}", advice
+            check="train",
+            host=DRIVER,
+            level="warning",
+            got=got,
+            expected=f"less than {size(_LARGE_FUNCTION)}",
+            advice=advice,
         )
     needs = f"; a search has to give it {', '.join(names)}" if names else ""
-    return Finding("train", DRIVER, "ok", got + needs)
+    return Finding(check="train", host=DRIVER, level="ok", got=got + needs)

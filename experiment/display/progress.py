@@ -38,7 +38,7 @@ _BETWEEN_SLOTS = 1.0  # seconds that a search may be without slots before it is 
 _MOST_FAILURES = 3  # that are named at the end
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
     """What people are shown of a search at one moment.
 
@@ -248,7 +248,14 @@ class Progress:
             asked = f"asked for {self.asked}" if self.asked else ""
             known = [self.there, asked, self.leaving()]
             waiting += f": {'; '.join(filter(None, known))}" if any(known) else ""
-        return Frame(self._name, status, now - self._started, waiting, now, ended)
+        return Frame(
+            name=self._name,
+            status=status,
+            seconds=now - self._started,
+            waiting=waiting,
+            now=now,
+            ended=ended,
+        )
 
     def _report(self, status: Status) -> None:
         """Write a line for each trial that ended since the last time."""

@@ -39,7 +39,7 @@ _FAREWELL = 1.0  # seconds
 _WsgiApp = Callable[[dict[str, Any], Any], Iterable[bytes]]
 
 
-class Request(msgspec.Struct, frozen=True):
+class Request(msgspec.Struct, frozen=True, kw_only=True):
     """What to serve.
 
     Attributes:

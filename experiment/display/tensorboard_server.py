@@ -105,7 +105,10 @@ def tensorboard(run: Any) -> TensorBoard:
         with opened(run, MANIFEST) as reader:
             generations = "popsize" in read_manifest(reader.paths).algorithm
     request = tensorboard_process.Request(
-        str(find_run(run)), several, active_data_settings().hadoop, _RELOAD
+        folder=str(find_run(run)),
+        several=several,
+        hadoop=active_data_settings().hadoop,
+        reload=_RELOAD,
     )
     process = subprocess.Popen(
         # A module of ours, with TensorFlow left out.

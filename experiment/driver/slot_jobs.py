@@ -333,18 +333,18 @@ class SlotJobs:
 
     def _config(self, address: Address) -> SlotConfig:
         return SlotConfig(
-            address,
-            str(self.prepared.root),
-            msgspec.structs.replace(self.prepared.program, function=b""),
-            self.settings.isolation,
-            self.settings.timeout,
-            self.settings.grace,
-            self.session.assigns_gpus,
-            self.prepared.spec.as_text,
-            self.settings.verbose > 1,
-            self._modules(),
-            self.session.task_needs.tasks_per_gpu,
-            str(self.opened.owned.mark),
+            address=address,
+            root=str(self.prepared.root),
+            program=msgspec.structs.replace(self.prepared.program, function=b""),
+            isolation=self.settings.isolation,
+            timeout=self.settings.timeout,
+            grace=self.settings.grace,
+            spark_assigns_gpus=self.session.assigns_gpus,
+            as_text=self.prepared.spec.as_text,
+            echo=self.settings.verbose > 1,
+            modules=self._modules(),
+            trials_per_gpu=self.session.task_needs.tasks_per_gpu,
+            mark=str(self.opened.owned.mark),
         )
 
     def _job(self, number: int, slots: int, lent: Lent, function: Lent) -> SlotJob:

@@ -44,7 +44,9 @@ def users_line() -> Line | None:
         module = frame.f_globals.get("__name__") or "?"
         if module.partition(".")[0] not in _PASSED_OVER:
             told = frame.f_globals.setdefault("__warningregistry__", {})
-            return Line(frame.f_code.co_filename, frame.f_lineno, module, told)
+            return Line(
+                file=frame.f_code.co_filename, number=frame.f_lineno, module=module, told=told
+            )
         frame = frame.f_back
     return _started_at.get()
 

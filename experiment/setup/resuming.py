@@ -31,7 +31,7 @@ _BUDGET = ("generations", "samples")
 _LONG = 500  # characters of a value: the paths of a warm start differ at their ends
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Past:
     """What a run has done so far; nothing, if it is new.
 
@@ -185,7 +185,12 @@ def read_past(files: WritableFiles, root: Location, spec: SearchSpec) -> Past:
             _check_point(trial, spec.points, str(root))
     ended = {result.id for result in state.results if result.status != "cancelled"}
     left = list(look_for_outcomes(files, root, ended, state.lost))
-    return Past(records, left, segments, list(events_in(files, root.below(SEARCH))))
+    return Past(
+        records=records,
+        left=left,
+        segments=segments,
+        curves=list(events_in(files, root.below(SEARCH))),
+    )
 
 
 def _check_point(trial: Trial, points: Sequence[Mapping[str, Any]], run: str) -> None:

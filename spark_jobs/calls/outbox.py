@@ -54,7 +54,7 @@ class _Content:
     data: bytes
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False, slots=True, kw_only=True)
 class _Post:
     function: list[_Content]
     arguments: list[_Content]
@@ -111,7 +111,7 @@ class Outbox:
             if self._closed:
                 return
             taken = [[self._content(*part) for part in of_one] for of_one in parts]
-            self._posts.append(_Post(taken[0], taken[1], size, told))
+            self._posts.append(_Post(function=taken[0], arguments=taken[1], size=size, told=told))
             self._backlog += size
             self._changed.notify_all()
 

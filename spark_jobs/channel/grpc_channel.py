@@ -69,7 +69,7 @@ _LIMITS = [
 ]
 
 
-class Address(msgspec.Struct, frozen=True):
+class Address(msgspec.Struct, frozen=True, kw_only=True):
     """How a slot reaches the driver. Secret: see `spark_jobs.handover` for its way to the slots.
 
     Attributes:
@@ -218,7 +218,9 @@ class ChannelServer:
         host = f"[{self._host}]" if ":" in self._host else self._host
         port = server.add_secure_port(f"{host}:0", credentials)
         advertised = f"[{self._advertised}]" if ":" in self._advertised else self._advertised
-        self.address = Address(f"{advertised}:{port}", self._token, certificate.decode())
+        self.address = Address(
+            target=f"{advertised}:{port}", token=self._token, certificate=certificate.decode()
+        )
         await server.start()
         self._started.set()
         await self._stopped.wait()

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from spark_jobs.cluster.task_needs import TaskNeeds
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterExecutor:
     """One executor that is there.
 

@@ -28,12 +28,12 @@ def logs_of(context: Any) -> list[str]:
 def _executor(context: Any, summary: Any) -> ClusterExecutor:
     name = str(summary.id())
     return ClusterExecutor(
-        name,
-        str(summary.hostPort()).rpartition(":")[0],
-        int(summary.totalCores()),
-        _heap(context) if name == _DRIVER else _memory(context, summary),
-        _resources(summary),
-        int(summary.activeTasks()),
+        name=name,
+        host=str(summary.hostPort()).rpartition(":")[0],
+        cores=int(summary.totalCores()),
+        memory=_heap(context) if name == _DRIVER else _memory(context, summary),
+        resources=_resources(summary),
+        running=int(summary.activeTasks()),
     )
 
 

@@ -77,7 +77,7 @@ pickle.loads(sys.stdin.buffer.read())
 """
 
 
-class Examination(msgspec.Struct, frozen=True):
+class Examination(msgspec.Struct, frozen=True, kw_only=True):
     """What a slot is to find out; it travels in the closure, as JSON.
 
     Attributes:
@@ -216,7 +216,7 @@ def examine(
             gather({"all": channel.next}, examination.timeout)
         else:
             time.sleep(max(0.0, start + _HOLD - time.monotonic()))
-    return Found(slot, host, _executor(), trouble, **facts)
+    return Found(slot=slot, host=host, executor=_executor(), trouble=trouble, **facts)
 
 
 def gather(
@@ -370,7 +370,7 @@ def look_at_data(path: str, settings: DataSettings) -> Data:
     """
     start = time.monotonic()
     sizes, read = examine_data(path, settings)
-    return Data(len(sizes), sum(sizes), read, time.monotonic() - start)
+    return Data(files=len(sizes), bytes=sum(sizes), read=read, seconds=time.monotonic() - start)
 
 
 def _space(settings: DataSettings) -> Space:
@@ -378,7 +378,13 @@ def _space(settings: DataSettings) -> Space:
     cache = HostCache(settings.cache)
     memory = int(psutil.virtual_memory().available)
     free = shutil.disk_usage(scratch).free
-    return Space(memory, free, cache.room(), scratch, str(cache.folder))
+    return Space(
+        memory=memory,
+        scratch=free,
+        cache=cache.room(),
+        scratch_folder=scratch,
+        cache_folder=str(cache.folder),
+    )
 
 
 def _executor() -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 
-class Software(msgspec.Struct, frozen=True):
+class Software(msgspec.Struct, frozen=True, kw_only=True):
     """What Python is there.
 
     Attributes:
@@ -21,7 +21,7 @@ class Software(msgspec.Struct, frozen=True):
     source: str
 
 
-class TensorFlow(msgspec.Struct, frozen=True):
+class TensorFlow(msgspec.Struct, frozen=True, kw_only=True):
     """What TensorFlow says of itself.
 
     Attributes:
@@ -61,7 +61,7 @@ class RoundTrip(msgspec.Struct, frozen=True):
     shared: bool
 
 
-class Data(msgspec.Struct, frozen=True):
+class Data(msgspec.Struct, frozen=True, kw_only=True):
     """The user's data as a host sees it.
 
     Attributes:
@@ -77,7 +77,7 @@ class Data(msgspec.Struct, frozen=True):
     seconds: float
 
 
-class Space(msgspec.Struct, frozen=True):
+class Space(msgspec.Struct, frozen=True, kw_only=True):
     """What is free on a host, in bytes.
 
     Attributes:
@@ -107,7 +107,7 @@ class Gpus(msgspec.Struct, frozen=True):
     present: int
 
 
-class Found(msgspec.Struct, frozen=True):
+class Found(msgspec.Struct, frozen=True, kw_only=True):
     """What a slot has found out. A fact is None where it was not asked for or is not known.
 
     Attributes:

@@ -30,7 +30,12 @@ _MODULES = (
 def software(modules: Iterable[str]) -> Software:
     """Return what Python is here, with the versions of some modules."""
     versions = {module: _version(module) for module in modules}
-    return Software(platform.python_version(), sys.executable, versions, _digest_of_ours())
+    return Software(
+        python=platform.python_version(),
+        executable=sys.executable,
+        versions=versions,
+        source=_digest_of_ours(),
+    )
 
 
 def known_modules() -> tuple[str, ...]:

@@ -266,7 +266,12 @@ class ClassicSession(Session):
 
     def _lost_tasks(self, tag: str) -> list[LostTask]:
         return [
-            LostTask(task.index(), task.attempt(), str(task.host()), str(task.status()) == "FAILED")
+            LostTask(
+                partition=task.index(),
+                attempt=task.attempt(),
+                host=str(task.host()),
+                failed=str(task.status()) == "FAILED",
+            )
             for task in self._tasks(tag, "FAILED", "KILLED")
         ]
 

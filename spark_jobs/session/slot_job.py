@@ -15,7 +15,7 @@ _LAST_MOMENT = 0.5  # seconds for the processes of a task that was cancelled, wh
 _POLL = 0.02
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LostTask:
     """A task that failed or was killed; Spark may have run it again since.
 

@@ -61,7 +61,7 @@ INSTALL = "install this package and its dependencies on every executor"
 """Ends that line where a package is missing."""
 
 
-class SlotConfig(msgspec.Struct, frozen=True):
+class SlotConfig(msgspec.Struct, frozen=True, kw_only=True):
     """What a slot has to know, as JSON. Secret; see `Handover` for its way.
 
     Attributes:

@@ -204,7 +204,7 @@ class Zygote:
     def __init__(self, control: int, lifeline: int) -> None:
         self._control, self._lifeline = control, lifeline
         self._reader = FrameReader(control)
-        self._program = Program(b"", None, "max")
+        self._program = Program(function=b"", key=None, direction="max")
 
     def run(self) -> None:
         """Serve until the slot is gone."""

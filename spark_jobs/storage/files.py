@@ -23,7 +23,7 @@ CHANGED = "it was changed meanwhile"
 Sink = Callable[[bytes], object]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FileStatus:
     """A file or a folder, as it is at a moment.
 
@@ -287,7 +287,14 @@ def check_complete(status: FileStatus, left: int) -> None:
 def _status(location: Location, found: os.stat_result, *, is_link: bool) -> FileStatus:
     folder = stat.S_ISDIR(found.st_mode)
     length, version = 0 if folder else found.st_size, str(found.st_mtime_ns)
-    return FileStatus(location, length, version, folder, is_link, found.st_mtime)
+    return FileStatus(
+        location=location,
+        length=length,
+        version=version,
+        is_folder=folder,
+        is_link=is_link,
+        modified=found.st_mtime,
+    )
 
 
 @contextlib.contextmanager

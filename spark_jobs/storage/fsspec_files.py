@@ -67,7 +67,12 @@ class FsspecFiles:
     def _status(self, location: Location, info: dict[str, Any]) -> FileStatus:
         folder = info["type"] == "directory"
         length = 0 if folder else int(info["size"] or 0)
-        return FileStatus(location, length, "" if folder else self._version(location), folder)
+        return FileStatus(
+            location=location,
+            length=length,
+            version="" if folder else self._version(location),
+            is_folder=folder,
+        )
 
     def _version(self, location: Location) -> str:
         return str(self._system.ukey(_key(location)))

@@ -338,7 +338,13 @@ def _status(location: Location, entry: dict[str, Any]) -> FileStatus:
     folder = entry["type"] == "DIRECTORY"
     changed = int(entry["modificationTime"])
     length = int(entry["length"])
-    return FileStatus(location, length, str(changed), folder, modified=changed / 1000)
+    return FileStatus(
+        location=location,
+        length=length,
+        version=str(changed),
+        is_folder=folder,
+        modified=changed / 1000,
+    )
 
 
 def _is_transient(error: BaseException) -> bool:

@@ -53,7 +53,7 @@ class TrialStopped(BaseException):
     """
 
 
-@dataclasses.dataclass(slots=True)
+@dataclasses.dataclass(slots=True, kw_only=True)
 class TrialContext:
     """The trial that runs in this context.
 

@@ -43,7 +43,7 @@ from spark_jobs.trial.tf_summary import default_writer
 _PR_SET_PDEATHSIG = 1
 
 
-class Program(msgspec.Struct, frozen=True):
+class Program(msgspec.Struct, frozen=True, kw_only=True):
     """What all trials of a search have in common.
 
     Attributes:
@@ -111,7 +111,11 @@ def evaluate(
     """
     trial, started = attempt.trial, time.monotonic() if started is None else started
     running = context.TrialContext(
-        trial.params, folder, program.data, link or NoLink(), clock_lag=program.clock_lag
+        params=trial.params,
+        folder=folder,
+        data=program.data,
+        link=link or NoLink(),
+        clock_lag=program.clock_lag,
     )
     try:
         share = limited(program.gpu_share)

@@ -80,7 +80,7 @@ def _copy(hdfs: Hdfs, client: hdfs_package.Client, folder: str) -> float:
                 call = functools.partial(client.download, "/large", f"{folder}/raw-{number}")
             else:
                 call = functools.partial(experiment.data.local_copy, f"{hdfs.uri}/large")
-            with entered(TrialContext({}, Path(folder), settings)):
+            with entered(TrialContext(params={}, folder=Path(folder), data=settings)):
                 seconds[who] = _seconds(call)
         ratios.append(seconds["raw"] / seconds["ours"])
     return statistics.median(ratios)
@@ -94,7 +94,7 @@ def _epoch(hdfs: Hdfs, folder: str) -> float:
             while file.read(1 << 20):
                 pass
 
-    with entered(TrialContext({}, Path(folder), settings)):
+    with entered(TrialContext(params={}, folder=Path(folder), data=settings)):
         (copy,) = experiment.data.local_copy(f"{hdfs.uri}/large")
         for _ in range(_ROUNDS):
             direct = _seconds(lambda: read(Path(folder, "raw-0")))

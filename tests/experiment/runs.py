@@ -245,10 +245,10 @@ def _run_trials(
     lost: Collection[int],
 ) -> None:
     config = SlotConfig(
-        Address("host:1", "token", "certificate"),
-        str(paths.root),
-        Program(b"", None, "max"),
-        "process",
+        address=Address(target="host:1", token="token", certificate="certificate"),
+        root=str(paths.root),
+        program=Program(function=b"", key=None, direction="max"),
+        isolation="process",
         timeout=None,
         grace=1.0,
         spark_assigns_gpus=False,

@@ -46,7 +46,11 @@ def run_trials(
         todo.put(None)
     share = gpu_share(gpus, slots)
     program = Program(
-        cloudpickle.dumps(train), "loss", "min", preload=tuple(preload), gpu_share=share
+        function=cloudpickle.dumps(train),
+        key="loss",
+        direction="min",
+        preload=tuple(preload),
+        gpu_share=share,
     )
     environment = trial_environment(
         gpus, spark_assigns_gpus=True, cpus=max(1, cores // slots), share=share

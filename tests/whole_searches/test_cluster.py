@@ -84,7 +84,7 @@ def test_a_folder_that_executors_do_not_see_is_one_sentence(cluster, tmp_path, m
     # The executors are told another name, which is as missing there as on a host of its own disk.
     monkeypatch.setattr(
         "experiment.driver.slot_jobs.SlotConfig",
-        lambda address, root, *rest: SlotConfig(address, f"{root}-elsewhere", *rest),
+        lambda *, root, **rest: SlotConfig(root=f"{root}-elsewhere", **rest),
     )
     with pytest.raises(experiment.SearchFailed) as caught:
         experiment.launch(

@@ -170,7 +170,9 @@ def test_a_plan_runs_nothing(connect, tmp_path):
 @pytest.mark.slow
 def test_a_doctor_finds_a_sound_session_green(connect, tmp_path):
     (tmp_path / "data.csv").write_text("1,2\n")
-    examiner = Examiner(session_of(connect), 240.0, modules=("msgspec", "numpy", "pyspark"))
+    examiner = Examiner(
+        session=session_of(connect), timeout=240.0, modules=("msgspec", "numpy", "pyspark")
+    )
     runs = str(tmp_path / "runs")
     diagnosis = examiner.examine(lambda x: x, Location.parse(tmp_path / "data.csv"), runs)
     assert {f.level for f in diagnosis.findings} == {"ok"}, diagnosis

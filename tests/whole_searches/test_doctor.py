@@ -37,7 +37,9 @@ def examine(
     spark, logdir, *, train=None, data=None, modules=FEW, timeout=240.0, clock=time.time, **gpus
 ):
     """Examine all but TensorFlow."""
-    examiner = Examiner(session_of(spark), timeout, clock, modules, **gpus)
+    examiner = Examiner(
+        session=session_of(spark), timeout=timeout, clock=clock, modules=modules, **gpus
+    )
     place = None if data is None else Location.parse(data)
     return examiner.examine(train, place, str(logdir))
 
@@ -322,7 +324,17 @@ def test_a_slot_that_does_not_see_the_folder_finds_out_what_else_it_can(tmp_path
     def lent():
         raise FileNotFoundError(2, "No such file or directory", str(tmp_path / "elsewhere"))
 
-    examination = Examination(1, "key", str(tmp_path), "", "/data", FEW, False, True, 60.0)
+    examination = Examination(
+        number=1,
+        key="key",
+        folder=str(tmp_path),
+        content="",
+        data="/data",
+        modules=FEW,
+        assigns_gpus=False,
+        has_function=True,
+        timeout=60.0,
+    )
     found = examine_slot(examination, lent, lent, "1.0.0", (), 1)
     assert found.trouble == {}
     assert found.folder == RoundTrip(0.0, shared=False)

@@ -242,10 +242,10 @@ def test_the_front_grows_and_is_shown(start):
     assert fronts == [[0], [1, 0], [1, 0], [1, 3], [1, 3], [1, 5, 3]]
     status = coordinator.status
     assert (status.best, status.objective, status.failed) == (None, None, 1)
-    assert Frame("digits", status, 1.0, "", 1.0).line.endswith(
+    assert Frame(name="digits", status=status, seconds=1.0, waiting="", now=1.0).line.endswith(
         "6/6 trials, 1 failed, took 1.0 s, front 3: accuracy 0.7 to 0.9, latency 3 to 9"
     )
-    assert Frame("digits", Status(6), 1.0, "", 1.0).best == ""
+    assert Frame(name="digits", status=Status(6), seconds=1.0, waiting="", now=1.0).best == ""
 
 
 def test_a_line_per_trial_has_each_objective():

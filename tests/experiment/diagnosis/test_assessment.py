@@ -21,21 +21,37 @@ from spark_jobs.doctor.facts import (
 )
 
 VERSIONS = {"pyspark": "4.0.1", "numpy": "2.1.3", "hdfs": ""}
-SOFTWARE = Software("3.11.7", "/usr/bin/python3", dict(VERSIONS), "digest")
+SOFTWARE = Software(
+    python="3.11.7", executable="/usr/bin/python3", versions=dict(VERSIONS), source="digest"
+)
 SOUND = Found(
-    "1.0.0",
-    "node-1",
-    "7",
+    slot="1.0.0",
+    host="node-1",
+    executor="7",
     software=SOFTWARE,
-    tensorflow=TensorFlow("2.18.0", "12.5.1", 1, 3.0),
+    tensorflow=TensorFlow(version="2.18.0", cuda="12.5.1", gpus=1, seconds=3.0),
     driver=DriverCall(1000.0, 0.002),
     folder=RoundTrip(0.01, True),
-    data=Data(3, 4000, 1000, 0.1),
-    space=Space(8 << 30, 50 << 30, 20 << 30, "/scratch", "/cache"),
+    data=Data(files=3, bytes=4000, read=1000, seconds=0.1),
+    space=Space(
+        memory=8 << 30,
+        scratch=50 << 30,
+        cache=20 << 30,
+        scratch_folder="/scratch",
+        cache_folder="/cache",
+    ),
     gpus=Gpus(("0",), 1),
 )
 EXPECTED = Expected(
-    SOFTWARE, {"1.0.0": 1000.0}, "[::1]:4000", SOUND.data, "hdfs://a/runs", True, 1, 1, 0.8e9
+    software=SOFTWARE,
+    heard={"1.0.0": 1000.0},
+    target="[::1]:4000",
+    data=SOUND.data,
+    logdir="hdfs://a/runs",
+    assigns_gpus=True,
+    executor_gpus=1,
+    gpu_share=1,
+    slot_memory=0.8e9,
 )
 
 
@@ -61,7 +77,14 @@ def with_packages(**versions):
 
 
 def software(python="3.11.7", source="digest", **versions):
-    return sick(software=Software(python, "/usr/bin/python3", VERSIONS | versions, source))
+    return sick(
+        software=Software(
+            python=python,
+            executable="/usr/bin/python3",
+            versions=VERSIONS | versions,
+            source=source,
+        )
+    )
 
 
 @pytest.mark.parametrize(
@@ -87,7 +110,7 @@ def test_software(slot, level, got):
 
 
 def test_a_tensorflow_that_does_not_see_its_gpus():
-    blind = TensorFlow("2.18.0", "", 0, 3.0)
+    blind = TensorFlow(version="2.18.0", cuda="", gpus=0, seconds=3.0)
     finding = judged(sick(tensorflow=blind), check="tensorflow")
     got = "2.18.0, built without CUDA, imported in 3.0 s, sees 0 of its slot's 1 GPU"
     assert (finding.level, finding.got) == ("red", got)
@@ -111,9 +134,9 @@ def test_a_folder_that_is_not_the_drivers():
 @pytest.mark.parametrize(
     ("data", "level", "told"),
     [
-        (Data(2, 4000, 1000, 0.1), "red", "2 files, 4 kB"),
-        (Data(3, 5000, 1000, 0.1), "red", "3 files, 5 kB"),
-        (Data(3, 4000, 1000, 0.1), "ok", "3 files, 4 kB"),
+        (Data(files=2, bytes=4000, read=1000, seconds=0.1), "red", "2 files, 4 kB"),
+        (Data(files=3, bytes=5000, read=1000, seconds=0.1), "red", "3 files, 5 kB"),
+        (Data(files=3, bytes=4000, read=1000, seconds=0.1), "ok", "3 files, 4 kB"),
     ],
 )
 def test_data_that_is_not_the_drivers(data, level, told):
@@ -123,13 +146,19 @@ def test_data_that_is_not_the_drivers(data, level, told):
 
 
 def test_data_larger_than_the_room_for_copies():
-    data = Data(3, 30 << 30, 1000, 0.1)
+    data = Data(files=3, bytes=30 << 30, read=1000, seconds=0.1)
     assert judged(sick(data=data), check="data", data=data).level == "warning"
 
 
 @pytest.mark.parametrize(("free", "level"), [(1 << 29, "red"), (2 << 30, "warning")])
 def test_a_full_disk(free, level):
-    space = Space(8 << 30, free, 20 << 30, "/scratch", "/cache")
+    space = Space(
+        memory=8 << 30,
+        scratch=free,
+        cache=20 << 30,
+        scratch_folder="/scratch",
+        cache_folder="/cache",
+    )
     finding = judged(sick(space=space), check="space")
     assert (finding.level, finding.got) == (level, f"{size(free)} free in /scratch")
     assert "spark.local.dir" in finding.advice
@@ -196,8 +225,20 @@ def test_a_driver_that_cannot_be_reached_costs_time_where_the_folder_is_shared()
 
 
 def test_many_hosts_share_a_row_and_the_worst_of_each_counts():
-    findings = [Finding("clock", f"node-{number % 5}", "ok", "fine") for number in range(50)]
-    findings += [Finding("clock", "node-3", "red", "late", "in time", "run chrony\x1b[2J")]
+    findings = [
+        Finding(check="clock", host=f"node-{number % 5}", level="ok", got="fine")
+        for number in range(50)
+    ]
+    findings += [
+        Finding(
+            check="clock",
+            host="node-3",
+            level="red",
+            got="late",
+            expected="in time",
+            advice="run chrony\x1b[2J",
+        )
+    ]
     diagnosis = diagnosis_of(findings)
     assert len(diagnosis.findings) == 5
     assert not diagnosis.ok

@@ -77,7 +77,9 @@ def status(total=5, results=(), out=(), slots=1, objective="accuracy", typical=N
 
 
 def frame(state, seconds=10.0, waiting="", ended=False):
-    return Frame("train", state, seconds, waiting, seconds, ended)
+    return Frame(
+        name="train", status=state, seconds=seconds, waiting=waiting, now=seconds, ended=ended
+    )
 
 
 def result_of(state):

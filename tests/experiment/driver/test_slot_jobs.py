@@ -50,7 +50,10 @@ def test_slots_that_are_gone_are_in_nobodys_way():
 def executors(*running):
     """Return executors that run so many tasks each."""
     return [
-        ClusterExecutor(str(n), f"h{n}", 1, 1 << 30, {}, tasks) for n, tasks in enumerate(running)
+        ClusterExecutor(
+            name=str(n), host=f"h{n}", cores=1, memory=1 << 30, resources={}, running=tasks
+        )
+        for n, tasks in enumerate(running)
     ]
 
 
@@ -82,7 +85,10 @@ class Told:
         return lambda *told, **more: self.calls.append((name, *told, *more.values()))
 
 
-LOST = [LostTask(0, 0, "a", failed=True), LostTask(1, 0, "b", failed=False)]
+LOST = [
+    LostTask(partition=0, attempt=0, host="a", failed=True),
+    LostTask(partition=1, attempt=0, host="b", failed=False),
+]
 
 
 def look(run, told, *, tells=True, seconds=60.0):

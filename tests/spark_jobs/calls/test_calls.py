@@ -41,7 +41,7 @@ def put(outbox, function, arguments):
 def run(folder, call):
     """Run a call as in a trial whose folder that is."""
     folder.mkdir(exist_ok=True)
-    with context.entered(context.TrialContext({}, folder)):
+    with context.entered(context.TrialContext(params={}, folder=folder)):
         return run_call("function", call.batch, call.index)
 
 

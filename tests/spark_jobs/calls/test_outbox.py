@@ -59,7 +59,7 @@ def of(function, *arguments):
 def value_of(sent, folder):
     """Return what a call returns, run as in a trial whose folder that is."""
     folder.mkdir(exist_ok=True)
-    with context.entered(context.TrialContext({}, folder)):
+    with context.entered(context.TrialContext(params={}, folder=folder)):
         run_call("function", sent.batch, sent.index)
     return read_returned(LocalFiles(), Location.parse(folder))
 

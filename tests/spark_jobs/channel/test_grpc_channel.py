@@ -342,6 +342,6 @@ def test_an_address_that_is_not_ours_is_an_error():
 
 
 def test_the_secrets_of_an_address_are_not_in_its_repr():
-    address = Address("host:1", "the token", "the certificate")
+    address = Address(target="host:1", token="the token", certificate="the certificate")
     assert "token" not in repr(address)
     assert "certificate" not in str(address)

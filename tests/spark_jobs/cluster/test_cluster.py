@@ -17,7 +17,9 @@ from tests.standalone import HOSTS
 
 def executor(cores=1, gpus=0, host="a", **others):
     resources = {"gpu": tuple(map(str, range(gpus)))} if gpus else {}
-    return ClusterExecutor("0", host, cores, 2**30, resources, **others)
+    return ClusterExecutor(
+        name="0", host=host, cores=cores, memory=2**30, resources=resources, **others
+    )
 
 
 def test_a_local_session_is_one_executor(spark):

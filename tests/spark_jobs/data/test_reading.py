@@ -31,7 +31,9 @@ def copies(tmp_path):
 
 @pytest.fixture
 def trial(tmp_path, copies):
-    return TrialContext({}, tmp_path, DataSettings(cache=CacheSettings(str(copies))))
+    return TrialContext(
+        params={}, folder=tmp_path, data=DataSettings(cache=CacheSettings(str(copies)))
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -181,7 +183,7 @@ def test_remote_files_are_copied_once_and_again_when_they_have_changed(remote, c
 def test_copies_are_held_until_the_trial_ends(remote, trial, copies):
     for name in "abc":
         put(f"{remote}/{name}", b"1")
-    with entered(TrialContext({}, trial.folder, trial.data)):
+    with entered(TrialContext(params={}, folder=trial.folder, data=trial.data)):
         data.local_copy(remote)
         data.open(f"{remote}/a").close()
         assert len(open_below(copies)) == 4
@@ -190,7 +192,10 @@ def test_copies_are_held_until_the_trial_ends(remote, trial, copies):
 
 def test_copies_of_a_trial_that_raises_are_let_go_of_too(remote, trial, copies):
     put(f"{remote}/a", b"1")
-    with pytest.raises(KeyError), entered(TrialContext({}, trial.folder, trial.data)):
+    with (
+        pytest.raises(KeyError),
+        entered(TrialContext(params={}, folder=trial.folder, data=trial.data)),
+    ):
         data.local_copy(remote)
         raise KeyError
     assert open_below(copies) == []
@@ -200,10 +205,10 @@ def test_one_trial_never_takes_away_its_own_copies(remote, tmp_path, copies):
     for name in "abcd":
         put(f"{remote}/{name}", name.encode() * 60)
     small = DataSettings(cache=CacheSettings(str(copies), 100))
-    with entered(TrialContext({}, tmp_path, small)):
+    with entered(TrialContext(params={}, folder=tmp_path, data=small)):
         found = data.local_copy(remote)
         assert contents(found) == [name.encode() * 60 for name in "abcd"]
-    with entered(TrialContext({}, tmp_path, small)):
+    with entered(TrialContext(params={}, folder=tmp_path, data=small)):
         put(f"{remote}/e", b"e" * 60)
         data.local_copy(f"{remote}/e")
     assert [path.exists() for path in found] == [False] * 4
@@ -326,7 +331,7 @@ def test_the_workers_share_the_records_and_copy_only_their_own(tensorflow, remot
     for index in range(2):
         copies = tmp_path / f"copies of {index}"
         own = DataSettings(cache=CacheSettings(str(copies)))
-        with entered(TrialContext({}, tmp_path, own)):
+        with entered(TrialContext(params={}, folder=tmp_path, data=own)):
             records = records_of(data.tfrecords(remote, shards=2, index=index, seed=7))
         assert len([path for path in copies.rglob("?") if path.is_file()]) == len(records)
         found.append(records)

@@ -102,7 +102,7 @@ def test_a_doctor_asks_all_slots_of_executors_that_nobody_can_count(most, asked)
     dynamic = {"spark.dynamicAllocation.enabled": "true", "spark.executor.cores": "4"}
     if most is not None:
         dynamic["spark.dynamicAllocation.maxExecutors"] = most
-    assert Examiner(FakeSession(**dynamic), 1.0, modules=())._slots() == asked
+    assert Examiner(session=FakeSession(**dynamic), timeout=1.0, modules=())._slots() == asked
 
 
 AUTHENTICATED = {"spark.authenticate": "true"}

@@ -87,7 +87,7 @@ with ProcessRunner(program(stop_supervisor, preload=("numpy",))) as runner:
 
 
 def program(function, key=None, **settings):
-    return Program(cloudpickle.dumps(function), key, "max", **settings)
+    return Program(function=cloudpickle.dumps(function), key=key, direction="max", **settings)
 
 
 def pickled(function):

@@ -33,9 +33,9 @@ from tests.spark_jobs.trial.test_event_file import hparams_data, metadata, scala
 
 def config_of(root, function=functions.double, **changes):
     settings = {
-        "address": Address("host:1", "token", "certificate"),
+        "address": Address(target="host:1", token="token", certificate="certificate"),
         "root": str(root),
-        "program": Program(cloudpickle.dumps(function), None, "max"),
+        "program": Program(function=cloudpickle.dumps(function), key=None, direction="max"),
         "isolation": "none",
         "timeout": None,
         "grace": 1.0,

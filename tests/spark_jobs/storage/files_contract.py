@@ -39,7 +39,9 @@ class FilesContract:
     def test_a_file_has_a_length(self, files, below, put):
         put(below("a"), b"12345")
         found = files.status(below("a"))
-        assert found == FileStatus(below("a"), 5, found.version, False)
+        assert found == FileStatus(
+            location=below("a"), length=5, version=found.version, is_folder=False
+        )
         assert isinstance(found.version, str)
 
     def test_a_folder_is_one_and_has_no_length(self, files, below, put):
@@ -114,7 +116,7 @@ class FilesContract:
                 assert "\n" not in str(caught.value)
 
     def test_a_file_that_is_missing_by_now_cannot_be_read(self, files, below):
-        gone = FileStatus(below("gone"), 5, "", False)
+        gone = FileStatus(location=below("gone"), length=5, version="", is_folder=False)
         with pytest.raises(FileNotFoundError) as caught:
             contents(files, gone)
         assert str(gone.location) in str(caught.value)

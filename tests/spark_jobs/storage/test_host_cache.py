@@ -36,7 +36,12 @@ ODD_NAMES = [
 
 
 def file(name="a", length=100, version="1"):
-    return FileStatus(Location("hdfs", "nn:8020", f"/data/{name}"), length, version, False)
+    return FileStatus(
+        location=Location("hdfs", "nn:8020", f"/data/{name}"),
+        length=length,
+        version=version,
+        is_folder=False,
+    )
 
 
 def content(status):
@@ -268,7 +273,9 @@ def test_another_version_is_another_copy(cache, files, other):
 
 
 def test_the_same_path_of_another_cluster_is_another_copy(cache, files):
-    there = FileStatus(Location("hdfs", "other:8020", "/data/a"), 100, "1", False)
+    there = FileStatus(
+        location=Location("hdfs", "other:8020", "/data/a"), length=100, version="1", is_folder=False
+    )
     assert fetch(cache, files, file()) != fetch(cache, files, there)
 
 
@@ -387,7 +394,12 @@ def test_without_a_limit_it_is_half_of_what_is_free_or_taken(files, folder):
     kept = fetch(cache, files, file())
     free = os.statvfs(folder).f_bavail * os.statvfs(folder).f_frsize
     with pytest.raises(OSError, match="more than the cache of this host may hold"):
-        cache.fetch(files, FileStatus(file("huge").location, 2 * free, "1", False))
+        cache.fetch(
+            files,
+            FileStatus(
+                location=file("huge").location, length=2 * free, version="1", is_folder=False
+            ),
+        )
     assert kept.exists()
 
 

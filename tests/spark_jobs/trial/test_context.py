@@ -18,7 +18,7 @@ from tests.spark_jobs.trial.test_event_file import scalars
 
 @pytest.fixture
 def trial(tmp_path):
-    with entered(TrialContext({"x": 1, "shape": (2, 3)}, tmp_path)):
+    with entered(TrialContext(params={"x": 1, "shape": (2, 3)}, folder=tmp_path)):
         yield tmp_path
 
 
@@ -66,7 +66,7 @@ class Told:
     def __init__(self, folder):
         self.reports = []
         self.link = DirectLink(self.reports.append)
-        self.context = TrialContext({"x": 1}, folder, link=self.link)
+        self.context = TrialContext(params={"x": 1}, folder=folder, link=self.link)
 
 
 @pytest.fixture
@@ -121,7 +121,7 @@ def test_nothing_stops_the_next_trial_of_the_process(told, tmp_path):
     told.link.reason = "too bad"
     with pytest.raises(TrialStopped):
         experiment.report(loss=1.0)
-    with entered(TrialContext({}, tmp_path)):
+    with entered(TrialContext(params={}, folder=tmp_path)):
         experiment.report(loss=1.0)
 
 
