@@ -136,7 +136,7 @@ def run(
 
 
 @search_call(Result)
-def evolutionary_search(
+def evolutionary_search(  # noqa: PLR0917  # their order is part of the call
     spark: SparkSession,
     train: Callable[..., Any],
     bounds: Mapping[str, Any],
@@ -425,7 +425,7 @@ def search_each(
 
 
 @search_call(Result)
-def population_based_training(
+def population_based_training(  # noqa: PLR0917  # their order is part of the call
     spark: SparkSession,
     train: Callable[..., Any],
     bounds: Mapping[str, Any],

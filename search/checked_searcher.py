@@ -29,7 +29,8 @@ class CheckedSearcher:
     """
 
     def __init__(self, searcher: Searcher) -> None:
-        self._searcher, self._asked = searcher, 0
+        self._searcher = searcher
+        self._asked = 0
         self._name = type(searcher).__name__
 
     @property
@@ -89,7 +90,8 @@ class _CheckedJudge:
     """A `StoppingJudge` whose errors are all a `SearcherFailed`."""
 
     def __init__(self, judge: StoppingJudge, name: str) -> None:
-        self._judge, self._name = judge, name
+        self._judge = judge
+        self._name = name
 
     def report(self, trial: int, step: int, value: float | None) -> str | None:
         """See `StoppingJudge`."""

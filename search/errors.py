@@ -38,7 +38,10 @@ class InvalidArgument(_InputError, ValueError):
     """
 
     def __init__(self, name: str, expected: str, got: str, hint: str = "") -> None:
-        self.name, self.expected, self.got, self.hint = name, expected, got, hint
+        self.name = name
+        self.expected = expected
+        self.got = got
+        self.hint = hint
         super().__init__(name, expected, got, hint)
 
     def __str__(self) -> str:

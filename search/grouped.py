@@ -115,7 +115,8 @@ class GroupedSearch:
         max_failures: int | None = None,
         target: float | None = None,
     ) -> None:
-        self._by, self._direction = by, direction
+        self._by = by
+        self._direction = direction
         self._max_failures, self._target = max_failures, target
         self._groups = {
             name: _Group(name=name, searcher=searcher) for name, searcher in searchers.items()

@@ -267,7 +267,8 @@ class _Judge(ABC, Generic[RuleT]):
     """What all judges do alike. They work with merits, see `Direction.merit`."""
 
     def __init__(self, rule: RuleT, direction: Direction) -> None:
-        self._rule, self._direction = rule, direction
+        self._rule = rule
+        self._direction = direction
         self._last: dict[int, float] = {}  # step that a trial reported last, infinite once it ended
         self._reasons: dict[int, str] = {}
 

@@ -74,7 +74,8 @@ class _InFiles:
     """Lends by files of mode 0600."""
 
     def __init__(self, folder: Path, function: bytes) -> None:
-        self._folder, self._count = folder, 0
+        self._folder = folder
+        self._count = 0
         self.open_to_others = False
         self.function = self.lend(function)
 

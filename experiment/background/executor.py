@@ -128,7 +128,8 @@ class SparkExecutor(Executor):
     """
 
     def __init__(self, spark: Any, settings: Settings) -> None:
-        self.parallelism, self.logdir = 0, ""
+        self.parallelism = 0
+        self.logdir = ""
         self._calls = CallQueue(ExecutorFailed)
         self._control: Control | None = None
         self._outbox: Outbox | None = None
@@ -266,7 +267,8 @@ class SparkExecutor(Executor):
             self._opened.set()
 
     def _open(self, root: Location, hadoop: HadoopSettings, slots: int) -> None:
-        self.parallelism, self.logdir = slots, str(root)
+        self.parallelism = slots
+        self.logdir = str(root)
         self._hadoop = hadoop
         self._outbox = Outbox(writable_files_at(root, hadoop), root.below(CALLS))
         self._opened.set()

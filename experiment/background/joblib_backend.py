@@ -23,7 +23,8 @@ class ExecutorBackend(ParallelBackendBase):  # type: ignore[misc]  # joblib has 
     def __init__(self, pool: Executor, slots: int, nesting_level: int | None = None) -> None:
         super().__init__(nesting_level=nesting_level)
         self.default_n_jobs = slots
-        self._pool, self._slots = pool, slots
+        self._pool = pool
+        self._slots = slots
         self._futures: list[Future[Any]] = []
 
     def effective_n_jobs(self, n_jobs: int) -> int:

@@ -106,7 +106,15 @@ class Examiner:
         path = "" if data is None else str(data)
         with self._folder(Location.parse(given, "logdir"), settings) as (folder, content):
             if asking is not None:  # otherwise slots would wait for ever
-                self.findings.extend(asking._ask(function, path, folder, content, settings, seen))
+                found = asking._ask(
+                    function,
+                    data=path,
+                    folder=folder,
+                    content=content,
+                    settings=settings,
+                    seen=seen,
+                )
+                self.findings.extend(found)
         return diagnosis_of(self.findings)
 
     def _asking(self) -> Examiner | None:
@@ -176,6 +184,7 @@ class Examiner:
     def _ask(
         self,
         function: bytes,
+        *,
         data: str,
         folder: str,
         content: str,

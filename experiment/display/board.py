@@ -61,7 +61,8 @@ class Board:
     ) -> None:
         make_folder(paths.search)
         writer = "trial" if part == 1 else f"trial.{part:06d}"  # TensorBoard goes by the names
-        self._events, self._trials = EventFile(paths.search, writer), paths.trials
+        self._events = EventFile(paths.search, writer)
+        self._trials = paths.trials
         self._spec = spec
         self._direction = direction
         searcher = spec.searcher

@@ -78,7 +78,8 @@ class _Tail:
     """Copies what was added to a log, as text that is harmless to a terminal."""
 
     def __init__(self, path: Path, stream: TextIO) -> None:
-        self._path, self._stream = path, stream
+        self._path = path
+        self._stream = stream
         self._file: io.BufferedReader | None = None
         # Carriage returns, as in progress bars, become line ends.
         self._decoder = io.IncrementalNewlineDecoder(

@@ -131,10 +131,14 @@ class Progress:
         warn: Callable[[str], None] = warnings.warn,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.asked = self.there = ""
+        self.asked = ""
+        self.there = ""
         self.leaving: Callable[[], str] = str
-        self._name, self._folder = printable(name), ""
-        self._verbose, self._warn, self._clock = verbose, warn, clock
+        self._name = printable(name)
+        self._folder = ""
+        self._verbose = verbose
+        self._warn = warn
+        self._clock = clock
         self._view: View | None = None
         if verbose:
             try:
@@ -175,7 +179,8 @@ class Progress:
         """
         now = self._clock()
         if status.slots or (self._seen_slots and status.done == status.total):
-            self._alone_since, self._seen_slots = None, True
+            self._alone_since = None
+            self._seen_slots = True
         elif self._alone_since is None:
             self._alone_since = now
         self._show_notes(status.notes)

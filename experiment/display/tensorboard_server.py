@@ -40,7 +40,9 @@ class TensorBoard:
     """
 
     def __init__(self, process: subprocess.Popen[str], url: str, pages: dict[str, str]) -> None:
-        self._process, self.url, self._pages = process, url, pages
+        self._process = process
+        self.url = url
+        self._pages = pages
         atexit.register(self.close)
 
     def __enter__(self) -> Self:

@@ -31,8 +31,11 @@ class Interrupts:
     """
 
     def __init__(self, control: Control) -> None:
-        self.noted = self._deferred = self._due = False
-        self._control, self.terminated = control, False
+        self.noted = False
+        self._deferred = False
+        self._due = False
+        self._control = control
+        self.terminated = False
         self._before: dict[int, Any] = {}
         self._active = threading.current_thread() is threading.main_thread()
 

@@ -57,8 +57,10 @@ class Judge:
         state: RunState,
         warn: Callable[[str], None],
     ) -> None:
-        self._direction, self._key = direction, optimization_key
-        self._state, self._warn = state, warn
+        self._direction = direction
+        self._key = optimization_key
+        self._state = state
+        self._warn = warn
         self._objective_of = objective_of(optimization_key, direction)
         self._rules = None
         if (stopping or further is not None) and isinstance(direction, Direction):

@@ -58,10 +58,12 @@ class StartedJobs:
     def __init__(
         self, make: Callable[[int, int], SlotJob], clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self.asked, self._clock = 0, clock
+        self.asked = 0
+        self._clock = clock
         self._let_go: set[str] = set()  # slots
         self._put_off: list[tuple[float, int]] = []  # slots, and from when on they are not asked
-        self._make, self._numbers = make, itertools.count(1)
+        self._make = make
+        self._numbers = itertools.count(1)
         self._running: list[NumberedJob] = []
         self._last: NumberedJob | None = None
 

@@ -192,8 +192,10 @@ class Results(Mapping[str, Result]):
     """
 
     def __init__(self, overall: Result, groups: Mapping[str, Result]) -> None:
-        self.overall, self._groups = overall, dict(groups)
-        self.logdir, self.problem = overall.logdir, overall.problem
+        self.overall = overall
+        self._groups = dict(groups)
+        self.logdir = overall.logdir
+        self.problem = overall.problem
 
     def __getitem__(self, group: str) -> Result:
         return self._groups[group]

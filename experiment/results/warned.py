@@ -66,7 +66,14 @@ def warn_at(line: Line | None, message: str) -> None:
     if line is None:
         warnings.warn(message, UserWarning, stacklevel=2)
     else:
-        warnings.warn_explicit(message, UserWarning, line.file, line.number, line.module, line.told)
+        warnings.warn_explicit(
+            message,
+            UserWarning,
+            filename=line.file,
+            lineno=line.number,
+            module=line.module,
+            registry=line.told,
+        )
 
 
 def warn_user(message: str) -> None:

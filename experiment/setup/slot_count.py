@@ -36,7 +36,9 @@ class SlotsAsked:
     """
 
     def __init__(self, spark: Any, trials: int | None, settings: Settings) -> None:
-        self._spark, self._trials, self._settings = spark, trials, settings
+        self._spark = spark
+        self._trials = trials
+        self._settings = settings
         self.number: int | None = None
 
     def __call__(self) -> int:

@@ -70,7 +70,8 @@ class _Generations:
     exhausted = False
 
     def __init__(self, problem: Problem, strategy: Any) -> None:
-        self._space, self._direction = problem.space, one_direction(problem)
+        self._space = problem.space
+        self._direction = one_direction(problem)
         self._strategy = _made(strategy, len(problem.space))
         self._told: list[Individual] = []
         self._generated = self._generate()
@@ -82,7 +83,8 @@ class _Generations:
     def propose(self) -> tuple[Individual, dict[str, Any]]:
         if len(self._told) >= self._size:
             self._strategy.update(tools.selBest(self._told, self._size))
-            self._told, self._generated = [], []
+            self._told = []
+            self._generated = []
         if not self._generated:
             self._generated = self._generate()
         individual = self._generated.pop(0)

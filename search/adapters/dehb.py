@@ -86,8 +86,10 @@ class _Brackets:
     def __init__(
         self, problem: Problem, fidelity: str, domain: Float | Integer, eta: int, seed: int
     ) -> None:
-        self._space, self._weight = problem.space, one_direction(problem).weight
-        self._fidelity, self._axis = fidelity, list(problem.space).index(fidelity)
+        self._space = problem.space
+        self._weight = one_direction(problem).weight
+        self._fidelity = fidelity
+        self._axis = list(problem.space).index(fidelity)
         # Not its ConfigSpace, which it only uses to get to and from the unit cube.
         self._dehb = _quiet(_dehb().DEHB)(
             dimensions=len(problem.space) - 1,

@@ -100,7 +100,8 @@ class _Optimizer:
 
     def __init__(self, problem: Problem, optimizer: Any, num_workers: int, seed: int) -> None:
         nevergrad = _nevergrad()
-        self._space, self._weights = problem.space, problem.direction.weights
+        self._space = problem.space
+        self._weights = problem.direction.weights
         self._worst: tuple[float, ...] | None = None  # of several objectives; None before any loss
         self._unsaid: list[Any] = []  # candidates that failed before
         self._cannot = nevergrad.errors.TellNotAskedNotSupportedError

@@ -105,7 +105,8 @@ class _Study:
     """A study of Optuna as an `Optimiser` and a `Pruner`; proposals are its trials."""
 
     def __init__(self, problem: Problem, sampler: Any, pruner: Any, seed: int) -> None:
-        self._optuna, self._space = _optuna(), problem.space
+        self._optuna = _optuna()
+        self._space = problem.space
         self._parameters = {
             name: _parameter(self._optuna.distributions, domain)
             for name, domain in problem.space.items()

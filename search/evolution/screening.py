@@ -25,7 +25,8 @@ class Screen:
     """
 
     def __init__(self, space: Space, direction: Direction) -> None:
-        self._space, self._direction = space, direction
+        self._space = space
+        self._direction = direction
         self._choices = np.array(
             [isinstance(domain, Choice) and not domain.ordered for domain in space.values()]
         )

@@ -30,7 +30,9 @@ class Tried:
     """
 
     def __init__(self, space: Space, rng: random.Random) -> None:
-        self._space, self._rng, self._values = space, rng, _values(space)
+        self._space = space
+        self._rng = rng
+        self._values = _values(space)
         self._snapped: set[tuple[float, ...]] = set()
 
     def __contains__(self, point: Sequence[float]) -> bool:

@@ -80,11 +80,14 @@ class Outbox:
     def __init__(
         self, files: WritableFiles, folder: Location, largest_backlog: int = LARGEST_BACKLOG
     ) -> None:
-        self._files, self._folder, self._largest = files, folder, largest_backlog
+        self._files = files
+        self._folder = folder
+        self._largest = largest_backlog
         self._posts: deque[_Post] = deque()
         self._waiting: weakref.WeakValueDictionary[str, _Content] = weakref.WeakValueDictionary()
         self._sent: set[str] = set()
-        self._has_folder = self._closed = False
+        self._has_folder = False
+        self._closed = False
         self._backlog = 0
         self._changed = threading.Condition()
         self._thread = threading.Thread(

@@ -26,7 +26,9 @@ CERTIFICATE_NAME = "experiment-run"
 # All of time that a certificate can name: an executor's clock may be years off, and what protects a
 # run is that its key is made for it and goes with it.
 _VALID_FROM = datetime.datetime(1970, 1, 1)
-_VALID_TO = datetime.datetime(9999, 12, 31, 23, 59, 59)  # RFC 5280's word for no end
+_VALID_TO = datetime.datetime(
+    9999, 12, 31, hour=23, minute=59, second=59
+)  # RFC 5280's word for no end
 
 _NONCE = 12  # bytes
 _TAG = 16  # bytes

@@ -160,13 +160,15 @@ def run_examination(data: bytes, access: Lent, function: Lent) -> str:
     gpu = task.resources().get("gpu")
     slot = str(SlotId(examination.number, task.partitionId(), task.attemptNumber()))
     gpus = tuple(gpu.addresses) if gpu else ()
-    return encode(examine(examination, access, function, slot, gpus, task.cpus())).decode()
+    found = examine(examination, access, function, slot=slot, gpus=gpus, cpus=task.cpus())
+    return encode(found).decode()
 
 
 def examine(
     examination: Examination,
     lent: Lent,
     function: Lent,
+    *,
     slot: str,
     gpus: tuple[str, ...],
     cpus: int,

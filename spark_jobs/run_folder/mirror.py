@@ -30,7 +30,10 @@ class Mirror:
     def __init__(
         self, files: Files, source: Location, target: Path, wanted: re.Pattern[str]
     ) -> None:
-        self._files, self._source, self._target, self._wanted = files, source, target, wanted
+        self._files = files
+        self._source = source
+        self._target = target
+        self._wanted = wanted
         self._fetched: dict[str, FileStatus] = {}
         self._ended: dict[str, str] = {}  # version of each folder with an outcome
 

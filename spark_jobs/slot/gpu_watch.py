@@ -55,8 +55,12 @@ class WatchedRunner:
         patience: float = 10.0,
         lag: float = 0.0,
     ) -> None:
-        self._runner, self._gpus, self._keeps = runner, gpus, keeps
-        self._shared, self._patience, self._lag = shared, patience, lag
+        self._runner = runner
+        self._gpus = gpus
+        self._keeps = keeps
+        self._shared = shared
+        self._patience = patience
+        self._lag = lag
         self._idle: dict[str, int] = {}  # bytes that are nobody's, the least that was seen
         self._listed: set[str] = set()  # GPUs for which NVML has ever listed an owner
 

@@ -379,7 +379,7 @@ def run_attempt(
                 reporter.follow(attempt, (paths.stdout, paths.stderr))
             add = functools.partial(reporter.add, attempt)
             try:
-                outcome = _run(config, attempt, runner, paths, add, say)
+                outcome = _run(config, attempt, runner, paths, tell=add, say=say)
             except Abandoned:  # what is there is the next attempt's to use, or nobody's
                 folder.abandon()
                 folder.keep(say)
@@ -405,6 +405,7 @@ def _run(
     attempt: Attempt,
     runner: TrialRunner,
     paths: AttemptPaths,
+    *,
     tell: Tell,
     say: Callable[[str], None],
 ) -> Outcome:

@@ -94,7 +94,8 @@ class WebHdfs:
         settings: HadoopSettings,
         patience: float = time_limits.HDFS_OUTAGE,
     ) -> None:
-        self._urls, self._user = settings.namenodes(location), settings.user
+        self._urls = settings.namenodes(location)
+        self._user = settings.user
         self._patience = patience
         self._silent = True  # until it was said that HDFS does not answer
         session = requests.Session()
