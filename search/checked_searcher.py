@@ -135,7 +135,7 @@ def _checked(trial: Trial, number: int) -> Trial:
         for name, value in trial.params.items()
     }
     check_size("params", params)
-    return Trial(number, params, generation, parent)
+    return Trial(number, params, generation=generation, parent=parent)
 
 
 def _check_number(name: str, value: Any, below: int | None) -> None:

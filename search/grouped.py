@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -32,6 +32,7 @@ class Grouped:
 
     searcher: Algorithm
     spaces: Mapping[str, Space]
+    _: KW_ONLY
     by: str = "group"
     max_failures: int | None = None
     target: float | None = None
@@ -301,10 +302,10 @@ def _either(one: Domain, other: Domain) -> Domain | None:
             return _either_choice(one, other)
         case Integer(), Integer():
             low, high = min(one.low, other.low), max(one.high, other.high)
-            return Integer(low, high, one.log and other.log, when=one.when)
+            return Integer(low, high, log=one.log and other.log, when=one.when)
         case Float(), Float():
             bounds = min(one.low, other.low), max(one.high, other.high)
-            return Float(*bounds, one.log and other.log, when=one.when)
+            return Float(*bounds, log=one.log and other.log, when=one.when)
     return None
 
 

@@ -113,7 +113,9 @@ class PopulationSearch(ABC, Generic[IndividualT]):
         if candidate is None:
             return None
         generation = self._asked // self.popsize
-        trial = Trial(self._asked, self._params(candidate), generation, candidate.parent)
+        trial = Trial(
+            self._asked, self._params(candidate), generation=generation, parent=candidate.parent
+        )
         self._out[trial.id] = candidate
         self._asked += 1
         return trial

@@ -7,7 +7,7 @@ import math
 import numbers
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import KW_ONLY, dataclass, field, fields
 from fractions import Fraction
 from typing import Any, TypeAlias
 
@@ -56,6 +56,7 @@ class Float(_Domain):
 
     low: float
     high: float
+    _: KW_ONLY
     log: bool = False
     step: float | None = None
     when: When = field(default=None, hash=False)
@@ -161,6 +162,7 @@ class Integer(_Domain):
 
     low: int
     high: int
+    _: KW_ONLY
     log: bool = False
     step: int = 1
     when: When = field(default=None, hash=False)
@@ -308,9 +310,9 @@ def domain_of_json(data: Any) -> Domain:
     """
     match data:
         case {"type": "float", "low": low, "high": high, "log": bool(log)}:
-            return Float(low, high, log, data.get("step"), _when_of_json(data))
+            return Float(low, high, log=log, step=data.get("step"), when=_when_of_json(data))
         case {"type": "integer", "low": low, "high": high, "log": bool(log)}:
-            return Integer(low, high, log, data.get("step", 1), _when_of_json(data))
+            return Integer(low, high, log=log, step=data.get("step", 1), when=_when_of_json(data))
         case {"type": "choice", "range": [int(start), int(stop), int(step)]} if step:
             values: Sequence[Any] = range(start, stop, step)
         case {"type": "choice", "values": list(items)}:

@@ -191,9 +191,9 @@ def _distribution(domain: Domain) -> Any:
     )
 
     match domain:
-        case Float(low, high, log):
+        case Float(low, high, log=log):
             return FloatDistribution(low, high, log=log)
-        case Integer(low, high, log):
+        case Integer(low, high, log=log):
             return IntDistribution(low, high, log=log)
         case Choice(values):
             return CategoricalDistribution(values)

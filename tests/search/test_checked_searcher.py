@@ -48,11 +48,11 @@ def test_values_of_numpy_are_handed_out_as_those_of_python():
         (Trial(0, [1]), "params of the trial: expected a dict of hyperparameters, got [1]"),
         (Trial(0, {1: 2}), "params of the trial: expected names of hyperparameters, got 1"),
         (
-            Trial(0, {"x": 1}, "first"),
+            Trial(0, {"x": 1}, generation="first"),
             "generation of the trial: expected an integer of at least 0, or None, got 'first'",
         ),
         (
-            Trial(0, {"x": 1}, None, 0),
+            Trial(0, {"x": 1}, generation=None, parent=0),
             "parent of the trial: expected an earlier trial, or None, got 0",
         ),
         (

@@ -55,7 +55,7 @@ def stopped(number, reason="step 7: too bad"):
 
 
 def running(number, since=0.0, generation=None, params=None, last=None):
-    return Running(Attempt(Trial(number, params or {}, generation)), since, last)
+    return Running(Attempt(Trial(number, params or {}, generation=generation)), since, last)
 
 
 def status(total=5, results=(), out=(), slots=1, objective="accuracy", typical=None):

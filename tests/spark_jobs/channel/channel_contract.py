@@ -25,7 +25,7 @@ from spark_jobs.messages import (
     encode,
 )
 
-ATTEMPT = Attempt(Trial(3, {"x": (1, 2)}, 1), 2)
+ATTEMPT = Attempt(Trial(3, {"x": (1, 2)}, generation=1), 2)
 OUTCOME = Outcome(3, "finished", 0.5, "metric", {"metric": 0.5})
 REPORTS = (Report(1, {"loss": 0.5}), Report(2, {"loss": float("nan")}))
 GOOD_REPORTS = b'{"slot":"1.0.0","trial":3,"attempt":1,"reports":[%s]}'

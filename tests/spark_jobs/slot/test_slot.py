@@ -127,7 +127,7 @@ def run(config, attempt):
 
 
 def test_an_attempt_leaves_its_files_and_its_row_in_tensorboard(tmp_path):
-    attempt = Attempt(Trial(7, {"x": 1.5}, 2), 3)
+    attempt = Attempt(Trial(7, {"x": 1.5}, generation=2), 3)
     outcome = run(config_of(tmp_path), attempt)
     assert (outcome.trial, outcome.value) == (7, 3.0)
     paths = RunPaths(tmp_path).attempt(7, 3)
