@@ -28,10 +28,12 @@ class SlotLiveness:
     def __init__(
         self, coordinator: Coordinator, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._coordinator, self._clock = coordinator, clock
+        self._coordinator = coordinator
+        self._clock = clock
         self._heard: dict[str, float] = {}  # slots, with the time below
         self._time = 0.0  # passes while slots speak
-        self._last, self._looked = clock(), 0.0
+        self._last = clock()
+        self._looked = 0.0
 
     def hello(self, message: Hello) -> None:
         """Take in a slot's first words."""

@@ -110,7 +110,9 @@ class FileChannelServer:
     """
 
     def __init__(self, server: Server, location: Location, hadoop: HadoopSettings) -> None:
-        self._server, self._all, self._hadoop = server, location, hadoop
+        self._server = server
+        self._all = location
+        self._hadoop = hadoop
         # A driver that was taken for dead, and wakes, touches nothing of the one after it.
         self._folder = location.below(secrets.token_hex(8))
         self.address = FileChannelAddress(str(self._folder), Seal.new_key())
@@ -122,7 +124,8 @@ class FileChannelServer:
         self._in_hand: set[str] = set()
         self._work: set[Future[None]] = set()
         self._pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="experiment-mailbox")
-        self._closing, self._ended = threading.Event(), threading.Event()
+        self._closing = threading.Event()
+        self._ended = threading.Event()
         self._thread = threading.Thread(target=self._main, name="experiment-mailbox", daemon=True)
 
     def __enter__(self) -> Self:
@@ -255,7 +258,9 @@ class _Lane:
     """The calls of one kind of a slot, one after the other."""
 
     def __init__(self, files: WritableFiles) -> None:
-        self.files, self.lock, self.number = files, threading.Lock(), 0
+        self.files = files
+        self.lock = threading.Lock()
+        self.number = 0
 
 
 class FileChannelClient(SlotChannel):

@@ -71,7 +71,9 @@ class Reporter:
         self._running: Attempt | None = None
         self._said = time.monotonic()  # when something was sent last
         self._changed = threading.Condition()
-        self._sending = self._urgent = self._closing = False
+        self._sending = False
+        self._urgent = False
+        self._closing = False
         self._thread = threading.Thread(target=self._main, name="experiment-reports", daemon=True)
 
     def __enter__(self) -> Self:
@@ -99,7 +101,8 @@ class Reporter:
     def running(self, attempt: Attempt) -> Iterator[None]:
         """Say now and then that an attempt runs, as long as the block lasts."""
         with self._changed:
-            self._running, self._said = attempt, time.monotonic()
+            self._running = attempt
+            self._said = time.monotonic()
         try:
             yield
         finally:
@@ -120,7 +123,8 @@ class Reporter:
             sent = self._changed.wait_for(
                 lambda: not (self._waiting or self._sending or self._followed), seconds
             )
-            self._urgent, self._followed = False, None
+            self._urgent = False
+            self._followed = None
             return sent
 
     def _main(self) -> None:

@@ -108,7 +108,8 @@ class Silence:
     """
 
     def __init__(self, needed: float, longest_gap: float, now: float) -> None:
-        self._needed, self._longest_gap = needed, longest_gap
+        self._needed = needed
+        self._longest_gap = longest_gap
         self._since = self._listened = now
 
     def restart(self, now: float) -> None:

@@ -64,9 +64,12 @@ class ConnectSession(Session):
     """The server's status tracker is out of reach."""
 
     def __init__(self, spark: Any) -> None:
-        self._spark, self._client = spark, spark.client
+        self._spark = spark
+        self._client = spark.client
         self._patience = _FIRST_ANSWER
-        self._seen, self._gone, self._refusals = time.monotonic(), False, 0
+        self._seen = time.monotonic()
+        self._gone = False
+        self._refusals = 0
         if spark.is_stopped:
             raise InvalidArgument("spark", "a running SparkSession", "a stopped one")
         try:

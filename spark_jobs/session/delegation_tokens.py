@@ -51,7 +51,8 @@ class DelegationTokens:
     """
 
     def __init__(self, gateway: Any, configuration: Any, principal: str, keytab: str) -> None:
-        self._gateway, self._jvm = gateway, gateway.jvm
+        self._gateway = gateway
+        self._jvm = gateway.jvm
         self._given = configuration
         self._principal, self._keytab = principal, keytab
         self._users = self._jvm.org.apache.hadoop.security.UserGroupInformation

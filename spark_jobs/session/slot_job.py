@@ -74,7 +74,8 @@ class SlotJob:
         self.error: BaseException | None = None
         self.result: Any = None
         self._run, self._cancel = run, cancel
-        self._find_lost_tasks, self._find_leaving_tasks = find_lost_tasks, find_leaving_tasks
+        self._find_lost_tasks = find_lost_tasks
+        self._find_leaving_tasks = find_leaving_tasks
         self._count_running_tasks = count_running_tasks
         self._thread = threading.Thread(target=self._main, name="experiment-slots", daemon=True)
         # Not the thread itself is waited for: an interrupt inside of Thread.join makes Python take

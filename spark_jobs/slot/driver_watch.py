@@ -62,7 +62,10 @@ class DriverWatch:
         silence: float = time_limits.DRIVER_SILENCE,
     ) -> None:
         self.verdict: Verdict | None = None
-        self._mark, self._hadoop, self._beat, self._silence = mark, hadoop, beat, silence
+        self._mark = mark
+        self._hadoop = hadoop
+        self._beat = beat
+        self._silence = silence
         self._leaving = [leave]
         self._lock = threading.Lock()
         self._answered: threading.Event | None = None  # of the thread that looks
@@ -136,7 +139,9 @@ class _Look:
     def __init__(
         self, files: WritableFiles, mark: Location, part: Location, silence: Silence
     ) -> None:
-        self._files, self._mark, self._part = files, mark, part
+        self._files = files
+        self._mark = mark
+        self._part = part
         self._silence = silence
         self._last: FileStatus | None = None
 
