@@ -16,6 +16,7 @@ _MODULES = sorted(
 _MOST = 5
 _JAVA = {"taskList"}  # a method of Spark's JVM, which takes no names
 _FEW = 3  # fields that are read by their order
+_BY_ORDER = {"Trial", "Outcome"}  # anybody's searcher makes the one and reads the other
 
 
 def trees() -> Iterator[tuple[str, ast.Module]]:
@@ -72,6 +73,8 @@ def test_values_of_many_fields_are_made_by_their_names():
         f"{module}:{node.lineno}: {node.name} has {fields_in_order(node)}"
         for module, tree in trees()
         for node in ast.walk(tree)
-        if isinstance(node, ast.ClassDef) and fields_in_order(node) > _FEW
+        if isinstance(node, ast.ClassDef)
+        and fields_in_order(node) > _FEW
+        and node.name not in _BY_ORDER
     ]
     assert long == []
