@@ -11,7 +11,7 @@ from experiment.results.trial_result import TrialResult
 from spark_jobs.messages import Attempt, Report
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Running:
     """A trial that is out on a slot.
 
@@ -44,7 +44,7 @@ def seconds_of(trials: int, typical: float, slots: int) -> float:
     return typical * trials / slots
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
     """How far a search is.
 

@@ -11,7 +11,7 @@ from experiment.results.trial_files import files_of_trial
 from search.trial import Failure, Outcome, Status, Trial
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, slots=True, repr=False, kw_only=True)
 class TrialResult:
     """A trial and what became of it. A notebook shows it as a table.
 
@@ -97,15 +97,15 @@ class TrialResult:
     def of(cls, trial: Trial, outcome: Outcome, logdir: str, attempt: int = 1) -> TrialResult:
         """Return a trial with its outcome."""
         return cls(
-            trial.id,
-            dict(trial.params),
-            outcome.value,
-            dict(outcome.metrics),
-            outcome.status,
-            outcome.error,
-            outcome.seconds,
-            logdir,
-            outcome.reason,
-            attempt,
-            dict(outcome.values),
+            id=trial.id,
+            params=dict(trial.params),
+            value=outcome.value,
+            metrics=dict(outcome.metrics),
+            status=outcome.status,
+            error=outcome.error,
+            seconds=outcome.seconds,
+            logdir=logdir,
+            reason=outcome.reason,
+            attempt=attempt,
+            values=dict(outcome.values),
         )

@@ -245,7 +245,7 @@ def test_the_front_grows_and_is_shown(start):
     assert Frame(name="digits", status=status, seconds=1.0, waiting="", now=1.0).line.endswith(
         "6/6 trials, 1 failed, took 1.0 s, front 3: accuracy 0.7 to 0.9, latency 3 to 9"
     )
-    assert Frame(name="digits", status=Status(6), seconds=1.0, waiting="", now=1.0).best == ""
+    assert Frame(name="digits", status=Status(total=6), seconds=1.0, waiting="", now=1.0).best == ""
 
 
 def test_a_line_per_trial_has_each_objective():

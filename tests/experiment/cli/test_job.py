@@ -23,10 +23,38 @@ from experiment.results.trial_result import TrialResult
 from search.direction import Direction
 from search.trial import Failure
 
-FINISHED = TrialResult(0, {"x": 1}, 0.5, {"metric": 0.5}, "finished", None, 1.0, "")
-BROKEN = TrialResult(0, {}, None, {}, "failed", Failure("user error", "no"), 1.0, "")
+FINISHED = TrialResult(
+    id=0,
+    params={"x": 1},
+    value=0.5,
+    metrics={"metric": 0.5},
+    status="finished",
+    error=None,
+    seconds=1.0,
+    logdir="",
+)
+BROKEN = TrialResult(
+    id=0,
+    params={},
+    value=None,
+    metrics={},
+    status="failed",
+    error=Failure("user error", "no"),
+    seconds=1.0,
+    logdir="",
+)
 AMBIGUOUS = replace(BROKEN, error=Failure("ambiguous objective", "which one?"))
-STOPPED = TrialResult(0, {"x": 1}, 0.5, {"metric": 0.5}, "stopped", None, 1.0, "", "step 1")
+STOPPED = TrialResult(
+    id=0,
+    params={"x": 1},
+    value=0.5,
+    metrics={"metric": 0.5},
+    status="stopped",
+    error=None,
+    seconds=1.0,
+    logdir="",
+    reason="step 1",
+)
 
 
 @pytest.mark.parametrize(

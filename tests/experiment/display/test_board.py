@@ -51,7 +51,7 @@ def evolution(popsize=4, generations=2, direction=Direction.MAX, generational=Tr
 def columns_of(folder, search):
     """Return the columns of a search's table."""
     board = Board(RunPaths(folder), search, Direction.MAX, make_manifest(search))
-    board.close("accuracy", Status(1))
+    board.close("accuracy", Status(total=1))
     return {info.name: info for info in table_config(folder / "search").hparam_infos}
 
 
@@ -135,9 +135,18 @@ def test_the_rows_of_cancelled_trials_are_ended(tmp_path):
 def test_a_cancelled_trial_of_another_host_is_ended_in_a_file_of_the_drivers_own(tmp_path):
     search, folder = make_search(2), tmp_path / "trials" / "000001"
     board = Board(RunPaths(tmp_path), search, Direction.MAX, make_manifest(search))
-    cancelled = TrialResult(1, {}, None, {}, "cancelled", None, 0.0, str(folder))
-    board.ended(cancelled, Status(2, [cancelled], 1, 0, 1))
-    board.close("accuracy", Status(1))
+    cancelled = TrialResult(
+        id=1,
+        params={},
+        value=None,
+        metrics={},
+        status="cancelled",
+        error=None,
+        seconds=0.0,
+        logdir=str(folder),
+    )
+    board.ended(cancelled, Status(total=2, results=[cancelled], ended=1, failed=0, cancelled=1))
+    board.close("accuracy", Status(total=1))
     assert [path.name for path in folder.iterdir()] == ["events.out.tfevents.trial.driver"]
     assert statuses(folder) == [api_pb2.STATUS_FAILURE]
     assert curve(tmp_path, "search/done") == [(1, 0)]
@@ -404,7 +413,7 @@ def test_a_search_without_a_finished_trial_has_a_table_too(tmp_path, key, shown)
 def test_a_search_that_never_began_has_a_table_a_card_and_a_layout(tmp_path):
     search = make_search(3)
     manifest = make_manifest(search)
-    Board(RunPaths(tmp_path), search, Direction.MAX, manifest).close(None, Status(3))
+    Board(RunPaths(tmp_path), search, Direction.MAX, manifest).close(None, Status(total=3))
     assert [info.display_name for info in table_config(tmp_path / "search").metric_infos] == [
         "metric ↑"
     ]
@@ -417,7 +426,7 @@ def test_the_card_of_the_run_is_there_from_the_start(tmp_path):
     manifest = make_manifest(search, name="größe | <b>")
     board = Board(RunPaths(tmp_path), search, Direction.MAX, manifest)
     assert texts(tmp_path) == {"about": card(manifest)}
-    board.close(None, Status(3))
+    board.close(None, Status(total=3))
     root = make_run(tmp_path, trials=3, failed=())
     assert texts(root) == {"about": card(read_manifest(RunPaths(root)))}
 

@@ -323,7 +323,16 @@ def test_long_values_are_cut():
 
 def failed(message, traceback="", params=None):
     error = Failure("user error", message, traceback)
-    return TrialResult(7, params or {}, None, {}, "failed", error, 1.0, "/runs/000007")
+    return TrialResult(
+        id=7,
+        params=params or {},
+        value=None,
+        metrics={},
+        status="failed",
+        error=error,
+        seconds=1.0,
+        logdir="/runs/000007",
+    )
 
 
 def code_of(text):

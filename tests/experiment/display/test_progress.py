@@ -42,20 +42,50 @@ HARMLESS = "a?[2Jb?]0;t?c?d?e?f?g<b>h</b>$x$[red]i[/red]:smile:"
 
 
 def finished(number, value=0.5, params=None):
-    return TrialResult(number, params or {}, value, {}, "finished", None, 1.0, "")
+    return TrialResult(
+        id=number,
+        params=params or {},
+        value=value,
+        metrics={},
+        status="finished",
+        error=None,
+        seconds=1.0,
+        logdir="",
+    )
 
 
 def failed(number, message="ValueError: no"):
     error = Failure("user error", message, "Traceback")
-    return TrialResult(number, {}, None, {}, "failed", error, 1.0, "")
+    return TrialResult(
+        id=number,
+        params={},
+        value=None,
+        metrics={},
+        status="failed",
+        error=error,
+        seconds=1.0,
+        logdir="",
+    )
 
 
 def stopped(number, reason="step 7: too bad"):
-    return TrialResult(number, {}, 0.25, {}, "stopped", None, 1.0, "", reason)
+    return TrialResult(
+        id=number,
+        params={},
+        value=0.25,
+        metrics={},
+        status="stopped",
+        error=None,
+        seconds=1.0,
+        logdir="",
+        reason=reason,
+    )
 
 
 def running(number, since=0.0, generation=None, params=None, last=None):
-    return Running(Attempt(Trial(number, params or {}, generation=generation)), since, last)
+    return Running(
+        attempt=Attempt(Trial(number, params or {}, generation=generation)), since=since, last=last
+    )
 
 
 def status(total=5, results=(), out=(), slots=1, objective="accuracy", typical=None):
@@ -63,16 +93,16 @@ def status(total=5, results=(), out=(), slots=1, objective="accuracy", typical=N
     results = list(results)
     best = Direction.MAX.best(results, lambda result: result.value)
     return Status(
-        total,
-        results,
-        len(results),
-        sum(result.status == "failed" for result in results),
-        sum(result.status == "cancelled" for result in results),
-        tuple(out),
-        slots,
-        best,
-        objective,
-        typical,
+        total=total,
+        results=results,
+        ended=len(results),
+        failed=sum(result.status == "failed" for result in results),
+        cancelled=sum(result.status == "cancelled" for result in results),
+        running=tuple(out),
+        slots=slots,
+        best=best,
+        objective=objective,
+        typical=typical,
     )
 
 
@@ -329,7 +359,18 @@ def test_a_talkative_search_has_a_line_per_trial_as_soon_as_it_ends(start):
     assert search.view.lines[2:] == ["trial 0 (lr=0.1) finished after 1.0 s with 0.333333"]
     assert search.view.frames == []
     state.results.append(finished(1, 2.0))
-    state.results.append(TrialResult(2, {}, None, {}, "cancelled", None, 0.0, ""))
+    state.results.append(
+        TrialResult(
+            id=2,
+            params={},
+            value=None,
+            metrics={},
+            status="cancelled",
+            error=None,
+            seconds=0.0,
+            logdir="",
+        )
+    )
     search.progress.refresh(state)
     search.progress.refresh(state)
     assert search.view.lines[3:] == [

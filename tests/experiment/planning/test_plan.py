@@ -182,7 +182,7 @@ def test_the_whole_takes_what_its_first_trials_promise(spark, tmp_path):
     done = search(experiment.launch, quick, verbose=0)
     plan = search(experiment.plan, quick, experiment.launch)
     mean = sum(trial.seconds for trial in done.trials) / 3
-    shown = Status(plan.trials, typical=mean, slots=plan.slots)
+    shown = Status(total=plan.trials, typical=mean, slots=plan.slots)
     assert plan.seconds(done) == pytest.approx(mean * 3 / 2) == pytest.approx(shown.left)
     assert plan.seconds(experiment.load(done.logdir)) == pytest.approx(plan.seconds(done))
     assert plan.seconds(done.part([])) is None

@@ -44,7 +44,16 @@ def failed(number, params=None):
 
 
 def cancelled(number, params=None):
-    return TrialResult(number, params or {}, None, {}, "cancelled", None, 0.0, "/runs")
+    return TrialResult(
+        id=number,
+        params=params or {},
+        value=None,
+        metrics={},
+        status="cancelled",
+        error=None,
+        seconds=0.0,
+        logdir="/runs",
+    )
 
 
 def maximum(*trials, **arguments):

@@ -101,7 +101,16 @@ def test_the_result_keeps_its_own_list():
 
 
 def test_failed_holds_the_failed_trials_in_order():
-    stopped = TrialResult(4, {}, None, {}, "stopped", None, 0.0, "/runs/4")
+    stopped = TrialResult(
+        id=4,
+        params={},
+        value=None,
+        metrics={},
+        status="stopped",
+        error=None,
+        seconds=0.0,
+        logdir="/runs/4",
+    )
     result = maximum(failed(3), finished(1, 1.0), failed(0), stopped)
     assert [trial.id for trial in result.failed] == [0, 3]
 
@@ -236,7 +245,17 @@ def test_a_result_is_a_sequence_of_its_trials():
 
 
 def test_a_best_trial_that_was_stopped_is_said_to_be():
-    trial = TrialResult(1, {"lr": 0.1}, 0.9, {}, "stopped", None, 1.0, "", "step 7: too bad")
+    trial = TrialResult(
+        id=1,
+        params={"lr": 0.1},
+        value=0.9,
+        metrics={},
+        status="stopped",
+        error=None,
+        seconds=1.0,
+        logdir="",
+        reason="step 7: too bad",
+    )
     best = "best metric 0.9 in trial 1 (stopped early): lr=0.1"
     assert maximum(finished(0, 0.5), trial).summary() == f"2 trials, 1 stopped, {best}"
 

@@ -129,12 +129,30 @@ def test_the_manifest_is_written_for_people_too(tmp_path):
 
 
 def finished(number, value, params, metrics):
-    return TrialResult(number, params, value, metrics, "finished", None, 2.5, f"/runs/{number}")
+    return TrialResult(
+        id=number,
+        params=params,
+        value=value,
+        metrics=metrics,
+        status="finished",
+        error=None,
+        seconds=2.5,
+        logdir=f"/runs/{number}",
+    )
 
 
 def failed(number):
     error = Failure("user error", "ValueError", "Traceback")
-    return TrialResult(number, {"a": 1}, None, {}, "failed", error, 1.0, f"/runs/{number}")
+    return TrialResult(
+        id=number,
+        params={"a": 1},
+        value=None,
+        metrics={},
+        status="failed",
+        error=error,
+        seconds=1.0,
+        logdir=f"/runs/{number}",
+    )
 
 
 def test_a_result_without_a_best_is_written(tmp_path):
@@ -215,7 +233,16 @@ def test_a_problem_with_a_surrogate_can_be_written(tmp_path):
 
 def test_a_cancelled_trial_ended_and_did_not_fail(tmp_path):
     paths = make_run_folder(tmp_path, "x")
-    cancelled = TrialResult(1, {}, None, {}, "cancelled", None, 0.0, "/runs/1")
+    cancelled = TrialResult(
+        id=1,
+        params={},
+        value=None,
+        metrics={},
+        status="cancelled",
+        error=None,
+        seconds=0.0,
+        logdir="/runs/1",
+    )
     write_result(paths, Result([failed(0), cancelled], Direction.MAX, "/runs", total=9))
     summary = read(paths.result)
     assert (summary["trials"], summary["failed"], summary["best"]) == (2, 1, None)
