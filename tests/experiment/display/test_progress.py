@@ -567,10 +567,16 @@ def clock():
     return now
 
 def finished(number, value=0.5, params=None):
-    return TrialResult(number, params or {{}}, value, {{}}, "finished", None, 1.0, "")
+    return TrialResult(
+        id=number, params=params or {{}}, value=value, metrics={{}}, status="finished",
+        error=None, seconds=1.0, logdir="",
+    )
 
 def failed(number, message):
-    return TrialResult(number, {{}}, None, {{}}, "failed", Failure("exit", message), 1.0, "")
+    return TrialResult(
+        id=number, params={{}}, value=None, metrics={{}}, status="failed",
+        error=Failure("exit", message), seconds=1.0, logdir="",
+    )
 
 def start(name="train", verbose=1):
     progress = Progress(name, verbose=verbose, clock=clock)
@@ -580,7 +586,9 @@ def start(name="train", verbose=1):
 
 def state(results, total=5, objective="accuracy"):
     best = Direction.MAX.best(results, lambda result: result.value)
-    return Status(total, results, len(results), 0, 0, (), 1, best, objective)
+    return Status(
+        total=total, results=results, ended=len(results), slots=1, best=best, objective=objective
+    )
 
 def close(progress, status):
     progress.close(status, Result(status.results, Direction.MAX, "/runs"))
@@ -647,11 +655,11 @@ def test_a_terminal_shows_the_last_reports_of_some_trials_below_the_bar():
         from search.trial import Trial
         def out(number, name):
             last = None if number == 1 else Report(number, {name: 0.5})
-            return Running(Attempt(Trial(number, {})), 0.0, last)
+            return Running(attempt=Attempt(Trial(number, {})), since=0.0, last=last)
         progress = start()
         names = ["loss", "", HOSTILE, "a", "b", "c"]
         running = tuple(out(number, name) for number, name in enumerate(names))
-        progress.refresh(Status(9, (), 0, 0, 0, running, 1))
+        progress.refresh(Status(total=9, running=running, slots=1))
         """,
         columns=120,
     )
@@ -666,7 +674,7 @@ def test_a_terminal_shows_the_last_reports_of_some_trials_below_the_bar():
 def test_what_it_waits_for_goes_away_when_it_is_there():
     program = """
         progress = start()
-        alone = Status(5)
+        alone = Status(total=5)
         progress.refresh(alone)
         progress.refresh(alone)
     """
