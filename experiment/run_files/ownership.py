@@ -52,7 +52,7 @@ _LAST_WORD = 5.0  # seconds that handing a run back may take
 _LOOKS = 5  # at another's mark, in the time between two signs of life
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
     """A driver that runs a run, or that ran it last and did not hand it back.
 
@@ -140,7 +140,9 @@ def owned(
                 since=time.time(),
                 locked=held.enter_context(_locked(folder)),
             )
-            ours = _Taker(files, folder, mark, tell, beat, silence).take()
+            ours = _Taker(
+                files=files, folder=folder, mark=mark, tell=tell, beat=beat, silence=silence
+            ).take()
         except _AlreadyOwned as refusal:
             raise _refused(argument, root, refusal.owner) from None
         except OSError as error:
@@ -180,7 +182,7 @@ class _AlreadyOwned(Exception):
         self.owner = owner
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Taker:
     files: WritableFiles
     folder: Location
@@ -319,12 +321,12 @@ def _refused(argument: str, root: Location, owner: Owner | None) -> InvalidArgum
 
 def _owner(mark: Mark, status: FileStatus, alive: bool | None = None) -> Owner:
     return Owner(
-        printable(mark.host),
-        mark.pid,
-        printable(mark.application),
-        max(0.0, status.modified - mark.since),
-        status.modified,
-        alive,
+        host=printable(mark.host),
+        pid=mark.pid,
+        application=printable(mark.application),
+        ran=max(0.0, status.modified - mark.since),
+        seen=status.modified,
+        alive=alive,
     )
 
 

@@ -17,7 +17,10 @@ from spark_jobs.storage.locations import Location
 
 def killed(seen):
     """A run whose driver has given its last sign of life then."""
-    return Owned(Location.parse("/run/owners/000002.json"), Owner("h", 7, "app", 1.0, seen, None))
+    return Owned(
+        Location.parse("/run/owners/000002.json"),
+        Owner(host="h", pid=7, application="app", ran=1.0, seen=seen, alive=None),
+    )
 
 
 @pytest.mark.parametrize(
