@@ -170,19 +170,19 @@ class Coordinator:
         """How far the search is. From another thread, too: each part of it is read at once."""
         front, one = tuple(self._front), isinstance(self._direction, Direction)
         return Status(
-            self._trials_in_all,
-            self.results,
-            len(self.results),
-            self._failures,
-            self._cancelled,
-            tuple(self._running.values()),
-            len(self.roster),
-            front[0] if front and one else None,
-            self.state.objective,
-            self._seconds / self._finished if self._finished > 1 else None,
-            self._output,
-            front,
-            self._notes,
+            total=self._trials_in_all,
+            results=self.results,
+            ended=len(self.results),
+            failed=self._failures,
+            cancelled=self._cancelled,
+            running=tuple(self._running.values()),
+            slots=len(self.roster),
+            best=front[0] if front and one else None,
+            objective=self.state.objective,
+            typical=self._seconds / self._finished if self._finished > 1 else None,
+            output=self._output,
+            front=front,
+            notes=self._notes,
         )
 
     def resume(
@@ -229,7 +229,7 @@ class Coordinator:
                     if trial not in self.state.trials:
                         self._ask_again(record.trial)
                     self.state.apply(record)
-                    out[trial] = Running(self.state.in_flight[trial], self._clock())
+                    out[trial] = Running(attempt=self.state.in_flight[trial], since=self._clock())
                     self._running = {**self._running, record.slot: out[trial]}
                 case Reported(trial=trial) if self._judge.rules:
                     for report in record.reports:
@@ -289,7 +289,7 @@ class Coordinator:
         if attempt is not None:
             self._write(Planned.of(attempt, slot))
             since = self._clock() if slot in self._prepared else None
-            self._running = {**self._running, slot: Running(attempt, since)}
+            self._running = {**self._running, slot: Running(attempt=attempt, since=since)}
             return attempt
         nothing_left = self.roster.is_leaving(slot) or (
             self._asks_no_more and not self.state.waiting

@@ -190,7 +190,8 @@ class _PrunerJudge:
     """
 
     def __init__(self, name: str, report: Callable[[int, int, float], bool]) -> None:
-        self._name, self._report = name, report
+        self._name = name
+        self._report = report
         self._last: dict[int, int] = {}
         self._reasons: dict[int, str] = {}
 

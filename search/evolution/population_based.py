@@ -136,7 +136,9 @@ class PopulationBasedTraining(GenerationalSearch[_Member]):
             share="copied",
         )
         check_points(problem.points, settings.popsize, "members")
-        self._settings, self._rng, self._points = settings, problem.rng, list(problem.points)
+        self._settings = settings
+        self._rng = problem.rng
+        self._points = list(problem.points)
 
     def tell(self, outcome: Outcome) -> None:
         """See `Searcher`."""

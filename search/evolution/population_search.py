@@ -51,7 +51,8 @@ class Individual(list[float]):
         params: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(point)
-        self.parent, self.params = parent, params
+        self.parent = parent
+        self.params = params
         self.fitness = _Fitness(direction.weights)
 
     @property
@@ -85,10 +86,12 @@ class PopulationSearch(ABC, Generic[IndividualT]):
         generations: int,
         share: str,
     ) -> None:
-        self._space, self._goal = space, direction
+        self._space = space
+        self._goal = direction
         self.popsize, self.generations = popsize, generations
         self.total = popsize * (generations + 1)
-        self._statistics, self._share = _statistics(direction), share
+        self._statistics = _statistics(direction)
+        self._share = share
         self.logbook = tools.Logbook()
         self.logbook.header = ["gen", "evals", *self._statistics.fields, share]
         one = isinstance(direction, Direction)

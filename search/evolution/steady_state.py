@@ -57,12 +57,15 @@ class _Candidate(Individual):
         space: Space,
         point: Sequence[float],
         direction: Direction,
+        *,
         place: int | None = None,
         params: Mapping[str, Any] | None = None,
         repeats: _Candidate | None = None,
     ) -> None:
         super().__init__(point, direction, params=params)
-        self.snapped, self.place, self.repeats = space.snap(point), place, repeats
+        self.snapped = space.snap(point)
+        self.place = place
+        self.repeats = repeats
         self.values: list[float] = []
         self.screened = 0
 
@@ -158,7 +161,7 @@ class SteadyStateEvolution(RankedSearch[_Candidate]):
             params = self._params(best)
             return _Candidate(self._space, best, self._direction, params=params, repeats=best)
         place = self._asked % self.popsize
-        return _Candidate(self._space, self._trial_vector(place), self._direction, place)
+        return _Candidate(self._space, self._trial_vector(place), self._direction, place=place)
 
     def _design_point(self) -> _Candidate:
         if not self._design:
@@ -234,7 +237,8 @@ class SteadyStateEvolution(RankedSearch[_Candidate]):
         """Keep the best alone, for whose place all compete that were bred from the others."""
         best = self._best()
         if best is not None:
-            self._population, self._design = [best], []
+            self._population = [best]
+            self._design = []
             for candidate in self._out.values():
                 if candidate.place is not None:
                     candidate.place = 0

@@ -26,7 +26,12 @@ from spark_jobs.trial.context import DataSettings
 from spark_jobs.trial.trial_process import Program
 
 TOKEN, KEY, CERTIFICATE = "token of this run", "key of this run", "certificate of this run"
-ADDRESS = Address("host:1", TOKEN, CERTIFICATE, FileChannelAddress("file:/run/mailbox", KEY))
+ADDRESS = Address(
+    target="host:1",
+    token=TOKEN,
+    certificate=CERTIFICATE,
+    mailbox=FileChannelAddress("file:/run/mailbox", KEY),
+)
 
 
 class Broadcasting:
@@ -102,13 +107,33 @@ def test_what_a_killed_driver_has_lent_is_removed_by_the_next(session, root):
 
 
 def config_of(root):
-    program = Program(b"", None, "max")
-    return SlotConfig(ADDRESS, str(root), program, "process", None, 1.0, False, (), False)
+    program = Program(function=b"", key=None, direction="max")
+    return SlotConfig(
+        address=ADDRESS,
+        root=str(root),
+        program=program,
+        isolation="process",
+        timeout=None,
+        grace=1.0,
+        spark_assigns_gpus=False,
+        as_text=(),
+        echo=False,
+    )
 
 
 def test_closures_of_slots_hold_no_secret(session, root):
     config = config_of(root)
-    examination = Examination(1, "key", str(root), "content", "", (), False, True, 9.0)
+    examination = Examination(
+        number=1,
+        key="key",
+        folder=str(root),
+        content="content",
+        data="",
+        modules=(),
+        assigns_gpus=False,
+        has_function=True,
+        timeout=9.0,
+    )
     with handover(session, root, b"the train function") as lender:
         access = lender.lend(encode(Access(ADDRESS, DataSettings())))
         closures = [

@@ -335,7 +335,7 @@ def test_a_slot_that_does_not_see_the_folder_finds_out_what_else_it_can(tmp_path
         has_function=True,
         timeout=60.0,
     )
-    found = examine_slot(examination, lent, lent, "1.0.0", (), 1)
+    found = examine_slot(examination, lent, lent, slot="1.0.0", gpus=(), cpus=1)
     assert found.trouble == {}
     assert found.folder == RoundTrip(0.0, shared=False)
     assert found.software is not None
@@ -344,7 +344,7 @@ def test_a_slot_that_does_not_see_the_folder_finds_out_what_else_it_can(tmp_path
     def closed():
         raise PermissionError("file: expected mode 600, got 644, so others can read it")
 
-    found = examine_slot(examination, closed, lent, "1.0.0", (), 1)
+    found = examine_slot(examination, closed, lent, slot="1.0.0", gpus=(), cpus=1)
     assert found.trouble == {"folder": "file: expected mode 600, got 644, so others can read it"}
 
 

@@ -127,7 +127,7 @@ def test_a_slot_that_was_let_go_and_lost_is_asked_for_again_by_spark(jobs):
     jobs, lost, _, _ = jobs
     jobs.let_go("1.2.1")
     jobs.let_go("1.0.0")
-    lost.append(LostTask(2, 1, "host", failed=True))
+    lost.append(LostTask(partition=2, attempt=1, host="host", failed=True))
     for _ in range(2):
         assert jobs.lost_slots() == {"1.2.1": True}
         assert jobs.asked == 2
@@ -137,7 +137,7 @@ def test_slots_of_a_job_that_failed_are_dropped_once(jobs):
     jobs, lost, _, end = jobs
     jobs.let_go("1.2.1")
     jobs.let_go("1.0.0")
-    lost.append(LostTask(1, 0, "host", failed=True))
+    lost.append(LostTask(partition=1, attempt=0, host="host", failed=True))
     end.set()
     wait_until(lambda: jobs.wait(0.05))
     (ended,) = jobs.take_ended()
