@@ -498,13 +498,13 @@ def test_what_is_no_outcome_is_passed_over(left, data, tmp_path, monkeypatch):
 def test_what_is_no_file_is_passed_over(left):
     files = leave(left.paths, trial_of(0), 1, None)
     files.outcome.mkdir()
-    assert left().outcome is None
+    assert left().end is None
     files.outcome.rmdir()
     os.mkfifo(files.outcome)
-    assert left().outcome is None
+    assert left().end is None
     files.outcome.unlink()
     files.outcome.symlink_to("/dev/zero")
-    assert left().outcome is None
+    assert left().end is None
 
 
 def test_what_is_no_attempt_is_passed_over(left):
@@ -513,7 +513,7 @@ def test_what_is_no_attempt_is_passed_over(left):
     files = leave(left.paths, trial_of(0), 1, finished(0))
     assert (left().trial, left().attempts) == (0, 1)
     files.trial.unlink()
-    assert left().outcome is None
+    assert left().end is None
 
 
 def test_a_checkpoint_is_handed_on(make, go_on):
