@@ -72,7 +72,7 @@ def seconds_to_resume(folder: Path) -> float:
             x = trial.params["x"]
             journal.append(Planned.of(attempt, "1.0.0"))
             outcome = Outcome(trial.id, "finished", x, "loss", {"loss": x}, None, 1.0)
-            journal.append(Finished.of(attempt, outcome))
+            journal.append(Finished(attempt.number, outcome))
             paths.attempt(trial.id).folder.mkdir(parents=True)
     search = _random_search()
     manifest = make_manifest(search, direction="min", optimization_key="loss")

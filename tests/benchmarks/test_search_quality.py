@@ -12,6 +12,7 @@ import pytest
 from search.algorithms import Evolution
 from search.direction import Direction
 from search.random_search import RandomSearch
+from search.searcher import Problem as SearchProblem
 from search.space.spaces import Float, Space
 from tests.benchmarks import comparison, surrogates
 from tests.benchmarks.methods import METHODS, RANDOM, Evaluations, Method, Spent, regrets
@@ -191,7 +192,9 @@ class TestWorkers:
         return simulate(searcher, lambda params: params["x"], **(arguments | settings))
 
     def random_search(self, samples):
-        return RandomSearch(Problem(space=LINE.space, samples=samples, rng=random.Random(5)))
+        rng = random.Random(5)
+        problem = SearchProblem(space=LINE.space, samples=samples, rng=rng)
+        return RandomSearch(problem)
 
     def test_one_worker_takes_a_second_for_each(self):
         assert self.run(self.random_search(7)) == Simulated(7.0, False, 1.0)

@@ -1020,7 +1020,7 @@ class TestZygote:
         for number in range(3):
             late = [StopTrial("too late")] * number
             self.send(started, *late, self.task(number, tmp_path, x=1))
-            assert '"value":2.0' in self.ended(started).outcome
+            assert self.ended(started).outcome.value == 2.0
 
     def test_a_stop_that_comes_with_its_trial_is_heard(self, zygotes, tmp_path):
         started = zygotes(functions.report_for_ever)
