@@ -1,6 +1,7 @@
 """Spaces with conditions and constraints, shared by the tests of this folder."""
 
 import zlib
+from functools import partial
 
 from hypothesis import strategies as st
 
@@ -9,15 +10,15 @@ from search.values import to_json
 
 domains_by_size = st.sampled_from(
     [
-        (Choice, (["sgd", "adam", (1, 2), None],)),
-        (Choice, ([True, False],)),
-        (Choice, (range(5),)),
-        (Integer, (1, 4)),
-        (Integer, (0, 30, False, 10)),
-        (Float, (0.0, 1.0, False, 0.25)),
-        (Float, (0.0, 1.0)),
-        (Float, (1e-4, 1e-1, True)),
-        (Choice, (["eu"],)),
+        partial(Choice, ["sgd", "adam", (1, 2), None]),
+        partial(Choice, [True, False]),
+        partial(Choice, range(5)),
+        partial(Integer, 1, 4),
+        partial(Integer, 0, 30, step=10),
+        partial(Float, 0.0, 1.0, step=0.25),
+        partial(Float, 0.0, 1.0),
+        partial(Float, 1e-4, 1e-1, log=True),
+        partial(Choice, ["eu"]),
     ]
 )
 
@@ -27,13 +28,13 @@ def conditional_spaces(draw, constraint=None):
     """Spaces in which names depend on others, some of which come after them."""
     domains = {}
     for name in "abcdef"[: draw(st.integers(1, 6))]:
-        kind, arguments = draw(domains_by_size)
+        domain_of = draw(domains_by_size)
         parents = [n for n, domain in domains.items() if domain.size is not None]
         when = {}
         for parent in draw(st.lists(st.sampled_from(parents), max_size=2)) if parents else ():
             units = draw(st.lists(st.floats(0, 1), min_size=1, max_size=3))
             when[parent] = [domains[parent].decode(unit) for unit in units]
-        domains[name] = kind(*arguments, when=when or None)
+        domains[name] = domain_of(when=when or None)
     names = draw(st.permutations(list(domains)))
     return Space({name: domains[name] for name in names}, constraint=constraint)
 

@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 
 from search.direction import Direction, Directions, read_direction
 from search.errors import InvalidArgument
-from search.trial import Outcome
+from search.trial import Outcome, Trial
 from tests.properties import examples
+from tests.search.fakes import outcome
 
 BOTH = pytest.mark.parametrize("direction", list(Direction))
 NO_NUMBERS = (None, math.nan)
@@ -289,7 +290,8 @@ def test_of_equals_all_are_on_the_front():
 
 @pytest.mark.parametrize("direction", Direction)
 def test_one_objective_has_a_front_of_its_best(direction):
-    items = [Outcome(n, "finished", v) for n, v in enumerate([1.0, 3.0, None, 3.0, -1.0, -1.0])]
+    values = [1.0, 3.0, None, 3.0, -1.0, -1.0]
+    items = [outcome(Trial(number, {}), value) for number, value in enumerate(values)]
     best = direction.best(items, lambda item: item.value)
     assert direction.front(items) == [best]
     assert direction.front(items[2:3]) == direction.front([]) == []

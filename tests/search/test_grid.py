@@ -102,10 +102,13 @@ def test_points_of_a_list_come_as_they_are():
     assert all_asked(searcher) == points
 
 
-def test_changes_of_a_trial_do_not_reach_the_list_of_points():
+def test_changes_of_a_point_do_not_reach_its_trial_which_cannot_be_changed():
     points = [{"a": 1}]
-    PointSearch(points).ask().params["a"] = 2
-    assert points == [{"a": 1}]
+    trial = PointSearch(points).ask()
+    points[0]["a"] = 2
+    assert trial.params == {"a": 1}
+    with pytest.raises(TypeError):
+        trial.params["a"] = 2
 
 
 def small(params):

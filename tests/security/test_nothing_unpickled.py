@@ -68,10 +68,13 @@ HOOKS = ("allow_pickle", "custom_objects", "dec_hook", "ext_hook", "safe_mode")
 """Arguments."""
 
 SAFE_YAML = "plain values only, of the command line of a job and the files that it names"
+PLAIN_VALUES = "makes hyperparameters and metrics of what JSON has, and nothing else"
 COMMAND = "a command of our own, none of whose words is data of a run"
 SETS_LIMIT = "sets a limit in the trial's process, and loads nothing"
 ALLOWED = {
     ("experiment/display/tensorboard_server.py", "tensorboard", "subprocess.Popen"): COMMAND,
+    ("spark_jobs/messages.py", "decode", "dec_hook"): PLAIN_VALUES,
+    ("spark_jobs/messages.py", "from_json", "dec_hook"): PLAIN_VALUES,
     ("spark_jobs/slot/runners.py", "_ZygoteProcess.__init__", "subprocess.Popen"): COMMAND,
     ("spark_jobs/slot/zygote.py", "_become_fresh_interpreter", "os.execv"): COMMAND,
     ("spark_jobs/trial/trial_process.py", "evaluate", "pickle.loads"): (

@@ -100,7 +100,7 @@ def test_a_value_between_two_steps_encodes_to_the_nearest():
 @pytest.mark.parametrize("log", ["log-uniform", 0.1, 1, None, np.int64(1)], ids=repr)
 @pytest.mark.parametrize("domain", [Float, Integer])
 def test_a_scale_that_is_no_bool_is_refused(domain, log):
-    error = refusal(domain, 1, 10, log)
+    error = refusal(domain, 1, 10, log=log)
     assert (error.name, error.expected) == ("log", "True or False")
 
 
