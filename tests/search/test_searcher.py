@@ -667,6 +667,7 @@ class TestBayesianSearch(RandomSearcherContract, LearningContract, NoRepeatsCont
     examples, seeds = 1, 5  # a second each
 
 
+@pytest.mark.slow
 class TestNoisyBayesianSearch(RandomSearcherContract, LearningContract, KnownContract):
     algorithm = BayesianOptimization(noisy=True)
     samples = total = 16
