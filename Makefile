@@ -2,7 +2,7 @@
 
 PYTHON := .venv/bin/python
 # Tests wait for other processes, so there may be more at a time than cores; neighbours share
-# sessions. Those that kill and cut keep two cores busy by twos.
+# sessions. Of those that kill and cut fewer at a time keep two cores busy.
 PYTEST := $(PYTHON) -m pytest --dist worksteal
 SOURCES := search spark_jobs experiment tests examples
 
@@ -27,7 +27,7 @@ demo-hdfs: .venv/.installed  ## Run an evolutionary search with data and run on 
 	$(PYTHON) -m tests.demo_hdfs
 
 test: .venv/.installed  ## Run the whole test suite.
-	$(PYTEST) --numprocesses 3
+	$(PYTEST) --numprocesses 4
 
 test-browser: .venv/.browser  ## Look at TensorBoard in a real browser.
 	$(PYTHON) -m pytest -m browser

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
-import msgspec
-
 from experiment.results.trial_result import TrialResult
 from experiment.run_files.journal_records import Finished, Lost, Planned, Record, Reported, Resumed
 from search.trial import Outcome, Trial
@@ -82,10 +80,11 @@ class RunState:
         self.named_by_finished |= outcome.objective is not None and outcome.status == "finished"
         if before not in (None, self.objective):
             self.results[:] = map(_without_value_if_stopped, self.results)
-        if outcome.objective not in (None, self.objective):
-            outcome = msgspec.structs.replace(outcome, value=None)
         folder = self.paths.shown_attempt(trial.id, number)
-        self.results.append(TrialResult.of(trial, outcome, folder, number))
+        result = TrialResult.of(trial, outcome, folder, number)
+        if outcome.objective not in (None, self.objective):
+            result = replace(result, value=None)
+        self.results.append(result)
 
     def _go_on(self, total: int) -> None:
         """Let run again what was out, and what was cancelled, when the driver before ended."""
