@@ -2,7 +2,7 @@
 
 PYTHON := .venv/bin/python
 # Tests wait for other processes, so there may be more at a time than cores; neighbours share
-# sessions. Of those that kill and cut fewer at a time keep two cores busy.
+# sessions. Of those that kill and cut, fewer keep two cores busy.
 PYTEST := $(PYTHON) -m pytest --dist worksteal
 SOURCES := search spark_jobs experiment tests examples
 
@@ -33,7 +33,7 @@ test-browser: .venv/.browser  ## Look at TensorBoard in a real browser.
 	$(PYTHON) -m pytest -m browser
 
 test-faults: .venv/.installed  ## Kill, cut and fill what a search runs on.
-	$(PYTEST) --numprocesses 2 -m "slow or property" --hypothesis-profile all
+	$(PYTEST) --numprocesses 3 -m "slow or property" --hypothesis-profile all
 
 test-kerberos: .venv/.kerberos  ## Search on a real HDFS that wants Kerberos.
 	$(PYTHON) -m pytest -m kerberos
