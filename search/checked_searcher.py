@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from search.checks import plain
 from search.errors import ExperimentError, InvalidArgument, shown
-from search.searcher import Searcher, ask_again, judge_of
+from search.searcher import Searcher, Selection, ask_again, judge_of, selections_of
 from search.stopping import StoppingJudge
 from search.trial import Outcome, Status, Trial
 from search.values import check_size, plain_value
@@ -68,6 +68,22 @@ class CheckedSearcher:
         """See `Searcher`."""
         with _failing(f"{self._name}.tell()"):
             self._searcher.tell(outcome)
+
+    @property
+    def selections(self) -> Sequence[Selection]:
+        """See `search.searcher.Selecting`; where one is none, that is an error too."""
+        with _failing(f"{self._name}.selections"):
+            return [self._selection(selection) for selection in selections_of(self._searcher)]
+
+    def _selection(self, selection: Any) -> Selection:
+        name = f"{self._name}.selections"
+        if not isinstance(selection, Selection):
+            raise InvalidArgument(name, "search.searcher.Selection", shown(selection))
+        trial, holder = plain(selection.trial), plain(selection.holder)
+        for number in (trial, *(() if holder is None else (holder,))):
+            if type(number) is not int or not 0 <= number < self._asked:
+                raise InvalidArgument(name, "trials that were asked for", shown(selection))
+        return Selection(trial, bool(selection.accepted), holder)
 
     def _handed_out(self, trial: Any) -> Trial | None:
         if trial is None:

@@ -11,7 +11,15 @@ import msgspec
 
 from search.direction import Direction, Goal
 from search.errors import InvalidArgument, NothingAllowed, did_you_mean, shown
-from search.searcher import Algorithm, Problem, Searcher, ask_again, judge_of
+from search.searcher import (
+    Algorithm,
+    Problem,
+    Searcher,
+    Selection,
+    ask_again,
+    judge_of,
+    selections_of,
+)
 from search.space.sampling import check_constraint
 from search.space.spaces import Choice, Constraint, Domain, Float, Integer, Space
 from search.stopping import StoppingJudge
@@ -124,6 +132,7 @@ class GroupedSearch:
         }
         self._waiting = list(self._groups.values())  # who is next comes first
         self._of: list[tuple[_Group, int]] = []  # each trial's group, and its number in there
+        self._told: _Group | None = None  # the last one
 
     @property
     def total(self) -> int:
@@ -164,12 +173,28 @@ class GroupedSearch:
         """See `Searcher`."""
         group, number = self._of[outcome.trial]
         group.searcher.tell(msgspec.structs.replace(outcome, trial=number))
+        self._told = group
         group.failures += outcome.status == "failed"
         failed = self._max_failures is not None and group.failures > self._max_failures
         reached = isinstance(self._direction, Direction) and self._direction.reaches(
             outcome.value, self._target
         )
         group.ended = group.ended or failed or reached
+
+    @property
+    def selections(self) -> Sequence[Selection]:
+        """See `search.searcher.Selecting`."""
+        if self._told is None:
+            return ()
+        trials = self._told.trials
+        return [
+            Selection(
+                trials[selection.trial],
+                selection.accepted,
+                None if selection.holder is None else trials[selection.holder],
+            )
+            for selection in selections_of(self._told.searcher)
+        ]
 
     def _handed_out(self, group: _Group, trial: Trial) -> Trial:
         """Return a trial of a group as one of all, and let the other groups come first."""

@@ -101,6 +101,36 @@ class Judging(Protocol):
         """Hears what its trials report; None where none is to be ended."""
 
 
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Whether a trial took a place in its population.
+
+    Attributes:
+        trial: The trial.
+        accepted: Did it take the place?
+        holder: The trial that had the place; None where nobody had it, or a configuration that was
+            known before the search.
+    """
+
+    trial: int
+    accepted: bool
+    holder: int | None
+
+
+@runtime_checkable
+class Selecting(Protocol):
+    """What a `Searcher` may be, too, that has a population in which trials replace each other."""
+
+    @property
+    def selections(self) -> Sequence[Selection]:
+        """What the last `tell` has decided; each selection is there after one `tell` only."""
+
+
+def selections_of(searcher: Searcher) -> Sequence[Selection]:
+    """Return what the last outcome that a searcher was told has decided of its population."""
+    return searcher.selections if isinstance(searcher, Selecting) else ()
+
+
 def judge_of(searcher: Searcher) -> StoppingJudge | None:
     """Return what judges the trials of a searcher by what they report; None where nothing does."""
     return searcher.judge if isinstance(searcher, Judging) else None

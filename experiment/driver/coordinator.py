@@ -19,13 +19,25 @@ from experiment.results.result import too_many_failures
 from experiment.results.status import Observer, Running, Status
 from experiment.results.trial_result import TrialResult
 from experiment.run_files.journal import Journal
-from experiment.run_files.journal_records import Finished, Lost, Planned, Record, Reported, Resumed
+from experiment.run_files.journal_records import (
+    Begun,
+    Finished,
+    Joined,
+    Left,
+    Lost,
+    Planned,
+    Record,
+    Reported,
+    Selected,
+    Waiting,
+    WaitReason,
+)
 from experiment.run_files.left_outcomes import LeftBehind
 from experiment.run_files.run_state import RunState
 from search.checked_searcher import CheckedSearcher, SearcherFailed
 from search.direction import Direction, Goal
 from search.errors import InvalidArgument
-from search.searcher import Searcher
+from search.searcher import Searcher, Selection
 from search.stopping import StoppingRule
 from search.trial import RETRIED, Failure, FailureKind, Outcome, Trial
 from spark_jobs.messages import (
@@ -65,6 +77,7 @@ class Coordinator:
         slots: How many slots the search asked for.
         warn: Shows the user a sentence.
         clock: Seconds that only grow.
+        now: Seconds since 1970, for the journal.
 
     Attributes:
         state: Where the run is, as its journal says.
@@ -89,9 +102,10 @@ class Coordinator:
         slots: int = 1,
         warn: Callable[[str], None] = warnings.warn,
         clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = time.time,
     ) -> None:
         self._searcher, self._total = CheckedSearcher(searcher), 0
-        self._journal = journal
+        self._journal, self._now = journal, now
         self.state = RunState(paths)
         self._direction, self._target, self._clock = direction, target, clock
         self._observers, self._max_failures, self._warn = list(observers), max_failures, warn
@@ -115,6 +129,8 @@ class Coordinator:
         self._left: dict[int, LeftBehind] = {}
         self.roster = Roster(slots)
         self._prepared: set[str] = set()  # slots whose first trial has begun to run
+        self._waiting: dict[str, WaitReason] = {}  # slots, as the journal knows
+        self._selections: list[Selection] = []  # of the searcher, which the journal lacks
         self._warned: set[str] = set()
         self._gpus_warned = self._detour_told = False
 
@@ -185,21 +201,21 @@ class Coordinator:
             notes=self._notes,
         )
 
-    def resume(
+    def begin(
         self,
-        records: Iterable[Record],
-        left: Iterable[LeftBehind],
-        resumed: Resumed,
+        begun: Begun,
+        records: Iterable[Record] = (),
+        left: Iterable[LeftBehind] = (),
         matches: Callable[[], None] = lambda: None,
     ) -> None:
-        """Bring a search that has not begun to where its journal says that it was.
+        """Begin a segment of the journal, and bring a search to where the ones before say it was.
 
         Trials that were out run again, as new attempts, unless they left an outcome.
 
         Args:
+            begun: Begins the new segment.
             records: Of the journal so far, see `read_records`.
             left: What trials that the journal knows no end of have left in their folders.
-            resumed: Begins the new segment of the journal.
             matches: Called when the journal has turned out to be one of this search, and before
                 anything is written.
 
@@ -209,7 +225,8 @@ class Coordinator:
         """
         out = self._replay(records)
         matches()
-        self._write(resumed)
+        self._write(begun)
+        self._write_selections()
         self._left = {found.trial: found for found in left}
         for attempt in [self.state.waiting[trial] for trial in sorted(self.state.waiting)]:
             trial, said = attempt.trial.id, out[attempt.trial.id]
@@ -241,10 +258,13 @@ class Coordinator:
                     outcome.status != "cancelled" and trial not in self.state.ended
                 ):
                     held = self._judge.held_to_one(outcome)
-                    self._apply(Finished(record.attempt, held))
-                case Resumed():
+                    self._apply(Finished(record.attempt, held, at=record.at))
+                case Begun():
                     self.state.apply(record)
                     self._running = {}
+                case Selected():
+                    known = {selection.trial for selection in record.selections}
+                    self._selections = [s for s in self._selections if s.trial not in known]
                 case _:
                     self.state.apply(record)
         self._running = {}
@@ -270,9 +290,18 @@ class Coordinator:
         if message.problem:
             self.roster.hosts.exclude(message.host, message.problem)
             self._give_up(message.slot, Failure("machine", message.problem))
-        elif self.roster.join(message.slot, message.host) and message.free_gpus:
-            self._warn_of_gpus(message)
+        else:
+            self._join(message)
         self._warn_of_hosts()
+
+    def _join(self, message: Hello) -> None:
+        is_new = self.roster.host(message.slot) is None
+        if not self.roster.join(message.slot, message.host):
+            return
+        if is_new:
+            self._write(Joined(message.slot, message.host, message.gpus, at=self._now()))
+        if message.free_gpus:
+            self._warn_of_gpus(message)
 
     def next(self, message: Next) -> Answer:
         """See `spark_jobs.channel.exchange.Handler`."""
@@ -287,7 +316,8 @@ class Coordinator:
             return self._running[slot].attempt
         attempt = self._next_for(host) if self.roster.gets_work(slot) else None
         if attempt is not None:
-            self._write(Planned.of(attempt, slot))
+            self._waiting.pop(slot, None)
+            self._write(Planned.of(attempt, slot, self._now()))
             since = self._clock() if slot in self._prepared else None
             self._running = {**self._running, slot: Running(attempt=attempt, since=since)}
             return attempt
@@ -297,10 +327,28 @@ class Coordinator:
         excluded = self.roster.hosts.is_excluded(host)
         if excluded or (nothing_left and not self._is_doubled(slot)):
             self.roster.end(slot)
+            self._has_left(slot, "its host gets no more work" if excluded else "nothing is left")
             return Stop()
         if self.problem is None:  # what trials had left behind may have ended the search
             self.problem = self.roster.gpus_problem(len(self._running), self._clock())
-        return Wait() if self.problem is None else Stop()
+        if self.problem is not None:
+            return Stop()
+        self._waits(slot, "nothing left" if nothing_left else self._why_it_waits(slot))
+        return Wait()
+
+    def _why_it_waits(self, slot: str) -> WaitReason:
+        if self.roster.gpus.reasons(slot):
+            return "gpu set aside"
+        return "host avoided" if self.state.waiting else "no trial yet"
+
+    def _waits(self, slot: str, why: WaitReason) -> None:
+        if self._waiting.get(slot) != why:
+            self._waiting[slot] = why
+            self._write(Waiting(slot, why, at=self._now()))
+
+    def _has_left(self, slot: str, why: str) -> None:
+        self._waiting.pop(slot, None)
+        self._write(Left.of(slot, why, self._now()))
 
     def alike(self, slot: str) -> Hashable:
         """See `Handler` in exchange.py: host, GPUs and executor decide what it may run."""
@@ -337,7 +385,7 @@ class Coordinator:
             self.problem = str(error)
             return None
         if verdict.reports:
-            self._write(Reported(message.trial, message.attempt, verdict.reports))
+            self._write(Reported(message.trial, message.attempt, verdict.reports, at=self._now()))
         return verdict.reason
 
     def slots_lost(self, slots: Iterable[str]) -> None:
@@ -424,7 +472,7 @@ class Coordinator:
         end = left.end_of(attempt.trial)
         if end is None or self._is_retried(end[1]):
             return Attempt(attempt.trial, max(attempt.number, left.attempts + 1))
-        self._write(Planned.of(end[0]))
+        self._write(Planned.of(end[0], "", self._now()))
         self._end(*end)
         return None
 
@@ -483,7 +531,7 @@ class Coordinator:
         if out.stop:
             self._end(attempt, self._judge.stopped(trial, out.stop, out.last, seconds))
             return
-        self._write(Lost.of(attempt, slot, failure, counts=counts))
+        self._write(Lost.of(attempt, slot, failure, counts=counts, at=self._now()))
         told = f"attempt {attempt.number} has failed, it runs again: {failure.message}\n"
         self._output.append((trial, told))
         self._running = {s: out for s, out in self._running.items() if s != slot}
@@ -495,9 +543,17 @@ class Coordinator:
 
     def _record(self, attempt: Attempt, outcome: Outcome) -> None:
         """Write an outcome to the journal, then tell everybody."""
-        record = Finished(attempt.number, outcome)
+        record = Finished(attempt.number, outcome, at=self._now())
         self._journal.append(record)
         self._apply(record)
+        if outcome.status == "cancelled":
+            self._selections = []  # nobody has tried it: it runs again when the run is resumed
+        self._write_selections()
+
+    def _write_selections(self) -> None:
+        if self._selections:
+            self._write(Selected(self._selections, at=self._now()))
+            self._selections = []
 
     def _apply(self, record: Finished) -> None:
         """Take in an outcome that the journal has, and tell everybody."""
@@ -515,6 +571,7 @@ class Coordinator:
         self._front = self._direction.joined(self._front, result)
         try:
             self._searcher.tell(self._judge.scored(outcome))
+            self._selections += self._searcher.selections
             self._judge.ended(outcome)
         except SearcherFailed as error:
             self.problem = self.problem or str(error)
@@ -539,6 +596,8 @@ class Coordinator:
     def _give_up(self, slot: str, failure: Failure, *, counts: bool = True) -> None:
         """Give a slot up, with the trial that may be out on it; it may count as a retry of that."""
         host, out = self.roster.leave(slot), self._running.get(slot)
+        if host:
+            self._has_left(slot, failure.message)
         if out is None:
             return
         attempt, seconds = out.attempt, out.seconds(self._clock())

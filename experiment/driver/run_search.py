@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import time
 
 from experiment.display.board import Board
 from experiment.display.progress import Progress
@@ -18,7 +19,7 @@ from experiment.results.status import Status
 from experiment.results.text import count, printable
 from experiment.results.warned import note, users_line, warn_at, warn_user
 from experiment.run_files.journal import Journal
-from experiment.run_files.journal_records import Resumed
+from experiment.run_files.journal_records import Begun
 from experiment.setup.preparation import Prepared, prepare
 from experiment.setup.resuming import uncollected
 from experiment.setup.slot_count import slot_count
@@ -168,32 +169,32 @@ def _coordinator(
         slots=slots,
         warn=functools.partial(warn_at, users_line()),  # it is called in the channel's thread
     )
-    if settings.resume is not None:
-        try:
-            _resume(coordinator, prepared, run)
-        except InvalidArgument:
-            board.discard()
-            journal.discard()
-            raise
-        except OSError as error:
-            board.abandon()
-            problem = cannot_go_on(error)
-            so_far = result_so_far(prepared, run, coordinator, problem)
-            raise SearchFailed(printable(problem), so_far) from None
-        except BaseException:
-            board.abandon()
-            raise
+    try:
+        _begin(coordinator, prepared, run)
+    except InvalidArgument:
+        board.discard()
+        journal.discard()
+        raise
+    except OSError as error:
+        board.abandon()
+        problem = cannot_go_on(error)
+        so_far = result_so_far(prepared, run, coordinator, problem)
+        raise SearchFailed(printable(problem), so_far) from None
+    except BaseException:
+        board.abandon()
+        raise
     return coordinator
 
 
-def _resume(coordinator: Coordinator, prepared: Prepared, run: OpenRun) -> None:
+def _begin(coordinator: Coordinator, prepared: Prepared, run: OpenRun) -> None:
     past, manifest = run.past, prepared.manifest
-    resumed = Resumed(
-        len(past.records),
-        manifest.application,
-        manifest.created,
-        manifest.function,
-        manifest.trials,
+    begun = Begun(
+        records=len(past.records),
+        application=manifest.application,
+        created=manifest.created,
+        function=manifest.function,
+        trials=manifest.trials,
+        at=time.time(),
     )
     with uncollected():
-        coordinator.resume(past.records, past.left, resumed, run.go_on)
+        coordinator.begin(begun, past.records, past.left, run.go_on)

@@ -5,7 +5,7 @@ is written (handed to the operating system) before anyone hears of it; one fsync
 the last 100 ms. So a killed driver loses nothing, and a host that loses power 100 ms at the most.
 
 Each application that runs a part of the search writes a segment of its own, numbered from 1. Each
-after the first begins with a record `resumed` that says how many records the ones before it have.
+begins with a record `begun` that says its format, and how many records the ones before it have.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from typing import Any, Self
 import msgspec
 
 from experiment.results.text import command
+from experiment.run_files.format import check_format
 from search.errors import ExperimentError
 from spark_jobs.messages import encode
 from spark_jobs.storage.local_files import make_folder, open_appending
@@ -161,6 +162,7 @@ def read_journal(folder: Path, run: str = "") -> Iterator[dict[str, Any]]:
     Raises:
         JournalDamaged: A whole line does not match its checksum, a segment is missing, or one has
             fewer records before it than it was begun after.
+        InvalidArgument: A segment is of a newer format.
         OSError: It cannot be read.
     """
     run, count = run or str(folder.parent), 0
@@ -169,11 +171,11 @@ def read_journal(folder: Path, run: str = "") -> Iterator[dict[str, Any]]:
     for segment, found in zip(segments, numbers, strict=True):
         if segment.number != found:
             raise segment.damaged("there are later segments, and it is missing")
-        later = (known.begun_after() for known in segments[segment.number :])
-        most = next((records for records in later if records is not None), None)
+        later = (known.begun() for known in segments[segment.number :])
+        taken = next((begun for begun in later if begun is not None), None)
         for record in segment.records(before=count):
-            # The record that begins a segment counts: without it two would be taken for one.
-            if count == most and record.get("event") != "resumed":
+            # The same segment twice is damage, and not one that nobody took over.
+            if taken is not None and count == taken["records"] and record != taken:
                 break
             count += 1
             yield record
@@ -203,12 +205,12 @@ class _Segment:
     run: str
     number: int
 
-    def begun_after(self) -> int | None:
-        """Return after how many records it was begun; None where nothing says so."""
+    def begun(self) -> dict[str, Any] | None:
+        """Return the record that begins it; None where it has none."""
         with contextlib.suppress(FileNotFoundError), self.path.open("rb") as file:
-            record = _decode_line(file.readline().removesuffix(b"\n")) or {}
-            if record.get("event") == "resumed" and isinstance(record.get("records"), int):
-                return int(record["records"])
+            record = _decode_line(file.readline().removesuffix(b"\n"))
+            if record is not None and _begins(record):
+                return record
         return None
 
     def records(self, before: int) -> Iterator[dict[str, Any]]:
@@ -230,13 +232,15 @@ class _Segment:
                 raise self.damaged("its end was changed", number, whole)
 
     def _check(self, record: dict[str, Any], line: int, before: int, whole: int) -> None:
-        resumed = record.get("event") == "resumed"
-        if resumed and line > 1:
+        if not _begins(record):
+            if line == 1:
+                raise self.damaged("not what a segment begins with", line, whole)
+            return
+        check_format(record["format"], self.run)
+        if line > 1:
             raise self.damaged("another segment begins", line, whole)
-        if not resumed and line == 1 and self.number > 1:
-            raise self.damaged("not what a segment begins with", line, whole)
-        if resumed and record.get("records") != before:
-            reason = f"begun after {record.get('records')} records, and there are {before}"
+        if record["records"] != before:
+            reason = f"begun after {record['records']} records, and there are {before}"
             raise self.damaged(reason, line, whole)
 
     def damaged(self, reason: str, line: int | None = None, whole: int = 0) -> JournalDamaged:
@@ -244,6 +248,12 @@ class _Segment:
         where += "" if line is None else f", line {line}"
         hint = f"to go on without the rest: {command('repair', self.run)}"
         return JournalDamaged(f"{where}: {reason}", hint, segment=self.number, whole=whole)
+
+
+def _begins(record: dict[str, Any]) -> bool:
+    """Is it the record that begins a segment, of any format?"""
+    counts = record.get("records"), record.get("format")
+    return record.get("event") == "begun" and all(isinstance(number, int) for number in counts)
 
 
 def _decode_line(line: bytes) -> dict[str, Any] | None:

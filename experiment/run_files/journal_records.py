@@ -3,29 +3,108 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
+from experiment.run_files.format import FORMAT
 from experiment.run_files.journal import JournalDamaged
+from search.searcher import Selection
 from search.trial import Failure, FailureKind, Outcome, Trial
 from spark_jobs.messages import Attempt, ProtocolError, Report, from_json
 
+WaitReason = Literal["no trial yet", "nothing left", "gpu set aside", "host avoided"]
+"""Why a slot waits.
 
-class Planned(msgspec.Struct, frozen=True, tag="planned", tag_field="event"):
+'no trial yet' (the search has none until others have ended, as at the end of a generation, or until
+an executor is given calls), 'nothing left' (but another attempt at the slot's task has a trial, and
+Spark would kill it when this one ended), 'gpu set aside' (a GPU of the slot gets no more trials),
+'host avoided' (the trials that are to run again have died on its host).
+"""
+
+
+class _Recorded(msgspec.Struct, frozen=True, kw_only=True, tag_field="event"):
+    """What all records have.
+
+    Attributes:
+        at: When it was written, in seconds since 1970, by the driver's clock.
+    """
+
+    at: float
+
+
+class Begun(_Recorded, frozen=True, kw_only=True, tag="begun"):
+    """An application begins, or goes on with, the run; the first record of each segment.
+
+    Attributes:
+        records: How many there are before it, in all segments.
+        application: Spark's name of the application.
+        created: When the search was called, in UTC.
+        function: As in the manifest.
+        trials: How many there are in all, by now.
+        format: Of the segment, as in the manifest.
+    """
+
+    records: int
+    application: str
+    created: str
+    function: str
+    trials: int
+    format: int = FORMAT
+
+
+class Joined(_Recorded, frozen=True, tag="joined"):
+    """A slot may get trials from now on.
+
+    Attributes:
+        slot: Its name.
+        host: As Spark calls it.
+        gpus: Addresses of the GPUs that Spark gave it.
+    """
+
+    slot: str
+    host: str
+    gpus: tuple[str, ...]
+
+
+class Left(_Recorded, frozen=True, tag="left"):
+    """A slot gets no more trials. Those that are there when the search ends leave with it.
+
+    Attributes:
+        slot: Its name.
+        why: In a few words.
+    """
+
+    slot: str
+    why: str
+
+    @classmethod
+    def of(cls, slot: str, why: str, at: float) -> Left:
+        """Return the record of a slot that is gone."""
+        return cls(slot, _unicode(why), at=at)
+
+
+class Waiting(_Recorded, frozen=True, tag="waiting"):
+    """A slot has to wait, until it gets a trial or leaves; written once while the reason stays."""
+
+    slot: str
+    why: WaitReason
+
+
+class Planned(_Recorded, frozen=True, tag="planned"):
     """An attempt was given to a slot; '' to none, for what a trial had left in its folder."""
 
     trial: Trial
     attempt: int
-    slot: str = ""
+    slot: str
 
     @classmethod
-    def of(cls, attempt: Attempt, slot: str = "") -> Planned:
+    def of(cls, attempt: Attempt, slot: str, at: float) -> Planned:
         """Return the record of an attempt."""
-        return cls(attempt.trial, attempt.number, slot)
+        return cls(attempt.trial, attempt.number, slot, at=at)
 
 
-class Lost(msgspec.Struct, frozen=True, tag="lost", tag_field="event"):
+class Lost(_Recorded, frozen=True, kw_only=True, tag="lost"):
     """An attempt whose outcome does not count: its trial runs again.
 
     Attributes:
@@ -34,19 +113,26 @@ class Lost(msgspec.Struct, frozen=True, tag="lost", tag_field="event"):
 
     trial: int
     attempt: int
-    slot: str = ""
-    kind: FailureKind = "lost executor"
-    message: str = ""
-    counts: bool = True
+    slot: str
+    kind: FailureKind
+    message: str
+    counts: bool
 
     @classmethod
-    def of(cls, attempt: Attempt, slot: str, failure: Failure, *, counts: bool) -> Lost:
+    def of(cls, attempt: Attempt, slot: str, failure: Failure, *, counts: bool, at: float) -> Lost:
         """Return the record of an attempt that failed in a way that is tried again."""
-        message = failure.message.encode("utf-8", "backslashreplace").decode()
-        return cls(attempt.trial.id, attempt.number, slot, failure.kind, message, counts)
+        return cls(
+            trial=attempt.trial.id,
+            attempt=attempt.number,
+            slot=slot,
+            kind=failure.kind,
+            message=_unicode(failure.message),
+            counts=counts,
+            at=at,
+        )
 
 
-class Reported(msgspec.Struct, frozen=True, tag="reported", tag_field="event"):
+class Reported(_Recorded, frozen=True, tag="reported"):
     """What a trial that is judged has reported of its objective."""
 
     trial: int
@@ -54,32 +140,25 @@ class Reported(msgspec.Struct, frozen=True, tag="reported", tag_field="event"):
     reports: list[Report]
 
 
-class Finished(msgspec.Struct, frozen=True, tag="finished", tag_field="event"):
+class Finished(_Recorded, frozen=True, tag="finished"):
     """A trial came to an end."""
 
     attempt: int
     outcome: Outcome
 
 
-class Resumed(msgspec.Struct, frozen=True, tag="resumed", tag_field="event"):
-    """A new application goes on with the run; first in each segment but the first.
+class Selected(_Recorded, frozen=True, tag="selected"):
+    """The searcher has decided which trials are in its population from now on."""
 
-    Attributes:
-        records: How many there are before it, in all segments.
-        application: Spark's name of the application.
-        created: When, in UTC.
-        function: As in the manifest.
-        trials: How many there are in all, by now.
-    """
-
-    records: int
-    application: str
-    created: str
-    function: str
-    trials: int
+    selections: list[Selection]
 
 
-Record = Planned | Lost | Reported | Finished | Resumed
+Record = Begun | Joined | Left | Waiting | Planned | Lost | Reported | Finished | Selected
+
+
+def _unicode(text: str) -> str:
+    """Return a text that JSON can hold."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def read_records(lines: Iterable[Mapping[str, Any]], where: str) -> Iterator[Record]:

@@ -15,10 +15,11 @@ import msgspec
 
 from experiment.results.result import Result, Results
 from experiment.results.text import count
+from experiment.run_files.format import RUN, check_format
 from experiment.run_files.journal import read_journal
 from experiment.run_files.journal_records import Record, read_records
 from experiment.run_files.left_outcomes import Ignored, ignored_outcomes
-from experiment.run_files.manifest import FORMAT, Manifest, Summary
+from experiment.run_files.manifest import Manifest, Summary
 from experiment.run_files.run_state import RunState
 from search.direction import read_direction
 from search.errors import InvalidArgument, shown
@@ -33,7 +34,6 @@ from spark_jobs.storage.stores import files_at
 
 T = TypeVar("T")
 
-_RUN = "the folder of a run"
 _MALFORMED = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
@@ -77,15 +77,12 @@ class Run:
 def read_manifest(paths: RunPaths) -> Manifest:
     """Return what a run is; errors as `load`."""
     try:
-        version = _read_json(paths.manifest, _Versioned).format
-        if version <= FORMAT:
-            return _read_json(paths.manifest, Manifest)
+        check_format(_read_json(paths.manifest, _Versioned).format, paths.shown())
+        return _read_json(paths.manifest, Manifest)
     except OSError as error:
         raise _unreadable(paths, error) from None
     except _MALFORMED as error:
         raise _unusable(paths, f"whose manifest.json cannot be used: {error}") from None
-    newer = f"of format {version}, while this version reads up to {FORMAT}"
-    raise _unusable(paths, newer, "upgrade spark-tf-experiment")
 
 
 def read_run(paths: RunPaths) -> Run:
@@ -206,12 +203,12 @@ def find_run(run: object, name: str = "run") -> Location:
     if isinstance(run, Result | Results):
         run = run.logdir
     if not isinstance(run, str | os.PathLike) or not os.fspath(run):
-        raise InvalidArgument(name, _RUN, shown(run))
+        raise InvalidArgument(name, RUN, shown(run))
     text = os.fspath(run)
     if isinstance(text, bytes):
-        raise InvalidArgument(name, _RUN, shown(text))
+        raise InvalidArgument(name, RUN, shown(text))
     if "\0" in text:
-        raise InvalidArgument(name, _RUN, f"{shown(text)}, which is no folder")
+        raise InvalidArgument(name, RUN, f"{shown(text)}, which is no folder")
     location = Location.parse(text, name)
     return location.at(location.path.rstrip("/") or "/")
 
@@ -271,7 +268,7 @@ def _no_manifest(paths: RunPaths) -> InvalidArgument:
 
 
 def _unusable(paths: RunPaths, reason: str, hint: str = "") -> InvalidArgument:
-    return InvalidArgument("run", _RUN, f"{shown(paths.shown(), 300)}, {reason}", hint)
+    return InvalidArgument("run", RUN, f"{shown(paths.shown(), 300)}, {reason}", hint)
 
 
 def _unreadable(paths: RunPaths, error: OSError) -> InvalidArgument:

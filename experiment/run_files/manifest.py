@@ -17,15 +17,13 @@ import msgspec
 
 from experiment.results.result import Result
 from experiment.results.trial_result import TrialResult
+from experiment.run_files.format import FORMAT
 from search.direction import DirectionName
 from search.trial import Outcome
 from search.values import Params
 from spark_jobs.messages import as_json, encode
 from spark_jobs.run_folder.paths import RunPaths
 from spark_jobs.storage.local_files import write_whole
-
-FORMAT = 1
-"""Version of the layout and of the journal's records."""
 
 _PACKAGES = ("pyspark", "tensorflow", "tensorflow-cpu", "keras", "tensorboard", "deap", "numpy")
 
@@ -83,15 +81,15 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     algorithm: dict[str, Any]
     space: dict[str, Any] | None
     trials: int
-    known: int = 0
-    slots: int | None = None
+    known: int
+    slots: int | None
     direction: DirectionName | dict[str, DirectionName]
     optimization_key: str | None
     seed: int
     isolation: str
     timeout: float | None
-    constraint: str | None = None
-    stopping: list[dict[str, Any]] = []
+    constraint: str | None
+    stopping: list[dict[str, Any]]
     application: str
     master: str
     created: str
@@ -109,6 +107,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
         problem: Why the search ended early, or None.
         target: The value of the objective that was to end the search, or None.
         best: The best trial's outcome with its hyperparameters, or None.
+        ended: When, in UTC.
         format: As in the manifest.
     """
 
@@ -116,8 +115,9 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     trials: int
     failed: int
     problem: str | None
-    target: float | None = None
+    target: float | None
     best: dict[str, Any] | None
+    ended: str
     format: int = FORMAT
 
 
@@ -156,6 +156,7 @@ def write_result(paths: RunPaths, result: Result) -> None:
         "failed": len(result.failed),
         "problem": problem and problem.encode("utf-8", "backslashreplace").decode(),
         "target": result.target,
+        "ended": now(),
     }
     if result.objectives:
         _write_json(paths.result, FrontSummary(**facts, best=None, front=front))

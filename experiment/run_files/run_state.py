@@ -6,7 +6,18 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from experiment.results.trial_result import TrialResult
-from experiment.run_files.journal_records import Finished, Lost, Planned, Record, Reported, Resumed
+from experiment.run_files.journal_records import (
+    Begun,
+    Finished,
+    Joined,
+    Left,
+    Lost,
+    Planned,
+    Record,
+    Reported,
+    Selected,
+    Waiting,
+)
 from search.trial import Outcome, Trial
 from spark_jobs.messages import Attempt
 from spark_jobs.run_folder.paths import RunPaths
@@ -29,7 +40,7 @@ class RunState:
         objective: What the objective is called; None while no outcome has said so. Outcomes of
             trials that finished know better than those of trials that were stopped.
         named_by_finished: Has a trial that finished said what it is called?
-        total: How many trials the search has in all, as its last resume said; None without one.
+        total: How many trials the search has in all, as its last driver said; None before one has.
     """
 
     paths: RunPaths
@@ -62,10 +73,10 @@ class RunState:
                 self.waiting.pop(number, None)
                 if number not in self.ended:  # the first counts
                     self._end(outcome, record.attempt)
-            case Resumed():
+            case Begun():
                 self._go_on(record.trials)
-            case Reported():
-                pass
+            case Reported() | Selected() | Joined() | Left() | Waiting():
+                pass  # of how the run came to where it is
 
     def objective_with(self, outcome: Outcome) -> str | None:
         """Return what the objective is called once an outcome is in."""

@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 import msgspec
 
 from experiment.results.result import Result, Results
+from experiment.run_files.format import FORMAT
 from experiment.run_files.loading import MANIFEST, Run, find_run, opened, read_run
-from experiment.run_files.manifest import FORMAT
 from experiment.setup.resuming import manifest_of, space_differences
 from experiment.setup.settings import Settings
 from search.errors import InvalidArgument, shown

@@ -89,6 +89,8 @@ class DifferentialEvolution(GenerationalSearch[Individual]):
     def _replace(self) -> float:
         pairs = list(zip(self._population, self._candidates, strict=True))
         accepted = [not self._direction.better(p.score, child.score) for p, child in pairs]
+        for (parent, child), taken in zip(pairs, accepted, strict=True):
+            self._selected(child, parent, accepted=taken)
         self._population = [
             child if taken else parent
             for (parent, child), taken in zip(pairs, accepted, strict=True)

@@ -147,6 +147,8 @@ class PopulationBasedTraining(GenerationalSearch[_Member]):
         super().tell(outcome)
 
     def _replace(self) -> float:
+        for member, before in zip(self._candidates, self._population, strict=True):
+            self._selected(member, before, accepted=True)
         self._population = list(self._candidates)
         owns = enumerate(self._population)
         copied = [m.parent is not None and m.parent % self.popsize != own for own, m in owns]

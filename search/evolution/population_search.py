@@ -14,6 +14,7 @@ import numpy as np
 from deap import base, tools
 
 from search.direction import Direction, Goal
+from search.searcher import Selection
 from search.space.spaces import Space
 from search.trial import Outcome, Trial
 
@@ -41,6 +42,7 @@ class Individual(list[float]):
         parent: The trial from whose checkpoint its trial goes on, if any.
         params: Its hyperparameters, where they are to stay exactly what they are; None where they
             are those at the point.
+        trial: Its trial; None before it was asked for, and where it was known before the search.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class Individual(list[float]):
         super().__init__(point)
         self.parent = parent
         self.params = params
+        self.trial: int | None = None
         self.fitness = _Fitness(direction.weights)
 
     @property
@@ -75,6 +78,9 @@ class PopulationSearch(ABC, Generic[IndividualT]):
         popsize: Individuals.
         generations: After the initial one.
         share: What the logbook calls that which `_end_generation` is given.
+
+    Attributes:
+        selections: See `search.searcher.Selecting`.
     """
 
     def __init__(
@@ -97,6 +103,7 @@ class PopulationSearch(ABC, Generic[IndividualT]):
         one = isinstance(direction, Direction)
         self.hall_of_fame = tools.HallOfFame(1) if one else tools.ParetoFront()
         self._population: list[IndividualT] = []
+        self.selections: list[Selection] = []
         self._asked = 0  # trials handed out, in all
         self._out: dict[int, IndividualT] = {}
 
@@ -120,16 +127,26 @@ class PopulationSearch(ABC, Generic[IndividualT]):
             self._asked, self._params(candidate), generation=generation, parent=candidate.parent
         )
         self._out[trial.id] = candidate
+        candidate.trial = trial.id
         self._asked += 1
         return trial
 
     def tell(self, outcome: Outcome) -> None:
         """See `Searcher`."""
+        self.selections = []
         candidate = self._out.pop(outcome.trial)
         scores = self._goal.scores(outcome)
         if scores is not None:
             candidate.fitness.values = scores
         self._take(candidate)
+
+    def _selected(
+        self, candidate: IndividualT, holder: IndividualT | None, *, accepted: bool
+    ) -> None:
+        """Note whether a candidate took a place in the population, and who had that."""
+        assert candidate.trial is not None, "it was asked for"
+        held = None if holder is None else holder.trial
+        self.selections.append(Selection(candidate.trial, accepted, held))
 
     def _end_generation(self, candidates: Sequence[IndividualT], share: float | None) -> None:
         """Write down what the population has become by `popsize` more candidates."""
@@ -206,6 +223,9 @@ class GenerationalSearch(RankedSearch[IndividualT]):
             share = self._replace()
         else:
             self._population = self._best_of([*self._population, *self._candidates])
+            there = set(map(id, self._population))
+            for individual in self._candidates:
+                self._selected(individual, None, accepted=id(individual) in there)
         self._end_generation(self._candidates, share)
 
     def _best_of(self, individuals: list[IndividualT]) -> list[IndividualT]:

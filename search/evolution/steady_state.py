@@ -213,15 +213,18 @@ class SteadyStateEvolution(RankedSearch[_Candidate]):
         place = candidate.place
         if place is None:
             if len(self._population) < self.popsize:
+                self._selected(candidate, None, accepted=True)
                 self._population.append(candidate)
                 return True
             merits = [self._direction.merit(member.score) for member in self._population]
             place = merits.index(min(merits))
-        holder = self._population[place].score
-        if candidate.score is None or self._direction.better(holder, candidate.score):
-            return False
-        self._population[place] = candidate
-        return True
+        holder = self._population[place]
+        better = self._direction.better(holder.score, candidate.score)
+        accepted = candidate.score is not None and not better
+        self._selected(candidate, holder, accepted=accepted)
+        if accepted:
+            self._population[place] = candidate
+        return accepted
 
     def _best(self) -> _Candidate | None:
         return self._direction.best(self._population, lambda member: member.score)

@@ -61,7 +61,7 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True):
 
     host: Annotated[str, msgspec.Meta(max_length=255)]
     pid: Annotated[int, msgspec.Meta(ge=1, lt=2**31)]
-    origin: Origin | None = None
+    origin: Origin | None
     application: Annotated[str, msgspec.Meta(max_length=200)]
     since: Annotated[float, msgspec.Meta(ge=0, lt=1e11)]
     locked: bool

@@ -23,7 +23,7 @@ import experiment
 from experiment.display.board import Board
 from experiment.driver.coordinator import Coordinator
 from experiment.run_files.journal import Journal
-from experiment.run_files.journal_records import Finished, Planned, Resumed
+from experiment.run_files.journal_records import Finished, Planned
 from experiment.run_files.manifest import write_manifest
 from experiment.setup.resuming import read_past, uncollected
 from experiment.setup.specification import SearchSpec
@@ -36,7 +36,7 @@ from spark_jobs.messages import Attempt
 from spark_jobs.run_folder.paths import RunPaths
 from spark_jobs.storage.files import LocalFiles
 from spark_jobs.storage.locations import Location
-from tests.experiment.runs import make_manifest, make_spec
+from tests.experiment.runs import begun, make_manifest, make_spec
 from tests.faults.crashes import crash_and_resume
 from tests.faults.faults import FAULTS
 
@@ -70,9 +70,9 @@ def seconds_to_resume(folder: Path) -> float:
         while (trial := search.searcher.ask()) is not None and trial.id < _TRIALS:
             attempt = Attempt(trial)
             x = trial.params["x"]
-            journal.append(Planned.of(attempt, "1.0.0"))
+            journal.append(Planned.of(attempt, "1.0.0", time.time()))
             outcome = Outcome(trial.id, "finished", x, "loss", {"loss": x}, None, 1.0)
-            journal.append(Finished(attempt.number, outcome))
+            journal.append(Finished(attempt.number, outcome, at=time.time()))
             paths.attempt(trial.id).folder.mkdir(parents=True)
     search = _random_search()
     manifest = make_manifest(search, direction="min", optimization_key="loss")
@@ -84,9 +84,8 @@ def seconds_to_resume(folder: Path) -> float:
         coordinator = Coordinator(
             search.searcher, paths, journal, direction=Direction.MIN, observers=(board,)
         )
-        resumed = Resumed(len(past.records), "app", manifest.created, "", manifest.trials)
         with uncollected():  # as the driver does
-            coordinator.resume(past.records, past.left, resumed)
+            coordinator.begin(begun(len(past.records), manifest.trials), past.records, past.left)
         seconds = time.perf_counter() - started
         board.close("loss", coordinator.status)
     assert len(coordinator.results) == _TRIALS

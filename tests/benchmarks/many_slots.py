@@ -40,7 +40,7 @@ from search.trial import Outcome, Trial
 from spark_jobs.channel.credentials import CERTIFICATE_NAME
 from spark_jobs.channel.grpc_channel import ChannelServer
 from spark_jobs.messages import Hello, Next, Report, Reports, encode
-from tests.experiment.runs import make_manifest, make_run_folder, make_spec
+from tests.experiment.runs import begun, make_manifest, make_run_folder, make_spec
 from tests.search.fakes import started
 
 _HOSTS = 125  # eight slots on each of a thousand
@@ -87,6 +87,7 @@ class Driver:
                 observers=[board],
                 slots=self._slots,
             )
+            self.coordinator.begin(begun(trials=manifest.trials))
             self.memory = [_memory()]
             self._server = ending.enter_context(
                 ChannelServer("127.0.0.1", self.coordinator, slots=self._slots)

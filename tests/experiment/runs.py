@@ -11,6 +11,7 @@ from experiment.display.board import Board
 from experiment.driver.coordinator import Coordinator
 from experiment.results.result import Result
 from experiment.run_files.journal import Journal
+from experiment.run_files.journal_records import Begun
 from experiment.run_files.manifest import (
     Manifest,
     folder_name,
@@ -149,8 +150,24 @@ def make_manifest(search: SearchSpec, **changes: Any) -> Manifest:
         "master": "local[2]",
         "created": now(),
         "versions": versions(),
+        "known": 0,
+        "slots": None,
+        "constraint": None,
+        "stopping": [],
     }
     return Manifest(**facts | changes)
+
+
+def begun(records: int = 0, trials: int = 0) -> Begun:
+    """Return what begins a segment of a journal that has `records` records before it."""
+    return Begun(
+        records=records,
+        application="local-1700000000000",
+        created=now(),
+        function="0" * 64,
+        trials=trials,
+        at=1_700_000_000.0,
+    )
 
 
 def make_run(
@@ -218,6 +235,7 @@ def make_run(
         coordinator = Coordinator(
             search.searcher, paths, journal, direction=toward, observers=[board]
         )
+        coordinator.begin(begun(trials=manifest.trials))
         _run_trials(coordinator, paths, search, outcome_of or default_outcome, running, lost)
         if ended:
             problem = problem or ("interrupted" if running else None)

@@ -96,8 +96,8 @@ def test_trials_that_are_the_same_have_the_same_json_with_nan_too(trial):
 
 @given(attempts, outcomes)
 def test_trials_and_outcomes_have_one_form_in_messages_and_in_the_journal(attempt, outcome):
-    planned = encode(Planned(attempt.trial, attempt.number, "1.0.0"))
-    finished = encode(Finished(attempt.number, outcome))
+    planned = encode(Planned(attempt.trial, attempt.number, "1.0.0", at=1.0))
+    finished = encode(Finished(attempt.number, outcome, at=2.0))
     assert encode(attempt.trial) in planned
     assert encode(attempt.trial) in encode(attempt)
     assert encode(outcome) in finished

@@ -27,7 +27,7 @@ from spark_jobs.run_folder.uploader import Uploader
 from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.locations import Location
 from spark_jobs.storage.webhdfs import WebHdfs
-from tests.experiment.runs import make_run, start_attempt
+from tests.experiment.runs import begun, make_run, start_attempt
 
 SECONDS = 120  # after which something hangs
 
@@ -290,7 +290,7 @@ def test_a_damaged_journal_is_repaired_where_it_is(tmp_path, upload, temporary, 
     [segment] = RunPaths(root).journal.glob("*.jsonl")
     damaged = segment.read_bytes().replace(b'"trial":1', b'"trial":7')
     segment.write_bytes(damaged)
-    segment.with_name("000002.jsonl").write_bytes(encode_line({"event": "resumed", "records": 6}))
+    segment.with_name("000002.jsonl").write_bytes(encode_line(begun(8)))
     url = upload(root)
     assert main(["repair", url]) == 0
     assert f"{url}/journal/000001.jsonl.damaged" in capsys.readouterr().out

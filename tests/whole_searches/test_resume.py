@@ -14,9 +14,9 @@ import msgspec
 import pytest
 
 import experiment
+from experiment.run_files.format import FORMAT
 from experiment.run_files.journal import read_journal
 from experiment.run_files.left_outcomes import look_for_outcomes
-from experiment.run_files.manifest import FORMAT
 from experiment.setup.resuming import Past, reopen, space_differences
 from experiment.setup.settings import Settings
 from search.algorithms import Evolution
@@ -139,8 +139,8 @@ def test_a_finished_run_returns_at_once_without_a_job(make, go_on, given):
     assert experiment.load(run).trials == before.trials
     assert json.loads((run / "result.json").read_text())["trials"] == 6
     _, [resumed] = segments(run)
-    assert resumed["event"] == "resumed"
-    assert resumed["records"] == 12
+    assert resumed["event"] == "begun"
+    assert resumed["records"] == 15
 
 
 def test_what_is_no_segment_is_not_counted_as_one(make, go_on):
@@ -410,7 +410,7 @@ def test_what_an_unknown_trial_left_counts_once_it_is_asked_for(make, go_on):
     paths = RunPaths(run)
     [segment] = paths.journal.iterdir()
     lines = segment.read_bytes().splitlines(keepends=True)
-    segment.write_bytes(b"".join(lines[:6]))  # the first three trials
+    segment.write_bytes(b"".join(lines[:8]))  # the first three trials
     leave(paths, trial_of(5), 1, finished(5))
     result = go_on(run)
     assert table(result) == kept([0, 1, 2, 3]) | again([4]) | {5: ("finished", 0.777)}
@@ -569,7 +569,7 @@ def test_a_run_that_is_resumed_again_and_again_shows_the_same(make, go_on):
     assert scalars(run / "search")["search/done"] == before["search/done"]
     assert len(list((run / "search").glob("*tfevents*"))) == 1
     assert msgspec.json.decode((run / "result.json").read_bytes())["failed"] == 1
-    assert len(list(read_journal(run / "journal"))) == 12 + 3
+    assert len(list(read_journal(run / "journal"))) == 15 + 3
 
 
 def test_a_difference_at_the_end_of_long_values_is_shown():

@@ -24,7 +24,6 @@ from experiment.driver.coordinator import Coordinator
 from experiment.results.result import Result
 from experiment.run_files import ownership
 from experiment.run_files.journal import Journal, read_journal
-from experiment.run_files.journal_records import Resumed
 from experiment.run_files.loading import read_run, state_of
 from experiment.run_files.manifest import write_manifest, write_result
 from experiment.run_files.ownership import owned
@@ -50,7 +49,7 @@ from spark_jobs.storage.files import LocalFiles
 from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.local_files import make_folder, write_whole
 from spark_jobs.storage.locations import Location
-from tests.experiment.runs import make_manifest, make_spec
+from tests.experiment.runs import begun, make_manifest, make_spec
 from tests.properties import examples
 from tests.search.fakes import started
 
@@ -162,10 +161,8 @@ class Driver:
             stopping=stopping,
             optimization_key="metric",
         )
-        if past.segments:
-            total = self.search.searcher.total
-            resumed = Resumed(len(past.records), "local-2", "", "0" * 64, total)
-            self.coordinator.resume(past.records, past.left, resumed)
+        record = begun(len(past.records), self.search.searcher.total)
+        self.coordinator.begin(record, past.records, past.left)
 
     def close(self):
         with contextlib.suppress(OSError):  # of a disk that is full

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from experiment.driver.coordinator import Coordinator
 from experiment.run_files.journal import Journal, read_journal
-from experiment.run_files.journal_records import Lost, Resumed, read_records
+from experiment.run_files.journal_records import Lost, read_records
 from experiment.run_files.left_outcomes import LeftBehind
 from experiment.run_files.loading import read_run, state_of
 from experiment.run_files.manifest import write_manifest
@@ -32,7 +32,7 @@ from spark_jobs.messages import (
     Wait,
 )
 from spark_jobs.run_folder.paths import RunPaths
-from tests.experiment.runs import make_manifest, make_search
+from tests.experiment.runs import begun, make_manifest, make_search
 from tests.properties import examples
 from tests.search.fakes import started
 
@@ -67,6 +67,7 @@ class Search:
             warn=self.warnings.append,
             **arguments,
         )
+        self.coordinator.begin(begun(trials=searcher.total))
 
     def hello(self, slot, **said):
         self.coordinator.hello(Hello(slot, "host", **said))
@@ -481,7 +482,7 @@ def test_a_resumed_search_counts_attempts_as_the_first_did(tmp_path):
     records = list(read_records(read_journal(first.paths.journal), "the journal"))
     assert [record.counts for record in records if isinstance(record, Lost)] == [False, True]
     later = Coordinator(points(1), first.paths, Journal(first.paths.journal, 2), retries=1)
-    later.resume(records, [], Resumed(len(records), "application", "now", "0" * 64, 1))
+    later.begin(begun(len(records), 1), records)
     assert later.progress == 1
 
 
@@ -1494,7 +1495,7 @@ def test_what_was_left_behind_may_end_the_search(tmp_path):
         outcome = Outcome.failed(trial.id, "user error", "ValueError: no")
         left.append(LeftBehind(trial.id, 1, (Attempt(trial), outcome)))
     search = Search(tmp_path, evolution(), max_failures=1)
-    search.coordinator.resume([], left, Resumed(0, "application", "now", "0" * 64, 12))
+    search.coordinator.begin(begun(trials=12), left=left)
     search.hello("1.0.0")
     assert isinstance(search.ask("1.0.0"), Stop)
     assert search.coordinator.problem == "2 trials failed, more than max_failures=1"

@@ -17,8 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiment.results.text import command
+from experiment.run_files.format import FORMAT
 from experiment.run_files.journal import Journal, JournalDamaged, encode_line, read_journal
-from search.errors import ExperimentError
+from search.errors import ExperimentError, InvalidArgument
 from tests.properties import examples
 
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -34,12 +35,12 @@ json_values = st.recursive(
 records = st.dictionaries(text, json_values, max_size=4)
 
 
-def resumed(count):
+def begun(count, version=FORMAT):
     """Return what a segment begins with that has `count` records before it."""
-    return {"event": "resumed", "records": count}
+    return {"event": "begun", "records": count, "format": version}
 
 
-THREE = [{"n": 1}, {"n": 2, "text": "a b\nü"}, {"n": 3}]
+THREE = [begun(0), {"n": 2, "text": "a b\nü"}, {"n": 3}]
 LINES = [encode_line(record) for record in THREE]
 
 
@@ -59,9 +60,9 @@ def written(folder):
 def test_records_come_back_as_they_were_written(wanted):
     with tempfile.TemporaryDirectory() as folder:
         with Journal(Path(folder)) as journal:
-            for record in wanted:
+            for record in [begun(0), *wanted]:
                 journal.append(record)
-        assert written(Path(folder)) == wanted
+        assert written(Path(folder)) == [begun(0), *wanted]
 
 
 @given(records)
@@ -76,7 +77,7 @@ def test_a_new_journal_opens_a_new_segment_and_leaves_the_old_ones_alone(tmp_pat
     for number in range(1, 4):
         with Journal(tmp_path) as journal:
             assert journal.path == tmp_path / f"{number:06d}.jsonl"
-            for record in [*([resumed(len(wanted))] if wanted else []), {"segment": number}]:
+            for record in [begun(len(wanted)), {"segment": number}]:
                 journal.append(record)
                 wanted.append(record)
         assert {path: path.read_bytes() for path in contents} == contents
@@ -86,10 +87,10 @@ def test_a_new_journal_opens_a_new_segment_and_leaves_the_old_ones_alone(tmp_pat
 
 def test_two_open_journals_of_one_folder_write_to_different_segments(tmp_path):
     with Journal(tmp_path) as first, Journal(tmp_path) as second:
-        second.append(resumed(1))
-        first.append({"from": "first"})
+        second.append(begun(1))
+        first.append(begun(0))
         assert first.path != second.path
-    assert written(tmp_path) == [{"from": "first"}, resumed(1)]
+    assert written(tmp_path) == [begun(0), begun(1)]
 
 
 def test_a_segment_has_the_number_that_was_asked_for_and_no_other(tmp_path):
@@ -98,15 +99,14 @@ def test_a_segment_has_the_number_that_was_asked_for_and_no_other(tmp_path):
         with pytest.raises(FileExistsError):
             Journal(tmp_path, 1)
         with Journal(tmp_path, 2) as second:
-            second.append(resumed(1))
-    assert written(tmp_path) == [THREE[0], resumed(1)]
+            second.append(begun(1))
+    assert written(tmp_path) == [THREE[0], begun(1)]
 
 
 def test_segments_are_read_in_the_order_of_their_numbers(tmp_path):
     for number in range(1, 13):
-        segment = [resumed(number - 1)] if number > 1 else [{}]
-        write_segment(tmp_path, b"".join(map(encode_line, segment)), number)
-    assert written(tmp_path) == [{}, *map(resumed, range(1, 12))]
+        write_segment(tmp_path, encode_line(begun(number - 1)), number)
+    assert written(tmp_path) == [*map(begun, range(12))]
 
 
 def test_numbers_of_segments_go_on_beyond_six_digits(tmp_path):
@@ -152,8 +152,8 @@ def test_a_driver_that_was_killed_at_once_leaves_a_segment_without_records(
         write_segment(tmp_path, nothing, number)
     assert written(tmp_path) == []
     with Journal(tmp_path) as journal:
-        journal.append(resumed(0))
-    assert written(tmp_path) == [resumed(0)]
+        journal.append(begun(0))
+    assert written(tmp_path) == [begun(0)]
 
 
 def test_a_journal_that_is_not_there_is_empty(tmp_path):
@@ -190,9 +190,9 @@ def test_zeros_behind_the_records_are_a_torn_tail(tmp_path):
 def test_a_torn_tail_stays_alone_when_the_next_journal_goes_on(tmp_path):
     torn = write_segment(tmp_path, LINES[0] + LINES[1][:9])
     with Journal(tmp_path) as journal:
-        journal.append(resumed(1))
+        journal.append(begun(1))
     assert torn.read_bytes() == LINES[0] + LINES[1][:9]
-    assert written(tmp_path) == [THREE[0], resumed(1)]
+    assert written(tmp_path) == [THREE[0], begun(1)]
 
 
 def damaged_lines():
@@ -224,9 +224,9 @@ def test_every_changed_byte_of_a_line_that_is_not_the_last_is_damage_in_that_lin
 
 def test_damage_names_the_segment_that_it_is_in_and_what_came_before_is_read(tmp_path):
     write_segment(tmp_path, LINES[0], 1)
-    path = write_segment(tmp_path, encode_line(resumed(1)) + LINES[2].replace(b"3", b"4"), 2)
+    path = write_segment(tmp_path, encode_line(begun(1)) + LINES[2].replace(b"3", b"4"), 2)
     lines = read_journal(tmp_path)
-    assert [next(lines), next(lines)] == [THREE[0], resumed(1)]
+    assert [next(lines), next(lines)] == [THREE[0], begun(1)]
     with pytest.raises(JournalDamaged, match=r"000002\.jsonl, line 2") as caught:
         next(lines)
     assert str(path) in str(caught.value)
@@ -248,10 +248,10 @@ def test_damage_says_how_to_repair_it_by_the_name_that_the_user_gave_the_run(tmp
 
 
 SEGMENTS = [
-    [{"n": 1}, {"n": 2}],
-    [resumed(2), {"n": 3}],
-    [resumed(4)],
-    [resumed(5), {"n": 4}],
+    [begun(0), {"n": 2}],
+    [begun(2), {"n": 3}],
+    [begun(4)],
+    [begun(5), {"n": 4}],
 ]
 
 
@@ -286,7 +286,7 @@ def test_an_emptied_segment_is_noticed_by_the_next(tmp_path, number):
 @pytest.mark.fault(26)
 @pytest.mark.parametrize("number", [1, 2, 4])
 def test_a_segment_that_lacks_its_last_lines_is_noticed_by_the_next(tmp_path, number):
-    contents = [*SEGMENTS, [resumed(7)]]
+    contents = [*SEGMENTS, [begun(7)]]
     contents[number - 1] = contents[number - 1][:-1]
     write_segments(tmp_path, contents)
     assert_refused(tmp_path, number + 1, "begun after . records, and there are .")
@@ -322,20 +322,49 @@ def test_a_segment_that_is_there_twice_is_refused(tmp_path, first, second):
 
 @pytest.mark.parametrize("number", [1, 2, 3, 4])
 def test_what_a_driver_wrote_after_it_was_taken_for_dead_does_not_count(tmp_path, number):
-    contents = [*SEGMENTS, [], [resumed(7)]]
+    contents = [*SEGMENTS, [], [begun(7)]]
     late = [*contents[number - 1], {"late": 1}, {"late": 2}]
     write_segments(tmp_path, [*contents[: number - 1], late, *contents[number:]])
     assert written(tmp_path) == joined(contents)
 
 
 def test_all_that_a_driver_wrote_may_be_too_late(tmp_path):
-    write_segments(tmp_path, [[{"late": 1}, {"late": 2}], [resumed(0), {"n": 1}]])
-    assert written(tmp_path) == [resumed(0), {"n": 1}]
+    write_segments(tmp_path, [[begun(0) | {"late": 1}, {"late": 2}], [begun(0), {"n": 1}]])
+    assert written(tmp_path) == [begun(0), {"n": 1}]
 
 
 def test_a_search_that_was_resumed_before_it_had_a_journal_begins_after_no_record(tmp_path):
-    write_segments(tmp_path, [[resumed(0), *THREE], [resumed(4)]])
-    assert written(tmp_path) == [resumed(0), *THREE, resumed(4)]
+    write_segments(tmp_path, [THREE, [begun(3)]])
+    assert written(tmp_path) == [*THREE, begun(3)]
+
+
+def test_of_two_drivers_that_began_after_as_many_records_the_newer_one_counts(tmp_path):
+    late = [begun(2) | {"at": 1.0}, {"late": 2}]
+    write_segments(tmp_path, [SEGMENTS[0], late, [begun(2) | {"at": 2.0}, {"n": 3}]])
+    assert written(tmp_path) == [*SEGMENTS[0], begun(2) | {"at": 2.0}, {"n": 3}]
+
+
+@pytest.mark.parametrize(
+    "record",
+    [{"n": 1}, {"event": "begun"}, {"event": "begun", "records": 0, "format": "1"}],
+    ids=str,
+)
+def test_a_journal_that_begins_with_anything_else_is_refused(tmp_path, record):
+    write_segments(tmp_path, [[record]])
+    assert_refused(tmp_path, 1, "not what a segment begins with")
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_segment_of_a_newer_format_is_refused(tmp_path, number):
+    contents = [[begun(0), {"n": 2}], [begun(2), {"n": 3}]]
+    contents[number - 1][0]["format"] = FORMAT + 1
+    write_segments(tmp_path, contents)
+    with pytest.raises(InvalidArgument) as caught:
+        list(read_journal(tmp_path, "hdfs://host/run"))
+    assert str(caught.value) == (
+        f"run: expected the folder of a run, got 'hdfs://host/run', of format {FORMAT + 1}, while "
+        f"this version reads up to {FORMAT}; upgrade spark-tf-experiment"
+    )
 
 
 def test_a_segment_that_begins_inside_another_is_refused(tmp_path):
@@ -388,7 +417,7 @@ def write_journal(folder, contents):
     """Write segments as a search and its resumptions do; return all their records."""
     segments, count = [], 0
     for records in contents:
-        segments.append([resumed(count), *records] if segments else records)
+        segments.append([begun(count), *records])
         count += len(segments[-1])
     write_segments(folder, segments)
     return joined(segments)
@@ -414,8 +443,9 @@ def test_a_line_with_the_right_checksum_that_holds_no_object_is_damage(tmp_path,
 
 def test_several_threads_append_whole_lines(tmp_path):
     with Journal(tmp_path) as journal, ThreadPoolExecutor(4) as pool:
+        journal.append(begun(0))
         list(pool.map(journal.append, [{"n": n, "text": "x" * 5_000} for n in range(100)]))
-    assert sorted(record["n"] for record in written(tmp_path)) == list(range(100))
+    assert sorted(record["n"] for record in written(tmp_path)[1:]) == list(range(100))
 
 
 @pytest.mark.fault(25)
@@ -426,7 +456,7 @@ def test_a_full_disk_makes_append_fail_and_keeps_what_was_written(tmp_path):
         from experiment.run_files.journal import Journal
 
         journal = Journal(Path(sys.argv[1]))
-        journal.append({"n": 1})
+        journal.append({"event": "begun", "records": 0, "format": 1})
         hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
         resource.setrlimit(resource.RLIMIT_FSIZE, (journal.path.stat().st_size + 9, hard))
         try:
@@ -442,7 +472,7 @@ def test_a_full_disk_makes_append_fail_and_keeps_what_was_written(tmp_path):
         check=False,
     )
     assert ended.returncode == 7, ended.stderr
-    assert written(tmp_path) == [{"n": 1}]
+    assert written(tmp_path) == [begun(0)]
 
 
 def descriptor_of(path):
@@ -480,12 +510,12 @@ def test_an_error_inside_the_block_closes_the_journal(tmp_path):
 
     def fail():
         with journal:
-            journal.append({"n": 1})
+            journal.append(begun(0))
             raise KeyError
 
     with pytest.raises(KeyError):
         fail()
-    assert written(tmp_path) == [{"n": 1}]
+    assert written(tmp_path) == [begun(0)]
     with pytest.raises(AssertionError, match="not open"):
         descriptor_of(journal.path)
 
@@ -516,7 +546,7 @@ def test_close_syncs_what_was_appended_during_a_sync(tmp_path, monkeypatch):
 @pytest.mark.fault(25)
 def test_append_refuses_after_half_a_line_was_written(tmp_path):
     with pytest.raises(OSError), Journal(tmp_path) as journal:
-        journal.append({"n": 1})
+        journal.append(begun(0))
         limits = resource.getrlimit(resource.RLIMIT_FSIZE)
         resource.setrlimit(resource.RLIMIT_FSIZE, (journal.path.stat().st_size + 9, limits[1]))
         try:
@@ -525,4 +555,4 @@ def test_append_refuses_after_half_a_line_was_written(tmp_path):
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         journal.append({"n": 3})
-    assert list(read_journal(tmp_path)) == [{"n": 1}]
+    assert list(read_journal(tmp_path)) == [begun(0)]

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 import experiment
 from experiment.results.result import Result
 from experiment.run_files import loading
+from experiment.run_files.format import FORMAT
 from experiment.run_files.journal import Journal, JournalDamaged, encode_line, read_journal
-from experiment.run_files.journal_records import Resumed
 from experiment.run_files.loading import find_run, find_runs, load, opened
-from experiment.run_files.manifest import FORMAT, write_manifest, write_result
+from experiment.run_files.manifest import write_manifest, write_result
 from search.direction import Direction
 from search.errors import InvalidArgument
 from search.grid import PointSearch
@@ -28,7 +28,15 @@ from search.trial import Outcome
 from spark_jobs.run_folder.paths import RunPaths
 from spark_jobs.storage.locations import Location
 from tests.experiment.driver.test_coordinator import Cluster, Search, searchers, steps
-from tests.experiment.runs import BOUNDS, TRACEBACK, make_manifest, make_run, make_search, make_spec
+from tests.experiment.runs import (
+    BOUNDS,
+    TRACEBACK,
+    begun,
+    make_manifest,
+    make_run,
+    make_search,
+    make_spec,
+)
 from tests.properties import examples
 
 
@@ -294,6 +302,7 @@ def test_a_run_that_is_loaded_again_has_what_came_since(tmp_path):
     early = load(root)
     record = {
         "event": "finished",
+        "at": 1.0,
         "attempt": 1,
         "outcome": msgspec.json.decode((root / "trials/000002/outcome.json").read_bytes())
         | {"trial": 3},
@@ -307,7 +316,7 @@ def test_several_segments_are_one_journal(tmp_path):
     root = make_run(tmp_path, trials=4)
     whole, lines = load(root), segment(root).read_bytes().splitlines(keepends=True)
     (root / "journal" / "000001.jsonl").write_bytes(b"".join(lines[:3]) + lines[3][:9])
-    resumed = encode_line(Resumed(3, "app", "now", "hash", trials=4))
+    resumed = encode_line(begun(3, trials=4))
     (root / "journal" / "000002.jsonl").write_bytes(resumed + b"".join(lines[3:]))
     assert load(root).trials == whole.trials
 
@@ -490,7 +499,13 @@ def test_a_journal_that_was_changed_is_refused_with_file_and_line(tmp_path):
         assert f"{path}, line {number + 1}: the checksum does not match" in str(caught.value)
 
 
-PLANNED = {"event": "planned", "slot": "1.0.0", "attempt": 1, "trial": {"id": 0, "params": {}}}
+PLANNED = {
+    "event": "planned",
+    "at": 1.0,
+    "slot": "1.0.0",
+    "attempt": 1,
+    "trial": {"id": 0, "params": {}},
+}
 OUTCOME = {
     "trial": 0,
     "status": "finished",
@@ -500,7 +515,7 @@ OUTCOME = {
     "error": None,
     "seconds": 0.0,
 }
-FINISHED = {"event": "finished", "attempt": 1, "outcome": OUTCOME}
+FINISHED = {"event": "finished", "at": 2.0, "attempt": 1, "outcome": OUTCOME}
 
 
 @pytest.mark.parametrize(
@@ -520,6 +535,10 @@ FINISHED = {"event": "finished", "attempt": 1, "outcome": OUTCOME}
         PLANNED | {"trial": {"id": 0, "params": []}},
         PLANNED | {"trial": {"id": 0, "params": {"x": {"unknown": 1}}}},
         {name: value for name, value in PLANNED.items() if name != "attempt"},
+        {name: value for name, value in PLANNED.items() if name != "at"},
+        PLANNED | {"event": "waiting", "why": "tired"},
+        PLANNED | {"event": "joined", "host": "a", "gpus": None},
+        PLANNED | {"event": "selected", "selections": [{"trial": 0, "accepted": True}]},
         PLANNED | {"event": "lost", "trial": None},
     ],
     ids=str,
@@ -528,20 +547,25 @@ def test_a_record_that_is_none_of_ours_is_refused_by_its_number(tmp_path, record
     write_manifest(RunPaths(tmp_path), make_manifest(make_search(3)))
     journal = tmp_path / "journal" / "000001.jsonl"
     journal.parent.mkdir()
-    whole = encode_line(PLANNED) + encode_line(FINISHED)
+    whole = encode_line(begun()) + encode_line(PLANNED) + encode_line(FINISHED)
     journal.write_bytes(whole)
     assert table(load(tmp_path)) == {0: ("finished", 1.0)}
     journal.write_bytes(whole + encode_line(record) + encode_line(PLANNED))
     with pytest.raises(JournalDamaged) as caught:
         load(tmp_path)
-    assert str(caught.value).startswith(f"{journal.parent}, record 3: ")
+    assert str(caught.value).startswith(f"{journal.parent}, record 4: ")
     assert "\n" not in str(caught.value)
 
 
 def test_the_first_of_two_outcomes_of_a_trial_counts(tmp_path):
     write_manifest(RunPaths(tmp_path), make_manifest(make_search(3)))
     with Journal(tmp_path / "journal") as journal:
-        for record in (PLANNED, FINISHED, FINISHED | {"outcome": OUTCOME | {"value": 2.0}}):
+        for record in (
+            begun(),
+            PLANNED,
+            FINISHED,
+            FINISHED | {"outcome": OUTCOME | {"value": 2.0}},
+        ):
             journal.append(record)
     assert table(load(tmp_path)) == {0: ("finished", 1.0)}
 

@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 
 from experiment.results.result import Result
 from experiment.results.trial_result import TrialResult
+from experiment.run_files.format import FORMAT
 from experiment.run_files.loading import read_manifest
 from experiment.run_files.manifest import (
-    FORMAT,
     Manifest,
     Summary,
     folder_name,
+    now,
     write_manifest,
     write_result,
 )
@@ -158,8 +159,11 @@ def failed(number):
 def test_a_result_without_a_best_is_written(tmp_path):
     paths = make_run_folder(tmp_path, "train")
     result = Result([failed(0), failed(1)], Direction.MIN, "/runs", problem="all failed: ü")
+    before = now()
     write_result(paths, result)
-    assert read(paths.result) == {
+    summary = read(paths.result)
+    assert before <= summary.pop("ended") <= now()
+    assert summary == {
         "format": FORMAT,
         "direction": "min",
         "trials": 2,
@@ -192,6 +196,7 @@ def test_the_best_trial_is_written_with_its_parameters(tmp_path):
     write_result(paths, Result(trials, Direction.MAX, "/runs"))
     summary = read(paths.result)
     best = summary.pop("best")
+    assert summary.pop("ended")
     assert summary == {
         "format": FORMAT,
         "direction": "max",

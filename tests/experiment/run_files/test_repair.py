@@ -9,14 +9,13 @@ import pytest
 import experiment
 from experiment.cli.commands import main
 from experiment.run_files.journal import Journal, JournalDamaged, encode_line, read_journal
-from experiment.run_files.journal_records import Resumed
 from experiment.run_files.ownership import owned, owner_of
 from experiment.run_files.repair import repair_journal
 from spark_jobs.run_folder.paths import RunPaths
 from spark_jobs.storage.files import LocalFiles
 from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.locations import Location
-from tests.experiment.runs import make_run
+from tests.experiment.runs import begun, make_run
 
 pytestmark = pytest.mark.fault(26)
 
@@ -25,12 +24,12 @@ def resume(journal):
     """Add the segment of a resumption that had nothing to do."""
     records = len(list(read_journal(journal)))
     with Journal(journal) as segment:
-        segment.append(Resumed(records, "local-2", "", "0" * 64, 4))
+        segment.append(begun(records, 4))
 
 
 @pytest.fixture
 def paths(tmp_path):
-    """A run that was resumed twice: segments with 8, 1 and 1 records."""
+    """A run that was resumed twice: segments with 11, 1 and 1 records."""
     paths = RunPaths(make_run(tmp_path / "runs of ü 'quoted'", trials=4, failed=()))
     for _ in range(2):
         resume(paths.journal)
@@ -76,19 +75,19 @@ def cut_all(journal):
         path.write_bytes(path.read_bytes()[:-1] + b"\x0b")
 
 
-# The damage, how many of the 10 records are kept, which segments are set aside.
+# The damage, how many of the 13 records are kept, which segments are set aside.
 DAMAGES = {
     "the first line": (change_line(1), 0, [1, 2, 3]),
     "a line": (change_line(4), 3, [1, 2, 3]),
     "a line without its end": (change_line(4, lambda line: line[:-1]), 3, [1, 2, 3]),
-    "the end of a segment": (change_line(8, lambda line: line[:-1] + b"x"), 8, [1, 2, 3]),
-    "the end of the last segment": (change_line(1, lambda line: line[:-1] + b"x", 3), 10, [3]),
-    "a line of the last segment": (change_line(1, segment=3), 9, [3]),
-    "ends of all segments": (cut_all, 8, [1, 2, 3]),
+    "the end of a segment": (change_line(11, lambda line: line[:-1] + b"x"), 11, [1, 2, 3]),
+    "the end of the last segment": (change_line(1, lambda line: line[:-1] + b"x", 3), 13, [3]),
+    "a line of the last segment": (change_line(1, segment=3), 12, [3]),
+    "ends of all segments": (cut_all, 11, [1, 2, 3]),
     "the first segment is empty": (empty(1), 0, [2, 3]),
-    "the second segment is empty": (empty(2), 8, [3]),
+    "the second segment is empty": (empty(2), 11, [3]),
     "the first segment is missing": (remove(1), 0, [2, 3]),
-    "the second segment is missing": (remove(2), 8, [3]),
+    "the second segment is missing": (remove(2), 11, [3]),
     "segments in another order": (swap, 0, [1, 2, 3]),
 }
 
@@ -108,7 +107,7 @@ def test_what_is_before_the_damage_is_kept_and_the_rest_is_set_aside(paths, kind
     assert lines[1].startswith(f"kept: {kept} records before it; ")
     assert f"resume={str(paths.root)!r}" in lines[2]
     assert list(read_journal(paths.journal)) == whole[:kept]
-    assert experiment.load(paths.root).done == min(kept, 8) // 2
+    assert experiment.load(paths.root).done == max(0, min(kept, 10) - 2) // 2
     after = contents(paths.journal)
     for number in aside:
         name = f"{number:06d}.jsonl"
@@ -185,11 +184,11 @@ def test_one_that_was_killed_is_done_again(paths, kind):
 
 
 def test_records_that_make_no_sense_are_not_repaired_and_not_called_whole(paths, capsys):
-    finished = encode_line({"event": "finished", "attempt": 1, "outcome": {}})
+    finished = encode_line({"event": "finished", "attempt": 1, "outcome": {}, "at": 1.0})
     add(paths.journal / "000003.jsonl", finished)
     before = contents(paths.journal)
     assert main(["repair", str(paths.root)]) == 2
-    assert f"{paths.journal}, record 11: " in capsys.readouterr().err
+    assert f"{paths.journal}, record 14: " in capsys.readouterr().err
     assert contents(paths.journal) == before
 
 

@@ -314,9 +314,9 @@ def test_what_is_perturbed_moves_by_one_step_at_least(domain, factor):
                 assert moved != value
 
 
-def test_domains_of_older_manifests_are_read():
-    old = {"type": "integer", "low": 1, "high": 9, "log": False}
-    assert domain_of_json(old) == Integer(1, 9)
+def test_what_the_json_of_a_domain_leaves_out_is_its_default():
+    plain = {"type": "integer", "low": 1, "high": 9, "log": False}
+    assert domain_of_json(plain) == Integer(1, 9)
     assert domain_of_json({"type": "choice", "values": ["a"]}) == Choice(["a"])
 
 
