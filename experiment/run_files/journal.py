@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import math
 import os
 import re
 import threading
@@ -147,8 +148,12 @@ def encode_line(record: Any) -> bytes:
     return b"%08x %s\n" % (zlib.crc32(data), data)
 
 
-def read_journal(folder: Path, run: str = "") -> Iterator[dict[str, Any]]:
-    """Yield the records of a journal, in order.
+class JournalRewritten(Exception):
+    """Records that a `JournalReader` has yielded count no more: a new one has to begin anew."""
+
+
+class JournalReader:
+    """Reads a journal from where its last look ended.
 
     The torn last line of a segment, as a killed driver leaves it, was never acknowledged and is
     passed over; so are zeros at its end, as a file system may leave them when the power fails. A
@@ -158,27 +163,42 @@ def read_journal(folder: Path, run: str = "") -> Iterator[dict[str, Any]]:
     Args:
         folder: Of the segments.
         run: What users call the run's folder; the one above `folder` when left out.
-
-    Raises:
-        JournalDamaged: A whole line does not match its checksum, a segment is missing, or one has
-            fewer records before it than it was begun after.
-        InvalidArgument: A segment is of a newer format.
-        OSError: It cannot be read.
     """
-    run, count = run or str(folder.parent), 0
-    numbers = segment_numbers(folder)
-    segments = [_Segment(folder / segment_name(n), run, n) for n in range(1, len(numbers) + 1)]
-    for segment, found in zip(segments, numbers, strict=True):
-        if segment.number != found:
-            raise segment.damaged("there are later segments, and it is missing")
-        later = (known.begun() for known in segments[segment.number :])
-        taken = next((begun for begun in later if begun is not None), None)
-        for record in segment.records(before=count):
-            # The same segment twice is damage, and not one that nobody took over.
-            if taken is not None and count == taken["records"] and record != taken:
-                break
-            count += 1
-            yield record
+
+    def __init__(self, folder: Path, run: str = "") -> None:
+        self._folder, self._run = folder, run or str(folder.parent)
+        self._segments: list[_Segment] = []
+
+    def new(self) -> Iterator[dict[str, Any]]:
+        """Yield the records that were not there at the last look, in order; at the first one, all.
+
+        Raises:
+            JournalRewritten: Records of an earlier look count no more, since they were written too
+                late, or the journal was cut.
+            JournalDamaged: A whole line does not match its checksum, a segment is missing, or one
+                has fewer records before it than it was begun after.
+            InvalidArgument: A segment is of a newer format.
+            OSError: It cannot be read.
+        """
+        numbers, before = segment_numbers(self._folder), 0
+        if any(segment.count for segment in self._segments[len(numbers) :]):
+            raise JournalRewritten
+        self._segments = self._segments[: len(numbers)] + [
+            _Segment(path=self._folder / segment_name(number), run=self._run, number=number)
+            for number in range(len(self._segments) + 1, len(numbers) + 1)
+        ]
+        for segment, found in zip(self._segments, numbers, strict=True):
+            if segment.number != found:
+                raise segment.damaged("there are later segments, and it is missing")
+            later = (known.begun() for known in self._segments[segment.number :])
+            taken = next((begun for begun in later if begun is not None), None)
+            yield from segment.new(before, taken)
+            before += segment.count
+
+
+def read_journal(folder: Path, run: str = "") -> Iterator[dict[str, Any]]:
+    """Yield the records of a journal, in order; see `JournalReader`."""
+    return JournalReader(folder, run).new()
 
 
 def segment_name(number: int) -> str:
@@ -199,11 +219,27 @@ def segment_numbers(folder: Path) -> list[int]:
 _SEGMENT = re.compile(r"(\d{6,})\.jsonl", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, kw_only=True)
 class _Segment:
+    """A segment, and how far it was read.
+
+    Attributes:
+        path: Its file.
+        run: What users call the run's folder.
+        number: From 1.
+        count: How many of its records have counted.
+        whole: Bytes of the lines that were read with their line ends.
+        lines: How many these are.
+        unended: The line after them, if it lacked nothing but its line end and has counted.
+    """
+
     path: Path
     run: str
     number: int
+    count: int = 0
+    whole: int = 0
+    lines: int = 0
+    unended: bytes = b""
 
     def begun(self) -> dict[str, Any] | None:
         """Return the record that begins it; None where it has none."""
@@ -213,23 +249,60 @@ class _Segment:
                 return record
         return None
 
-    def records(self, before: int) -> Iterator[dict[str, Any]]:
-        whole = 0
-        for number, line in enumerate(io.BytesIO(self.path.read_bytes().rstrip(b"\0")), start=1):
-            length = len(line)
+    def new(self, before: int, taken: dict[str, Any] | None) -> Iterator[dict[str, Any]]:
+        """Yield the records since the last look that count.
+
+        Args:
+            before: How many there are in the segments before it.
+            taken: What begins the segment of the driver that took the run over; None without one.
+        """
+        most = math.inf if taken is None else taken["records"] - before
+        if self.count:
+            if self.count > most:
+                raise JournalRewritten
+            if self.count == most:
+                return
+        for record in self._read(before):
+            # The same segment twice is damage, and not one that nobody took over.
+            if self.count == most and record != taken:
+                break
+            self.count += 1
+            yield record
+
+    def _read(self, before: int) -> Iterator[dict[str, Any]]:
+        unended, self.unended = self.unended, b""
+        for line in io.BytesIO(self._rest(unended)):
+            number = self.lines + 1
+            end = len(line)
             record = _decode_line(line.removesuffix(b"\n"))
             if record is None:
                 if line.endswith(b"\n"):
-                    raise self.damaged("the checksum does not match", number, whole)
-                length -= 1
-                record = _decode_line(line[:length])
+                    raise self.damaged("the checksum does not match", number, self.whole)
+                end -= 1
+                record = _decode_line(line[:end])
                 if record is None:
                     return  # torn
-            self._check(record, number, before, whole)
-            yield record
-            whole += length
-            if length < len(line):
-                raise self.damaged("its end was changed", number, whole)
+            if not unended:
+                self._check(record, number, before, self.whole)
+            has_counted, unended = bool(unended), b""
+            if line.endswith(b"\n"):
+                self.whole, self.lines = self.whole + end, number
+            else:
+                self.unended = line[:end]
+            if not has_counted:
+                yield record
+            if end < len(line):
+                raise self.damaged("its end was changed", number, self.whole + end)
+
+    def _rest(self, unended: bytes) -> bytes:
+        """Return what follows the whole lines that were read."""
+        with self.path.open("rb") as file:
+            cut = os.fstat(file.fileno()).st_size < self.whole
+            file.seek(self.whole)
+            rest = file.read().rstrip(b"\0")
+        if cut or not rest.startswith(unended):
+            raise JournalRewritten
+        return rest
 
     def _check(self, record: dict[str, Any], line: int, before: int, whole: int) -> None:
         if not _begins(record):

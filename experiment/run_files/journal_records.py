@@ -161,26 +161,46 @@ def _unicode(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def read_records(lines: Iterable[Mapping[str, Any]], where: str) -> Iterator[Record]:
-    """Yield the records of a journal's lines.
+class RecordReader:
+    """Reads the lines of a journal as records, as they come.
 
     Args:
-        lines: As `read_journal` yields them.
         where: What users call the journal.
-
-    Raises:
-        JournalDamaged: A line is no record, or contradicts those before it.
     """
-    planned: set[int] = set()
-    for number, line in enumerate(lines, start=1):
-        try:
-            record: Record = from_json(line, Record)  # type: ignore[arg-type]  # a union
-            match record:
-                case Planned(trial=trial):
-                    planned.add(trial.id)
-                case Lost(trial=ended) | Finished(outcome=Outcome(trial=ended)):
-                    if ended not in planned:
-                        raise ProtocolError(f"trial {ended} was never planned")
-        except ProtocolError as error:
-            raise JournalDamaged(f"{where}, record {number}: {error}") from None
-        yield record
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+        self._count = 0
+        self._planned: set[int] = set()
+
+    def read(self, lines: Iterable[Mapping[str, Any]]) -> Iterator[Record]:
+        """Yield the records of lines.
+
+        Args:
+            lines: Those that follow the ones read before, as `JournalReader` yields them.
+
+        Raises:
+            JournalDamaged: A line is no record, or contradicts those before it.
+        """
+        for line in lines:
+            self._count += 1
+            try:
+                record: Record = from_json(line, Record)  # type: ignore[arg-type]  # a union
+                self._check(record)
+            except ProtocolError as error:
+                said = f"{self._where}, record {self._count}: {error}"
+                raise JournalDamaged(said) from None
+            yield record
+
+    def _check(self, record: Record) -> None:
+        match record:
+            case Planned(trial=trial):
+                self._planned.add(trial.id)
+            case Lost(trial=ended) | Finished(outcome=Outcome(trial=ended)):
+                if ended not in self._planned:
+                    raise ProtocolError(f"trial {ended} was never planned")
+
+
+def read_records(lines: Iterable[Mapping[str, Any]], where: str) -> Iterator[Record]:
+    """Yield the records of a journal's lines; see `RecordReader`."""
+    return RecordReader(where).read(lines)

@@ -16,8 +16,8 @@ import msgspec
 from experiment.results.result import Result, Results
 from experiment.results.text import count
 from experiment.run_files.format import RUN, check_format
-from experiment.run_files.journal import read_journal
-from experiment.run_files.journal_records import Record, read_records
+from experiment.run_files.journal import JournalReader, JournalRewritten, read_journal
+from experiment.run_files.journal_records import Record, RecordReader, read_records
 from experiment.run_files.left_outcomes import Ignored, ignored_outcomes
 from experiment.run_files.manifest import Manifest, Summary
 from experiment.run_files.run_state import RunState
@@ -55,7 +55,7 @@ def load(run: str | os.PathLike[str] | Result | Results) -> Result:
         return read_run(reader.paths).result
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """What the folder of a run says.
 
@@ -64,6 +64,7 @@ class Run:
         manifest: What it is.
         result: The trials that came to an end.
         running: The attempts that were out when it was read; after the end of the search, none.
+        lost: Trial and number of each attempt that was given up while its search ran.
         ended: Has the search ended? False while it runs, and where its driver was killed.
     """
 
@@ -71,6 +72,7 @@ class Run:
     manifest: Manifest
     result: Result
     running: list[Attempt]
+    lost: frozenset[tuple[int, int]]
     ended: bool
 
 
@@ -87,33 +89,57 @@ def read_manifest(paths: RunPaths) -> Manifest:
 
 def read_run(paths: RunPaths) -> Run:
     """Read a run's folder; errors as `load`."""
-    manifest = read_manifest(paths)
-    try:
-        space = None if manifest.space is None else Space.from_json(manifest.space)
-        goal = read_direction(manifest.direction)
-    except ValueError as error:
-        raise _unusable(paths, f"whose manifest.json cannot be used: {error}") from None
-    try:
-        # The summary first: it is written after the journal's last line.
-        summary = _read_json(paths.result, Summary) if paths.result.exists() else None
-        state = state_of(paths)
-    except OSError as error:
-        raise _unreadable(paths, error) from None
-    except _MALFORMED as error:
-        raise _unusable(paths, f"whose result.json cannot be used: {error}") from None
-    result = Result(
-        state.results,
-        goal,
-        paths.shown(),
-        objective=state.objective or manifest.optimization_key,
-        # Of an executor nobody knew it before.
-        total=max(state.total or manifest.trials, len(state.results)),
-        problem=None if summary is None else summary.problem,
-        space=space,
-        target=None if summary is None else summary.target,
-    )
-    running = [] if summary else list(state.in_flight.values())
-    return Run(paths, manifest, result, running, summary is not None)
+    return RunReader(paths).read()
+
+
+class RunReader:
+    """Reads a run's folder again and again; each look reads only what is new of its journal.
+
+    Args:
+        paths: Of the run.
+    """
+
+    def __init__(self, paths: RunPaths) -> None:
+        self._paths = paths
+        self._state = StateReader(paths)
+
+    def read(self) -> Run:
+        """Return what the folder says by now; errors as `load`."""
+        paths = self._paths
+        manifest = read_manifest(paths)
+        try:
+            space = None if manifest.space is None else Space.from_json(manifest.space)
+            goal = read_direction(manifest.direction)
+        except ValueError as error:
+            raise _unusable(paths, f"whose manifest.json cannot be used: {error}") from None
+        try:
+            # The summary first: it is written after the journal's last line.
+            summary = _read_json(paths.result, Summary) if paths.result.exists() else None
+            state = self._state.read()
+        except OSError as error:
+            raise _unreadable(paths, error) from None
+        except _MALFORMED as error:
+            raise _unusable(paths, f"whose result.json cannot be used: {error}") from None
+        result = Result(
+            state.results,
+            goal,
+            paths.shown(),
+            objective=state.objective or manifest.optimization_key,
+            # Of an executor nobody knew it before.
+            total=max(state.total or manifest.trials, len(state.results)),
+            problem=None if summary is None else summary.problem,
+            space=space,
+            target=None if summary is None else summary.target,
+        )
+        running = [] if summary else list(state.in_flight.values())
+        return Run(
+            paths=paths,
+            manifest=manifest,
+            result=result,
+            running=running,
+            lost=frozenset(state.lost),
+            ended=summary is not None,
+        )
 
 
 MANIFEST = r"manifest\.json"
@@ -136,11 +162,10 @@ def ignored_in(run: Run) -> list[Ignored]:
     Raises:
         InvalidArgument: They cannot be read.
     """
-    lost = state_of(run.paths).lost
     counted = {t.id: t.attempt for t in run.result.trials if t.status != "cancelled"}
     try:
         root = Location.parse(run.paths.root)
-        return list(ignored_outcomes(LocalFiles(), root, counted, lost))
+        return list(ignored_outcomes(LocalFiles(), root, counted, run.lost))
     except OSError as error:
         raise _unreadable(run.paths, error) from None
 
@@ -294,9 +319,40 @@ def records_of(paths: RunPaths) -> Iterator[Record]:
     yield from read_records(lines, paths.shown(paths.journal))
 
 
+class StateReader:
+    """Folds a run's journal again and again; each look reads only what is new of it.
+
+    Args:
+        paths: Of the run.
+    """
+
+    def __init__(self, paths: RunPaths) -> None:
+        self._paths = paths
+        self._begin()
+
+    def _begin(self) -> None:
+        self._state = RunState(self._paths)
+        self._journal = JournalReader(self._paths.journal, self._paths.shown())
+        self._records = RecordReader(self._paths.shown(self._paths.journal))
+
+    def read(self) -> RunState:
+        """Return where the run is by now, which the next look changes; errors as `records_of`."""
+        try:
+            try:
+                self._take_in()
+            except JournalRewritten:
+                self._begin()
+                self._take_in()
+        except BaseException:  # what was read has not been taken in
+            self._begin()
+            raise
+        return self._state
+
+    def _take_in(self) -> None:
+        for record in self._records.read(self._journal.new()):
+            self._state.apply(record)
+
+
 def state_of(paths: RunPaths) -> RunState:
     """Return where a run is, by its journal; errors as `records_of`."""
-    state = RunState(paths)
-    for record in records_of(paths):
-        state.apply(record)
-    return state
+    return StateReader(paths).read()

@@ -18,7 +18,14 @@ from hypothesis import strategies as st
 
 from experiment.results.text import command
 from experiment.run_files.format import FORMAT
-from experiment.run_files.journal import Journal, JournalDamaged, encode_line, read_journal
+from experiment.run_files.journal import (
+    Journal,
+    JournalDamaged,
+    JournalReader,
+    JournalRewritten,
+    encode_line,
+    read_journal,
+)
 from search.errors import ExperimentError, InvalidArgument
 from tests.properties import examples
 
@@ -556,3 +563,119 @@ def test_append_refuses_after_half_a_line_was_written(tmp_path):
             resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         journal.append({"n": 3})
     assert list(read_journal(tmp_path)) == [begun(0)]
+
+
+class Looks:
+    """Looks at a journal again and again; a new reader begins anew where the last one has to."""
+
+    def __init__(self, folder):
+        self.folder, self.begun = folder, 0
+        self.begin()
+
+    def begin(self):
+        self.reader, self.records, self.begun = JournalReader(self.folder), [], self.begun + 1
+
+    def look(self):
+        try:
+            self.records += self.reader.new()
+        except JournalRewritten:
+            self.begin()
+            self.records += self.reader.new()
+        return self.records
+
+
+@examples(40)
+@given(st.lists(st.lists(records, max_size=3), min_size=1, max_size=4), st.data())
+def test_looks_while_a_journal_grows_add_up_to_one_look_at_it(contents, data):
+    with tempfile.TemporaryDirectory() as name:
+        folder, looks, before = Path(name), Looks(Path(name)), 0
+        for number, new in enumerate(contents, start=1):
+            segment = [begun(before), *new]
+            lines, before = b"".join(map(encode_line, segment)), before + len(segment)
+            cuts = data.draw(st.lists(st.integers(0, len(lines)), max_size=4))
+            for end in sorted({*cuts, len(lines)}):
+                write_segment(folder, lines[:end], number)
+                assert looks.look() == written(folder)
+        assert looks.look() == written(folder)
+        assert looks.begun == 1
+
+
+def test_a_second_look_does_not_read_again_what_the_first_has_read(tmp_path):
+    write_segments(tmp_path, SEGMENTS[:2])
+    looks = Looks(tmp_path)
+    assert looks.look() == joined(SEGMENTS[:2])
+    path = tmp_path / "000002.jsonl"
+    read = path.stat().st_size
+    path.write_bytes(b"?" * read + encode_line({"n": 4}))
+    assert looks.look() == [*joined(SEGMENTS[:2]), {"n": 4}]
+    assert looks.begun == 1
+
+
+def test_what_turns_out_to_be_too_late_is_taken_back(tmp_path):
+    late = [*SEGMENTS[0], {"late": 1}]
+    write_segments(tmp_path, [late])
+    looks = Looks(tmp_path)
+    assert looks.look() == late
+    write_segments(tmp_path, [late, SEGMENTS[1]])
+    assert looks.look() == joined(SEGMENTS[:2])
+    write_segments(tmp_path, [[*late, {"late": 2}], SEGMENTS[1]])
+    assert looks.look() == joined(SEGMENTS[:2])
+    assert looks.begun == 2
+
+
+def test_a_driver_that_began_too_late_is_taken_back(tmp_path):
+    first, second = ([begun(2) | {"at": at}, {"at": at}] for at in (1.0, 2.0))
+    write_segments(tmp_path, [SEGMENTS[0], first])
+    looks = Looks(tmp_path)
+    assert looks.look() == [*SEGMENTS[0], *first]
+    write_segments(tmp_path, [SEGMENTS[0], first, second])
+    assert looks.look() == [*SEGMENTS[0], *second]
+    assert looks.begun == 2
+
+
+def test_a_journal_that_was_cut_is_read_anew(tmp_path):
+    write_segments(tmp_path, SEGMENTS)
+    looks = Looks(tmp_path)
+    looks.look()
+    for number in (4, 3):
+        (tmp_path / f"{number:06d}.jsonl").unlink()
+    write_segment(tmp_path, encode_line(begun(2)), 2)
+    assert looks.look() == [*SEGMENTS[0], begun(2)]
+    assert looks.begun == 2
+
+
+def test_a_segment_that_was_given_up_before_its_first_record_is_forgotten(tmp_path):
+    write_segments(tmp_path, [THREE, []])
+    looks = Looks(tmp_path)
+    assert looks.look() == THREE
+    (tmp_path / "000002.jsonl").unlink()
+    assert looks.look() == THREE
+    write_segments(tmp_path, [THREE, [begun(3)]])
+    assert looks.look() == [*THREE, begun(3)]
+    assert looks.begun == 1
+
+
+def test_a_line_without_its_end_counts_once(tmp_path):
+    line = encode_line({"n": 2})
+    write_segment(tmp_path, LINES[0] + line[:-1])
+    looks = Looks(tmp_path)
+    for data in (line[:-1], line, line + LINES[2]):
+        write_segment(tmp_path, LINES[0] + data)
+        assert looks.look() == written(tmp_path)
+    assert looks.begun == 1
+    write_segment(tmp_path, LINES[0] + line[:-1])
+    looks = Looks(tmp_path)
+    looks.look()
+    write_segment(tmp_path, LINES[0] + LINES[2])
+    assert looks.look() == written(tmp_path)
+    assert looks.begun == 2
+
+
+def test_damage_is_told_at_each_look_that_comes_to_it(tmp_path):
+    write_segment(tmp_path, LINES[0] + LINES[1])
+    looks = Looks(tmp_path)
+    looks.look()
+    write_segment(tmp_path, LINES[0] + LINES[1] + LINES[2].replace(b"3", b"4"))
+    for _ in range(2):
+        with pytest.raises(JournalDamaged, match="line 3: the checksum does not match"):
+            looks.look()

@@ -18,7 +18,14 @@ from experiment.results.result import Result
 from experiment.run_files import loading
 from experiment.run_files.format import FORMAT
 from experiment.run_files.journal import Journal, JournalDamaged, encode_line, read_journal
-from experiment.run_files.loading import find_run, find_runs, load, opened
+from experiment.run_files.loading import (
+    RunReader,
+    StateReader,
+    find_run,
+    find_runs,
+    load,
+    opened,
+)
 from experiment.run_files.manifest import write_manifest, write_result
 from search.direction import Direction
 from search.errors import InvalidArgument
@@ -206,9 +213,10 @@ def test_whatever_slots_do_the_folder_says_what_the_coordinator_knows(steps, mak
         search = Search(Path(folder), make_searcher())
         specification = make_spec("launch", search.searcher, None)
         write_manifest(search.paths, make_manifest(specification))
-        cluster = Cluster(search, 3)
+        cluster, looks = Cluster(search, 3), StateReader(search.paths)
         for partition, action in steps:
             getattr(cluster, action)(partition)
+            assert looks.read() == search.coordinator.state
         if end:
             cluster.finish()
         run, coordinator = read_run(folder), search.coordinator
@@ -218,6 +226,29 @@ def test_whatever_slots_do_the_folder_says_what_the_coordinator_knows(steps, mak
     out = [running.attempt for running in coordinator.status.running]
     assert sorted(run.running, key=str) == sorted(out, key=str)
     assert run.result.best == coordinator.status.best
+
+
+def test_a_run_is_looked_at_again_and_again(tmp_path):
+    root = make_run(tmp_path, trials=4, lost=(2,), running=(3,), ended=False)
+    path, data = segment(root), segment(root).read_bytes()
+    reader = RunReader(RunPaths(root))
+    for size in range(0, len(data) + 7, 7):
+        path.write_bytes(data[:size])
+        look, once = reader.read(), read_run(root)
+        assert (look.result.trials, look.running) == (once.result.trials, once.running)
+        assert (look.lost, look.ended) == (once.lost, once.ended)
+    earlier = reader.read()
+    trials = list(earlier.result.trials)
+    with path.open("ab") as file:
+        file.write(encode_line(FINISHED | {"attempt": 1, "outcome": OUTCOME | {"trial": 3}}))
+    assert len(reader.read().result.trials) == len(trials) + 1
+    assert earlier.result.trials == trials  # a look changes nothing of the one before
+    path.write_bytes(data[: len(data) // 2] + b"\n")
+    for _ in range(2):
+        with pytest.raises(JournalDamaged):
+            reader.read()
+    path.write_bytes(data)
+    assert reader.read().result.trials == trials
 
 
 def test_a_run_that_was_cut_anywhere_reads_as_it_was_then(tmp_path):
