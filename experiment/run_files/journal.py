@@ -325,8 +325,9 @@ class _Segment:
 
 def _begins(record: dict[str, Any]) -> bool:
     """Is it the record that begins a segment, of any format?"""
-    counts = record.get("records"), record.get("format")
-    return record.get("event") == "begun" and all(isinstance(number, int) for number in counts)
+    if record.get("event") != "begun":
+        return False
+    return isinstance(record.get("records"), int) and isinstance(record.get("format"), int)
 
 
 def _decode_line(line: bytes) -> dict[str, Any] | None:
