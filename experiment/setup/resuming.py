@@ -178,11 +178,11 @@ def read_past(files: WritableFiles, root: Location, spec: SearchSpec) -> Past:
     state, total = RunState(RunPaths(Path(root.path), str(root))), spec.searcher.total
     for record in records:
         state.apply(record)
-    if state.total is not None and state.total > total:
-        raise _other_search(str(root), f"its trials were {state.total}, are {total}")
     if spec.points:
         for trial in state.trials.values():
             _check_point(trial, spec.points, str(root))
+    if state.total is not None and state.total > total:
+        raise _other_search(str(root), f"its trials were {state.total}, are {total}")
     ended = {result.id for result in state.results if result.status != "cancelled"}
     left = list(look_for_outcomes(files, root, ended, state.lost))
     return Past(
