@@ -135,7 +135,8 @@ def test_an_owner_whose_mark_is_gone_does_not_go_on(place):
 
 
 def mark_of(**changes):
-    known = {"host": HOST, "pid": 1, "application": "app", "since": 1.0, "locked": True}
+    known = {"host": HOST, "pid": 1, "origin": None, "application": "app", "since": 1.0}
+    known["locked"] = True
     return json.dumps(known | changes).encode()
 
 
