@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import msgspec
 
 from experiment.run_files.format import FORMAT
 from experiment.run_files.journal import JournalDamaged
+from search.errors import shown
 from search.searcher import Selection
 from search.trial import Failure, FailureKind, Outcome, Trial
 from spark_jobs.messages import Attempt, ProtocolError, Report, from_json
@@ -155,10 +156,21 @@ class Selected(_Recorded, frozen=True, tag="selected"):
 
 Record = Begun | Joined | Left | Waiting | Planned | Lost | Reported | Finished | Selected
 
+_KINDS: Mapping[Any, type[Record]] = {kind.__struct_config__.tag: kind for kind in get_args(Record)}
+
 
 def _unicode(text: str) -> str:
     """Return a text that JSON can hold."""
     return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _record_of(line: Mapping[str, Any]) -> Record:
+    """Return the record that a line holds; ProtocolError where it is none."""
+    event = line.get("event")
+    kind = _KINDS.get(event) if isinstance(event, str) else None
+    if kind is None:
+        raise ProtocolError(f"no record is called {shown(event)}")
+    return from_json(line, kind)  # of a union msgspec would learn the kinds at each record anew
 
 
 class RecordReader:
@@ -185,7 +197,7 @@ class RecordReader:
         for line in lines:
             self._count += 1
             try:
-                record: Record = from_json(line, Record)  # type: ignore[arg-type]  # a union
+                record = _record_of(line)
                 self._check(record)
             except ProtocolError as error:
                 said = f"{self._where}, record {self._count}: {error}"
