@@ -101,6 +101,9 @@ class Yarn:
             "spark.yarn.appMasterEnv.JAVA_HOME": self.java,
             "spark.executorEnv.JAVA_HOME": self.java,
             "spark.driver.memory": "512m",
+            "spark.driver.extraJavaOptions": jvm.SPARK_OPTIONS,
+            "spark.executor.extraJavaOptions": jvm.SPARK_OPTIONS,
+            "spark.yarn.am.extraJavaOptions": jvm.SPARK_OPTIONS,
             "spark.ui.enabled": "false",
         }
 

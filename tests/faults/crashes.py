@@ -163,7 +163,7 @@ def crash_and_resume(
     rng, drawn, searches = random.Random(seed), 0, list[_CrashingSearch]()
     while drawn < kills:  # not all in one search: who is always killed at the start has no end
         number, kind = len(searches), list(SEARCHES)[len(searches) % len(SEARCHES)]
-        some = min(rng.randint(6, 10), kills - drawn)
+        some = min(rng.randint(3, 5), kills - drawn)
         drawn += some
         isolation = "none" if number % 3 == 2 else "process"
         options = DriverOptions(

@@ -258,7 +258,7 @@ quick = settings(
 
 @pytest.mark.fault(35)
 @pytest.mark.timeout(900)
-def test_a_hundred_thousand_messages_of_one_who_has_the_token(served, monkeypatch):
+def test_twenty_thousand_messages_of_one_who_has_the_token(served, monkeypatch):
     server, honest = served
     monkeypatch.setattr(time_limits, "WAIT", 0.0)
     keys, answers, refusals, grown = {}, 0, {}, []
@@ -279,7 +279,7 @@ def test_a_hundred_thousand_messages_of_one_who_has_the_token(served, monkeypatc
         except Refused as refused:
             refusals[str(refused)] = refusals.get(str(refused), 0) + 1
 
-    @settings(quick, max_examples=100)  # what hypothesis remembers of each is memory, too
+    @settings(quick, max_examples=20)  # what hypothesis remembers of each is memory, too
     @given(
         st.lists(messages, min_size=20, max_size=20), st.lists(spoilings, min_size=50, max_size=50)
     )
@@ -291,8 +291,8 @@ def test_a_hundred_thousand_messages_of_one_who_has_the_token(served, monkeypatc
         grown.append(memory())
 
     fuzz()
-    assert answers + sum(refusals.values()) >= 100_000
-    assert answers > 1_000
+    assert answers + sum(refusals.values()) >= 20_000
+    assert answers > 200
     assert set(refusals) == {"INVALID_ARGUMENT", "PERMISSION_DENIED"}
     assert grown[-1] - grown[0] < MEMORY
 
