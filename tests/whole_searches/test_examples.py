@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import getpass
-import itertools
 import os
 import subprocess
 import sys
@@ -26,13 +25,14 @@ COMMANDS = {
     "python": [sys.executable],
     "spark-submit": [str(BIN / "spark-submit"), "--master", "local[2]"],
 }
-# Those of the README's first page, and that spark-submit runs one, are seen soon.
-SOON = {
+RUNS = [
+    # Those of the README's first page, and that spark-submit runs one, are seen soon.
     ("python", "grid_search.py"),
     ("python", "evolutionary_search.py"),
     ("spark-submit", "grid_search.py"),
-}
-RUNS = list(itertools.product(COMMANDS, EXAMPLES))
+    pytest.param("python", "early_stopping.py", marks=pytest.mark.slow),
+    pytest.param("spark-submit", "architecture_search.py", marks=pytest.mark.slow),
+]
 
 
 def run(command, folder, example, *arguments, **variables):
@@ -60,10 +60,7 @@ def run(command, folder, example, *arguments, **variables):
     return output.stdout
 
 
-@pytest.mark.parametrize(
-    ("command", "example"),
-    [pytest.param(*run, marks=() if run in SOON else pytest.mark.slow) for run in RUNS],
-)
+@pytest.mark.parametrize(("command", "example"), RUNS)
 def test_an_example_prints_its_table_and_how_to_watch(tmp_path, example, command):
     arguments, trials = EXAMPLES[example]
     output = run(COMMANDS[command], tmp_path, example, *arguments, "--logdir", str(tmp_path))
