@@ -113,7 +113,7 @@ def test_interrupting_a_cell_ends_the_trials_and_keeps_what_there_is(tmp_path):
 def test_a_search_that_is_told_to_be_silent_shows_nothing(tmp_path):
     sources = [
         TRAIN.format(folder=str(tmp_path)),
-        "experiment.launch(spark, train, {'x': [0, 1]}, isolation='none', preload=(), verbose=0);",
+        "experiment.launch(spark, train, {'x': [0, 1]}, isolation='none', verbose=0);",
         "spark.stop()",
     ]
     notebook = new_notebook(cells=[new_code_cell(source) for source in sources])
