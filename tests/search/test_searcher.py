@@ -663,14 +663,14 @@ class TestReinforce(RandomSearcherContract, LearningContract, NoRepeatsContract)
 
 class TestBayesianSearch(RandomSearcherContract, LearningContract, NoRepeatsContract):
     algorithm = BayesianOptimization()
-    samples = total = 16
+    samples = total = 12  # four of them by a model
     examples, seeds = 1, 5  # a second each
 
 
 @pytest.mark.slow
 class TestNoisyBayesianSearch(RandomSearcherContract, LearningContract, KnownContract):
     algorithm = BayesianOptimization(noisy=True)
-    samples = total = 16
+    samples = total = 12
     examples, seeds = 1, 5  # a second each
 
 
