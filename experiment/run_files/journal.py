@@ -187,13 +187,23 @@ class JournalReader:
             _Segment(path=self._folder / segment_name(number), run=self._run, number=number)
             for number in range(len(self._segments) + 1, len(numbers) + 1)
         ]
+        begun = self._begun()
         for segment, found in zip(self._segments, numbers, strict=True):
             if segment.number != found:
                 raise segment.damaged("there are later segments, and it is missing")
-            later = (known.begun() for known in self._segments[segment.number :])
-            taken = next((begun for begun in later if begun is not None), None)
-            yield from segment.new(before, taken)
+            later = begun[segment.number :]
+            taken = next((record for record in later if record is not None), None)
+            try:
+                yield from segment.new(before, taken)
+            except JournalDamaged:
+                if self._begun() == begun:
+                    raise
+                return  # a driver has begun meanwhile: the next look knows what counts
             before += segment.count
+
+    def _begun(self) -> list[dict[str, Any] | None]:
+        """Return what begins each segment; None of one that has no whole line yet."""
+        return [segment.begun() for segment in self._segments]
 
 
 def read_journal(folder: Path, run: str = "") -> Iterator[dict[str, Any]]:
@@ -244,7 +254,7 @@ class _Segment:
     def begun(self) -> dict[str, Any] | None:
         """Return the record that begins it; None where it has none."""
         with contextlib.suppress(FileNotFoundError), self.path.open("rb") as file:
-            record = _decode_line(file.readline().removesuffix(b"\n"))
+            record = _decode_line(file.readline().rstrip(b"\0").removesuffix(b"\n"))
             if record is not None and _begins(record):
                 return record
         return None

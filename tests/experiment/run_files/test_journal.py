@@ -623,6 +623,26 @@ def test_what_turns_out_to_be_too_late_is_taken_back(tmp_path):
     assert looks.begun == 2
 
 
+def test_a_driver_that_begins_while_the_journal_is_read_is_no_damage(tmp_path):
+    late = encode_line({"n": "late"})
+    write_segment(tmp_path, b"".join([*LINES, late]))
+    write_segment(tmp_path, b"", 2)
+    reader = JournalReader(tmp_path)
+    look = reader.new()
+    next(look)
+    write_segment(tmp_path, encode_line(begun(3)), 2)
+    list(look)
+    with pytest.raises(JournalRewritten):
+        list(reader.new())
+    assert written(tmp_path) == [*THREE, begun(3)]
+
+
+def test_zeros_behind_the_record_that_begins_a_segment_do_not_hide_it(tmp_path):
+    write_segment(tmp_path, b"".join([*LINES, encode_line({"n": "late"})]))
+    write_segment(tmp_path, encode_line(begun(3)).rstrip(b"\n") + bytes(10), 2)
+    assert written(tmp_path) == [*THREE, begun(3)]
+
+
 def test_a_driver_that_began_too_late_is_taken_back(tmp_path):
     first, second = ([begun(2) | {"at": at}, {"at": at}] for at in (1.0, 2.0))
     write_segments(tmp_path, [SEGMENTS[0], first])
