@@ -106,7 +106,7 @@ class Direction(enum.StrEnum):
         return [] if best is None else [best]
 
     def joined(self, front: Sequence[ScoredT], item: ScoredT) -> list[ScoredT]:
-        """Return `front` of what a front was made of and of one item more."""
+        """Return the front after adding an item."""
         return self.front([*front, item])
 
     def best(self, items: Iterable[T], score: Callable[[T], float | None]) -> T | None:
@@ -194,7 +194,7 @@ class Directions:
         return front
 
     def joined(self, front: Sequence[ScoredT], item: ScoredT) -> list[ScoredT]:
-        """Return `front` of what a front was made of and of one item more, in linear time."""
+        """Return the front after adding an item, in linear time."""
         merits = self._merits(item)
         members = [(self._merits(member) or (), member) for member in front]
         if merits is None or any(_dominates(others, merits) for others, _ in members):

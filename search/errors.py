@@ -5,7 +5,7 @@ ExperimentError
  |    +-- NothingAllowed a constraint that allows next to nothing
  +-- WrongCall           a call without an argument, or with an unknown one (also a TypeError)
  +-- SearchFailed        in experiment.results.result: a search that ended without being done
- +-- CallFailed          in experiment.background.executor: a call came to no value
+ +-- CallFailed          in experiment.background.executor: a call of an executor failed
  +-- ExecutorFailed      there, too: it ended before its calls (also a BrokenExecutor)
 """
 

@@ -127,7 +127,7 @@ class Selecting(Protocol):
 
 
 def selections_of(searcher: Searcher) -> Sequence[Selection]:
-    """Return what the last outcome that a searcher was told has decided of its population."""
+    """Return how the last outcome changed the population of a searcher; nothing without one."""
     return searcher.selections if isinstance(searcher, Selecting) else ()
 
 

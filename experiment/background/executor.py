@@ -47,7 +47,7 @@ _OF_SEARCHES = (
 
 
 class CallFailed(ExperimentError):
-    """A call of an executor came to no value.
+    """A call failed.
 
     Attributes:
         failure: Why: with `.kind` as of a trial, `.message` in one line, and `.traceback`, the text

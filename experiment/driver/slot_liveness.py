@@ -1,4 +1,4 @@
-"""Which slots are lost, told from what slots say, where Spark tells nothing of its tasks."""
+"""Detects lost slots from their messages, where Spark tells nothing of its tasks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from spark_jobs.messages import Answer, Heard, Hello, Next, Reports, SlotId
 
 
 class SlotLiveness:
-    """Hands what slots say to the coordinator, and tells it which slots are lost.
+    """Hands the messages of slots to the coordinator, and tells it which slots are lost.
 
     Spark runs a task that it has lost again, as the task's next attempt: when that slot says hello,
     the one before is lost. Where Spark has no room for it, the lost slot is found by its silence

@@ -26,7 +26,7 @@ class NumberedJob:
 
     @property
     def error(self) -> BaseException | None:
-        """What Spark raised, once the job is over and has failed."""
+        """What Spark raised; None unless the job has failed."""
         return self.job.error
 
     @property

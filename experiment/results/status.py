@@ -58,11 +58,11 @@ class Status:
         slots: How many slots are there.
         best: The best so far; None before the first value, and with several objectives.
         objective: What the objective is called, once known.
-        output: Trial and text of what trials printed, where slots tell it; who shows it takes it
-            out.
+        output: Trial and text of what trials printed, where slots send it; the consumer removes
+            entries.
         typical: Seconds that a finished trial took on average; None before the second.
         front: The trials so far that no other dominates; with one objective, the best alone.
-        notes: What people should know of its slots; who shows it takes it out.
+        notes: What people should know of its slots; the consumer removes entries.
     """
 
     total: int

@@ -1,4 +1,4 @@
-"""What trials have left in their folders, for a search that is resumed.
+"""Outcomes found in trial folders when a run is resumed.
 
 A slot writes `outcome.json` before it tells the driver, so a trial that ended while there was no
 driver, or whose end the journal lacks, need not run again.

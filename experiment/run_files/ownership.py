@@ -316,7 +316,7 @@ def _refused(argument: str, root: Location, owner: Owner | None) -> InvalidArgum
             f"{str(root)!r}, which {owner}{application} has been running for {duration(owner.ran)}"
         )
     hint = f"wait for its end, or end it: {command('stop', str(root))}"
-    return InvalidArgument(argument, "a run that nobody runs", got, hint)
+    return InvalidArgument(argument, "a run with no active driver", got, hint)
 
 
 def _owner(mark: Mark, status: FileStatus, alive: bool | None = None) -> Owner:

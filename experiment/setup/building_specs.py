@@ -25,7 +25,7 @@ from search.space.sampling import check_constraint
 from search.space.spaces import Constraint, Space
 from search.values import to_json
 
-_WANTED = "a to_json() that returns a dict of what JSON has"
+_WANTED = "a to_json() that returns a JSON-serialisable dict"
 
 
 def spec_of_algorithm(

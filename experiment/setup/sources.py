@@ -1,4 +1,4 @@
-"""What tells whether a function of the user is the same in another process."""
+"""Hashes of user functions, to notice on resume that one was changed."""
 
 from __future__ import annotations
 

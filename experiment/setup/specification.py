@@ -31,7 +31,7 @@ class SearchSpec:
         space: None for explicit points.
         points: The explicit points; empty otherwise.
         algorithm: What the manifest says of the searcher.
-        known: What the searcher was told of other runs.
+        known: Prior observations that the searcher was given, from other runs.
         slots: How many trials at once the searcher was made for; None where it does not matter.
         grows: Do trials come while it runs, so that nobody knows beforehand how many?
         observers: Told of each result.

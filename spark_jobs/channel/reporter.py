@@ -1,4 +1,4 @@
-"""Passing on what a slot's trial reports and prints, and bringing back that it is to stop."""
+"""Forwards a trial's reports and output to the driver, and stop requests to the trial."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ class AttemptPaths:
 
     @property
     def checkpoint(self) -> Path:
-        """Folder of what it goes on from."""
+        """The checkpoint folder to resume from."""
         return self.folder / CHECKPOINT
 
     @property
@@ -153,7 +153,7 @@ class RunPaths:
 
     @property
     def known(self) -> Path:
-        """What the search was told of other runs, where there are any."""
+        """Prior observations, from other runs; not there without any."""
         return self.root / KNOWN
 
     @property
@@ -178,7 +178,7 @@ class RunPaths:
 
     @property
     def secrets(self) -> Path:
-        """Folder of what slots must know and nobody else may."""
+        """Folder of the secrets that the driver shares with its slots."""
         return self.root / SECRETS
 
     @property

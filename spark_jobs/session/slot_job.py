@@ -58,9 +58,9 @@ class SlotJob:
     behind.
 
     Attributes:
-        error: What Spark raised, once the job is over and has failed.
-        result: The Arrow table of what its slots yielded, once the job is over and has not; None of
-            the slots of a search, which yield nothing.
+        error: What Spark raised; None unless the job has failed.
+        result: The Arrow table of what its slots yielded, set if the job succeeded; None of the
+            slots of a search, which yield nothing.
     """
 
     def __init__(

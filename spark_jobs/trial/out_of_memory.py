@@ -77,7 +77,7 @@ def _on_gpu(said: str, names: set[str]) -> bool:
 
 @contextlib.contextmanager
 def reserve() -> Iterator[None]:
-    """Keep some address space back while a body runs, for who has to tell how that ended."""
+    """Reserve address space so that an out-of-memory failure can still be reported."""
     with mmap.mmap(-1, _RESERVE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS):
         yield
 

@@ -406,7 +406,7 @@ class Crashes(RuleBasedStateMachine):
     @with_driver
     @rule()
     def come_second(self):
-        with pytest.raises(InvalidArgument, match="a run that nobody runs"):
+        with pytest.raises(InvalidArgument, match="a run with no active driver"):
             Driver(self.paths, self.make, self.stopping, self.ears, resume=True)
 
     # What always holds.

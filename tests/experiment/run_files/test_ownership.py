@@ -55,7 +55,7 @@ def test_a_second_driver_is_refused_and_told_who_owns_the_run(place):
     refusal = second.take()
     who = rf"host {HOST}, pid {first.pid} \(application app-{first.pid}\)"
     got = rf"'{re.escape(str(place.root))}', which {who} has been running for [\d.]+ s; "
-    assert re.match(f"refused: resume: expected a run that nobody runs, got {got}", refusal)
+    assert re.match(f"refused: resume: expected a run with no active driver, got {got}", refusal)
     assert refusal.endswith(f"-m experiment stop {shlex.quote(str(place.root))}")
     assert first.hears_nothing()
     assert first.ask("release") == "released"
