@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -95,19 +96,11 @@ def _unreachable(slot: Found, target: str, reason: str) -> Finding:
         f"let executors connect to {host}, any port that the driver opens; or set "
         "spark.driver.host to a name of the driver that they can resolve"
     )
+    finding = functools.partial(Finding, check="driver", host=slot.host)
     if slot.folder is not None and slot.folder.shared:  # see spark_jobs.channel.connecting
         got += "; what trials say there goes through the run's folder, a second or so slower each"
-        return Finding(
-            check="driver",
-            host=slot.host,
-            level="warning",
-            got=got,
-            expected="an answer",
-            advice=advice,
-        )
-    return Finding(
-        check="driver", host=slot.host, level="red", got=got, expected="an answer", advice=advice
-    )
+        return finding(level="warning", got=got, expected="an answer", advice=advice)
+    return finding(level="red", got=got, expected="an answer", advice=advice)
 
 
 def _software(slot: Found, driver: Software) -> Iterator[Finding]:
@@ -123,50 +116,23 @@ def _software(slot: Found, driver: Software) -> Iterator[Finding]:
     }
     differ = ", ".join(other.values())
     lacks = f"no {', '.join(missing)}" if missing else ""
+    finding = functools.partial(Finding, check="software", host=slot.host)
     if not _OPTIONAL.issuperset(missing):
-        yield Finding(
-            check="software",
-            host=slot.host,
-            level="red",
-            got=lacks,
-            expected="what the driver has",
-            advice=advice,
-        )
+        yield finding(level="red", got=lacks, expected="what the driver has", advice=advice)
     elif there.source != driver.source:
         got = "another version of this framework than the driver's"
         advice = "ship the driver's: the zip of --py-files, or the same install on every executor"
-        yield Finding(
-            check="software",
-            host=slot.host,
-            level="red",
-            got=got,
-            expected="the same sources",
-            advice=advice,
-        )
+        yield finding(level="red", got=got, expected="the same sources", advice=advice)
     elif any(_clashes(m, there.versions[m] or "", driver.versions[m] or "") for m in other):
-        yield Finding(
-            check="software",
-            host=slot.host,
-            level="red",
-            got=differ,
-            expected="the driver's versions",
-            advice=advice,
-        )
+        yield finding(level="red", got=differ, expected="the driver's versions", advice=advice)
     elif missing or other or there.python != driver.python:
         python = "" if there.python == driver.python else f"Python {there.python}"
         python += f" (driver: {driver.python})" if python else ""
         got = ", ".join(filter(None, [lacks, python, differ]))
-        yield Finding(
-            check="software",
-            host=slot.host,
-            level="warning",
-            got=got,
-            expected="the driver's versions",
-            advice=advice,
-        )
+        yield finding(level="warning", got=got, expected="the driver's versions", advice=advice)
     else:
         got = f"Python {there.python}, {count(len(driver.versions), 'package')} as on the driver"
-        yield Finding(check="software", host=slot.host, level="ok", got=got)
+        yield finding(level="ok", got=got)
 
 
 def _clashes(module: str, there: str, driver: str) -> bool:
@@ -182,22 +148,16 @@ def _tensorflow(slot: Found) -> Iterator[Finding]:
     built = f"built for CUDA {there.cuda}" if there.cuda else "built without CUDA"
     got = f"{there.version}, {built}, imported in {there.seconds:.1f} s"
     wanted = len(slot.gpus.assigned) if slot.gpus is not None else 0
+    finding = functools.partial(Finding, check="tensorflow", host=slot.host)
     if there.gpus < wanted:
         got += f", sees {there.gpus} of its slot's {count(wanted, 'GPU')}"
         advice = (
             "install tensorflow[and-cuda] and NVIDIA's driver on this host, and see that the "
             "discovery script announces GPUs that are there"
         )
-        yield Finding(
-            check="tensorflow",
-            host=slot.host,
-            level="red",
-            got=got,
-            expected="all of them",
-            advice=advice,
-        )
+        yield finding(level="red", got=got, expected="all of them", advice=advice)
     else:
-        yield Finding(check="tensorflow", host=slot.host, level="ok", got=got)
+        yield finding(level="ok", got=got)
 
 
 def _driver(slot: Found, expected: Expected) -> Iterator[Finding]:
@@ -205,27 +165,18 @@ def _driver(slot: Found, expected: Expected) -> Iterator[Finding]:
     if call is None or heard is None:
         return
     got = f"{expected.target} answers in {call.seconds * 1000:.1f} ms"
-    yield Finding(check="driver", host=slot.host, level="ok", got=got)
+    finding = functools.partial(Finding, host=slot.host)
+    yield finding(check="driver", level="ok", got=got)
     skew = call.before + call.seconds / 2 - heard
     sure = abs(skew) - call.seconds / 2
     got = f"{abs(skew):.1f} s {'ahead of' if skew > 0 else 'behind'} the driver's clock"
     if sure < _SKEW:
-        yield Finding(
-            check="clock",
-            host=slot.host,
-            level="ok",
-            got=f"within {abs(skew) + call.seconds / 2:.2g} s",
-        )
+        yield finding(check="clock", level="ok", got=f"within {abs(skew) + call.seconds / 2:.2g} s")
     else:
         level: Level = "red" if sure > _LARGE_SKEW else "warning"
         advice = "run a time service (chrony, ntpd) on this host and on the driver's"
-        yield Finding(
-            check="clock",
-            host=slot.host,
-            level=level,
-            got=got,
-            expected=f"less than {_SKEW:g} s",
-            advice=advice,
+        yield finding(
+            check="clock", level=level, got=got, expected=f"less than {_SKEW:g} s", advice=advice
         )
 
 
@@ -233,20 +184,14 @@ def _logdir(slot: Found, expected: Expected) -> Iterator[Finding]:
     trip = slot.folder
     if trip is None:
         return
+    finding = functools.partial(Finding, check="logdir", host=slot.host)
     if trip.shared:
         got = f"{expected.logdir}: written, renamed, read, removed in {trip.seconds * 1000:.0f} ms"
-        yield Finding(check="logdir", host=slot.host, level="ok", got=got)
+        yield finding(level="ok", got=got)
     else:
         got = f"does not see {expected.logdir} of the driver"
         advice = "give logdir= a folder that all hosts share, or hdfs://..."
-        yield Finding(
-            check="logdir",
-            host=slot.host,
-            level="red",
-            got=got,
-            expected="the driver's folder",
-            advice=advice,
-        )
+        yield finding(level="red", got=got, expected="the driver's folder", advice=advice)
 
 
 def _data(slot: Found, driver: Data | None) -> Iterator[Finding]:
@@ -254,12 +199,11 @@ def _data(slot: Found, driver: Data | None) -> Iterator[Finding]:
     if there is None:
         return
     got = f"{count(there.files, 'file')}, {size(there.bytes)}"
+    finding = functools.partial(Finding, check="data", host=slot.host)
     if driver is not None and (there.files, there.bytes) != (driver.files, driver.bytes):
         wanted = f"{count(driver.files, 'file')}, {size(driver.bytes)}, as on the driver"
         advice = "put it where all hosts see the same: a shared folder, or hdfs://..."
-        yield Finding(
-            check="data", host=slot.host, level="red", got=got, expected=wanted, advice=advice
-        )
+        yield finding(level="red", got=got, expected=wanted, advice=advice)
         return
     if slot.space is not None and there.bytes > slot.space.cache:
         got = f"{got}; {slot.space.cache_folder} has room for {size(slot.space.cache)}"
@@ -267,17 +211,10 @@ def _data(slot: Found, driver: Data | None) -> Iterator[Finding]:
             "set spark.experiment.cache.folder to a larger disk, raise "
             "spark.experiment.cache.limit, or read it in batches"
         )
-        yield Finding(
-            check="data",
-            host=slot.host,
-            level="warning",
-            got=got,
-            expected="room for a copy",
-            advice=advice,
-        )
+        yield finding(level="warning", got=got, expected="room for a copy", advice=advice)
         return
     read = f"{size(there.read)} of the first read in {there.seconds:.2g} s"
-    yield Finding(check="data", host=slot.host, level="ok", got=f"{got}; {read}")
+    yield finding(level="ok", got=f"{got}; {read}")
 
 
 def _space(host: str, slots: Sequence[Found], expected: Expected) -> Iterator[Finding]:
@@ -285,34 +222,25 @@ def _space(host: str, slots: Sequence[Found], expected: Expected) -> Iterator[Fi
     if space is None:
         return
     got = f"{size(space.scratch)} free in {space.scratch_folder}"
+    finding = functools.partial(Finding, host=host)
     if space.scratch < _LITTLE:
         level: Level = "red" if space.scratch < _VERY_LITTLE else "warning"
         advice = "free some, or set spark.local.dir to a larger disk"
-        yield Finding(
-            check="space",
-            host=host,
-            level=level,
-            got=got,
-            expected=f"at least {size(_LITTLE)}",
-            advice=advice,
+        yield finding(
+            check="space", level=level, got=got, expected=f"at least {size(_LITTLE)}", advice=advice
         )
     else:
-        yield Finding(
-            check="space",
-            host=host,
-            level="ok",
-            got=f"{got}, {size(space.cache)} for copies of data",
+        yield finding(
+            check="space", level="ok", got=f"{got}, {size(space.cache)} for copies of data"
         )
     needed = len(slots) * expected.slot_memory
     got = f"{size(space.memory)} free for {count(len(slots), 'slot')}"
     if space.memory < needed:
         advice = "free some, or run fewer trials at once: parallelism=, spark.task.cpus"
         wanted = f"{size(int(expected.slot_memory))} for each, with TensorFlow"
-        yield Finding(
-            check="memory", host=host, level="warning", got=got, expected=wanted, advice=advice
-        )
+        yield finding(check="memory", level="warning", got=got, expected=wanted, advice=advice)
     else:
-        yield Finding(check="memory", host=host, level="ok", got=got)
+        yield finding(check="memory", level="ok", got=got)
 
 
 def _gpus(host: str, slots: Sequence[Found], expected: Expected) -> Iterator[Finding]:
@@ -321,6 +249,7 @@ def _gpus(host: str, slots: Sequence[Found], expected: Expected) -> Iterator[Fin
     present = max((gpus.present for gpus in known), default=0)
     share = expected.gpu_share
     twice = [address for address, tasks in assigned.items() if tasks > share]
+    finding = functools.partial(Finding, check="gpus", host=host)
     if twice:
         got = f"GPU {', '.join(sorted(twice))} in {max(assigned.values())} slots at once"
         advice = (
@@ -328,25 +257,18 @@ def _gpus(host: str, slots: Sequence[Found], expected: Expected) -> Iterator[Fin
             "discovery script or CUDA_VISIBLE_DEVICES"
         )
         wanted = "another GPU for each slot" if share == 1 else f"at most {share} slots of a GPU"
-        yield Finding(check="gpus", host=host, level="red", got=got, expected=wanted, advice=advice)
+        yield finding(level="red", got=got, expected=wanted, advice=advice)
     elif assigned and present < len(assigned):
         got = f"{count(len(assigned), 'GPU')} handed out by Spark, {present} on the host"
         advice = (
             "see what the discovery script announces, and that NVIDIA's driver is installed; "
             "other makes are not seen here"
         )
-        yield Finding(
-            check="gpus",
-            host=host,
-            level="warning",
-            got=got,
-            expected="GPUs that are there",
-            advice=advice,
-        )
+        yield finding(level="warning", got=got, expected="GPUs that are there", advice=advice)
     elif assigned:
         to = "a slot of its own" if share == 1 else f"at most {share} slots"
         got = f"{count(len(assigned), 'GPU')} handed out, each to {to}"
-        yield Finding(check="gpus", host=host, level="ok", got=got)
+        yield finding(level="ok", got=got)
     elif expected.executor_gpus and not expected.assigns_gpus:
         offered = count(expected.executor_gpus, "GPU")
         got = f"{offered} of each executor, for which no slot asks: all trials see all of them"
@@ -354,30 +276,16 @@ def _gpus(host: str, slots: Sequence[Found], expected: Expected) -> Iterator[Fin
             "give gpus_per_trial= or trials_per_gpu= to the search, and to experiment.doctor; or "
             "set spark.task.resource.gpu.amount"
         )
-        yield Finding(
-            check="gpus",
-            host=host,
-            level="warning",
-            got=got,
-            expected="GPUs that Spark assigns",
-            advice=advice,
-        )
+        yield finding(level="warning", got=got, expected="GPUs that Spark assigns", advice=advice)
     elif present and not expected.assigns_gpus:
         got = f"{count(present, 'GPU')}, which Spark does not hand out: all trials see all of them"
         advice = (
             "set spark.executor.resource.gpu.amount and its discoveryScript, and give the search "
             "gpus_per_trial= or set spark.task.resource.gpu.amount"
         )
-        yield Finding(
-            check="gpus",
-            host=host,
-            level="warning",
-            got=got,
-            expected="GPUs that Spark assigns",
-            advice=advice,
-        )
+        yield finding(level="warning", got=got, expected="GPUs that Spark assigns", advice=advice)
     else:
-        yield Finding(check="gpus", host=host, level="ok", got="none, and none is asked for")
+        yield finding(level="ok", got="none, and none is asked for")
 
 
 def size(amount: int) -> str:

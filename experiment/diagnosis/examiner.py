@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import secrets
 import tempfile
@@ -304,15 +305,12 @@ class Examiner:
     def _answers(self, found: list[Found], there: int) -> Finding:
         hosts = {slot.host for slot in found}
         got = f"{len(found)} of {count(there, 'slot')} answered, on {count(len(hosts), 'host')}"
+        finding = functools.partial(Finding, check="slots", host=DRIVER)
         if len(found) >= there:
-            return Finding(check="slots", host=DRIVER, level="ok", got=got)
+            return finding(level="ok", got=got)
         if len(found) == _MOST_SLOTS:
-            return Finding(
-                check="slots",
-                host=DRIVER,
-                level="warning",
-                got=got,
-                expected=f"no more than {_MOST_SLOTS} are asked",
+            return finding(
+                level="warning", got=got, expected=f"no more than {_MOST_SLOTS} are asked"
             )
         reached = {slot.executor for slot in found}
         executors = self.session.cluster().executors or ()
@@ -325,9 +323,7 @@ class Examiner:
             f"{self.session.task_needs}"
         )
         expected = f"all of them within {self.timeout:g} s"
-        return Finding(
-            check="slots", host=DRIVER, level="red", got=got, expected=expected, advice=advice
-        )
+        return finding(level="red", got=got, expected=expected, advice=advice)
 
 
 class _Gathering:
@@ -425,17 +421,11 @@ def _cannot_start(host: FailingHost) -> Finding:
 
 def _authentication(session: Session) -> Finding:
     """Return what there is to say of strangers at Spark's own ports."""
+    finding = functools.partial(Finding, check="authentication", host=DRIVER)
     if exposure := session.exposure:
         off = f"off: {', '.join(exposure.off)}: {exposure.danger}"
-        return Finding(
-            check="authentication",
-            host=DRIVER,
-            level="warning",
-            got=off,
-            expected="",
-            advice=exposure.remedy,
-        )
-    return Finding(check="authentication", host=DRIVER, level="ok", got=f"{AUTHENTICATION} is on")
+        return finding(level="warning", got=off, expected="", advice=exposure.remedy)
+    return finding(level="ok", got=f"{AUTHENTICATION} is on")
 
 
 def _size_of(train: Callable[..., Any], amount: int, names: list[str]) -> Finding:
@@ -446,16 +436,12 @@ def _size_of(train: Callable[..., Any], amount: int, names: list[str]) -> Findin
     got = f"{size(amount)} travel to each slot"
     if largest:
         got += ", of it " + ", ".join(f"{name!r} {size(taken)}" for name, taken in largest)
+    finding = functools.partial(Finding, check="train", host=DRIVER)
     if amount > _LARGE_FUNCTION:
         named = f"make {largest[0][0]!r}" if largest else "make what it refers to"
         advice = f"{named} inside the train function, or read it there with experiment.data"
-        return Finding(
-            check="train",
-            host=DRIVER,
-            level="warning",
-            got=got,
-            expected=f"less than {size(_LARGE_FUNCTION)}",
-            advice=advice,
+        return finding(
+            level="warning", got=got, expected=f"less than {size(_LARGE_FUNCTION)}", advice=advice
         )
     needs = f"; a search has to give it {', '.join(names)}" if names else ""
-    return Finding(check="train", host=DRIVER, level="ok", got=got + needs)
+    return finding(level="ok", got=got + needs)

@@ -47,7 +47,9 @@ class JournalDamaged(ExperimentError):
 
     def __init__(self, what: str, hint: str = "", *, segment: int = 0, whole: int = 0) -> None:
         super().__init__(f"{what}; {hint}" if hint else what)
-        self.what, self.segment, self.whole = what, segment, whole
+        self.what = what
+        self.segment = segment
+        self.whole = whole
 
 
 class Journal:

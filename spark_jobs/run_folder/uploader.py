@@ -58,7 +58,10 @@ class Uploader:
         target: Location,
         every: float = time_limits.UPLOAD,
     ) -> None:
-        self._files, self._source, self._target, self._every = files, source, target, every
+        self._files = files
+        self._source = source
+        self._target = target
+        self._every = every
         self._uploaded: dict[str, _Look] = {}
         self._seen: dict[str, _Look] = {}  # by the last look at what is uploaded whole
         self._ends: dict[str, bytes] = {}  # of what was uploaded of files that grow

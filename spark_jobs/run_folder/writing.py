@@ -116,7 +116,9 @@ class _InPlace:
 
 class _Uploaded:
     def __init__(self, path: Path, location: Location, uploader: Uploader) -> None:
-        self.path, self.uploader, self.kept = path, uploader, False
+        self.path = path
+        self.uploader = uploader
+        self.kept = False
         self._abandoned = False
         # Where it will be if it is not kept.
         self.left = Path(tempfile.gettempdir(), name_of_left(path))

@@ -195,7 +195,9 @@ class ProcessRunner:
         timeout: float | None = None,
         grace: float = 1.0,
     ) -> None:
-        self._program, self._timeout, self._grace = program, timeout, grace
+        self._program = program
+        self._timeout = timeout
+        self._grace = grace
         self._environment = dict(environment or {})
         self._zygote: _ZygoteProcess | None = None
         self._abandoned = False

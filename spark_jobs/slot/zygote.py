@@ -82,7 +82,7 @@ class Started(msgspec.Struct, frozen=True, tag="started"):
     pid: int
 
 
-class Ended(msgspec.Struct, frozen=True, tag="ended"):
+class Ended(msgspec.Struct, frozen=True, kw_only=True, tag="ended"):
     """A trial is over and no process of it is left.
 
     Attributes:
@@ -116,7 +116,7 @@ ToZygote = Task | StopTrial
 FromZygote = Ready | Broken | Started | Alive | Reported | Ended
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class _Child:
     pid: int
     pidfd: int
@@ -269,7 +269,15 @@ class Zygote:
             code, complaints, kills=out_of_memory.oom_kills() - kills
         ):
             room = ""
-        self._send(Ended(code, overdue, seconds, outcome, child.stopped, room))
+        ended = Ended(
+            exit=code,
+            overdue=overdue,
+            seconds=seconds,
+            outcome=outcome,
+            stopped=child.stopped,
+            memory=room,
+        )
+        self._send(ended)
 
     def _report(self, report: Report) -> None:
         self._send(Reported(report))
@@ -303,8 +311,15 @@ class Zygote:
         for descriptor in (out, err):
             with contextlib.suppress(OSError):  # the user has many large pipes
                 fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, _PIPE)
-        reader = FrameReader(results, LARGEST_MESSAGE)
-        return _Child(pid, os.pidfd_open(pid), results, commands, reader, logs, started)
+        return _Child(
+            pid=pid,
+            pidfd=os.pidfd_open(pid),
+            results=results,
+            commands=commands,
+            reader=FrameReader(results, LARGEST_MESSAGE),
+            logs=logs,
+            started=started,
+        )
 
     def _watch(self, child: _Child, task: Task) -> bool:
         """Wait for the end of the child's process; return whether it had to be ended."""

@@ -157,7 +157,16 @@ def stopped(
     if value is None or not math.isfinite(value):
         value = None
     step = None if last is None else last.step
-    return Outcome(trial, "stopped", value, name, metrics, None, seconds, reason, step)
+    return Outcome(
+        trial,
+        "stopped",
+        value,
+        objective=name,
+        metrics=metrics,
+        seconds=seconds,
+        reason=reason,
+        step=step,
+    )
 
 
 def _failed(trial: int, error: BaseException, seconds: float) -> Outcome:

@@ -28,7 +28,18 @@ def pipes():
     results, writing = os.pipe()
     reading, commands = os.pipe()
     reader = FrameReader(results, LARGEST_MESSAGE)
-    yield writing, _Child(0, 0, results, commands, reader, {}, time.monotonic() - 1_000.0)
+    yield (
+        writing,
+        _Child(
+            pid=0,
+            pidfd=0,
+            results=results,
+            commands=commands,
+            reader=reader,
+            logs={},
+            started=time.monotonic() - 1_000.0,
+        ),
+    )
     for descriptor in (results, writing, reading, commands):
         os.close(descriptor)
 

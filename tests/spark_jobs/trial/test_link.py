@@ -232,7 +232,15 @@ class Watched:
     def __init__(self):
         results, self.writing = os.pipe()
         os.set_blocking(results, False)
-        self.child = _Child(0, -1, results, -1, FrameReader(results, LARGEST_MESSAGE), {}, 0.0)
+        self.child = _Child(
+            pid=0,
+            pidfd=-1,
+            results=results,
+            commands=-1,
+            reader=FrameReader(results, LARGEST_MESSAGE),
+            logs={},
+            started=0.0,
+        )
         self.told = []
 
     def write(self, data):
