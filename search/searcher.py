@@ -109,7 +109,8 @@ class Selection:
         trial: The trial.
         accepted: Did it take the place?
         holder: The trial that had the place; None where nobody had it, or a configuration that was
-            known before the search.
+            known before the search. Where no trial is compared with a single other one, as in
+            NSGA-II, a trial that has left the population, and None for one that was not accepted.
     """
 
     trial: int

@@ -192,22 +192,29 @@ class NSGA2Search(PopulationSearch[_Candidate]):
     def _take(self, candidate: _Candidate) -> None:
         self._told.append(candidate)
         if not self._generational:
-            self._accepted += self._join([candidate])
+            self._accepted += self._select([candidate])
         if len(self._told) < self.popsize:
             return
         if self._generational:
             self._told.sort(key=lambda candidate: candidate.number)
-            self._accepted = self._join(self._told)
+            self._accepted = self._select(self._told)
         self._end_generation(self._told, self._accepted / self.popsize if self.logbook else None)
         self._told, self._accepted = [], 0
 
-    def _join(self, candidates: Sequence[_Candidate]) -> int:
-        """Let the best of the population and of some candidates be the population.
+    def _select(self, candidates: Sequence[_Candidate]) -> int:
+        """Let candidates that were evaluated join, and note which did; return how many."""
+        before = self._population
+        self._join(candidates)
+        there = set(map(id, self._population))
+        left = (member for member in before if id(member) not in there)
+        for candidate in candidates:
+            accepted = id(candidate) in there
+            holder = next(left, None) if accepted else None
+            self._selected(candidate, holder, accepted=accepted)
+        return sum(id(candidate) in there for candidate in candidates)
 
-        Returns:
-            How many of the candidates are among them.
-        """
+    def _join(self, candidates: Sequence[_Candidate]) -> None:
+        """Let the best of the population and of some candidates be the population."""
         self._evaluated += len(candidates)
         valid = [candidate for candidate in candidates if candidate.fitness.valid]
         self._population = self.toolbox.select([*self._population, *valid], self.popsize)
-        return sum(any(member is one for member in self._population) for one in valid)

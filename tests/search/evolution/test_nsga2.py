@@ -185,6 +185,24 @@ def test_who_fails_or_lacks_an_objective_joins_nothing(generational):
 
 
 @pytest.mark.parametrize("generational", [False, True])
+def test_the_population_is_what_the_selections_add_up_to(generational):
+    searcher = nsga2(popsize=5, generations=6, generational=generational)
+    params, population, decided = {}, [], []
+    while trial := searcher.ask():
+        params[trial.id] = repr(trial.params)
+        failed = Outcome.failed(trial.id, "user error", "boom")
+        searcher.tell(failed if trial.id % 4 == 1 else several(plain)(trial))
+        for one in searcher.selections:
+            decided.append(one.trial)
+            if one.holder is not None:
+                population.remove(one.holder)
+            if one.accepted:
+                population.append(one.trial)
+    assert decided == list(range(35))
+    assert sorted(params[trial] for trial in population) == sorted(map(repr, searcher.population))
+
+
+@pytest.mark.parametrize("generational", [False, True])
 def test_a_search_whose_trials_all_fail_goes_on_drawing(generational):
     searcher = nsga2(popsize=5, generations=2, generational=generational)
     outcomes = drive(searcher, lambda trial: Outcome.failed(trial.id, "user error", "boom"))
