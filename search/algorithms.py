@@ -59,6 +59,4 @@ class Evolution(EvolutionSettings):
         arguments = asdict(self)
         if isinstance(self.mutation, tuple):
             arguments["mutation"] = list(self.mutation)
-        if not self.noisy:  # a run of before that could be said goes on
-            del arguments["noisy"]
         return {"type": "differential evolution", **arguments}

@@ -128,6 +128,7 @@ def test_a_search_without_a_barrier_has_as_many_trials(spark, logdir):
         "crossover": 0.7,
         "mutation": [0.5, 1.0],
         "generational": False,
+        "noisy": False,
     }
     journal = read_journal(RunPaths(Path(result.logdir)).journal)
     planned = [record["trial"] for record in journal if record["event"] == "planned"]

@@ -45,6 +45,7 @@ EVOLUTION = {
     "crossover": 0.7,
     "mutation": 0.5,
     "generational": True,
+    "noisy": False,
 }
 
 
