@@ -215,6 +215,15 @@ def opened(run: object, *parts: str) -> Iterator[Reader]:
         yield Reader(paths, mirror.update)
 
 
+@contextlib.contextmanager
+def run_given_as(argument: str) -> Iterator[None]:
+    """Let errors about a run that is read in the block name the argument that it was given as."""
+    try:
+        yield
+    except InvalidArgument as error:
+        raise InvalidArgument(argument, error.expected, error.got, error.hint) from None
+
+
 def find_run(run: object, name: str = "run") -> Location:
     """Return where a run is, without looking there.
 

@@ -13,7 +13,14 @@ from experiment.results.text import printable
 from experiment.run_files.journal import segment_numbers
 from experiment.run_files.journal_records import Record
 from experiment.run_files.left_outcomes import LeftBehind, look_for_outcomes
-from experiment.run_files.loading import MANIFEST, SUMMARY, opened, read_manifest, records_of
+from experiment.run_files.loading import (
+    MANIFEST,
+    SUMMARY,
+    opened,
+    read_manifest,
+    records_of,
+    run_given_as,
+)
 from experiment.run_files.manifest import Manifest
 from experiment.run_files.run_state import RunState
 from experiment.setup.specification import SearchSpec
@@ -54,11 +61,8 @@ def manifest_of(run: object) -> Manifest:
     Raises:
         InvalidArgument: It is no run's folder, or cannot be read.
     """
-    try:
-        with opened(run, MANIFEST) as reader:
-            return read_manifest(reader.paths)
-    except InvalidArgument as error:
-        raise InvalidArgument("resume", error.expected, error.got, error.hint) from None
+    with run_given_as("resume"), opened(run, MANIFEST) as reader:
+        return read_manifest(reader.paths)
 
 
 def check_same_search(before: Manifest, now: Manifest, run: str) -> list[str]:
@@ -172,7 +176,7 @@ def read_past(files: WritableFiles, root: Location, spec: SearchSpec) -> Past:
             search has, or its points were others.
         OSError: The trials' folders cannot be read.
     """
-    with opened(str(root), SUMMARY) as reader:
+    with run_given_as("resume"), opened(str(root), SUMMARY) as reader:
         records = list(records_of(reader.paths))
         segments = len(segment_numbers(reader.paths.journal))
     state, total = RunState(RunPaths(Path(root.path), str(root))), spec.searcher.total

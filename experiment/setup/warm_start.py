@@ -12,7 +12,7 @@ import msgspec
 
 from experiment.results.result import Result, Results
 from experiment.run_files.format import FORMAT
-from experiment.run_files.loading import MANIFEST, Run, find_run, opened, read_run
+from experiment.run_files.loading import MANIFEST, Run, find_run, opened, read_run, run_given_as
 from experiment.setup.resuming import manifest_of, space_differences
 from experiment.setup.settings import Settings
 from search.errors import InvalidArgument, shown
@@ -65,11 +65,8 @@ def known_of(runs: Sequence[str], space: Space, settings: Settings) -> list[Eval
 
 
 def _known_of(name: str, space: Space, settings: Settings) -> list[Evaluated]:
-    try:
-        with opened(name) as reader:
-            run = read_run(reader.paths)
-    except InvalidArgument as error:
-        raise InvalidArgument("warm_start", error.expected, error.got, error.hint) from None
+    with run_given_as("warm_start"), opened(name) as reader:
+        run = read_run(reader.paths)
     if differences := list(_differences(run, space, settings)):
         expected = "runs of the same space, direction and objective"
         raise InvalidArgument("warm_start", expected, f"{name!r}: " + "; ".join(differences))
@@ -110,7 +107,7 @@ def write_known(paths: RunPaths, known: Sequence[Evaluated]) -> None:
 
 
 def _read_known(run: OneRun, space: Space) -> list[Evaluated]:
-    with opened(run, MANIFEST, re.escape(KNOWN)) as reader:
+    with run_given_as("resume"), opened(run, MANIFEST, re.escape(KNOWN)) as reader:
         if not reader.paths.known.exists():
             return []
         known = reader.paths.known.read_bytes()
