@@ -67,11 +67,12 @@ def seconds_to_resume(folder: Path) -> float:
     """Return what it takes to bring a search of 100,000 trials back to where it was."""
     paths, search = RunPaths(folder), _random_search()
     with Journal(paths.journal) as journal:
+        journal.append(begun(0, _TRIALS + 1))
         while (trial := search.searcher.ask()) is not None and trial.id < _TRIALS:
             attempt = Attempt(trial)
             x = trial.params["x"]
             journal.append(Planned.of(attempt, "1.0.0", time.time()))
-            outcome = Outcome(trial.id, "finished", x, "loss", {"loss": x}, None, 1.0)
+            outcome = Outcome(trial.id, "finished", x, "loss", {"loss": x}, seconds=1.0)
             journal.append(Finished(attempt.number, outcome, at=time.time()))
             paths.attempt(trial.id).folder.mkdir(parents=True)
     search = _random_search()

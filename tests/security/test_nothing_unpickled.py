@@ -31,7 +31,7 @@ from spark_jobs.storage.files import LocalFiles
 from spark_jobs.storage.locations import Location
 from spark_jobs.trial.event_file import EventFile
 from tests import ROOT
-from tests.experiment.runs import make_run
+from tests.experiment.runs import make_run, make_search
 from tests.experiment.waiting import wait_until
 
 PACKAGES = ("search", "spark_jobs", "experiment")
@@ -256,7 +256,7 @@ def look_at(run: Path) -> None:
     with contextlib.suppress(ExperimentError):
         manifest_of(run)
     with contextlib.suppress(ExperimentError):
-        read_past(LocalFiles(), Location.parse(str(run)), ())
+        read_past(LocalFiles(), Location.parse(str(run)), make_search(1))
     for command in ("show", "logs", "export --json", "export --csv", "stop"):
         name, *options = command.split()
         main([name, str(run), *(["0"] if name == "logs" else []), *options])
@@ -270,7 +270,7 @@ def test_a_pickle_in_any_file_of_a_run_is_never_loaded(tmp_path, mark, capsys):
     checkpoint = whole / "trials" / "000000" / "checkpoint"
     checkpoint.mkdir()
     (checkpoint / "model.pkl").touch()
-    (whole / "journal" / "000009.jsonl").touch()
+    (whole / "journal" / "000002.jsonl").touch()
     (whole / "stop").touch()
     names = [p.relative_to(whole).as_posix() for p in whole.rglob("*") if p.is_file()]
     assert len(names) >= 10, names
