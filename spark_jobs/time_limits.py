@@ -13,7 +13,7 @@ KEEPALIVE_ANSWER = 5.0
 """For the answer to a ping; a connection is made anew after both."""
 
 KEEPALIVE_ALLOWED = 5.0
-"""Between two pings that the driver allows: below `KEEPALIVE`, or it would close the connection."""
+"""Between two pings at the least, or the driver closes the connection: below `KEEPALIVE`."""
 
 RECONNECT = 5.0
 """Between two tries to connect, at the most; gRPC's own two minutes would be above `ANSWER`."""
@@ -54,11 +54,12 @@ HDFS_WRITTEN = 75.0
 up sooner finds the others busy with what it gave up."""
 
 HDFS_OUTAGE = 60.0
-"""Of HDFS, for one call: so that a call that hung is tried at least once more."""
+"""For which one call to HDFS is made again: a call that hung is made at least once more."""
 
 OUTAGE = 600.0
-"""Of the driver for a slot, and of the run's folder for both: far above `HDFS_OUTAGE`, so that a
-call that failed is made again, and above `LEAVING`, since slots that know better leave sooner."""
+"""For which a slot asks a driver that does not answer again, and for which slot and driver try a
+run's folder again: far above `HDFS_OUTAGE`, so that a call that failed is made again, and above
+`LEAVING`, by when a slot that sees the driver's mark has left."""
 
 # Slots that are lost. Where Spark does not tell, the driver infers it from their silence.
 
