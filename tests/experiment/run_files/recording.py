@@ -66,9 +66,8 @@ def search(spark: Any, generations: int, **settings: Any) -> experiment.Result:
 
 def main() -> None:
     """Run the search in a session of its own and keep what names neither a host nor a folder."""
-    spark = (
-        SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
-    )
+    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    spark = builder.config("spark.authenticate", "true").getOrCreate()
     try:
         with tempfile.TemporaryDirectory() as logdir:
             run = Path(search(spark, 1, logdir=logdir).logdir)
