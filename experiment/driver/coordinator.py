@@ -9,12 +9,12 @@ from __future__ import annotations
 import itertools
 import time
 import warnings
-from collections import deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from experiment.driver.judge import Judge
 from experiment.driver.roster import Roster
+from experiment.driver.trials.standing import Standing
 from experiment.results.result import too_many_failures
 from experiment.results.status import Observer, Running, Status
 from experiment.results.trial_result import TrialResult
@@ -55,7 +55,6 @@ from spark_jobs.messages import (
 from spark_jobs.run_folder.paths import RunPaths
 from spark_jobs.trial.objective import AmbiguousObjective
 
-_MOST_OUTPUT = 1_000  # pieces that wait to be shown
 _GIVEN_UP = "its slot was given up"
 
 
@@ -82,6 +81,7 @@ class Coordinator:
     Attributes:
         state: Where the run is, as its journal says.
         roster: The slots.
+        standing: What is shown of the search.
         problem: Why the search cannot go on, in one sentence; None while it can.
     """
 
@@ -107,11 +107,12 @@ class Coordinator:
         self._searcher, self._total = CheckedSearcher(searcher), 0
         self._journal, self._now = journal, now
         self.state = RunState(paths)
-        self._direction, self._target, self._clock = direction, target, clock
-        self._observers, self._max_failures, self._warn = list(observers), max_failures, warn
+        self._clock = clock
+        self._max_failures, self._warn = max_failures, warn
         self.problem: str | None = None
-        self._output: deque[tuple[int, str]] = deque(maxlen=_MOST_OUTPUT)
-        self._notes: deque[str] = deque(maxlen=_MOST_OUTPUT)
+        self.standing = Standing(
+            self.state, direction=direction, target=target, observers=observers, warn=warn
+        )
         self._judge = Judge(
             direction,
             optimization_key,
@@ -120,9 +121,6 @@ class Coordinator:
             state=self.state,
             warn=self._warn_once,
         )
-        self._front: list[TrialResult] = []  # of one objective, the best alone
-        self._failures = self._cancelled = 0
-        self._finished, self._seconds = 0, 0.0  # finished trials, and what they took in all
         self._running: Mapping[str, Running] = {}  # by slot; replaced, since others look at it
         self._retries, self._retry_on = retries, retry_on
         self._numbers: dict[int, int] = {}  # the least that the next attempt at a trial may have
@@ -165,9 +163,7 @@ class Coordinator:
     @property
     def target_reached(self) -> bool:
         """Is the best trial as good as the target, so that no more is to be tried?"""
-        if not isinstance(self._direction, Direction):
-            return False
-        return any(self._direction.reaches(best.value, self._target) for best in self._front)
+        return self.standing.target_reached
 
     @property
     def progress(self) -> int:
@@ -184,21 +180,10 @@ class Coordinator:
     @property
     def status(self) -> Status:
         """How far the search is. From another thread, too: each part of it is read at once."""
-        front, one = tuple(self._front), isinstance(self._direction, Direction)
-        return Status(
+        return self.standing.status(
             total=self._trials_in_all,
-            results=self.results,
-            ended=len(self.results),
-            failed=self._failures,
-            cancelled=self._cancelled,
             running=tuple(self._running.values()),
             slots=len(self.roster),
-            best=front[0] if front and one else None,
-            objective=self.state.objective,
-            typical=self._seconds / self._finished if self._finished > 1 else None,
-            output=self._output,
-            front=front,
-            notes=self._notes,
         )
 
     def begin(
@@ -363,7 +348,7 @@ class Coordinator:
         ):
             return Heard(_GIVEN_UP)
         if message.output:
-            self._output.append((message.trial, message.output))
+            self.standing.output.append((message.trial, message.output))
         self._prepared.add(message.slot)
         since = self._clock() if out.since is None else out.since
         last, stop = out.last, self._judge_reports(message) or out.stop
@@ -392,7 +377,7 @@ class Coordinator:
         """Run the trials again that were out on slots whose tasks Spark has lost."""
         again = self._lose(slots, lambda where: f"its executor{where} was lost", counts=True)
         for where, trials in again.items():
-            self._notes.append(f"executor{where} lost, {_run_again(sorted(trials))}")
+            self.standing.notes.append(f"executor{where} lost, {_run_again(sorted(trials))}")
 
     def slots_ended(self, slots: Iterable[str], *, counts: bool) -> None:
         """Run the trials again that were out on slots that Spark has ended, which is not theirs.
@@ -403,7 +388,7 @@ class Coordinator:
         """
         again = self._lose(slots, lambda where: f"Spark ended its slot's job{where}", counts=counts)
         if trials := sorted(itertools.chain.from_iterable(again.values())):
-            self._notes.append(f"Spark ended the slot's job, {_run_again(trials)}")
+            self.standing.notes.append(f"Spark ended the slot's job, {_run_again(trials)}")
 
     def _lose(
         self, slots: Iterable[str], reason: Callable[[str], str], *, counts: bool
@@ -423,7 +408,9 @@ class Coordinator:
     def slots_leaving(self, slots: Collection[str]) -> None:
         """Let slots whose executors are being decommissioned end their trials, and take no more."""
         for host in self.roster.decommission(slots):
-            self._notes.append(f"executor on host {host} is decommissioned, it gets no more trials")
+            self.standing.notes.append(
+                f"executor on host {host} is decommissioned, it gets no more trials"
+            )
 
     def job_ended(self, job: int, *, counts: bool = False) -> None:
         """Take in that the slots of a job are gone; see whether any host is left.
@@ -533,7 +520,7 @@ class Coordinator:
             return
         self._write(Lost.of(attempt, slot, failure, counts=counts, at=self._now()))
         told = f"attempt {attempt.number} has failed, it runs again: {failure.message}\n"
-        self._output.append((trial, told))
+        self.standing.output.append((trial, told))
         self._running = {s: out for s, out in self._running.items() if s != slot}
 
     def _write(self, record: Record) -> None:
@@ -557,31 +544,19 @@ class Coordinator:
 
     def _apply(self, record: Finished) -> None:
         """Take in an outcome that the journal has, and tell everybody."""
-        outcome, before = record.outcome, self.state.objective
+        outcome = record.outcome
         trial = outcome.trial
         self._running = {s: o for s, o in self._running.items() if o.attempt.trial.id != trial}
         self.state.apply(record)
-        if before not in (None, self.state.objective):
-            self._front = []  # of trials whose values are another quantity's
         result = self.results[-1]
-        self._failures += result.status == "failed"
-        self._cancelled += result.status == "cancelled"
-        if result.status == "finished":  # failed ones may end at once, and would promise too much
-            self._finished, self._seconds = self._finished + 1, self._seconds + result.seconds
-        self._front = self._direction.joined(self._front, result)
+        self.standing.take(result)
         try:
             self._searcher.tell(self._judge.scored(outcome))
             self._selections += self._searcher.selections
             self._judge.ended(outcome)
         except SearcherFailed as error:
             self.problem = self.problem or str(error)
-        status = self.status
-        for observer in list(self._observers):
-            try:
-                observer.ended(result, status)
-            except Exception as error:  # a full disk under TensorBoard's files ends no search
-                self._observers.remove(observer)
-                self._warn(f"{type(observer).__name__} is left out from now on: {error}")
+        self.standing.tell(result, self.status)
         if outcome.error is not None:
             self._judge_failure(outcome.error)
 
@@ -590,8 +565,8 @@ class Coordinator:
             return
         if failure.kind == "ambiguous objective":
             self.problem = failure.message
-        elif self._max_failures is not None and self._failures > self._max_failures:
-            self.problem = too_many_failures(self._failures, self._max_failures)
+        elif self._max_failures is not None and self.standing.failed > self._max_failures:
+            self.problem = too_many_failures(self.standing.failed, self._max_failures)
 
     def _give_up(self, slot: str, failure: Failure, *, counts: bool = True) -> None:
         """Give a slot up, with the trial that may be out on it; it may count as a retry of that."""

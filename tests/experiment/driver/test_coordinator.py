@@ -1137,15 +1137,6 @@ def test_an_observer_that_raises_is_left_out_and_ends_nothing(start):
     assert len(search.ears.heard) == 3
 
 
-def test_cancelled_trials_are_not_done(start):
-    search = start(points(4), "1.0.0", "1.1.0")
-    search.finish("1.0.0", search.ask("1.0.0"))
-    search.ask("1.1.0")
-    search.coordinator.cancel_rest()
-    status = search.coordinator.status
-    assert (status.done, status.ended, status.cancelled, status.failed) == (1, 3, 2, 0)
-
-
 def test_a_cancelled_trial_that_was_to_run_again_is_the_attempt_that_ran(start):
     search = start(points(1), "1.0.0")
     search.ask("1.0.0")
@@ -1154,15 +1145,6 @@ def test_a_cancelled_trial_that_was_to_run_again_is_the_attempt_that_ran(start):
     [result] = search.coordinator.results
     assert result.logdir == search.paths.shown_attempt(0, 1)
     assert [record["attempt"] for record in search.records("finished")] == [1]
-
-
-def test_a_typical_trial_is_known_from_two_that_finished(start):
-    search = start(points(5), "1.0.0")
-    search.fail("1.0.0", search.ask("1.0.0"))
-    assert search.coordinator.status.typical is None
-    for wanted in (None, 0.5):
-        search.finish("1.0.0", search.ask("1.0.0"))
-        assert search.coordinator.status.typical == wanted
 
 
 def stopped(trial, value=0.25, objective="metric", reason="step 3: too bad"):
@@ -1391,7 +1373,7 @@ def test_whatever_trials_report_is_judged_in_order_kept_and_read_back(steps, mak
         search = Search(Path(folder), make(), stopping=[rule])
         write_manifest(search.paths, make_manifest(make_search(7)))
         cluster = TalkingCluster(search, 3, rule)
-        search.coordinator._observers.append(cluster)
+        search.coordinator.standing.observers.append(cluster)
         for partition, action in steps:
             getattr(cluster, action)(partition)
         assert_folder_says_what_the_coordinator_knows(search)
@@ -1472,12 +1454,6 @@ def test_once_the_target_is_reached_there_is_no_more_work(start, direction, last
     search.coordinator.cancel_rest()
     assert search.coordinator.problem is None
     assert [r.status for r in search.coordinator.results] == ["finished", "finished", "cancelled"]
-
-
-def test_a_trial_that_failed_reaches_no_target(start):
-    search = start(points(3), "1.0.0", target=-1e9)
-    assert isinstance(search.fail("1.0.0", search.ask("1.0.0")), Attempt)
-    assert not search.coordinator.target_reached
 
 
 def test_slots_of_the_same_host_and_gpus_are_alike(tmp_path):

@@ -1,0 +1,1 @@
+"""The trials of a running search: what is shown of them, which run, which attempt is next."""
