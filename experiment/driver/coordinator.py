@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from experiment.driver.judge import Judge
 from experiment.driver.roster import Roster
+from experiment.driver.trials.next_attempts import NextAttempts
 from experiment.driver.trials.standing import Standing
 from experiment.results.result import too_many_failures
 from experiment.results.status import Observer, Running, Status
@@ -122,9 +123,7 @@ class Coordinator:
             warn=self._warn_once,
         )
         self._running: Mapping[str, Running] = {}  # by slot; replaced, since others look at it
-        self._retries, self._retry_on = retries, retry_on
-        self._numbers: dict[int, int] = {}  # the least that the next attempt at a trial may have
-        self._left: dict[int, LeftBehind] = {}
+        self._attempts = NextAttempts(self.state, retries=retries, retry_on=retry_on)
         self.roster = Roster(slots)
         self._prepared: set[str] = set()  # slots whose first trial has begun to run
         self._waiting: dict[str, WaitReason] = {}  # slots, as the journal knows
@@ -212,15 +211,13 @@ class Coordinator:
         matches()
         self._write(begun)
         self._write_selections()
-        self._left = {found.trial: found for found in left}
-        for attempt in [self.state.waiting[trial] for trial in sorted(self.state.waiting)]:
-            trial, said = attempt.trial.id, out[attempt.trial.id]
-            again = self._not_left(attempt)
-            if again is not None and said.stop:  # nobody wants it to run again
+        self._attempts.found(left)
+        for trial in sorted(self.state.waiting):
+            said = out[trial]
+            if not self._end_by_folder(said.attempt.trial) and said.stop:
+                # nobody wants it to run again
                 last = self._judge.stopped(trial, said.stop, said.last, 0.0)
                 self._end(said.attempt, last)
-            elif again is not None:
-                self._numbers[trial] = again.number
 
     def _replay(self, records: Iterable[Record]) -> dict[int, Running]:
         """Take in what a journal says; return each trial's last attempt, and what it had said."""
@@ -427,21 +424,20 @@ class Coordinator:
 
     def cancel_rest(self) -> None:
         """Record the trials that are still out as cancelled; the search has ended without them."""
-        # What waits to run again is shown as the attempt that ran.
-        waiting = map(self._numbered, self.state.waiting.values())
-        lost = [Attempt(again.trial, again.number - 1) for again in waiting]
         now = self._clock()
         out = [(out.attempt, out.seconds(now)) for out in self._running.values()]
-        for attempt, seconds in [*out, *((attempt, 0.0) for attempt in lost)]:
+        for attempt, seconds in [*out, *((ran, 0.0) for ran in self._attempts.before())]:
             self._record(attempt, Outcome(attempt.trial.id, "cancelled", seconds=seconds))
 
     def _next_for(self, host: str) -> Attempt | None:
         """Return what a slot of a host is to run; None where there is nothing for now."""
-        if again := self._again_for(host):
-            return again
+        if self.state.waiting:  # seldom; it goes through all slots
+            again = self._attempts.again(self.roster.avoids(host))
+            if again is not None:
+                return again
         while self.problem is None and (trial := self._ask()):
-            if attempt := self._not_left(Attempt(trial)):
-                return attempt
+            if not self._end_by_folder(trial):
+                return self._attempts.first(trial)
         return None
 
     def _ask(self) -> Trial | None:
@@ -451,38 +447,19 @@ class Coordinator:
             self.problem = str(error)
             return None
 
-    def _not_left(self, attempt: Attempt) -> Attempt | None:
-        """Return how a trial is to be run; None where it has ended and left its outcome."""
-        left = self._left.pop(attempt.trial.id, None)
-        if left is None:
-            return attempt
-        end = left.end_of(attempt.trial)
-        if end is None or self._is_retried(end[1]):
-            return Attempt(attempt.trial, max(attempt.number, left.attempts + 1))
+    def _end_by_folder(self, trial: Trial) -> bool:
+        """Take in the end that a trial has left in its folder; False where it is to run."""
+        end = self._attempts.end_found(trial)
+        if end is None:
+            return False
         self._write(Planned.of(end[0], "", self._now()))
         self._end(*end)
-        return None
+        return True
 
     def _is_doubled(self, slot: str) -> bool:
         """Has another slot of this task a trial? Spark kills it when the task has ended well."""
         task = SlotId.parse(slot).task
         return any(SlotId.parse(other).task == task for other in self._running if other != slot)
-
-    def _again_for(self, host: str) -> Attempt | None:
-        """Return a trial that is to run again; if it can be, not where it died of the machine."""
-        if not self.state.waiting:  # by far the most often; the rest goes through all slots
-            return None
-        hosts = self.roster.working_hosts()
-        for trial, attempt in self.state.waiting.items():
-            avoided = self.roster.hosts.avoided_by(trial)
-            if host not in avoided or hosts <= avoided:
-                return self._numbered(attempt)
-        return None
-
-    def _numbered(self, attempt: Attempt) -> Attempt:
-        """Return an attempt that waits with a number that no folder of its trial has."""
-        least = self._numbers.get(attempt.trial.id, 0)
-        return Attempt(attempt.trial, max(attempt.number, least))
 
     def _take(self, slot: str, number: int, outcome: Outcome) -> None:
         out = self._running.get(slot)
@@ -492,7 +469,7 @@ class Coordinator:
             host = self.roster.host(slot) or ""
             self.roster.hosts.died(host, outcome.trial, outcome.error.message)
             self._warn_of_hosts()
-        if outcome.error is not None and self._is_retried(outcome):
+        if outcome.error is not None and self._attempts.is_retried(outcome):
             self._try_again(slot, outcome.error, outcome.seconds)
         else:
             self._end(out.attempt, outcome)
@@ -500,14 +477,6 @@ class Coordinator:
     def _end(self, attempt: Attempt, outcome: Outcome) -> None:
         """Take in the outcome of a trial that does not run again."""
         self._record(attempt, self._judge.held(outcome))
-
-    def _is_retried(self, outcome: Outcome) -> bool:
-        error = outcome.error
-        return (
-            error is not None
-            and error.kind in self._retry_on
-            and self.state.retried[outcome.trial] < self._retries
-        )
 
     def _try_again(
         self, slot: str, failure: Failure, seconds: float, *, counts: bool = True
@@ -578,7 +547,7 @@ class Coordinator:
         attempt, seconds = out.attempt, out.seconds(self._clock())
         trial = attempt.trial.id
         outcome = Outcome(trial, "failed", error=failure, seconds=seconds)
-        if out.stop or not counts or self._is_retried(outcome):
+        if out.stop or not counts or self._attempts.is_retried(outcome):
             self._try_again(slot, failure, seconds, counts=counts)
         else:
             self.roster.hosts.died(host, trial, failure.message)  # for good

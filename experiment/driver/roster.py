@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Hashable
+from collections.abc import Callable, Collection, Hashable
 
 from experiment.driver.gpus import Gpus
 from experiment.driver.hosts import Hosts
@@ -95,6 +95,19 @@ class Roster:
     def working_hosts(self) -> set[str]:
         """Return the hosts of slots that may get trials."""
         return {host for slot, host in self._slots.items() if self.gets_work(slot)}
+
+    def avoids(self, host: str) -> Callable[[int], bool]:
+        """Return a function that says of a trial whether it is to run on other hosts than this.
+
+        It is where it died on this one and not on all that give work.
+        """
+        working = self.working_hosts()
+
+        def avoids(trial: int) -> bool:
+            avoided = self.hosts.avoided_by(trial)
+            return host in avoided and not working <= avoided
+
+        return avoids
 
     def alike(self, slot: str) -> Hashable:
         """Return what decides what a slot may run: host, GPUs and executor."""

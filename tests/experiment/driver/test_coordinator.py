@@ -542,14 +542,6 @@ def test_a_slot_that_leaves_does_not_end_while_another_of_its_task_has_a_trial(s
     assert search.ask("1.0.1") == Stop()
 
 
-def test_a_lost_trial_avoids_no_host_whose_only_other_slot_leaves(start):
-    search = start(points(1), "1.0.0")
-    search.coordinator.hello(Hello("1.1.0", "other"))
-    work = search.ask("1.0.0")
-    search.coordinator.slots_leaving(["1.1.0"])
-    assert search.fail("1.0.0", work, "machine") == Attempt(Trial(0, {"x": 0}), 2)
-
-
 def test_an_executor_that_leaves_is_said_once(start):
     search = start(points(5), "1.0.0", "1.1.0")
     search.coordinator.slots_leaving(["1.1.0", "1.0.0", "1.2.0"])  # which has not come
@@ -773,16 +765,6 @@ def test_the_same_address_on_another_host_is_another_gpu(start):
     set_aside(search, "1.0.0", "3")
     search.coordinator.hello(Hello("1.1.0", "other", gpus=("3",)))
     assert search.ask("1.1.0") == Attempt(Trial(0, {"x": 0}), 1)
-
-
-def test_a_lost_trial_avoids_no_host_whose_only_other_slot_has_a_gpu_that_is_set_aside(start):
-    search = start(points(1), slots=2)
-    search.coordinator.hello(Hello("1.0.0", "a", gpus=("0",)))
-    search.coordinator.hello(Hello("1.1.0", "b", gpus=("0",)))
-    work = search.ask("1.0.0")
-    aside = {"0": "GPU 0 of host b keeps 4.2 GiB"}
-    search.coordinator.hello(Hello("1.1.0", "b", gpus=("0",), set_aside=aside))
-    assert search.fail("1.0.0", work, "machine", "no space left") == Attempt(Trial(0, {"x": 0}), 2)
 
 
 def test_when_all_gpus_are_set_aside_the_search_ends_after_the_last_trial_that_runs(start):
@@ -1454,15 +1436,6 @@ def test_once_the_target_is_reached_there_is_no_more_work(start, direction, last
     search.coordinator.cancel_rest()
     assert search.coordinator.problem is None
     assert [r.status for r in search.coordinator.results] == ["finished", "finished", "cancelled"]
-
-
-def test_slots_of_the_same_host_and_gpus_are_alike(tmp_path):
-    search = Search(tmp_path, points(1))
-    for slot, gpus in (("1.0.0", ("0",)), ("1.1.0", ("0",)), ("1.2.0", ("1",)), ("1.3.0", ())):
-        search.hello(slot, gpus=gpus)
-    alike = search.coordinator.alike
-    assert alike("1.0.0") == alike("1.1.0")
-    assert len({alike("1.0.0"), alike("1.2.0"), alike("1.3.0")}) == 3
 
 
 def test_what_was_left_behind_may_end_the_search(tmp_path):

@@ -1,0 +1,79 @@
+"""Which attempt at a trial comes next: trials that run again, and outcomes that trials left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+
+from experiment.run_files.left_outcomes import LeftBehind
+from experiment.run_files.run_state import RunState
+from search.trial import FailureKind, Outcome, Trial
+from spark_jobs.messages import Attempt
+
+
+class NextAttempts:
+    """Decides which attempt comes next, by the state of the run.
+
+    Args:
+        state: The state of the run; only read.
+        retries: How often a trial runs again.
+        retry_on: The kinds of failures after which it does.
+    """
+
+    def __init__(self, state: RunState, *, retries: int, retry_on: Collection[FailureKind]) -> None:
+        self._state = state
+        self._retries = retries
+        self._retry_on = retry_on
+        self._left: dict[int, LeftBehind] = {}
+        self._least: dict[int, int] = {}  # the least number of a trial's next attempt
+
+    def found(self, left: Iterable[LeftBehind]) -> None:
+        """Take in what trials have left in their folders."""
+        self._left = {found.trial: found for found in left}
+
+    def end_found(self, trial: Trial) -> tuple[Attempt, Outcome] | None:
+        """Return the end that a trial has left in its folder; None where it is to run.
+
+        To be asked once, before the trial runs.
+        """
+        left = self._left.pop(trial.id, None)
+        if left is None:
+            return None
+        end = left.end_of(trial)
+        if end is None or self.is_retried(end[1]):
+            self._least[trial.id] = left.attempts + 1
+            return None
+        return end
+
+    def is_retried(self, outcome: Outcome) -> bool:
+        """Does a trial with this outcome run again?"""
+        error = outcome.error
+        return (
+            error is not None
+            and error.kind in self._retry_on
+            and self._state.retried[outcome.trial] < self._retries
+        )
+
+    def first(self, trial: Trial) -> Attempt:
+        """Return the first attempt at a trial that the searcher has just asked for."""
+        return self._numbered(Attempt(trial))
+
+    def again(self, avoids: Callable[[int], bool]) -> Attempt | None:
+        """Return the first attempt that waits; None where none does.
+
+        Args:
+            avoids: Is a trial not to run on the slots that ask?
+        """
+        for trial, attempt in self._state.waiting.items():
+            if not avoids(trial):
+                return self._numbered(attempt)
+        return None
+
+    def before(self) -> list[Attempt]:
+        """Return the attempts that ran last of the trials that wait to run again."""
+        waiting = map(self._numbered, self._state.waiting.values())
+        return [Attempt(again.trial, again.number - 1) for again in waiting]
+
+    def _numbered(self, attempt: Attempt) -> Attempt:
+        """Return an attempt with a number that no folder of its trial has."""
+        least = self._least.get(attempt.trial.id, 0)
+        return Attempt(attempt.trial, max(attempt.number, least))
