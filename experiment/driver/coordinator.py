@@ -9,11 +9,12 @@ from __future__ import annotations
 import itertools
 import time
 import warnings
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import replace
 
 from experiment.driver.judge import Judge
 from experiment.driver.roster import Roster
+from experiment.driver.trials.in_flight import InFlight
 from experiment.driver.trials.next_attempts import NextAttempts
 from experiment.driver.trials.standing import Standing
 from experiment.results.result import too_many_failures
@@ -48,7 +49,6 @@ from spark_jobs.messages import (
     Hello,
     Next,
     Reports,
-    SlotId,
     Stop,
     Wait,
     as_json,
@@ -122,10 +122,9 @@ class Coordinator:
             state=self.state,
             warn=self._warn_once,
         )
-        self._running: Mapping[str, Running] = {}  # by slot; replaced, since others look at it
+        self._in_flight = InFlight(clock)
         self._attempts = NextAttempts(self.state, retries=retries, retry_on=retry_on)
         self.roster = Roster(slots)
-        self._prepared: set[str] = set()  # slots whose first trial has begun to run
         self._waiting: dict[str, WaitReason] = {}  # slots, as the journal knows
         self._selections: list[Selection] = []  # of the searcher, which the journal lacks
         self._warned: set[str] = set()
@@ -134,7 +133,7 @@ class Coordinator:
     @property
     def done(self) -> bool:
         """Has every trial of the search come to an end?"""
-        return self._asks_no_more and not self._running and not self.state.waiting
+        return self._asks_no_more and not self._in_flight and not self.state.waiting
 
     @property
     def results(self) -> Sequence[TrialResult]:
@@ -174,14 +173,14 @@ class Coordinator:
         """How many trials may still be handed out, those that are to run again too."""
         if self._asks_no_more:
             return len(self.state.waiting)
-        return max(0, self._trials_in_all - len(self.results) - len(self._running))
+        return max(0, self._trials_in_all - len(self.results) - len(self._in_flight))
 
     @property
     def status(self) -> Status:
         """How far the search is. From another thread, too: each part of it is read at once."""
         return self.standing.status(
             total=self._trials_in_all,
-            running=tuple(self._running.values()),
+            running=self._in_flight.running,
             slots=len(self.roster),
         )
 
@@ -228,8 +227,12 @@ class Coordinator:
                     if trial not in self.state.trials:
                         self._ask_again(record.trial)
                     self.state.apply(record)
-                    out[trial] = Running(attempt=self.state.in_flight[trial], since=self._clock())
-                    self._running = {**self._running, record.slot: out[trial]}
+                    attempt = self.state.in_flight[trial]
+                    out[trial] = Running(attempt=attempt, since=None)
+                    self._in_flight.add(attempt, ())
+                case Lost(trial=trial):
+                    self.state.apply(record)
+                    self._in_flight.remove(trial)
                 case Reported(trial=trial) if self._judge.rules:
                     for report in record.reports:
                         (value,) = report.metrics.values()
@@ -243,13 +246,13 @@ class Coordinator:
                     self._apply(Finished(record.attempt, held, at=record.at))
                 case Begun():
                     self.state.apply(record)
-                    self._running = {}
+                    self._in_flight.clear()
                 case Selected():
                     known = {selection.trial for selection in record.selections}
                     self._selections = [s for s in self._selections if s.trial not in known]
                 case _:
                     self.state.apply(record)
-        self._running = {}
+        self._in_flight.clear()
         return out
 
     def _ask_again(self, before: Trial) -> None:
@@ -289,30 +292,29 @@ class Coordinator:
         """See `spark_jobs.channel.exchange.Handler`."""
         slot = message.slot
         if message.outcome is not None:
-            self._prepared.add(slot)
+            self._in_flight.prepared(slot)
             self._take(slot, message.attempt, message.outcome)
         host = self.roster.host(slot)
         if self.problem is not None or self.target_reached or host is None:
             return Stop()  # nobody would notice the end of a slot that Spark has given up
-        if slot in self._running:  # the answer to its last call got lost
-            return self._running[slot].attempt
+        if out := self._in_flight.on(slot):  # the answer to its last call got lost
+            return out.attempt
         attempt = self._next_for(host) if self.roster.gets_work(slot) else None
         if attempt is not None:
             self._waiting.pop(slot, None)
             self._write(Planned.of(attempt, slot, self._now()))
-            since = self._clock() if slot in self._prepared else None
-            self._running = {**self._running, slot: Running(attempt=attempt, since=since)}
+            self._in_flight.add(attempt, (slot,))
             return attempt
         nothing_left = self.roster.is_leaving(slot) or (
             self._asks_no_more and not self.state.waiting
         )
         excluded = self.roster.hosts.is_excluded(host)
-        if excluded or (nothing_left and not self._is_doubled(slot)):
+        if excluded or (nothing_left and not self._in_flight.is_doubled(slot)):
             self.roster.end(slot)
             self._has_left(slot, "its host gets no more work" if excluded else "nothing is left")
             return Stop()
         if self.problem is None:  # what trials had left behind may have ended the search
-            self.problem = self.roster.gpus_problem(len(self._running), self._clock())
+            self.problem = self.roster.gpus_problem(len(self._in_flight), self._clock())
         if self.problem is not None:
             return Stop()
         self._waits(slot, "nothing left" if nothing_left else self._why_it_waits(slot))
@@ -338,37 +340,26 @@ class Coordinator:
 
     def report(self, message: Reports) -> Heard:
         """See `spark_jobs.channel.exchange.Handler`."""
-        out = self._running.get(message.slot)
-        if out is None or (out.attempt.trial.id, out.attempt.number) != (
-            message.trial,
-            message.attempt,
-        ):
+        if self._in_flight.find(message.slot, message.trial, message.attempt) is None:
             return Heard(_GIVEN_UP)
         if message.output:
             self.standing.output.append((message.trial, message.output))
-        self._prepared.add(message.slot)
-        since = self._clock() if out.since is None else out.since
-        last, stop = out.last, self._judge_reports(message) or out.stop
-        for report in message.reports:
-            last = report if last is None else report.after(last)
-        self._running = {
-            **self._running,
-            message.slot: replace(out, since=since, last=last, stop=stop),
-        }
-        return Heard(stop)
+        self._in_flight.prepared(message.slot)
+        stop = self._judge_reports(message)
+        return Heard(self._in_flight.report(message.slot, message.reports, stop))
 
-    def _judge_reports(self, message: Reports) -> str | None:
-        """Return why a trial is to stop; None where it may go on."""
+    def _judge_reports(self, message: Reports) -> str:
+        """Return why a trial is to stop; '' where it may go on."""
         if self.problem is not None:
-            return None
+            return ""
         try:
             verdict = self._judge.report(message.trial, message.reports)
         except (AmbiguousObjective, SearcherFailed) as error:
             self.problem = str(error)
-            return None
+            return ""
         if verdict.reports:
             self._write(Reported(message.trial, message.attempt, verdict.reports, at=self._now()))
-        return verdict.reason
+        return verdict.reason or ""
 
     def slots_lost(self, slots: Iterable[str]) -> None:
         """Run the trials again that were out on slots whose tasks Spark has lost."""
@@ -425,7 +416,7 @@ class Coordinator:
     def cancel_rest(self) -> None:
         """Record the trials that are still out as cancelled; the search has ended without them."""
         now = self._clock()
-        out = [(out.attempt, out.seconds(now)) for out in self._running.values()]
+        out = [(out.attempt, out.seconds(now)) for out in self._in_flight.running]
         for attempt, seconds in [*out, *((ran, 0.0) for ran in self._attempts.before())]:
             self._record(attempt, Outcome(attempt.trial.id, "cancelled", seconds=seconds))
 
@@ -456,21 +447,16 @@ class Coordinator:
         self._end(*end)
         return True
 
-    def _is_doubled(self, slot: str) -> bool:
-        """Has another slot of this task a trial? Spark kills it when the task has ended well."""
-        task = SlotId.parse(slot).task
-        return any(SlotId.parse(other).task == task for other in self._running if other != slot)
-
     def _take(self, slot: str, number: int, outcome: Outcome) -> None:
-        out = self._running.get(slot)
-        if out is None or out.attempt.trial.id != outcome.trial or out.attempt.number != number:
+        out = self._in_flight.find(slot, outcome.trial, number)
+        if out is None:
             return  # told before, or of an attempt that was given up
         if outcome.error is not None and outcome.error.kind == "machine":
             host = self.roster.host(slot) or ""
             self.roster.hosts.died(host, outcome.trial, outcome.error.message)
             self._warn_of_hosts()
         if outcome.error is not None and self._attempts.is_retried(outcome):
-            self._try_again(slot, outcome.error, outcome.seconds)
+            self._try_again(out, slot, outcome.error, outcome.seconds)
         else:
             self._end(out.attempt, outcome)
 
@@ -479,10 +465,9 @@ class Coordinator:
         self._record(attempt, self._judge.held(outcome))
 
     def _try_again(
-        self, slot: str, failure: Failure, seconds: float, *, counts: bool = True
+        self, out: Running, slot: str, failure: Failure, seconds: float, *, counts: bool = True
     ) -> None:
-        """Let the trial on a slot run again, unless it was to stop: nobody wants that."""
-        out = self._running[slot]
+        """Let a trial that failed on a slot run again, unless it was to stop: nobody wants that."""
         attempt, trial = out.attempt, out.attempt.trial.id
         if out.stop:
             self._end(attempt, self._judge.stopped(trial, out.stop, out.last, seconds))
@@ -490,7 +475,7 @@ class Coordinator:
         self._write(Lost.of(attempt, slot, failure, counts=counts, at=self._now()))
         told = f"attempt {attempt.number} has failed, it runs again: {failure.message}\n"
         self.standing.output.append((trial, told))
-        self._running = {s: out for s, out in self._running.items() if s != slot}
+        self._in_flight.remove(trial)
 
     def _write(self, record: Record) -> None:
         """Write a record to the journal, then take it in."""
@@ -514,9 +499,8 @@ class Coordinator:
     def _apply(self, record: Finished) -> None:
         """Take in an outcome that the journal has, and tell everybody."""
         outcome = record.outcome
-        trial = outcome.trial
-        self._running = {s: o for s, o in self._running.items() if o.attempt.trial.id != trial}
         self.state.apply(record)
+        self._in_flight.remove(outcome.trial)
         result = self.results[-1]
         self.standing.take(result)
         try:
@@ -539,7 +523,7 @@ class Coordinator:
 
     def _give_up(self, slot: str, failure: Failure, *, counts: bool = True) -> None:
         """Give a slot up, with the trial that may be out on it; it may count as a retry of that."""
-        host, out = self.roster.leave(slot), self._running.get(slot)
+        host, out = self.roster.leave(slot), self._in_flight.on(slot)
         if host:
             self._has_left(slot, failure.message)
         if out is None:
@@ -548,7 +532,7 @@ class Coordinator:
         trial = attempt.trial.id
         outcome = Outcome(trial, "failed", error=failure, seconds=seconds)
         if out.stop or not counts or self._attempts.is_retried(outcome):
-            self._try_again(slot, failure, seconds, counts=counts)
+            self._try_again(out, slot, failure, seconds, counts=counts)
         else:
             self.roster.hosts.died(host, trial, failure.message)  # for good
             self._end(attempt, outcome)

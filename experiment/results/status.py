@@ -13,10 +13,11 @@ from spark_jobs.messages import Attempt, Report
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Running:
-    """A trial that is out on a slot.
+    """A trial that runs on its slots.
 
     Attributes:
         attempt: What was asked for.
+        slots: The names of the slots that run it.
         since: Since when it runs, in seconds of the coordinator's clock; None while its slot
             prepares itself, by importing TensorFlow and what else is preloaded.
         last: Its last step, with what each metric was when it was reported last.
@@ -24,6 +25,7 @@ class Running:
     """
 
     attempt: Attempt
+    slots: tuple[str, ...] = ()
     since: float | None
     last: Report | None = None
     stop: str = ""
