@@ -10,12 +10,12 @@ import itertools
 import time
 import warnings
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
-from dataclasses import replace
 
 from experiment.driver.judge import Judge
 from experiment.driver.roster import Roster
 from experiment.driver.trials.in_flight import InFlight
 from experiment.driver.trials.next_attempts import NextAttempts
+from experiment.driver.trials.replay import Replay
 from experiment.driver.trials.standing import Standing
 from experiment.results.result import too_many_failures
 from experiment.results.status import Observer, Running, Status
@@ -38,7 +38,6 @@ from experiment.run_files.left_outcomes import LeftBehind
 from experiment.run_files.run_state import RunState
 from search.checked_searcher import CheckedSearcher, SearcherFailed
 from search.direction import Direction, Goal
-from search.errors import InvalidArgument
 from search.searcher import Searcher, Selection
 from search.stopping import StoppingRule
 from search.trial import RETRIED, Failure, FailureKind, Outcome, Trial
@@ -51,7 +50,6 @@ from spark_jobs.messages import (
     Reports,
     Stop,
     Wait,
-    as_json,
 )
 from spark_jobs.run_folder.paths import RunPaths
 from spark_jobs.trial.objective import AmbiguousObjective
@@ -206,62 +204,29 @@ class Coordinator:
             InvalidArgument: The searcher asks for other trials than those in the journal.
             OSError: The journal cannot be written.
         """
-        out = self._replay(records)
+        replay = Replay(
+            self.state,
+            searcher=self._searcher,
+            judge=self._judge,
+            in_flight=self._in_flight,
+            end=self._apply,
+            selected=self._selected,
+        )
+        before = replay.run(records)
         matches()
         self._write(begun)
         self._write_selections()
         self._attempts.found(left)
         for trial in sorted(self.state.waiting):
-            said = out[trial]
+            said = before[trial]
             if not self._end_by_folder(said.attempt.trial) and said.stop:
                 # nobody wants it to run again
                 last = self._judge.stopped(trial, said.stop, said.last, 0.0)
                 self._end(said.attempt, last)
 
-    def _replay(self, records: Iterable[Record]) -> dict[int, Running]:
-        """Take in what a journal says; return each trial's last attempt, and what it had said."""
-        out: dict[int, Running] = {}
-        for record in records:
-            match record:
-                case Planned(trial=Trial(id=trial)):
-                    if trial not in self.state.trials:
-                        self._ask_again(record.trial)
-                    self.state.apply(record)
-                    attempt = self.state.in_flight[trial]
-                    out[trial] = Running(attempt=attempt, since=None)
-                    self._in_flight.add(attempt, ())
-                case Lost(trial=trial):
-                    self.state.apply(record)
-                    self._in_flight.remove(trial)
-                case Reported(trial=trial) if self._judge.rules:
-                    for report in record.reports:
-                        (value,) = report.metrics.values()
-                        stop = self._judge.replay(trial, report.step, value) or ""
-                        if trial in out:
-                            out[trial] = replace(out[trial], last=report, stop=stop)
-                case Finished(outcome=Outcome(trial=trial) as outcome) if (
-                    outcome.status != "cancelled" and trial not in self.state.ended
-                ):
-                    held = self._judge.held_to_one(outcome)
-                    self._apply(Finished(record.attempt, held, at=record.at))
-                case Begun():
-                    self.state.apply(record)
-                    self._in_flight.clear()
-                case Selected():
-                    known = {selection.trial for selection in record.selections}
-                    self._selections = [s for s in self._selections if s.trial not in known]
-                case _:
-                    self.state.apply(record)
-        self._in_flight.clear()
-        return out
-
-    def _ask_again(self, before: Trial) -> None:
-        trial = self._searcher.ask_again(before)
-        if trial is None or as_json(trial) != as_json(before):
-            now = "no trial" if trial is None else f"trial {trial.id} with {dict(trial.params)}"
-            then = f"trial {before.id} with {dict(before.params)}"
-            hint = "see that points and versions of the packages are what they were"
-            raise InvalidArgument("resume", f"the search that began, with {then}", now, hint)
+    def _selected(self, record: Selected) -> None:
+        known = {selection.trial for selection in record.selections}
+        self._selections = [s for s in self._selections if s.trial not in known]
 
     def hello(self, message: Hello) -> None:
         """See `spark_jobs.channel.exchange.Handler`."""
