@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 
 from experiment.driver.judge import Judge
+from experiment.driver.recorder import Recorder
 from experiment.driver.roster import Roster
 from experiment.driver.trials.in_flight import InFlight
 from experiment.driver.trials.next_attempts import NextAttempts
@@ -23,22 +24,14 @@ from experiment.results.trial_result import TrialResult
 from experiment.run_files.journal import Journal
 from experiment.run_files.journal_records import (
     Begun,
-    Finished,
-    Joined,
-    Left,
-    Lost,
-    Planned,
     Record,
-    Reported,
-    Selected,
-    Waiting,
     WaitReason,
 )
 from experiment.run_files.left_outcomes import LeftBehind
 from experiment.run_files.run_state import RunState
 from search.checked_searcher import CheckedSearcher, SearcherFailed
 from search.direction import Direction, Goal
-from search.searcher import Searcher, Selection
+from search.searcher import Searcher
 from search.stopping import StoppingRule
 from search.trial import RETRIED, Failure, FailureKind, Outcome, Trial
 from spark_jobs.messages import (
@@ -103,11 +96,13 @@ class Coordinator:
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
     ) -> None:
-        self._searcher, self._total = CheckedSearcher(searcher), 0
-        self._journal, self._now = journal, now
+        self._searcher = CheckedSearcher(searcher)
+        self._total = 0
         self.state = RunState(paths)
+        self._recorder = Recorder(journal, self.state, now)
         self._clock = clock
-        self._max_failures, self._warn = max_failures, warn
+        self._max_failures = max_failures
+        self._warn = warn
         self.problem: str | None = None
         self.standing = Standing(
             self.state, direction=direction, target=target, observers=observers, warn=warn
@@ -123,8 +118,6 @@ class Coordinator:
         self._in_flight = InFlight(clock)
         self._attempts = NextAttempts(self.state, retries=retries, retry_on=retry_on)
         self.roster = Roster(slots)
-        self._waiting: dict[str, WaitReason] = {}  # slots, as the journal knows
-        self._selections: list[Selection] = []  # of the searcher, which the journal lacks
         self._warned: set[str] = set()
         self._gpus_warned = self._detour_told = False
 
@@ -209,13 +202,13 @@ class Coordinator:
             searcher=self._searcher,
             judge=self._judge,
             in_flight=self._in_flight,
-            end=self._apply,
-            selected=self._selected,
+            ended=self._ended,
+            selected=self._recorder.has_selected,
         )
         before = replay.run(records)
         matches()
-        self._write(begun)
-        self._write_selections()
+        self._recorder.begun(begun)
+        self._recorder.write_selections()
         self._attempts.found(left)
         for trial in sorted(self.state.waiting):
             said = before[trial]
@@ -223,10 +216,6 @@ class Coordinator:
                 # nobody wants it to run again
                 last = self._judge.stopped(trial, said.stop, said.last, 0.0)
                 self._end(said.attempt, last)
-
-    def _selected(self, record: Selected) -> None:
-        known = {selection.trial for selection in record.selections}
-        self._selections = [s for s in self._selections if s.trial not in known]
 
     def hello(self, message: Hello) -> None:
         """See `spark_jobs.channel.exchange.Handler`."""
@@ -249,7 +238,7 @@ class Coordinator:
         if not self.roster.join(message.slot, message.host):
             return
         if is_new:
-            self._write(Joined(message.slot, message.host, message.gpus, at=self._now()))
+            self._recorder.joined(message.slot, message.host, message.gpus)
         if message.free_gpus:
             self._warn_of_gpus(message)
 
@@ -266,8 +255,7 @@ class Coordinator:
             return out.attempt
         attempt = self._next_for(host) if self.roster.gets_work(slot) else None
         if attempt is not None:
-            self._waiting.pop(slot, None)
-            self._write(Planned.of(attempt, slot, self._now()))
+            self._recorder.planned(attempt, (slot,))
             self._in_flight.add(attempt, (slot,))
             return attempt
         nothing_left = self.roster.is_leaving(slot) or (
@@ -276,28 +264,20 @@ class Coordinator:
         excluded = self.roster.hosts.is_excluded(host)
         if excluded or (nothing_left and not self._in_flight.is_doubled(slot)):
             self.roster.end(slot)
-            self._has_left(slot, "its host gets no more work" if excluded else "nothing is left")
+            why = "its host gets no more work" if excluded else "nothing is left"
+            self._recorder.left(slot, why)
             return Stop()
         if self.problem is None:  # what trials had left behind may have ended the search
             self.problem = self.roster.gpus_problem(len(self._in_flight), self._clock())
         if self.problem is not None:
             return Stop()
-        self._waits(slot, "nothing left" if nothing_left else self._why_it_waits(slot))
+        self._recorder.waits(slot, "nothing left" if nothing_left else self._why_it_waits(slot))
         return Wait()
 
     def _why_it_waits(self, slot: str) -> WaitReason:
         if self.roster.gpus.reasons(slot):
             return "gpu set aside"
         return "host avoided" if self.state.waiting else "no trial yet"
-
-    def _waits(self, slot: str, why: WaitReason) -> None:
-        if self._waiting.get(slot) != why:
-            self._waiting[slot] = why
-            self._write(Waiting(slot, why, at=self._now()))
-
-    def _has_left(self, slot: str, why: str) -> None:
-        self._waiting.pop(slot, None)
-        self._write(Left.of(slot, why, self._now()))
 
     def alike(self, slot: str) -> Hashable:
         """See `Handler` in exchange.py: host, GPUs and executor decide what it may run."""
@@ -323,7 +303,7 @@ class Coordinator:
             self.problem = str(error)
             return ""
         if verdict.reports:
-            self._write(Reported(message.trial, message.attempt, verdict.reports, at=self._now()))
+            self._recorder.reported(message.trial, message.attempt, verdict.reports)
         return verdict.reason or ""
 
     def slots_lost(self, slots: Iterable[str]) -> None:
@@ -408,7 +388,7 @@ class Coordinator:
         end = self._attempts.end_found(trial)
         if end is None:
             return False
-        self._write(Planned.of(end[0], "", self._now()))
+        self._recorder.planned(end[0], ())
         self._end(*end)
         return True
 
@@ -437,40 +417,27 @@ class Coordinator:
         if out.stop:
             self._end(attempt, self._judge.stopped(trial, out.stop, out.last, seconds))
             return
-        self._write(Lost.of(attempt, slot, failure, counts=counts, at=self._now()))
+        self._recorder.lost(attempt, slot, failure, counts=counts)
         told = f"attempt {attempt.number} has failed, it runs again: {failure.message}\n"
         self.standing.output.append((trial, told))
         self._in_flight.remove(trial)
 
-    def _write(self, record: Record) -> None:
-        """Write a record to the journal, then take it in."""
-        self._journal.append(record)
-        self.state.apply(record)
-
     def _record(self, attempt: Attempt, outcome: Outcome) -> None:
         """Write an outcome to the journal, then tell everybody."""
-        record = Finished(attempt.number, outcome, at=self._now())
-        self._journal.append(record)
-        self._apply(record)
-        if outcome.status == "cancelled":
-            self._selections = []  # nobody has tried it: it runs again when the run is resumed
-        self._write_selections()
+        self._recorder.finished(attempt, outcome)
+        self._ended(outcome)
+        if outcome.status == "cancelled":  # nobody has tried it: it runs again after a resume
+            self._recorder.drop_selections()
+        self._recorder.write_selections()
 
-    def _write_selections(self) -> None:
-        if self._selections:
-            self._write(Selected(self._selections, at=self._now()))
-            self._selections = []
-
-    def _apply(self, record: Finished) -> None:
-        """Take in an outcome that the journal has, and tell everybody."""
-        outcome = record.outcome
-        self.state.apply(record)
+    def _ended(self, outcome: Outcome) -> None:
+        """Tell everybody of an outcome that the journal and the state of the run have."""
         self._in_flight.remove(outcome.trial)
         result = self.results[-1]
         self.standing.take(result)
         try:
             self._searcher.tell(self._judge.scored(outcome))
-            self._selections += self._searcher.selections
+            self._recorder.selected(self._searcher.selections)
             self._judge.ended(outcome)
         except SearcherFailed as error:
             self.problem = self.problem or str(error)
@@ -490,7 +457,7 @@ class Coordinator:
         """Give a slot up, with the trial that may be out on it; it may count as a retry of that."""
         host, out = self.roster.leave(slot), self._in_flight.on(slot)
         if host:
-            self._has_left(slot, failure.message)
+            self._recorder.left(slot, failure.message)
         if out is None:
             return
         attempt, seconds = out.attempt, out.seconds(self._clock())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 
 from experiment.driver.judge import Judge
@@ -20,7 +20,7 @@ from experiment.run_files.journal_records import (
 from experiment.run_files.run_state import RunState
 from search.checked_searcher import CheckedSearcher
 from search.errors import InvalidArgument
-from search.trial import Trial
+from search.trial import Outcome, Trial
 from spark_jobs.messages import as_json
 
 
@@ -32,8 +32,8 @@ class Replay:
         searcher: The searcher, which has been asked nothing.
         judge: The judge, which has heard nothing.
         in_flight: What runs; holds what ran at each record, and nothing in the end.
-        end: Takes in the end of a trial, the state of the run included.
-        selected: Takes in what the searcher selected.
+        ended: Called with each outcome that the state has just got.
+        selected: Called with the trials whose selection the journal has.
     """
 
     def __init__(
@@ -43,14 +43,14 @@ class Replay:
         searcher: CheckedSearcher,
         judge: Judge,
         in_flight: InFlight,
-        end: Callable[[Finished], None],
-        selected: Callable[[Selected], None],
+        ended: Callable[[Outcome], None],
+        selected: Callable[[Collection[int]], None],
     ) -> None:
         self._state = state
         self._searcher = searcher
         self._judge = judge
         self._in_flight = in_flight
-        self._end = end
+        self._ended = ended
         self._selected = selected
         self._last: dict[int, Running] = {}
 
@@ -77,9 +77,10 @@ class Replay:
                 self._report(record)
             case Finished() if self._is_end(record):
                 held = self._judge.held_to_one(record.outcome)
-                self._end(Finished(record.attempt, held, at=record.at))
+                self._state.apply(Finished(record.attempt, held, at=record.at))
+                self._ended(held)
             case Selected():
-                self._selected(record)
+                self._selected({selection.trial for selection in record.selections})
             case Begun():
                 self._state.apply(record)
                 self._in_flight.clear()

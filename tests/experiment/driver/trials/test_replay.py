@@ -34,15 +34,14 @@ class Resumed:
             searcher=self.searcher,
             judge=Judge(Direction.MAX, "loss", stopping, state=self.state, warn=pytest.fail),
             in_flight=self.in_flight,
-            end=self.end,
+            ended=self.end,
             selected=self.selected.append,
         )
 
-    def end(self, record):
-        self.state.apply(record)
+    def end(self, outcome):
         running = [out.attempt.trial.id for out in self.in_flight.running]
-        self.ended.append((record.outcome.trial, record.outcome.value, running))
-        self.in_flight.remove(record.outcome.trial)
+        self.ended.append((outcome.trial, outcome.value, running))
+        self.in_flight.remove(outcome.trial)
 
 
 @pytest.fixture
@@ -134,4 +133,4 @@ def test_reports_without_rules_are_passed_over(resumed):
 def test_selections_are_passed_on(resumed):
     selected = Selected([Selection(0, True, None)], at=0.0)
     resumed.replay.run([planned(0), finished(0), selected])
-    assert resumed.selected == [selected]
+    assert resumed.selected == [{0}]
