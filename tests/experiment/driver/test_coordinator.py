@@ -486,6 +486,31 @@ def test_a_resumed_search_counts_attempts_as_the_first_did(tmp_path):
     assert later.progress == 1
 
 
+def test_observers_hear_the_same_again_when_a_search_is_resumed(tmp_path):
+    class Counting:
+        def __init__(self):
+            self.heard = []
+
+        def ended(self, result, status):
+            self.heard.append((result.id, status.ended, len(status.running)))
+
+    live, again = Counting(), Counting()
+    first = Search(tmp_path, points(3), observers=[live])
+    for slot in ("1.0.0", "1.1.0"):
+        first.hello(slot)
+    first.ask("1.0.0")
+    work = first.ask("1.1.0")
+    first.coordinator.slots_lost(["1.0.0"])
+    first.finish("1.1.0", work)
+    first.run_to_the_end("1.1.0")
+    first.journal.close()
+    records = list(read_records(read_journal(first.paths.journal), "the journal"))
+    with Journal(first.paths.journal) as journal:
+        later = Coordinator(points(3), first.paths, journal, observers=[again])
+        later.begin(begun(len(records), 3), records)
+    assert again.heard == live.heard == [(1, 1, 0), (0, 2, 0), (2, 3, 0)]
+
+
 def test_a_trial_that_is_not_to_run_again_is_not_said_to(start):
     search = start(points(2), "1.0.0", retries=0)
     search.ask("1.0.0")
