@@ -11,10 +11,10 @@ import time
 import warnings
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 
-from experiment.driver.judge import Judge
 from experiment.driver.recorder import Recorder
-from experiment.driver.roster import Roster
+from experiment.driver.slots.roster import Roster
 from experiment.driver.trials.in_flight import InFlight
+from experiment.driver.trials.judge import Judge
 from experiment.driver.trials.next_attempts import NextAttempts
 from experiment.driver.trials.replay import Replay
 from experiment.driver.trials.standing import Standing

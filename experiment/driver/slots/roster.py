@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Hashable
 
-from experiment.driver.gpus import Gpus
-from experiment.driver.hosts import Hosts
+from experiment.driver.slots.gpus import Gpus
+from experiment.driver.slots.hosts import Hosts
 from spark_jobs.messages import Hello, SlotId
 
 _MOST_REFUSED_JOBS = 3

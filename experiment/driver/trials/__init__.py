@@ -1,1 +1,1 @@
-"""The trials of a running search: what is shown of them, which run, which attempt is next."""
+"""The trials of a running search: which run, which attempt is next, how they end, what is shown."""

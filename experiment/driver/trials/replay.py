@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 
-from experiment.driver.judge import Judge
 from experiment.driver.trials.in_flight import InFlight
+from experiment.driver.trials.judge import Judge
 from experiment.results.status import Running
 from experiment.run_files.journal_records import (
     Begun,

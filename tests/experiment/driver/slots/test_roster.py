@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from experiment.driver.roster import Roster
+from experiment.driver.slots.roster import Roster
 from spark_jobs.messages import Hello
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from experiment.driver.judge import Judge
 from experiment.driver.trials.in_flight import InFlight
+from experiment.driver.trials.judge import Judge
 from experiment.driver.trials.replay import Replay
 from experiment.run_files.journal_records import Finished, Lost, Planned, Reported, Selected
 from experiment.run_files.run_state import RunState
