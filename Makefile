@@ -2,14 +2,14 @@
 
 PYTHON := .venv/bin/python
 # Tests wait for other processes, so there may be more at a time than cores; neighbours share
-# sessions. Of those that kill and cut, fewer keep two cores busy.
-PYTEST := $(PYTHON) -m pytest --dist worksteal
+# sessions.
+PYTEST := $(PYTHON) -m pytest --dist worksteal --numprocesses 3
 SOURCES := search spark_jobs experiment tests examples
 
 # A fresh import of TensorFlow is several times slower without its compiled files.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo demo-hdfs test test-faults test-browser test-kerberos lint audit format bench bench-tensorboard bench-hdfs bench-live bench-faults bench-gpu bench-search bench-slots screenshots zip constraints clean
+.PHONY: help demo demo-hdfs test test-faults test-all test-browser test-kerberos lint audit format bench bench-tensorboard bench-hdfs bench-live bench-faults bench-gpu bench-search bench-slots screenshots zip constraints clean
 
 help:  ## Show this list.
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -27,13 +27,17 @@ demo-hdfs: .venv/.installed  ## Run an evolutionary search with data and run on 
 	$(PYTHON) -m tests.demo_hdfs
 
 test: .venv/.installed  ## Run the whole test suite.
-	$(PYTEST) --numprocesses 4
+	$(PYTEST)
 
 test-browser: .venv/.browser  ## Look at TensorBoard in a real browser.
 	$(PYTHON) -m pytest -m browser
 
 test-faults: .venv/.installed  ## Kill, cut and fill what a search runs on.
-	$(PYTEST) --numprocesses 3 -m "slow or property" --hypothesis-profile all
+	$(PYTEST) -m "slow or property" --hypothesis-profile all
+
+# Two runs would start sessions and servers twice, and check each property twice.
+test-all: .venv/.installed  ## Run what test and test-faults run, in one run.
+	$(PYTEST) -m "not browser and not kerberos" --hypothesis-profile all
 
 test-kerberos: .venv/.kerberos  ## Search on a real HDFS that wants Kerberos.
 	$(PYTHON) -m pytest -m kerberos

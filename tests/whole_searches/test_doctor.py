@@ -59,7 +59,7 @@ def test_a_sound_session_is_all_green(spark, tmp_path):
         return x
 
     diagnosis = experiment.doctor(
-        spark, train, tmp_path / "data.csv", logdir=tmp_path / "runs of ü"
+        spark, train, tmp_path / "data.csv", logdir=tmp_path / "runs of ü", timeout=600.0
     )
     assert diagnosis.ok, diagnosis
     assert {f.level for f in diagnosis.findings} == {"ok"}, diagnosis
