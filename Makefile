@@ -35,9 +35,10 @@ test-browser: .venv/.browser  ## Look at TensorBoard in a real browser.
 test-faults: .venv/.installed  ## Kill, cut and fill what a search runs on.
 	$(PYTEST) -m "slow or property" --hypothesis-profile all
 
-# Two runs would start sessions and servers twice, and check each property twice.
+# Two runs would start sessions and servers twice, and check each property twice. The examples of
+# properties are the same each time: `make test` and `make test-faults` look for new ones.
 test-all: .venv/.installed  ## Run what test and test-faults run, in one run.
-	$(PYTEST) -m "not browser and not kerberos" --hypothesis-profile all
+	$(PYTEST) -m "not browser and not kerberos" --hypothesis-profile all --hypothesis-seed 0
 
 test-kerberos: .venv/.kerberos  ## Search on a real HDFS that wants Kerberos.
 	$(PYTHON) -m pytest -m kerberos

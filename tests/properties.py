@@ -18,7 +18,11 @@ def register() -> None:
 
     A stall of the machine is no fault of what is tested, so no example has a time limit.
     """
-    everything = hypothesis.settings(deadline=None, max_examples=100)
+    everything = hypothesis.settings(
+        deadline=None,
+        max_examples=100,
+        suppress_health_check=[hypothesis.HealthCheck.too_slow],
+    )
     hypothesis.settings.register_profile("all", everything)
     few = hypothesis.settings(everything, max_examples=round(100 * _SHARE))
     hypothesis.settings.register_profile("few", few)

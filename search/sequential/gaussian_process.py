@@ -7,6 +7,7 @@ without.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any
@@ -37,6 +38,7 @@ LOWEST = 10.0
 _LENGTHS = (1e-2, 1e3)
 _NOISES = (1e-6, 1.0)
 _ITERATIONS = 60  # of the optimizer
+_HUGE = sys.float_info.max / 4  # the difference of larger numbers may overflow
 
 
 class MixedMatern(Matern):  # type: ignore[misc]  # scikit-learn has no types
@@ -158,7 +160,8 @@ def normalized(values: Array) -> Array:
     algorithm (2024), where the lower half is warped by its ranks. Values that are all equal
     become 0.
     """
-    values = values / 4  # the differences of huge ones overflow
+    if np.abs(values).max() > _HUGE:
+        values = values / 4
     best, median, worst = values.max(), np.median(values), values.min()
     if best == worst:
         return np.zeros_like(values)

@@ -2,7 +2,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from scipy.stats import norm
@@ -91,6 +91,8 @@ FINITE = st.floats(allow_nan=False, allow_infinity=False)
 
 @examples(200)
 @given(arrays.arrays(float, st.integers(1, 40), elements=FINITE))
+@example(np.array([5e-324, 0.0]))
+@example(np.array([-1.7e308, 1.7e308, 5e-324]))
 def test_normalized_values_keep_their_order(values):
     bent = normalized(values)
     assert np.isfinite(bent).all()

@@ -52,7 +52,7 @@ def check(trial, space):
 
 @each_algorithm
 @given(space=conditional_spaces(constraint=some_refused), seed=st.integers(0, 99))
-@examples(25, suppress_health_check=[HealthCheck.filter_too_much])
+@examples(25, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
 def test_every_trial_is_allowed_and_has_what_is_active(algorithm, samples, space, seed):
     try:
         searcher = started(algorithm, samples, space, seed)
