@@ -9,7 +9,7 @@ SOURCES := search spark_jobs experiment tests examples
 # A fresh import of TensorFlow is several times slower without its compiled files.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo demo-hdfs test test-faults test-all test-browser test-kerberos lint audit format bench bench-tensorboard bench-hdfs bench-live bench-faults bench-gpu bench-search bench-slots screenshots zip constraints clean
+.PHONY: help demo demo-hdfs test test-faults test-ci test-browser test-kerberos lint audit format bench bench-tensorboard bench-hdfs bench-live bench-faults bench-gpu bench-search bench-slots screenshots zip constraints clean
 
 help:  ## Show this list.
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -35,10 +35,10 @@ test-browser: .venv/.browser  ## Look at TensorBoard in a real browser.
 test-faults: .venv/.installed  ## Kill, cut and fill what a search runs on.
 	$(PYTEST) -m "slow or property" --hypothesis-profile all
 
-# Two runs would start sessions and servers twice, and check each property twice. The examples of
-# properties are the same each time: `make test` and `make test-faults` look for new ones.
-test-all: .venv/.installed  ## Run what test and test-faults run, in one run.
-	$(PYTEST) -m "not browser and not kerberos" --hypothesis-profile all --hypothesis-seed 0
+# In one run: two would start sessions and servers twice, and check each property twice. The
+# examples of properties are the same each time: the other two look for new ones.
+test-ci: .venv/.installed  ## Run what test runs, each fault, each contract, and whole properties.
+	$(PYTEST) -m "not browser and not kerberos and (not slow or fault or contract)" --hypothesis-profile all --hypothesis-seed 0
 
 test-kerberos: .venv/.kerberos  ## Search on a real HDFS that wants Kerberos.
 	$(PYTHON) -m pytest -m kerberos

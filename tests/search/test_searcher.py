@@ -668,6 +668,7 @@ class TestBayesianSearch(RandomSearcherContract, LearningContract, NoRepeatsCont
 
 
 @pytest.mark.slow
+@pytest.mark.contract
 class TestNoisyBayesianSearch(RandomSearcherContract, LearningContract, KnownContract):
     algorithm = BayesianOptimization(noisy=True)
     samples = total = 12

@@ -87,6 +87,7 @@ class TestFileChannel(ChannelContract):
 
 
 @pytest.mark.slow
+@pytest.mark.contract
 class TestMailboxOnHdfs(ChannelContract):
     @pytest.fixture
     def opened(self, hdfs, monkeypatch):

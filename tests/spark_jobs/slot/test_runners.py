@@ -901,6 +901,7 @@ class TestForked(ProcessContract):
 
 
 @pytest.mark.slow
+@pytest.mark.contract
 class TestSpawned(ProcessContract):
     many = 8  # a second each
 
