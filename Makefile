@@ -4,17 +4,17 @@ PYTHON := .venv/bin/python
 # Tests wait for other processes, so there may be more at a time than cores; neighbours share
 # sessions.
 PYTEST := $(PYTHON) -m pytest --dist worksteal --numprocesses 3
-SOURCES := search spark_jobs experiment tests examples
+SOURCES := search spark_jobs experiment tests examples docs
 
 # A fresh import of TensorFlow is several times slower without its compiled files.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo demo-hdfs test test-faults test-ci test-browser test-kerberos lint audit format bench bench-tensorboard bench-hdfs bench-live bench-faults bench-gpu bench-search bench-slots screenshots zip constraints clean
+.PHONY: help demo demo-hdfs test test-faults test-ci test-browser test-kerberos lint docs audit format bench bench-tensorboard bench-hdfs bench-live bench-faults bench-gpu bench-search bench-slots screenshots zip constraints clean
 
 help:  ## Show this list.
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 19
 
-# Others on this host can neither take the searches over nor end their jobs: see SECURITY.md.
+# Others on this host can neither take over the searches nor end their jobs: see SECURITY.md.
 SHUT := --master 'local[*]' --conf spark.authenticate=true --conf spark.ui.killEnabled=false
 
 demo: export PYSPARK_SUBMIT_ARGS := $(SHUT) pyspark-shell
@@ -26,21 +26,21 @@ demo-hdfs: export PYSPARK_SUBMIT_ARGS := $(SHUT) pyspark-shell
 demo-hdfs: .venv/.installed  ## Run an evolutionary search with data and run on a small HDFS.
 	$(PYTHON) -m tests.demo_hdfs
 
-test: .venv/.installed  ## Run the whole test suite.
+test: .venv/.installed  ## Run all tests but the slow ones.
 	$(PYTEST)
 
-test-browser: .venv/.browser  ## Look at TensorBoard in a real browser.
+test-browser: .venv/.browser  ## Test TensorBoard in a real browser.
 	$(PYTHON) -m pytest -m browser
 
-test-faults: .venv/.installed  ## Kill, cut and fill what a search runs on.
+test-faults: .venv/.installed  ## Run the slow tests, faults among them, and whole properties.
 	$(PYTEST) -m "slow or property" --hypothesis-profile all
 
 # In one run: two would start sessions and servers twice, and check each property twice. The
 # examples of properties are the same each time: the other two look for new ones.
-test-ci: .venv/.installed  ## Run what test runs, each fault, each contract, and whole properties.
+test-ci: .venv/.installed  ## Run the tests of CI: test, faults, contracts, whole properties.
 	$(PYTEST) -m "not browser and not kerberos and (not slow or fault or contract)" --hypothesis-profile all --hypothesis-seed 0
 
-test-kerberos: .venv/.kerberos  ## Search on a real HDFS that wants Kerberos.
+test-kerberos: .venv/.kerberos  ## Test searches on an HDFS with Kerberos.
 	$(PYTHON) -m pytest -m kerberos
 
 zip:  ## Put the packages into build/experiment.zip, for spark-submit --py-files.
@@ -52,7 +52,12 @@ lint: .venv/.installed  ## Check style, types and layers.
 	$(PYTHON) -m mypy
 	.venv/bin/lint-imports
 
-audit: .venv/.audit  ## Look for known vulnerabilities in what is installed.
+# Afresh each time: a page that was not read again would keep what has changed in the code.
+docs: .venv/.docs  ## Build the documentation into build/docs.
+	$(PYTHON) -m sphinx --fail-on-warning --keep-going --quiet --fresh-env --write-all docs build/docs
+	@echo build/docs/index.html
+
+audit: .venv/.audit  ## Look for known vulnerabilities in installed packages.
 	$(PYTHON) .ci/audit.py
 
 format: .venv/.installed  ## Format the code.
@@ -68,22 +73,22 @@ bench-tensorboard: .venv/.browser  ## Print how soon TensorBoard shows a search 
 bench-hdfs: .venv/.installed  ## Print how fast HDFS is read and written.
 	$(PYTHON) -m tests.benchmarks.hdfs_files
 
-bench-faults: .venv/.installed  ## Print what a search survives, and how soon it goes on.
+bench-faults: .venv/.installed  ## Print which faults a search survives, and how soon it continues.
 	$(PYTHON) -m tests.benchmarks.faults
 
 bench-gpu: .venv/.installed  ## Print how many trials an hour one GPU runs, packed and in sequence.
 	$(PYTHON) -m tests.benchmarks.gpu_trials
 
-bench-live: .venv/.installed  ## Print what live trials cost and early stopping saves.
+bench-live: .venv/.installed  ## Print the cost of live trials and the savings of early stopping.
 	$(PYTHON) -m tests.benchmarks.live_trials
 
 bench-search: .venv/.bench  ## Print how good the searches are, against those of others.
 	$(PYTHON) -m tests.benchmarks.search_quality
 
-bench-slots: .venv/.installed  ## Print what a thousand slots cost the driver.
+bench-slots: .venv/.installed  ## Print the cost of a thousand slots for the driver.
 	$(PYTHON) -m tests.benchmarks.many_slots
 
-screenshots: .venv/.browser  ## Make the README's pictures again.
+screenshots: .venv/.browser  ## Make the documentation's pictures again.
 	$(PYTHON) -m tests.browser.screenshots
 
 .venv/.installed: pyproject.toml .ci/constraints.txt .ci/install
@@ -98,6 +103,10 @@ screenshots: .venv/.browser  ## Make the README's pictures again.
 	.ci/install --bench
 	touch $@
 
+.venv/.docs: .venv/.installed
+	.ci/install --docs
+	touch $@
+
 .venv/.browser: .venv/.installed
 	.ci/install --browser
 	touch $@
@@ -107,9 +116,9 @@ screenshots: .venv/.browser  ## Make the README's pictures again.
 	touch $@
 
 constraints:  ## Pin the newest versions of everything that is installed.
-	.ci/install --audit --bench --browser --kerberos --upgrade
+	.ci/install --audit --bench --browser --docs --kerberos --upgrade
 	.venv/bin/pip freeze --all --exclude-editable | grep -v ' @ ' > .ci/constraints.txt
-	touch .venv/.installed .venv/.audit .venv/.bench .venv/.browser .venv/.kerberos
+	touch .venv/.installed .venv/.audit .venv/.bench .venv/.browser .venv/.docs .venv/.kerberos
 
-clean:  ## Remove what was installed and made.
+clean:  ## Remove installed packages and built files.
 	rm -rf .venv experiments build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
