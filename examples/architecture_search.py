@@ -63,7 +63,7 @@ def main() -> None:
 
     spark = (
         SparkSession.builder.appName("architecture search")
-        .config("spark.ui.showConsoleProgress", "false")  # there is a line of progress already
+        .config("spark.ui.showConsoleProgress", "false")  # the search shows its own progress
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("ERROR")

@@ -1,7 +1,7 @@
 """Early stopping: sixteen Keras models of 1,797 handwritten digits, most of them not for long.
 
-Successive halving (ASHA) compares the trials at epochs 1, 2, 4, 8, ...: who is not in the better
-half of those that got there is stopped. `keras_callbacks` reports the epochs and ends `fit`.
+Successive halving (ASHA) compares the trials at epochs 1, 2, 4, 8, ... and stops each that is not
+in the better half of those that got there. `keras_callbacks` reports the epochs and ends `fit`.
 Run it with `python examples/early_stopping.py` or with spark-submit.
 """
 
@@ -44,7 +44,7 @@ def train(learning_rate: float, units: int, dropout: float, epochs: int = 8) -> 
         validation_data=(x_val, y_val),
         callbacks=[
             *experiment.keras_callbacks(),
-            # a trial that runs again, since its executor was lost, goes on after its last epoch
+            # a retried trial, whose executor was lost, resumes after its last epoch
             keras.callbacks.BackupAndRestore(experiment.checkpoint_dir()),
         ],
         verbose=2,
@@ -62,7 +62,7 @@ def main() -> None:
 
     spark = (
         SparkSession.builder.appName("early stopping")
-        .config("spark.ui.showConsoleProgress", "false")  # there is a line of progress already
+        .config("spark.ui.showConsoleProgress", "false")  # the search shows its own progress
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("ERROR")
@@ -74,7 +74,7 @@ def main() -> None:
         bounds,
         samples=options.samples,
         name="digits-early-stopping",
-        optimization_key="val_accuracy",  # of what is reported, and of what is returned
+        optimization_key="val_accuracy",  # the reported and returned metric to maximise
         stopping=experiment.SuccessiveHalving(reduction_factor=2),
         logdir=options.logdir,
         preload=("tensorflow", "keras", "sklearn.datasets", "sklearn.model_selection"),

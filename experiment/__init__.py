@@ -5,13 +5,13 @@
     experiment.launch(spark, train, {"learning_rate": [0.001, 0.01], "dropout": [0.5, 0.6]})
     experiment.evolutionary_search(spark, train, {"learning_rate": [0.005, 0.00005]})
     experiment.submit(experiment.launch, spark, train, ...)     # in the background
-    experiment.plan(experiment.launch, spark, train, ...)       # what it would ask of the cluster
+    experiment.plan(experiment.launch, spark, train, ...)       # its demand on the cluster
     experiment.executor(spark)      # a concurrent.futures.Executor on the same slots
 
-    experiment.doctor(spark)        # what would make a search on this cluster fail
+    experiment.doctor(spark)        # problems that would make a search on this cluster fail
 
     experiment.load(run)            # the result of a run, finished or not
-    experiment.tensorboard(run)     # TensorBoard on it
+    experiment.tensorboard(run)     # TensorBoard for it
 
 Inside a train function: `experiment.report()`, `logdir()`, `checkpoint_dir()`, `params()`,
 `keras_callbacks()`.
@@ -20,9 +20,11 @@ Inside a train function: `experiment.report()`, `logdir()`, `checkpoint_dir()`, 
 import importlib.util
 import pathlib
 
+from experiment.version import __version__ as __version__
+
 
 def _check_neighbours() -> None:
-    """Say which file hides a package of ours: their names are common ones."""
+    """Raise ImportError if another file hides one of our packages, whose names are common."""
     home = pathlib.Path(__file__).resolve().parent.parent
     for name in ("search", "spark_jobs"):
         spec = importlib.util.find_spec(name)
@@ -30,8 +32,8 @@ def _check_neighbours() -> None:
         found = next((pathlib.Path(place).resolve() for place in places if place), None)
         if found != home / name / "__init__.py":
             raise ImportError(
-                f"package {name!r} of the experiment framework lies in {home / name}, but Python "
-                f"finds {found}; rename that, or take its folder off sys.path"
+                f"package {name!r} of the experiment framework is in {home / name}, but Python "
+                f"finds {found}; rename that, or remove its folder from sys.path"
             )
 
 
@@ -148,5 +150,5 @@ __all__ = [
 
 
 def __dir__() -> list[str]:
-    """Return the public names, without those of the packages' folders."""
+    """Return the public names, without those of subpackages."""
     return __all__

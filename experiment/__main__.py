@@ -2,7 +2,13 @@
 
 import sys
 
-from experiment.cli.commands import main
+from experiment.cli import commands
+
+
+def main() -> int:
+    """Run the console script `spark-experiment`: the same commands under another name."""
+    return commands.main(sys.argv[1:], program="spark-experiment")
+
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(commands.main(sys.argv[1:]))

@@ -1,11 +1,11 @@
-"""The public calls: each builds the `SearchSpec` of its arguments, which then is run."""
+"""The public calls: each builds a `SearchSpec` from its arguments, which is then run."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from experiment.driver.search_call import search_call
 from experiment.results.result import Result, Results, results_of_groups
@@ -16,6 +16,7 @@ from experiment.setup.building_specs import (
     spec_of_algorithm,
     warn_of_texts,
 )
+from experiment.setup.keywords import Keywords, SearchKeywords
 from experiment.setup.settings import Settings
 from experiment.setup.specification import SearchSpec
 from experiment.setup.warm_start import Runs
@@ -42,25 +43,26 @@ def launch(
     args_dict: Mapping[str, Iterable[Any]] | Iterable[Mapping[str, Any]],
     *,
     constraint: Constraint | None = None,
-    **settings: Any,
+    **settings: Unpack[Keywords],
 ) -> SearchSpec:
     """Run a train function on every point of a grid, one trial per point, on Spark executors.
 
     Args:
         spark: A running SparkSession.
-        train: Called with a hyperparameter per argument; returns a number, a dict of names to
-            numbers (see `optimization_key`), or a Keras History, of which the best epoch counts.
-        args_dict: Argument name to the list of its values: the Cartesian product is run, in the
-            order of itertools.product. Or a list of dicts: exactly these points.
-        constraint: As for `evolutionary_search`; points that it does not allow are left out.
+        train: The train function. Each hyperparameter is an argument. It returns a number, a dict
+            of names to numbers (see `optimization_key`), or a Keras History, whose best epoch
+            counts.
+        args_dict: A dict of argument names to lists of values, whose Cartesian product is run in
+            the order of itertools.product; or a list of dicts, one per trial.
+        constraint: See `evolutionary_search`; points that it does not allow are left out.
         **settings: See `experiment.Settings`.
 
     Returns:
-        All trials, failed ones too; `.best` is the best.
+        The result with all trials, failed ones too; `.best` is the best.
 
     Raises:
-        InvalidArgument: Bad input, found before any Spark job.
-        SearchFailed: More failures than allowed, or every trial failed; has `.result`.
+        InvalidArgument: An argument is invalid; raised before any Spark job starts.
+        SearchFailed: More trials failed than allowed, or every trial; `.result` has them.
     """
     checked = Settings(**settings)
     if isinstance(args_dict, Mapping):
@@ -93,32 +95,30 @@ def run(
     points: Iterable[Mapping[str, Any]] = (),
     warm_start: Runs = (),
     constraint: Constraint | None = None,
-    **settings: Any,
+    **settings: Unpack[Keywords],
 ) -> SearchSpec:
-    """Search a space by any algorithm: the call that the others are made of.
+    """Search a space with any algorithm; the other searches are this one with their algorithm.
 
     Args:
         spark: A running SparkSession.
-        train: Called with a hyperparameter per argument; returns a number, a dict of names to
-            numbers (see `optimization_key`), or a Keras History, of which the best epoch counts.
-        space: As `bounds` of `evolutionary_search`.
-        searcher: The algorithm, such as `experiment.RegularizedEvolution()`; any object with the
+        train: The train function. Each hyperparameter is an argument. It returns a number, a dict
+            of names to numbers (see `optimization_key`), or a Keras History, whose best epoch
+            counts.
+        space: The search space, given as `bounds` of `evolutionary_search`.
+        searcher: The algorithm, such as `experiment.RegularizedEvolution()`, or any object with the
             methods of `Algorithm`.
-        samples: How many trials, for algorithms that do not know.
-        points: Configurations to try first, counted among the trials: dicts of hyperparameter to
-            value. What one leaves out is drawn; a value may lie between two steps of its domain.
-        warm_start: Runs, each by its folder or `Result`, or a list of them, whose trials are to be
-            learnt from, finished and failed ones; they are not counted among the trials. Space,
-            direction and `optimization_key` have to be the same.
-        constraint: As for `evolutionary_search`.
+        samples: Number of trials, for algorithms without a budget of their own.
+        points: See `evolutionary_search`.
+        warm_start: See `evolutionary_search`.
+        constraint: See `evolutionary_search`.
         **settings: See `experiment.Settings`.
 
     Returns:
-        All trials, failed ones too; `.best` is the best.
+        The result with all trials, failed ones too; `.best` is the best.
 
     Raises:
-        InvalidArgument: Bad input, found before any Spark job.
-        SearchFailed: More failures than allowed, or every trial failed; has `.result`.
+        InvalidArgument: An argument is invalid; raised before any Spark job starts.
+        SearchFailed: More trials failed than allowed, or every trial; `.result` has them.
     """
     check_algorithm(searcher)
     checked = Settings(**settings)
@@ -152,62 +152,64 @@ def evolutionary_search(  # noqa: PLR0917  # their order is part of the call
     points: Iterable[Mapping[str, Any]] = (),
     warm_start: Runs = (),
     constraint: Constraint | None = None,
-    **settings: Any,
+    **settings: Unpack[SearchKeywords],
 ) -> SearchSpec:
-    """Search by differential evolution, without a barrier or one generation after the other.
+    """Search by differential evolution, asynchronously or generation by generation.
 
-    Several objectives are searched by NSGA-II instead, for their Pareto front; see
-    `NSGA2Search`.
+    With several objectives, NSGA-II searches for their Pareto front instead; see `NSGA2Search`.
 
-    `popsize * (generations + 1)` trials: generation 0 is the initial population, a Latin hypercube.
-    Whoever is free gets the next trial at once, made from the best that is known by then; see
-    `SteadyStateEvolution`. The same seed gives the same trials where results come in the
-    same order, as with `parallelism=1`. With `generational=True` it does whatever their order, but
-    slots wait at the end of each generation; see `DifferentialEvolution`.
+    `popsize * (generations + 1)` trials; generation 0, the initial population, is a Latin
+    hypercube. By default a free slot gets the next trial at once, made from the current
+    population; see `SteadyStateEvolution`. The same seed then gives the same trials only if
+    outcomes arrive in the same order, as with `parallelism=1`. With `generational=True` the order
+    does not matter, but slots wait at the end of each generation; see `DifferentialEvolution`.
 
     Args:
         spark: A running SparkSession.
-        train: Called with a hyperparameter per argument; returns a number, a dict of names to
-            numbers (see `optimization_key`), or a Keras History, of which the best epoch counts.
-        bounds: Argument name to `[low, high]` in either order, or to a list of choices. Two ints
-            stay ints; positive floats written high first, or 1,000 times apart, are searched on a
-            log scale. `experiment.Float`, `Integer` and `Choice` say it explicitly, and more: a
-            constant as `Choice(['eu'])`, steps, an order of choices, and
-            `when={'optimizer': 'sgd'}` for what other trials lack: `train` has a default for it.
-        direction: 'max' or 'min' of the objective; for several, a dict of what the train function
-            calls them: `{'accuracy': 'max', 'latency': 'min'}`.
+        train: The train function. Each hyperparameter is an argument. It returns a number, a dict
+            of names to numbers (see `optimization_key`), or a Keras History, whose best epoch
+            counts.
+        bounds: The search space: a dict of argument names to `[low, high]`, in either order, or to
+            a list of choices. Two ints stay ints; positive floats with the high one first, or 1,000
+            times apart, are searched on a log scale. `experiment.Float`, `Integer` and `Choice` say
+            it explicitly, and more: a constant as `Choice(['eu'])`, steps, ordered choices, and
+            `when={'optimizer': 'sgd'}` for a hyperparameter that other trials lack; `train` needs
+            a default for it.
+        direction: 'max' or 'min'. For several objectives a dict of their names, as the train
+            function returns them, to directions: `{'accuracy': 'max', 'latency': 'min'}`.
         popsize: Individuals, at least 4.
-        generations: After the initial population, at least 1.
+        generations: Generations after the initial population, at least 1.
         crossover: Crossover rate CR of [0, 1]. With several objectives, the probability that a
             child has two parents.
-        mutation: Differential weight F of (0, 2], or two of them, between which it is drawn for
-            each trial. Left out, 0.5 by generation, otherwise (0.5, 1.0). With several objectives,
-            the probability of [0, 1] that a hyperparameter mutates; left out, one does on average.
-        generational: False: no slot waits, the better of two trials replaces the other as soon as
-            it has ended, and no configuration is tried twice before all were once. True: the next
-            generation starts when the last trial of one has ended, and some slots wait for it.
-        strategy: How a trial is made of others, 'rand1bin' or 'current-to-pbest1bin'. Left out,
-            the first by generation, otherwise the second. Not with several objectives.
-        noisy: Does a configuration come to another value each time? Then one trial in ten tries
-            the best one again, whose score is the mean of its values; not by generation. A
-            `popsize` of 20 suits noise. `Result.best_mean` is the best of what was tried again.
-            Not with several objectives.
+        mutation: Differential weight F of (0, 2], or two bounds between which each trial's is
+            drawn; None for 0.5 with `generational`, otherwise (0.5, 1.0). With several objectives,
+            the probability of [0, 1] that a hyperparameter mutates; None for one on average.
+        generational: False: no slot waits, a better trial joins the population as soon as it ends,
+            and no configuration is repeated before all were tried. True: each generation waits for
+            the last trial of the one before.
+        strategy: 'rand1bin' or 'current-to-pbest1bin'; None for the first with `generational`,
+            otherwise the second. Not with several objectives.
+        noisy: Whether evaluations of the same configuration differ. Then every tenth trial repeats
+            the best configuration, whose score is the mean of its values. A `popsize` of 20 suits
+            noise. `Result.best_mean` is the best repeated configuration. Not with `generational`
+            or several objectives.
         points: Configurations to try first, counted among the trials: dicts of hyperparameter to
-            value. What one leaves out is drawn; a value may lie between two steps of its domain.
-        warm_start: Runs, each by its folder or `Result`, or a list of them, whose trials are to be
-            learnt from, finished and failed ones; they are not counted among the trials. Space,
-            direction and `optimization_key` have to be the same. The best of them are the first
-            population.
-        constraint: Called with a dict of hyperparameters; returns whether they may be tried, as
-            `lambda p: p["batch"] * p["units"] < 1e6`. The same ones get the same answer.
+            value. Hyperparameters left out are drawn; a value may lie between two steps of its
+            domain.
+        warm_start: Prior observations: a run, by its folder or `Result`, or a list of runs, whose
+            finished and failed trials the search learns from. They are not counted among the
+            trials. Space, direction and `optimization_key` must be the same. The best of them are
+            the initial population of this search.
+        constraint: A function of a dict of hyperparameters that returns whether to allow them, such
+            as `lambda p: p["batch"] * p["units"] < 1e6`. It must be deterministic.
         **settings: See `experiment.Settings`.
 
     Returns:
-        All trials, failed ones too; `.best` is the best.
+        The result with all trials, failed ones too; `.best` is the best.
 
     Raises:
-        InvalidArgument: Bad input, found before any Spark job.
-        SearchFailed: More failures than allowed, or every trial failed; has `.result`.
+        InvalidArgument: An argument is invalid; raised before any Spark job starts.
+        SearchFailed: More trials failed than allowed, or every trial; `.result` has them.
     """
     checked = Settings(direction=direction, **settings)
     algorithm: Algorithm
@@ -251,30 +253,28 @@ def random_search(
     points: Iterable[Mapping[str, Any]] = (),
     warm_start: Runs = (),
     constraint: Constraint | None = None,
-    **settings: Any,
+    **settings: Unpack[Keywords],
 ) -> SearchSpec:
     """Run a train function on independent random points.
 
     Args:
         spark: A running SparkSession.
-        train: Called with a hyperparameter per argument; returns a number, a dict of names to
-            numbers (see `optimization_key`), or a Keras History, of which the best epoch counts.
-        bounds: As for `evolutionary_search`.
-        samples: How many points.
-        points: Configurations to try first, counted among the trials: dicts of hyperparameter to
-            value. What one leaves out is drawn; a value may lie between two steps of its domain.
-        warm_start: Runs, each by its folder or `Result`, or a list of them, whose trials are to be
-            learnt from, finished and failed ones; they are not counted among the trials. Space,
-            direction and `optimization_key` have to be the same. They are not tried again.
-        constraint: As for `evolutionary_search`.
+        train: The train function. Each hyperparameter is an argument. It returns a number, a dict
+            of names to numbers (see `optimization_key`), or a Keras History, whose best epoch
+            counts.
+        bounds: The search space; see `evolutionary_search`.
+        samples: Number of trials.
+        points: See `evolutionary_search`.
+        warm_start: See `evolutionary_search`; the configurations of these runs are not tried again.
+        constraint: See `evolutionary_search`.
         **settings: See `experiment.Settings`.
 
     Returns:
-        All trials, failed ones too; `.best` is the best.
+        The result with all trials, failed ones too; `.best` is the best.
 
     Raises:
-        InvalidArgument: Bad input, found before any Spark job.
-        SearchFailed: More failures than allowed, or every trial failed; has `.result`.
+        InvalidArgument: An argument is invalid; raised before any Spark job starts.
+        SearchFailed: More trials failed than allowed, or every trial; `.result` has them.
     """
     checked = Settings(**settings)
     return spec_of_algorithm(
@@ -302,38 +302,36 @@ def bayesian_search(
     points: Iterable[Mapping[str, Any]] = (),
     warm_start: Runs = (),
     constraint: Constraint | None = None,
-    **settings: Any,
+    **settings: Unpack[SearchKeywords],
 ) -> SearchSpec:
-    """Search by Bayesian optimisation with a Gaussian process: for few trials that take long.
+    """Search by Bayesian optimisation with a Gaussian process: for few, long trials.
 
     The first trials are spread over the space. Each later one is where a model of the objective
-    expects the largest improvement, those that are out accounted for, so no slot waits; see
-    `BayesianSearch`. The same seed gives the same trials only where results come in the same
+    expects the largest improvement, given the trials in flight, so no slot waits; see
+    `BayesianSearch`. The same seed gives the same trials only if outcomes arrive in the same
     order, as with `parallelism=1`.
 
     Args:
         spark: A running SparkSession.
-        train: Called with a hyperparameter per argument; returns a number, a dict of names to
-            numbers (see `optimization_key`), or a Keras History, of which the best epoch counts.
-        bounds: As for `evolutionary_search`.
-        direction: 'max' or 'min' of the objective.
-        samples: How many trials. Tens to a few hundreds; beyond, `evolutionary_search` does better.
-        noisy: Does a configuration come to another value each time? Then the search goes by what
-            the model makes of the values, and may try a configuration again.
-        points: Configurations to try first, counted among the trials: dicts of hyperparameter to
-            value. What one leaves out is drawn; a value may lie between two steps of its domain.
-        warm_start: Runs, each by its folder or `Result`, or a list of them, whose trials are to be
-            learnt from, finished and failed ones; they are not counted among the trials. Space,
-            direction and `optimization_key` have to be the same.
-        constraint: As for `evolutionary_search`.
+        train: The train function. Each hyperparameter is an argument. It returns a number, a dict
+            of names to numbers (see `optimization_key`), or a Keras History, whose best epoch
+            counts.
+        bounds: The search space; see `evolutionary_search`.
+        direction: 'max' or 'min'.
+        samples: Number of trials, up to a few hundreds; beyond, `evolutionary_search` is better.
+        noisy: Whether evaluations of the same configuration differ. Then the search compares the
+            model's predictions, not single values, and may repeat a configuration.
+        points: See `evolutionary_search`.
+        warm_start: See `evolutionary_search`.
+        constraint: See `evolutionary_search`.
         **settings: See `experiment.Settings`.
 
     Returns:
-        All trials, failed ones too; `.best` is the best.
+        The result with all trials, failed ones too; `.best` is the best.
 
     Raises:
-        InvalidArgument: Bad input, found before any Spark job.
-        SearchFailed: More failures than allowed, or every trial failed; has `.result`.
+        InvalidArgument: An argument is invalid; raised before any Spark job starts.
+        SearchFailed: More trials failed than allowed, or every trial; `.result` has them.
     """
     algorithm = BayesianOptimization(noisy=noisy)
     checked = Settings(direction=direction, **settings)
@@ -363,38 +361,39 @@ def search_each(
     points: Iterable[Mapping[str, Any]] = (),
     warm_start: Runs = (),
     constraint: Constraint | None = None,
-    **settings: Any,
+    **settings: Unpack[SearchKeywords],
 ) -> SearchSpec:
-    """Run one search per group, such as one model per region, over the same slots, as one run.
+    """Run one search per group, such as one model per region, on the same slots, as one run.
 
-    The groups take turns: a slot that is free gets a trial of the next group that has one. Each
-    search learns from the trials of its own group alone.
+    The groups take turns: a free slot gets a trial of the next group that has one. Each search
+    learns from the trials of its own group alone. `max_failures` and `target` apply to each group:
+    a group with more failed trials, or with a trial that reaches the target, ends, and the others
+    continue.
 
     Args:
         spark: A running SparkSession.
-        train: Called with a hyperparameter per argument, and with the name of the group as `group`;
-            returns a number, a dict of names to numbers (see `optimization_key`), or a Keras
-            History, of which the best epoch counts.
-        bounds: Group to bounds, as for `evolutionary_search`: the same hyperparameters for all.
-        direction: As for `evolutionary_search`; several objectives need a `searcher` for them.
-        searcher: The algorithm; left out, `experiment.BayesianOptimization()`.
-        samples: How many trials per group, for algorithms that do not know; 30 where `searcher` is
-            left out.
-        by: The argument of `train` that gets the name of the group, where it is not 'group'.
-        points: As for `bayesian_search`, each with the group as a hyperparameter more.
+        train: The train function. Each hyperparameter is an argument, and so is the name of the
+            group, as `group`. It returns a number, a dict of names to numbers (see
+            `optimization_key`), or a Keras History, whose best epoch counts.
+        bounds: A dict of groups to search spaces, each given as for `evolutionary_search`, with the
+            same hyperparameters in all.
+        direction: See `evolutionary_search`; several objectives need a `searcher` for them.
+        searcher: The algorithm; None for `experiment.BayesianOptimization()`.
+        samples: Number of trials per group, for algorithms without a budget of their own; 30
+            without a `searcher`.
+        by: The argument of `train` that receives the name of the group.
+        points: See `evolutionary_search`; each has the group as one more hyperparameter.
         warm_start: Runs of `search_each` with these groups and this `by`.
-        constraint: As for `evolutionary_search`; gets the group, too.
-        **settings: See `experiment.Settings`. `max_failures` and `target` count for each group: one
-            with more failed trials, or with a trial that is good enough, gets no more, and the
-            others go on.
+        constraint: See `evolutionary_search`; the dict has the group, too.
+        **settings: See `experiment.Settings`.
 
     Returns:
-        Group to its `Result`; `.overall` is that of all trials.
+        A mapping of groups to their `Result`; `.overall` is the result of all trials.
 
     Raises:
-        InvalidArgument: Bad input, found before any Spark job.
-        SearchFailed: More failures than allowed in each of the groups, or every trial failed; has
-            `.result`, of all trials.
+        InvalidArgument: An argument is invalid; raised before any Spark job starts.
+        SearchFailed: More trials failed than allowed in every group, or every trial; `.result` has
+            them.
     """
     if searcher is None:
         searcher, samples = BayesianOptimization(), 30 if samples is None else samples
@@ -437,36 +436,39 @@ def population_based_training(  # noqa: PLR0917  # their order is part of the ca
     resample_probability: float = 0.25,
     points: Iterable[Mapping[str, Any]] = (),
     constraint: Constraint | None = None,
-    **settings: Any,
+    **settings: Unpack[SearchKeywords],
 ) -> SearchSpec:
-    """Train a population; the worst go on from copies of the best, with other hyperparameters.
+    """Train a population; the worst members copy the best, with changed hyperparameters.
 
-    `popsize * (generations + 1)` trials. A trial trains for a while: it goes on from the checkpoint
-    that it finds in `experiment.checkpoint_dir()`, if there is one, and leaves its own there.
+    `popsize * (generations + 1)` trials. Each trains for a part of the whole: it resumes from the
+    checkpoint in `experiment.checkpoint_dir()`, if there is one, and saves its own there.
     Jaderberg et al., Population Based Training of Neural Networks (2017); see
     `PopulationBasedTraining`.
 
     Args:
         spark: A running SparkSession.
-        train: Called with a hyperparameter per argument; returns a number, a dict of names to
-            numbers (see `optimization_key`), or a Keras History, of which the best epoch counts.
-        bounds: As for `evolutionary_search`.
-        direction: 'max' or 'min' of the objective.
+        train: The train function. Each hyperparameter is an argument. It returns a number, a dict
+            of names to numbers (see `optimization_key`), or a Keras History, whose best epoch
+            counts.
+        bounds: The search space; see `evolutionary_search`.
+        direction: 'max' or 'min'.
         popsize: Members, at least 2.
-        generations: After the initial one, at least 1.
-        quantile: Share of the members, of [0, 0.5], that are replaced by copies of as many best.
-        resample_probability: That a hyperparameter of a copy is drawn anew rather than perturbed.
-        points: Hyperparameters of the first members, at most `popsize`: dicts of hyperparameter to
-            value. What one leaves out is drawn; a value may lie between two steps of its domain.
-        constraint: As for `evolutionary_search`.
+        generations: Generations after the initial one, at least 1.
+        quantile: Share of [0, 0.5] of the members that are replaced by copies of the best.
+        resample_probability: Probability that a copied hyperparameter is drawn anew rather than
+            perturbed.
+        points: Configurations of the first members, at most `popsize`: dicts of hyperparameter to
+            value. Hyperparameters left out are drawn; a value may lie between two steps of its
+            domain.
+        constraint: See `evolutionary_search`.
         **settings: See `experiment.Settings`.
 
     Returns:
-        All trials, failed ones too; `.best` is the best.
+        The result with all trials, failed ones too; `.best` is the best.
 
     Raises:
-        InvalidArgument: Bad input, found before any Spark job.
-        SearchFailed: More failures than allowed, or every trial failed; has `.result`.
+        InvalidArgument: An argument is invalid; raised before any Spark job starts.
+        SearchFailed: More trials failed than allowed, or every trial; `.result` has them.
     """
     training = PopulationTraining(
         popsize=popsize,
@@ -489,5 +491,5 @@ def population_based_training(  # noqa: PLR0917  # their order is part of the ca
 def _check_nsga2(**arguments: Any) -> None:
     for name, value in arguments.items():
         if value is not None:
-            expected = "nothing with several objectives, which NSGA-II searches"
+            expected = "the default with several objectives, which NSGA-II searches"
             raise InvalidArgument(name, expected, shown(value))

@@ -1,4 +1,4 @@
-"""The algorithms of the calls, as settings from which their searchers are started."""
+"""The settings of the built-in algorithms; `start` makes a searcher of them."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ class Grid:
     """Every combination of the values of a space; see `GridSearch`."""
 
     def start(self, problem: Problem) -> Searcher:
-        """See `Algorithm`."""
+        """Return a searcher for the problem."""
         check_own_budget(problem)
         if problem.points or problem.known:
             name = "points" if problem.points else "warm_start"
-            raise InvalidArgument(name, "nothing for a grid, which tries every point", "some")
+            raise InvalidArgument(name, "none for a grid, which tries every point", "some")
         return GridSearch(problem.space)
 
     def to_json(self) -> dict[str, Any]:
-        """See `Algorithm`."""
+        """Return the type and the arguments as JSON."""
         return {"type": "grid"}
 
 
@@ -36,11 +36,11 @@ class Random:
     """Independent random points; see `RandomSearch`."""
 
     def start(self, problem: Problem) -> Searcher:
-        """See `Algorithm`."""
+        """Return a searcher for the problem."""
         return RandomSearch(problem)
 
     def to_json(self) -> dict[str, Any]:
-        """See `Algorithm`."""
+        """Return the type and the arguments as JSON."""
         return {"type": "random"}
 
 
@@ -49,13 +49,13 @@ class Evolution(EvolutionSettings):
     """Differential evolution; see `SteadyStateEvolution` and `DifferentialEvolution`."""
 
     def start(self, problem: Problem) -> Searcher:
-        """See `Algorithm`."""
+        """Return a searcher for the problem."""
         check_own_budget(problem)
         kind = DifferentialEvolution if self.generational else SteadyStateEvolution
         return kind(problem, self)
 
     def to_json(self) -> dict[str, Any]:
-        """See `Algorithm`."""
+        """Return the type and the arguments as JSON."""
         arguments = asdict(self)
         if isinstance(self.mutation, tuple):
             arguments["mutation"] = list(self.mutation)

@@ -1,4 +1,4 @@
-"""A searcher of anybody, held to the contract: what it asks for may travel to a trial."""
+"""Checks that a user's searcher keeps the contract, and that its trials can be sent to slots."""
 
 from __future__ import annotations
 
@@ -16,62 +16,82 @@ from search.values import check_size, plain_value
 
 
 class SearcherFailed(ExperimentError):
-    """A searcher cannot go on; the message says why."""
+    """A searcher raised an error or broke the contract; the message says which."""
 
 
 class CheckedSearcher:
-    """A `Searcher` whose errors, and whose trials that are none, are all a `SearcherFailed`.
+    """A `Searcher` that turns errors and invalid trials of another one into `SearcherFailed`.
 
-    So are the errors of its judge. Each says what was asked for, and where it was raised.
+    The errors of its judge, too. Each names the call, and the line that raised.
 
     Args:
-        searcher: Owned by this one from now on.
+        searcher: The searcher to check; owned by this object from now on.
+        grows: Whether trials are added while the search runs, so that `ask` may return None
+            although no trial is in flight.
     """
 
-    def __init__(self, searcher: Searcher) -> None:
+    def __init__(self, searcher: Searcher, *, grows: bool = False) -> None:
         self._searcher = searcher
+        self._grows = grows
         self._asked = 0
+        self._in_flight = 0
         self._name = type(searcher).__name__
 
     @property
     def total(self) -> int:
-        """See `Searcher`."""
+        """The searcher's `total`."""
         with _failing(f"{self._name}.total"):
             return self._searcher.total
 
     @property
     def finished(self) -> bool:
-        """See `Searcher`."""
+        """The searcher's `finished`."""
         with _failing(f"{self._name}.finished"):
             return self._searcher.finished
 
     @property
     def judge(self) -> StoppingJudge | None:
-        """See `search.searcher.Judging`."""
+        """The searcher's judge, checked too; None where it has none."""
         with _failing(f"{self._name}.judge"):
             judge = judge_of(self._searcher)
         return None if judge is None else _CheckedJudge(judge, f"{self._name}.judge")
 
     def ask(self) -> Trial | None:
-        """See `Searcher`; where what it returns is no trial, that is an error too."""
+        """Return the searcher's next trial.
+
+        Anything but a valid trial or None is an error, and a trial more than `total`; so is None if
+        no outcome is to come, since the search would wait for ever.
+        """
         with _failing(f"{self._name}.ask()"):
             trial = self._searcher.ask()
+        with _failing(f"{self._name}.total"):
+            total = self._searcher.total
+            is_more = trial is not None and self._asked >= total
+        if is_more:  # else the search would never end
+            expected = f"None, since {self._name}.total is {total}"
+            said = InvalidArgument(f"{self._name}.ask()", expected, shown(trial))
+            raise SearcherFailed(str(said))
+        if trial is None and not (self._in_flight or self._grows or self.finished):
+            expected = f"a trial, since no trial is in flight and {self._name}.finished is False"
+            said = InvalidArgument(f"{self._name}.ask()", expected, shown(trial))
+            raise SearcherFailed(str(said))
         return self._handed_out(trial)
 
     def ask_again(self, trial: Trial) -> Trial | None:
-        """See `search.searcher.ask_again`; raises as `ask`."""
+        """Ask for a trial again; raises as `ask` does."""
         with _failing(f"{self._name}.ask()"):
             again = ask_again(self._searcher, trial)
         return self._handed_out(again)
 
     def tell(self, outcome: Outcome) -> None:
-        """See `Searcher`."""
+        """Pass an outcome to the searcher."""
+        self._in_flight -= 1
         with _failing(f"{self._name}.tell()"):
             self._searcher.tell(outcome)
 
     @property
     def selections(self) -> Sequence[Selection]:
-        """See `search.searcher.Selecting`; where one is none, that is an error too."""
+        """The searcher's selections; anything but a `Selection` is an error."""
         with _failing(f"{self._name}.selections"):
             return [self._selection(selection) for selection in selections_of(self._searcher)]
 
@@ -82,7 +102,7 @@ class CheckedSearcher:
         trial, holder = plain(selection.trial), plain(selection.holder)
         for number in (trial, *(() if holder is None else (holder,))):
             if type(number) is not int or not 0 <= number < self._asked:
-                raise InvalidArgument(name, "trials that were asked for", shown(selection))
+                raise InvalidArgument(name, "trials that ask() returned", shown(selection))
         return Selection(trial, bool(selection.accepted), holder)
 
     def _handed_out(self, trial: Any) -> Trial | None:
@@ -99,33 +119,34 @@ class CheckedSearcher:
             said = InvalidArgument(part, error.expected, error.got, error.hint)
             raise SearcherFailed(str(said)) from None
         self._asked += 1
+        self._in_flight += 1
         return checked
 
 
 class _CheckedJudge:
-    """A `StoppingJudge` whose errors are all a `SearcherFailed`."""
+    """A `StoppingJudge` that turns the errors of another one into `SearcherFailed`."""
 
     def __init__(self, judge: StoppingJudge, name: str) -> None:
         self._judge = judge
         self._name = name
 
     def report(self, trial: int, step: int, value: float | None) -> str | None:
-        """See `StoppingJudge`."""
+        """Return the judge's reason to stop a trial, or None."""
         with _failing(f"{self._name}.report()"):
             return self._judge.report(trial, step, value)
 
     def ended(self, trial: int, status: Status = "finished") -> None:
-        """See `StoppingJudge`."""
+        """Pass the end of a trial to the judge."""
         with _failing(f"{self._name}.ended()"):
             self._judge.ended(trial, status)
 
 
 @contextlib.contextmanager
 def _failing(asked: str) -> Iterator[None]:
-    """Raise `SearcherFailed` for whatever is raised where that is asked for."""
+    """Turn every error in this context into `SearcherFailed`, naming the call."""
     try:
         yield
-    except InvalidArgument as error:  # as of a constraint, with the configuration
+    except InvalidArgument as error:  # such as a constraint's, which shows the configuration
         raise SearcherFailed(str(error)) from error
     except Exception as error:
         line = traceback.extract_tb(error.__traceback__)[-1]

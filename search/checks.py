@@ -12,13 +12,13 @@ from search.errors import InvalidArgument, shown
 
 
 def plain(value: Any) -> Any:
-    """Return a number, bool or string of numpy as Python's; anything else as it is."""
-    # By the type alone: a SparkSession is not asked for its class.
+    """Return numpy's numbers, bools and strings as Python's; anything else unchanged."""
+    # By the type alone: `isinstance` would ask a SparkSession for its class.
     return value.item() if issubclass(type(value), np.generic) else value
 
 
 def make_plain(settings: Any) -> None:
-    """Make what the fields of a dataclass have of numpy Python's, before they are checked."""
+    """Replace numpy's values in the fields of a dataclass by Python's, before the checks."""
     for field in fields(settings):
         value = getattr(settings, field.name)
         if (made := plain(value)) is not value:
@@ -26,7 +26,7 @@ def make_plain(settings: Any) -> None:
 
 
 def check_integer(name: str, value: object, least: int) -> None:
-    """Raise `InvalidArgument` unless `value` is an integer, no bool, of at least `least`."""
+    """Raise `InvalidArgument` unless `value` is an integer of at least `least`, and no bool."""
     value = plain(value)
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise InvalidArgument(name, f"an integer of at least {least}", shown(value))
@@ -39,7 +39,7 @@ def check_flag(name: str, value: object) -> None:
 
 
 def check_number(name: str, value: object, expected: str, inside: Callable[[float], bool]) -> None:
-    """Raise `InvalidArgument` unless `value` is an int or a float that is `inside`."""
+    """Raise `InvalidArgument` unless `value` is an int or a float for which `inside` is true."""
     value = plain(value)
     if type(value) not in (int, float) or not inside(value):  # type: ignore[arg-type]  # a number by now
         raise InvalidArgument(name, expected, shown(value))

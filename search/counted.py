@@ -1,4 +1,4 @@
-"""What searches share that are told how many trials to make: the points of the user come first."""
+"""The base of searches with a given number of trials, which begin with the user's points."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from search.trial import Trial
 
 
 class CountedSearch(ABC):
-    """A `Searcher` of a number of trials; the first ones are the points that the user gives.
+    """A `Searcher` of `samples` trials; the first ones are the user's points.
 
     Args:
-        problem: What to search. `samples` is required.
+        problem: The problem to search. `samples` is required.
 
     Attributes:
-        total: See `Searcher`.
+        total: The number of trials.
 
     Raises:
-        InvalidArgument: No `samples`, or more points than those.
+        InvalidArgument: No `samples`, or more points than `samples`.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -33,11 +33,11 @@ class CountedSearch(ABC):
 
     @property
     def finished(self) -> bool:
-        """See `Searcher`."""
+        """Whether all trials were handed out."""
         return self._asked >= self.total
 
     def ask(self) -> Trial | None:
-        """See `Searcher`."""
+        """Return the next trial, the user's points first; None after the last."""
         if self.finished:
             return None
         first = self._asked < len(self._points)
@@ -48,4 +48,4 @@ class CountedSearch(ABC):
 
     @abstractmethod
     def _params(self, trial: int, given: Mapping[str, Any] | None) -> Mapping[str, Any]:
-        """Return what a trial tries: what the user gives, literally, or a new point for None."""
+        """Return the hyperparameters of a trial: the user's point, or new ones for None."""

@@ -1,4 +1,4 @@
-"""Which of two scores is better. The only place in the project that compares scores."""
+"""Comparison of scores. No other module of the project compares them."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ T = TypeVar("T")
 DirectionName: TypeAlias = Literal["max", "min"]
 
 LONGEST_NAME = 200
-"""Characters of an objective's name."""
+"""Maximum characters of an objective's name."""
 
 
 class Scored(Protocol):
-    """What was evaluated: an outcome, a result."""
+    """An evaluated configuration, such as an outcome or a result."""
 
     @property
     def value(self) -> float | None:
-        """The objective, where there is one."""
+        """The objective's value, where there is one objective."""
 
     @property
     def values(self) -> Mapping[str, float]:
-        """Each objective by name, where there are several."""
+        """The objectives' values by name, where there are several."""
 
 
 ScoredT = TypeVar("ScoredT", bound=Scored)
@@ -46,7 +46,7 @@ class Direction(enum.StrEnum):
     def parse(cls, value: object, name: str = "direction") -> Direction:
         """Return the direction called `value`; `InvalidArgument` naming `name` otherwise.
 
-        'maximize' and 'minimize', as Optuna has them, are 'max' and 'min'.
+        'maximize' and 'minimize', Optuna's names, are 'max' and 'min'.
         """
         for direction in cls:
             if isinstance(value, str) and value in (direction.value, f"{direction.value}imize"):
@@ -60,12 +60,12 @@ class Direction(enum.StrEnum):
 
     @property
     def weights(self) -> tuple[float, ...]:
-        """The sign of each objective, of which there is one."""
+        """The sign of the only objective, as a tuple."""
         return (self.weight,)
 
     @property
     def arrow(self) -> str:
-        """A sign for people: which way is better."""
+        """An arrow that shows which way is better."""
         return "↑" if self is Direction.MAX else "↓"
 
     def better(self, score: float | None, other: float | None) -> bool:
@@ -86,22 +86,22 @@ class Direction(enum.StrEnum):
     def merit(self, score: float | None) -> float:
         """Return how good a score is: the better, the higher, in both directions.
 
-        For what sorts scores or takes their median. A missing score and NaN have -inf.
+        For sorting scores or taking their median. -inf for a missing score and NaN.
         """
         if score is None or math.isnan(score):
             return -math.inf
         return score if self is Direction.MAX else -score
 
     def scores(self, item: Scored) -> tuple[float, ...] | None:
-        """Return the objective's number alone, or None where there is none, or NaN."""
+        """Return the objective's value as a tuple; None where it is missing or NaN."""
         return (item.value,) if item.value is not None and not math.isnan(item.value) else None
 
     def to_json(self) -> DirectionName:
-        """Return it as JSON, and as users write it."""
+        """Return the direction as JSON, in the user's form."""
         return "max" if self is Direction.MAX else "min"
 
     def front(self, items: Iterable[ScoredT]) -> list[ScoredT]:
-        """Return the first item with the best value alone; none where no item has a number."""
+        """Return a list of the first item with the best value; empty where no item has one."""
         best = self.best(items, lambda item: item.value)
         return [] if best is None else [best]
 
@@ -123,18 +123,17 @@ class Directions:
     """Several objectives at once, each with its direction.
 
     Attributes:
-        by_name: What each objective is called, with its direction; at least two, in an order.
+        by_name: Objective name to direction; at least two, in order.
     """
 
     by_name: Mapping[str, Direction]
 
     @classmethod
     def parse(cls, value: Mapping[object, object]) -> Directions:
-        """Return the directions that a mapping of names to 'max' or 'min' says.
+        """Read a mapping of objective names to 'max' or 'min'.
 
         Raises:
-            InvalidArgument: Fewer than two objectives, a name that cannot be used, or a direction
-                that is none.
+            InvalidArgument: Fewer than two objectives, an invalid name or an invalid direction.
         """
         for name in value:
             if not (isinstance(name, str) and 0 < len(name) <= LONGEST_NAME and is_unicode(name)):
@@ -152,7 +151,7 @@ class Directions:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What the objectives are called, in order."""
+        """The names of the objectives, in order."""
         return tuple(self.by_name)
 
     @property
@@ -161,15 +160,15 @@ class Directions:
         return tuple(direction.weight for direction in self.by_name.values())
 
     def scores(self, item: Scored) -> tuple[float, ...] | None:
-        """Return the objectives' numbers in order, or None where one is missing or NaN."""
+        """Return the objectives' values in order; None where one is missing or NaN."""
         scores = [item.values.get(name, math.nan) for name in self.by_name]
         return None if any(map(math.isnan, scores)) else tuple(scores)
 
     def dominates(self, item: Scored, other: Scored) -> bool:
         """Is `item` no worse in any objective, and better in one?
 
-        Whoever lacks an objective, as a failed trial does, dominates nobody and is dominated by all
-        that lack none.
+        An item that lacks an objective, such as a failed trial, dominates no other and is dominated
+        by all complete ones.
         """
         merits, others = self._merits(item), self._merits(other)
         return merits is not None and (others is None or _dominates(merits, others))
@@ -177,12 +176,12 @@ class Directions:
     def front(self, items: Iterable[ScoredT]) -> list[ScoredT]:
         """Return the items that no other dominates: the Pareto front.
 
-        From the best in the first objective to the worst. Of items with the same numbers all are on
-        it; those that lack an objective never are.
+        Sorted from the best in the first objective to the worst. Items with equal values are all
+        included, items that lack an objective never.
         """
         merits = [(self._merits(item), item) for item in items]
         whole = [(numbers, item) for numbers, item in merits if numbers is not None]
-        whole.sort(key=lambda pair: pair[0], reverse=True)  # so nobody dominates one before it
+        whole.sort(key=lambda pair: pair[0], reverse=True)  # so no item dominates one before it
         front: list[ScoredT] = []
         numbers_of_front = np.empty((len(whole), len(self.by_name)))
         for numbers, item in whole:
@@ -204,7 +203,7 @@ class Directions:
         return [member for _, member in sorted(kept, key=lambda pair: pair[0], reverse=True)]
 
     def to_json(self) -> dict[str, DirectionName]:
-        """Return them as JSON, and as users write them."""
+        """Return the directions as JSON, in the user's form."""
         return {name: direction.to_json() for name, direction in self.by_name.items()}
 
     def _merits(self, item: Scored) -> tuple[float, ...] | None:
@@ -215,11 +214,11 @@ class Directions:
 
 
 Goal: TypeAlias = Direction | Directions
-"""What a search is to achieve: the best of one objective, or the front of several."""
+"""The goal of a search: the best of one objective, or the front of several."""
 
 
 def read_direction(value: object) -> Goal:
-    """Read the user's `direction=`: 'max', 'min', or a dict of objectives' names to these.
+    """Read the user's `direction=`: 'max', 'min', or a dict of objective names to these.
 
     Raises:
         InvalidArgument: Anything else.

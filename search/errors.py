@@ -4,9 +4,9 @@ ExperimentError
  +-- InvalidArgument     bad input, found before any work starts (also a ValueError)
  |    +-- NothingAllowed a constraint that allows next to nothing
  +-- WrongCall           a call without an argument, or with an unknown one (also a TypeError)
- +-- SearchFailed        in experiment.results.result: a search that ended without being done
- +-- CallFailed          in experiment.background.executor: a call of an executor failed
- +-- ExecutorFailed      there, too: it ended before its calls (also a BrokenExecutor)
+ +-- SearchFailed        in experiment.results.result: a search that ended unfinished
+ +-- CallFailed          in experiment.background.executor: a call that failed
+ +-- ExecutorFailed      also there: an executor that ended before its calls (also a BrokenExecutor)
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from collections.abc import Iterable
 
 
 class ExperimentError(Exception):
-    """Every error that this project raises on purpose is one of these."""
+    """The base of every error that this project raises on purpose."""
 
 
 class _InputError(ExperimentError):
-    """An error of input: its message says all, frames of ours say nothing."""
+    """An error of input: its message is enough, our frames would say nothing more."""
 
     def _render_traceback_(self) -> list[str]:
-        """Return what a notebook shows: one line, as IPython asks for it."""
+        """Return the lines that a notebook shows: one, in the form that IPython expects."""
         return [f"{type(self).__name__}: {self}"]
 
 
 class InvalidArgument(_InputError, ValueError):
-    """An argument that cannot be used.
+    """An invalid argument.
 
     Args:
-        name: What was passed, in the user's words: "popsize", "bounds['dropout']".
-        expected: What would have been right.
-        got: What came instead.
-        hint: What to do about it, where that is not obvious.
+        name: The argument, in the user's words: "popsize", "bounds['dropout']".
+        expected: The values that are valid.
+        got: The value that was passed.
+        hint: The remedy, where it is not obvious.
     """
 
     def __init__(self, name: str, expected: str, got: str, hint: str = "") -> None:
@@ -50,11 +50,11 @@ class InvalidArgument(_InputError, ValueError):
 
 
 class WrongCall(_InputError, TypeError):
-    """A call that lacks an argument, or has one that it does not know."""
+    """A call with a missing or an unknown argument."""
 
 
 class NothingAllowed(InvalidArgument):
-    """A constraint that allowed none of many configurations drawn at random."""
+    """A constraint that allowed none of the configurations it was called with."""
 
 
 def did_you_mean(word: object, known: Iterable[object]) -> str:
@@ -65,13 +65,13 @@ def did_you_mean(word: object, known: Iterable[object]) -> str:
 
 
 def prefixed(prefix: str, text: str) -> str:
-    """Return a text with what separates it from the one before; '' where there is none."""
+    """Return the text after a prefix; '' for an empty text."""
     return prefix + text if text else ""
 
 
 def shown(value: object, limit: int = 120) -> str:
-    """Return what an error message says about a value: its repr, cut to `limit` characters."""
-    if isinstance(value, str | bytes):  # which may have gigabytes
+    """Return a value's repr for an error message, cut to `limit` characters."""
+    if isinstance(value, str | bytes):  # it may have gigabytes
         value = value[: limit + 1]
     try:
         text = repr(value)

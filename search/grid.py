@@ -1,4 +1,4 @@
-"""Searches whose points are known from the start."""
+"""Searches over points that are fixed from the start: grids and lists."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from search.space.spaces import Choice, Space, nothing_allowed
 from search.trial import Outcome, Trial
 
 _MOST_ASKED = 10_000_000
-"""Points of a grid whose constraint is asked for each, at the most."""
+"""Maximum points of a grid with a constraint, which is called for each of them."""
 
 
 class GridSearch:
     """Every combination of the values of a space of choices, in the order of itertools.product.
 
-    The product is never built: point i has the digits of i, read in a number system whose bases are
-    the lengths of the lists, as indices. So a grid of 10^9 points costs nothing until it is run.
-    With a constraint every point is asked for beforehand, and those it does not allow are left out.
+    The product is never built: the indices of point i are the digits of i in mixed radix, with the
+    lengths of the lists as bases. So a grid of 10^9 points costs nothing until it is run. A
+    constraint is called for every point beforehand; points that it does not allow are left out.
 
     Args:
-        space: All domains are `Choice`, without conditions.
+        space: The search space; every domain is a `Choice` without a condition.
 
     Raises:
-        InvalidArgument: Another domain, a condition, a constraint that raises, or one for more
-            points than can be asked for.
+        InvalidArgument: A domain of another type, a condition, a constraint that raises, or a
+            constraint with too many points to call it for.
         NothingAllowed: The constraint allows no point.
     """
 
@@ -43,14 +43,14 @@ class GridSearch:
         self._values = [d.values for d in space.values() if isinstance(d, Choice)]
         self._next = 0
         count = math.prod(len(values) for values in self._values)
-        self._numbers: Sequence[int] = range(count)  # of the points that are tried
+        self._numbers: Sequence[int] = range(count)  # points that are tried
         if space.constraint is not None:
             self._numbers = self._allowed(space, count)
         self.total = count if space.constraint is None else len(self._numbers)
 
     def _allowed(self, space: Space, count: int) -> Sequence[int]:
         if count > _MOST_ASKED:
-            expected = f"at most {_MOST_ASKED:,} points, of which each is asked for"
+            expected = f"at most {_MOST_ASKED:,} points with a constraint, which is called for each"
             raise InvalidArgument("constraint", expected, f"{count:,}")
         numbers = [n for n in self._numbers if space.allows_params(self.point(n))]
         if not numbers:
@@ -59,7 +59,7 @@ class GridSearch:
 
     @property
     def finished(self) -> bool:
-        """See `Searcher`."""
+        """Whether all trials were handed out."""
         return self._next >= self.total
 
     def point(self, number: int) -> dict[str, Any]:
@@ -71,7 +71,7 @@ class GridSearch:
         return {name: params[name] for name in self._names}
 
     def ask(self) -> Trial | None:
-        """See `Searcher`."""
+        """Return the next point's trial; None after the last."""
         if self.finished:
             return None
         trial = Trial(self._next, self.point(self._numbers[self._next]))
@@ -79,7 +79,7 @@ class GridSearch:
         return trial
 
     def tell(self, outcome: Outcome) -> None:
-        """See `Searcher`; a grid learns nothing."""
+        """Do nothing: a grid learns nothing."""
 
 
 class PointSearch:
@@ -96,11 +96,11 @@ class PointSearch:
 
     @property
     def finished(self) -> bool:
-        """See `Searcher`."""
+        """Whether all trials were handed out."""
         return self._next >= self.total
 
     def ask(self) -> Trial | None:
-        """See `Searcher`."""
+        """Return the next point's trial; None after the last."""
         if self.finished:
             return None
         trial = Trial(self._next, dict(self._points[self._next]))
@@ -108,4 +108,4 @@ class PointSearch:
         return trial
 
     def tell(self, outcome: Outcome) -> None:
-        """See `Searcher`; a list learns nothing."""
+        """Do nothing: a list learns nothing."""

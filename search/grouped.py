@@ -31,11 +31,11 @@ class Grouped:
     """One search per group, over the same slots; see `GroupedSearch`.
 
     Args:
-        searcher: What searches for each group.
+        searcher: The algorithm that searches each group.
         spaces: Group to its space.
-        by: The hyperparameter that tells a trial its group.
-        max_failures: A group of which more trials failed gets no more; None for any number.
-        target: A group with a value that is as good, or better, gets no more; None for none.
+        by: The hyperparameter that holds a trial's group.
+        max_failures: Failed trials after which a group gets no more trials; None for any number.
+        target: A group gets no more trials once it has a value this good or better; None for none.
     """
 
     searcher: Algorithm
@@ -46,9 +46,10 @@ class Grouped:
     target: float | None = None
 
     def start(self, problem: Problem) -> Searcher:
-        """See `Algorithm`. The problem's space is the union of the groups'.
+        """Return a searcher for all groups.
 
-        The points and what is known of it are those of the group that they name.
+        The problem's space is the union of the groups'. Each of its points and prior observations
+        belongs to the group that it names.
         """
         searchers = {
             group: self.searcher.start(self._of_group(group, space, problem))
@@ -94,25 +95,25 @@ class Grouped:
         return own
 
     def to_json(self) -> dict[str, Any]:
-        """See `Algorithm`."""
+        """Return the type and the arguments as JSON."""
         groups = {group: space.to_json() for group, space in self.spaces.items()}
         searcher = self.searcher.to_json()
         return {"type": "search each", "searcher": searcher, "by": self.by, "bounds": groups}
 
 
 class GroupedSearch:
-    """Searches that take turns: whoever is free gets a trial of the next group that has one.
+    """Searches that take turns: each `ask` returns a trial of the next group that has one.
 
-    Each search is asked and told of its own trials only, so the trials of a group depend on the
-    order of its own outcomes, and not on those of the others.
+    Each search proposes its own trials and receives their outcomes only, so the trials of a group
+    do not depend on other groups.
 
     Args:
-        searchers: Group to what searches for it; owned by this searcher from now on.
-        by: The hyperparameter that tells a trial its group, the first of its `params`.
-        direction: 'max' or 'min' of the objective, or of each of several; for `target`.
-        max_failures: A group of which more trials failed gets no more; None for any number.
-        target: A group with a value that is as good, or better, gets no more; None for none, and
-            where there are several objectives.
+        searchers: Group to its searcher, owned by this searcher from now on.
+        by: The hyperparameter that holds a trial's group, the first of its `params`.
+        direction: Direction of the objective, or of each of several; for `target`.
+        max_failures: Failed trials after which a group gets no more trials; None for any number.
+        target: A group gets no more trials once it has a value this good or better; None for none.
+            Ignored with several objectives.
     """
 
     def __init__(
@@ -126,32 +127,33 @@ class GroupedSearch:
     ) -> None:
         self._by = by
         self._direction = direction
-        self._max_failures, self._target = max_failures, target
+        self._max_failures = max_failures
+        self._target = target
         self._groups = {
             name: _Group(name=name, searcher=searcher) for name, searcher in searchers.items()
         }
-        self._waiting = list(self._groups.values())  # who is next comes first
-        self._of: list[tuple[_Group, int]] = []  # each trial's group, and its number in there
-        self._told: _Group | None = None  # the last one
+        self._waiting = list(self._groups.values())  # in the order of their turns
+        self._of: list[tuple[_Group, int]] = []  # each trial's group, and its number in the group
+        self._last: _Group | None = None  # the group of the last outcome
 
     @property
     def total(self) -> int:
-        """How many trials there will be in all; fewer once a group has ended early."""
+        """The number of trials of all groups; lower once a group has ended early."""
         return sum(group.total for group in self._groups.values())
 
     @property
     def finished(self) -> bool:
-        """See `Searcher`."""
+        """Whether every group's search has finished or was ended."""
         return all(group.finished for group in self._groups.values())
 
     @property
     def judge(self) -> StoppingJudge | None:
-        """See `search.searcher.Judging`."""
+        """The judge that passes each report to the judge of the trial's group."""
         judged = any(judge_of(group.searcher) is not None for group in self._groups.values())
         return _JudgeOfGroups(self._of) if judged else None
 
     def ask(self) -> Trial | None:
-        """See `Searcher`."""
+        """Return a trial of the next group that has one; None while none has."""
         for group in self._waiting:
             trial = None if group.finished else group.searcher.ask()
             if trial is not None:
@@ -159,7 +161,7 @@ class GroupedSearch:
         return None
 
     def ask_again(self, trial: Trial) -> Trial | None:
-        """See `search.searcher.ask_again`."""
+        """Ask the trial's group for it again."""
         params = dict(trial.params)
         group = self._groups.get(params.pop(self._by, None))
         if group is None:
@@ -170,10 +172,10 @@ class GroupedSearch:
         return None if again is None else self._handed_out(group, again)
 
     def tell(self, outcome: Outcome) -> None:
-        """See `Searcher`."""
+        """Pass an outcome to its group, and end the group where its limits say so."""
         group, number = self._of[outcome.trial]
         group.searcher.tell(msgspec.structs.replace(outcome, trial=number))
-        self._told = group
+        self._last = group
         group.failures += outcome.status == "failed"
         failed = self._max_failures is not None and group.failures > self._max_failures
         reached = isinstance(self._direction, Direction) and self._direction.reaches(
@@ -183,21 +185,21 @@ class GroupedSearch:
 
     @property
     def selections(self) -> Sequence[Selection]:
-        """See `search.searcher.Selecting`."""
-        if self._told is None:
+        """The selections of the group that received the last outcome."""
+        if self._last is None:
             return ()
-        trials = self._told.trials
+        trials = self._last.trials
         return [
             Selection(
                 trials[selection.trial],
                 selection.accepted,
                 None if selection.holder is None else trials[selection.holder],
             )
-            for selection in selections_of(self._told.searcher)
+            for selection in selections_of(self._last.searcher)
         ]
 
     def _handed_out(self, group: _Group, trial: Trial) -> Trial:
-        """Return a trial of a group as one of all, and let the other groups come first."""
+        """Return a group's trial with its number among all, and move the group to the end."""
         self._waiting.remove(group)
         self._waiting.append(group)
         parent = None if trial.parent is None else group.trials[trial.parent]
@@ -208,7 +210,7 @@ class GroupedSearch:
 
 
 class _JudgeOfGroups:
-    """Lets the trials of each group be judged by that group's searcher."""
+    """Passes reports to the judge of the trial's group."""
 
     def __init__(self, of: Sequence[tuple[_Group, int]]) -> None:
         self._of = of
@@ -230,9 +232,9 @@ class _Group:
     """A group's search.
 
     Attributes:
-        trials: The numbers, among all, of those that were handed out.
-        failures: How many of them failed.
-        ended: Did too many, or was one good enough?
+        trials: The numbers, among all groups' trials, of the group's.
+        failures: The number of failed trials.
+        ended: Whether too many failed, or the target was reached.
     """
 
     name: str
@@ -254,13 +256,13 @@ def read_groups(bounds: Any, by: Any, constraint: Constraint | None = None) -> d
     """Read the bounds of each group.
 
     Args:
-        bounds: Group to bounds, see `Space.of_bounds`; the hyperparameters are the same in all.
-        by: What the hyperparameter is called that tells a trial its group.
-        constraint: See `Space`; called with the group, too.
+        bounds: Group to bounds, see `Space.of_bounds`; all groups have the same hyperparameters.
+        by: The name of the hyperparameter that holds a trial's group.
+        constraint: The constraint of every group, see `Space`; called with the group, too.
 
     Raises:
-        InvalidArgument: No group, a group that is no name, bounds that cannot be read, or a
-            hyperparameter that some groups lack or that is called as `by` says.
+        InvalidArgument: No group, an invalid name, invalid bounds, a hyperparameter that some
+            groups lack, or one with the name `by`.
     """
     if not isinstance(by, str) or not by:
         raise InvalidArgument("by", "the name of an argument of the train function", shown(by))
@@ -273,8 +275,8 @@ def read_groups(bounds: Any, by: Any, constraint: Constraint | None = None) -> d
         name = f"bounds[{group!r}]"
         space = Space.of_bounds(own, _of_group(constraint, by, group), name)
         if by in space:
-            expected = f"no hyperparameter {by!r}, which tells a trial its group"
-            raise InvalidArgument(name, expected, shown(own), "call that otherwise, by by=")
+            expected = f"no hyperparameter {by!r}, which holds a trial's group"
+            raise InvalidArgument(name, expected, shown(own), "set another name with by=")
         first = next(iter(spaces.values()), space)
         if set(first) != set(space):
             expected = f"the hyperparameters of the first group, {list(first)}"
@@ -291,15 +293,15 @@ def _typo(names: Mapping[str, Domain], known: Mapping[str, Domain]) -> str:
 
 def _of_group(constraint: Constraint | None, by: str, group: str) -> Constraint | None:
     if not callable(constraint):
-        return constraint  # which the space refuses, unless it is None
+        return constraint  # None, or an error that `Space` raises
     return lambda params: constraint({by: group, **params})
 
 
 def union(spaces: Mapping[str, Space], by: str, constraint: Constraint | None = None) -> Space:
-    """Return a space of all that trials of any group may get, their groups among it.
+    """Return the union of the groups' spaces, with the group as a hyperparameter.
 
     Raises:
-        InvalidArgument: A hyperparameter is of one kind in a group and of another in the next.
+        InvalidArgument: The groups have different kinds of domains for a hyperparameter.
     """
     groups, names = list(spaces), next(iter(spaces.values()))
     domains: dict[str, Domain] = {by: Choice(groups)}
@@ -317,7 +319,7 @@ def union(spaces: Mapping[str, Space], by: str, constraint: Constraint | None = 
 
 
 def _either(one: Domain, other: Domain) -> Domain | None:
-    """Return a domain with the values of both; None where they are of different kinds."""
+    """Return a domain with the values of both; None for domains of different kinds."""
     if one == other:
         return one
     if one.when != other.when:
@@ -335,7 +337,7 @@ def _either(one: Domain, other: Domain) -> Domain | None:
 
 
 def _either_choice(one: Choice, other: Choice) -> Choice | None:
-    if isinstance(one.values, range) or isinstance(other.values, range):  # which may be long
+    if isinstance(one.values, range) or isinstance(other.values, range):  # it may be long
         return None
     values = [*one.values, *(value for value in other.values if value not in one)]
     return Choice(values, one.ordered and other.ordered, one.when)

@@ -10,16 +10,15 @@ from search.searcher import Problem
 from search.space.sampling import random_point
 from search.trial import Outcome
 
-_NEW = 1_000  # points drawn for one that is not known, at the most; all may be
+_NEW = 1_000  # maximum draws for a new point; all points may be prior observations
 
 
 class RandomSearch(CountedSearch):
-    """Independent uniform points of the unit cube, of those that the space's constraint allows.
-
-    None of them is known, where the space has others.
+    """Independent uniform points of the unit cube that the space's constraint allows.
 
     Args:
-        problem: What to search. What is known is not tried again.
+        problem: The problem to search. Prior observations are not tried again while the space has
+            other points.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -38,4 +37,4 @@ class RandomSearch(CountedSearch):
         return point
 
     def tell(self, outcome: Outcome) -> None:
-        """See `Searcher`; random search learns nothing."""
+        """Do nothing: random search learns nothing."""

@@ -1,4 +1,4 @@
-"""The contracts between a search algorithm, what it is started on and what evaluates its trials."""
+"""The contracts between search algorithms, problems, and callers that evaluate the trials."""
 
 from __future__ import annotations
 
@@ -17,18 +17,17 @@ from search.trial import Evaluated, Outcome, Trial
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """What an algorithm is started on.
+    """The problem that an algorithm is started on.
 
     Attributes:
-        space: What to search.
-        rng: Owned by the searcher from now on.
-        direction: 'max' or 'min' of the objective, or of each of several.
-        samples: How many trials, in all; None where the algorithm knows.
+        space: The search space.
+        rng: The generator, owned by the searcher from now on.
+        direction: Direction of the objective, or of each of several.
+        samples: The number of trials; None where the algorithm has its own.
         points: Configurations to try first, counted among the samples.
-        known: Configurations evaluated before, not counted among the samples.
-        slots: Says how many trials may be out at once; the same number in a search that goes on
-            with this one. Asked only where an algorithm works otherwise by it, since that may take
-            seconds.
+        known: Prior observations, not counted among the samples.
+        slots: Returns the maximum number of trials in flight; the same number when the search is
+            resumed. It may take seconds, so only algorithms that depend on it call it.
     """
 
     space: Space
@@ -43,62 +42,65 @@ class Problem:
 class Searcher(Protocol):
     """An algorithm that proposes trials and learns from their outcomes.
 
-    Not thread safe: one caller at a time. Several trials may be out at once, and outcomes may be
-    told in any order, each once.
+    Not thread safe: one caller at a time. Several trials may be in flight, and their outcomes may
+    come in any order, each once.
     """
 
     @property
     def total(self) -> int:
-        """How many trials there will be in all."""
+        """The number of trials of the whole search."""
 
     @property
     def finished(self) -> bool:
-        """True from the moment on when `ask` will never return a trial again.
+        """Whether `ask` will never return a trial again.
 
-        Trials may still be out then.
+        Trials may still be in flight.
         """
 
     def ask(self) -> Trial | None:
-        """Return the next trial, or None when there is none until something is told."""
+        """Return the next trial, or None when there is none before the next `tell`.
+
+        None is an error if no trial is in flight and the search is not `finished`.
+        """
 
     def tell(self, outcome: Outcome) -> None:
-        """Take in the outcome of a trial that was asked for, failed ones too."""
+        """Take in the outcome of a trial that `ask` returned, also of a failed one."""
 
 
 @runtime_checkable
 class Recalling(Protocol):
-    """What a `Searcher` may be, too, whose `ask` takes long or may come to another trial elsewhere.
+    """An optional part of a `Searcher` whose `ask` is slow or depends on the machine.
 
-    As where a model is fitted: its last digits depend on the processor.
+    Such as one that fits a model: its last digits depend on the processor.
     """
 
     def ask_again(self, trial: Trial) -> Trial | None:
-        """Do what `ask` did when it returned `trial`, without working it out.
+        """Change the searcher as `ask` did when it returned `trial`, without computing it again.
 
         Returns:
-            The same trial; another one, or None, where `ask` cannot have returned it.
+            The same trial; another one, or None, if `ask` cannot have returned it.
         """
 
 
 @runtime_checkable
 class Generational(Protocol):
-    """What a `Searcher` may be, too, that evaluates its trials in batches.
+    """An optional part of a `Searcher` that evaluates its trials in batches.
 
-    The first trial of a batch is only asked for when all those of the one before were told.
+    `ask` returns the first trial of a batch once all outcomes of the batch before have come.
     """
 
     @property
     def batch(self) -> int | None:
-        """Trials of a batch; None where there are none after all."""
+        """The trials of a batch; None without batches."""
 
 
 @runtime_checkable
 class Judging(Protocol):
-    """What a `Searcher` may be, too, that says itself which of its trials to end early."""
+    """An optional part of a `Searcher` that stops some of its trials early."""
 
     @property
     def judge(self) -> StoppingJudge | None:
-        """Hears what its trials report; None where none is to be ended."""
+        """The judge that receives the trials' reports; None if it stops none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,10 +109,10 @@ class Selection:
 
     Attributes:
         trial: The trial.
-        accepted: Did it take the place?
-        holder: The trial that had the place; None where nobody had it, or a configuration that was
-            known before the search. Where no trial is compared with a single other one, as in
-            NSGA-II, a trial that has left the population, and None for one that was not accepted.
+        accepted: Whether it took the place.
+        holder: The trial that had the place; None for an empty place and for a prior observation.
+            Where trials are not compared in pairs, as in NSGA-II and regularised evolution, a trial
+            that left the population; None if this one was not accepted.
     """
 
     trial: int
@@ -120,33 +122,36 @@ class Selection:
 
 @runtime_checkable
 class Selecting(Protocol):
-    """What a `Searcher` may be, too, that has a population in which trials replace each other."""
+    """An optional part of a `Searcher` with a population in which trials replace each other.
+
+    Adapters do not have it: their libraries do not show the changes of a population.
+    """
 
     @property
     def selections(self) -> Sequence[Selection]:
-        """What the last `tell` has decided; each selection is there after one `tell` only."""
+        """The selections made by the last `tell`; each appears after one `tell` only."""
 
 
 def selections_of(searcher: Searcher) -> Sequence[Selection]:
-    """Return how the last outcome changed the population of a searcher; nothing without one."""
+    """Return the selections that the last outcome led to; empty without a population."""
     return searcher.selections if isinstance(searcher, Selecting) else ()
 
 
 def judge_of(searcher: Searcher) -> StoppingJudge | None:
-    """Return what judges the trials of a searcher by what they report; None where nothing does."""
+    """Return a searcher's judge of its trials; None without one."""
     return searcher.judge if isinstance(searcher, Judging) else None
 
 
 def batch_of(searcher: Searcher) -> int | None:
-    """Return how many trials a searcher has between two barriers; None where it has none."""
+    """Return how many trials a searcher has between two barriers; None without barriers."""
     return searcher.batch if isinstance(searcher, Generational) else None
 
 
 def ask_again(searcher: Searcher, trial: Trial) -> Trial | None:
-    """Ask a searcher for a trial that one like it was asked for before, as a journal has it.
+    """Ask a searcher for a trial that it proposed before, as recorded in a journal.
 
     Returns:
-        The same trial; another one, or None, where the search is not the same.
+        The same trial; another one, or None, if the search has changed.
     """
     return searcher.ask_again(trial) if isinstance(searcher, Recalling) else searcher.ask()
 
@@ -155,18 +160,18 @@ class Algorithm(Protocol):
     """The settings of a search algorithm. Immutable: any number of searches can be started."""
 
     def start(self, problem: Problem) -> Searcher:
-        """Return what searches a space.
+        """Return a searcher for a problem.
 
         Raises:
-            InvalidArgument: The algorithm cannot work on this problem.
+            InvalidArgument: The algorithm cannot search this problem.
         """
 
     def to_json(self) -> dict[str, Any]:
-        """Return its type and arguments as JSON; two that are equal make the same trials."""
+        """Return type and arguments as JSON; equal settings propose the same trials."""
 
 
 def one_direction(problem: Problem) -> Direction:
-    """Return the direction of a problem's objective; `InvalidArgument` where it has several."""
+    """Return the direction of a problem's objective; `InvalidArgument` if it has several."""
     if isinstance(problem.direction, Directions):
         hint = "several objectives are for NSGA2, Optuna, Nevergrad, random search and grids"
         got = shown(problem.direction.to_json())
@@ -175,16 +180,16 @@ def one_direction(problem: Problem) -> Direction:
 
 
 def samples_of(problem: Problem) -> int:
-    """Return how many trials a problem says; `InvalidArgument` where it says none."""
+    """Return a problem's number of trials; `InvalidArgument` if it has none."""
     check_integer("samples", problem.samples, 1)
     assert problem.samples is not None
     return problem.samples
 
 
 def check_own_budget(problem: Problem) -> None:
-    """Raise `InvalidArgument` where a problem says how many trials, to who has its own number."""
+    """Raise `InvalidArgument` if a problem has `samples`, for an algorithm with its own number."""
     if problem.samples is not None:
-        expected = "None, since the searcher knows how many trials there are"
+        expected = "None, since the searcher has its own number of trials"
         raise InvalidArgument("samples", expected, shown(problem.samples))
 
 
@@ -195,13 +200,14 @@ def drive(searcher: Searcher, evaluate: Callable[[Trial], Outcome]) -> list[Outc
         The outcomes in the order of the trials.
 
     Raises:
-        ExperimentError: The searcher has nothing to ask although it was told everything.
+        ExperimentError: The searcher has no trial although none is in flight.
     """
     outcomes: list[Outcome] = []
     while not searcher.finished:
         trial = searcher.ask()
         if trial is None:
-            raise ExperimentError(f"{type(searcher).__name__} waits for an outcome, none is out")
+            name = type(searcher).__name__
+            raise ExperimentError(f"{name} waits for an outcome, but no trial is in flight")
         outcome = evaluate(trial)
         outcomes.append(outcome)
         searcher.tell(outcome)

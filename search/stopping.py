@@ -1,10 +1,10 @@
-"""Stopping rules: which trials to end early, by what they report on their way.
+"""Stopping rules: decide from reports which trials end early.
 
-A rule is a value without state. `rule.start(direction)` gives the judge of one search, which is
-told what the trials report and says which one is to stop, and why.
+A rule is a value without state. `rule.start(direction)` returns the judge of one search, which
+receives the trials' reports and returns why a trial is to stop.
 
-The arguments and their defaults are those of Optuna's pruners, also as to what a step means, except
-for `Patience`, which is Keras' `EarlyStopping`.
+The arguments, their defaults and the meaning of a step are those of Optuna's pruners, except for
+`Patience`, which is Keras' `EarlyStopping`.
 """
 
 from __future__ import annotations
@@ -28,38 +28,37 @@ from search.values import is_finite
 class StoppingJudge(Protocol):
     """Judges the trials of one search. Not thread safe.
 
-    The judgement depends on the order in which trials report, and on nothing else: the same calls
-    get the same answers.
+    The judgement depends on the reports and their order only: the same calls get the same answers.
     """
 
     def report(self, trial: int, step: int, value: float | None) -> str | None:
-        """Take in a value of a running trial; return why it is to stop, or None to go on.
+        """Take in a report of a running trial; return why it is to stop, or None to continue.
 
         Args:
-            trial: The id of the trial.
-            step: From 0. A step at or before the trial's last one is ignored, so a trial that runs
-                again, because its machine was lost, is heard again where it gets further.
-            value: None, NaN and infinities lose to every number.
+            trial: The trial's id.
+            step: The step, from 0. A step at or before the trial's last one is ignored, so the
+                reports of a retried trial count once it gets further than before.
+            value: The value; None, NaN and infinities lose to every number.
 
         Returns:
-            One line for people. Once a trial has been told to stop, it is told the same again.
+            The reason in one line, the same one for all further reports of the trial.
         """
 
     def ended(self, trial: int, status: Status = "finished") -> None:
-        """Take in that a trial reports no more; what it still reports is ignored.
+        """Take in the end of a trial; its further reports are ignored.
 
-        What a trial reported may go on to count after its end. With `MedianStopping` only that of
-        trials which finished does; a rung of `SuccessiveHalving` keeps every value.
+        Its earlier reports may still count: with `MedianStopping` those of finished trials only; a
+        rung of `SuccessiveHalving` keeps every value.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class StoppingRule(ABC):
-    """What all stopping rules are: equal where their arguments are, and free of state."""
+    """The base of all stopping rules, which have no state and are equal if their arguments are."""
 
     @abstractmethod
     def start(self, direction: Direction) -> StoppingJudge:
-        """Return the judge of a search in which 'max' or 'min' is better."""
+        """Return the judge of a search with this direction."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the rule as JSON."""
@@ -70,22 +69,22 @@ class StoppingRule(ABC):
 class MedianStopping(StoppingRule):
     """Stop a trial whose best value so far is worse than the median of others at this step.
 
-    Golovin et al.: Google Vizier (KDD 2017), section 3.2.1, the others being the trials that have
-    finished; as in Optuna's `MedianPruner` their values at the step are taken, not their averages
-    up to it. Trials that run before `n_startup_trials` have finished are not stopped: where there
-    are about as many slots as trials, `SuccessiveHalving` saves more.
+    Golovin et al.: Google Vizier (KDD 2017), section 3.2.1, where the others are the finished
+    trials; as in Optuna's `MedianPruner` their values at the step count, not their averages up to
+    it. No trial is stopped before `n_startup_trials` have finished: with about as many slots as
+    trials, `SuccessiveHalving` saves more.
 
-    Only the first report of each interval is compared, with that of the others in the same
+    Only the first report of each interval is compared, with the others' first report in the same
     interval, so with a wide interval trials need not report at the same steps.
 
     Args:
-        n_startup_trials: Nobody is stopped at a step that fewer finished trials have reported, at
-            least 1. Optuna counts here those that finished without having reported it, too.
-        n_warmup_steps: Nobody is stopped at a step below this one.
+        n_startup_trials: Finished trials that must have reported a step before a trial is stopped
+            at it, at least 1. Optuna counts finished trials without that report, too.
+        n_warmup_steps: No trial is stopped at a step below this one.
         interval_steps: The length of an interval; the first one begins at `n_warmup_steps`.
 
     Raises:
-        InvalidArgument: An argument is no integer or too small.
+        InvalidArgument: An argument is not an integer or too small.
     """
 
     n_startup_trials: int = 5
@@ -99,7 +98,7 @@ class MedianStopping(StoppingRule):
         check_integer("interval_steps", self.interval_steps, 1)
 
     def start(self, direction: Direction) -> StoppingJudge:
-        """See `StoppingRule`."""
+        """Return the judge of a search."""
         return _MedianJudge(self, direction)
 
 
@@ -108,21 +107,21 @@ class SuccessiveHalving(StoppingRule):
     """Stop a trial that is not among the best of those that have reached a rung.
 
     The asynchronous form, ASHA, of Li et al.: A System for Massively Parallel Hyperparameter Tuning
-    (MLSys 2020), as Optuna's `SuccessiveHalvingPruner` has it: nothing is paused. A trial reaches
-    rung k = 0, 1, 2, ... with its first report at or after step `min_resource * reduction_factor
-    ** (min_early_stopping_rate + k)`. As number n to get there it goes on if fewer than
-    max(1, floor(n / reduction_factor)) of those before it have a better value. So whoever is the
-    best so far goes on, and what is no finite number never does. Where trials arrive in an order
-    that has nothing to do with their values, about one in `reduction_factor` goes on; where each is
-    better than all before it, all do.
+    (MLSys 2020), as in Optuna's `SuccessiveHalvingPruner`: no trial is paused. A trial reaches rung
+    k = 0, 1, 2, ... with its first report at or after step `min_resource * reduction_factor
+    ** (min_early_stopping_rate + k)`. The n-th trial to reach a rung continues if fewer than
+    max(1, floor(n / reduction_factor)) of those before it have a better value. So the best so far
+    always continues, and a value that is not finite never does. If the order of trials has nothing
+    to do with their values, about one in `reduction_factor` continues; if each is better than all
+    before it, all do.
 
     Args:
         min_resource: The step of the first rung, at least 1.
-        reduction_factor: At least 2.
-        min_early_stopping_rate: How many of the lowest rungs are left out.
+        reduction_factor: Ratio of one rung's step to the next, at least 2.
+        min_early_stopping_rate: The number of lowest rungs to leave out.
 
     Raises:
-        InvalidArgument: An argument is no integer or too small.
+        InvalidArgument: An argument is not an integer or too small.
     """
 
     min_resource: int = 1
@@ -136,23 +135,23 @@ class SuccessiveHalving(StoppingRule):
         check_integer("min_early_stopping_rate", self.min_early_stopping_rate, 0)
 
     def start(self, direction: Direction) -> StoppingJudge:
-        """See `StoppingRule`."""
+        """Return the judge of a search."""
         return _HalvingJudge(self, direction)
 
 
 @dataclass(frozen=True, slots=True)
 class Threshold(StoppingRule):
-    """Stop a trial that reports a value outside two bounds, or one that is no finite number.
+    """Stop a trial that reports a value outside two bounds, or one that is not finite.
 
-    Optuna's `ThresholdPruner`. The bounds hold whichever direction is better.
+    Optuna's `ThresholdPruner`. The bounds hold for either direction.
 
     Args:
-        lower: Values below it stop the trial.
-        upper: Values above it stop the trial.
-        n_warmup_steps: Nobody is stopped at a step below this one.
+        lower: Lower bound; values below it stop the trial.
+        upper: Upper bound; values above it stop the trial.
+        n_warmup_steps: No trial is stopped at a step below this one.
 
     Raises:
-        InvalidArgument: Neither bound, a bound that is no finite number, or `lower` above `upper`.
+        InvalidArgument: Neither bound, a bound that is not finite, or `lower` above `upper`.
     """
 
     lower: float | None = None
@@ -172,7 +171,7 @@ class Threshold(StoppingRule):
         check_integer("n_warmup_steps", self.n_warmup_steps, 0)
 
     def start(self, direction: Direction) -> StoppingJudge:
-        """See `StoppingRule`."""
+        """Return the judge of a search."""
         return _ThresholdJudge(self, direction)
 
 
@@ -183,12 +182,12 @@ class Patience(StoppingRule):
     Keras' `EarlyStopping`, for every trial by itself.
 
     Args:
-        patience: After so many reports in a row without improvement, at least 1. Reports, not
-            steps: a trial that reports every fifth epoch has five times as long.
-        min_delta: To be an improvement, a value must be better than the best by more than this.
+        patience: Reports in a row without improvement that stop a trial, at least 1. Reports, not
+            steps: for a trial that reports every fifth epoch they are five times as many epochs.
+        min_delta: Minimum improvement: a value must be better than the best by more than this.
 
     Raises:
-        InvalidArgument: `patience` is no integer of at least 1, or `min_delta` is below 0.
+        InvalidArgument: `patience` is not an integer of at least 1, or `min_delta` is below 0.
     """
 
     patience: int
@@ -205,7 +204,7 @@ class Patience(StoppingRule):
         )
 
     def start(self, direction: Direction) -> StoppingJudge:
-        """See `StoppingRule`."""
+        """Return the judge of a search."""
         return _PatienceJudge(self, direction)
 
 
@@ -236,12 +235,12 @@ def _no_rule(name: str, value: Any, expected: str) -> InvalidArgument:
 def start_all(
     rules: Sequence[StoppingRule], direction: Direction, further: StoppingJudge | None = None
 ) -> StoppingJudge:
-    """Return a judge that stops a trial as soon as one of the rules does, and gives its reason.
+    """Return a judge that stops a trial as soon as one of the rules does, with its reason.
 
     Args:
         rules: The rules.
-        direction: Of the objective.
-        further: One more judge, that of the searcher.
+        direction: Direction of the objective.
+        further: The searcher's judge, if any.
     """
     judges = [rule.start(direction) for rule in rules]
     return _AnyOf(judges if further is None else [*judges, further])
@@ -252,7 +251,7 @@ class _AnyOf:
         self._judges = judges
 
     def report(self, trial: int, step: int, value: float | None) -> str | None:
-        reasons = [judge.report(trial, step, value) for judge in self._judges]  # all are to hear it
+        reasons = [judge.report(trial, step, value) for judge in self._judges]  # no judge misses it
         return next((reason for reason in reasons if reason is not None), None)
 
     def ended(self, trial: int, status: Status = "finished") -> None:
@@ -264,12 +263,12 @@ RuleT = TypeVar("RuleT", bound=StoppingRule)
 
 
 class _Judge(ABC, Generic[RuleT]):
-    """What all judges do alike. They work with merits, see `Direction.merit`."""
+    """The base of all judges. They work with merits, see `Direction.merit`."""
 
     def __init__(self, rule: RuleT, direction: Direction) -> None:
         self._rule = rule
         self._direction = direction
-        self._last: dict[int, float] = {}  # step that a trial reported last, infinite once it ended
+        self._last: dict[int, float] = {}  # a trial's last step; infinite once it ended
         self._reasons: dict[int, str] = {}
 
     def report(self, trial: int, step: int, value: float | None) -> str | None:
@@ -297,19 +296,19 @@ class _Judge(ABC, Generic[RuleT]):
 
     @abstractmethod
     def _judge(self, trial: int, step: int, merit: float) -> str | None:
-        """Return why a trial is to stop; its steps ascend."""
+        """Return why a trial is to stop, or None; its steps ascend."""
 
     @abstractmethod
     def _forget(self, trial: int, status: Status) -> None:
-        """Drop what is kept for a running trial only."""
+        """Drop the data that is kept for a running trial only."""
 
 
 class _MedianJudge(_Judge[MedianStopping]):
     def __init__(self, rule: MedianStopping, direction: Direction) -> None:
         super().__init__(rule, direction)
         self._best: dict[int, float] = {}
-        self._curves: dict[int, dict[int, float]] = {}  # of running trials: interval to merit
-        self._finished: dict[int, array[float]] = {}  # interval to merits, ascending
+        self._curves: dict[int, dict[int, float]] = {}  # running trials: interval to merit
+        self._finished: dict[int, array[float]] = {}  # interval to merits of finished, ascending
 
     def _judge(self, trial: int, step: int, merit: float) -> str | None:
         best = self._best[trial] = max(merit, self._best.get(trial, -math.inf))
@@ -374,13 +373,13 @@ class _ThresholdJudge(_Judge[Threshold]):
         return None
 
     def _forget(self, trial: int, status: Status) -> None:
-        """Nothing is kept."""
+        """Do nothing: no data is kept."""
 
 
 class _PatienceJudge(_Judge[Patience]):
     def __init__(self, rule: Patience, direction: Direction) -> None:
         super().__init__(rule, direction)
-        self._best: dict[int, tuple[float, int]] = {}  # merit, and reports since
+        self._best: dict[int, tuple[float, int]] = {}  # best merit, and reports since
 
     def _judge(self, trial: int, step: int, merit: float) -> str | None:
         best, waited = self._best.get(trial, (-math.inf, 0))

@@ -1,7 +1,7 @@
-"""What goes to a trial and what comes back: values that cross every border of the project.
+"""Trials and their outcomes, as values that all layers of the project share.
 
-msgspec encodes them as they are, with the hooks of `search.values`: in messages, in the files of a
-run and in its journal.
+msgspec encodes them, with the hooks of `search.values`, in messages, in a run's files and in its
+journal.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from msgspec.structs import force_setattr
 from search.values import Metrics, MetricsLike, Params, ParamsLike
 
 Step = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
-"""Of a trial that reports: what an event file holds."""
+"""The step of a report; an event file holds 64 bits."""
 
 Status = Literal["finished", "failed", "stopped", "cancelled"]
 FailureKind = Literal[
@@ -31,20 +31,20 @@ FailureKind = Literal[
 ]
 
 RETRIED: tuple[FailureKind, ...] = ("lost executor", "machine")
-"""Failures after which a trial runs again, where the user says nothing else."""
+"""Failures after which a trial is retried by default."""
 
 UNNAMED_OBJECTIVE = "metric"
-"""What the objective is called when a train function returns a lone number."""
+"""The objective's name when a train function returns a single number."""
 
 
 class Trial(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One point of the space, to be evaluated once.
+    """One configuration, to be evaluated once.
 
     Attributes:
-        id: 0, 1, 2, ... in the order in which the searcher handed them out.
+        id: The trial's number, 0, 1, 2, ... in the order in which the searcher proposed them.
         params: Hyperparameter name to value, the keyword arguments of the train function.
-        generation: The generation it belongs to, for algorithms that have generations.
-        parent: The trial from whose checkpoint it goes on; None where it begins anew.
+        generation: The trial's generation, for algorithms that have generations.
+        parent: The trial from whose checkpoint this one resumes; None to start from scratch.
     """
 
     id: int
@@ -53,7 +53,7 @@ class Trial(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     parent: int | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.params, Mapping):  # what a searcher asks for is checked elsewhere
+        if isinstance(self.params, Mapping):  # `CheckedSearcher` refuses anything else
             force_setattr(self, "params", Params.of(self.params))
 
 
@@ -62,12 +62,12 @@ class Failure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         kind: 'user error' (the train function raised), 'exit' (its process ended by itself or by a
-            signal), 'time' (the time limit), 'memory' (of its host, or what it may have of that),
-            'gpu memory', 'invalid value' (what it returned cannot be a score), 'ambiguous
+            signal), 'time' (the time limit), 'memory' (the host's, or the trial's share of it, was
+            exhausted), 'gpu memory', 'invalid value' (the returned value is no score), 'ambiguous
             objective' (several numbers and no `optimization_key`, or none of that name), 'machine'
-            (what runs the trial failed, not the trial), 'lost executor' (the executor or host that
-            ran it was lost, more often than `retries` allows).
-        message: One line.
+            (the host failed, not the trial), 'lost executor' (its executor or host was lost more
+            often than `retries` allows).
+        message: The message in one line.
         traceback: The traceback in the trial's process, or ''.
     """
 
@@ -80,21 +80,21 @@ class Failure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Outcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What became of a trial. A failure is a value of this type, never an exception.
+    """How a trial ended. A failure is a value of this type, never an exception.
 
     Attributes:
-        trial: The id of the trial.
+        trial: The trial's id.
         status: 'finished', 'failed', 'stopped' or 'cancelled'.
-        value: The objective; a finite number when finished, None when failed. Of a trial that was
-            stopped what it returned, else what it reported last; None where that is no number.
-        objective: What the train function calls its objective, where it has said so.
+        value: The objective: a finite number when finished, None when failed. For a stopped trial
+            the returned value, else the last reported one; None if that is no number.
+        objective: The name of the objective, if the train function gives one.
         metrics: Every number that the train function returned, the objective included.
-        error: Why it failed; None otherwise.
+        error: Why the trial failed; None otherwise.
         seconds: Wall time of the train function.
-        reason: Why it was stopped, such as "step 7: ..."; '' otherwise.
-        step: The step that it reported last, if it reported any.
-        values: Where there are several objectives, each by name, finite numbers, and `value` is
-            None; empty when failed, and otherwise.
+        reason: Why the trial was stopped, such as "step 7: ..."; '' otherwise.
+        step: The last reported step, if any.
+        values: Objective name to finite number if there are several objectives and the trial did
+            not fail, with `value` None; empty otherwise.
 
     Raises:
         ValueError: Status, error and values contradict each other.
@@ -128,12 +128,12 @@ class Outcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Evaluated(msgspec.Struct, frozen=True):
-    """A configuration whose score is known from elsewhere.
+    """A prior observation: a configuration whose score is known before the search.
 
     Attributes:
         params: Hyperparameter name to value, a configuration of the space.
-        value: The objective; None where the trial failed.
-        values: Where there are several objectives, each by name, and `value` is None.
+        value: The objective; None for a failed trial, and with several objectives.
+        values: Objective name to number, if there are several objectives.
     """
 
     params: ParamsLike

@@ -1,12 +1,12 @@
 """The values that a hyperparameter may have, and their form in JSON.
 
-A train function gets its values in another process, perhaps on another host, so they travel as
-JSON. JSON has no tuples and no infinities; both are common in grids (layer sizes, `max_norm=inf`)
-and arrive as what they were: a tuple as `{"tuple": [...]}`, a float that JSON lacks as
-`{"float": "inf"}`, a dict as `{"dict": [[key, value], ...]}`. Everything else is itself.
+A train function gets its values in another process, perhaps on another host, so they are sent as
+JSON. JSON has no tuples and no infinities, which are common in grids (layer sizes, `max_norm=inf`).
+To keep their types, a tuple becomes `{"tuple": [...]}`, a float that JSON lacks
+`{"float": "inf"}`, a dict `{"dict": [[key, value], ...]}`. Everything else stays as it is.
 
-`Params` and `Metrics` are mappings that know their form in JSON. `encode_hook` and `decode_hook`
-tell it to msgspec, so whatever holds such a mapping is encoded as it is.
+`Params` and `Metrics` are mappings with a form in JSON. `encode_hook` and `decode_hook` teach it to
+msgspec, so objects that hold such mappings are encoded without further code.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ import numpy as np
 from search.errors import InvalidArgument, shown
 
 LARGEST_CONFIGURATION = 1_000_000
-"""Bytes that names and values of one trial's hyperparameters may take as JSON."""
+"""Maximum bytes of JSON of one trial's hyperparameters, names and values."""
 
 V = TypeVar("V")
 _DEEPEST = 32
-_MOST_BITS = 4096  # Python refuses to read integers of 4,300 digits and more
+_MOST_BITS = 4096  # Python refuses to parse integers of 4,300 digits and more
 
 
 def plain_value(name: str, value: Any, depth: int = 0) -> Any:
     """Return `value` with numpy scalars and arrays as plain Python.
 
     Raises:
-        InvalidArgument: The value cannot travel as JSON; the message names `name`.
+        InvalidArgument: The value has no form in JSON; the message names `name`.
     """
     if isinstance(value, np.generic | np.ndarray):
         value = value.tolist()
@@ -45,7 +45,7 @@ def plain_value(name: str, value: Any, depth: int = 0) -> Any:
     if isinstance(value, int):
         return _plain_integer(name, value)
     if isinstance(value, float):
-        return float(value)  # plain, also where it is of a subclass
+        return float(value)  # plain, also for a subclass
     if depth < _DEEPEST:
         if type(value) is list or type(value) is tuple:
             return type(value)(plain_value(name, item, depth + 1) for item in value)
@@ -68,14 +68,14 @@ def size_of(value: Any) -> int:
 
 
 def check_size(where: str, params: Mapping[str, Any]) -> None:
-    """Make sure that the hyperparameters of a trial are small enough to travel to it.
+    """Make sure that a trial's hyperparameters are small enough for a message.
 
     Args:
-        where: What they are, for errors.
+        where: The argument that they come from, for errors.
         params: Name to plain value.
 
     Raises:
-        InvalidArgument: Naming the largest, with its size and the limit.
+        InvalidArgument: They are too large; the message names the largest.
     """
     whole = {name: to_json(value) for name, value in params.items()}
     if len(msgspec.json.encode(whole)) > LARGEST_CONFIGURATION:
@@ -84,10 +84,14 @@ def check_size(where: str, params: Mapping[str, Any]) -> None:
 
 
 def check_sizes(where: str, sizes: Mapping[str, int]) -> None:
-    """Make sure that hyperparameters of these bytes of JSON are not too much for one trial.
+    """Make sure that hyperparameters of these sizes are small enough for a message.
+
+    Args:
+        where: The argument that they come from, for errors.
+        sizes: Name to bytes of JSON.
 
     Raises:
-        InvalidArgument: Naming the largest, with its size and the limit.
+        InvalidArgument: They are too large; the message names the largest.
     """
     total = sum(sizes.values())
     if total <= LARGEST_CONFIGURATION:
@@ -98,17 +102,17 @@ def check_sizes(where: str, sizes: Mapping[str, int]) -> None:
         f"{where}[{shown(name)}]",
         f"at most {LARGEST_CONFIGURATION:,} bytes for the hyperparameters of a trial",
         f"{sizes[name]:,} bytes" + ("" if alone else f" of {total:,} for all of them"),
-        "pass the path of a file, and read that inside the train function",
+        "pass the path of a file, and read it inside the train function",
     )
 
 
 def is_finite(value: Any) -> bool:
-    """Is it a number, no bool, that a float can hold?"""
+    """Whether a value is a number, and no bool, that a float can hold."""
     return type(value) in (int, float) and abs(value) <= sys.float_info.max  # NaN is not
 
 
 def is_unicode(text: str) -> bool:
-    """Can UTF-8, and so JSON, hold the text? Lone surrogates, as in odd file names, it cannot."""
+    """Whether UTF-8, and so JSON, can hold a text; not if it has lone surrogates."""
     return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
@@ -125,7 +129,7 @@ def _plain_integer(name: str, value: int) -> int:
 
 
 def to_json(value: Any) -> Any:
-    """Return a value as what `json.dumps` takes without loss."""
+    """Return a value in a form that `json.dumps` encodes without loss."""
     if isinstance(value, float) and not math.isfinite(value):
         return {"float": repr(value)}
     if isinstance(value, list):
@@ -138,10 +142,10 @@ def to_json(value: Any) -> Any:
 
 
 def from_json(value: Any, depth: int = 0) -> Any:
-    """Return what `to_json` was given.
+    """Return the value that `to_json` was called with.
 
     Raises:
-        ValueError: The structure is none of those that `to_json` makes.
+        ValueError: `to_json` cannot have returned `value`.
     """
     if depth > 3 * _DEEPEST:  # a dict inside a dict is three levels of JSON
         raise ValueError("nested too deeply")
@@ -166,7 +170,7 @@ def _key(pair: Any) -> str:
 
 
 class _Named(Mapping[str, V]):
-    """Values by name, which do not change."""
+    """An immutable mapping of names to values."""
 
     __slots__ = ("_values",)
 
@@ -175,7 +179,7 @@ class _Named(Mapping[str, V]):
 
     @classmethod
     def of(cls, values: Mapping[str, V]) -> Self:
-        """Return values as such a mapping; one that is one already as it is."""
+        """Return `values` as an instance, unchanged if it is one."""
         return values if type(values) is cls else cls(values)
 
     def __getitem__(self, name: str) -> V:
@@ -192,34 +196,34 @@ class _Named(Mapping[str, V]):
 
 
 class Params(_Named[Any]):
-    """Hyperparameters by name; in JSON each value is as `to_json` returns it."""
+    """Hyperparameters by name; in JSON each value is in the form of `to_json`."""
 
     __slots__ = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return them as JSON has them."""
+        """Return the mapping as a JSON-serialisable dict."""
         return {name: to_json(value) for name, value in self._values.items()}
 
     @classmethod
     def from_json(cls, data: Any) -> Self:
-        """Return what `to_json` was called on; ValueError where it cannot be."""
+        """Return the mapping that `to_json` was called on; ValueError for any other data."""
         if not isinstance(data, dict):
             raise ValueError(f"not hyperparameters by name: {shown(data)}")
         return cls({name: from_json(value) for name, value in data.items()})
 
 
 class Metrics(_Named[float]):
-    """Numbers by name; in JSON infinities and NaN are text."""
+    """Numbers by name; in JSON, infinities and NaN are strings."""
 
     __slots__ = ()
 
     def to_json(self) -> dict[str, float | str]:
-        """Return them as JSON has them."""
+        """Return the mapping as a JSON-serialisable dict."""
         return {n: v if math.isfinite(v) else repr(v) for n, v in self._values.items()}
 
     @classmethod
     def from_json(cls, data: Any) -> Self:
-        """Return what `to_json` was called on; ValueError where it cannot be."""
+        """Return the mapping that `to_json` was called on; ValueError for any other data."""
         if not isinstance(data, dict):
             raise ValueError(f"not numbers by name: {shown(data)}")
         return cls({name: _number(value) for name, value in data.items()})
@@ -232,7 +236,7 @@ def _number(value: Any) -> float:
     raise ValueError(f"not a number: {shown(value)}")
 
 
-if TYPE_CHECKING:  # whoever makes a trial or an outcome may give any mapping
+if TYPE_CHECKING:  # callers may pass any mapping to a trial or an outcome
     ParamsLike = Mapping[str, Any]
     MetricsLike = Mapping[str, float]
 else:
@@ -240,14 +244,14 @@ else:
 
 
 def encode_hook(value: Any) -> Any:
-    """Return what msgspec encodes in place of a value that it does not know."""
+    """Return a form that msgspec can encode of a value that it cannot."""
     if isinstance(value, Params | Metrics):
         return value.to_json()
     raise NotImplementedError(f"{type(value).__name__} has no form in JSON")
 
 
 def decode_hook(kind: type, data: Any) -> Any:
-    """Return the value of a type that msgspec does not know; ValueError where there is none."""
+    """Return the value of a type that msgspec cannot decode; ValueError for invalid data."""
     if kind is Params or kind is Metrics:
         return kind.from_json(data)
     raise NotImplementedError(f"{kind.__name__} has no form in JSON")

@@ -1,1 +1,1 @@
-"""What runs on the cluster: slots, the channel to the driver, trial processes, devices, storage."""
+"""The code on the cluster: slots, the channel to the driver, trial processes, devices, storage."""

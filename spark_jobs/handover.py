@@ -1,9 +1,10 @@
-"""How the secrets of a run, and its train function, come from the driver to its slots.
+"""Passes the secrets of a run, and its train function, from the driver to its slots.
 
-Where `spark.authenticate` is off, Spark gives closures and broadcasts to whoever reaches its ports.
-So both go through files that only their user can read, in the run's folder, which every executor
-sees; what Spark carries is where a file is, its SHA-256, and whose it is. On HDFS slots need
-secrets before they can read files, and anybody may call himself the user; there Spark carries all.
+With `spark.authenticate` off, Spark gives closures and broadcasts to any process that reaches its
+ports. So both go through files that only their user can read, in the run's folder, which every
+executor can access; through Spark go only a file's path, its SHA-256 and its owner. On HDFS slots
+need secrets before they can read files, and any client may claim to be the user; there all goes
+through Spark.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ from spark_jobs.storage.local_files import make_folder, open_new
 from spark_jobs.storage.locations import Location
 
 Lent = Callable[[], bytes]
-"""Gives a slot what the driver has lent it, or raises an OSError; part of the slot's closure.
+"""Returns the bytes that the driver has lent to a slot, or raises an OSError; in its closure.
 
-It is pickled by value, and imports our packages when it is called, so that an executor that lacks
-one can say so.
+It is pickled by value, and imports our packages when it is called, so that an executor without them
+fails with our message.
 """
 
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
-_NOBODY = 65534  # Linux' name for an owner who has no number here, as in a container
+_NOBODY = 65534  # Linux' id of an owner without a number here, as in a container
 
 
 class Handover(Protocol):
@@ -45,20 +46,20 @@ class Handover(Protocol):
     function: Lent
 
     def lend(self, secret: bytes) -> Lent:
-        """Lend a secret, of some kilobytes."""
+        """Lend a secret of some kilobytes."""
 
 
 @contextlib.contextmanager
 def handover(session: Session, root: Location, function: bytes) -> Iterator[Handover]:
-    """Lend a train function, and secrets, to slots while the block lasts.
+    """Lend a train function and secrets to slots during the block.
 
     Args:
-        session: That runs the slots.
-        root: The run's folder. The caller owns it: what a killed driver has lent is removed.
-        function: Pickled.
+        session: The session that runs the slots.
+        root: The run's folder. The caller must own the run: files of killed drivers are removed.
+        function: The train function, pickled.
 
     Raises:
-        OSError: Files cannot be written there.
+        OSError: Files cannot be written to the folder.
     """
     if root.scheme == "file":
         with _folder(RunPaths(Path(root.path)).secrets) as folder:
@@ -71,7 +72,7 @@ def handover(session: Session, root: Location, function: bytes) -> Iterator[Hand
 
 
 class _InFiles:
-    """Lends by files of mode 0600."""
+    """Lends through files of mode 0600."""
 
     def __init__(self, folder: Path, function: bytes) -> None:
         self._folder = folder
@@ -80,7 +81,7 @@ class _InFiles:
         self.function = self.lend(function)
 
     def lend(self, secret: bytes) -> Lent:
-        """See `Handover`. Says also whether the file system keeps no modes, as some of clouds."""
+        """Write a secret to a file; sets `open_to_others` if the file system ignores its mode."""
         self._count += 1
         place = self._folder / f"{self._count}"
         with open_new(place) as file:
@@ -98,31 +99,31 @@ class _InFiles:
 
 
 class _InClosure:
-    """Lends by what Spark carries, the large train function beside the closure.
+    """Lends through Spark, the large train function apart from the closure.
 
-    Spark writes a large closure to disk; with the function in it, the secrets would be, too.
+    Spark writes a large closure to disk; with the function in it, the secrets would be there, too.
     """
 
     def __init__(self, function: SharedBytes) -> None:
         self.function: Lent = lambda: function.value
 
     def lend(self, secret: bytes) -> Lent:
-        """See `Handover`."""
+        """Put a secret into the closure."""
         return lambda: secret
 
 
 def read_lent(path: str, digest: str, owner: int) -> bytes:
-    """Return what the driver has written to a file.
+    """Return the content of a file of the driver.
 
     Args:
-        path: Of the file.
+        path: The file's path.
         digest: SHA-256 of its content, hexadecimal.
-        owner: Number of the driver's user; the file may also be this process's own, which has
-            another number where hosts or containers number users differently.
+        owner: User id of the driver; the file may also belong to this process' user, whose id
+            differs if hosts or containers number users differently.
 
     Raises:
-        OSError: It cannot be read, is somebody else's, can be read by others, or is not what the
-            driver has written.
+        OSError: The file cannot be read, belongs to another user, can be read by others, or has
+            another content.
     """
     with open(path, "rb", opener=_open_itself) as file:
         found = os.fstat(file.fileno())
@@ -135,18 +136,18 @@ def read_lent(path: str, digest: str, owner: int) -> bytes:
             raise PermissionError(f"{path}: expected a file of user {owner}, got {found.st_uid}'s")
         data = file.read()
     if not hmac.compare_digest(hashlib.sha256(data).hexdigest(), digest):
-        raise OSError(f"{path}: not what the driver has written there")
+        raise OSError(f"{path}: its content is not the driver's")
     return data
 
 
 def _open_itself(path: str, flags: int) -> int:
-    """Open a file, and nothing that a link leads to; do not wait for who writes to a pipe."""
+    """Open a file without following a link, and without waiting for the writer of a pipe."""
     return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
 
 
 @contextlib.contextmanager
 def _folder(parent: Path) -> Iterator[Path]:
-    """Make a folder of a random name, in place of all others there; remove it in the end."""
+    """Create a folder with a random name, and remove all others there; remove it at the end."""
     with contextlib.suppress(FileNotFoundError):
         shutil.rmtree(parent)
     folder = parent / secrets.token_hex(8)
@@ -154,7 +155,7 @@ def _folder(parent: Path) -> Iterator[Path]:
     try:
         yield folder
     finally:
-        # Not those of a driver that has taken the run over.
+        # Not the folders of a driver that has taken over the run.
         shutil.rmtree(folder, ignore_errors=True)
         with contextlib.suppress(OSError):
             parent.rmdir()

@@ -1,7 +1,7 @@
 """The messages of slots, driver and trial processes: JSON, checked on arrival.
 
-Nothing that a process sent is unpickled by its receiver. Each message is one JSON object; msgspec
-checks names and types while it decodes. ARCHITECTURE.md describes the messages for other clients.
+Receivers never unpickle data. Each message is one JSON object; msgspec checks names and types while
+it decodes. docs/internals/messages.md describes the messages for other clients.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from search.trial import Failure, Outcome, Step, Trial
 from search.values import Metrics, MetricsLike, decode_hook, encode_hook
 
 LARGEST_MESSAGE = 1 << 20
-"""Bytes. Outcomes hold numbers and a cut traceback; a message beyond this is not one of ours."""
+"""Maximum bytes of a message; outcomes have numbers and a truncated traceback."""
 
 MOST_METRICS = 1_000
-"""Metrics of a trial that are kept of what it reports."""
+"""Maximum reported metrics of a trial that are kept."""
 
 M = TypeVar("M")
-_LONGEST = 10_000  # characters of a sentence
-_LONGEST_NAME = 300  # of a host, or of the address of a GPU
-_MOST_SAID = 1_000  # sentences, GPUs
+_LONGEST = 10_000  # maximum characters of a sentence
+_LONGEST_NAME = 300  # maximum characters of a host's name or a GPU's address
+_MOST_SAID = 1_000  # maximum sentences or GPUs
 _NUMBER = r"(0|[1-9][0-9]{0,8})"
 _Slot = Annotated[str, msgspec.Meta(pattern=rf"\A{_NUMBER}\.{_NUMBER}\.{_NUMBER}\Z")]
 _Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
@@ -34,16 +34,16 @@ _Name = Annotated[str, msgspec.Meta(max_length=_LONGEST_NAME)]
 
 
 class ProtocolError(ExperimentError):
-    """Bytes that are not the message that they should be."""
+    """Bytes that are not a valid message of the expected kind."""
 
 
 class SlotId(NamedTuple):
-    """Which slot: the attempt of Spark at a task of a slot job. `str` is its name in messages.
+    """The id of a slot: Spark's attempt at a task of a slot job. `str` is its name in messages.
 
     Attributes:
         job: Number of the slot job, from 1.
-        partition: Of the task, from 0.
-        attempt: Of Spark at the task, from 0.
+        partition: Partition of the task, from 0.
+        attempt: Number of Spark's attempt at the task, from 0.
     """
 
     job: int
@@ -52,7 +52,7 @@ class SlotId(NamedTuple):
 
     @classmethod
     def parse(cls, name: str) -> Self:
-        """Return the slot of a name; ProtocolError where it is none."""
+        """Return the slot with this name; ProtocolError for an invalid name."""
         try:
             return cls(*map(int, name.split(".")))
         except (ValueError, TypeError):
@@ -60,26 +60,25 @@ class SlotId(NamedTuple):
 
     @property
     def task(self) -> tuple[int, int]:
-        """The task, which Spark tries again as the next attempt: job and partition."""
+        """The task as (job, partition), of which Spark may make several attempts."""
         return self.job, self.partition
 
     def __str__(self) -> str:
         return f"{self.job}.{self.partition}.{self.attempt}"
 
 
-class Hello(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A slot's first words.
+class Hello(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A slot's first message.
 
     Attributes:
-        slot: "<job>.<partition>.<task attempt>", unique in a run.
-        host: Where it runs.
-        problem: Why it cannot work, in one sentence; ''.
-        warnings: What the user should know, each once.
-        free_gpus: GPUs of the host, where Spark does not assign any; 0 where it does.
-        gpus: Addresses of the GPUs that Spark gave it.
-        set_aside: Those of them that are to get no more trials, each with a sentence that says why.
-        detour: What the user should know of a channel that is slower than need be, shown of one
-            slot only; ''.
+        slot: The slot's name "<job>.<partition>.<task attempt>", unique in a run.
+        host: The name of its host.
+        problem: Why it cannot run trials, in one sentence; '' if it can.
+        warnings: Warnings for the user, each shown once.
+        free_gpus: GPUs of the host if Spark does not assign any; 0 if it does.
+        gpus: Addresses of the GPUs that Spark assigned to it.
+        set_aside: Addresses of GPUs that are to get no more trials, with the reason of each.
+        detour: Warning about a channel that is slower than necessary, shown for one slot only; ''.
     """
 
     slot: _Slot
@@ -92,7 +91,7 @@ class Hello(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     detour: _Sentence = ""
 
     def cut(self) -> Hello:
-        """Return these words with long texts cut to what the driver takes."""
+        """Return this message with long texts cut to the driver's limits."""
         return msgspec.structs.replace(
             self,
             host=self.host[:_LONGEST_NAME],
@@ -106,14 +105,14 @@ class Welcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The driver's answer to `Hello`.
 
     Attributes:
-        now: Its clock, seconds since 1970.
+        now: Time of the driver's clock, seconds since 1970.
     """
 
     now: float
 
 
 class Next(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A slot hands in its last outcome, if it has one, and asks for the next trial."""
+    """A slot's request for the next trial, with its last outcome, if any."""
 
     slot: _Slot
     attempt: _Count = 0
@@ -121,11 +120,11 @@ class Next(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Attempt(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="attempt"):
-    """One try at a trial, for a slot to run; a trial whose executor was lost is tried again.
+    """One attempt at a trial, for a slot to run; a trial whose executor was lost is retried.
 
     Attributes:
         trial: The trial.
-        number: From 1.
+        number: The attempt's number, from 1.
     """
 
     trial: Trial
@@ -133,7 +132,7 @@ class Attempt(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="atte
 
 
 class Report(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a trial says of itself on its way: a step, and metrics."""
+    """A report of a running trial: a step, and metrics."""
 
     step: Step
     metrics: MetricsLike
@@ -144,7 +143,7 @@ class Report(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def after(self, before: Report) -> Report:
         """Return this report, with the metrics that only the one before has.
 
-        Of more than `MOST_METRICS`, which take long to merge, those that were reported last.
+        Beyond `MOST_METRICS`, which take long to merge, the last reported ones are kept.
         """
         new = dict(itertools.islice(self.metrics.items(), MOST_METRICS))
         if room := MOST_METRICS - len(new):
@@ -153,15 +152,15 @@ class Report(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return Report(self.step, new)
 
 
-class Reports(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A slot passes on what its trial reported, in order.
+class Reports(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A trial's reports, in order, sent by its slot.
 
     Attributes:
-        slot: As in `Hello`.
-        trial: That runs there.
-        attempt: Which attempt at it.
-        reports: What it said.
-        output: What it printed, where the user wants to see that.
+        slot: The slot's name, as in `Hello`.
+        trial: The id of the trial that runs there.
+        attempt: The attempt's number.
+        reports: The reports.
+        output: The trial's output, if the user wants to see it.
     """
 
     slot: _Slot
@@ -175,18 +174,18 @@ class Heard(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The driver's answer to `Reports`.
 
     Attributes:
-        stop: Why the trial is to stop, for people; '' to go on.
+        stop: Why the trial is to stop, for people; '' to continue.
     """
 
     stop: str = ""
 
 
 class Wait(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="wait"):
-    """Nothing yet: ask again."""
+    """The answer that there is no work yet: the slot asks again."""
 
 
 class Stop(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="stop"):
-    """No work is left for this slot."""
+    """The answer that no work is left for this slot."""
 
 
 Answer = Attempt | Wait | Stop
@@ -198,12 +197,12 @@ def encode(message: Any) -> bytes:
 
 
 def as_json(message: Any) -> Any:
-    """Return a message as what JSON has: unlike the message itself, it equals itself with NaN."""
+    """Return a message as a JSON-serialisable object; unlike the message, it equals itself."""
     return msgspec.to_builtins(message, enc_hook=encode_hook)
 
 
 def decode(data: bytes, kind: type[M], largest: int | None = LARGEST_MESSAGE) -> M:
-    """Return the message in `data`, of at most `largest` bytes, or of any length.
+    """Return the message in `data`, of at most `largest` bytes; None for any length.
 
     Raises:
         ProtocolError: Too long, not JSON, nested too deeply, or not of this kind.
@@ -217,7 +216,7 @@ def decode(data: bytes, kind: type[M], largest: int | None = LARGEST_MESSAGE) ->
 
 
 def from_json(data: Any, kind: type[M]) -> M:
-    """Return the message that JSON has as `data`; ProtocolError where it is not of this kind."""
+    """Return the message of a decoded JSON object; ProtocolError if it is not of this kind."""
     try:
         return msgspec.convert(data, kind, dec_hook=decode_hook)
     except msgspec.ValidationError as error:
@@ -225,12 +224,12 @@ def from_json(data: Any, kind: type[M]) -> M:
 
 
 def decode_answer(data: bytes) -> Answer:
-    """Return the driver's answer to `Next`; ProtocolError as `decode`."""
+    """Return the driver's answer to `Next`; raises as `decode` does."""
     return decode(data, Answer)  # type: ignore[arg-type]  # a union is not a type to mypy
 
 
 def fit(outcome: Outcome) -> Outcome:
-    """Return an outcome that fits into a message: long texts keep their two ends."""
+    """Return an outcome that fits into a message: the middle of long texts is cut out."""
     error, reason = outcome.error, _ends(outcome.reason, 500)
     if error is None:
         return msgspec.structs.replace(outcome, reason=reason)

@@ -1,4 +1,4 @@
-"""Calls that are made again while what they need is in trouble."""
+"""Calls that are retried during an outage."""
 
 from __future__ import annotations
 
@@ -19,21 +19,20 @@ def call_again(
     tell: Callable[[BaseException, float], None] = lambda error, seconds: None,
     hurry: Callable[[], bool] = lambda: False,
 ) -> T:
-    """Return what a call returns, which is made again after errors that may pass.
+    """Return the result of a call, which is retried after transient errors.
 
     Args:
-        call: Is made at least once.
-        after: Says of an error of the call whether it may pass. Others are raised at once.
-        outage: Seconds from the first such error, not from the first call, which may take long;
-            the first one after that is raised.
+        call: The function to call, at least once.
+        after: Returns whether an error of the call is transient. Other errors are raised at once.
+        outage: Seconds from the first transient error (not from the first call, which may take
+            long) after which the next one is raised.
         pause: Seconds between two calls.
-        longest_pause: If given, pauses are random, of up to `pause` at first, then of up to twice
-            as long each, and of this many seconds at the most.
-        tell: Told each error after which the call is made again, and how many seconds ago the first
-            one was.
-        hurry: Is there no time for another call?
+        longest_pause: If given, pauses are random: of up to `pause` at first, each then up to twice
+            as long, and of at most this many seconds.
+        tell: Called before each retry with the error and the seconds since the first one.
+        hurry: Returns whether there is no time for another call.
     """
-    import tenacity  # late: it imports asyncio, and tornado where that is installed
+    import tenacity  # late: it imports asyncio, and tornado if installed
 
     since: float | None = None
 

@@ -1,22 +1,22 @@
 """Run one search as a job: `spark-submit spark_jobs/submit.py --train my_module:train ...`.
 
-Also `python -m spark_jobs.submit`. See `experiment.cli.job`, and `--help`, for what it takes.
+Also `python -m spark_jobs.submit`. For the arguments see `experiment.cli.job`, and `--help`.
 """
 
+import importlib.machinery
 import importlib.util
 import os
 import sys
 
 
 def _find_packages() -> None:
-    """Let Python find what is shipped with the job, then what is in the current folder.
+    """Let Python import from files shipped with the job, then from the current folder.
 
     spark-submit puts the folder of this file first on the path, where `import calls` or
-    `import data` of anyone would find a module of ours, unless this file lies there alone, as in
-    the current folder of YARN's cluster mode. Left alone is what PYTHONPATH has, such as
-    --py-files.
+    `import data` of other code would find our modules, unless the file is alone there, as in the
+    current folder of YARN's cluster mode. The entries of PYTHONPATH, such as --py-files, stay.
     """
-    home = os.path.dirname(os.path.realpath(__file__))  # links too: Python follows them
+    home = os.path.dirname(os.path.realpath(__file__))  # Python follows links, too
     ours = os.path.basename(home) == "spark_jobs"
     sys.path[:] = [f for f in sys.path if os.path.realpath(f or ".") != home]
     shipped = set(os.environ.get("PYTHONPATH", "").split(os.pathsep))
@@ -27,12 +27,16 @@ def _find_packages() -> None:
 
 
 def _check_package() -> None:
-    """Name the file that hides the framework's package: its name is a common word."""
+    """Exit with the path that hides the framework's package, whose name is a common word."""
     spec = importlib.util.find_spec("experiment")
-    if spec is not None and spec.submodule_search_locations is None:
+    if spec is None:
+        return
+    folders = spec.submodule_search_locations or []
+    # Not by an import, which would run it.
+    if importlib.machinery.PathFinder.find_spec("experiment.run_files", folders) is None:
         sys.exit(
-            f"{spec.origin} hides the package 'experiment' of the framework: rename this file, or "
-            "take its folder off Python's path"
+            f"{folders[0] if folders else spec.origin} hides the package 'experiment' of the "
+            "framework: rename it, or take its folder off Python's path"
         )
 
 

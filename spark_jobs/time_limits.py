@@ -1,47 +1,49 @@
 """Time limits that depend on each other, in seconds, with the reason of each relation.
 
-`tests/spark_jobs/test_time_limits.py` checks the relations. A limit that depends on no other one
-stands in the module that uses it.
+`tests/spark_jobs/test_time_limits.py` checks the relations. A limit that depends on no other is in
+the module that uses it.
 """
 
 # A slot's calls to the driver, over gRPC.
 
 KEEPALIVE = 10.0
-"""Between two pings on a connection without data, so that one that died is noticed."""
+"""Between two pings on a connection without data, so that a dead one is noticed."""
 
 KEEPALIVE_ANSWER = 5.0
-"""For the answer to a ping; a connection is made anew after both."""
+"""For the answer to a ping; after both, the connection is replaced."""
 
 KEEPALIVE_ALLOWED = 5.0
-"""Between two pings at the least, or the driver closes the connection: below `KEEPALIVE`."""
+"""Minimum between two pings, or the driver closes the connection: below `KEEPALIVE`."""
 
 RECONNECT = 5.0
-"""Between two tries to connect, at the most; gRPC's own two minutes would be above `ANSWER`."""
+"""Maximum between two tries to connect; gRPC's default of two minutes would be above `ANSWER`."""
 
 IDLE = 60.0
 """Without a call before the driver closes a connection: above `SLOT_BEAT`, so that it stays open
 while a trial runs."""
 
 WAIT = 10.0
-"""For which the driver keeps a slot waiting before it answers that there is no work yet."""
+"""For the driver to answer a waiting slot that there is no work yet."""
 
 ANSWER = 20.0
 """For the answer to one call: above `WAIT`, which is no outage, and above what `KEEPALIVE` takes to
 notice a dead connection."""
 
-LAST_REPORTS = 30.0
-"""For a trial's last reports to arrive: above `ANSWER`, so that what got no answer is sent again
-before the outcome."""
-
-# The same calls through the mailbox. Each takes a few looks at a folder, so slots ask less often.
+# The same calls through the mailbox. Each takes a few listings of a folder, so slots ask less.
 
 MAILBOX_WAIT = 30.0
-"""As `WAIT`."""
+"""`WAIT` for the mailbox."""
 
 MAILBOX_ANSWER = 60.0
-"""As `ANSWER`: above `MAILBOX_WAIT`, and the looks of both sides at their folders."""
+"""`ANSWER` for the mailbox: above `MAILBOX_WAIT` and the listings of both sides."""
 
-# Outages: for how long something is tried again.
+# Both ways.
+
+LAST_REPORTS = 90.0
+"""For a trial's last reports to arrive: above `ANSWER` and `MAILBOX_ANSWER`, so that unanswered
+ones are repeated before the outcome."""
+
+# Outages: for how long calls are retried.
 
 HDFS_CONNECT = 5.0
 """To connect to HDFS."""
@@ -50,40 +52,40 @@ HDFS_PIECE = 30.0
 """Between two pieces of an answer of HDFS, and to send a piece."""
 
 HDFS_WRITTEN = 75.0
-"""For the answer after sending: HDFS needs a minute to replace a DataNode that hangs, and who gives
-up sooner finds the others busy with what it gave up."""
+"""For the answer after sending: HDFS needs a minute to replace a DataNode that hangs, and a client
+that gives up sooner finds the others busy with its abandoned call."""
 
 HDFS_OUTAGE = 60.0
-"""For which one call to HDFS is made again: a call that hung is made at least once more."""
+"""For retries of a call to HDFS: long enough to repeat a call that hung."""
 
 OUTAGE = 600.0
-"""For which a slot asks a driver that does not answer again, and for which slot and driver try a
-run's folder again: far above `HDFS_OUTAGE`, so that a call that failed is made again, and above
-`LEAVING`, by when a slot that sees the driver's mark has left."""
+"""For retries of a slot whose driver does not answer, and of slot and driver on a run's folder: far
+above `HDFS_OUTAGE`, so that a failed call is repeated, and above `LEAVING`, by which a slot that
+can read the driver's mark has left."""
 
-# Slots that are lost. Where Spark does not tell, the driver infers it from their silence.
+# Lost slots. Where Spark does not report them, the driver infers them from their silence.
 
 SLOT_BEAT = 30.0
-"""Without a report before a slot says that its trial runs."""
+"""Without a report until a slot sends a heartbeat of its trial."""
 
 SLOT_SILENCE = 300.0
-"""Without a message before a slot is taken for lost: above two calls in a row that got no answer.
-A slot is also silent while it starts a process, which may take a minute or two."""
+"""Without a message until a slot counts as lost: above two unanswered calls in a row. A slot is
+silent, too, while it starts a process, which may take a minute or two."""
 
 SLOT_GAP = 60.0
-"""Without a message of any slot that count at most: longer, it is the driver that hears none. Above
-`SLOT_BEAT` and `MAILBOX_WAIT`, so that time also passes where only one other slot speaks."""
+"""Maximum silence of all slots that counts: a longer one is the driver's own fault. Above
+`SLOT_BEAT` and `MAILBOX_WAIT`, so that time also passes with messages of one other slot only."""
 
 # Drivers that are gone. Other drivers and slots infer it from the driver's mark.
 
 DRIVER_BEAT = 5.0
-"""Between two signs of life of a driver, and between two looks of a slot at them."""
+"""Between two signs of life of a driver, and between two readings of them by a slot."""
 
 DRIVER_SILENCE = 30.0
-"""Without one before a driver is taken for dead: some may be late on a storage that is slow."""
+"""Without a sign of life until a driver is presumed dead: some may be late on slow storage."""
 
 LEAVING = SLOT_BEAT + MAILBOX_ANSWER + DRIVER_SILENCE
-"""From a driver's last sign of life until its slots leave: one whose trial reports nothing calls
+"""From a driver's last sign of life until its slots leave: a slot whose trial reports nothing calls
 after `SLOT_BEAT`, gets no answer for `MAILBOX_ANSWER`, and then watches the driver's mark."""
 
 # Processes of a trial. The zygote supervises it, and the slot the zygote.
@@ -92,10 +94,10 @@ ZYGOTE_BEAT = 5.0
 """Between two signs of life of a zygote while a trial runs."""
 
 ZYGOTE_SILENCE = 60.0
-"""Without one before the slot ends a zygote: many beats, since a host may be busy."""
+"""Without a sign of life until the slot ends a zygote: many beats, since a host may be busy."""
 
 STOP_HEARD = 60.0
-"""That a trial has at least to hear that it is to stop."""
+"""Minimum for a trial to receive a stop request."""
 
 SWEEP = 5.0
 """For killed processes to disappear."""
@@ -107,7 +109,7 @@ SLOTS_END = 10.0
 """For slots to end after the last trial, before their job is cancelled: at least `ZYGOTE_END`."""
 
 TASKS_END = 15.0
-"""For the tasks of a job that is over: above `ZYGOTE_END`, which a slot may wait."""
+"""For the tasks of an ended job: above `ZYGOTE_END`, which a slot may wait."""
 
 # The server of Spark Connect.
 
@@ -115,16 +117,15 @@ SERVER_ANSWER = 5.0
 """For the answer to one call; pyspark's client would try for ten minutes."""
 
 SERVER_LOOK = 5.0
-"""Between two looks whether the server is there: at least `SERVER_ANSWER`, or looks would queue."""
+"""Between two checks of the server: at least `SERVER_ANSWER`, or checks would queue."""
 
 SERVER_REFUSAL = 60.0
-"""For which it may refuse to answer, as while a token is replaced: many looks."""
+"""For refused calls, as while a token is replaced: many checks."""
 
 SERVER_CANCEL = 10.0
-"""For which one that does not answer is told to cancel a job: above `SERVER_ANSWER`, so that it is
-told twice."""
+"""For cancelling a job on a server that does not answer: above `SERVER_ANSWER`, for two tries."""
 
 # Files that are uploaded to HDFS.
 
 UPLOAD = 5.0
-"""Between two rounds of uploading what a trial writes."""
+"""Between two rounds of uploading a trial's files."""

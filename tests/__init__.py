@@ -1,4 +1,4 @@
-"""Tests of all packages, in folders that mirror theirs; whole searches have their own."""
+"""Tests of all packages, in folders that mirror theirs, and tests of whole searches."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Processes whose clock is off, by libfaketime."""
+"""Processes with a wrong clock, by libfaketime."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ _LIBRARY = Path(libfaketime.__file__).parent / "vendor/libfaketime/src/libfaketi
 
 
 def clock_off_by(days: float) -> dict[str, str]:
-    """Return the environment of a process whose clock is ahead by some days, or behind."""
+    """Return the environment of a process whose clock is some days ahead or behind."""
     return {
         "LD_PRELOAD": str(_LIBRARY),
         "FAKETIME": f"{days:+}d",
-        "FAKETIME_DONT_FAKE_MONOTONIC": "1",  # it does not follow a clock that is set
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",  # the real one does not change when a clock is set
     }
 
 
 def python_with_clock_off_by(days: float, folder: Path) -> str:
-    """Return an interpreter, made in a folder, with such a clock; its children have it too."""
+    """Create an interpreter with such a clock, also for its children, in a folder; return it."""
     settings = " ".join(f"{name}={value}" for name, value in clock_off_by(days).items())
     script = folder / "python"
     script.write_text(f'#!/bin/sh\nexec env {settings} {sys.executable} "$@"\n')

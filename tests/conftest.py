@@ -19,19 +19,19 @@ import pytest
 
 from tests import jvm, properties
 
-# Only what `make test-browser` installs can even be imported there.
+# These tests import packages that only `make test-browser` installs.
 collect_ignore = [] if importlib.util.find_spec("playwright") else ["browser"]
 
 _MARK = "EXPERIMENT_TEST_SUITE"
-# A worker of pytest-xdist tells its own processes from those of the others; all are the suite's.
+# Identifies the processes of this suite, and of each worker of pytest-xdist.
 _WORKER = os.environ.get("PYTEST_XDIST_WORKER")
 os.environ[_MARK] = f"{os.environ[_MARK]}/{_WORKER}/" if _WORKER else uuid.uuid4().hex
-# What the trials print is no news, and a fresh import of TensorFlow needs its compiled files.
+# TensorFlow's log is not needed, and a fresh import of it needs its compiled files.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 os.environ.pop("PYSPARK_PYTHON", None)
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-# Of each driver that a test starts, unless it says otherwise.
+# Defaults of each driver that a test starts.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", f"{jvm.SPARK_OPTIONS} -Dspark.authenticate=true")
 
 
@@ -39,7 +39,7 @@ properties.register()
 
 
 class Sparks:
-    """Keeps one session; a test that wants another master or other settings gets a new one."""
+    """Keeps one session; a test with another master or other settings gets a new one."""
 
     def __init__(self) -> None:
         self._session: Any = None
@@ -82,7 +82,7 @@ class Sparks:
 def sparks() -> Iterator[Sparks]:
     from pyspark import SparkContext
 
-    # Settings that the JVM is started with stay with it: the first session's would be in all.
+    # A JVM keeps the settings that it was started with: all sessions would have the first one's.
     SparkContext._ensure_initialized()
     keeper = Sparks()
     yield keeper
@@ -103,6 +103,21 @@ def cluster(sparks: Sparks, tmp_path_factory: pytest.TempPathFactory) -> Any:
         "local-cluster[2,1,1024]",
         **{"spark.executor.memory": "512m", "spark.executor.memoryOverhead": "384m"},
     )
+
+
+@pytest.fixture
+def one_executor(sparks: Sparks, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """An executor with four cores and the GPUs 3 and 5, which tasks do not get by default."""
+    script = tmp_path_factory.getbasetemp() / "discover-3-and-5"
+    script.write_text('#!/bin/sh\necho \'{"name": "gpu", "addresses": ["3", "5"]}\'\n')
+    script.chmod(0o755)
+    settings = {
+        f"spark.{whose}.resource.gpu.{name}": value
+        for whose in ("worker", "executor")
+        for name, value in {"amount": "2", "discoveryScript": str(script)}.items()
+    }
+    memory = {"spark.executor.memory": "512m"}
+    return sparks.get("local-cluster[1,4,1024]", **memory, **settings)
 
 
 @pytest.fixture(scope="session")
@@ -128,7 +143,7 @@ def hdfs_of_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 @pytest.fixture
 def hdfs(hdfs_of_session: Any) -> Iterator[Any]:
-    """The HDFS of the session; what a test ended is started again."""
+    """The HDFS of the session; servers that a test ended are started again."""
     yield hdfs_of_session
     hdfs_of_session.restore()
 
@@ -137,7 +152,7 @@ def hdfs(hdfs_of_session: Any) -> Iterator[Any]:
 def standalone_of_session(
     sparks: Sparks, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Any]:
-    """A standalone master with workers that pass for two hosts."""
+    """A standalone master with workers that simulate two hosts."""
     from tests.standalone import Standalone
 
     with Standalone(tmp_path_factory.mktemp("standalone")) as cluster:
@@ -148,7 +163,7 @@ def standalone_of_session(
 @pytest.fixture
 def standalone(standalone_of_session: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """The standalone cluster of the session; workers that a test ended are started again."""
-    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)  # for sessions that the test makes
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)  # for sessions that the test creates
     yield standalone_of_session
     standalone_of_session.restore()
 
@@ -161,7 +176,7 @@ def two_hosts(sparks: Sparks, standalone: Any) -> Any:
 
 @pytest.fixture(scope="session")
 def nvml_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A library that stands for NVIDIA's; skipped where it cannot be compiled."""
+    """A substitute for NVIDIA's library; skipped if it cannot be compiled."""
     from tests.fake_nvml import NoCompiler, build
 
     try:
@@ -172,7 +187,7 @@ def nvml_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def nvml(nvml_library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Two GPUs that are not there, for the real `pynvml` of this process."""
+    """Two simulated GPUs for the real `pynvml` of this process."""
     import pynvml
 
     from tests.fake_nvml import FakeNvml
@@ -186,12 +201,12 @@ def nvml(nvml_library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.fixture
 def logdir(tmp_path: Path) -> str:
-    """A folder for runs, with a name that has to be quoted."""
+    """A folder for runs, with a name that must be quoted."""
     return str(tmp_path / "runs of ü 'quoted'")
 
 
 def _use_secret(secret: str) -> None:
-    """Let the JVM forget the secret that Spark made for a local session, and would take first."""
+    """Remove the secret of an earlier local session from the JVM, which Spark would prefer."""
     from pyspark import SparkContext
 
     hadoop: Any = SparkContext._jvm.org.apache.hadoop
@@ -212,7 +227,7 @@ def _end_jvm() -> None:
 
 
 def marked_processes() -> list[psutil.Process]:
-    """Return the processes that this suite started and that still run."""
+    """Return the running processes that this suite has started."""
     found = []
     for process in psutil.process_iter():
         try:
@@ -225,10 +240,10 @@ def marked_processes() -> list[psutil.Process]:
 
 
 def marked_commands() -> dict[int, str]:
-    """Return the command lines of the processes that this suite started and that still run."""
+    """Return the command lines of the running processes that this suite has started."""
     found = {}
     for process in marked_processes():
-        with contextlib.suppress(psutil.NoSuchProcess):  # it has ended since
+        with contextlib.suppress(psutil.NoSuchProcess):  # it has ended meanwhile
             found[process.pid] = " ".join(process.cmdline())
     return found
 

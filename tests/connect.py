@@ -34,12 +34,12 @@ class ConnectServer:
 
     Args:
         root: A folder, made if missing, for its log and its local files.
-        master: Of its application.
-        settings: Of Spark, beside those that it needs.
+        master: The master of its application.
+        settings: Additional Spark settings.
 
     Attributes:
-        address: For `SparkSession.builder.remote`, with the token.
-        log: What it printed.
+        address: The address for `SparkSession.builder.remote`, with the token.
+        log: The file with its output.
     """
 
     def __init__(self, root: Path, master: str, **settings: str) -> None:
@@ -87,7 +87,7 @@ class ConnectServer:
             TimeoutError: It does not listen.
         """
         self.root.mkdir(parents=True, exist_ok=True)
-        # A thread that stays, since the kernel ends a JVM with the thread that started it.
+        # A thread that keeps running, since the kernel kills a JVM with the thread that started it.
         self._launcher = ThreadPoolExecutor(1, "connect launcher")
         try:
             self.process = self._launcher.submit(self._launch).result()

@@ -1,8 +1,8 @@
 """A real HDFS on the loopback address, whose processes a test can kill, pause and start again.
 
 One NameNode and some DataNodes, each a JVM of its own, with WebHDFS on. Almost all of Hadoop's
-classes come with pyspark. The rest is fetched once by Spark's own resolver and kept unzipped, since
-the servers scan their classes at each start.
+classes come with pyspark. The rest is fetched once by Spark's own resolver and kept uncompressed,
+since the servers scan their classes at each start. `tests.hdfs_archives` makes a start cheaper.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import sys
 import time
 import urllib.request
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,10 +33,11 @@ import pyspark
 from tests import jvm
 
 _SPARK = Path(pyspark.__file__).parent
-_NAMENODE = "org.apache.hadoop.hdfs.server.namenode.NameNode"
-_DATANODE = "org.apache.hadoop.hdfs.server.datanode.DataNode"
+NAMENODE = "org.apache.hadoop.hdfs.server.namenode.NameNode"
+DATANODE = "org.apache.hadoop.hdfs.server.datanode.DataNode"
 _DFSADMIN = "org.apache.hadoop.hdfs.tools.DFSAdmin"
 _JVM_OPTIONS = (*jvm.OPTIONS, "-Xmx128m", "-Dorg.apache.logging.log4j.level=WARN")
+_CLASSES = "classes.jar"
 _FETCH_SECONDS = 200
 _START_SECONDS = 120
 _COMMAND_SECONDS = 60
@@ -69,15 +70,15 @@ class Hdfs:
         root: A folder for the logs and the data, made if missing. Hadoop cannot have a space or
             another character there that a URI escapes.
         datanodes: Number of DataNodes.
-        replication: Copies of each block; at most 2 unless told.
-        properties: More Hadoop properties, for all the processes. With `dfs.http.policy` of
+        replication: Copies of each block; at most 2 by default.
+        properties: Additional Hadoop properties for all processes. With `dfs.http.policy` of
             HTTPS_ONLY, all web addresses are HTTPS.
-        opener: Asks the web addresses whether all is ready, where that takes a certificate or a
+        opener: The opener for requests to the web addresses, if they need a certificate or a
             ticket.
 
     Attributes:
-        uri: What Hadoop's own clients call it, `hdfs://127.0.0.1:port`.
-        http: What WebHDFS clients call it, `http://127.0.0.1:port` or `https://...`.
+        uri: Its URI for Hadoop's own clients, `hdfs://127.0.0.1:port`.
+        http: Its address for WebHDFS clients, `http://127.0.0.1:port` or `https://...`.
         datanode_http_ports: The port to which WebHDFS redirects for each DataNode.
     """
 
@@ -127,11 +128,11 @@ class Hdfs:
         """
         if self._launcher is not None:
             raise ValueError("this HDFS was started already")
-        self._class_path = class_path(self.root)
+        self._class_path = os.pathsep.join([class_path(), str(self.root)])
         (self.root / "data" / "tmp").mkdir(parents=True, exist_ok=True)
         # The JMX counters are ten seconds old by default.
         (self.root / "hadoop-metrics2.properties").write_text("*.periodMillis=10\n")
-        # A thread that stays, since the kernel ends a JVM with the thread that started it.
+        # A thread that keeps running, since the kernel kills a JVM with the thread that started it.
         self._launcher = ThreadPoolExecutor(1, "hdfs launcher")
         try:
             self._format()
@@ -154,7 +155,7 @@ class Hdfs:
 
     def start_namenode(self) -> None:
         """Start the NameNode, which must not run; see `wait_ready`."""
-        self._start("namenode", _NAMENODE, {})
+        self._start("namenode", NAMENODE, {})
 
     def start_datanode(self, number: int) -> None:
         """Start a DataNode, which must not run, with the data that it had; see `wait_ready`."""
@@ -165,10 +166,10 @@ class Hdfs:
             "dfs.datanode.address": f"127.0.0.1:{transfer}",
             "dfs.datanode.ipc.address": f"127.0.0.1:{calls}",
         }
-        self._start(f"datanode{number}", _DATANODE, own)
+        self._start(f"datanode{number}", DATANODE, own)
 
     def kill(self, name: str) -> None:
-        """End a process as kill -9 does, and wait until it is gone."""
+        """Kill a process with SIGKILL, and wait until it has ended."""
         process = self._processes.pop(name)
         process.kill()
         process.wait(_COMMAND_SECONDS)
@@ -178,11 +179,11 @@ class Hdfs:
         self._processes[name].send_signal(signal.SIGSTOP)
 
     def resume(self, name: str) -> None:
-        """Let a paused process go on."""
+        """Continue a paused process."""
         self._processes[name].send_signal(signal.SIGCONT)
 
     def restore(self) -> None:
-        """Let go on or start whatever does not run, and wait until all of it serves."""
+        """Continue or start all processes that do not run, and wait until all of them serve."""
         for name in self._processes:
             self.resume(name)
         if "namenode" not in self._processes:
@@ -200,11 +201,11 @@ class Hdfs:
         """Wait until the NameNode takes writes and knows at least `live` answering DataNodes.
 
         Args:
-            live: Number of DataNodes; all that run unless told.
+            live: Number of DataNodes; all that run by default.
             timeout: Seconds after which TimeoutError says what is missing.
 
         Raises:
-            RuntimeError: A process ended that nobody killed.
+            RuntimeError: A process ended without being killed.
         """
         if live is None:
             live = sum(name != "namenode" for name in self._processes)
@@ -255,7 +256,7 @@ class Hdfs:
 
     def _format(self) -> None:
         log = self.root / "format.log"
-        command = self._java(_NAMENODE, self._server(), "-format", "-nonInteractive")
+        command = self._java(NAMENODE, self._server(), "-format", "-nonInteractive")
         with log.open("ab") as output:
             process = self._launch(command, stdout=output, stderr=output)
         self._processes["format"] = process
@@ -291,8 +292,8 @@ class Hdfs:
         java = str(Path(home, "bin", "java")) if home else "java"
         temporary = f"-Djava.io.tmpdir={self.root / 'data' / 'tmp'}"
         pairs = [word for item in properties.items() for word in ("-D", "=".join(item))]
-        words = [java, *_JVM_OPTIONS, temporary, "-cp", self._class_path, main]
-        return [*words, *pairs, *arguments]
+        options = [*_JVM_OPTIONS, *jvm.reading(archive_of(main)), temporary]
+        return [java, *options, "-cp", self._class_path, main, *pairs, *arguments]
 
     def _server(self) -> dict[str, str]:
         return {
@@ -315,7 +316,7 @@ class Hdfs:
         return (self.root / "data" / name).as_uri()
 
     def _missing(self, live: int) -> str:
-        """Say what `live` ready DataNodes still lack; nothing if all is there."""
+        """Return what `live` ready DataNodes still lack; empty if nothing."""
         try:
             info = self._bean(self.http, "service=NameNode,name=NameNodeInfo")
         except _NO_ANSWER as error:
@@ -353,7 +354,7 @@ class Hdfs:
 
 
 class GivenHdfs:
-    """A cluster that is there already, of which no test ends a process: such tests are skipped.
+    """An existing cluster. Tests that end its processes are skipped.
 
     Args:
         addresses: "hdfs://host:port,http://host:port", its RPC and its HTTP address. The tests
@@ -366,14 +367,14 @@ class GivenHdfs:
             raise ValueError(f"want hdfs://host:port,http://host:port, got {addresses!r}")
 
     def settings(self) -> dict[str, str]:
-        """See `Hdfs`."""
+        """Return its Hadoop properties; see `Hdfs`."""
         return {
             "fs.defaultFS": self.uri,
             "dfs.namenode.http-address": self.http.partition("://")[2],
         }
 
     def restore(self) -> None:
-        """Nothing was ended."""
+        """Do nothing: no process was ended."""
 
     def __getattr__(self, name: str) -> Any:
         import pytest
@@ -381,40 +382,51 @@ class GivenHdfs:
         pytest.skip(f"a cluster that is given is not to be harmed: {name}")
 
 
-def class_path(configuration: Path) -> str:
-    """Return the class path of the servers, with a folder of configuration files first."""
+def archive_of(main: str) -> Path:
+    """Return the archive of a server's classes, see `tests.hdfs_archives`; it may not exist."""
+    return Path(sys.prefix, f"hdfs-{'datanode' if main == DATANODE else 'namenode'}.jsa")
+
+
+def class_path() -> str:
+    """Return the class path of the servers, without a folder of configuration files.
+
+    Jars come first, since archives hold no classes after a folder.
+    """
+    folder = server_classes()
     names = ("hadoop-client-api", "hadoop-client-runtime", "slf4j-api", "jcl-over-slf4j")
     logs = ("log4j-slf4j2-impl", "log4j-1.2-api", "log4j-api", "log4j-core")
     jars = [str(_jar(name)) for name in (*names, *logs)]
-    return os.pathsep.join([str(configuration), str(server_classes()), *jars])
+    return os.pathsep.join([str(folder / _CLASSES), *jars, str(folder)])
 
 
 def server_classes() -> Path:
     """Return the folder of Hadoop's server classes, fetched into the cache by the first call.
 
+    The classes are in one jar, and what the servers want as files is beside it.
+
     Raises:
         HdfsUnavailable: They cannot be fetched.
     """
     version = _jar("hadoop-client-api").stem.removeprefix("hadoop-client-api-")
-    name = f"hadoop-client-minicluster-{version}"
+    name = f"hadoop-servers-{version}"
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     cache = Path(home, "spark-tf-experiment-tests")
-    classes = cache / name
-    if classes.is_dir():
-        return classes
+    folder = cache / name
+    if folder.is_dir():
+        return folder
     cache.mkdir(parents=True, exist_ok=True)
     with _alone(cache / f"{name}.lock"):
-        if not classes.is_dir():
-            # Whoever was killed here has left its parts, and nobody else uses them now.
+        if not folder.is_dir():
+            # A killed process has left its parts, which no other process uses now.
             parts = cache / f"{name}.part"
             shutil.rmtree(parts, ignore_errors=True)
             try:
-                for jar in _fetch(version, parts / "ivy"):
-                    _unzip(jar, parts / "classes")
-                (parts / "classes").rename(classes)
+                jars = _fetch(version, parts / "ivy")
+                _unpack(jars, parts / "folder")
+                (parts / "folder").rename(folder)
             finally:
                 shutil.rmtree(parts, ignore_errors=True)
-    return classes
+    return folder
 
 
 def dying_with_parent(command: list[str]) -> list[str]:
@@ -466,7 +478,7 @@ def _fetch(version: str, folder: Path) -> list[Path]:
         "org.apache.hadoop:hadoop-client-api,org.apache.hadoop:hadoop-client-runtime,"
         "org.xerial.snappy:snappy-java",
         *("--conf", f"spark.jars.ivy={folder}"),
-        # Something small that ends by itself.
+        # A short process that ends by itself.
         *("--class", "org.apache.hadoop.util.VersionInfo", "spark-internal"),
     ]
     try:
@@ -485,15 +497,22 @@ def _fetch(version: str, folder: Path) -> list[Path]:
     jars = list((folder / "jars").glob("*.jar"))
     if done.returncode or not jars:
         lines = [line for line in done.stdout.splitlines() if line.strip()]
-        told = "\n".join([line for line in lines if not line.startswith("\tat ")][-8:])
-        raise HdfsUnavailable(f"Hadoop's server classes cannot be fetched:\n{told}")
+        last_lines = "\n".join([line for line in lines if not line.startswith("\tat ")][-8:])
+        raise HdfsUnavailable(f"Hadoop's server classes cannot be fetched:\n{last_lines}")
     return jars
 
 
-def _unzip(jar: Path, folder: Path) -> None:
-    with zipfile.ZipFile(jar) as archive:
-        names = [name for name in archive.namelist() if not name.startswith("META-INF/versions/")]
-        archive.extractall(folder, names)
+def _unpack(jars: Iterable[Path], folder: Path) -> None:
+    """Write the classes of some jars to one jar of a folder, and their web pages to the folder."""
+    folder.mkdir()
+    with zipfile.ZipFile(folder / _CLASSES, "w") as classes:
+        for jar in jars:
+            with zipfile.ZipFile(jar) as archive:
+                names = {name for name in archive.namelist() if "META-INF/versions/" not in name}
+                pages = {name for name in names if name.startswith("webapps/")}
+                archive.extractall(folder, pages)
+                for name in sorted(names - pages - set(classes.namelist())):
+                    classes.writestr(name, archive.read(name))
 
 
 def _tail(log: Path, count: int = 40) -> str:

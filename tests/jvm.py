@@ -1,4 +1,4 @@
-"""How the tests start Java: small, and without what pays only in programs that run for long.
+"""Java settings of the tests: little memory, and no optimisations for long-running programs.
 
 `python -m tests.jvm`, which `.ci/install` calls, keeps Spark's classes as they are once they were
 loaded and checked: half of the work that the start of a driver or an executor is.
@@ -14,13 +14,24 @@ from pathlib import Path
 _ARCHIVE = Path(sys.prefix, "spark.jsa")
 
 OPTIONS = ("-Xms16m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
-"""For any JVM. The second compiler takes half of the time that a start takes."""
+"""Options of any JVM. The second compiler takes half of the time of a start."""
 
-# Which classes are not in the archive is no news, nor is that another class path needs others.
+# No warnings about classes missing in the archive, or about other class paths.
 _SILENT = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")
 
-SPARK_OPTIONS = shlex.join((*OPTIONS, f"-XX:SharedArchiveFile={_ARCHIVE}", *_SILENT))
-"""For a driver or an executor, as Spark reads them."""
+
+def reading(archive: Path) -> tuple[str, ...]:
+    """Return the options of a JVM that takes classes from an archive, where there is one."""
+    return (f"-XX:SharedArchiveFile={archive}", *_SILENT)
+
+
+def writing(archive: Path) -> tuple[str, ...]:
+    """Return the options of a JVM that writes its classes to an archive when it ends."""
+    return (f"-XX:ArchiveClassesAtExit={archive}", *_SILENT)
+
+
+SPARK_OPTIONS = shlex.join((*OPTIONS, *reading(_ARCHIVE)))
+"""The options of a driver or an executor, in Spark's form."""
 
 
 def main() -> None:
@@ -29,8 +40,7 @@ def main() -> None:
     from pyspark.sql import SparkSession
 
     new = _ARCHIVE.with_suffix(".new")
-    archiving = (*OPTIONS, f"-XX:ArchiveClassesAtExit={new}", *_SILENT)
-    os.environ["SPARK_SUBMIT_OPTS"] = shlex.join(archiving)
+    os.environ["SPARK_SUBMIT_OPTS"] = shlex.join((*OPTIONS, *writing(new)))
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")

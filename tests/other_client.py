@@ -1,4 +1,4 @@
-"""A slot written from the section "The messages" of ARCHITECTURE.md alone: gRPC and `json`.
+"""A slot written from docs/internals/messages.md alone: gRPC and `json`.
 
 It shares no code with ours, so that the description is shown to be enough to write another.
 """
@@ -19,9 +19,9 @@ class Slot:
 
     Args:
         target: "host:port" of the driver.
-        token: Of the run.
-        certificate: Of the run, PEM.
-        name: "<job>.<partition>.<task attempt>".
+        token: The token of the run.
+        certificate: The certificate of the run, in PEM.
+        name: The name of the slot, "<job>.<partition>.<task attempt>".
     """
 
     def __init__(self, target, token, certificate, name):
@@ -56,7 +56,7 @@ class Slot:
                 return json.loads(answer)
 
     def run(self, train):
-        """Run trials until there is no work; return how many.
+        """Run trials until there are no more; return their number.
 
         Args:
             train: Takes the hyperparameters and a function that reports metrics at a step and

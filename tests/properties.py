@@ -1,4 +1,4 @@
-"""How many examples Hypothesis looks at: few by default, all with `--hypothesis-profile all`.
+"""The number of Hypothesis' examples: few by default, all with `--hypothesis-profile all`.
 
 `make test-faults` runs every property with all of its examples.
 """
@@ -9,14 +9,14 @@ from typing import Any
 
 import hypothesis
 
-_SHARE = 0.15  # of the examples that are looked at by default
+_SHARE = 0.15  # share of the examples that run by default
 _LEAST = 1
 
 
 def register() -> None:
-    """Let Hypothesis know the two profiles, and use the one with few examples.
+    """Register the two profiles with Hypothesis, and use the one with few examples.
 
-    A stall of the machine is no fault of what is tested, so no example has a time limit.
+    No example has a time limit, since a busy machine may stall.
     """
     everything = hypothesis.settings(
         deadline=None,
@@ -30,10 +30,10 @@ def register() -> None:
 
 
 def examples(number: int, **others: Any) -> hypothesis.settings:
-    """Return the settings of a property that wants other than 100 examples.
+    """Return the settings of a property with another number of examples than 100.
 
     Args:
-        number: Of the examples that are looked at where all are.
+        number: The number of examples with all of them.
         others: Further settings of Hypothesis.
     """
     share = hypothesis.settings().max_examples / 100

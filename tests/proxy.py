@@ -1,4 +1,4 @@
-"""A TCP proxy that stands for a bad network between two processes of one host."""
+"""A TCP proxy that simulates a bad network between two processes of one host."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ _CHUNK = 1 << 16
 
 
 class Proxy:
-    """Listens on a port of 127.0.0.1 and passes on what arrives. A context manager.
+    """Listens on a port of 127.0.0.1 and forwards all data. A context manager.
 
     What the network does is said by `forward`, `cut`, `hold`, `drop` and `slow`, from any thread;
     each holds until the next call, and has taken effect when it returns.
 
     Args:
-        target: "host:port" to pass on to.
+        target: The address to forward to, "host:port".
 
     Attributes:
-        address: "host:port" to connect to instead.
-        connected: How many connections were made so far.
-        passed: Bytes that were passed on so far, of each direction.
-        lost: Bytes that were dropped so far.
+        address: The address to connect to instead, "host:port".
+        connected: Number of connections so far.
+        passed: Bytes forwarded so far, per direction.
+        lost: Bytes dropped so far.
     """
 
     def __init__(self, target: str) -> None:
@@ -63,7 +63,7 @@ class Proxy:
         self._thread.join()
 
     def forward(self) -> None:
-        """Pass everything on; what was held back comes first."""
+        """Forward everything, held data first."""
         self._set()
 
     def cut(self) -> None:
@@ -71,14 +71,14 @@ class Proxy:
         self._set(refuses=True)
 
     def hold(self, *directions: Direction) -> None:
-        """Pass nothing on for now, of both directions when none is named.
+        """Hold all data, of both directions by default.
 
         As a network that is down for a while: TCP sends again what was lost.
         """
         self._set(held=directions or _BOTH)
 
     def drop(self, *directions: Direction) -> None:
-        """Lose what comes, without a word, of both directions when none is named.
+        """Drop all data silently, of both directions by default.
 
         As a firewall that has forgotten a connection: a direction of a connection that lost
         something passes nothing any more, also after `forward`.
@@ -86,7 +86,7 @@ class Proxy:
         self._set(dropped=directions or _BOTH)
 
     def slow(self, rate: float) -> None:
-        """Pass on no more than `rate` bytes a second, of each direction of a connection."""
+        """Forward at most `rate` bytes a second per direction of a connection."""
         self._set(rate=rate)
 
     def _set(
@@ -126,7 +126,7 @@ class Proxy:
         server.close()
         for writer in self._writers:
             _reset(writer)
-        while len(asyncio.all_tasks()) > 1:  # what is not closed would be collected with a warning
+        while len(asyncio.all_tasks()) > 1:  # unclosed connections would cause a warning
             self._wake()
             await asyncio.sleep(0.001)
 

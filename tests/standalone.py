@@ -1,4 +1,4 @@
-"""A real standalone cluster of Spark, whose workers pass for hosts that a test can lose.
+"""A real standalone cluster of Spark, whose workers simulate hosts that a test can lose.
 
 The master and each worker are JVMs of pyspark's own classes. A worker has an address of its own out
 of 127.0.0.0/8, so Spark takes it for a host, though `socket.gethostname` is the same everywhere. It
@@ -50,12 +50,12 @@ class Standalone:
     Args:
         root: A folder, made if missing.
         hosts: Addresses of the workers.
-        cores: Of each worker, and of its one executor.
-        memory: Megabytes that each worker gives to executors.
+        cores: Cores of each worker, and of its only executor.
+        memory: Megabytes of each worker for executors.
 
     Attributes:
         master: The cluster's address for Spark, `spark://127.0.0.1:port`.
-        hosts: As given.
+        hosts: The addresses of the workers.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class Standalone:
         settings |= self._security | {"spark.decommission.enabled": "true"}
         lines = [f"{name} {value}\n" for name, value in settings.items()]
         (self.root / "spark-defaults.conf").write_text("".join(lines))
-        # A thread that stays, since the kernel ends a JVM with the thread that started it.
+        # A thread that keeps running, since the kernel kills a JVM with the thread that started it.
         self._launcher = ThreadPoolExecutor(1, "standalone launcher")
         address, port = self.master.removeprefix("spark://").split(":")
         ports = ("--port", port, "--webui-port", str(self._web))
@@ -132,11 +132,11 @@ class Standalone:
         self._start(host, host, "worker.Worker", *words)
 
     def kill_worker(self, host: str) -> None:
-        """End a worker and everything that it started as the loss of its host does."""
+        """End a worker and everything that it started, as if its host were lost."""
         self._kill(host)
 
     def decommission_worker(self, host: str) -> None:
-        """Tell a worker that its host is going away, and wait until the master knows.
+        """Decommission a worker, and wait until the master knows.
 
         It takes nothing new. What runs there runs on until the worker is killed, and an executor
         with nothing to run ends; here Spark takes no notice of
@@ -147,17 +147,17 @@ class Standalone:
         self.wait_alive([other for other in alive if other != host])
 
     def fill_disks(self, host: str) -> None:
-        """Let the Python workers on a worker write nothing to files any more.
+        """Keep the Python workers of a worker from writing to files.
 
-        Those of the daemons that run by now: Spark starts one with an executor's first Python task.
-        Spark itself goes on writing.
+        Only those of daemons that already run: Spark starts one with an executor's first Python
+        task. Spark itself can still write.
         """
         for executor in self.executors(host):
             for daemon in _descendants(executor):
                 daemon.rlimit(psutil.RLIMIT_FSIZE, (0, 0))
 
     def restore(self) -> None:
-        """Start again each worker that is not alive, and wait until the master knows them all."""
+        """Restart each worker that is not alive, and wait until the master knows all of them."""
         alive = self._alive() or []
         for host in self.hosts:
             if host in self._processes and host not in alive:
@@ -167,7 +167,7 @@ class Standalone:
         self.wait_alive(self.hosts)
 
     def executors(self, host: str) -> list[psutil.Process]:
-        """Return the JVMs of the executors that run on a worker."""
+        """Return the JVMs of a worker's executors."""
         return [
             process
             for process in _descendants(self._processes[host])
@@ -175,10 +175,10 @@ class Standalone:
         ]
 
     def wait_alive(self, hosts: Sequence[str], timeout: float = _START_SECONDS) -> None:
-        """Wait until the master knows exactly these workers as alive.
+        """Wait until exactly these workers are alive to the master.
 
         Raises:
-            RuntimeError: A process ended that nobody killed.
+            RuntimeError: A process ended without being killed.
         """
         end = time.monotonic() + timeout
         while (known := self._alive()) != sorted(hosts):
@@ -192,7 +192,7 @@ class Standalone:
             time.sleep(0.1)
 
     def settings(self) -> dict[str, str]:
-        """Return Spark settings of an application that wants an executor on each worker."""
+        """Return Spark settings of an application with an executor on each worker."""
         return {
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
@@ -244,7 +244,7 @@ class Standalone:
         psutil.wait_procs(tree, _END_SECONDS)
 
     def _alive(self) -> list[str] | None:
-        """Return the hosts of the workers that the master takes for alive; None without answer."""
+        """Return the hosts of the workers alive to the master; None if it does not answer."""
         try:
             with _DIRECT.open(f"http://127.0.0.1:{self._web}/json/", timeout=2) as answer:
                 workers = json.load(answer)["workers"]
@@ -277,8 +277,8 @@ def _command(process: psutil.Process) -> list[str]:
 def _freeze(process: psutil.Process) -> list[psutil.Process]:
     """Stop a process and all that it started, and return them.
 
-    Stopped first, and killed later: what a killed process leaves behind has another parent, and
-    nobody could tell whose it was.
+    Processes are stopped first and killed later, since children of a killed process get another
+    parent and could not be found.
     """
     frozen: list[psutil.Process] = []
     while new := [p for p in [process, *_descendants(process)] if p not in frozen]:

@@ -1,4 +1,4 @@
-"""What `make audit` says of pip-audit's answers."""
+"""The status of `make audit` for answers of pip-audit."""
 
 from __future__ import annotations
 
@@ -41,6 +41,6 @@ OURS = {"name": "spark-tf-experiment", "skip_reason": "distribution marked as ed
         ([UNKNOWN, OURS], ["audit: the service of advisories answers for none of 1 packages"], 2),
     ],
 )
-def test_what_could_not_be_looked_up_is_not_taken_for_sound(packages, lines, status):
+def test_packages_that_were_not_audited_are_no_success(packages, lines, status):
     report = runpy.run_path(str(_SCRIPT))["report"]
     assert report(packages) == (lines, status)

@@ -71,7 +71,7 @@ def wait_gone(pid):
     assert is_gone(pid)
 
 
-def test_a_file_comes_back_and_has_two_replicas(hdfs, client):
+def test_a_written_file_can_be_read_and_has_two_replicas(hdfs, client):
     write(client, "/two", DATA, replication=2)
     assert read(client, "/two") == DATA
     status = client.status("/two")
@@ -98,7 +98,7 @@ def test_one_dead_datanode_does_not_stop_readers(hdfs, client, number):
 
 
 @pytest.mark.slow
-def test_the_namenode_comes_back_with_its_files(hdfs, client):
+def test_a_restarted_namenode_has_its_files(hdfs, client):
     write(client, "/kept", DATA)
     hdfs.kill("namenode")
     with pytest.raises(requests.ConnectionError):
@@ -151,7 +151,7 @@ def test_bytes_read_counts(hdfs, client):
 
 
 @pytest.mark.slow
-def test_nothing_is_left_after_stop(tmp_path):
+def test_stop_ends_all_processes_and_leaves_only_logs(tmp_path):
     with Hdfs(tmp_path, datanodes=1) as hdfs:
         pids = hdfs.pids()
         assert pids.keys() == {"namenode", "datanode0"}
@@ -164,7 +164,7 @@ def test_nothing_is_left_after_stop(tmp_path):
         hdfs.start_namenode()
 
 
-def test_a_failed_start_shows_the_log_and_leaves_nothing(tmp_path):
+def test_a_failed_start_shows_the_log_and_leaves_no_process(tmp_path):
     hdfs = Hdfs(tmp_path, properties={"dfs.namenode.name.dir": "unknown://folder"})
     with pytest.raises(RuntimeError, match=r"(?s)format\.log.*unknown"):
         hdfs.start()
@@ -172,7 +172,7 @@ def test_a_failed_start_shows_the_log_and_leaves_nothing(tmp_path):
     assert not (tmp_path / "data").exists()
 
 
-def test_a_folder_that_hadoop_cannot_have_is_refused(tmp_path):
+def test_a_folder_name_that_hadoop_cannot_use_is_refused(tmp_path):
     with pytest.raises(ValueError, match="plain"):
         Hdfs(tmp_path / "a b")
 
@@ -204,6 +204,7 @@ def test_two_runs_that_start_at_once_fetch_once(tmp_path, monkeypatch):
         with zipfile.ZipFile(folder / "classes.jar", "w") as jar:
             jar.writestr("A.class", "a")
             jar.writestr("META-INF/versions/9/A.class", "of no use")
+            jar.writestr("webapps/hdfs/index.html", "a page")
         return [folder / "classes.jar"]
 
     monkeypatch.setattr(tests.hdfs, "_fetch", fetch)
@@ -211,7 +212,9 @@ def test_two_runs_that_start_at_once_fetch_once(tmp_path, monkeypatch):
         first, second = pool.map(lambda _: server_classes(), range(2))
     assert first == second
     assert len(calls) == 1
-    assert [path.name for path in first.rglob("*")] == ["A.class"]
+    with zipfile.ZipFile(first / "classes.jar") as jar:
+        assert jar.namelist() == ["A.class"]
+    assert (first / "webapps/hdfs/index.html").read_text() == "a page"
 
 
 def test_classes_that_cannot_be_fetched_are_named_with_the_reason(tmp_path, monkeypatch):

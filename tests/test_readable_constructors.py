@@ -1,10 +1,14 @@
-"""Calls can be read: at most five positional arguments, and fields of values by their names."""
+"""Calls and assignments are readable.
+
+A call has at most five positional arguments, the fields of a value have their names, and an
+assignment gives a value to one attribute.
+"""
 
 from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Iterator
+import functools
 from pathlib import Path
 
 _HOME = Path(__file__).parent.parent
@@ -15,23 +19,17 @@ _MODULES = sorted(
 )
 _MOST = 5
 _JAVA = {"taskList"}  # a method of Spark's JVM, which takes no names
-_FEW = 3  # fields that are read by their order
-_BY_ORDER = {"Trial", "Outcome"}  # anybody's searcher makes the one and reads the other
-# Still made by their order: none may be added here.
-_LEFT = {
-    *("Hello", "Reports", "Task", "Ended", "_Child"),
-    *("RunState", "Job"),
-}
-_LEFT_CALLS = {"Outcome", "Ended", "_Child", "cls"}
+_FEW = 3  # fields that are clear by their order
+_BY_ORDER = {"Trial", "Outcome"}  # users' searchers create the one and read the other
 
 
-def trees() -> Iterator[tuple[str, ast.Module]]:
-    for path in _MODULES:
-        yield str(path.relative_to(_HOME)), ast.parse(path.read_text())
+@functools.cache
+def trees() -> list[tuple[str, ast.Module]]:
+    return [(str(path.relative_to(_HOME)), ast.parse(path.read_text())) for path in _MODULES]
 
 
 def positional(call: ast.Call) -> int:
-    """Return how many positional arguments a call passes, those of a `partial` to its function."""
+    """Return the number of positional arguments of a call, or of a `partial` for its function."""
     given = sum(not isinstance(argument, ast.Starred) for argument in call.args)
     return given - (name_of(call.func) == "partial")
 
@@ -52,18 +50,18 @@ def test_no_call_passes_more_than_five_positional_arguments():
         if isinstance(node, ast.Call)
         and positional(node) > _MOST
         and not is_builtin(node.func)
-        and name_of(node.func) not in _JAVA | _LEFT_CALLS
+        and name_of(node.func) not in _JAVA
     ]
     assert long == []
 
 
 def fields_in_order(value: ast.ClassDef) -> int:
-    """Return how many fields the constructor of a value takes by their order."""
+    """Return the number of positional fields of a value's constructor."""
     made_by = [*value.decorator_list, *value.bases]
     if not any("dataclass" in ast.unparse(m) or "Struct" in ast.unparse(m) for m in made_by):
         return 0
     arguments = [keyword for m in made_by if isinstance(m, ast.Call) for keyword in m.keywords]
-    if any(keyword.arg == "kw_only" for keyword in [*arguments, *value.keywords]):
+    if any(ast.unparse(k) == "kw_only=True" for k in [*arguments, *value.keywords]):
         return 0
     count = 0
     for field in value.body:
@@ -81,6 +79,26 @@ def test_values_of_many_fields_are_made_by_their_names():
         for node in ast.walk(tree)
         if isinstance(node, ast.ClassDef)
         and fields_in_order(node) > _FEW
-        and node.name not in _BY_ORDER | _LEFT
+        and node.name not in _BY_ORDER
     ]
     assert long == []
+
+
+def attributes_given(assignment: ast.Assign) -> int:
+    """Return the number of attributes that an assignment sets."""
+    given = [
+        target
+        for whole in assignment.targets
+        for target in (whole.elts if isinstance(whole, ast.Tuple) else [whole])
+    ]
+    return sum(isinstance(target, ast.Attribute) for target in given)
+
+
+def test_an_assignment_gives_a_value_to_one_attribute():
+    several = [
+        f"{module}:{node.lineno}: {ast.unparse(node)}"
+        for module, tree in trees()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign) and attributes_given(node) > 1
+    ]
+    assert several == []

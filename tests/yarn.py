@@ -62,7 +62,7 @@ class Yarn:
             ElementTree.SubElement(entry, "value").text = value
         for file in ("core-site.xml", "yarn-site.xml"):
             ElementTree.ElementTree(site).write(self.configuration / file)
-        path = os.pathsep.join([class_path(self.configuration), *map(str, _bouncy_castle())])
+        path = os.pathsep.join([str(self.configuration), class_path(), *map(str, _bouncy_castle())])
         try:
             for name in _SERVERS:
                 words = [
@@ -108,7 +108,7 @@ class Yarn:
         }
 
     def applications(self) -> list[dict[str, str]]:
-        """Return what the ResourceManager says of each application, the newest last."""
+        """Return the ResourceManager's report of each application, the newest last."""
         found = self._asked("apps")["apps"] or {"app": []}
         return sorted(found["app"], key=lambda app: app["startedTime"])
 
@@ -178,7 +178,7 @@ def _bouncy_castle() -> list[Path]:
             str(_SPARK / "bin" / "spark-submit"),
             *("--master", "local", "--packages", _BOUNCY_CASTLE),
             *("--conf", f"spark.jars.ivy={folder}"),
-            # Something small that ends by itself.
+            # A short process that ends by itself.
             *("--class", "org.apache.hadoop.util.VersionInfo", "spark-internal"),
         ]
         environment = {**os.environ, "SPARK_HOME": str(_SPARK)}

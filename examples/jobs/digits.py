@@ -1,4 +1,4 @@
-"""What the jobs of this folder run: a neural network on scikit-learn's 1,797 handwritten digits."""
+"""The train function of these jobs: a neural network on scikit-learn's 1,797 handwritten digits."""
 
 from __future__ import annotations
 

@@ -4,9 +4,9 @@
 #   MASTER=k8s://https://host:6443 IMAGE=registry/spark-experiment UPLOAD=hdfs://host:9000/uploads \
 #       CLAIM=experiments examples/jobs/kubernetes.sh [more options of submit.py]
 #
-# IMAGE has Spark, Python and the dependencies; files travel over UPLOAD, which it can read. CLAIM is
-# a PersistentVolumeClaim for the runs that many pods may write to (ReadWriteMany). The exit status
-# of the job is that of the driver's container.
+# IMAGE has Spark, Python and the dependencies; files are sent through UPLOAD, which it can read. CLAIM is
+# a PersistentVolumeClaim for the runs, writable by many pods (ReadWriteMany). The exit status of the
+# job is that of the driver's container.
 set -euo pipefail
 cd "$(dirname "$0")"
 make --silent --directory ../.. zip
@@ -17,24 +17,24 @@ options=(
     --deploy-mode cluster
     --name digits
     --py-files ../../build/experiment.zip,digits.py
-    --files grid.yaml  # it lies in the driver's working directory then
+    --files grid.yaml  # copied to the driver's working directory
     --conf spark.kubernetes.container.image="${IMAGE:?an image with Spark, Python and dependencies}"
     --conf spark.kubernetes.file.upload.path="${UPLOAD:?hdfs://..., s3a://...}"
     --conf spark.kubernetes.namespace="${NAMESPACE:-default}"
-    # May make pods: kubectl create rolebinding ... --clusterrole=edit --serviceaccount=default:spark
+    # It must be allowed to create pods: kubectl create rolebinding ... --clusterrole=edit --serviceaccount=default:spark
     --conf spark.kubernetes.authenticate.driver.serviceAccountName=spark
     --conf spark.kubernetes.driver.$claim.options.claimName="${CLAIM:?a PersistentVolumeClaim}"
     --conf spark.kubernetes.driver.$claim.mount.path=/experiments
     --conf spark.kubernetes.executor.$claim.options.claimName="$CLAIM"
     --conf spark.kubernetes.executor.$claim.mount.path=/experiments
-    # Only its own processes talk to it, and nobody reads along; nobody ends its jobs on its page:
+    # Authenticate its processes, encrypt their traffic, and disable the kill links of its web page:
     --conf spark.authenticate=true
     --conf spark.network.crypto.enabled=true
     --conf spark.ui.killEnabled=false
     --conf spark.executor.cores=1
     --conf spark.executor.memory=1g
-    --conf spark.executor.memoryOverhead=2g  # Python's share: the trials of an executor
-    # Executors come as slots are asked for, and go when they are idle. There is no shuffle service:
+    --conf spark.executor.memoryOverhead=2g  # memory of Python, that is of an executor's trials
+    # Executors are added for slots, and removed when idle. There is no shuffle service:
     --conf spark.dynamicAllocation.enabled=true
     --conf spark.dynamicAllocation.shuffleTracking.enabled=true
     --conf spark.dynamicAllocation.maxExecutors=4
@@ -48,7 +48,7 @@ search=(
     --train digits:train
     --grid grid.yaml
     --optimization-key accuracy
-    --preload "[sklearn.datasets, sklearn.neural_network]"  # left out: TensorFlow
+    --preload "[sklearn.datasets, sklearn.neural_network]"  # by default, TensorFlow is preloaded
     --logdir /experiments
 )
 exec spark-submit "${options[@]}" ../../spark_jobs/submit.py "${search[@]}" "$@"

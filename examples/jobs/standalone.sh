@@ -4,8 +4,8 @@
 #   MASTER=spark://host:7077 LOGDIR=/shared/experiments PYSPARK_PYTHON=/opt/env/bin/python \
 #       examples/jobs/standalone.sh [more options of submit.py]
 #
-# PYSPARK_PYTHON is a Python on every host that has the dependencies; the packages travel as a zip.
-# Authentication is up to the spark-defaults.conf of master, workers and this host: see SECURITY.md.
+# PYSPARK_PYTHON is a Python with the dependencies on every host; the packages are sent as a zip.
+# Authentication is set in spark-defaults.conf of master, workers and this host: see SECURITY.md.
 set -euo pipefail
 cd "$(dirname "$0")"
 make --silent --directory ../.. zip
@@ -13,10 +13,10 @@ make --silent --directory ../.. zip
 options=(
     --master "${MASTER:?spark://host:7077}"
     --py-files ../../build/experiment.zip,digits.py
-    --conf spark.executor.cores=1    # of each executor
-    --conf spark.cores.max=4         # of all; an executor takes one trial per core
-    --conf spark.executor.memory=1g  # of its JVM; trials need theirs beside it
-    # One GPU per trial, where workers announce them (spark.worker.resource.gpu.amount and
+    --conf spark.executor.cores=1    # per executor
+    --conf spark.cores.max=4         # of all executors; each core runs one trial
+    --conf spark.executor.memory=1g  # of the executor's JVM; trials need memory of their own
+    # One GPU per trial, if workers offer GPUs (spark.worker.resource.gpu.amount and
     # .discoveryScript):
     # --conf spark.executor.resource.gpu.amount=1
     # --conf spark.task.resource.gpu.amount=1
@@ -25,7 +25,7 @@ search=(
     --train digits:train
     --grid grid.yaml
     --optimization-key accuracy
-    --preload "[sklearn.datasets, sklearn.neural_network]"  # left out: TensorFlow
+    --preload "[sklearn.datasets, sklearn.neural_network]"  # by default, TensorFlow is preloaded
     --logdir "${LOGDIR:?a folder that all hosts see, or hdfs://...}"
 )
 exec spark-submit "${options[@]}" ../../spark_jobs/submit.py "${search[@]}" "$@"

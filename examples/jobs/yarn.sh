@@ -4,8 +4,8 @@
 #   HADOOP_CONF_DIR=/etc/hadoop/conf LOGDIR=hdfs:///user/me/experiments \
 #       ENVIRONMENT=environment.tar.gz examples/jobs/yarn.sh [more options of submit.py]
 #
-# ENVIRONMENT is a packed environment that has the dependencies; YARN unpacks it as ./environment on
-# every host. spark-submit itself ends with 1 where the job does not end with 0: the job's own exit
+# ENVIRONMENT is a packed environment with the dependencies; YARN unpacks it as ./environment on
+# every host. spark-submit itself ends with 1 if the job does not end with 0: the job's own exit
 # status is in the diagnostics of `yarn application -status ID`.
 set -euo pipefail
 ENVIRONMENT=$(realpath "${ENVIRONMENT:?the environment that venv-pack has packed}")
@@ -16,18 +16,18 @@ options=(
     --master yarn
     --deploy-mode cluster
     --py-files ../../build/experiment.zip,digits.py
-    --files grid.yaml  # it lies in the driver's folder then
+    --files grid.yaml  # copied to the driver's folder
     --archives "$ENVIRONMENT#environment"
     --conf spark.yarn.appMasterEnv.PYSPARK_PYTHON=./environment/bin/python
-    # Only its own processes talk to it, and nobody reads along; nobody ends its jobs on its page:
+    # Authenticate its processes, encrypt their traffic, and disable the kill links of its web page:
     --conf spark.authenticate=true
     --conf spark.network.crypto.enabled=true
     --conf spark.ui.killEnabled=false
-    --conf spark.yarn.maxAppAttempts=1  # --resume goes on with a run; a second attempt would not
+    --conf spark.yarn.maxAppAttempts=1  # a second attempt would not resume the run; use --resume
     --conf spark.executor.cores=1
     --conf spark.executor.memory=1g
-    --conf spark.executor.memoryOverhead=2g  # Python's share: the trials of an executor
-    # Executors come as slots are asked for, and go when they are idle:
+    --conf spark.executor.memoryOverhead=2g  # memory of Python, that is of an executor's trials
+    # Executors are added for slots, and removed when idle:
     --conf spark.dynamicAllocation.enabled=true
     --conf spark.dynamicAllocation.shuffleTracking.enabled=true
     --conf spark.dynamicAllocation.maxExecutors=4
@@ -41,7 +41,7 @@ search=(
     --train digits:train
     --grid grid.yaml
     --optimization-key accuracy
-    --preload "[sklearn.datasets, sklearn.neural_network]"  # left out: TensorFlow
+    --preload "[sklearn.datasets, sklearn.neural_network]"  # by default, TensorFlow is preloaded
     --logdir "${LOGDIR:?hdfs://..., or a folder that all hosts see}"
 )
 exec spark-submit "${options[@]}" ../../spark_jobs/submit.py "${search[@]}" "$@"

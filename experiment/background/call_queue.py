@@ -1,4 +1,4 @@
-"""The calls of an executor as what a search runs: its trials."""
+"""The calls of an executor as the trials of a search."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from search.trial import Outcome, Trial
 
 @dataclass(eq=False, slots=True)
 class Call:
-    """A call that somebody waits for.
+    """A submitted call.
 
     Attributes:
-        function: What it is called.
-        future: Of what it comes to.
-        params: Of its trial; None as long as the files that it needs are not there.
+        function: The function's name.
+        future: The future of its result.
+        params: The parameters of its trial; None until the files that it needs are written.
     """
 
     function: str
@@ -28,12 +28,12 @@ class Call:
 
 
 class CallQueue:
-    """The calls of an executor as a `Searcher`: trials in the order in which they were submitted.
+    """The calls of an executor as a `Searcher`: its trials, in the order of submission.
 
-    From any thread.
+    Thread-safe.
 
     Args:
-        broken: Makes what is raised where the executor has failed, of the reason.
+        broken: Creates the error to raise after the executor has failed, from the reason.
     """
 
     def __init__(self, broken: Callable[[str], Exception]) -> None:
@@ -47,17 +47,17 @@ class CallQueue:
 
     @property
     def total(self) -> int:
-        """How many were submitted so far and not cancelled."""
+        """Number of calls submitted so far, without cancelled ones."""
         return self._asked + len(self._waiting)
 
     @property
     def finished(self) -> bool:
-        """See `Searcher`."""
+        """Whether no more calls are accepted and none waits."""
         with self._lock:
             return self._closed and all(call.future.cancelled() for call in self._waiting)
 
     def ask(self) -> Trial | None:
-        """See `Searcher`."""
+        """Return the next call as a trial; None while its files are not written."""
         with self._lock:
             while self._waiting:
                 call = self._waiting[0]
@@ -72,10 +72,10 @@ class CallQueue:
             return None
 
     def tell(self, outcome: Outcome) -> None:
-        """See `Searcher`. The future hears of it once the attempt's folder is known."""
+        """Do nothing: the future is set once the attempt's folder is known."""
 
     def add(self, call: Call) -> None:
-        """Take a call, to be run once it has its parameters; raise where no more are taken."""
+        """Add a call, to run once it has its parameters; raise if no more are accepted."""
         with self._lock:
             if self._problem:
                 raise self._broken(self._problem)
@@ -84,39 +84,40 @@ class CallQueue:
             self._waiting.append(call)
 
     def let_run(self, call: Call, params: dict[str, Any]) -> None:
-        """Give a call what its trial has to know."""
+        """Set the parameters of a call's trial, so that it can run."""
         with self._lock:
             call.params = params
 
     def fail(self, call: Call, error: Exception) -> None:
-        """Take a call back that cannot be run."""
+        """Remove a call that cannot run, and set its future's error."""
         with self._lock:
-            if call not in self._waiting:  # it was cancelled
+            if call not in self._waiting:  # cancelled
                 return
             self._waiting.remove(call)
         if call.future.set_running_or_notify_cancel():
             call.future.set_exception(error)
 
     def pop(self, trial: int) -> Future[Any]:
-        """Return the future of a call that has ended; the caller sees to it from now on."""
+        """Remove and return the future of a call that has ended, for the caller to set."""
         with self._lock:
             return self._running.pop(trial)
 
     def close(self, problem: str = "", *, cancel: bool = False) -> None:
-        """Take no more calls.
+        """Accept no more calls.
 
         Args:
-            problem: Why those that are not done will not be.
-            cancel: Cancel those that wait.
+            problem: Why the remaining calls will not run.
+            cancel: Whether to cancel the calls that wait.
         """
         with self._lock:
-            self._closed, self._problem = True, self._problem or problem
+            self._closed = True
+            self._problem = self._problem or problem
             waiting = list(self._waiting) if cancel else []
         for call in waiting:
             call.future.cancel()
 
     def fail_rest(self) -> None:
-        """Tell the futures of calls that are not done that these will not be."""
+        """Set an error in the futures of all calls that have not ended."""
         with self._lock:
             left = list(self._running.values())
             left += [c.future for c in self._waiting if c.future.set_running_or_notify_cancel()]

@@ -1,4 +1,4 @@
-"""An executor as Python's standard library defines it, on the slots that searches run on."""
+"""A `concurrent.futures.Executor` that runs calls on the slots of a Spark cluster."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack
 
 from experiment.background.call_queue import Call, CallQueue
 from experiment.background.handle import Handle
 from experiment.driver.control import Control, own_control
+from experiment.driver.interrupts import Interrupts
 from experiment.results.result import Result, SearchFailed
 from experiment.results.status import Status
 from experiment.results.text import printable
 from experiment.results.trial_result import TrialResult
-from experiment.setup.settings import Settings, takes_settings
+from experiment.setup.keywords import ExecutorKeywords, takes_settings
+from experiment.setup.settings import Settings
 from experiment.setup.specification import SearchSpec
 from experiment.setup.train_function import pickle_arguments, pickle_function
 from search.errors import ExperimentError, InvalidArgument, shown
@@ -36,22 +38,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _READERS = 4  # threads that read what calls return
-_OF_SEARCHES = (
-    "direction",
-    "optimization_key",
-    "resume",
-    "stopping",
-    "max_failures",
-    "target",
-)
 
 
 class CallFailed(ExperimentError):
     """A call failed.
 
     Attributes:
-        failure: Why: with `.kind` as of a trial, `.message` in one line, and `.traceback`, the text
-            of the one in the call's process.
+        failure: The failure: `.kind`, as for a trial, `.message` in one line, and `.traceback`, the
+            text of the traceback in the call's process.
     """
 
     def __init__(self, failure: Failure) -> None:
@@ -60,7 +54,7 @@ class CallFailed(ExperimentError):
 
     @property
     def kind(self) -> FailureKind:
-        """See `experiment.Failure`: 'user error', 'time', 'lost executor', ..."""
+        """The failure kind, such as 'user error', 'time', 'lost executor'."""
         return self.failure.kind
 
     def __str__(self) -> str:
@@ -69,62 +63,61 @@ class CallFailed(ExperimentError):
 
 
 class ExecutorFailed(ExperimentError, BrokenExecutor):
-    """An executor ended before its calls did, and takes no more; the message says why."""
+    """An executor ended before its calls, and accepts no more; the message says why."""
 
 
-@functools.partial(takes_settings, without=_OF_SEARCHES)
+@functools.partial(takes_settings, keywords=ExecutorKeywords)
 def executor(
     spark: SparkSession,
     *,
     name: str = "executor",
     preload: Sequence[str] = (),
     verbose: Literal[0, 1, 2] = 0,
-    **settings: Any,
+    **settings: Unpack[ExecutorKeywords],
 ) -> SparkExecutor:
     """Return a `concurrent.futures.Executor` whose calls run on Spark executors.
 
         with experiment.executor(spark) as pool:
             scores = list(pool.map(cross_validate, models))
 
-    Each call runs as a trial of a search does: on a slot with its cores and GPUs, in a process of
-    its own, with `experiment.report` and `logdir`, limited by `timeout`, and again where its
-    executor was lost, so that it may run more than once. Arguments are those of a search; nothing
-    is imported beforehand unless `preload` says so, and nothing is shown.
+    Each call runs like a trial: on a slot with its cores and GPUs, in a process of its own, with
+    `experiment.report` and `logdir`, and limited by `timeout`. It is retried if its executor is
+    lost, so it may run more than once. By default no module is preloaded and no progress is shown.
 
-    The slots are tasks of Spark that run until `shutdown`, idle or not: nobody else gets their
-    cores and GPUs meanwhile. They end with this process, calls that still run, too.
+    The slots are Spark tasks that run until `shutdown` and keep their cores and GPUs even while
+    idle. They, and the calls that still run, end with this process.
 
     Args:
         spark: A running SparkSession.
-        name: A label of the run, whose folder has output and events of each call.
-        preload: Modules that are imported once for all calls; ("tensorflow", "keras") save calls
-            with TensorFlow seconds each.
-        verbose: As for searches.
+        name: The name of the run, whose folder has the output and events of each call.
+        preload: Modules to import once for all calls; ("tensorflow", "keras") save each call with
+            TensorFlow seconds.
+        verbose: 0 shows nothing, 1 the progress, 2 also a line per call and the calls' output.
         **settings: See `experiment.Settings`.
 
     Raises:
-        InvalidArgument: Bad input, found before any Spark job.
+        InvalidArgument: An argument is invalid; raised before any Spark job starts.
     """
     return SparkExecutor(spark, Settings(name=name, preload=preload, verbose=verbose, **settings))
 
 
 class SparkExecutor(Executor):
-    """Runs calls on Spark executors; `experiment.executor` makes one. For any number of threads.
+    """Runs calls on Spark executors; created by `experiment.executor`. Thread-safe.
 
-    A call's function and arguments travel by cloudpickle, at most 64 MiB of each without the
-    buffers of arrays; those, and functions, are sent once. They lie in the run's folder until
-    `shutdown`. What a call returns has to be None, a bool, a number, a string, bytes, a datetime, a
-    numpy scalar or array, or lists, tuples and dicts of those, 256 MiB at the most: nothing is
-    unpickled here.
+    A call's function and arguments are pickled by cloudpickle, at most 64 MiB each without the
+    buffers of arrays; buffers and functions are sent once. They are kept in the run's folder until
+    `shutdown`. A call must return None, a bool, a number, a string, bytes, a datetime, a numpy
+    scalar or array, or lists, tuples and dicts of these, at most 256 MiB: nothing is unpickled on
+    the driver.
 
-    A future whose call raised one of Python's own exceptions has the same one, with a `CallFailed`
-    as its cause, which has the traceback of the call's process; whatever else went wrong is a
-    `CallFailed`. Futures whose calls were still to do when the executor ended, as with its
-    SparkSession, have `ExecutorFailed`.
+    If a call raises one of Python's built-in exceptions, its future raises the same one, with a
+    `CallFailed` as its cause, which has the traceback of the call's process. Every other failure is
+    a `CallFailed`. If the executor ends early, as with its SparkSession, the futures of the
+    remaining calls raise `ExecutorFailed`.
 
     Attributes:
-        parallelism: How many calls run at once; more, where calls wait and the cluster has grown.
-        logdir: The folder of the run.
+        parallelism: Maximum calls that run at once; it grows with the cluster while calls wait.
+        logdir: The run's folder.
     """
 
     def __init__(self, spark: Any, settings: Settings) -> None:
@@ -133,7 +126,8 @@ class SparkExecutor(Executor):
         self._calls = CallQueue(ExecutorFailed)
         self._control: Control | None = None
         self._outbox: Outbox | None = None
-        self._opened, self._ended = threading.Event(), threading.Event()
+        self._opened = threading.Event()
+        self._ended = threading.Event()
         self._readers = ThreadPoolExecutor(_READERS, "experiment-results")
         self._search = Handle(lambda: self._run(spark, settings))
         self._wait(self._opened)
@@ -141,11 +135,11 @@ class SparkExecutor(Executor):
             self._search.result()  # raises what was wrong
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
-        """Let a function be called on one of the slots, after all that was submitted before.
+        """Schedule a call of a function on a slot, after all calls submitted before.
 
         Raises:
-            InvalidArgument: It is no function, or it or an argument cannot be pickled.
-            RuntimeError: After `shutdown`; an `ExecutorFailed` where the executor has failed.
+            InvalidArgument: `fn` is no function, or it or an argument cannot be pickled.
+            RuntimeError: After `shutdown`; `ExecutorFailed` if the executor has failed.
         """
         if not callable(fn):
             raise InvalidArgument("fn", "a function", shown(fn))
@@ -156,13 +150,13 @@ class SparkExecutor(Executor):
         self._calls.add(call)
         try:
             self._outbox.put(function, arguments, functools.partial(self._put, call))
-        except BaseException:  # as by a Ctrl-C: nobody has the future
+        except BaseException:  # such as Ctrl-C: the caller has no future
             call.future.cancel()
             raise
         return call.future
 
     def _put(self, call: Call, sent: Sent | OSError) -> None:
-        """Let a call be run whose files are there. In the outbox's thread."""
+        """Let a call run whose files are written. Runs in the outbox's thread."""
         if isinstance(sent, OSError):
             failure = Failure("machine", f"the call cannot be written: {sent}")
             self._calls.fail(call, CallFailed(failure))
@@ -172,11 +166,11 @@ class SparkExecutor(Executor):
         self._control.wake()
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Take no more calls, and give the slots back when those that were submitted are done.
+        """Accept no more calls, and free the slots when all submitted calls are done.
 
         Args:
-            wait: Return when that is so; a Ctrl-C then ends the calls that still run.
-            cancel_futures: Cancel the calls that have not begun.
+            wait: Whether to return only then; Ctrl-C ends the calls that still run.
+            cancel_futures: Whether to cancel the calls that have not started.
         """
         self._calls.close(cancel=cancel_futures)
         if self._control is not None:
@@ -185,13 +179,13 @@ class SparkExecutor(Executor):
             self._wait(self._ended)
 
     def joblib_backend(self) -> Any:
-        """Return a backend for joblib, by which `n_jobs=` of scikit-learn means slots of this.
+        """Return a joblib backend, so that `n_jobs=` of scikit-learn counts slots of this executor.
 
             with joblib.parallel_config(backend=pool.joblib_backend()):
                 cross_val_score(model, x, y)
 
-        Left out, `n_jobs` is the number of slots. What the parallel calls return is limited as for
-        `submit`: scores and predictions are fine, fitted models are not.
+        The default of `n_jobs` is the number of slots. The calls may return the same types as those
+        of `submit`: scores and predictions, but no fitted models.
 
         Raises:
             ImportError: joblib is not installed.
@@ -209,7 +203,7 @@ class SparkExecutor(Executor):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Shut down; where the block was interrupted, end the calls that still run."""
+        """Shut down; if the block was interrupted, end the calls that still run."""
         if error is None or isinstance(error, Exception):
             self.shutdown()
         else:
@@ -217,7 +211,7 @@ class SparkExecutor(Executor):
             self._cancel()
 
     def _wait(self, event: threading.Event) -> None:
-        """Wait for an event; a Ctrl-C ends the executor."""
+        """Wait for an event; Ctrl-C ends the executor."""
         try:
             event.wait()
         except BaseException:
@@ -225,12 +219,12 @@ class SparkExecutor(Executor):
             raise
 
     def _cancel(self) -> None:
-        """End the calls that run, and wait for their end."""
+        """Cancel the running calls and wait until they have ended."""
         self._search.cancel()
         self._ended.wait()
 
     def _run(self, spark: Any, settings: Settings) -> Result:
-        """Run the calls as the trials of a search, in its thread."""
+        """Run the calls as the trials of a search, in the search's thread."""
         from experiment.driver.run_search import run_search  # late: it loads grpc and tensorboard
 
         self._control = own_control()
@@ -251,8 +245,9 @@ class SparkExecutor(Executor):
         problem: str | None = "the executor could not start"
         try:
             try:
-                result = run_search(spec)
-            except SearchFailed as failed:  # also where all calls have
+                with Interrupts(self._control) as interrupts:
+                    result = run_search(spec, interrupts)
+            except SearchFailed as failed:  # raised also if every call failed
                 result = failed.result
             problem = result.problem
             return result
@@ -277,12 +272,12 @@ class SparkExecutor(Executor):
         self.parallelism = slots
 
     def ended(self, result: TrialResult, status: Status) -> None:
-        """See `experiment.results.status.Observer`."""
-        if result.status != "cancelled":  # else the executor ends, and says why
+        """Set the future of a call that has ended."""
+        if result.status != "cancelled":  # then the executor ends and sets the futures' error
             self._readers.submit(self._settle, self._calls.pop(result.id), result)
 
     def _settle(self, future: Future[Any], result: TrialResult) -> None:
-        """Give a future what its call came to. In a thread that may wait for files."""
+        """Set a future's result or error. Runs in a thread, since it reads files."""
         try:
             value = self._value(result)
         except Exception as error:
@@ -291,7 +286,7 @@ class SparkExecutor(Executor):
             future.set_result(value)
 
     def _value(self, result: TrialResult) -> Any:
-        """Return what a call returned, or raise what it raised."""
+        """Return a call's value, or raise its error."""
         folder, failure = Location.parse(result.logdir), result.error
         raised: Exception | None = None
         with contextlib.closing(files_at(folder, self._hadoop)) as files:
@@ -309,11 +304,11 @@ class SparkExecutor(Executor):
 
 
 def _pickled(pickle: Callable[[Callable[[Any], bool]], bytes]) -> Pickled:
-    """Return a pickle and its large buffers, apart."""
+    """Return a pickle, and its large buffers separately."""
     buffers: list[memoryview] = []
 
     def keep(buffer: Any) -> bool:
-        """Say whether a buffer is to be part of the pickle."""
+        """Return whether a buffer stays in the pickle."""
         raw = buffer.raw()
         if raw.nbytes >= LARGE:
             buffers.append(raw)

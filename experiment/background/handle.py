@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from threading import Thread, current_thread, main_thread
 from types import FrameType
-from typing import Any, Literal
+from typing import Any, Generic, Literal, ParamSpec, TypeVar
 
 from experiment.driver.control import Control, controlled_by
 from experiment.results.result import Result, Results
@@ -15,18 +15,21 @@ from experiment.results.trial_result import TrialResult
 from experiment.results.warned import started_at, users_line
 from search.errors import InvalidArgument, shown
 
+P = ParamSpec("P")
+R = TypeVar("R", bound=Result | Results)
+
 State = Literal["running", "finished", "cancelled", "failed"]
 
 
-class Handle:
-    """A search that runs in the background, like a `concurrent.futures.Future`.
+class Handle(Generic[R]):
+    """A search in the background, similar to a `concurrent.futures.Future`.
 
-    Its trials end with this process.
+    The search and its trials end with this process.
     """
 
-    def __init__(self, search: Callable[[], Result | Results]) -> None:
+    def __init__(self, search: Callable[[], R]) -> None:
         self._control = Control()
-        self._future: Future[Result | Results] = Future()
+        self._future: Future[R] = Future()
         line = users_line()
 
         def run() -> None:
@@ -41,24 +44,24 @@ class Handle:
         _keep_ctrl_c_from(self)
         Thread(target=run, name="experiment-search", daemon=True).start()
 
-    def result(self, timeout: float | None = None) -> Result | Results:
-        """Wait for the end of the search and return what the call returns, or raise its error.
+    def result(self, timeout: float | None = None) -> R:
+        """Wait for the end of the search; return its result or raise its error.
 
         Args:
-            timeout: Seconds; None waits as long as it takes.
+            timeout: Maximum seconds to wait; None for no limit.
 
         Raises:
-            TimeoutError: It goes on.
+            TimeoutError: The search still runs.
         """
         try:
             return self._future.result(timeout)
         except TimeoutError:
-            if self._future.done():  # the search's own
+            if self._future.done():  # an error of the search itself
                 raise
-            raise TimeoutError(f"the search goes on after {timeout:g} s: {self!r}") from None
+            raise TimeoutError(f"the search still runs after {timeout:g} s: {self!r}") from None
 
     def status(self) -> State:
-        """Return 'running', 'finished', 'cancelled' (it ended early as asked) or 'failed'."""
+        """Return 'running', 'finished', 'cancelled' (ended early on request) or 'failed'."""
         if not self._future.done():
             return "running"
         if self._future.exception() is not None:
@@ -66,14 +69,14 @@ class Handle:
         return "finished" if self._future.result().problem is None else "cancelled"
 
     def trials(self) -> list[TrialResult]:
-        """Return the trials that have come to an end so far."""
+        """Return the trials that have ended so far."""
         if self._control.status is None:
             return []
         status = self._control.status()
         return list(status.results[: status.ended])
 
     def cancel(self) -> None:
-        """End the search; `result` then returns what there is. Does not wait."""
+        """Ask the search to end, without waiting; `result` then returns the trials so far."""
         self._control.cancel("cancelled")
 
     def __repr__(self) -> str:
@@ -81,16 +84,16 @@ class Handle:
 
 
 class _CtrlC:
-    """Handles SIGINT while there are searches in the background.
+    """Handles SIGINT while searches run in the background.
 
-    PySpark's own handler cancels every job of the driver, theirs too, and they would start again.
-    A Ctrl-C ends what the main thread does, such as waiting for a result; `Handle.cancel` ends a
-    search.
+    PySpark's own handler cancels every job of the driver, including those of the searches, which
+    would start again. Ctrl-C interrupts only the main thread, such as waiting for a result;
+    `Handle.cancel` ends a search.
     """
 
     def __init__(self, before: Any) -> None:
         self._before = before
-        self.handles: list[Handle] = []
+        self.handles: list[Handle[Any]] = []
 
     def __call__(self, number: int, frame: FrameType | None) -> Any:
         self.handles = [handle for handle in self.handles if handle.status() == "running"]
@@ -99,8 +102,8 @@ class _CtrlC:
         return self._before(number, frame)
 
 
-def _keep_ctrl_c_from(handle: Handle) -> None:
-    if current_thread() is not main_thread():  # only there signals are handled
+def _keep_ctrl_c_from(handle: Handle[Any]) -> None:
+    if current_thread() is not main_thread():  # signals are handled in the main thread only
         return
     handler = signal.getsignal(signal.SIGINT)
     if not isinstance(handler, _CtrlC):
@@ -109,18 +112,19 @@ def _keep_ctrl_c_from(handle: Handle) -> None:
     handler.handles.append(handle)
 
 
-def submit(search: Callable[..., Result | Results], *args: Any, **kwargs: Any) -> Handle:
-    """Start a search in the background and return at once.
+def submit(search: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
+    """Start a search in the background and return its handle at once.
 
-    Ctrl-C ends only what waits for it. The search ends with this process, without a summary.
+    Ctrl-C does not end the search, only waiting for it. The search ends with this process, without
+    a summary.
 
     Args:
-        search: `experiment.launch` or another call of a search.
-        *args: Its arguments.
-        **kwargs: Its keyword arguments.
+        search: `experiment.launch` or another search.
+        *args: Arguments of the search.
+        **kwargs: Keyword arguments of the search.
 
     Raises:
-        InvalidArgument: `search` cannot be called.
+        InvalidArgument: `search` is not callable.
     """
     if not callable(search):
         raise InvalidArgument("search", "a function such as experiment.launch", shown(search))

@@ -1,4 +1,4 @@
-"""An executor as a backend of joblib, so that scikit-learn's `n_jobs=` means slots."""
+"""An executor as a backend of joblib, so that scikit-learn's `n_jobs=` counts slots."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ class ExecutorBackend(ParallelBackendBase):  # type: ignore[misc]  # joblib has 
     """Runs joblib's batches as calls of an executor.
 
     Args:
-        pool: The executor; stays open.
-        slots: How many calls it runs at once.
-        nesting_level: See joblib.
+        pool: The executor; it stays open.
+        slots: Maximum calls that it runs at once.
+        nesting_level: The nesting level of parallel calls; see joblib.
     """
 
     supports_retrieve_callback = True
@@ -28,7 +28,7 @@ class ExecutorBackend(ParallelBackendBase):  # type: ignore[misc]  # joblib has 
         self._futures: list[Future[Any]] = []
 
     def effective_n_jobs(self, n_jobs: int) -> int:
-        """Return how many calls to submit at once; -1 means as many as run."""
+        """Return how many calls to submit at once; -1 means one per slot."""
         if n_jobs == 0:
             raise ValueError("n_jobs == 0 has no meaning")
         return n_jobs if n_jobs > 0 else max(1, self._slots + 1 + n_jobs)
@@ -45,10 +45,10 @@ class ExecutorBackend(ParallelBackendBase):  # type: ignore[misc]  # joblib has 
         return future
 
     def retrieve_result_callback(self, out: Future[Any]) -> Any:
-        """Return what a batch returned, or raise what it raised."""
+        """Return a batch's result, or raise its error."""
         return out.result()
 
     def abort_everything(self, ensure_ready: bool = True) -> None:
-        """Cancel what has not begun."""
+        """Cancel the batches that have not started."""
         for future in self._futures:
             future.cancel()

@@ -1,6 +1,6 @@
-"""The command line: what runs there are, and what is in them, while they go on too.
+"""The command line: lists and shows runs, also while they run.
 
-Everything that came from a user or a trial is written so that it cannot move the terminal's cursor.
+Text of users and trials is printed without control characters.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from typing import Any
 
 import msgspec
 
+import experiment
 from experiment.cli.console import print_best, print_facts, print_table, write_any_text
-from experiment.display.card import domain_in_words
+from experiment.display.description import domain_in_words
 from experiment.display.logs import copy_logs, last_attempt
 from experiment.display.tensorboard_server import tensorboard
 from experiment.results.result import Result
@@ -58,15 +59,23 @@ from spark_jobs.storage.files import WritableFiles
 from spark_jobs.storage.locations import Location
 from spark_jobs.storage.stores import writable_files_at
 
-_FAILED = 20
-_LOGDIR = "experiments"  # of searches that name none
+_FAILED = 20  # failed trials shown
+_LOGDIR = "experiments"  # the default of searches
 _LATEST = "latest"
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Run one command; return the exit status: 0, 2 for bad input, 130 after Ctrl-C."""
+def main(arguments: Sequence[str], program: str = "python -m experiment") -> int:
+    """Run one command.
+
+    Args:
+        arguments: The command line, without the program.
+        program: The name of the program in its help.
+
+    Returns:
+        The exit status: 0, 2 for bad input, 130 after Ctrl-C.
+    """
     write_any_text()
-    options = _parser().parse_args(arguments)
+    options = command_parser(program).parse_args(arguments)
     try:
         if "run" in options:
             options.run = _run_meant(options.run)
@@ -77,46 +86,63 @@ def main(arguments: Sequence[str]) -> int:
         return 2
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:  # `| head` has seen enough
+    except BrokenPipeError:  # the reader has ended, as in `| head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m experiment", description="Look at runs.")
+def command_parser(program: str) -> argparse.ArgumentParser:
+    """Return the parser of the commands; `program` is its name in the help."""
+    parser = argparse.ArgumentParser(
+        prog=program, description="Look at runs.", epilog="example: %(prog)s show latest"
+    )
+    parser.add_argument("--version", action="version", version=experiment.__version__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    def add(name: str, run_command: Any, text: str) -> argparse.ArgumentParser:
-        sub = commands.add_parser(name, help=text, description=text)
+    def add(name: str, run_command: Any, text: str, example: str) -> argparse.ArgumentParser:
+        epilog = f"example: %(prog)s {example}"
+        sub = commands.add_parser(name, help=text, description=text, epilog=epilog)
         sub.set_defaults(run_command=run_command)
         return sub
 
-    listed = add("list", _list, "the runs in a folder, the newest last")
+    listed = add("list", _list, "the runs in a folder, the newest last", "/shared/experiments")
     listed.add_argument("logdir", nargs="?", default=_LOGDIR, help=f"default: {_LOGDIR}")
-    for name, run_command, text in (
-        ("show", _show, "how far a run is, its best and its failed trials; or all of one trial"),
-        ("logs", _logs, "what a trial printed, in each of its attempts"),
-        ("stop", _stop, "end a search that goes on; what there is of it is kept"),
-        ("repair", _repair, "cut a damaged journal before the damage, and keep the damaged files"),
+    for name, run_command, text, example in (
+        (
+            "show",
+            _show,
+            "the state of a run, its best and failed trials; or all about one trial",
+            "latest 3",
+        ),
+        ("logs", _logs, "the output of a trial, of all its attempts", "latest 3 --follow"),
+        ("stop", _stop, "end a running search; its trials so far are kept", "latest"),
+        (
+            "repair",
+            _repair,
+            "cut a damaged journal before the damage, and keep the damaged files",
+            "hdfs://namenode:8020/experiments/latest",
+        ),
         (
             "tensorboard",
             _tensorboard,
             "start TensorBoard on a run or a folder of runs; Ctrl-C ends it",
+            "/shared/experiments",
         ),
-        ("export", _export, "all trials of a run"),
+        ("export", _export, "all trials of a run", "latest --csv > trials.csv"),
     ):
-        sub = add(name, run_command, text)
+        sub = add(name, run_command, text, example)
         folder = "the run's folder, also hdfs://...; latest, LOGDIR/latest: the newest run"
         sub.add_argument("run", help=folder)
         if name in ("show", "logs"):
-            sub.add_argument("trial", type=int, nargs="?" if name == "show" else None)
+            optional = "?" if name == "show" else None
+            sub.add_argument("trial", type=int, nargs=optional, help="the trial's number")
         if name == "show":
             sub.add_argument(
-                "-v", "--verbose", action="store_true", help="count the outcomes that are ignored"
+                "-v", "--verbose", action="store_true", help="count the ignored outcomes"
             )
         if name == "logs":
             sub.add_argument(
-                "-f", "--follow", action="store_true", help="until the trial has ended"
+                "-f", "--follow", action="store_true", help="continue until the trial has ended"
             )
         if name == "export":
             form = sub.add_mutually_exclusive_group(required=True)
@@ -137,11 +163,11 @@ def _list(options: argparse.Namespace) -> None:
 
 
 def _runs_in(logdir: str, name: str) -> list[Location]:
-    """Return the folders of the runs in a folder, the newest last, of which there is one.
+    """Return the folders of the runs in a folder, at least one, the newest last.
 
     Args:
         logdir: The folder.
-        name: Of the argument, for the error.
+        name: The name of the argument, for the error.
     """
     try:
         runs = find_runs(Location.parse(logdir, name))
@@ -154,7 +180,7 @@ def _runs_in(logdir: str, name: str) -> list[Location]:
 
 
 def _run_meant(run: str) -> str:
-    """Return a run's folder: `latest`, `LOGDIR/latest` are the newest run, unless one is there."""
+    """Return a run's folder; `latest`, `LOGDIR/latest` name the newest run unless they exist."""
     folder, _, name = run.rpartition("/")
     if name != _LATEST or os.path.lexists(run):
         return run
@@ -189,7 +215,7 @@ def _state(run: Run) -> str:
     if run.ended:
         return "finished"
     files = [run.paths.manifest, *run.paths.journal.glob("*.jsonl")]
-    state = f"not ended, last news {_ago(max(path.stat().st_mtime for path in files))}"
+    state = f"not ended, last update {_ago(max(path.stat().st_mtime for path in files))}"
     if owner is None:
         return state
     if owner.alive is None:
@@ -202,23 +228,23 @@ def _ago(when: float) -> str:
 
 
 def _running_on(paths: RunPaths) -> str:
-    """Return where a driver runs a run; '' where none does, or nobody can tell."""
+    """Return the active driver of a run as text; '' if there is none or it is unknown."""
     owner = owner_of(paths)
     return f"running on {owner}" if owner is not None and owner.alive else ""
 
 
-def _goes_on(run: Run) -> bool:
-    """May a run go on by itself?"""
+def _may_run(run: Run) -> bool:
+    """Return whether a run may have an active driver."""
     owner = owner_of(run.paths)
-    if owner is None:  # it was handed back
+    if owner is None:  # released; or never taken, if there are no owner files
         return not run.ended and not run.paths.owners.is_dir()
     return not run.ended if owner.alive is None else owner.alive
 
 
 def _how_to_resume(run: Run) -> str:
     whole = run.ended and run.result.problem is None and run.result.done == run.result.total
-    whole = whole or not run.manifest.trials  # an executor's: only its caller knew the calls
-    return "" if whole or _goes_on(run) else how_to_resume(run.paths.shown())
+    whole = whole or not run.manifest.trials  # only the caller of an executor has the calls
+    return "" if whole or _may_run(run) else how_to_resume(run.paths.shown())
 
 
 def _show(options: argparse.Namespace) -> None:
@@ -239,7 +265,7 @@ def _show_run(run: Run, ignored: list[Ignored] | None) -> None:
         "run": manifest.name,
         "description": manifest.description,
         "state": _state(run),
-        "to go on": _how_to_resume(run),
+        "to continue": _how_to_resume(run),
         "so far": result.summary(),
         "call": f"experiment.{manifest.call}, train function {manifest.train}",
         "arguments": _arguments(manifest),
@@ -256,7 +282,7 @@ def _show_run(run: Run, ignored: list[Ignored] | None) -> None:
         print_table(
             ("trial", "hyperparameters"),
             [(str(a.trial.id), hyperparameters(a.trial.params)) for a in run.running],
-            "Running, at the last news",
+            "Running, at the last update",
         )
     print_best(result)
     if result.failed:
@@ -272,7 +298,7 @@ def _show_run(run: Run, ignored: list[Ignored] | None) -> None:
 
 
 def _arguments(manifest: Manifest) -> str:
-    """Return what a call has to repeat to go on with the run, beside the space."""
+    """Return the arguments, besides the space, that a call must repeat to resume the run."""
     names = ("direction", "optimization_key", "seed")
     given = {name: getattr(manifest, name) for name in names} | manifest.algorithm
     return ", ".join(f"{name}={value!r}" for name, value in given.items() if name != "type")
@@ -283,10 +309,10 @@ def _show_trial(run: Run, trial: int) -> None:
     if ended is not None:
         facts = _facts_of_result(ended, run.result)
     else:
-        out = next((a.trial for a in run.running if a.trial.id == trial), None)
-        if out is None:
+        running = next((a.trial for a in run.running if a.trial.id == trial), None)
+        if running is None:
             raise _no_trial(run, trial)
-        facts = _facts_of_running(out)
+        facts = _facts_of_running(running)
     attempt = last_attempt(run.paths, trial)
     if attempt is not None:
         facts["folder"] = run.paths.shown(attempt.folder)
@@ -307,7 +333,7 @@ def _facts_of_result(trial: TrialResult, result: Result) -> dict[str, str]:
     facts["metrics"] = ", ".join(f"{name}={number(value)}" for name, value in others.items())
     facts["took"] = duration(trial.seconds)
     if trial.attempt > 1:
-        facts["attempt"] = f"{trial.attempt}; what became of those before is in their folders"
+        facts["attempt"] = f"{trial.attempt}; earlier attempts have folders of their own"
     if trial.reason:
         facts["stopped at"] = trial.reason
     if trial.error is not None:
@@ -334,9 +360,9 @@ def _stop(options: argparse.Namespace) -> None:
         if not state:
             run = read_run(paths)
             state = _state(run)
-            if not _goes_on(run):
+            if not _may_run(run):
                 got = f"{paths.shown()!r}, {state}"
-                raise InvalidArgument("run", "a run that goes on", got, _how_to_resume(run))
+                raise InvalidArgument("run", "a run in progress", got, _how_to_resume(run))
     with _writable(paths) as files:
         files.write(Location.parse(paths.shown()).below(STOP), b"")
     print(f"asked to stop: {printable(paths.shown())}, {state}")
@@ -344,13 +370,13 @@ def _stop(options: argparse.Namespace) -> None:
 
 @contextlib.contextmanager
 def _writable(paths: RunPaths) -> Iterator[WritableFiles]:
-    """Open the place of a run for writing; InvalidArgument where it refuses to be written to."""
+    """Open a run's folder for writing; raise InvalidArgument if it is read-only."""
     place = Location.parse(paths.shown())
     with contextlib.closing(writable_files_at(place, active_data_settings().hadoop)) as files:
         try:
             yield files
         except OSError as error:
-            got = f"{paths.shown()!r}, that cannot be written to: {error.strerror or error}"
+            got = f"{paths.shown()!r}, which cannot be written to: {error.strerror or error}"
             raise InvalidArgument("run", "the folder of a run", got) from None
 
 
@@ -363,31 +389,31 @@ def _repair(options: argparse.Namespace) -> None:
             place, hadoop = Location.parse(paths.shown()), active_data_settings().hadoop
             who = command("repair", paths.shown())
             with (
-                owned(place, hadoop, who, taken=_give_way, tell=_say, argument="run"),
+                owned(place, hadoop, who, taken=_interrupt, tell=_print_error, argument="run"),
                 _writable(paths) as files,
             ):
                 reader.refresh()
                 repaired = repair_journal(paths, files)
         if repaired is None:
-            read_run(paths)  # which says what else there may be
-            print(f"nothing to repair: {printable(paths.shown(paths.journal))} is whole")
+            read_run(paths)  # it raises other errors of the run
+            print(f"nothing to repair: {printable(paths.shown(paths.journal))} is not damaged")
             return
     for line in (
         f"damaged: {repaired.damage.what}",
-        f"kept: {count(repaired.records, 'record')} before it; what was there: "
+        f"kept: {count(repaired.records, 'record')} before it; copies of the damaged files: "
         + ", ".join(repaired.aside),
-        f"to go on, call the search again with resume={paths.shown()!r}; trials whose folders have "
-        "an outcome are not run again",
+        f"to continue, call the search again with resume={paths.shown()!r}; trials whose folders "
+        "have an outcome are not run again",
     ):
         print(printable(line))
 
 
-def _give_way(reason: str) -> None:
-    _say(reason)
+def _interrupt(reason: str) -> None:
+    _print_error(reason)
     signal.raise_signal(signal.SIGINT)
 
 
-def _say(message: str) -> None:
+def _print_error(message: str) -> None:
     print(printable(message), file=sys.stderr)
 
 
@@ -400,7 +426,7 @@ def _tensorboard(options: argparse.Namespace) -> None:
 def _export(options: argparse.Namespace) -> None:
     result = load(options.run)
     if options.csv:
-        # All text in quotes: else a lone carriage return in one would be read as the end of a line.
+        # All text in quotes: otherwise a lone carriage return would be read as the end of a line.
         text = result.to_pandas().to_csv(index=False, quoting=csv.QUOTE_NONNUMERIC)
         text = text.encode("utf-8", "backslashreplace").decode()  # the folder may be no UTF-8
         sys.stdout.write(printable(text, keep="\n\t") if sys.stdout.isatty() else text)
@@ -430,7 +456,7 @@ def _as_json(trial: TrialResult, result: Result) -> dict[str, Any]:
 
 
 def _finite(value: Any) -> Any:
-    """Return a value as standard JSON has it: infinities and NaN as text, tuples as lists."""
+    """Return a value in standard JSON: infinities and NaN as text, tuples as lists."""
     if isinstance(value, float) and not math.isfinite(value):
         return repr(value)
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""What the command lines print: tables, on a terminal or into a file."""
+"""Output of the command lines: tables, to a terminal or a file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BEST = 10  # trials
 
 
 def print_facts(facts: dict[str, str]) -> None:
-    """Print names and what there is to say about each; nothing of those without."""
+    """Print names with their values, without empty values."""
     grid = Table.grid(padding=(0, 2))
     for name, value in facts.items():
         if value:
@@ -27,7 +27,7 @@ def print_facts(facts: dict[str, str]) -> None:
 
 
 def print_table(head: Sequence[str], rows: Iterable[Sequence[str]], title: str = "") -> None:
-    """Print a table with a head, and a title above it where there is one."""
+    """Print a table with a head, and a title above it unless it is empty."""
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
     for name in head:
         table.add_column(Text(printable(name)))
@@ -40,7 +40,7 @@ def print_table(head: Sequence[str], rows: Iterable[Sequence[str]], title: str =
 
 
 def print_best(result: Result) -> None:
-    """Print the best trials of a search or its Pareto front, where a trial has a value."""
+    """Print the best trials of a search, or its Pareto front; nothing without a value."""
     if result.objectives and result.front:
         more = len(result.front) - _BEST
         title = "Front" + (f", {more} more not shown" if more > 0 else "")
@@ -51,7 +51,7 @@ def print_best(result: Result) -> None:
 
 
 def write_any_text() -> None:
-    """Let both streams take every character, where an arrow is no ASCII, too."""
+    """Let both streams write every character, also with an ASCII encoding."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -64,5 +64,5 @@ class _Console(Console):
 
 
 def _console() -> Console:
-    """Return a console that wraps to the terminal's width, and in a file or pipe does not."""
+    """Return a console that wraps lines at a terminal's width, but not in a file or pipe."""
     return _Console(width=None if sys.stdout.isatty() else 10_000, highlight=False)

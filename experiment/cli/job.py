@@ -1,4 +1,4 @@
-"""A search as a job of a scheduler: run from a command line, with an exit status that tells."""
+"""A search as a job of a scheduler: run from a command line, with an exit status per outcome."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from spark_jobs.trial.trial_process import die_with_parent
 
 DONE, FAILED, NO_RESULT, CANCELLED = 0, 1, 3, 130
 
-_ENDS_SEARCH: tuple[FailureKind, ...] = ("ambiguous objective",)  # one such trial does
+_ENDS_SEARCH: tuple[FailureKind, ...] = ("ambiguous objective",)  # one such trial ends the search
 
 
 def main(words: Sequence[str]) -> int:
-    """Run the search that a command line asks for, and print what came of it.
+    """Run the search of a command line, and print its result.
 
     Args:
         words: The command line, without the program; see `--help`.
 
     Returns:
-        The exit status: 0 done, also where a deadline has passed; 3 no trial has a result; 4 bad
-        input; 130 cancelled, by Ctrl-C, SIGTERM or `python -m experiment stop`; 1 any other error.
+        The exit status: 0 done, also after its deadline; 3 no trial has a result; 4 bad input; 130
+        cancelled, by Ctrl-C, SIGTERM or `python -m experiment stop`; 1 any other error.
     """
     write_any_text()
     signal.signal(signal.SIGTERM, _cancelled)
-    if "PYSPARK_GATEWAY_PORT" in os.environ:  # of a JVM that spark-submit runs, and that may end
+    if "PYSPARK_GATEWAY_PORT" in os.environ:  # spark-submit's JVM is the parent, which may end
         die_with_parent(os.getppid(), signal.SIGTERM)
     try:
         return _run(read_job(words))
@@ -62,14 +62,14 @@ def _run(job: Job) -> int:
         _print(error.result)
         return _status_of_failure(error.result, job.arguments.get("max_failures"))
     finally:
-        with contextlib.suppress(Exception):  # its JVM may have ended, which is not the news
+        with contextlib.suppress(Exception):  # its JVM may have ended; the first error counts
             spark.stop()
     _print(result)
     return _status(result, job.arguments.get("deadline"))
 
 
 def _status(result: Result, deadline: float | None) -> int:
-    """Return the exit status after a search that has a result; a deadline is an end as planned."""
+    """Return the exit status after a search with a result; a deadline is a planned end."""
     in_time = deadline is None or result.problem != deadline_passed(deadline)
     if result.problem and in_time:
         return CANCELLED
@@ -77,13 +77,13 @@ def _status(result: Result, deadline: float | None) -> int:
 
 
 def _status_of_failure(result: Result, most: int | None) -> int:
-    """Return the exit status after a failed search: did trials end it, or what runs them?
+    """Return the exit status after a search that its trials, or the cluster, made fail.
 
-    A scheduler may try again what failed through its cluster.
+    A scheduler may retry a job that failed because of the cluster.
     """
     ends = {t.error.message for t in result.failed if t.error and t.error.kind in _ENDS_SEARCH}
     if most is not None:
-        ends.add(too_many_failures(most + 1, most))  # the first that was too many
+        ends.add(too_many_failures(most + 1, most))  # the search ends at the first one too many
     through_trials = result.problem is None or result.problem in ends
     return NO_RESULT if through_trials and not result.front else FAILED
 

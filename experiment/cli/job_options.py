@@ -1,4 +1,4 @@
-"""The options of a job on a command line: those of the calls, read off their signatures."""
+"""The command-line options of a job, derived from the signatures of the calls."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ import cloudpickle
 import msgspec
 
 import experiment
-from search.errors import InvalidArgument, shown
+from experiment.setup.keywords import entries
+from search.errors import InvalidArgument, did_you_mean, prefixed, shown
 from search.space.domain_dicts import read_domain
 from search.stopping import StoppingRule
 
@@ -39,12 +40,12 @@ _CALLS: tuple[Callable[..., Any], ...] = (
     experiment.search_each,
 )
 _SPACES = {
-    "grid": "file of a grid: each hyperparameter with the list of its values; or a list of points",
-    "bounds": "file of bounds: each hyperparameter with [low, high], choices, or "
+    "grid": "file with a grid: a list of values per hyperparameter; or a list of points",
+    "bounds": "file with bounds per hyperparameter: [low, high], a list of choices, or "
     "{type: float, low: 0.001, high: 0.1, log: true}",
-    "groups": "file of groups, each with its bounds, for a search per group",
+    "groups": "file with bounds per group, for one search per group",
 }
-_GIVEN = ("spark", "train", "searcher", "args_dict", "space", "bounds")  # by no option of their own
+_GIVEN = ("spark", "train", "searcher", "args_dict", "space", "bounds")  # set by other options
 _ALGORITHMS = {
     name: kind
     for name, kind in vars(experiment).items()
@@ -59,15 +60,15 @@ _OURS = ("experiment", "search", "spark_jobs")
 _FILES = (".json", ".yaml", ".yml")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A call that a command line asks for.
+    """The call of a command line.
 
     Attributes:
-        call: One of `experiment`.
+        call: The call, such as `experiment.launch`.
         train: The train function.
-        space: What to search, as that call takes it.
-        arguments: The others, by name.
+        space: The search space, in the form of the call's argument.
+        arguments: The other arguments, by name.
     """
 
     call: Callable[..., Any]
@@ -77,18 +78,18 @@ class Job:
 
 
 def read_job(words: Sequence[str]) -> Job:
-    """Read the options of a job, with the files that they name.
+    """Read the options of a job, and the files that they name.
 
-    Imports what they refer to; modules of the current folder travel to executors with it.
+    Imports the modules they refer to; those of the current folder are sent to executors.
 
     Args:
         words: The command line, without the program.
 
     Raises:
-        InvalidArgument: Bad input.
-        SystemExit: `--help`, or no such option.
+        InvalidArgument: An option's value is invalid.
+        SystemExit: For `--help`, and for an unknown option.
     """
-    options = vars(_parser().parse_args(words))
+    options = _options(words)
     train = _referred("train", options.pop("train"))
     kind = next(name for name in _SPACES if name in options)
     space = _space(kind, _file(kind, options.pop(kind)))
@@ -98,10 +99,23 @@ def read_job(words: Sequence[str]) -> Job:
     for name, text in options.items():
         if name not in parameters:
             expected = f"an option of experiment.{call.__name__}"
-            raise InvalidArgument(_option(name), expected, "one of other searches")
+            raise InvalidArgument(_option(name), expected, "an option of other searches")
         arguments[name] = _argument(name, text, parameters[name])
     _send_modules_of(Path.cwd())
-    return Job(call, train, space, arguments)
+    return Job(call=call, train=train, space=space, arguments=arguments)
+
+
+def _options(words: Sequence[str]) -> dict[str, str]:
+    """Return the options of a command line, by the names of the arguments."""
+    parser = job_parser()
+    options, unknown = parser.parse_known_args(words)
+    if unknown:
+        names = ("train", "searcher", *_SPACES, *_parameters())
+        known = [_option(name).lstrip("-") for name in names]  # dashes would make all similar
+        word = unknown[0].partition("=")[0].lstrip("-")
+        hint = prefixed("; ", did_you_mean(word, known))
+        parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+    return vars(options)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -109,21 +123,26 @@ class _Parser(argparse.ArgumentParser):
         self.exit(BAD_INPUT, f"{self.prog}: {message}; --help lists the options\n")
 
 
-def _parser() -> argparse.ArgumentParser:
+def job_parser() -> argparse.ArgumentParser:
+    """Return the parser of a job's options."""
     parser = _Parser(
         prog="submit.py",
         description="Run one search on Spark.",
         epilog="Values are YAML; those of more than a word may be a file (.json, .yaml). Exit "
-        "status: 0 done, 3 no trial has a result, 4 bad input, 130 cancelled, 1 any other error.",
+        "status: 0 done, 3 no trial has a result, 4 bad input, 130 cancelled, 1 any other error. "
+        "Example: spark-submit --master spark://host:7077 --py-files build/experiment.zip "
+        "spark_jobs/submit.py --train my_module:train --bounds bounds.yaml --popsize 20",
         allow_abbrev=False,
         argument_default=argparse.SUPPRESS,
     )
-    parser.add_argument("--train", required=True, metavar="MODULE:FUNCTION", help="what to run")
+    parser.add_argument(
+        "--train", required=True, metavar="MODULE:FUNCTION", help="the train function"
+    )
     spaces = parser.add_mutually_exclusive_group(required=True)
     for name, text in _SPACES.items():
         spaces.add_argument(_option(name), metavar="FILE", help=text)
     known = ", ".join([*_SEARCHERS, *_ALGORITHMS])
-    text = f"of bounds, evolution if left out; {known}, also as {{type: NSGA2, popsize: 20}}"
+    text = f"default: evolution; {known}, also as {{type: NSGA2, popsize: 20}}"
     parser.add_argument("--searcher", help=text)
     for name, (parameter, text) in _parameters().items():
         lone = parameter.annotation == "bool"
@@ -138,21 +157,15 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _parameters() -> dict[str, tuple[inspect.Parameter, str]]:
-    """Return what the calls take beside space and train function, each with its description."""
+    """Return the calls' parameters other than space and train function, with descriptions."""
     found: dict[str, tuple[inspect.Parameter, str]] = {}
     for call in _CALLS:
-        described = _described(call) | _described(experiment.Settings)
+        described = entries(inspect.getdoc(call) or "")
         for name, parameter in inspect.signature(call).parameters.items():
             if name not in _GIVEN:
-                found.setdefault(name, (parameter, described[name]))
+                text = described.get(name, "").partition(": ")[2]  # python -OO drops docstrings
+                found.setdefault(name, (parameter, " ".join(text.split())))
     return found
-
-
-def _described(thing: object) -> dict[str, str]:
-    """Return what a docstring says about each argument."""
-    text = inspect.getdoc(thing) or ""
-    found = re.findall(r"^    (\w+): (.*(?:\n        .*)*)", text, re.MULTILINE)
-    return {name: " ".join(about.split()) for name, about in found}
 
 
 def _option(name: str) -> str:
@@ -160,11 +173,11 @@ def _option(name: str) -> str:
 
 
 def _call(kind: str, searcher: str | None) -> tuple[Callable[..., Any], Any]:
-    """Return the call that a space and a searcher stand for, and the searcher that it takes."""
+    """Return the call for a kind of space and a searcher, and its searcher argument."""
     if kind == "grid":
         if searcher is not None:
             hint = "a grid has no searcher; write --bounds"
-            raise InvalidArgument("--searcher", "--bounds or --groups beside it", "--grid", hint)
+            raise InvalidArgument("--searcher", "--bounds or --groups with it", "--grid", hint)
         return experiment.launch, None
     if kind == "groups":
         made = None if searcher is None else _made("searcher", searcher, _ALGORITHMS)
@@ -175,76 +188,96 @@ def _call(kind: str, searcher: str | None) -> tuple[Callable[..., Any], Any]:
 
 
 def _argument(name: str, text: str, parameter: inspect.Parameter) -> Any:
-    """Return an argument of a call as the text of its option says it."""
+    """Return an argument of a call, read from the text of its option."""
     if name == "constraint":
         return _referred(name, text)
     kinds = str(parameter.annotation)
     if kinds.startswith("str") and "Mapping" not in kinds:  # a number too, as a name
         return text
     if name == "stopping":
-        told = _told(name, text)
-        return [_made(name, rule, _RULES) for rule in (told if type(told) is list else [told])]
-    value = _yaml(name, text) if name == "warm_start" else _told(name, text)
+        given = _read(name, text)
+        return [_made(name, rule, _RULES) for rule in (given if type(given) is list else [given])]
+    value = _yaml(name, text) if name == "warm_start" else _read(name, text)
     return tuple(value) if name == "mutation" and type(value) is list else value
 
 
-def _told(name: str, text: str) -> Any:
-    """Read a value: YAML, or the file that has it."""
+def _read(name: str, text: str) -> Any:
+    """Read a value: YAML, or the name of a file with it."""
     return _file(name, text) if text.endswith(_FILES) else _yaml(name, text)
 
 
 def _made(
-    name: str, told: Any, kinds: Mapping[str, Callable[..., Any]], others: Sequence[str] | Any = ()
+    name: str, given: Any, kinds: Mapping[str, Callable[..., Any]], others: Sequence[str] | Any = ()
 ) -> Any:
-    """Return an object of one of our classes: 'NSGA2', or {type: NSGA2, popsize: 20}."""
-    if isinstance(told, str):
-        if re.fullmatch(r"[\w.]+:[\w.]+", told):
-            return _referred(name, told)
-        told = _told(name, told)
-    arguments = dict(told) if isinstance(told, dict) else {"type": told}
+    """Create an object of one of our classes: 'NSGA2', or {type: NSGA2, popsize: 20}."""
+    if isinstance(given, str):
+        if re.fullmatch(r"[\w.]+:[\w.]+", given):
+            return _referred(name, given)
+        given = _read(name, given)
+    arguments = dict(given) if isinstance(given, dict) else {"type": given}
     kind = kinds.get(str(arguments.pop("type", None)))
     if kind is None:
         expected = f"one of {', '.join([*others, *kinds])}, or module:name"
-        raise InvalidArgument(_option(name), expected, shown(told))
+        raise InvalidArgument(_option(name), expected, shown(given))
+    signature = inspect.signature(kind)
     try:
-        inspect.signature(kind).bind(**arguments)
+        signature.bind(**arguments)
     except TypeError as error:
-        raise InvalidArgument(
-            _option(name), f"arguments of {kind.__name__}", f"{shown(told)}: {error}"
-        ) from None
+        known = signature.parameters
+        hint = did_you_mean(next((word for word in arguments if word not in known), None), known)
+        got = f"{shown(given)}: {error}"
+        raise InvalidArgument(_option(name), f"arguments of {kind.__name__}", got, hint) from None
     return kind(**arguments)
 
 
 def _referred(name: str, reference: str) -> Any:
-    """Return what "module:name" stands for."""
+    """Return the object that "module:name" refers to."""
     module, colon, path = reference.partition(":")
     if not colon or not module or not path:
         raise InvalidArgument(_option(name), "module:function", shown(reference))
+    if "/" in module:
+        raise _not_importable(name, module, path)
     try:
         found = importlib.import_module(module)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-            raise _import_failed(name, module, error) from error  # it is there, and lacks another
-        hint = "put it into the current folder; in cluster mode, ship it with --py-files"
-        raise InvalidArgument(
-            _option(name), "a module that can be imported", repr(module), hint
-        ) from None
-    except (Exception, SystemExit) as error:  # of the user's code, which may also exit with 0
+            raise _import_failed(name, module, error) from error  # another module is missing
+        raise _not_importable(name, module, path) from None
+    except (Exception, SystemExit) as error:  # raised by the user's code, which may also exit
         raise _import_failed(name, module, error) from error
     try:
         return operator.attrgetter(path)(found)
     except AttributeError:
         where = getattr(found, "__file__", None) or module
-        raise InvalidArgument(_option(name), f"a name in {where}", repr(path)) from None
+        hint = _same_name(module, where)
+        raise InvalidArgument(_option(name), f"a name in {where}", repr(path), hint) from None
+
+
+def _not_importable(name: str, module: str, path: str) -> InvalidArgument:
+    """Return the error of a module that is missing, or of a file in place of a module."""
+    hint = "put it into the current folder; in cluster mode, ship it with --py-files"
+    file = os.path.normpath(module)
+    if file.endswith(".py") and not file.startswith(("/", "..")):
+        hint = f"write {file.removesuffix('.py').replace('/', '.')}:{path}, without .py"
+    return InvalidArgument(_option(name), "a module that can be imported", repr(module), hint)
+
+
+def _same_name(module: str, imported: str) -> str:
+    """Return advice if another module was imported than that of the current folder."""
+    for end in (".py", "/__init__.py"):
+        own = os.path.abspath(module.replace(".", "/") + end)
+        if os.path.exists(own) and os.path.realpath(own) != os.path.realpath(imported):
+            return f"{own} has the same name and is not imported: rename it"
+    return ""
 
 
 def _import_failed(name: str, module: str, error: BaseException) -> InvalidArgument:
-    """Return why a module cannot be imported, with the user's line that failed."""
+    """Return the error of a failed import, with the failing line of the user."""
     frames = traceback.extract_tb(error.__traceback__)[2:]  # without _referred, import_module
     lines = [frame for frame in frames if not frame.filename.startswith("<frozen importlib")]
     where = ""
     if lines:
-        home = os.path.dirname(lines[0].filename)  # deeper ones, as of a library, say less
+        home = os.path.dirname(lines[0].filename)  # lines of libraries say less
         line = [frame for frame in lines if os.path.dirname(frame.filename) == home][-1]
         where = f"{os.path.basename(line.filename)}, line {line.lineno}: "
     got = f"{module!r}: {where}{_one_line(error)}"
@@ -255,17 +288,17 @@ def _one_line(error: BaseException) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())
 
 
-def _space(kind: str, told: Any) -> Any:
-    """Return a space with its domains, which a file has as mappings with a type."""
-    if not isinstance(told, dict):
-        return told  # points; all else the call refuses
+def _space(kind: str, given: Any) -> Any:
+    """Return a space with its domains, which are mappings with a type in a file."""
+    if not isinstance(given, dict):
+        return given  # points; the call refuses anything else
     if kind == "groups":
-        return {group: _space("bounds", bounds) for group, bounds in told.items()}
-    return {name: _domain(f"{kind}[{name!r}]", value) for name, value in told.items()}
+        return {group: _space("bounds", bounds) for group, bounds in given.items()}
+    return {name: _domain(f"{kind}[{name!r}]", value) for name, value in given.items()}
 
 
-def _domain(name: str, told: Any) -> Any:
-    return read_domain(name, told) if isinstance(told, dict) else told
+def _domain(name: str, given: Any) -> Any:
+    return read_domain(name, given) if isinstance(given, dict) else given
 
 
 def _file(name: str, path: str) -> Any:
@@ -286,7 +319,7 @@ def _file(name: str, path: str) -> Any:
 
 
 def _yaml(name: str, text: str, path: str = "") -> Any:
-    """Read YAML 1.2: 1e-5 is a number there, and no is a word."""
+    """Read YAML 1.2, in which 1e-5 is a number and `no` a string."""
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
 
@@ -297,15 +330,15 @@ def _yaml(name: str, text: str, path: str = "") -> Any:
         mark = getattr(error, "problem_mark", None)
         where = f"{path!r}, line {mark.line + 1}" if path and mark else shown(text)
         raise InvalidArgument(_option(name), "YAML", f"{where}: {problem}") from None
-    except Exception as error:  # ValueError of 2020-13-45, KeyError of !!bool x, RecursionError
+    except Exception as error:  # ValueError for 2020-13-45, KeyError for !!bool x, RecursionError
         where = repr(path) if path else shown(text)
         raise InvalidArgument(_option(name), "YAML", f"{where}: {_one_line(error)}") from None
 
 
 def _send_modules_of(folder: Path) -> None:
-    """Let functions of modules in a folder travel as a whole: executors lack that folder.
+    """Make cloudpickle send the modules of a folder by value, since executors lack that folder.
 
-    Those of any other folder, such as what --py-files or an environment brings, are imported there.
+    Executors import the modules of other folders, such as those of --py-files or an environment.
     """
     for name, module in list(sys.modules.items()):
         if "." not in name and name not in ("__main__", *_OURS) and _folder_of(module) == folder:
@@ -313,6 +346,6 @@ def _send_modules_of(folder: Path) -> None:
 
 
 def _folder_of(module: Any) -> Path | None:
-    """Return the folder that a module or package lies in."""
+    """Return the folder that contains a module or package."""
     places = [*getattr(module, "__path__", ())] or [getattr(module, "__file__", None)]
     return Path(os.path.abspath(places[0])).parent if isinstance(places[0], str) else None

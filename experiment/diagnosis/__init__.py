@@ -1,1 +1,1 @@
-"""`experiment.doctor`: what would make a search on this cluster fail."""
+"""`experiment.doctor`: problems that would make a search on a cluster fail."""

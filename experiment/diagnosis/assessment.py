@@ -1,4 +1,4 @@
-"""Judges what slots have found out: facts in, findings out, and nothing is asked of anybody."""
+"""Findings from the facts that slots have sent; pure functions."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ _INSTALL = "install the driver's versions on every executor, or set PYSPARK_PYTH
 _ADVICE = {
     "software": "see the log of the executor",
     "tensorflow": "run `python -c 'import tensorflow'` on this host; or install another version",
-    "function": "make what it needs importable on every executor: spark.submit.pyFiles, --py-files",
-    "folder": "give logdir= a folder that every host can write to, or hdfs://...",
-    "data": "see that every host reaches it, and that your user may read it",
+    "function": "make its modules importable on every executor: spark.submit.pyFiles, --py-files",
+    "folder": "set logdir= to a folder that every host can write to, or hdfs://...",
+    "data": "check that every host reaches it, and that your user may read it",
     "space": "set spark.experiment.cache.folder to a folder of your own on a larger disk",
     "gpus": "see the log of the executor",
 }
 _CHECKS = {"folder": "logdir", "function": "train"}  # what findings call a fact
-_OPTIONAL = {"pynvml"}  # without it GPUs are not watched, and trials run all the same
-_ALIKE = {"fsspec", "pynvml"}  # their versions count years, and NVIDIA's drivers
+_OPTIONAL = {"pynvml"}  # without it trials run, but their GPUs are not monitored
+_ALIKE = {"fsspec", "pynvml"}  # versions by year, or by NVIDIA's driver, are all compatible
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """What the driver knows, for comparison.
+    """The driver's facts, to compare with those of slots.
 
     Attributes:
-        software: Of the driver.
-        heard: When it heard a slot's last greeting, by the slot's name; seconds since 1970.
-        target: "host:port" of the channel that it opened.
-        data: The user's data as the driver sees it; None where it does not, or none is named.
+        software: The driver's software.
+        heard: Time of each slot's last `Hello`, by the slot's name; seconds since 1970.
+        target: "host:port" of the driver's channel.
+        data: The user's data as the driver sees it; None if it cannot, or no path was given.
         logdir: The folder for runs.
-        assigns_gpus: Does Spark hand out GPUs in this application?
-        executor_gpus: How many GPUs each executor has that Spark knows of.
-        gpu_share: How many tasks may share a GPU.
+        assigns_gpus: Whether Spark assigns GPUs in this application.
+        executor_gpus: Number of GPUs per executor that Spark knows of.
+        gpu_share: Maximum tasks that share a GPU.
         slot_memory: Bytes that a slot needs.
     """
 
@@ -56,8 +56,8 @@ class Expected:
 
 
 def assess(found: Sequence[Found], expected: Expected) -> Iterator[Finding]:
-    """Yield what there is to say of the slots, and of their hosts, by the hosts' names."""
-    found = sorted(found, key=lambda slot: slot.host)  # they answered in any order
+    """Yield the findings about the slots and their hosts, ordered by host."""
+    found = sorted(found, key=lambda slot: slot.host)
     for slot in found:
         yield from _trouble(slot, expected)
         yield from _software(slot, expected.software)
@@ -93,12 +93,12 @@ def _unreachable(slot: Found, target: str, reason: str) -> Finding:
     host, _, port = target.rpartition(":")
     got = f"the driver at {host}, port {port}, cannot be reached: {reason}"
     advice = (
-        f"let executors connect to {host}, any port that the driver opens; or set "
+        f"let executors connect to {host}, on any port that the driver opens; or set "
         "spark.driver.host to a name of the driver that they can resolve"
     )
     finding = functools.partial(Finding, check="driver", host=slot.host)
     if slot.folder is not None and slot.folder.shared:  # see spark_jobs.channel.connecting
-        got += "; what trials say there goes through the run's folder, a second or so slower each"
+        got += "; messages of its trials go through the run's folder, each about a second slower"
         return finding(level="warning", got=got, expected="an answer", advice=advice)
     return finding(level="red", got=got, expected="an answer", advice=advice)
 
@@ -107,7 +107,7 @@ def _software(slot: Found, driver: Software) -> Iterator[Finding]:
     there = slot.software
     if there is None:
         return
-    advice = f"{_INSTALL}that has them, {there.executable} is not it"
+    advice = f"{_INSTALL}that has them; {there.executable} has not"
     missing = [module for module in driver.versions if there.versions.get(module) is None]
     other = {
         module: f"{module} {there.versions[module]} (driver: {version})"
@@ -118,10 +118,10 @@ def _software(slot: Found, driver: Software) -> Iterator[Finding]:
     lacks = f"no {', '.join(missing)}" if missing else ""
     finding = functools.partial(Finding, check="software", host=slot.host)
     if not _OPTIONAL.issuperset(missing):
-        yield finding(level="red", got=lacks, expected="what the driver has", advice=advice)
+        yield finding(level="red", got=lacks, expected="the driver's packages", advice=advice)
     elif there.source != driver.source:
         got = "another version of this framework than the driver's"
-        advice = "ship the driver's: the zip of --py-files, or the same install on every executor"
+        advice = "use the driver's: ship its zip with --py-files, or install it on every executor"
         yield finding(level="red", got=got, expected="the same sources", advice=advice)
     elif any(_clashes(m, there.versions[m] or "", driver.versions[m] or "") for m in other):
         yield finding(level="red", got=differ, expected="the driver's versions", advice=advice)
@@ -136,7 +136,7 @@ def _software(slot: Found, driver: Software) -> Iterator[Finding]:
 
 
 def _clashes(module: str, there: str, driver: str) -> bool:
-    """Do these versions not understand each other?"""
+    """Return whether two versions of a module are incompatible."""
     parts = 2 if module == "pyspark" else 1
     return module not in _ALIKE and there.split(".")[:parts] != driver.split(".")[:parts]
 
@@ -152,8 +152,8 @@ def _tensorflow(slot: Found) -> Iterator[Finding]:
     if there.gpus < wanted:
         got += f", sees {there.gpus} of its slot's {count(wanted, 'GPU')}"
         advice = (
-            "install tensorflow[and-cuda] and NVIDIA's driver on this host, and see that the "
-            "discovery script announces GPUs that are there"
+            "install tensorflow[and-cuda] and NVIDIA's driver on this host, and check that the "
+            "discovery script lists existing GPUs"
         )
         yield finding(level="red", got=got, expected="all of them", advice=advice)
     else:
@@ -190,7 +190,7 @@ def _logdir(slot: Found, expected: Expected) -> Iterator[Finding]:
         yield finding(level="ok", got=got)
     else:
         got = f"does not see {expected.logdir} of the driver"
-        advice = "give logdir= a folder that all hosts share, or hdfs://..."
+        advice = "set logdir= to a folder that all hosts share, or hdfs://..."
         yield finding(level="red", got=got, expected="the driver's folder", advice=advice)
 
 
@@ -202,7 +202,7 @@ def _data(slot: Found, driver: Data | None) -> Iterator[Finding]:
     finding = functools.partial(Finding, check="data", host=slot.host)
     if driver is not None and (there.files, there.bytes) != (driver.files, driver.bytes):
         wanted = f"{count(driver.files, 'file')}, {size(driver.bytes)}, as on the driver"
-        advice = "put it where all hosts see the same: a shared folder, or hdfs://..."
+        advice = "put the data into a folder that all hosts share, or hdfs://..."
         yield finding(level="red", got=got, expected=wanted, advice=advice)
         return
     if slot.space is not None and there.bytes > slot.space.cache:
@@ -213,7 +213,7 @@ def _data(slot: Found, driver: Data | None) -> Iterator[Finding]:
         )
         yield finding(level="warning", got=got, expected="room for a copy", advice=advice)
         return
-    read = f"{size(there.read)} of the first read in {there.seconds:.2g} s"
+    read = f"{size(there.read)} of the first file read in {there.seconds:.2g} s"
     yield finding(level="ok", got=f"{got}; {read}")
 
 
@@ -225,7 +225,7 @@ def _space(host: str, slots: Sequence[Found], expected: Expected) -> Iterator[Fi
     finding = functools.partial(Finding, host=host)
     if space.scratch < _LITTLE:
         level: Level = "red" if space.scratch < _VERY_LITTLE else "warning"
-        advice = "free some, or set spark.local.dir to a larger disk"
+        advice = "free disk space, or set spark.local.dir to a larger disk"
         yield finding(
             check="space", level=level, got=got, expected=f"at least {size(_LITTLE)}", advice=advice
         )
@@ -236,7 +236,7 @@ def _space(host: str, slots: Sequence[Found], expected: Expected) -> Iterator[Fi
     needed = len(slots) * expected.slot_memory
     got = f"{size(space.memory)} free for {count(len(slots), 'slot')}"
     if space.memory < needed:
-        advice = "free some, or run fewer trials at once: parallelism=, spark.task.cpus"
+        advice = "free memory, or run fewer trials at once: parallelism=, spark.task.cpus"
         wanted = f"{size(int(expected.slot_memory))} for each, with TensorFlow"
         yield finding(check="memory", level="warning", got=got, expected=wanted, advice=advice)
     else:
@@ -253,43 +253,43 @@ def _gpus(host: str, slots: Sequence[Found], expected: Expected) -> Iterator[Fin
     if twice:
         got = f"GPU {', '.join(sorted(twice))} in {max(assigned.values())} slots at once"
         advice = (
-            "the workers of this host announce the same GPUs: give each worker its own by its "
+            "the Spark workers of this host list the same GPUs: give each worker its own with its "
             "discovery script or CUDA_VISIBLE_DEVICES"
         )
-        wanted = "another GPU for each slot" if share == 1 else f"at most {share} slots of a GPU"
+        wanted = "one slot per GPU" if share == 1 else f"at most {share} slots per GPU"
         yield finding(level="red", got=got, expected=wanted, advice=advice)
     elif assigned and present < len(assigned):
-        got = f"{count(len(assigned), 'GPU')} handed out by Spark, {present} on the host"
+        got = f"{count(len(assigned), 'GPU')} assigned by Spark, {present} on the host"
         advice = (
-            "see what the discovery script announces, and that NVIDIA's driver is installed; "
-            "other makes are not seen here"
+            "check which GPUs the discovery script lists, and that NVIDIA's driver is installed; "
+            "GPUs of other makers are not counted here"
         )
-        yield finding(level="warning", got=got, expected="GPUs that are there", advice=advice)
+        yield finding(level="warning", got=got, expected="existing GPUs", advice=advice)
     elif assigned:
         to = "a slot of its own" if share == 1 else f"at most {share} slots"
-        got = f"{count(len(assigned), 'GPU')} handed out, each to {to}"
+        got = f"{count(len(assigned), 'GPU')} assigned, each to {to}"
         yield finding(level="ok", got=got)
     elif expected.executor_gpus and not expected.assigns_gpus:
         offered = count(expected.executor_gpus, "GPU")
-        got = f"{offered} of each executor, for which no slot asks: all trials see all of them"
+        got = f"{offered} per executor, but slots request none: all trials see all of them"
         advice = (
-            "give gpus_per_trial= or trials_per_gpu= to the search, and to experiment.doctor; or "
-            "set spark.task.resource.gpu.amount"
+            "set gpus_per_trial= or trials_per_gpu= of the search and of experiment.doctor; or set "
+            "spark.task.resource.gpu.amount"
         )
         yield finding(level="warning", got=got, expected="GPUs that Spark assigns", advice=advice)
     elif present and not expected.assigns_gpus:
-        got = f"{count(present, 'GPU')}, which Spark does not hand out: all trials see all of them"
+        got = f"{count(present, 'GPU')}, which Spark does not assign: all trials see all of them"
         advice = (
-            "set spark.executor.resource.gpu.amount and its discoveryScript, and give the search "
-            "gpus_per_trial= or set spark.task.resource.gpu.amount"
+            "set spark.executor.resource.gpu.amount and its discoveryScript, and gpus_per_trial= "
+            "of the search or spark.task.resource.gpu.amount"
         )
         yield finding(level="warning", got=got, expected="GPUs that Spark assigns", advice=advice)
     else:
-        yield finding(level="ok", got="none, and none is asked for")
+        yield finding(level="ok", got="none, and none requested")
 
 
 def size(amount: int) -> str:
-    """Return bytes as people say them: "512 bytes", "3.4 MB"."""
+    """Return a number of bytes with its unit: "512 bytes", "3.4 MB"."""
     value = float(amount)
     for unit in ("bytes", "kB", "MB", "GB"):
         if value < 1000:

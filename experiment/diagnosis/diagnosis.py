@@ -1,4 +1,4 @@
-"""What `experiment.doctor` has found, as a value and as a table."""
+"""The findings of `experiment.doctor`, as a value and as a table."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from experiment.results.text import count, printable
 
 Level = Literal["ok", "warning", "red"]
 DRIVER = "driver"
-"""The host of findings that are about the driver, or about all hosts."""
+"""The host of findings about the driver, or about all hosts."""
 
 _LEVELS: tuple[Level, ...] = ("red", "warning", "ok")
 _MOST_NAMES = 3
@@ -21,16 +21,16 @@ _WIDTH = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """What a check has found on a host.
+    """The result of a check on a host.
 
     Attributes:
-        check: Its name: 'software', 'tensorflow', 'train', 'driver', 'clock', 'logdir', 'data',
-            'space', 'memory', 'gpus', 'settings', 'authentication' or 'slots'.
-        host: As Spark calls it; 'driver' for the driver and for what concerns all.
-        level: 'ok'; 'warning' where searches run, but not as well; 'red' where they fail.
-        got: What is.
-        expected: What should be; '' where that is so.
-        advice: What to do then; ''.
+        check: The check's name: 'software', 'tensorflow', 'train', 'driver', 'clock', 'logdir',
+            'data', 'space', 'memory', 'gpus', 'settings', 'authentication' or 'slots'.
+        host: Spark's name of the host; 'driver' for the driver, or for all hosts.
+        level: 'ok'; 'warning' if searches run, but not as well; 'red' if they fail.
+        got: The state that the check found.
+        expected: The expected state; '' if it is as expected.
+        advice: How to mend it; '' if nothing has to be done.
     """
 
     check: str
@@ -43,17 +43,17 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """What `experiment.doctor` has found: a table where it is printed, and in notebooks.
+    """The findings of `experiment.doctor`. Printed, and in a notebook, it is a table.
 
     Attributes:
-        findings: Of each check the worst on each host; those that need work first.
+        findings: The worst finding of each check on each host; problems first.
     """
 
     findings: list[Finding]
 
     @property
     def ok(self) -> bool:
-        """Is none of the findings red?"""
+        """Whether no finding is red."""
         return not self.red
 
     @property
@@ -93,14 +93,14 @@ class Diagnosis:
         }
         if not counts["red"] and not counts["warning"]:
             return "all is well"
-        told = [f"{counts['red']} red"] if counts["red"] else []
+        parts = [f"{counts['red']} red"] if counts["red"] else []
         if counts["warning"]:
-            told.append(count(counts["warning"], "warning"))
-        return ", ".join(told)
+            parts.append(count(counts["warning"], "warning"))
+        return ", ".join(parts)
 
 
 def diagnosis_of(findings: Iterable[Finding]) -> Diagnosis:
-    """Return what slots have found as one value: of each check the worst on each host."""
+    """Return a diagnosis with the worst finding of each check on each host."""
     worst: dict[tuple[str, str], Finding] = {}
     for finding in findings:
         key = finding.check, finding.host
@@ -111,12 +111,12 @@ def diagnosis_of(findings: Iterable[Finding]) -> Diagnosis:
 
 
 def _rows(findings: Sequence[Finding]) -> list[list[str]]:
-    """Return rows of the table: hosts with the same finding share one, and so do sound hosts."""
+    """Return the table's rows: one for all hosts with the same finding, and for all 'ok' hosts."""
     groups: dict[tuple[str, ...], list[Finding]] = {}
     for finding in findings:
-        said = () if finding.level == "ok" else (finding.got, finding.expected, finding.advice)
+        shown = () if finding.level == "ok" else (finding.got, finding.expected, finding.advice)
         own = "" if finding.host != DRIVER else DRIVER
-        groups.setdefault((finding.level, finding.check, own, *said), []).append(finding)
+        groups.setdefault((finding.level, finding.check, own, *shown), []).append(finding)
     return [_row(group) for group in groups.values()]
 
 

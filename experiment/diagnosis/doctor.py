@@ -1,4 +1,4 @@
-"""`experiment.doctor`: it reads its arguments, `experiment.diagnosis.examiner` does the work."""
+"""`experiment.doctor`: checks its arguments, and lets an `Examiner` do the work."""
 
 from __future__ import annotations
 
@@ -27,30 +27,30 @@ def doctor(
     logdir: str | os.PathLike[str] | None = None,
     timeout: float = 180.0,
 ) -> Diagnosis:
-    """Examine every executor of a session: what would make a search fail, and what to do about it.
+    """Check every executor of a session for what would make a search fail, with advice.
 
-    All slots are asked at once, so it waits for those that other jobs hold, up to the time limit;
-    slots that did not answer are told. The folder for copies of data is made on hosts that lack it,
-    and `logdir` where it is missing; files that are written there are removed again.
+    All slots are checked at once, so it waits for slots that other jobs hold, up to the time
+    limit; slots that did not answer are a finding. It creates `logdir`, and on each host the folder
+    for copies of data, if they are missing; files that it writes there are removed again.
 
     Args:
         spark: A running SparkSession.
-        train: A train function: how large it is when it travels, what makes it so, and whether
+        train: A train function: the checks show its pickled size, its large variables, and whether
             executors can load it.
-        data: A path that executors are to read, as for `experiment.data.local_copy`. It is listed,
-            and a mebibyte is read.
-        gpus_per_trial: As the search is to get it, so that its slots are those that are examined.
-        trials_per_gpu: As the search is to get it.
-        logdir: The folder for runs; left out: the one of searches that name none.
-        timeout: Seconds for all of it; a third of it for the checks of a slot, which are made at
-            once.
+        data: A path for executors to read, as for `experiment.data.local_copy`. It is listed, and a
+            mebibyte is read.
+        gpus_per_trial: The search's `gpus_per_trial`, so that the same slots are checked.
+        trials_per_gpu: The search's `trials_per_gpu`.
+        logdir: The folder for runs; None for the default of searches.
+        timeout: Maximum seconds in all; a third of it for the checks of a slot, which run at the
+            same time.
 
     Returns:
-        What was found, as a table where it is printed; `.ok`, `.findings`.
+        The findings, printed as a table; `.ok`, `.findings`.
 
     Raises:
-        InvalidArgument: Not a running SparkSession, a function, a path or such a number. GPUs that
-            no executor can give are a finding.
+        InvalidArgument: An argument is invalid, such as a stopped SparkSession. GPUs that no
+            executor has are a finding instead.
     """
     if train is not None and not callable(train):
         raise InvalidArgument("train", "a function, or None", shown(train))

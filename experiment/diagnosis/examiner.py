@@ -1,4 +1,4 @@
-"""Asks all slots of a session at once what they find, for `experiment.doctor`."""
+"""Runs the checks of `experiment.doctor` on all slots of a session at once."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ from spark_jobs.storage.stores import writable_files_at
 from spark_jobs.trial.context import DataSettings
 
 _LARGE_FUNCTION = 10 << 20  # bytes
-_WORTH_TELLING = 1 << 10  # bytes of a variable
+_LEAST_SHOWN = 1 << 10  # bytes of a variable
 _MOST_SLOTS = 256  # each is a Spark job with a thread of its own
 _MOST_NAMED = 10  # executors that did not answer
-_GATHERING = 0.6  # of the time, for all slots to come
-_TELL = 5.0  # seconds to the first line of progress
-_POLL = 0.05  # seconds between two looks at the jobs
+_GATHERING = 0.6  # share of the time until all slots must have started
+_FIRST_LINE = 5.0  # seconds to the first line of progress
+_POLL = 0.05  # seconds between two polls of the jobs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,13 +67,13 @@ class Examiner:
     """Examines the slots of a session.
 
     Attributes:
-        session: To be examined.
-        timeout: Seconds for the slots.
-        clock: The driver's, seconds since 1970.
-        modules: Whose versions are compared.
-        gpus_per_trial: As of `experiment.Settings`.
-        trials_per_gpu: As of `experiment.Settings`.
-        findings: So far.
+        session: The session to examine.
+        timeout: Maximum seconds for the slots.
+        clock: The driver's clock, in seconds since 1970.
+        modules: Modules whose versions are compared.
+        gpus_per_trial: See `experiment.Settings`.
+        trials_per_gpu: See `experiment.Settings`.
+        findings: The findings so far.
     """
 
     session: Session
@@ -90,9 +90,9 @@ class Examiner:
         data: Location | None,
         logdir: str | os.PathLike[str] | None,
     ) -> Diagnosis:
-        """Return what there is to say; see `experiment.doctor`."""
-        self.session.hide_console_progress()  # the bar of the slots' jobs says nothing
-        show_line("doctor: looks at the driver, its settings and its storage")
+        """Return the diagnosis; see `experiment.doctor`."""
+        self.session.hide_console_progress()  # Spark's bar for the slots' jobs is of no use
+        show_line("doctor: checks the driver, its settings and its storage")
         function = b"" if train is None else self._pickled(train)
         self._try("settings", self.session.check_worker_timeouts)
         self.findings.append(_authentication(self.session))
@@ -106,7 +106,7 @@ class Examiner:
         given = self.session.default_logdir() if logdir is None else logdir
         path = "" if data is None else str(data)
         with self._folder(Location.parse(given, "logdir"), settings) as (folder, content):
-            if asking is not None:  # otherwise slots would wait for ever
+            if asking is not None:  # otherwise slots would wait forever
                 found = asking._ask(
                     function,
                     data=path,
@@ -119,7 +119,7 @@ class Examiner:
         return diagnosis_of(self.findings)
 
     def _asking(self) -> Examiner | None:
-        """Return an examiner of slots with the GPUs of the search; None where there are none."""
+        """Return an examiner of slots with the search's GPUs; None if no executor has them."""
         session = self._try(
             "settings", lambda: self.session.asking(self.gpus_per_trial, self.trials_per_gpu)
         )
@@ -134,7 +134,7 @@ class Examiner:
         )
 
     def _try(self, check: str, step: Callable[[], Any]) -> Any:
-        """Return what a step on the driver returns; what it raises is a finding."""
+        """Return the value of a step on the driver; None if it raises, which is a finding."""
         try:
             return step()
         except InvalidArgument as error:
@@ -146,11 +146,11 @@ class Examiner:
         return None
 
     def _try_in_time(self, check: str, step: Callable[[], Any]) -> Any:
-        """As `_try`, for a step that may wait for a host that is away."""
+        """Run a step as `_try` does, in limited time, since a host may not answer."""
         return self._try(check, lambda: _in_time(step, self.timeout / 3))
 
     def _pickled(self, train: Callable[..., Any]) -> bytes:
-        """Return the train function as it travels; empty where it cannot."""
+        """Return the pickled train function; empty if it cannot be pickled."""
         names = required_arguments(train)
         self._try("train", lambda: check_arguments(train, names))
         function: bytes = self._try("train", lambda: pickle_function(train)) or b""
@@ -160,7 +160,7 @@ class Examiner:
 
     @contextlib.contextmanager
     def _folder(self, logdir: Location, settings: DataSettings) -> Iterator[tuple[str, str]]:
-        """Make a folder with a file for the slots to read; yield both, or '' where it cannot be."""
+        """Create a folder with a file for the slots to read; yield both, or '' on failure."""
         content, folder = secrets.token_hex(16), logdir.below(f".doctor-{secrets.token_hex(4)}")
 
         def make() -> bool:
@@ -192,7 +192,7 @@ class Examiner:
         settings: DataSettings,
         seen: Data | None,
     ) -> list[Finding]:
-        """Ask all slots, and return what is to be said of them."""
+        """Run the checks on all slots and return the findings."""
         there, modules, key = self._slots(), self.modules, secrets.token_hex(16)
         slots = min(there, _MOST_SLOTS)
         gathering = _Gathering(self.clock)
@@ -201,7 +201,7 @@ class Examiner:
             ChannelServer(
                 self.session.bind_host, gathering, advertised=host, slots=slots
             ) as server,
-            tempfile.TemporaryDirectory() as scratch,  # seen by slots on this host only
+            tempfile.TemporaryDirectory() as scratch,  # visible to slots on this host only
             handover(self.session, Location.parse(folder or scratch), function) as lent,
         ):
             examinations = [
@@ -247,7 +247,7 @@ class Examiner:
         gathering: _Gathering,
         server: ChannelServer,
     ) -> list[SlotJob]:
-        """Run a job per slot, so that one that fails takes no other with it."""
+        """Run a job per slot, so that a failing one does not affect the others."""
         path = self.session.search_path()
         jobs = [
             self.session.job(
@@ -263,21 +263,21 @@ class Examiner:
             for job in jobs:
                 running.enter_context(job)
                 job.start()
-            slots, tell_at = count(len(jobs), "slot"), _TELL
-            show_line(f"doctor: examines {slots}, for {self.timeout:g} s at the most")
+            slots, show_at = count(len(jobs), "slot"), _FIRST_LINE
+            show_line(f"doctor: checks {slots}, for at most {self.timeout:g} s")
             while not all(job.wait(0) for job in jobs) and not self.session.stopped:
                 passed = time.monotonic() - start
                 if passed > self.timeout:
                     break
-                if passed > tell_at:
-                    came = sum(gathering.knows(n) for n in range(1, len(jobs) + 1))
+                if passed > show_at:
+                    started = sum(gathering.knows(n) for n in range(1, len(jobs) + 1))
                     ended = sum(job.wait(0) for job in jobs)
-                    line = f"{came} of {slots} came, {ended} answered"
+                    line = f"{started} of {slots} started, {ended} answered"
                     show_line(f"doctor: {line}, after {duration(passed)}")
-                    tell_at = 2 * passed  # the longer it takes, the less there is to say
+                    show_at = 2 * passed  # less often, the longer it takes
                 late = passed > self.timeout * _GATHERING
                 if not gathering.all_came and (late or gathering.has_all(jobs)):
-                    if late:  # they would run where others have been
+                    if late:  # they would run on cores that others have used
                         _cancel(job for n, job in enumerate(jobs, 1) if not gathering.knows(n))
                     gathering.all_came = True
                     server.wake()
@@ -285,9 +285,9 @@ class Examiner:
         return jobs
 
     def _slots(self) -> int:
-        """Return how many slots there are; with dynamic allocation those that are there now.
+        """Return the number of slots; with dynamic allocation those of the current executors.
 
-        Where nobody can know these, as in Spark Connect, those that there may come to be.
+        If these are unknown, as in Spark Connect, the maximum.
         """
         slots = self.session.task_slots()
         if (self.session.setting("spark.dynamicAllocation.enabled") or "").lower() != "true":
@@ -296,7 +296,7 @@ class Examiner:
         return min(slots, _MOST_SLOTS) if there is None else max(1, there)
 
     def _failing_hosts(self) -> list[Finding]:
-        """Return the hosts on which executors cannot start; none where nobody tells in time."""
+        """Return the hosts on which executors cannot start; none if Spark does not answer."""
         hosts: Sequence[FailingHost] = ()
         with contextlib.suppress(Exception):  # pages that do not answer, a session that was stopped
             hosts = _in_time(self.session.failing_hosts, self.timeout / 3)
@@ -310,7 +310,7 @@ class Examiner:
             return finding(level="ok", got=got)
         if len(found) == _MOST_SLOTS:
             return finding(
-                level="warning", got=got, expected=f"no more than {_MOST_SLOTS} are asked"
+                level="warning", got=got, expected=f"no more than {_MOST_SLOTS} are checked"
             )
         reached = {slot.executor for slot in found}
         executors = self.session.cluster().executors or ()
@@ -319,19 +319,19 @@ class Examiner:
             got += f"; none of {'executor' if len(others) == 1 else 'executors'} "
             got += ", ".join(others[:_MOST_NAMED]) + (", ..." if len(others) > _MOST_NAMED else "")
         advice = (
-            "see that executors have come and that no other job holds their cores; a slot asks for "
-            f"{self.session.task_needs}"
+            "check that executors have started and that no other job holds their cores; a slot "
+            f"requests {self.session.task_needs}"
         )
         expected = f"all of them within {self.timeout:g} s"
         return finding(level="red", got=got, expected=expected, advice=advice)
 
 
 class _Gathering:
-    """Keeps slots until all came, so that none runs where another was. See `Handler`.
+    """Holds slots until all have started, so that each has cores of its own. A `Handler`.
 
     Attributes:
-        heard: When a slot was heard last, by its name.
-        all_came: May they go?
+        heard: Time of each slot's last `Hello`, by its name.
+        all_came: Whether slots may end.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -340,11 +340,11 @@ class _Gathering:
         self.all_came = False
 
     def has_all(self, jobs: Sequence[SlotJob]) -> bool:
-        """Has a slot of each job come that is not over? One of a job that died is no other's."""
+        """Return whether each job has ended or its slot has started."""
         return all(job.wait(0) or self.knows(number) for number, job in enumerate(jobs, 1))
 
     def knows(self, number: int) -> bool:
-        """Has a slot of this job come, the first being 1?"""
+        """Return whether the slot of a job has started; the first job is 1."""
         return any(name.startswith(f"{number}.") for name in list(self.heard))
 
     def hello(self, message: Hello) -> None:
@@ -354,14 +354,14 @@ class _Gathering:
         return Stop() if self.all_came else Wait()
 
     def alike(self, slot: str) -> None:
-        """All are: they go together."""
+        """Do nothing: all slots end together."""
 
     def report(self, message: Reports) -> Heard:
         return Heard()
 
 
 def _in_time(step: Callable[[], Any], limit: float) -> Any:
-    """Return what a step returns, or raise what it raises; an OSError after some seconds."""
+    """Return a step's value or raise its error; raise OSError after `limit` seconds."""
     outcome: Future[Any] = Future()
 
     def run() -> None:
@@ -374,7 +374,7 @@ def _in_time(step: Callable[[], Any], limit: float) -> Any:
     try:
         return outcome.result(limit)
     except TimeoutError:
-        if outcome.done():  # it is the step's own
+        if outcome.done():  # the step's own error
             raise
         raise OSError(f"no answer within {limit:g} s") from None
 
@@ -391,10 +391,10 @@ def _found(job: SlotJob) -> list[Found]:
 
 
 def _failed(jobs: list[SlotJob]) -> Iterator[Finding]:
-    """Yield why slots could not even begin."""
+    """Yield the findings about slots that could not start."""
     for job in jobs:
         hosts = job.failed_hosts
-        if job.error is None or not hosts:  # cancelled, with nothing to say
+        if job.error is None or not hosts:  # cancelled
             continue
         sentence = problem_of_spark(job.error, hosts) or f"the task failed: {in_a_line(job.error)}"
         got, _, advice = sentence.removeprefix(f"host {hosts[0]}").lstrip(":, ").partition("; ")
@@ -414,13 +414,13 @@ def _cannot_start(host: FailingHost) -> Finding:
         host=host.host,
         level="red",
         got=f"no executor starts there: {host.ended} have ended",
-        expected="one that stays",
-        advice=f"see why in the log of the last one: {host.log}",
+        expected="one that keeps running",
+        advice=f"see the log of the last one: {host.log}",
     )
 
 
 def _authentication(session: Session) -> Finding:
-    """Return what there is to say of strangers at Spark's own ports."""
+    """Return the finding about the authentication of Spark's own ports."""
     finding = functools.partial(Finding, check="authentication", host=DRIVER)
     if exposure := session.exposure:
         off = f"off: {', '.join(exposure.off)}: {exposure.danger}"
@@ -429,11 +429,11 @@ def _authentication(session: Session) -> Finding:
 
 
 def _size_of(train: Callable[..., Any], amount: int, names: list[str]) -> Finding:
-    """Return what there is to say of a train function that can travel."""
+    """Return the finding about the size of a pickled train function."""
     largest = [
-        (name, taken) for name, taken in sizes_of_variables(train).items() if taken > _WORTH_TELLING
+        (name, taken) for name, taken in sizes_of_variables(train).items() if taken > _LEAST_SHOWN
     ][:3]
-    got = f"{size(amount)} travel to each slot"
+    got = f"{size(amount)} sent to each slot"
     if largest:
         got += ", of it " + ", ".join(f"{name!r} {size(taken)}" for name, taken in largest)
     finding = functools.partial(Finding, check="train", host=DRIVER)
@@ -443,5 +443,5 @@ def _size_of(train: Callable[..., Any], amount: int, names: list[str]) -> Findin
         return finding(
             level="warning", got=got, expected=f"less than {size(_LARGE_FUNCTION)}", advice=advice
         )
-    needs = f"; a search has to give it {', '.join(names)}" if names else ""
+    needs = f"; the search must give it {', '.join(names)}" if names else ""
     return finding(level="ok", got=got + needs)

@@ -1,1 +1,1 @@
-"""What people see of a search: terminal, notebook, TensorBoard, logs."""
+"""Displays of a search: terminal, notebook, TensorBoard, logs."""

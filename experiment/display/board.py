@@ -1,4 +1,4 @@
-"""TensorBoard's view of a search: the columns of the HParams table, and the search as a run."""
+"""The TensorBoard events of a search: the columns of the HParams table, curves and texts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from tensorboard.plugins.custom_scalar import layout_pb2
 from tensorboard.plugins.hparams import summary_v2 as hparams
 
-from experiment.display.card import card, escaped, failure_card
+from experiment.display.description import description, escaped, failure_description
 from experiment.results.status import Status
 from experiment.results.text import hyperparameter
 from experiment.results.trial_result import TrialResult
@@ -30,25 +30,25 @@ from spark_jobs.trial.event_file import EventFile
 
 _SHARES = {
     "acceptance": "Share of new candidates accepted",
-    "copied": "Share of members that went on from another's trial",
+    "copied": "Share of members that resumed from another's checkpoint",
 }
-_MOST_METRICS = 3  # TensorBoard's table ticks five columns of metrics at first
+_MOST_METRICS = 3  # TensorBoard's table selects five columns of metrics at first
 _MOST_CHOICES = 100
-_MOST_ERRORS = 100  # each is a card on the text page
-_MOST_POINTS = 1_000  # TensorBoard shows no more of a curve: beyond, one in every 0.1 % of it
+_MOST_ERRORS = 100  # each is an entry of the text page
+_MOST_POINTS = 1_000  # TensorBoard shows no more per curve; beyond, one point per 0.1 % of it
 _BEST_SO_FAR = "search/best_so_far"
 _BUCKETS = 12  # of a histogram over a population, which has few members
 
 
 class Board:
-    """Writes the run `search/`; an `Observer`. The trials' own runs are written by the slots.
+    """Writes the events of the search, in `search/`; an `Observer`. Slots write those of trials.
 
     Args:
-        paths: Of the run.
+        paths: The paths of the run.
         spec: The search.
-        direction: Of the objective, or of each of several.
-        manifest: What the run says of itself.
-        part: Number of the application that writes; each has a file of its own.
+        direction: The direction of the objective, or of each of several.
+        manifest: The run's manifest.
+        part: The number of the Spark application; each writes to a file of its own.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Board:
         part: int = 1,
     ) -> None:
         make_folder(paths.search)
-        writer = "trial" if part == 1 else f"trial.{part:06d}"  # TensorBoard goes by the names
+        writer = "trial" if part == 1 else f"trial.{part:06d}"  # TensorBoard reads them in order
         self._events = EventFile(paths.search, writer)
         self._trials = paths.trials
         self._spec = spec
@@ -71,43 +71,46 @@ class Board:
         self._evolution = searcher if isinstance(searcher, PopulationSearch) else None
         self._configured = False
         self._generations = 0
-        self._points_to = 0  # how many trials had ended at the last point of the curves
+        self._points_to = 0  # number of ended trials at the last point of the curves
         recorded = () if self._evolution is None else self._evolution.logbook.header
         try:
-            self._events.text("about", card(manifest))
+            self._events.text("about", description(manifest))
             self._events.layout(_layout(recorded, direction))
         except BaseException:
             self._events.close()
             raise
 
     def ended(self, result: TrialResult, status: Status) -> None:
-        """See `Observer`."""
-        # Once for all; what a stopped trial reported may have another name than what others return.
+        """Write the events of a trial that has ended."""
+        # Columns are written once; a stopped trial may report other names than trials return.
         certain = self._key is not None or result.status == "finished"
         objectives = self._objectives(status.objective)
         if objectives and certain and not self._configured:
             self._configure(objectives, list(result.metrics))
         cancelled = result.status == "cancelled"
-        if cancelled:  # its slot is gone, so nobody else says so
+        if cancelled:  # its slot is lost and cannot write this
             self._end_row(Path(result.logdir).name)
         if status.ended % max(status.ended // _MOST_POINTS, 1) == 0:
-            # The slot that brought this result is busy until it has its next trial.
+            # The slot that sent this result counts as busy until it has its next trial.
             self._write_curves(status, None if cancelled else len(status.running) + 1)
         if result.error is not None and status.failed <= _MOST_ERRORS:
-            self._events.text(f"failed/{Path(result.logdir).name}", failure_card(result))
+            self._events.text(f"failed/{Path(result.logdir).name}", failure_description(result))
         if self._evolution is not None and not cancelled:
-            self._write_generations(self._evolution)  # none of what was broken off
+            self._write_generations(self._evolution)  # complete generations only
 
     def close(self, optimization_key: str | None, status: Status) -> None:
-        """Write what is missing and close the file."""
+        """Write the last events and close the file."""
         self._write_curves(status, 0)
-        if not self._configured:  # no trial finished; the failed ones still want a table
+        if not self._configured:  # no trial finished, but the failed ones need a table too
             name = status.objective or optimization_key or UNNAMED_OBJECTIVE
             self._configure(self._objectives(name), [])
         self._events.close()
 
     def _write_curves(self, status: Status, busy: int | None) -> None:
-        """Append a point of each curve; only to that of busy slots where there was one already."""
+        """Append a point to each curve.
+
+        If no trial has ended since the last point, only to the curve of busy slots.
+        """
         values: dict[str, float] = {} if busy is None else {"search/slots_busy": busy}
         if status.ended > self._points_to:
             self._points_to = status.ended
@@ -127,7 +130,7 @@ class Board:
         return values
 
     def _objectives(self, name: str | None) -> Mapping[str, Direction]:
-        """Return the objectives, of which one alone may have no name yet."""
+        """Return the objectives by name; empty while a single one has no name yet."""
         if isinstance(self._direction, Directions):
             return self._direction.by_name
         return {} if name is None else {name: self._direction}
@@ -137,14 +140,14 @@ class Board:
         self._events.close()
 
     def discard(self) -> None:
-        """Remove the file, of a search that cannot go on after all."""
+        """Remove the file, for a search that cannot be resumed after all."""
         self._events.close()
         self._events.path.unlink(missing_ok=True)
 
     def _end_row(self, attempt: str) -> None:
         folder = self._trials / attempt
         make_folder(folder)
-        # On HDFS its slot has a file of its own. TensorBoard reads this one after it, by the name.
+        # On HDFS the slot has a file of its own. By its name TensorBoard reads this one later.
         with EventFile(folder, "trial.driver") as events:
             events.hparams_end("cancelled")
 
@@ -187,7 +190,7 @@ class Board:
     def _write_population(self, population: list[dict[str, Any]], generation: int) -> None:
         for name, domain in (self._spec.space or {}).items():
             some = [params[name] for params in population if name in params]
-            if not some:  # a condition that holds for none of them
+            if not some:  # no member fulfils the condition
                 continue
             values, meaning = _axis(domain, some)
             self._events.histogram(
@@ -196,10 +199,10 @@ class Board:
 
 
 def _axis(domain: Domain, values: list[Any]) -> tuple[list[float], str]:
-    """Return values as numbers for a histogram, and what the numbers mean."""
+    """Return values as numbers for a histogram, and the meaning of the numbers."""
     if isinstance(domain, Choice):
         some = domain.values
-        if isinstance(some, range):  # its ends are the furthest from zero, and it may be long
+        if isinstance(some, range):  # its ends are furthest from zero; it may be long
             some = (some[0], some[-1])
         if all(is_finite(value) for value in some):
             return [float(value) for value in values], ""
@@ -227,12 +230,12 @@ def _tensorboard_domain(domain: Any, as_text: bool) -> Any:
 
 
 def _layout(recorded: Sequence[str], direction: Goal) -> layout_pb2.Layout:
-    """Return the Custom Scalars page: all charts of the search. Its tags are patterns.
+    """Return the Custom Scalars page, with all charts of the search. Its tags are patterns.
 
     Args:
-        recorded: What is recorded of each generation, last a share of it; nothing without
+        recorded: Names of the values recorded per generation, the last one a share; empty without
             generations.
-        direction: Of the objective, or of each of several.
+        direction: The direction of the objective, or of each of several.
     """
     charts = [_lines("Best so far", _BEST_SO_FAR)]
     if isinstance(direction, Directions):
@@ -257,7 +260,7 @@ def _layout(recorded: Sequence[str], direction: Goal) -> layout_pb2.Layout:
 
 
 def _of_population(recorded: Sequence[str]) -> list[layout_pb2.Chart]:
-    """Return the charts of the scores of the population, by what is recorded of them."""
+    """Return the charts of the population's scores, for the recorded names."""
     if "best" not in recorded:
         return [_lines("Individuals on the population's front", "generation/front")]
     band = layout_pb2.MarginChartContent.Series(

@@ -1,4 +1,4 @@
-"""What a trial printed, read while it goes on and shown so that it cannot harm a terminal."""
+"""The output of a trial, read while it runs and shown without control characters."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from experiment.results.text import printable
 from experiment.run_files.loading import Reader
 from spark_jobs.run_folder.paths import AttemptPaths, RunPaths, attempts_in, parse_attempt_name
 
-_LOOK_EVERY = 0.5  # seconds between two looks at a log that is followed
+_POLL = 0.5  # seconds between two reads of a log that is followed
 _CHUNK = 1 << 16
 
 
 def copy_logs(reader: Reader, trial: int, *, follow: bool) -> None:
-    """Copy the logs of all attempts at a trial to stdout and stderr, the newest last.
+    """Copy the logs of all attempts of a trial to stdout and stderr, the newest last.
 
     Args:
-        reader: Of the run.
-        trial: Its number.
-        follow: Go on until the trial, or the search, has ended; with the next attempt where one is
-            lost with its executor meanwhile.
+        reader: The reader of the run.
+        trial: The trial's id.
+        follow: Whether to continue until the trial, or the search, has ended, including the next
+            attempt if one is lost with its executor.
     """
     shown: list[AttemptPaths] = []
     while new := [attempt for attempt in attempts_at(reader.paths, trial) if attempt not in shown]:
@@ -38,12 +38,12 @@ def copy_logs(reader: Reader, trial: int, *, follow: bool) -> None:
 
 
 def last_attempt(paths: RunPaths, trial: int) -> AttemptPaths | None:
-    """Return the newest attempt at a trial that has a folder."""
+    """Return the newest attempt of a trial that has a folder."""
     return next(reversed(attempts_at(paths, trial)), None)
 
 
 def attempts_at(paths: RunPaths, trial: int) -> list[AttemptPaths]:
-    """Return the attempts at a trial that have a folder, the newest last."""
+    """Return the attempts of a trial that have a folder, the newest last."""
     try:
         names = [path.name for path in paths.trials.iterdir() if path.is_dir()]
     except FileNotFoundError:  # no trial has started
@@ -58,7 +58,7 @@ def _copy_attempt(reader: Reader, trial: int, attempt: AttemptPaths, *, follow: 
         _Tail(attempt.stderr, sys.stderr) as errors,
     ):
         while True:
-            # Asked first: what was printed before the end is read after it.
+            # Checked first, so that all output before the end is read after it.
             ended = (
                 not follow
                 or attempt.outcome.exists()
@@ -69,13 +69,13 @@ def _copy_attempt(reader: Reader, trial: int, attempt: AttemptPaths, *, follow: 
             errors.copy()
             if ended:
                 return
-            time.sleep(_LOOK_EVERY)
-            with contextlib.suppress(OSError):  # the next look may find it
+            time.sleep(_POLL)
+            with contextlib.suppress(OSError):  # the next read may succeed
                 reader.refresh()
 
 
 class _Tail:
-    """Copies what was added to a log, as text that is harmless to a terminal."""
+    """Copies the text added to a log, without control characters."""
 
     def __init__(self, path: Path, stream: TextIO) -> None:
         self._path = path
@@ -98,13 +98,13 @@ class _Tail:
             self._file.close()
 
     def copy(self) -> None:
-        """Copy the whole lines that are new."""
+        """Copy the new whole lines."""
         if self._file is None:
             with contextlib.suppress(FileNotFoundError):
                 self._file = self._path.open("rb")
         while self._file is not None and (data := self._file.read(_CHUNK)):
             whole, end, rest = (self._line + self._decoder.decode(data)).rpartition("\n")
-            if len(rest) > _CHUNK:  # a line without an end is no reason to keep all of it
+            if len(rest) > _CHUNK:  # a line without end is not kept in memory
                 whole, end, rest = whole + end + rest, "", ""
             self._line = rest
             self._write(whole + end)

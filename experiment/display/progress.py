@@ -1,4 +1,4 @@
-"""How far a search is, in a terminal, in a notebook, or line by line in a log."""
+"""The progress of a search, in a terminal, in a notebook, or as lines of a log."""
 
 from __future__ import annotations
 
@@ -25,30 +25,30 @@ from experiment.results.text import (
 )
 from experiment.results.trial_result import TrialResult
 
-_LINE_EVERY = 10.0  # seconds between lines where they cannot be overwritten
-_DRAW_EVERY = 0.2  # seconds between two states in a terminal
-_TABLE_EVERY = 1.0  # seconds between two states of a notebook's table
-_MOST_PIECES = 16  # of what trials printed that are shown at once
-_MOST_LINES = 200  # of each piece
-_MOST_ROWS = 10  # of that table
-_MOST_METRICS = 3  # of those that a running trial reported
-_LONGEST_LINE = 10_000  # characters that a trial may print before it ends the line
+_LINE_EVERY = 10.0  # seconds between lines that cannot be overwritten
+_DRAW_EVERY = 0.2  # seconds between updates of a terminal
+_TABLE_EVERY = 1.0  # seconds between updates of a notebook's table
+_MOST_PIECES = 16  # pieces of the trials' output shown per update
+_MOST_LINES = 200  # lines per piece
+_MOST_ROWS = 10  # rows of a notebook's table
+_MOST_METRICS = 3  # metrics shown per running trial
+_LONGEST_LINE = 10_000  # characters of output without a line end before it is shown
 _MOST_RUNNING = 4  # trials below the bar of a terminal
-_BETWEEN_SLOTS = 1.0  # seconds that a search may be without slots before it is said
-_MOST_FAILURES = 3  # that are named at the end
+_BETWEEN_SLOTS = 1.0  # seconds without slots until this is shown
+_MOST_FAILURES = 3  # failed trials named at the end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """What people are shown of a search at one moment.
+    """The content of a progress display at one moment.
 
     Attributes:
-        name: Of the search.
-        status: How far it is.
-        seconds: Since when it runs.
-        waiting: What it waits for; '' where it waits for nothing but its trials.
+        name: The name of the search.
+        status: The state of the search.
+        seconds: Seconds since its start.
+        waiting: Why the search waits, other than for its trials; '' if it does not.
         now: The time of `status`, on the clock of its `running`.
-        ended: Has the search ended, early or not?
+        ended: Whether the search has ended, early or not.
     """
 
     name: str
@@ -60,7 +60,7 @@ class Frame:
 
     @property
     def counts(self) -> str:
-        """Trials done, running and failed, and the time that is left."""
+        """Trials done, running and failed, and the time left."""
         status = self.status
         parts = [f"{status.done}/{count(status.total, 'trial')}"]
         if status.running:
@@ -83,7 +83,7 @@ class Frame:
 
     @property
     def line(self) -> str:
-        """All of it in a line."""
+        """The whole frame in one line."""
         return ", ".join(filter(None, [f"{self.name}: {self.counts}", self.waiting, self.best]))
 
 
@@ -94,32 +94,33 @@ class View(Protocol):
     """Seconds between two frames."""
 
     def show(self, frame: Frame) -> None:
-        """Show a frame in the place of the one before."""
+        """Show a frame instead of the one before."""
 
     def write(self, line: str) -> None:
         """Show a line that stays."""
 
     def close(self) -> None:
-        """Leave what was shown last; called more than once."""
+        """Stop updating, and leave the last frame; may be called more than once."""
 
 
 class Progress:
-    """Shows a search while it runs. Only called from the thread that called the search.
+    """Shows the progress of a search. Only for the thread that called the search.
 
-    A context manager, which leaves the terminal as it was.
+    A context manager, which restores the terminal.
 
     Args:
-        name: Of the search.
-        verbose: 0 shows nothing, 1 the progress, 2 also a line per trial and what trials print.
-        view: How to show it; chosen by where this runs when left out.
-        warn: Shows the user a sentence, where a view fails; it is left out from then on, since what
-            people see must not cost what they wait for.
-        clock: Seconds that only grow; the one of the coordinator.
+        name: The name of the search.
+        verbose: 0 shows nothing, 1 the progress, 2 also a line per trial and the trials' output.
+        view: The view; None for the one that fits the environment.
+        warn: A function that warns the user if a view fails. Nothing more is shown then, since a
+            failed display must not end the search.
+        clock: The coordinator's monotonic clock, in seconds.
 
     Attributes:
-        asked: What the search asked of Spark, once known: "4 slots of 1 core and 1 GPU".
-        there: What Spark has of it, where there is no slot yet; '' where there is nothing.
-        leaving: Returns what slots of another driver are in the way by now; '' where none are.
+        asked: The slots requested from Spark, once known: "4 slots of 1 core and 1 GPU".
+        there: The resources that Spark has for them while no slot has started; '' for none.
+        leaving: A function that returns which slots of another driver still block the search; ''
+            for none.
     """
 
     def __init__(
@@ -145,44 +146,47 @@ class Progress:
                 self._view = choose_view() if view is None else view
             except Exception as error:
                 self._give_up(error)
-        self._started = self._shown = clock()
-        self._alone_since: float | None = self._started  # since when there is no slot
+        self._started = clock()
+        self._shown = self._started
+        self._without_slots_since: float | None = (
+            self._started
+        )  # time of the last slot; None with slots
         self._seen_slots = False
         self._reported = 0
-        self._open: dict[int, str] = {}  # the last line of each trial's output, without its end
+        self._open: dict[int, str] = {}  # each trial's last line of output, while it has no end
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._tell(lambda view: view.close())
+        self._draw(lambda view: view.close())
 
     def announce(self, folder: str) -> None:
-        """Show where the run is, and how to watch it."""
+        """Show the run's folder, and how to watch the run."""
         self._folder = printable(folder)
         self._write(f"{self._name}: writes to {self._folder}")
         self._write(f"watch it: {command('tensorboard', self._folder)}")
 
     def resume(self, status: Status) -> None:
-        """Show what a run has done before, if it is resumed."""
+        """Show how many trials of a resumed run have ended before."""
         if status.ended:
             ended = f"{status.ended} of {count(status.total, 'trial')}"
             self._write(f"{self._name}: resumed, {ended} had ended before")
             self._reported = status.ended
 
     def refresh(self, status: Status, trouble: str | None = None) -> None:
-        """Show how far the search is, where it is time to.
+        """Show the state of the search, if the last update is long enough ago.
 
         Args:
-            status: How far it is.
-            trouble: What keeps its files from where they belong for now.
+            status: The state of the search.
+            trouble: Why the run's files cannot be uploaded at present; None if they can.
         """
         now = self._clock()
         if status.slots or (self._seen_slots and status.done == status.total):
-            self._alone_since = None
+            self._without_slots_since = None
             self._seen_slots = True
-        elif self._alone_since is None:
-            self._alone_since = now
+        elif self._without_slots_since is None:
+            self._without_slots_since = now
         self._show_notes(status.notes)
         if self._verbose > 1:
             self._show_output(status.output)
@@ -190,17 +194,17 @@ class Progress:
         if self._view is not None and now - self._shown >= self._view.every:
             self._shown = now
             frame = self._frame(status, now, trouble=trouble)
-            self._tell(lambda view: view.show(frame))
+            self._draw(lambda view: view.show(frame))
 
     def _show_notes(self, notes: deque[str]) -> None:
-        """Show what people should know of the slots, and take it out."""
+        """Show the notes about slots, and remove them from the queue."""
         while notes:
             self._write(f"{self._name}: {printable(notes.popleft())}")
 
     def _show_output(self, output: deque[tuple[int, str]]) -> None:
-        """Show what trials printed, line by line, and take it out.
+        """Show the output of trials line by line, and remove it from the queue.
 
-        Only so much at a time: the search is watched by the same thread.
+        At most 16 pieces per call, since the same thread runs the search.
         """
         for _ in range(_MOST_PIECES):
             if not output:
@@ -221,8 +225,8 @@ class Progress:
             self._write(f"[trial {trial}] ... {more}: {command('logs', self._folder)} {trial}")
 
     def close(self, status: Status, result: Result) -> None:
-        """Show how the search ended."""
-        self._alone_since = None
+        """Show the end of the search."""
+        self._without_slots_since = None
         frame = self._frame(status, self._clock(), ended=True)
         self._show_notes(status.notes)
         if self._verbose > 1:
@@ -230,8 +234,8 @@ class Progress:
             for source, line in self._open.items():
                 self._write_output(source, [line] if line else [])
             self._report(status)
-        self._tell(lambda view: view.show(frame))
-        self._tell(lambda view: view.close())
+        self._draw(lambda view: view.show(frame))
+        self._draw(lambda view: view.close())
         if self._verbose > 1:  # each was named when it failed
             return
         for trial in result.failed[:_MOST_FAILURES]:
@@ -244,12 +248,12 @@ class Progress:
         self, status: Status, now: float, *, trouble: str | None = None, ended: bool = False
     ) -> Frame:
         waiting = printable(trouble or "")
-        # Slots that have just left may have done so since nothing is left to do.
+        # Slots that have just ended may have done so because nothing is left to do.
         patience = _BETWEEN_SLOTS if self._seen_slots else 0.0
-        if self._alone_since is not None and now - self._alone_since >= patience:
+        if self._without_slots_since is not None and now - self._without_slots_since >= patience:
             waiting = "no slot" if self.there else "no executor"
             waiting += "" if self._seen_slots else " yet"
-            waiting += f", {duration(now - self._alone_since)}"
+            waiting += f", {duration(now - self._without_slots_since)}"
             asked = f"asked for {self.asked}" if self.asked else ""
             known = [self.there, asked, self.leaving()]
             waiting += f": {'; '.join(filter(None, known))}" if any(known) else ""
@@ -263,15 +267,15 @@ class Progress:
         )
 
     def _report(self, status: Status) -> None:
-        """Write a line for each trial that ended since the last time."""
+        """Write a line for each trial that has ended since the last call."""
         for trial in status.results[self._reported :]:
             self._reported += 1
             self._write(str(trial))
 
     def _write(self, line: str) -> None:
-        self._tell(lambda view: view.write(line))
+        self._draw(lambda view: view.write(line))
 
-    def _tell(self, show: Callable[[View], None]) -> None:
+    def _draw(self, show: Callable[[View], None]) -> None:
         if self._view is None:
             return
         try:
@@ -281,11 +285,11 @@ class Progress:
 
     def _give_up(self, error: Exception) -> None:
         self._view = None
-        self._warn(f"how far the search is cannot be shown: {error!r}")
+        self._warn(f"the progress of the search cannot be shown: {error!r}")
 
 
 def show_line(line: str) -> None:
-    """Show a line about something that is no search: in a notebook's cell, else on stderr."""
+    """Show a line that belongs to no search: in a notebook's cell, else on stderr."""
     view = NotebookView() if _in_notebook() else LineView(sys.stderr)
     view.write(printable(line))
 
@@ -297,14 +301,14 @@ def _in_notebook() -> bool:
 
 
 def choose_view() -> View:
-    """Return the view for where this runs: a notebook, a terminal, or anything else."""
+    """Return the view for the environment: a notebook, a terminal, or any other stream."""
     if _in_notebook():
         return NotebookView()
     if sys.stderr is not None and sys.stderr.isatty():
         from rich.console import Console
         from rich.file_proxy import FileProxy
 
-        # A dumb terminal cannot overwrite; and where another search draws, its bar stays below.
+        # A dumb terminal cannot overwrite lines, and only one search can draw a bar at a time.
         if not Console(file=sys.stderr).is_dumb_terminal and not isinstance(sys.stderr, FileProxy):
             return TerminalView(sys.stderr)
     return LineView(sys.stderr)
@@ -312,27 +316,27 @@ def choose_view() -> View:
 
 @dataclass(slots=True)
 class LineView:
-    """Writes a line now and then: for logs and spark-submit."""
+    """Writes a line every 10 seconds: for logs and spark-submit."""
 
     stream: TextIO | None
     every: float = _LINE_EVERY
 
     def show(self, frame: Frame) -> None:
-        """See `View`."""
+        """Write a frame as a line."""
         self.write(frame.line)
 
     def write(self, line: str) -> None:
-        """See `View`."""
+        """Show a line that stays."""
         if self.stream is not None:  # as under pythonw
             self.stream.write(line + "\n")
             self.stream.flush()
 
     def close(self) -> None:
-        """See `View`."""
+        """Do nothing: all lines stay."""
 
 
 class TerminalView:
-    """Draws a bar, the best trial and what is waited for at the bottom of a terminal."""
+    """Draws a bar, the best trial and the reason to wait at the bottom of a terminal."""
 
     every = _DRAW_EVERY
 
@@ -343,14 +347,14 @@ class TerminalView:
         self._console = Console(file=stream, highlight=False, markup=False, emoji=False)
         self._live = Live(
             console=self._console,
-            auto_refresh=False,  # no thread of its own: it draws when it is told to
-            redirect_stdout=sys.stdout is not None and sys.stdout.isatty(),  # not out of a file
+            auto_refresh=False,  # no thread of its own: it draws in `show`
+            redirect_stdout=sys.stdout is not None and sys.stdout.isatty(),  # never from a file
             vertical_overflow="crop",
         )
         self._live.start()
 
     def show(self, frame: Frame) -> None:
-        """See `View`."""
+        """Show a frame instead of the one before."""
         from rich.console import Group
         from rich.progress_bar import ProgressBar
         from rich.table import Table
@@ -359,29 +363,31 @@ class TerminalView:
         head = Table.grid(padding=(0, 1))
         bar = ProgressBar(total=max(1, frame.status.total), completed=frame.status.done, width=30)
         head.add_row(Text(frame.name), bar, Text(frame.counts))
-        reporting = [out for out in frame.status.running if out.last is not None][:_MOST_RUNNING]
-        trials = [f"trial {out.attempt.trial.id} {running_in_words(out)}" for out in reporting]
+        reporting = [trial for trial in frame.status.running if trial.last is not None][
+            :_MOST_RUNNING
+        ]
+        trials = [f"trial {r.attempt.trial.id} {running_in_words(r)}" for r in reporting]
         rows = [Text(printable(text)) for text in (frame.best, *trials, frame.waiting) if text]
         self._live.update(Group(head, *rows), refresh=True)
 
     def write(self, line: str) -> None:
-        """See `View`."""
+        """Show a line that stays."""
         self._console.print(line, soft_wrap=True)
 
     def close(self) -> None:
-        """See `View`."""
+        """Stop drawing, and leave the last frame."""
         self._live.stop()
 
 
 @dataclass(slots=True)
 class NotebookView:
-    """Shows a table in the cell's output that is updated in place."""
+    """Shows a table in the cell's output, updated in place."""
 
     every: float = _TABLE_EVERY
     _handle: Any = None
 
     def show(self, frame: Frame) -> None:
-        """See `View`."""
+        """Show a frame instead of the one before."""
         from IPython.display import HTML, display
 
         shown = HTML(_frame_as_html(frame))  # type: ignore[no-untyped-call]  # IPython is untyped
@@ -391,17 +397,17 @@ class NotebookView:
             self._handle.update(shown)
 
     def write(self, line: str) -> None:
-        """See `View`."""
+        """Show a line that stays."""
         print(line)
 
     def close(self) -> None:
-        """See `View`."""
+        """Do nothing: all lines stay."""
 
 
 def _frame_as_html(frame: Frame) -> str:
-    """Return a bar, the best trial, and a table of what runs and what ended last."""
+    """Return a bar, the best trial, and a table of running trials and of those that ended last."""
     status = frame.status
-    entries = [_running_entry(out, frame.now) for out in status.running[:_MOST_ROWS]]
+    entries = [_running_entry(trial, frame.now) for trial in status.running[:_MOST_ROWS]]
     room = _MOST_ROWS - len(entries)
     latest = status.results[-room:] if room else ()
     entries += [_ended_entry(trial) for trial in reversed(latest)]
@@ -422,21 +428,21 @@ def _frame_as_html(frame: Frame) -> str:
 _Entry = tuple[Mapping[str, Any], list[Any]]  # hyperparameters, and the cells before them
 
 
-def _running_entry(out: Running, now: float) -> _Entry:
-    trial = out.attempt.trial
-    return trial.params, [trial.id, running_in_words(out), "", duration(out.seconds(now))]
+def _running_entry(running: Running, now: float) -> _Entry:
+    trial, words = running.attempt.trial, running_in_words(running)
+    return trial.params, [trial.id, words, "", duration(running.seconds(now))]
 
 
 def _ended_entry(trial: TrialResult) -> _Entry:
     return trial.params, [trial.id, trial.ending, trial.score, duration(trial.seconds)]
 
 
-def running_in_words(out: Running) -> str:
-    """Return how far a trial is: "running, step 3: loss=0.21, accuracy=0.9"."""
-    if out.since is None:
+def running_in_words(running: Running) -> str:
+    """Return the state of a running trial: "running, step 3: loss=0.21, accuracy=0.9"."""
+    if running.since is None:
         return "starting"
-    if out.last is None:
+    if running.last is None:
         return "running"
-    some = list(out.last.metrics)[:_MOST_METRICS]
-    values = ", ".join(f"{name}={number(out.last.metrics[name])}" for name in some)
-    return f"running, step {out.last.step}: {values}"
+    some = list(running.last.metrics)[:_MOST_METRICS]
+    values = ", ".join(f"{name}={number(running.last.metrics[name])}" for name in some)
+    return f"running, step {running.last.step}: {values}"

@@ -1,15 +1,16 @@
 """The process of a TensorBoard server: `python -m experiment.display.tensorboard_process`.
 
-Serves the whole run at `/` and the search's own run at `/search/`. Beyond 500 runs TensorBoard
-starts with none of them selected, so that its pages are empty; `/search/` has only one, whatever
-the number of trials. Of a folder of runs, it serves all at `/` and their searches at `/search/`.
+Serves the events of all trials at `/` and those of the search itself at `/search/`. With more than
+500 event folders TensorBoard selects none at first, so that its pages are empty; `/search/` has
+only one, for any number of trials. For a folder of runs, it serves the trials of all runs at `/`
+and all searches at `/search/`.
 
-A run on HDFS is copied to this host, what TensorBoard reads of it, and the copy kept up to date:
-that takes one request per trial that goes on, where TensorBoard's own reader takes three for every
-trial, and has neither time-outs nor another try.
+For a run on HDFS the files that TensorBoard reads are copied to this host, and the copy is kept up
+to date. That takes one request per running trial; TensorBoard's own reader takes three for every
+trial, without time-outs or retries.
 
 Reads a `Request` from a line of standard input, prints its address, and serves until standard input
-is closed, so it never outlives who started it.
+is closed, so it never outlives its parent process.
 """
 
 from __future__ import annotations
@@ -35,18 +36,18 @@ from spark_jobs.storage.stores import files_at
 
 _SEARCH_PAGE = "/search"
 _WANTED = r"(search|trials)/(.*/)?([^/]*tfevents[^/]*)?"
-_FAREWELL = 1.0  # seconds
+_JOIN = 1.0  # seconds to wait for the thread that updates the files
 _WsgiApp = Callable[[dict[str, Any], Any], Iterable[bytes]]
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """What to serve.
+    """A request to serve runs.
 
     Attributes:
-        folder: The folder of a run or of several, where it is kept.
-        several: Is it a folder of several?
-        hadoop: Where HDFS is.
-        reload: Seconds between two looks at the files.
+        folder: The folder of a run, or of several, on any storage.
+        several: Whether it is a folder of several runs.
+        hadoop: The settings for HDFS.
+        reload: Seconds between two reads of the files.
     """
 
     folder: str
@@ -57,8 +58,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 def main() -> None:
     """Serve a run until standard input ends."""
-    # Before any import of tensorboard: with this module there it uses its own stand-in for
-    # TensorFlow. Otherwise its first page with text or charts takes seconds and 600 MB more.
+    # Before any import of tensorboard: with this module it uses its own substitute for TensorFlow.
+    # Otherwise its first page with text or charts takes seconds and 600 MB more.
     sys.modules["tensorboard.compat.notf"] = types.ModuleType("tensorboard.compat.notf")
     request = msgspec.json.decode(sys.stdin.readline(), type=Request)
     with (
@@ -67,9 +68,9 @@ def main() -> None:
     ):
         title = Location.parse(request.folder).name
         if request.several:
-            _take_columns_of_all_runs()
+            _show_columns_of_all_runs()
         print(_serve(str(folder), searches, title, request.reload).rstrip("/"), flush=True)
-        # What it says from now on is for nobody, and a full pipe would stop it.
+        # Nobody reads further output, and a full pipe would block the server.
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, 1)
         os.dup2(nowhere, 2)
@@ -78,17 +79,17 @@ def main() -> None:
 
 @contextlib.contextmanager
 def _on_this_host(request: Request, searches: Path) -> Iterator[Path]:
-    """Give the folder, or a copy that is kept up to date; link in `searches` what each search has.
+    """Yield the folder, or a local copy that is kept up to date; link its searches in `searches`.
 
     Args:
-        request: What to serve.
+        request: The runs to serve.
         searches: An empty folder.
     """
     location = Location.parse(request.folder)
     with contextlib.ExitStack() as opened:
         folder, mirror = Path(location.path), None
         if location.scheme != "file":
-            # The thread may be at it, and is not waited for where HDFS does not answer.
+            # The thread may still write to it: it is not waited for if HDFS does not answer.
             temporary = tempfile.TemporaryDirectory(
                 prefix="experiment-", ignore_cleanup_errors=True
             )
@@ -104,9 +105,9 @@ def _on_this_host(request: Request, searches: Path) -> Iterator[Path]:
                 _link_searches(folder, searches)
 
         if not request.several:
-            (searches / SEARCH).symlink_to(folder / SEARCH)  # the run is called so there too
+            (searches / SEARCH).symlink_to(folder / SEARCH)  # under the same name as at `/`
         elif mirror is None:
-            _link_searches(folder, searches)  # so that the first page has them
+            _link_searches(folder, searches)  # so that the first page shows them
         if request.several or mirror is not None:
             opened.enter_context(_repeated(update, request.reload))
         yield folder
@@ -114,12 +115,12 @@ def _on_this_host(request: Request, searches: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def _repeated(update: Callable[[], None], pause: float) -> Iterator[None]:
-    """Let a thread bring the files up to date again and again."""
+    """Call `update` repeatedly in a thread."""
     closing = threading.Event()
 
     def run() -> None:
         while not closing.is_set():
-            with contextlib.suppress(OSError):  # the next round may find it
+            with contextlib.suppress(OSError):  # the next call may succeed
                 update()
             closing.wait(pause)
 
@@ -129,27 +130,27 @@ def _repeated(update: Callable[[], None], pause: float) -> Iterator[None]:
         yield
     finally:
         closing.set()
-        thread.join(_FAREWELL)
+        thread.join(_JOIN)
 
 
 def _link_searches(folder: Path, searches: Path) -> None:
-    """Link each run's own search, under the name of the run."""
+    """Link the search folder of each run, under the name of the run."""
     for run in folder.iterdir():
         link = searches / run.name
         if (run / SEARCH).is_dir() and not link.is_symlink():
             link.symlink_to(run / SEARCH)
 
 
-def _take_columns_of_all_runs() -> None:
-    """Let the table have the columns of all runs; TensorBoard takes those of any one."""
+def _show_columns_of_all_runs() -> None:
+    """Make the table show the columns of all runs; TensorBoard shows those of one of them."""
     from tensorboard.plugins.hparams import backend_context, metadata
 
     of_one = backend_context.Context.experiment_from_metadata
 
     def of_all(self: Any, ctx: Any, identity: str, metrics: bool, content: Any, *rest: Any) -> Any:
-        told = [{run: tags} for run, tags in content.items() if metadata.EXPERIMENT_TAG in tags]
+        runs = [{run: tags} for run, tags in content.items() if metadata.EXPERIMENT_TAG in tags]
         first, *others = [
-            of_one(self, ctx, identity, metrics, part, *rest) for part in told or [content]
+            of_one(self, ctx, identity, metrics, part, *rest) for part in runs or [content]
         ]
         for other in others:
             _add_columns(first, other)
@@ -159,7 +160,7 @@ def _take_columns_of_all_runs() -> None:
 
 
 def _add_columns(experiment: Any, other: Any) -> None:
-    """Add the columns of another run; one that both have loses its domain where they differ."""
+    """Add the columns of another run; a column of both loses its domain if they differ."""
     columns = {info.name: info for info in experiment.hparam_infos}
     for info in other.hparam_infos:
         known = columns.get(info.name)
@@ -173,13 +174,13 @@ def _add_columns(experiment: Any, other: Any) -> None:
 
 
 def _serve(folder: str, searches: str, title: str, reload_interval: float) -> str:
-    """Start to serve in threads; return the address.
+    """Start the server in threads; return its address.
 
     Args:
-        folder: What is at `/`.
-        searches: What is at `/search/`.
-        title: Of the browser's window.
-        reload_interval: Seconds between two looks at the files.
+        folder: The folder to serve at `/`.
+        searches: The folder to serve at `/search/`.
+        title: The title of the browser's window.
+        reload_interval: Seconds between two reads of the files.
     """
     from tensorboard import default, program
 
@@ -187,7 +188,7 @@ def _serve(folder: str, searches: str, title: str, reload_interval: float) -> st
     without_table = [plugin for plugin in plugins if "hparams" not in plugin.__module__]
 
     class Inner:
-        """Takes the place of a server, to get at the application."""
+        """Replaces a server, to get its application."""
 
         def __init__(self, app: _WsgiApp, flags: object) -> None:
             self.app = app

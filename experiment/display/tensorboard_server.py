@@ -1,4 +1,4 @@
-"""TensorBoard on a run: started, addressed so that it opens on what matters, ended in time."""
+"""TensorBoard servers for runs: their process, and the addresses of a search's pages."""
 
 from __future__ import annotations
 
@@ -25,18 +25,17 @@ from search.errors import ExperimentError
 from spark_jobs.messages import encode
 from spark_jobs.session import active_data_settings
 
-_RELOAD = 5  # seconds between two looks of TensorBoard at the files
-_PATIENCE = 10.0  # seconds that it has to end
+_RELOAD = 5  # seconds between two reads of the files by TensorBoard
+_PATIENCE = 10.0  # seconds until a process that does not end is killed
 
 
 class TensorBoard:
-    """A TensorBoard server in a process of its own, on the loopback address.
+    """A TensorBoard server in a process of its own, on the loopback address; a context manager.
 
-    It ends with this process, however that ends, or when it is closed. A context manager. In a
-    notebook it is shown inline.
+    It ends when it is closed, or with this process, however that ends. A notebook shows it inline.
 
     Attributes:
-        url: Its address, such as "http://127.0.0.1:6006".
+        url: The server's address, such as "http://127.0.0.1:6006".
     """
 
     def __init__(self, process: subprocess.Popen[str], url: str, pages: dict[str, str]) -> None:
@@ -53,7 +52,7 @@ class TensorBoard:
 
     @property
     def pages(self) -> dict[str, str]:
-        """Title and address of the pages that show a search."""
+        """Titles and addresses of the pages that show a search."""
         return {title: self.url + path for title, path in self._pages.items()}
 
     def close(self) -> None:
@@ -76,7 +75,7 @@ class TensorBoard:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows: the table of the trials, and links to all pages."""
+        """Return HTML for a notebook: the table of the trials, and links to all pages."""
         base = _behind_proxy(self.url)
         links = " | ".join(
             f'<a href="{html.cell(base + path)}" target="_blank">{html.cell(title)}</a>'
@@ -90,17 +89,17 @@ class TensorBoard:
 
 
 def tensorboard(run: Any) -> TensorBoard:
-    """Start TensorBoard on a run, finished or not, or on several, and print its address.
+    """Start TensorBoard for a run, finished or not, or for several, and print its address.
 
-    It listens on 127.0.0.1, on a free port, and ends with this session.
+    The server listens on a free port of 127.0.0.1, and ends with this process.
 
     Args:
-        run: A `Result`, the run's folder, on this host or on HDFS, or a folder of runs, whose
-            trials are in one table then.
+        run: A `Result`; a run's folder, on this host or on HDFS; or a folder of runs, for one table
+            with the trials of all.
 
     Raises:
-        InvalidArgument: It is no run's folder, and none of runs.
-        ExperimentError: TensorBoard did not start; the message has what it said.
+        InvalidArgument: `run` is neither a run's folder nor a folder of runs.
+        ExperimentError: TensorBoard did not start; the message has its output.
     """
     several, generations = is_folder_of_runs(run), False
     if not several:
@@ -113,15 +112,15 @@ def tensorboard(run: Any) -> TensorBoard:
         reload=_RELOAD,
     )
     process = subprocess.Popen(
-        # A module of ours, with TensorFlow left out.
+        # Our own module, which does not load TensorFlow.
         [sys.executable, "-P", "-m", tensorboard_process.__name__],
-        # What this process may import, and nothing that lies in the folder it was started in.
+        # The import path of this process, without the current folder.
         env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
-        stdin=subprocess.PIPE,  # it ends when this is closed, however that comes about
+        stdin=subprocess.PIPE,  # the server ends when this is closed, for whatever reason
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        start_new_session=True,  # Ctrl-C in this terminal, or in a notebook's cell, is not for it
+        start_new_session=True,  # so that Ctrl-C in a terminal or notebook does not reach it
     )
     try:
         url = _address(process, request)
@@ -134,10 +133,10 @@ def tensorboard(run: Any) -> TensorBoard:
 
 
 def pages(*, generations: bool) -> dict[str, str]:
-    """Return title and path of the pages of TensorBoard that show a search.
+    """Return titles and paths of the pages of TensorBoard that show a search.
 
     Args:
-        generations: Has the search generations?
+        generations: Whether the search has generations.
     """
     first = "generation/best" if generations else "search/best_so_far"
     pinned = json.dumps([{"plugin": "scalars", "tag": first}], separators=(",", ":"))
@@ -158,10 +157,10 @@ def pages(*, generations: bool) -> dict[str, str]:
 
 
 def _address(process: subprocess.Popen[str], request: tensorboard_process.Request) -> str:
-    """Tell the server what to serve; return the address that it prints when it listens."""
+    """Send the request to the server; return the address that it prints once it listens."""
     assert process.stdin and process.stdout and process.stderr  # noqa: PT018  # pipes, all three
-    with contextlib.suppress(BrokenPipeError):  # it has ended, and its last words say why
-        # Not as an argument, which all users of a host may read: it may hold a token.
+    with contextlib.suppress(BrokenPipeError):  # the server has ended; its output says why
+        # Not as an argument, which all users of the host can read: it may contain a token.
         process.stdin.write(encode(request).decode() + "\n")
         process.stdin.flush()
     line = process.stdout.readline()

@@ -1,4 +1,4 @@
-"""What reaches a search from outside of the thread that runs it: an end, or new trials."""
+"""The control of a search from other threads: its end, or new trials."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.locations import Location
 from spark_jobs.storage.stores import files_at
 
-_LOOK_EVERY = 1.0  # seconds between two looks for the file that `stop` leaves
+_LOOK_EVERY = 1.0  # seconds between two checks for the file that `stop` writes
 
 
 class Control:
     """Ends one search early, from any thread or signal handler.
 
     Attributes:
-        reason: Why the search is to end, in one sentence; None while it may go on.
-        status: Says how far it is; None before it has begun.
-        wake: Lets its slots ask again for trials, where its searcher has new ones. From any thread.
-        overtaken: Does another driver run the run by now? Then nothing of it is ours to write.
+        reason: Why the search has to end, in one sentence; None while it may continue.
+        status: Returns the search's status; None before its start.
+        wake: Lets its slots ask for trials again, if the searcher has new ones. Thread safe.
+        overtaken: Whether another driver owns the run; then this one must not write to it.
     """
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class Control:
             self.reason = reason
 
     def give_way(self, reason: str) -> None:
-        """End the search since another driver has taken the run over."""
+        """End the search since another driver has taken over the run."""
         self.overtaken = True
         self.cancel(reason)
 
@@ -53,7 +53,7 @@ _control: contextvars.ContextVar[Control | None] = contextvars.ContextVar(
 
 
 def own_control() -> Control:
-    """Return what controls a search that is called here: that of `submit`, or a new one."""
+    """Return the control of a search that is called here: that of `submit`, or a new one."""
     return _control.get() or Control()
 
 
@@ -72,21 +72,21 @@ def stopped_by_file(file: Location, hadoop: HadoopSettings, control: Control) ->
     """Cancel a search when a file appears: `python -m experiment stop`, from any host.
 
     Args:
-        file: Where it appears.
-        hadoop: Where HDFS is.
-        control: Of the search.
+        file: The location of the file.
+        hadoop: The settings of HDFS.
+        control: The search's control.
     """
     closing = threading.Event()
 
     def watch() -> None:
         with contextlib.closing(files_at(file, hadoop)) as files:
             while not closing.wait(_LOOK_EVERY):
-                with contextlib.suppress(OSError):  # mostly since it is not there
+                with contextlib.suppress(OSError):  # usually because it does not exist
                     files.status(file)
                     control.cancel("stopped by python -m experiment stop")
                     return
 
-    # Not waited for: it may be asking an HDFS that does not answer.
+    # Not joined: HDFS may not respond.
     threading.Thread(target=watch, name="experiment-stop", daemon=True).start()
     try:
         yield

@@ -1,4 +1,4 @@
-"""The folder of a run while its search runs: made or read back, kept, and given back."""
+"""The run folder while its search runs: created or read, uploaded, and released."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from experiment.driver.control import Control
 from experiment.driver.interrupts import Interrupts
 from experiment.results.warned import note
 from experiment.run_files.journal import Journal
 from experiment.run_files.manifest import write_manifest
 from experiment.run_files.ownership import Owned, owned
 from experiment.setup.preparation import Prepared
-from experiment.setup.resuming import Past, read_past, reopen
+from experiment.setup.resuming import Past, read_past
+from experiment.setup.resuming import reopen as reopen_run
 from experiment.setup.warm_start import write_known
 from search.errors import InvalidArgument
 from spark_jobs.run_folder.paths import STOP, RunPaths
@@ -33,37 +33,37 @@ class OpenRun:
     """A run that this driver owns.
 
     Attributes:
-        folder: Its folder as it is written here.
-        paths: The files in it.
-        past: What it has done so far.
-        owned: The mark of this driver, and the owner before.
-        go_on: Called once the past has turned out to be this search's.
+        folder: The run folder, as this driver writes it.
+        paths: The paths of its files.
+        past: The run's past.
+        owned: The mark of this driver, and the last owner.
+        reopen: Called once the past is known to be of this search.
     """
 
     folder: RunFolder
     paths: RunPaths
     past: Past
     owned: Owned
-    go_on: Callable[[], None]
+    reopen: Callable[[], None]
 
 
 @contextlib.contextmanager
-def open_run(prepared: Prepared, control: Control, interrupts: Interrupts) -> Iterator[OpenRun]:
-    """Make the run's folder, or read what was done in it; see to it that all is kept.
+def open_run(prepared: Prepared, interrupts: Interrupts) -> Iterator[OpenRun]:
+    """Create the run's folder, or read its past; upload all files at the end.
 
     Args:
         prepared: The search.
-        control: Ends it where another driver takes the run over.
-        interrupts: Say whether the user has the patience to wait until all is kept.
+        interrupts: Ctrl-C and SIGTERM, which end the wait for the upload; their control ends the
+            search if another driver takes over the run.
 
     Raises:
-        InvalidArgument: Somebody else owns the run, or it cannot be read or written to.
+        InvalidArgument: Another driver owns the run, or it cannot be read or written to.
         JournalDamaged: Its journal was changed after it was written.
     """
 
     def give_way(reason: str) -> None:
         folder.abandon()
-        control.give_way(reason)
+        interrupts.control.give_way(reason)
 
     root, hadoop = prepared.root, prepared.data.hadoop
     resumes = prepared.spec.settings.resume is not None
@@ -80,27 +80,27 @@ def open_run(prepared: Prepared, control: Control, interrupts: Interrupts) -> It
         ) as ours,
         contextlib.closing(writable_files_at(root, hadoop)) as files,
     ):
-        paths, past, go_on = RunPaths(folder.path, str(root)), Past(), _nothing
-        make_folder(paths.trials)  # executors look for it
+        paths, past, reopen = RunPaths(folder.path, str(root)), Past(), _nothing
+        make_folder(paths.trials)  # executors check that it exists
         if resumes:
             with _resumed_from(root):
                 past = read_past(files, root, prepared.spec)
                 files.remove(root.below(STOP))
-            go_on = functools.partial(_reopen, files, root, past)
+            reopen = functools.partial(_reopen, files, root, past)
         else:
             write_known(paths, prepared.spec.known)
             write_manifest(paths, prepared.manifest)
         folder.keep(note)
         try:
-            yield OpenRun(folder=folder, paths=paths, past=past, owned=ours, go_on=go_on)
+            yield OpenRun(folder=folder, paths=paths, past=past, owned=ours, reopen=reopen)
         finally:
-            # Who has no patience, and interrupts, is told where the rest is.
+            # A user who interrupts the wait is told where the remaining files are.
             keep(lambda: folder.keep(note, lambda: interrupts.noted or interrupts.terminated))
 
 
 @contextlib.contextmanager
 def open_journal(run: OpenRun) -> Iterator[Journal]:
-    """Begin a segment of the run's journal, and close it."""
+    """Start a segment of the run's journal, and close it at the end."""
     journal = Journal(run.paths.journal, run.past.segments + 1)
     try:
         yield journal
@@ -109,7 +109,7 @@ def open_journal(run: OpenRun) -> Iterator[Journal]:
 
 
 def keep(step: Callable[[], None]) -> None:
-    """Take a step whose failure, as on a full disk, must not cost the result of a search."""
+    """Call a step whose OSError, as on a full disk, must not lose the result of a search."""
     try:
         step()
     except OSError as error:
@@ -117,11 +117,11 @@ def keep(step: Callable[[], None]) -> None:
 
 
 def not_resumable(root: str, error: OSError) -> InvalidArgument:
-    """Return the error of a run to resume whose folder is in trouble.
+    """Return the error for a run to resume whose folder fails.
 
     Args:
-        root: The folder, as users call it.
-        error: The trouble.
+        root: The folder's name for users.
+        error: The folder's error.
     """
     expected = "a run that can be read and written to"
     return InvalidArgument("resume", expected, f"{root!r}: {error}")
@@ -129,7 +129,7 @@ def not_resumable(root: str, error: OSError) -> InvalidArgument:
 
 @contextlib.contextmanager
 def _resumed_from(root: Location) -> Iterator[None]:
-    """Name the argument where the folder of a run to resume is in trouble."""
+    """Name the argument `resume` in errors of the run folder."""
     try:
         yield
     except OSError as error:
@@ -138,8 +138,8 @@ def _resumed_from(root: Location) -> Iterator[None]:
 
 def _reopen(files: WritableFiles, root: Location, past: Past) -> None:
     with _resumed_from(root):
-        reopen(files, root, past)
+        reopen_run(files, root, past)
 
 
 def _nothing() -> None:
-    """Of a new run nothing is to be taken away."""
+    """Do nothing: a new run has nothing to remove."""

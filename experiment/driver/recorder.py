@@ -1,7 +1,8 @@
-"""Writes what happens in a search to its journal, and then takes it in as the run's state."""
+"""Writes the events of a search to its journal, and then to the run's state."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Iterable
 
 from experiment.run_files.journal import Journal
@@ -25,25 +26,30 @@ from spark_jobs.messages import Attempt, Report
 
 
 class Recorder:
-    """Writes records to the journal of a run, each before the state of the run has it.
+    """Writes each record to the journal of a run, and then applies it to the run's state.
 
-    Where the journal cannot be written, `OSError` is raised and the state stays as it was.
+    If the journal cannot be written, `OSError` is raised and the state is not changed.
 
     Args:
         journal: The journal.
         state: The state of the run.
-        now: Seconds since 1970.
+        now: Returns the time in seconds since 1970.
+
+    Attributes:
+        state: The state of the run.
     """
 
-    def __init__(self, journal: Journal, state: RunState, now: Callable[[], float]) -> None:
+    def __init__(
+        self, journal: Journal, state: RunState, now: Callable[[], float] = time.time
+    ) -> None:
         self._journal = journal
-        self._state = state
+        self.state = state
         self._now = now
-        self._waiting: dict[str, WaitReason] = {}  # by slot, as the journal has it
-        self._selections: list[Selection] = []  # of the searcher, which the journal lacks
+        self._waiting: dict[str, WaitReason] = {}  # by slot, as in the journal
+        self._selections: list[Selection] = []  # selections that the journal lacks
 
     def begun(self, begun: Begun) -> None:
-        """Record that a driver begins."""
+        """Record that a driver starts or resumes the run."""
         self._write(begun)
 
     def joined(self, slot: str, host: str, gpus: tuple[str, ...]) -> None:
@@ -56,47 +62,47 @@ class Recorder:
         self._write(Left.of(slot, why, self._now()))
 
     def waits(self, slot: str, why: WaitReason) -> None:
-        """Record that a slot waits; once while the reason stays the same."""
+        """Record that a slot waits; once per reason."""
         if self._waiting.get(slot) != why:
             self._waiting[slot] = why
             self._write(Waiting(slot, why, at=self._now()))
 
     def planned(self, attempt: Attempt, slots: tuple[str, ...]) -> None:
-        """Record that an attempt was given to its slots; none for what a trial had left."""
+        """Record that an attempt was given to its slots; none for an outcome in a trial folder."""
         for slot in slots:
             self._waiting.pop(slot, None)
         self._write(Planned.of(attempt, slots[0] if slots else "", self._now()))
 
     def reported(self, trial: int, attempt: int, reports: Iterable[Report]) -> None:
-        """Record what a trial that is judged has reported of its objective."""
+        """Record the reports of the objective by a trial that has stopping rules."""
         self._write(Reported(trial, attempt, list(reports), at=self._now()))
 
     def lost(self, attempt: Attempt, slot: str, failure: Failure, *, counts: bool) -> None:
-        """Record that a trial runs again, since its attempt failed on a slot; see `Lost`."""
+        """Record that an attempt has failed and its trial runs again; see `Lost`."""
         self._write(Lost.of(attempt, slot, failure, counts=counts, at=self._now()))
 
     def finished(self, attempt: Attempt, outcome: Outcome) -> None:
-        """Record that a trial came to an end."""
+        """Record that a trial has ended."""
         self._write(Finished(attempt.number, outcome, at=self._now()))
 
     def selected(self, selections: Iterable[Selection]) -> None:
-        """Keep what the searcher has selected, until `write_selections`."""
+        """Keep the searcher's selections until `write_selections`."""
         self._selections += selections
 
     def has_selected(self, trials: Collection[int]) -> None:
-        """Take in that the journal has what the searcher selected of these trials."""
+        """Drop the selections of these trials, which the journal has."""
         self._selections = [s for s in self._selections if s.trial not in trials]
 
     def drop_selections(self) -> None:
-        """Never write what the searcher has selected since the last record of it."""
+        """Drop the selections that were not recorded yet."""
         self._selections = []
 
     def write_selections(self) -> None:
-        """Record what the searcher has selected since the last record of it."""
+        """Record the selections that were not recorded yet."""
         if self._selections:
             self._write(Selected(self._selections, at=self._now()))
             self._selections = []
 
     def _write(self, record: Record) -> None:
         self._journal.append(record)
-        self._state.apply(record)
+        self.state.apply(record)

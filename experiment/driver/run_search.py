@@ -1,4 +1,4 @@
-"""One search from its first check to its `Result`: the order in which the parts are put to work."""
+"""Runs one search, from its first check to its `Result`."""
 
 from __future__ import annotations
 
@@ -8,18 +8,22 @@ import time
 
 from experiment.display.board import Board
 from experiment.display.progress import Progress
-from experiment.driver.control import Control, own_control, stopped_by_file
+from experiment.driver.control import Control, stopped_by_file
 from experiment.driver.coordinator import Coordinator
 from experiment.driver.interrupts import Interrupts
 from experiment.driver.open_run import OpenRun, not_resumable, open_journal, open_run
+from experiment.driver.recorder import Recorder
 from experiment.driver.running_search import RunningSearch, result_so_far
-from experiment.driver.slot_jobs import Leaving, SlotJobs, cannot_go_on
+from experiment.driver.slot_jobs import Leaving, SlotJobs, cannot_continue
+from experiment.driver.slots.roster import Roster
+from experiment.driver.trials.trials import Trials
 from experiment.results.result import Result, SearchFailed
 from experiment.results.status import Status
 from experiment.results.text import count, printable
 from experiment.results.warned import note, users_line, warn_at, warn_user
 from experiment.run_files.journal import Journal
 from experiment.run_files.journal_records import Begun
+from experiment.run_files.run_state import RunState
 from experiment.setup.preparation import Prepared, prepare
 from experiment.setup.resuming import uncollected
 from experiment.setup.slot_count import slot_count
@@ -33,50 +37,43 @@ from spark_jobs.session.session import Session
 _LOGGER = logging.getLogger("experiment")
 
 
-def run_search(spec: SearchSpec) -> Result:
+def run_search(spec: SearchSpec, interrupts: Interrupts) -> Result:
     """Run a search to its end.
 
     Args:
         spec: The search; its searcher is used up.
+        interrupts: The handler of Ctrl-C and SIGTERM, with the search's control.
 
     Raises:
-        InvalidArgument: Before any Spark job.
+        InvalidArgument: An argument is invalid; raised before any Spark job.
         SearchFailed: The search ended early, or every trial failed.
     """
     prepared = prepare(spec, warn=warn_user)
-    root, data, verbose = prepared.root, prepared.data, spec.settings.verbose
-    control = own_control()
+    root, hadoop = prepared.root, prepared.data.hadoop
+    control = interrupts.control
     prepared.session.tell_risk(warn_user)
     _log_scales(spec.space)
+    interrupts.keep_results()
     with (
-        Interrupts(control) as interrupts,
-        prepared.session.renewed_tokens(data),
-        Progress(prepared.manifest.name, verbose=verbose, warn=warn_user) as progress,
+        prepared.session.renewed_tokens(prepared.data),
+        Progress(prepared.manifest.name, verbose=spec.settings.verbose, warn=warn_user) as progress,
     ):
-        slots = _slots(prepared, progress, interrupts)
+        slots = _slots(prepared, progress)
         with (
-            open_run(prepared, control, interrupts) as run,
-            stopped_by_file(root.below(STOP), data.hadoop, control),
+            open_run(prepared, interrupts) as run,
+            stopped_by_file(root.below(STOP), hadoop, control),
             open_journal(run) as journal,
         ):
             with interrupts.deferred():
-                progress.announce(run.paths.shown())
-                jobs = _jobs(prepared, run, slots, control, progress)
-                board = _board(prepared, run)
-                coordinator = _coordinator(prepared, run, journal, board, slots)
-                progress.resume(coordinator.status)
-                control.status = lambda: coordinator.status
-                search = RunningSearch(
-                    prepared=prepared,
-                    run=run,
-                    coordinator=coordinator,
-                    jobs=jobs,
-                    board=board,
+                search = _ready(
+                    prepared,
+                    run,
+                    journal,
+                    slots=slots,
                     progress=progress,
-                    control=control,
                     interrupts=interrupts,
                 )
-            spec.opened(root, data.hadoop, slots)
+            spec.opened(root, hadoop, slots)
             problem = search.to_its_end()
     return search.answer(problem)
 
@@ -87,10 +84,10 @@ def _log_scales(space: Space | None) -> None:
             _LOGGER.info("%s: searched on a log scale from %g to %g", name, domain.low, domain.high)
 
 
-def _slots(prepared: Prepared, progress: Progress, interrupts: Interrupts) -> int:
-    """Return how many slots to ask for at first; show what is waited for meanwhile."""
+def _slots(prepared: Prepared, progress: Progress) -> int:
+    """Return the first number of slots; show meanwhile what it waits for."""
     spec, session = prepared.spec, prepared.session
-    if spec.settings.verbose:  # two bars would write over each other
+    if spec.settings.verbose:  # two progress bars would overwrite each other
         session.hide_console_progress()
     total = spec.searcher.total
     slots = slot_count(
@@ -98,26 +95,49 @@ def _slots(prepared: Prepared, progress: Progress, interrupts: Interrupts) -> in
         spec.settings,
         session,
         warn=warn_user,
-        tick=functools.partial(_show_waiting, progress, total, interrupts),
+        tick=lambda: progress.refresh(Status(total=total)),
     )
     session.tell_idle_gpus(warn_user)
     progress.asked = _asked(slots, session)
     return slots
 
 
-def _show_waiting(progress: Progress, total: int, interrupts: Interrupts) -> None:
-    interrupts.check()
-    progress.refresh(Status(total=total))
-
-
 def _asked(slots: int, session: Session) -> str:
     return f"{count(slots, 'slot')} of {session.task_needs}"
+
+
+def _ready(
+    prepared: Prepared,
+    run: OpenRun,
+    journal: Journal,
+    *,
+    slots: int,
+    progress: Progress,
+    interrupts: Interrupts,
+) -> RunningSearch:
+    """Return the search, ready to start its slots, and show its progress so far."""
+    control = interrupts.control
+    progress.announce(run.paths.shown())
+    jobs = _jobs(prepared, run, slots, control, progress)
+    board = _board(prepared, run)
+    coordinator = _coordinator(prepared, run, journal, board, slots)
+    progress.resume(coordinator.trials.status)
+    control.status = lambda: coordinator.trials.status
+    return RunningSearch(
+        prepared=prepared,
+        run=run,
+        coordinator=coordinator,
+        jobs=jobs,
+        board=board,
+        progress=progress,
+        interrupts=interrupts,
+    )
 
 
 def _jobs(
     prepared: Prepared, run: OpenRun, slots: int, control: Control, progress: Progress
 ) -> SlotJobs:
-    """Return the slot jobs, not yet started; let `progress` show what they wait for."""
+    """Return the slot jobs, not started; `progress` shows what they wait for."""
     leaving = Leaving.of(run.owned, prepared.session)
     progress.leaving = functools.partial(str, leaving or "")
 
@@ -144,7 +164,7 @@ def _board(prepared: Prepared, run: OpenRun) -> Board:
     except FileExistsError as error:  # a file where a folder of the resumed run should be
         raise not_resumable(run.paths.shown(), error) from None
     except OSError as error:
-        problem = cannot_go_on(error)
+        problem = cannot_continue(error)
         nothing = Result([], spec.settings.goal, run.paths.shown(), problem=problem)
         raise SearchFailed(printable(problem), nothing) from None
 
@@ -152,12 +172,15 @@ def _board(prepared: Prepared, run: OpenRun) -> Board:
 def _coordinator(
     prepared: Prepared, run: OpenRun, journal: Journal, board: Board, slots: int
 ) -> Coordinator:
-    """Return what drives the search, from where the run is."""
+    """Return the search's coordinator, in the state of the run."""
     spec, settings = prepared.spec, prepared.spec.settings
-    coordinator = Coordinator(
+    recorder = Recorder(journal, RunState(run.paths))
+    roster = Roster(slots)
+    warn = functools.partial(warn_at, users_line())  # it is called in the channel's thread
+    trials = Trials(
         spec.searcher,
-        run.paths,
-        journal,
+        recorder,
+        slots=roster,
         direction=settings.goal,
         observers=(board, *spec.observers),
         max_failures=settings.max_failures,
@@ -166,27 +189,27 @@ def _coordinator(
         stopping=read_rules(settings.stopping),
         optimization_key=settings.optimization_key,
         target=settings.target,
-        slots=slots,
-        warn=functools.partial(warn_at, users_line()),  # it is called in the channel's thread
+        grows=spec.grows,
+        warn=warn,
     )
     try:
-        _begin(coordinator, prepared, run)
+        _begin(trials, prepared, run)
     except InvalidArgument:
         board.discard()
         journal.discard()
         raise
     except OSError as error:
         board.abandon()
-        problem = cannot_go_on(error)
-        so_far = result_so_far(prepared, run, coordinator, problem)
+        problem = cannot_continue(error)
+        so_far = result_so_far(prepared, run, trials, problem)
         raise SearchFailed(printable(problem), so_far) from None
     except BaseException:
         board.abandon()
         raise
-    return coordinator
+    return Coordinator(trials, roster, recorder, warn=warn)
 
 
-def _begin(coordinator: Coordinator, prepared: Prepared, run: OpenRun) -> None:
+def _begin(trials: Trials, prepared: Prepared, run: OpenRun) -> None:
     past, manifest = run.past, prepared.manifest
     begun = Begun(
         records=len(past.records),
@@ -197,4 +220,4 @@ def _begin(coordinator: Coordinator, prepared: Prepared, run: OpenRun) -> None:
         at=time.time(),
     )
     with uncollected():
-        coordinator.begin(begun, past.records, past.left, run.go_on)
+        trials.begin(begun, past.records, past.left, run.reopen)

@@ -1,4 +1,4 @@
-"""A search that runs: its parts, put to work and brought to an end."""
+"""A running search: runs its parts, and ends them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from experiment.display.board import Board
 from experiment.display.progress import Progress
-from experiment.driver.control import Control
 from experiment.driver.coordinator import Coordinator
 from experiment.driver.interrupts import Interrupts
 from experiment.driver.open_run import OpenRun, keep
 from experiment.driver.slot_jobs import SlotJobs
+from experiment.driver.trials.trials import Trials
 from experiment.results.result import Result, SearchFailed
 from experiment.results.text import how_to_resume, printable
 from experiment.results.warned import note
@@ -23,17 +23,16 @@ from search.trial import Failure
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningSearch:
-    """The parts of one search.
+    """The parts of a running search.
 
     Attributes:
         prepared: The search.
-        run: Its run.
-        coordinator: Hands out its trials.
-        jobs: Run its slots.
-        board: Writes what TensorBoard shows of it.
-        progress: Shows how far it is.
-        control: Ends it early.
-        interrupts: Ctrl-C and SIGTERM while it runs.
+        run: The search's run.
+        coordinator: The coordinator, which gives trials to slots.
+        jobs: The slot jobs.
+        board: The writer of TensorBoard's files.
+        progress: The display of its progress.
+        interrupts: The handler of Ctrl-C and SIGTERM, with the control, which can end it early.
     """
 
     prepared: Prepared
@@ -42,43 +41,44 @@ class RunningSearch:
     jobs: SlotJobs
     board: Board
     progress: Progress
-    control: Control
     interrupts: Interrupts
 
     def to_its_end(self) -> str | None:
-        """Run the search, and write and show how it ended, whatever happens.
+        """Run the search, and always write and show how it ended.
 
         Returns:
-            Why it ended early; None where it did not.
+            Why it ended early; None if it did not.
         """
         problem: str | None = None
         try:
             problem = self.jobs.run(self.coordinator, self._show)
         except KeyboardInterrupt:
-            self.control.cancel("interrupted")  # in another thread nobody has
+            self.interrupts.control.cancel(
+                "interrupted"
+            )  # outside the main thread `Interrupts` does not
         except BaseException as error:
             problem = f"{type(error).__name__}: {error}"
             raise
         finally:
             self.interrupts.hold()
-            if not self.coordinator.done:
-                problem = problem or self.control.reason
+            if not self.coordinator.trials.done:
+                problem = problem or self.interrupts.control.reason
             self._end(problem)
         return problem
 
     def answer(self, problem: str | None) -> Result:
-        """Return the result of a search that has ended, and say so where it was ended early.
+        """Return the result of the search, and tell the user if it was ended early.
 
         Args:
-            problem: Why it ended early; None where it did not.
+            problem: Why it ended early; None if it did not.
 
         Raises:
-            SearchFailed: It could not go on, or every trial failed.
+            SearchFailed: The search could not continue, or every trial failed.
         """
-        spec, control = self.prepared.spec, self.control
-        result = result_so_far(self.prepared, self.run, self.coordinator, problem)
+        spec, control = self.prepared.spec, self.interrupts.control
+        result = result_so_far(self.prepared, self.run, self.coordinator.trials, problem)
         if self.interrupts.noted or (problem and problem == control.reason):
-            # The user wants what there is.
+            # The user wants the trials so far.
             resumable = not (spec.grows or control.overtaken)
             note(_end_in_words(problem or "interrupted", result, resumable=resumable))
             return result
@@ -86,38 +86,34 @@ class RunningSearch:
         return result
 
     def _show(self) -> None:
-        self.progress.refresh(self.coordinator.status, self.run.folder.trouble)
+        self.progress.refresh(self.coordinator.trials.status, self.run.folder.trouble)
 
     def _end(self, problem: str | None) -> None:
-        """Write how the search ended, and show it: each step, whatever becomes of the others."""
-        coordinator, board = self.coordinator, self.board
-        summary = functools.partial(
-            result_so_far, self.prepared, self.run, self.coordinator, problem
-        )
+        """Write and show how the search ended; each step, even if others fail."""
+        trials, board = self.coordinator.trials, self.board
+        summary = functools.partial(result_so_far, self.prepared, self.run, trials, problem)
         with contextlib.ExitStack() as ending:
-            ending.callback(lambda: self.progress.close(coordinator.status, summary()))
-            if self.control.overtaken:
+            ending.callback(lambda: self.progress.close(trials.status, summary()))
+            if self.interrupts.control.overtaken:
                 board.abandon()
             else:
                 ending.callback(keep, lambda: write_result(self.run.paths, summary()))
-                ending.callback(keep, lambda: board.close(summary().objective, coordinator.status))
-                keep(coordinator.cancel_rest)
+                ending.callback(keep, lambda: board.close(summary().objective, trials.status))
+                keep(trials.cancel_rest)
 
 
-def result_so_far(
-    prepared: Prepared, run: OpenRun, coordinator: Coordinator, problem: str | None
-) -> Result:
-    """Return what there is of a search.
+def result_so_far(prepared: Prepared, run: OpenRun, trials: Trials, problem: str | None) -> Result:
+    """Return the result of the trials so far.
 
     Args:
         prepared: The search.
-        run: Its run.
-        coordinator: Has its trials.
-        problem: Why it ended early; None where it did not.
+        run: The search's run.
+        trials: The search's trials.
+        problem: Why the search ended early; None if it did not.
     """
-    spec, status = prepared.spec, coordinator.status
+    spec, status = prepared.spec, trials.status
     return Result(
-        coordinator.results,
+        trials.results,
         spec.settings.goal,
         run.paths.shown(),
         objective=status.objective or spec.settings.optimization_key,
@@ -129,7 +125,7 @@ def result_so_far(
 
 
 def _end_in_words(reason: str, result: Result, *, resumable: bool) -> str:
-    """Return why a search has ended early, with what, and how to go on with it."""
+    """Return why a search has ended early, its summary, and how to resume it."""
     left = resumable and result.done < result.total
     how = f"; {how_to_resume(result.logdir)}" if left else ""
     return f"{reason}: {result.summary()}{how}"
@@ -142,10 +138,10 @@ def _raise_if_failed(result: Result) -> None:
     message = result.problem or f"all {len(result.trials)} trials failed"
     first = next((trial for trial in result.failed), None)
     if first is not None and first.error is not None:
-        told = first.error.message == message  # as where nobody can say what the objective is
-        details = first.error.traceback if told else _details(first.error)
+        is_shown = first.error.message == message  # as for an ambiguous objective
+        details = first.error.traceback if is_shown else _details(first.error)
         message += f"; the first was trial {first.id}" + (f": {details}" if details else "")
-    # What a trial printed or raised must not move the terminal's cursor.
+    # A trial's output or error must not move the terminal's cursor.
     raise SearchFailed(printable(message, keep="\n\t"), result)
 
 

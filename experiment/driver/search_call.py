@@ -1,4 +1,4 @@
-"""Makes a call of a function that builds a search: the call builds it and runs it to its end."""
+"""Makes a public call of a function that builds a search: the call builds and runs it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import inspect
 from collections.abc import Callable
 from typing import ParamSpec, Protocol, TypeVar, cast
 
+from experiment.driver.control import own_control
+from experiment.driver.interrupts import Interrupts
 from experiment.results.result import Result, Results
-from experiment.setup.settings import takes_settings
+from experiment.setup.keywords import takes_settings
 from experiment.setup.specification import SearchSpec
 
 P = ParamSpec("P")
@@ -19,7 +21,7 @@ class SearchCall(Protocol[P, R_co]):
     """A call that runs a search.
 
     Attributes:
-        spec: Checks the same arguments, and returns the search without running it.
+        spec: A function of the same arguments that returns the search without running it.
     """
 
     spec: Callable[P, SearchSpec]
@@ -33,7 +35,7 @@ def search_call(returns: type[R_co]) -> Callable[[Callable[P, SearchSpec]], Sear
     """Make a public call of a function that returns the search; the docstring is the call's.
 
     Args:
-        returns: The type of what the call returns.
+        returns: The type that the call returns.
     """
 
     def decorate(build: Callable[P, SearchSpec]) -> SearchCall[P, R_co]:
@@ -45,8 +47,9 @@ def search_call(returns: type[R_co]) -> Callable[[Callable[P, SearchSpec]], Sear
             # needs.
             from experiment.driver.run_search import run_search
 
-            search = spec(*args, **kwargs)
-            return cast(R_co, search.returned(run_search(search)))
+            with Interrupts(own_control()) as interrupts:
+                search = spec(*args, **kwargs)
+                return cast(R_co, search.returned(run_search(search, interrupts)))
 
         shown_signature = inspect.signature(spec).replace(return_annotation=returns.__name__)
         call.__signature__ = shown_signature  # type: ignore[attr-defined]  # for inspect.signature

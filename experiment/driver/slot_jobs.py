@@ -1,4 +1,4 @@
-"""The Spark jobs that keep a search's slots running until it is done."""
+"""The Spark jobs that run a search's slots until it is done."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ from spark_jobs.session.slot_job import SlotJob
 from spark_jobs.slot.slot import PROBLEM, SlotConfig, is_installed, slot_function
 
 _FRUITLESS_JOBS = 3
-_MOST_FURTHER = 1_000  # slots that may be added to those of the start, see `SlotJobs.most`
-_POLL = 0.1  # seconds between two looks at a running job
-_LOOK = 0.5  # seconds between two looks for slots that Spark has lost
-_GROW = 2.0  # seconds between two looks at how many slots the cluster offers
-_MOST_ALONE = 32  # slots that are asked for at a time, where each is a job of its own
+_MOST_FURTHER = 1_000  # maximum slots beside the first ones, see `SlotJobs.most`
+_POLL = 0.1  # seconds between two checks of a running job
+_LOOK = 0.5  # seconds between two checks for slots that Spark has lost
+_GROW = 2.0  # seconds between two checks of the number of slots that the cluster offers
+_MOST_ALONE = 32  # maximum slots requested at a time, if each is a job of its own
 
 
 class Leaving(NamedTuple):
-    """Slots of a driver that was killed, which may still be there.
+    """Slots of a driver that was killed, which may still run.
 
     Attributes:
         whose: The driver, in words.
-        until: By `time.monotonic`, when they will be gone.
+        until: The time by which they will have left, by `time.monotonic`.
     """
 
     whose: str
@@ -56,9 +56,9 @@ class Leaving(NamedTuple):
 
     @classmethod
     def of(cls, owned: Owned, session: Session) -> Self | None:
-        """Return those that may be in the way of a run's search; None where there are none.
+        """Return the slots of a run's last driver; None if there are none.
 
-        Slots of a classic driver on its own host have ended with it.
+        In local mode they have ended with their driver.
         """
         seconds = owned.leaving(time.time())
         ended = session.on_this_host and session.tells_lost_tasks
@@ -75,18 +75,19 @@ class Leaving(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotJobs:
-    """The slot jobs of one search: a first one, and further ones where the cluster has grown.
+    """The slot jobs of one search: a first one, and further ones when the cluster has grown.
 
     Attributes:
         prepared: The search.
-        opened: Its run.
-        slots: How many the first job has.
-        control: Ends the search early.
-        leaving: Slots of a driver that was killed; None where there are none.
-        warn: Shows the user a sentence, while the search goes on.
-        grown: Told how many slots Spark was asked for, when they have become more.
-        there: Told what Spark has of them while none has come, see `without_slots`.
-        refusals: Why hosts cannot run slots, in one sentence each, and whether the user was told.
+        opened: The search's run.
+        slots: Number of slots of the first job.
+        control: The control, which can end the search early.
+        leaving: Slots of a driver that was killed; None if there are none.
+        warn: Called with each warning for the user while the search runs.
+        grown: Called with the number of requested slots when it has grown.
+        there: Called with the state of Spark's tasks while no slot has started, see
+            `without_slots`.
+        refusals: Why hosts cannot run slots, in one sentence each, and whether the user was warned.
     """
 
     prepared: Prepared
@@ -101,30 +102,30 @@ class SlotJobs:
 
     @property
     def session(self) -> Session:
-        """Runs the jobs."""
+        """The session that runs the jobs."""
         return self.prepared.session
 
     @property
     def settings(self) -> Settings:
-        """Those of the search."""
+        """The search's settings."""
         return self.prepared.spec.settings
 
     @property
     def most(self) -> int:
-        """How many slots the search may come to: its channel lets in no more connections."""
+        """Maximum number of slots: the channel accepts no more connections."""
         if self.session.on_this_host:  # executors in the driver's JVM, or of a fixed number
             return self.slots
         return self.settings.parallelism or self.slots + _MOST_FURTHER
 
     def run(self, coordinator: Coordinator, tick: Callable[[], None]) -> str | None:
-        """Keep slot jobs running until the search is done, or is ended by its control.
-
-        Returns:
-            Why the search cannot go on; None where it need not.
+        """Run slot jobs until the search is done, or its control ends it.
 
         Args:
-            coordinator: Hands out the trials.
+            coordinator: The coordinator, which gives trials to slots.
             tick: Called about ten times a second, from this thread.
+
+        Returns:
+            Why the search cannot continue; None if it is done or was ended.
         """
         fruitless, slots = 0, self.slots
         host = self.session.driver_host
@@ -140,12 +141,12 @@ class SlotJobs:
                 )
                 lent = lender.lend(encode(self._config(address)))
             except OSError as error:
-                return cannot_go_on(error)
+                return cannot_continue(error)
             job = functools.partial(self._job, lent=lent, function=lender.function)
             jobs = stack.enter_context(StartedJobs(job))
             self.control.wake = server.wake
             while not self._is_over(server, coordinator):
-                before = coordinator.progress
+                before = coordinator.trials.progress
                 self._start(slots, jobs)
                 started = self._wait(jobs, server, coordinator, tick)
                 if self._is_over(server, coordinator):
@@ -155,18 +156,20 @@ class SlotJobs:
                 if not started:
                     return self._nobody_came(slots)
                 slots = jobs.forget() or slots
-                fruitless = 0 if coordinator.progress > before else fruitless + 1
+                fruitless = 0 if coordinator.trials.progress > before else fruitless + 1
                 if fruitless == _FRUITLESS_JOBS:
                     sentence = problem_of_spark(jobs.error, jobs.failed_hosts)
                     return sentence or _spark_problem(jobs.error)
-            return coordinator.problem if server.error is None else cannot_go_on(server.error)
+            if server.error is not None:
+                return cannot_continue(server.error)
+            return coordinator.trials.problem
 
     def _is_over(self, server: ChannelServer, coordinator: Coordinator) -> bool:
-        ended = coordinator.done or coordinator.target_reached
+        ended = coordinator.trials.done or coordinator.trials.target_reached
         return ended or self._is_ended_early(server, coordinator)
 
     def _is_ended_early(self, server: ChannelServer, coordinator: Coordinator) -> bool:
-        in_trouble = server.error is not None or coordinator.problem is not None
+        in_trouble = server.error is not None or coordinator.trials.problem is not None
         return in_trouble or self.control.reason is not None
 
     def _nobody_came(self, slots: int) -> str:
@@ -176,7 +179,7 @@ class SlotJobs:
         if page is None and (self.session.setting("spark.ui.enabled") or "").lower() == "false":
             page = "not served, as spark.ui.enabled is false"
         whose = self.leaving.whose if self.leaving else ""
-        late = f", counted from when the slots of {whose} had to be gone" if whose else ""
+        late = f", counted from the end of the slots of {whose}" if whose else ""
         return (
             f"no slot has started within {self.settings.startup_timeout:g} s{late}; asked Spark "
             f"for {count(slots, 'slot')} of {self.session.task_needs}, on executors with "
@@ -192,10 +195,10 @@ class SlotJobs:
         coordinator: Coordinator,
         tick: Callable[[], None],
     ) -> bool:
-        """Wait until all slots have ended, or have nothing to do any more.
+        """Wait until all slots have ended, or have no more trials.
 
         Returns:
-            False where none has started in time.
+            False if no slot has started in time.
         """
         patience = self.settings.startup_timeout
         begin = max(time.monotonic(), self.leaving.until if self.leaving else 0.0)
@@ -213,7 +216,7 @@ class SlotJobs:
                 return True
             if time.monotonic() > grow:
                 self._grow(jobs, coordinator)
-                if not coordinator.status.slots:
+                if not coordinator.trials.status.slots:
                     self.there(self._without_slots(jobs))
                 grow = time.monotonic() + _GROW
             deadline = self.settings.deadline
@@ -221,19 +224,19 @@ class SlotJobs:
                 self.control.cancel(deadline_passed(deadline))
             if self.session.stopped or self._is_ended_early(server, coordinator):
                 return True
-            if coordinator.target_reached and not coordinator.done:
+            if coordinator.trials.target_reached and not coordinator.trials.done:
                 return True
             if coordinator.roster.has_started:
                 give_up = math.inf
             elif time.monotonic() > give_up:
                 return False
-            done_since = (done_since or time.monotonic()) if coordinator.done else None
+            done_since = (done_since or time.monotonic()) if coordinator.trials.done else None
             if done_since is not None and time.monotonic() - done_since > time_limits.SLOTS_END:
-                return True  # tasks that Spark has not started would hold the search up
+                return True  # without waiting for tasks that Spark has not started
 
     @contextlib.contextmanager
     def _reached(self, server: ChannelServer) -> Iterator[Address]:
-        """Yield how slots reach the driver: by a mailbox, too, where a firewall may be between."""
+        """Yield the driver's address for slots; with a mailbox, as there may be a firewall."""
         if self.session.on_this_host:
             yield server.address
             return
@@ -243,7 +246,7 @@ class SlotJobs:
             yield msgspec.structs.replace(server.address, mailbox=mailbox.address)
 
     def _look(self, jobs: StartedJobs, server: ChannelServer, coordinator: Coordinator) -> None:
-        """See which slots and jobs have ended, and let their trials run on others."""
+        """Handle slots and jobs that have ended: let their trials run on others."""
         ended = jobs.take_ended()
         while coordinator.roster.let_go:
             jobs.let_go(coordinator.roster.let_go.popleft())
@@ -254,7 +257,7 @@ class SlotJobs:
             if lost := _slots(job.lost_slots(), failed=True):
                 server.call(functools.partial(coordinator.slots_lost, lost))
             sentence = problem_of_spark(job.error, job.failed_hosts)
-            # Spark ends a job for one task that died, and may call those that died with it killed.
+            # Spark ends a job because of one dead task, and may report others that died as killed.
             counts = sentence is None or not self.session.tells_lost_tasks
             server.call(functools.partial(coordinator.job_ended, job.number, counts=counts))
             if sentence is not None:
@@ -262,15 +265,15 @@ class SlotJobs:
             elif job.error is None or not jobs.running:
                 continue
             elif came:
-                jobs.drop(job.slots)  # so that they are asked for again
+                jobs.drop(job.slots)  # so that they are requested again
             else:
                 without = count(job.slots, "slot")
-                self.warn(f"the search goes on without {without}: {_in_words(job.error)}")
+                self.warn(f"the search continues without {without}: {_in_words(job.error)}")
         self._tell_refusals(jobs, coordinator)
         slots = jobs.lost_slots()
         if lost := _slots(slots, failed=True):
             server.call(functools.partial(coordinator.slots_lost, lost))
-        if killed := _slots(slots, failed=False):  # as those beside a task for which it ends a job
+        if killed := _slots(slots, failed=False):  # such as other tasks of a job that Spark ends
             server.call(functools.partial(coordinator.slots_ended, killed, counts=True))
         if leaving := jobs.leaving_slots():
             server.call(functools.partial(coordinator.slots_leaving, leaving))
@@ -278,11 +281,11 @@ class SlotJobs:
     def _refused(
         self, job: NumberedJob, sentence: str, jobs: StartedJobs, coordinator: Coordinator
     ) -> None:
-        """See to it that a host that cannot run slots costs the others none of theirs.
+        """Keep a host that cannot run slots from ending the slots of other hosts.
 
-        Spark tries a task there again and again, and then ends the whole job. So each slot is a job
-        of its own from then on: those that come to other hosts stay, and the others are asked for
-        again after a while, as the host may have been mended, or has left.
+        Spark retries a task there, and then ends the whole job. So each slot is a job of its own
+        from now on: slots on other hosts stay, and the failed ones are requested again after a
+        while, as the host may have been repaired or removed.
         """
         self.refusals.setdefault(sentence, False)
         if job.slots == 1:
@@ -292,15 +295,15 @@ class SlotJobs:
             self._grow(jobs, coordinator)
 
     def _tell_refusals(self, jobs: StartedJobs, coordinator: Coordinator) -> None:
-        """Name each host that cannot run slots, once others do."""
+        """Warn of each host that cannot run slots, once others do."""
         if not (coordinator.roster.has_started and jobs.running):
             return
-        for sentence in [sentence for sentence, told in self.refusals.items() if not told]:
+        for sentence in [sentence for sentence, shown in self.refusals.items() if not shown]:
             self.refusals[sentence] = True
-            self.warn(f"the search goes on without {sentence}")
+            self.warn(f"the search continues without {sentence}")
 
     def _start(self, slots: int, jobs: StartedJobs) -> None:
-        """Ask Spark for slots; only for some of them where each takes a job of its own."""
+        """Request slots from Spark; only some of them if each is a job of its own."""
         if self.refusals:
             for _ in range(min(slots, _MOST_ALONE)):
                 jobs.start(1)
@@ -308,10 +311,10 @@ class SlotJobs:
             jobs.start(slots)
 
     def _grow(self, jobs: StartedJobs, coordinator: Coordinator) -> None:
-        """Ask Spark for further slots, where the cluster has room and trials are left.
+        """Request further slots if the cluster has room and trials are left.
 
-        Not for more than fit: tasks that wait would take what other jobs of the application and
-        other searches are waiting for, and would start, one after the other, when all is done.
+        Never more than fit: waiting tasks would take room from other jobs and searches of the
+        application, and would still start, one after the other, when the search is done.
         """
         jobs.take_up()
         if jobs.asked >= self.most:
@@ -319,8 +322,8 @@ class SlotJobs:
         offered = 0
         with contextlib.suppress(Exception):  # of a stopped session
             offered = self.session.task_slots()
-        awaited = jobs.asked - coordinator.status.slots
-        further = min(min(offered, self.most) - jobs.asked, coordinator.left - awaited)
+        awaited = jobs.asked - coordinator.trials.status.slots
+        further = min(min(offered, self.most) - jobs.asked, coordinator.trials.left - awaited)
         if further > 0:
             self._start(further, jobs)
             self.grown(jobs.asked)
@@ -349,7 +352,7 @@ class SlotJobs:
 
     def _job(self, number: int, slots: int, lent: Lent, function: Lent) -> SlotJob:
         slot = slot_function(number, lent, function, self.session.search_path())
-        # Spark remembers the jobs of a search that this session has run, and may go on with.
+        # Unique, since Spark keeps earlier jobs of a search that this session may have resumed.
         tag = f"{self.prepared.root.name}-{number}-{secrets.token_hex(4)}"
         return self.session.job(slot, slots, tag)
 
@@ -360,11 +363,11 @@ class SlotJobs:
 
 
 def without_slots(executors: Sequence[ClusterExecutor] | None, tasks: int) -> str:
-    """Return what there is while no slot has come; '' without executors, or where nobody can know.
+    """Return executors and tasks in words while no slot has started; '' if there are none.
 
     Args:
-        executors: Of the application; None where nobody can know.
-        tasks: How many of the search's tasks run.
+        executors: The application's executors; None if they are not known.
+        tasks: Number of running tasks of the search.
     """
     if not executors:
         return ""
@@ -381,8 +384,8 @@ def problem_of_spark(error: BaseException | None, hosts: Sequence[str] = ()) -> 
     """Return in one sentence why slots could not start at all; None for any other error.
 
     Args:
-        error: What Spark raised for the slot job, if it did.
-        hosts: On which its tasks failed.
+        error: The error that Spark raised for the slot job, or None.
+        hosts: The hosts on which its tasks failed.
     """
     if error is None:
         return None
@@ -407,13 +410,13 @@ def problem_of_spark(error: BaseException | None, hosts: Sequence[str] = ()) -> 
 
 
 def _slots(lost: Mapping[str, bool], *, failed: bool) -> list[str]:
-    """Return those slots whose tasks failed, or those whose tasks Spark has killed."""
+    """Return the slots whose tasks failed, or those whose tasks Spark has killed."""
     return [slot for slot, its_own in lost.items() if its_own is failed]
 
 
-def cannot_go_on(error: BaseException) -> str:
-    """Return why a search ends whose journal, say, cannot be written."""
-    return f"the driver cannot go on: {type(error).__name__}: {error}"
+def cannot_continue(error: BaseException) -> str:
+    """Return why a search ends after an error of the driver, such as a full disk."""
+    return f"the driver cannot continue: {type(error).__name__}: {error}"
 
 
 def _spark_problem(error: BaseException | None) -> str:

@@ -1,4 +1,4 @@
-"""Detects lost slots from their messages, where Spark tells nothing of its tasks."""
+"""Detects lost slots from their messages, for sessions in which Spark does not report tasks."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from spark_jobs.messages import Answer, Heard, Hello, Next, Reports, SlotId
 
 
 class SlotLiveness:
-    """Hands the messages of slots to the coordinator, and tells it which slots are lost.
+    """Forwards the messages of slots to the coordinator, and reports lost slots to it.
 
-    Spark runs a task that it has lost again, as the task's next attempt: when that slot says hello,
-    the one before is lost. Where Spark has no room for it, the lost slot is found by its silence
-    while others speak. A slot that was taken for lost by mistake gets no more work, so nothing
-    counts twice. Without speculation, which starts a second attempt beside the first.
+    Spark runs a lost task again, as its next attempt: when that slot says hello, the last one is
+    lost. If Spark has no room for it, the lost slot is found by its silence while others send
+    messages. A slot that was presumed lost by mistake gets no more trials, so nothing counts twice.
+    It does not work with speculation, which starts a second attempt beside the first.
 
     See `spark_jobs.channel.exchange.Handler`.
 
     Args:
-        coordinator: Of the search.
-        clock: Seconds that only grow.
+        coordinator: The search's coordinator.
+        clock: Monotonic time in seconds.
     """
 
     def __init__(
@@ -30,13 +30,13 @@ class SlotLiveness:
     ) -> None:
         self._coordinator = coordinator
         self._clock = clock
-        self._heard: dict[str, float] = {}  # slots, with the time below
-        self._time = 0.0  # passes while slots speak
+        self._heard: dict[str, float] = {}  # slots, with the time of their last message
+        self._time = 0.0  # seconds in which there were messages
         self._last = clock()
         self._looked = 0.0
 
     def hello(self, message: Hello) -> None:
-        """Take in a slot's first words."""
+        """Take a slot's hello."""
         now = SlotId.parse(message.slot)
         before = [
             slot
@@ -48,16 +48,16 @@ class SlotLiveness:
         self._coordinator.hello(message)
 
     def next(self, message: Next) -> Answer:
-        """Take in a slot's last outcome and return its next work."""
+        """Take a slot's last outcome, and return its next trial."""
         self._hear(message.slot)
         return self._coordinator.next(message)
 
     def alike(self, slot: str) -> Hashable:
-        """Return what a slot has in common with those that have to wait whenever it has to."""
+        """Return a key that is equal for slots which may run the same trials."""
         return self._coordinator.alike(slot)
 
     def report(self, message: Reports) -> Heard:
-        """Take in what a slot's trial reported."""
+        """Take the reports of a slot's trial."""
         self._hear(message.slot)
         return self._coordinator.report(message)
 

@@ -1,4 +1,4 @@
-"""The slot jobs of a search that run side by side."""
+"""The parallel slot jobs of a search."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from typing import Self
 from spark_jobs.messages import SlotId
 from spark_jobs.session.slot_job import SlotJob
 
-_PUT_OFF = 60.0  # seconds
+_PUT_OFF = 60.0  # seconds until slots are requested again
 
 
 @dataclass(frozen=True, slots=True)
 class NumberedJob:
-    """A slot job with its number in the search, from 1, and how many slots it has."""
+    """A slot job with its number in the search, from 1, and its number of slots."""
 
     number: int
     slots: int
@@ -26,16 +26,16 @@ class NumberedJob:
 
     @property
     def error(self) -> BaseException | None:
-        """What Spark raised; None unless the job has failed."""
+        """The error that Spark raised; None unless the job has failed."""
         return self.job.error
 
     @property
     def failed_hosts(self) -> list[str]:
-        """On which hosts tasks of it failed."""
+        """The hosts on which its tasks failed."""
         return self.job.failed_hosts
 
     def lost_slots(self) -> dict[str, bool]:
-        """Return which of its slots Spark has lost so far; False for those that it has killed."""
+        """Return the slots that Spark has lost so far: whether they failed, or were killed."""
         return {
             str(SlotId(self.number, task.partition, task.attempt)): task.failed
             for task in self.job.lost_tasks()
@@ -43,16 +43,16 @@ class NumberedJob:
 
 
 class StartedJobs:
-    """Starts slot jobs, and knows which run.
+    """Starts slot jobs, and tracks the running ones.
 
-    A context manager: leaving it cancels those that run and waits for their end.
+    A context manager: its exit cancels the running jobs and waits for their end.
 
     Args:
-        make: Returns a job, not started, for its number and how many slots it is to have.
-        clock: Seconds that only grow.
+        make: Returns a job, not started, by its number and its number of slots.
+        clock: Monotonic time in seconds.
 
     Attributes:
-        asked: How many slots Spark was asked for, but for those that were dropped or let go.
+        asked: Number of slots requested from Spark, without those that were dropped or let go.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class StartedJobs:
         self.asked = 0
         self._clock = clock
         self._let_go: set[str] = set()  # slots
-        self._put_off: list[tuple[float, int]] = []  # slots, and from when on they are not asked
+        self._put_off: list[tuple[float, int]] = []  # time to drop them, number of slots
         self._make = make
         self._numbers = itertools.count(1)
         self._running: list[NumberedJob] = []
@@ -82,29 +82,29 @@ class StartedJobs:
 
     @property
     def running(self) -> bool:
-        """Is there any job that was not taken out as ended?"""
+        """Whether there is a job that `take_ended` has not returned."""
         return bool(self._running)
 
     @property
     def error(self) -> BaseException | None:
-        """What Spark raised for the job that ended last; None where it did not fail."""
+        """The error that Spark raised for the job that ended last; None if it did not fail."""
         return None if self._last is None else self._last.error
 
     @property
     def failed_hosts(self) -> list[str]:
-        """On which hosts tasks of that one failed."""
+        """The hosts on which tasks of that job failed."""
         return [] if self._last is None else self._last.failed_hosts
 
     def start(self, slots: int) -> None:
-        """Start a job of so many slots."""
+        """Start a job with this number of slots."""
         number = next(self._numbers)
         started = NumberedJob(number, slots, self._make(number, slots))
-        self._running.append(started)  # before it starts, so that an interrupt leaves none behind
+        self._running.append(started)  # before its start, so that an interrupt cannot lose it
         self.asked += slots
         started.job.start()
 
     def wait(self, seconds: float) -> bool:
-        """Wait for the end of a job, and return whether all are over."""
+        """Wait for the end of a job, and return whether all have ended."""
         for started in self._running:
             if not started.job.wait(0):
                 started.job.wait(seconds)
@@ -112,27 +112,27 @@ class StartedJobs:
         return all(started.job.wait(0) for started in self._running)
 
     def take_ended(self) -> list[NumberedJob]:
-        """Return the jobs that have ended since the last time, once their tasks have."""
+        """Return the jobs that have ended since the last call, and all their tasks."""
         ended = [started for started in self._running if started.job.wait(0)]
         for started in ended:
             started.job.__exit__(None, None, None)
             self._running.remove(started)
             self._last = started
-            if started.error is not None:  # all its slots are asked for again, or none
+            if started.error is not None:  # all its slots are requested again, or none
                 number = started.number
                 self._ask_again({s for s in self._let_go if SlotId.parse(s).job == number})
         return ended
 
     def lost_slots(self) -> dict[str, bool]:
-        """Return `NumberedJob.lost_slots` of all jobs that run."""
+        """Return `NumberedJob.lost_slots` of all running jobs."""
         lost = dict(
             itertools.chain.from_iterable(started.lost_slots().items() for started in self._running)
         )
-        self._ask_again(self._let_go.intersection(lost))  # Spark does, before they have ended
+        self._ask_again(self._let_go.intersection(lost))  # Spark itself starts them again
         return lost
 
     def leaving_slots(self) -> list[str]:
-        """Return which slots of jobs that run are on executors that are being decommissioned."""
+        """Return the slots of running jobs on executors that are being decommissioned."""
         return [
             str(SlotId(started.number, task.partition, task.attempt))
             for started in self._running
@@ -140,35 +140,35 @@ class StartedJobs:
         ]
 
     def running_tasks(self) -> int:
-        """Return how many tasks of its jobs Spark runs now."""
+        """Return the number of tasks that Spark runs now for these jobs."""
         return sum(started.job.running_tasks() for started in self._running)
 
     def let_go(self, slot: str) -> None:
-        """Count a slot that was told to leave as not asked for, so that another may be."""
+        """Count a slot that has to leave as not requested, so that another may be."""
         self._let_go.add(slot)
         self.asked -= 1
 
     def _ask_again(self, slots: Collection[str]) -> None:
-        """Count slots that were let go as asked for: with their job, or by Spark itself."""
+        """Count slots that were let go as requested again, with their job or by Spark itself."""
         self._let_go.difference_update(slots)
         self.asked += len(slots)
 
     def drop(self, slots: int) -> None:
-        """Count slots of a job that has ended as not asked for, so that others may be."""
+        """Count slots of a job that has ended as not requested, so that others may be."""
         self.asked -= slots
 
     def put_off(self, slots: int) -> None:
-        """Count slots of a job that has ended as asked for until `take_up`, a minute from now."""
+        """Drop slots of a job that has ended in a minute, by `take_up`."""
         self._put_off.append((self._clock() + _PUT_OFF, slots))
 
     def take_up(self) -> None:
-        """Drop the slots that were put off long enough ago."""
+        """Drop the slots that were put off a minute ago."""
         now = self._clock()
         self.drop(sum(slots for until, slots in self._put_off if until <= now))
         self._put_off = [(until, slots) for until, slots in self._put_off if until > now]
 
     def forget(self) -> int:
-        """Begin anew, where no job runs any more; return how many slots there were."""
+        """Reset the counts once no job runs; return the number of slots before."""
         asked, self.asked = self.asked, 0
         self._put_off.clear()
         self._let_go.clear()

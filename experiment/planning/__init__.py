@@ -1,1 +1,1 @@
-"""`experiment.plan`: what a search would ask of the cluster."""
+"""`experiment.plan`: a search's demand on the cluster."""

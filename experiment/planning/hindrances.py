@@ -12,8 +12,8 @@ from experiment.setup.slot_count import SLOT_MEMORY
 from search.searcher import batch_of
 from spark_jobs.cluster.cluster import Cluster
 
-_CONTAINERS = {"yarn": 0.1, "k8s": 0.4}  # what ends executors that take too much; Spark's factor
-_LEAST_OVERHEAD = 384  # MiB, Spark's
+_CONTAINERS = {"yarn": 0.1, "k8s": 0.4}  # Spark's overhead factor where memory limits are enforced
+_LEAST_OVERHEAD = 384  # MiB, Spark's minimum
 _MIB = {"b": 2**-20, "k": 2**-10, "m": 1, "g": 2**10, "t": 2**20, "p": 2**30}
 _SIZE = re.compile(r"\s*(\d+)\s*([bkmgtp]?)b?\s*", re.IGNORECASE)
 
@@ -23,10 +23,10 @@ class Hindrance:
     """A setting that hurts a search.
 
     Attributes:
-        setting: Its name: of Spark, or an argument of the search.
-        value: What it is.
-        effect: What that does to the search.
-        advice: What to do.
+        setting: The name of the Spark setting, or of the search's argument.
+        value: Its value.
+        effect: Its effect on the search.
+        advice: A change of the setting that helps.
     """
 
     setting: str
@@ -37,16 +37,16 @@ class Hindrance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demand:
-    """What a search asks of a cluster, as far as it hinders itself.
+    """A search's demand on a cluster, as the checks need it.
 
     Attributes:
         prepared: The search.
-        cluster: That is to run it.
-        slots: How many it asks for.
-        now: How many of them fit on the executors that are there; None where nobody knows.
-        cpus: Cores of each.
-        per_executor: How many run in one executor; None where nobody knows.
-        idle: Cores of the executors that are there and no slot can use.
+        cluster: The cluster that runs it.
+        slots: Number of slots requested.
+        now: Number of slots that fit on the current executors; None if unknown.
+        cpus: Cores per slot.
+        per_executor: Slots per executor; None if unknown.
+        idle: Cores of the current executors that no slot can use.
     """
 
     prepared: Prepared
@@ -58,16 +58,16 @@ class Demand:
     idle: int
 
     def setting(self, name: str) -> str | None:
-        """Return a Spark setting, or None where it is not set."""
+        """Return a Spark setting, or None if it is not set."""
         return self.prepared.session.setting(name)
 
     def is_on(self, name: str) -> bool:
-        """Is a Spark setting true?"""
+        """Return whether a Spark setting is true."""
         return (self.setting(name) or "").lower() == "true"
 
     @property
     def imports_tensorflow(self) -> bool:
-        """Does each slot import TensorFlow beforehand?"""
+        """Whether each slot preloads TensorFlow."""
         return "tensorflow" in self.prepared.spec.settings.preload
 
 
@@ -96,19 +96,19 @@ def _other_jobs(demand: Demand) -> Iterator[Hindrance]:
             setting="spark.scheduler.mode",
             value=demand.setting("spark.scheduler.mode") or "FIFO",
             effect=f"{count(running, 'task')} of other jobs of this application "
-            f"{'runs' if running == 1 else 'run'} now: slots start where these leave room, and "
-            "keep it until the search ends",
-            advice="share the slots out among searches with parallelism=",
+            f"{'runs' if running == 1 else 'run'} now: slots start on the cores that these leave "
+            "free, and keep them until the search ends",
+            advice="divide the slots among searches with parallelism=",
         )
 
 
 def _speculation(demand: Demand) -> Iterator[Hindrance]:
-    local = demand.prepared.session.master.partition("[")[0] == "local"  # where Spark never does
+    local = demand.prepared.session.master.partition("[")[0] == "local"  # Spark never speculates
     if demand.is_on("spark.speculation") and not local:
         yield Hindrance(
             setting="spark.speculation",
             value="true",
-            effect="slots run long by their nature: Spark starts copies of them, which take cores",
+            effect="Spark starts copies of slots, since these run long, and the copies take cores",
             advice="set it to false",
         )
 
@@ -120,8 +120,8 @@ def _kept_executors(demand: Demand) -> Iterator[Hindrance]:
         yield Hindrance(
             setting=name,
             value=demand.setting(name) or "60s",
-            effect="slots that wait at the end of a generation are tasks that run: their "
-            "executors are never idle, and are kept",
+            effect="slots that wait at the end of a generation are running tasks: their executors "
+            "never become idle and are not released",
             advice="a popsize that is a multiple of the slots, or a search without generations",
         )
 
@@ -131,9 +131,9 @@ def _idle_cores(demand: Demand) -> Iterator[Hindrance]:
         yield Hindrance(
             setting="spark.task.cpus",
             value=str(demand.cpus),
-            effect=f"{count(demand.idle, 'core')} of the executors that are there can run no slot",
-            advice="let the cores of an executor be a multiple of it, and its GPUs enough for as "
-            "many",
+            effect=f"no slot can use {count(demand.idle, 'core')} of the current executors",
+            advice="make the cores of an executor a multiple of it, with enough GPUs for as many "
+            "slots",
         )
 
 
@@ -152,9 +152,9 @@ def _memory(demand: Demand) -> Iterator[Hindrance]:
         yield Hindrance(
             setting="spark.executor.memoryOverhead",
             value=f"{room:.0f} MiB",
-            effect=f"all that {count(demand.per_executor, 'trial')} of an executor may take; "
-            f"TensorFlow with a small model takes {needed:.0f} MiB there, and an executor that "
-            "takes more than it may is ended",
+            effect=f"the memory limit of {count(demand.per_executor, 'trial')} in an executor; "
+            f"TensorFlow with a small model takes {needed:.0f} MiB there, and an executor above "
+            "its limit is killed",
             advice=f"set it to {needed:.0f}m or more",
         )
 

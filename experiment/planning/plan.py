@@ -1,14 +1,14 @@
-"""What a search would ask of a cluster, before it runs."""
+"""The plan of a search: its demand on a cluster, computed before it runs."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import ParamSpec
 
 from experiment.planning.hindrances import Demand, Hindrance, hindrances
-from experiment.planning.waves import idle_when_equal, idle_when_exponential, waves
+from experiment.planning.slot_use import idle_when_equal, idle_when_exponential, trials_per_slot
 from experiment.results import html
 from experiment.results.result import Result, Results
 from experiment.results.status import seconds_of
@@ -20,24 +20,26 @@ from experiment.setup.specification import SearchSpec
 from search.errors import InvalidArgument, shown
 from search.searcher import batch_of
 
+P = ParamSpec("P")
+
 _HEAD = ("setting", "value", "what it does", "what to do")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Plan:
-    """What a search would ask of a cluster. A notebook shows it as a table.
+    """A search's demand on a cluster. A notebook shows it as a table.
 
     Attributes:
-        call: The name of the search.
-        trials: Of the whole search, those that a run to resume has done included.
-        slots: How many run at once at the most, by the settings of cluster and search; more where
-            the cluster gets more executors than it was to have.
-        slots_now: How many of them fit on the executors that are there; None where nobody knows.
-        needs: What a slot asks of an executor: "1 core and 1 GPU".
-        gpus: That all slots together have at the most.
-        gpus_now: That `slots_now` have.
-        batch: Trials between two barriers, where slots wait; None without barriers.
-        hindrances: Settings that hurt the search: each with `.setting`, `.value`, `.effect` and
+        call: The name of the call, such as 'launch'.
+        trials: Number of trials of the whole search, including those of a run to resume.
+        slots: Maximum slots at once, by the settings of cluster and search; more if the cluster
+            gets more executors than configured.
+        slots_now: Number of slots that fit on the current executors; None if unknown.
+        needs: Resources per slot: "1 core and 1 GPU".
+        gpus: Maximum GPUs of all slots together.
+        gpus_now: GPUs of `slots_now`; None if unknown.
+        batch: Number of trials between two barriers, where slots wait; None without barriers.
+        hindrances: Settings that hurt the search, each with `.setting`, `.value`, `.effect` and
             `.advice`.
     """
 
@@ -52,43 +54,44 @@ class Plan:
     hindrances: tuple[Hindrance, ...]
 
     @property
-    def waves(self) -> int:
-        """How many trials a slot runs, one after the other, where all take equally long.
+    def trials_per_slot(self) -> int:
+        """Number of trials that a slot runs, one after the other, if all take equally long.
 
-        On the slots that there are now; where there are none, or nobody knows, at the most.
+        Computed for `slots_now`, or for `slots` if that is 0 or unknown.
         """
-        return self._waves(self._counted)
+        return self._per_slot(self._counted)
 
     @property
     def idle(self) -> tuple[float, float]:
-        """Shares of the slots' time, of [0, 1), that they wait: at barriers and at the end.
+        """Shares of [0, 1) of the slots' time that they wait, at barriers and at the end.
 
-        The first where all trials take equally long; the second where their times are independent
-        and exponentially distributed, so that some take much longer than others (A. Rényi: On the
-        theory of order statistics, Acta Mathematica Academiae Scientiarum Hungaricae 4, 1953).
-        Slots as for `waves`.
+        The first if all trials take equally long; the second if their times are independent and
+        exponentially distributed, so that some take much longer than others (A. Rényi: On the
+        theory of order statistics, Acta Mathematica Academiae Scientiarum Hungaricae 4, 1953). For
+        the same slots as `trials_per_slot`.
         """
         batch = self.batch or self.trials
         return idle_when_equal(batch, self._counted), idle_when_exponential(batch, self._counted)
 
     def seconds(self, result: Result) -> float | None:
-        """Return how many seconds the whole search takes, by trials that have finished.
+        """Estimate the time of the whole search from finished trials.
 
-        Mean time of a trial, times trials by slots, as progress has it: what slots wait, and what
-        the start of Spark and TensorFlow takes, is not in it. Slots as for `waves`.
+        The mean time of a trial, times trials per slot, as in the progress display. Waiting slots
+        and the start of Spark and TensorFlow are not included. For the same slots as
+        `trials_per_slot`.
 
         Args:
-            result: Of a run of the same train function; `experiment.load` has it of a run that goes
-                on.
+            result: The result of a run of the same train function; `experiment.load` returns that
+                of a run in progress, too.
 
         Returns:
-            Seconds; None where no trial has finished.
+            Seconds; None if no trial has finished.
 
         Raises:
-            InvalidArgument: No `Result`.
+            InvalidArgument: `result` is no `Result`.
         """
         if not isinstance(result, Result):
-            raise InvalidArgument("result", "a Result, as of experiment.load(run)", shown(result))
+            raise InvalidArgument("result", "a Result, e.g. experiment.load(run)", shown(result))
         took = [trial.seconds for trial in result.trials if trial.status == "finished"]
         if not took:
             return None
@@ -98,11 +101,11 @@ class Plan:
     def _counted(self) -> int:
         return self.slots_now or self.slots
 
-    def _waves(self, slots: int) -> int:
-        return waves(self.trials, self.batch or self.trials, slots)
+    def _per_slot(self, slots: int) -> int:
+        return trials_per_slot(self.trials, self.batch or self.trials, slots)
 
     def __repr__(self) -> str:
-        facts = [f"  {name:<8}{text}" for name, text in self._facts]
+        facts = [f"  {name:<9}{text}" for name, text in self._facts]
         hurt = [
             f"  {item.setting} = {item.value}: {item.effect}; {item.advice}"
             for item in self.hindrances
@@ -111,7 +114,7 @@ class Plan:
         return printable("\n".join([f"plan of {self.call}:", *facts, *head, *hurt]), keep="\n")
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows."""
+        """Return the plan as HTML for a notebook."""
         rows = [(item.setting, item.value, item.effect, item.advice) for item in self.hindrances]
         return html.block(
             html.line(f"Plan of {self.call}"),
@@ -121,19 +124,22 @@ class Plan:
 
     @property
     def _facts(self) -> list[tuple[str, str]]:
-        """What it says, as rows of a table."""
+        """The names and values of the table's rows."""
         return [
             ("trials", str(self.trials)),
             ("slots", f"{_now(self.slots_now, self.slots)}; each {self.needs}"),
             ("GPUs", _now(self.gpus_now, self.gpus) if self.gpus else "none"),
-            ("waves", self._waves_in_words()),
+            ("per slot", self._per_slot_in_words()),
             ("barrier", f"after each {count(self.batch, 'trial')}" if self.batch else "none"),
             ("idle", self._idle_in_words()),
         ]
 
-    def _waves_in_words(self) -> str:
+    def _per_slot_in_words(self) -> str:
         numbers = dict.fromkeys((self._counted, self.slots))
-        return ", ".join(f"{self._waves(slots)} on {count(slots, 'slot')}" for slots in numbers)
+        return ", ".join(
+            f"{count(self._per_slot(slots), 'trial')} with {count(slots, 'slot')}"
+            for slots in numbers
+        )
 
     def _idle_in_words(self) -> str:
         equal, spread = (f"{share:.0%}" for share in self.idle)
@@ -151,21 +157,21 @@ def _now(now: int | None, most: int) -> str:
     return f"{most} at most" if now is None else f"{now} now, {most} at most"
 
 
-def plan(search: Callable[..., Result | Results], *args: Any, **kwargs: Any) -> Plan:
-    """Say what a search would ask of the cluster, without running anything.
+def plan(search: Callable[P, Result | Results], *args: P.args, **kwargs: P.kwargs) -> Plan:
+    """Return a search's demand on the cluster, without running it.
 
         experiment.plan(experiment.evolutionary_search, spark, train, bounds, popsize=10)
 
-    The input is checked as by the search itself, up to whether its folder can be written to. As for
-    a search, executors of a session that has just begun are waited for, some seconds at the most.
+    The arguments are checked as by the search itself, including whether its folder is writable. In
+    a session that has just started, it waits some seconds for executors, as a search does.
 
     Args:
-        search: `experiment.launch` or another call of a search; not `experiment.executor`.
-        *args: Its arguments.
-        **kwargs: Its keyword arguments.
+        search: `experiment.launch` or another search; not `experiment.executor`.
+        *args: Arguments of the search.
+        **kwargs: Keyword arguments of the search.
 
     Raises:
-        InvalidArgument: Bad input, found as by the search.
+        InvalidArgument: An argument is invalid, as for the search.
     """
     build = getattr(search, "spec", None)
     if build is None:
@@ -176,8 +182,8 @@ def plan(search: Callable[..., Result | Results], *args: Any, **kwargs: Any) -> 
 
 def _plan_of(prepared: Prepared) -> Plan:
     session, spec = prepared.session, prepared.spec
-    told: list[str] = []
-    slots = slot_count(spec.searcher.total, spec.settings, session, warn=told.append)
+    warnings: list[str] = []
+    slots = slot_count(spec.searcher.total, spec.settings, session, warn=warnings.append)
     cluster = session.cluster()
     needs = session.task_needs
     fits = [executor.tasks(needs) for executor in cluster.executors or ()]
@@ -202,7 +208,7 @@ def _plan_of(prepared: Prepared) -> Plan:
         gpus=math.ceil(slots * needs.gpus),
         gpus_now=None if now is None else math.ceil(now * needs.gpus),
         batch=batch_of(spec.searcher),
-        hindrances=(*map(_too_many_for_memory, told), *hindrances(demand)),
+        hindrances=(*map(_too_many_for_memory, warnings), *hindrances(demand)),
     )
 
 

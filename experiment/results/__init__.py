@@ -1,1 +1,1 @@
-"""What a search returns: text, table, HTML, picture."""
+"""Results of searches: text, tables, HTML, plots."""

@@ -1,4 +1,4 @@
-"""Pictures of a result, with matplotlib, which is an extra: imported when something is drawn."""
+"""Plots of a result. They need matplotlib, an optional package that is imported when used."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 PlotKind = Literal["convergence", "parallel", "parameter"]
 
-_MOST_TICKS = 12  # of an axis of choices
-_INACTIVE = -0.1  # where the line of a trial passes below the axis of what it lacks
+_MOST_TICKS = 12  # ticks of an axis of choices
+_INACTIVE = -0.1  # height of a trial's line at the axis of a hyperparameter that it lacks
 
 
 def draw(result: ScoredTrials, kind: str, parameter: str | None, ax: Any) -> Axes:
@@ -33,7 +33,7 @@ def draw(result: ScoredTrials, kind: str, parameter: str | None, ax: Any) -> Axe
         raise InvalidArgument("kind", " or ".join(map(repr, kinds)), shown(kind))
     if result.objectives:
         got = ", ".join(map(repr, result.objectives))
-        hint = f"say result.by({next(iter(result.objectives))!r}).plot(), or result.plot_front()"
+        hint = f"use result.by({next(iter(result.objectives))!r}).plot(), or result.plot_front()"
         raise InvalidArgument("result", "one objective", got, hint)
     names = list(dict.fromkeys(name for trial in result.trials for name in trial.params))
     if parameter is not None and kind != "parameter":
@@ -102,7 +102,7 @@ def _convergence(result: ScoredTrials, ax: Any) -> None:
     numbers = [trial.id for trial, _ in result.scores]
     ax.plot(numbers, [value for _, value in result.scores], "o", alpha=0.5, label="trial")
     ax.step(numbers, best, where="post", label="best so far")
-    if result.failed:  # without a value: at the lower edge, whatever the scale
+    if result.failed:  # they have no value: drawn at the lower edge
         bottom, edge = [0.02] * len(result.failed), ax.get_xaxis_transform()
         failed = [trial.id for trial in result.failed]
         ax.plot(failed, bottom, "x", color="tab:red", transform=edge, label="failed")
@@ -159,13 +159,13 @@ def _parallel(result: ScoredTrials, scores: Scores, names: list[str], ax: Any) -
 
 
 class _Axis:
-    """One hyperparameter as an axis; the objective where there is no name.
+    """An axis for a hyperparameter, or for the objective if there is no name.
 
     Attributes:
-        positions: Of the values, in order: numbers, or numbers of choices.
+        positions: The positions of the values, in order: numbers, or indices of choices.
         ticks: Position and text of each choice; empty for numbers.
-        log: Is it a log scale?
-        unit: Behind the name.
+        log: Whether the scale is logarithmic.
+        unit: The suffix of the name.
     """
 
     def __init__(self, result: ScoredTrials, name: str | None, values: list[Any]) -> None:
@@ -176,14 +176,15 @@ class _Axis:
         if all(is_finite(value) for value in values):
             self.positions = [float(value) for value in values]
         else:
-            # By what Python writes: 1, True and 1.0 are three values here.
+            # By their repr: 1, True and 1.0 are three values here.
             known = {repr(value): value for value in values}
             order = {key: float(place) for place, key in enumerate(known)}
             self.positions = [order[repr(value)] for value in values]
             ticks = [(order[k], _literal(hyperparameter(v, 20))) for k, v in known.items()]
             self.ticks = ticks[:_MOST_TICKS]
         scaled = [math.log(p) for p in self.positions] if self.log else self.positions
-        self._low, self._high = min(scaled, default=0.0), max(scaled, default=1.0)
+        self._low = min(scaled, default=0.0)
+        self._high = max(scaled, default=1.0)
         self.heights = [self._height(position) for position in scaled]
 
     def _height(self, scaled: float) -> float:
@@ -191,7 +192,7 @@ class _Axis:
         return (scaled / 2 - self._low / 2) / span if span > 0 else 0.5
 
     def heights_of(self, there: Sequence[bool]) -> list[float]:
-        """Return the height of each trial, of one that lacks the hyperparameter below the axis."""
+        """Return the height of each trial; below the axis without the hyperparameter."""
         heights = iter(self.heights)
         return [next(heights) if has else _INACTIVE for has in there]
 
@@ -205,5 +206,5 @@ class _Axis:
 
 
 def _literal(text: str) -> str:
-    """Return text that matplotlib shows as it is: between dollar signs it would set a formula."""
+    """Return text that matplotlib shows literally, without formulas between dollar signs."""
     return printable(text).replace("$", r"\$")

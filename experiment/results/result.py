@@ -1,4 +1,4 @@
-"""What a search returns."""
+"""The results of searches."""
 
 from __future__ import annotations
 
@@ -26,24 +26,23 @@ class Result(ScoredTrials):
     A notebook shows it as a table, the best trial first and failed ones last.
 
     Attributes:
-        trials: All that came to an end, failed ones too, in the order of their ids.
-        direction: 'max' or 'min'; a dict of several objectives' names to these.
+        trials: All ended trials, failed ones too, in the order of their ids.
+        direction: 'max' or 'min'; for several objectives a dict of their names to directions.
         logdir: The run's folder; `experiment.tensorboard(result)` opens it.
-        objective: What the objective is called; 'metric' where no trial has said so; None where
-            there are several.
-        total: How many trials the search has in all; more than there are here while it runs, and
-            where it ended early.
-        problem: Why it ended early, in one sentence; None otherwise.
-        space: What was searched; None for explicit points.
-        target: The value of the objective that was to end the search; None without, and while it
+        objective: The name of the objective; 'metric' if no trial named it; None for several.
+        total: Number of trials of the whole search; more than `trials` while it runs, and after an
+            early end.
+        problem: Why the search ended early, in one sentence; None otherwise.
+        space: The search space; None for explicit points.
+        target: The value of the objective at which the search ends; None without, and while it
             runs.
     """
 
     def by(self, objective: str) -> Result:
-        """Return the same trials judged by one of several objectives alone, for `best` and plots.
+        """Return the same trials with one of several objectives alone, for `best` and plots.
 
         Raises:
-            InvalidArgument: It is none of them.
+            InvalidArgument: The search has no such objective.
         """
         if objective not in self.objectives:
             known = " or ".join(map(repr, self.objectives)) or "one of several objectives"
@@ -59,12 +58,12 @@ class Result(ScoredTrials):
         )
 
     def to_pandas(self) -> pandas.DataFrame:
-        """Return one row per trial, failed ones too, in order of id.
+        """Return a DataFrame with one row per trial, failed ones too, in the order of their ids.
 
-        Columns: trial, status, value; each parameter under its own name, or as `params.<name>`
-        where that is taken, NaN where a trial lacks it; `metrics.<key>` for each number returned;
-        seconds, error, reason (where a trial was stopped), logdir. With several objectives, which
-        are among the metrics, there is on_front (True or False) in the place of value.
+        Columns: trial, status, value; each hyperparameter under its own name, or as `params.<name>`
+        if that is taken, NaN for a trial without it; `metrics.<key>` for each number returned;
+        seconds, error, reason (if a trial was stopped), logdir. With several objectives, which are
+        among the metrics, on_front (True or False) replaces value.
         """
         import pandas
 
@@ -72,10 +71,10 @@ class Result(ScoredTrials):
         return pandas.DataFrame(rows, columns=columns)
 
     def split(self, name: str) -> Results:
-        """Return one result per value of a hyperparameter, as of 'group' of `search_each`.
+        """Return one result per value of a hyperparameter, such as 'group' of `search_each`.
 
         Raises:
-            InvalidArgument: No trial has a hyperparameter of that name, with strings as values.
+            InvalidArgument: No trial has a hyperparameter of that name with a string as its value.
         """
         values: dict[str, list[TrialResult]] = {}
         for trial in self.trials:
@@ -90,8 +89,8 @@ class Result(ScoredTrials):
         """Return a result of some of the trials.
 
         Args:
-            trials: Those.
-            **others: `total`, `problem`, `space`, `target`, where they are not this result's.
+            trials: The trials.
+            **others: `total`, `problem`, `space`, `target`, if they differ from this result's.
         """
         same = {name: getattr(self, name) for name in ("objective", "problem", "space", "target")}
         return Result(trials, self._goal, self.logdir, **{**same, **others})
@@ -109,12 +108,12 @@ class Result(ScoredTrials):
             kind: 'convergence': each trial's value and the best so far, by trial; 'parallel':
                 parallel coordinates, a line per trial over all hyperparameters; 'parameter': one
                 hyperparameter against the objective.
-            parameter: Which one, for 'parameter'; may be left out where there is only one.
-            ax: Where to draw; a new figure when left out.
+            parameter: The hyperparameter for 'parameter'; None for the only one.
+            ax: The axes to draw on; None for a new figure.
 
         Raises:
-            InvalidArgument: An unknown kind or parameter, or several objectives: see `by` and
-                `plot_front`.
+            InvalidArgument: The kind or the parameter is unknown, or there are several objectives:
+                see `by` and `plot_front`.
             ImportError: matplotlib is not installed.
         """
         return draw(self, kind, parameter, ax)
@@ -128,22 +127,21 @@ class Result(ScoredTrials):
     ) -> matplotlib.axes.Axes:
         """Draw two of several objectives, each trial a point, with matplotlib.
 
-        Where there are more than two, the trials that no other dominates in all of them may look
-        as if some others did.
+        With more than two objectives, trials of the front may look dominated in the two.
 
         Args:
-            across: The objective of the horizontal axis; left out, the first.
-            up: That of the vertical axis; left out, the next one.
-            ax: Where to draw; a new figure when left out.
+            across: The objective of the horizontal axis; None for the first.
+            up: The objective of the vertical axis; None for the next one.
+            ax: The axes to draw on; None for a new figure.
 
         Raises:
-            InvalidArgument: There is one objective, or none of that name.
+            InvalidArgument: There is only one objective, or none of that name.
             ImportError: matplotlib is not installed.
         """
         return draw_front(self, across, up, ax)
 
     def summary(self) -> str:
-        """Return in one line how many trials there are, how many failed, and the best."""
+        """Return one line with the number of trials, of failed ones, and the best."""
         counts = count(self.done, "trial")
         if self.total > self.done:
             counts = f"{self.done} of {count(self.total, 'trial')}"
@@ -163,7 +161,7 @@ class Result(ScoredTrials):
         return f"<Result: {self.summary()}; {printable(self.logdir)}>"
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows."""
+        """Return HTML for a notebook."""
         failures = [
             html.folded(f"Trial {trial.id} failed: {trial.error}", trial.error.traceback)
             for trial in self.failed[:_MOST_FAILURES]
@@ -181,12 +179,12 @@ class Result(ScoredTrials):
 
 
 class Results(Mapping[str, Result]):
-    """The results of the groups of a search: group to `Result`, in their order. Immutable.
+    """The results of the groups of a search: a mapping of groups to `Result`, in order. Immutable.
 
-    A notebook shows the best of each group.
+    A notebook shows the best trial of each group.
 
     Attributes:
-        overall: Of all trials.
+        overall: The result of all trials.
         logdir: The run's folder, the same for all.
         problem: Why the search ended early, in one sentence; None otherwise.
     """
@@ -207,16 +205,16 @@ class Results(Mapping[str, Result]):
         return len(self._groups)
 
     def __repr__(self) -> str:
-        lines = [f"  {group!r}: {_told(result)}" for group, result in self.items()]
+        lines = [f"  {group!r}: {_summary(result)}" for group, result in self.items()]
         return "\n".join([f"<Results: {printable(self.logdir)}", *lines]) + ">"
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows."""
-        rows = [[printable(str(group)), _told(result)] for group, result in self.items()]
+        """Return HTML for a notebook."""
+        rows = [[printable(str(group)), _summary(result)] for group, result in self.items()]
         return html.block(html.table(["group", "trials"], rows))
 
 
-def _told(result: Result) -> str:
+def _summary(result: Result) -> str:
     return result.summary() + (f"; ended early: {result.problem}" if result.problem else "")
 
 
@@ -231,14 +229,14 @@ def results_of_groups(
     """Return the results of `search_each`.
 
     Args:
-        overall: Of all trials.
-        spaces: Group to its space.
-        by: The hyperparameter that told a trial its group.
-        max_failures: A group of which more trials failed got no more; None for any number.
-        target: A value with which a group got no more trials; None for none.
+        overall: The result of all trials.
+        spaces: A mapping of groups to their spaces.
+        by: The hyperparameter with a trial's group.
+        max_failures: Maximum failed trials per group; None for any number.
+        target: The value of the objective at which a group ends; None without.
 
     Raises:
-        SearchFailed: Too many trials failed in each of the groups.
+        SearchFailed: Too many trials failed in every group.
     """
     groups = {}
     for group, space in spaces.items():
@@ -251,13 +249,13 @@ def results_of_groups(
             trials, total=total, problem=problem, space=space, target=target
         )
     if overall.problem is None and all(result.problem for result in groups.values()):
-        told = (f"{group!r}: {result.problem}" for group, result in groups.items())
-        raise SearchFailed("; ".join(told), overall)
+        problems = (f"{group!r}: {result.problem}" for group, result in groups.items())
+        raise SearchFailed("; ".join(problems), overall)
     return Results(overall, groups)
 
 
-_MOST_ROWS = 50  # of a table in a notebook, and failures below it
-_MOST_FAILURES = 10
+_MOST_ROWS = 50  # rows of a notebook's table
+_MOST_FAILURES = 10  # tracebacks below it
 
 
 def _more(left: int, noun: str) -> str:
@@ -271,10 +269,10 @@ def too_many_failures(failed: int, most: int) -> str:
 
 
 class SearchFailed(ExperimentError):
-    """A search that ended without being done, or in which every trial failed.
+    """A search ended before all trials were done, or every trial failed.
 
     Attributes:
-        result: What there is: a `Result`.
+        result: The `Result` of the trials so far.
     """
 
     def __init__(self, message: str, result: Result) -> None:

@@ -1,4 +1,4 @@
-"""The trials of a search and what their scores say: which is the best, which come first."""
+"""The trials of a search with their scores: the best, the front, the ranking."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from search.trial import UNNAMED_OBJECTIVE
 
 
 class Mean(NamedTuple):
-    """A configuration that was tried several times.
+    """A configuration that was evaluated several times.
 
     Attributes:
-        params: Hyperparameter name to value.
-        value: The mean of the objective.
-        trials: Those that have a value.
+        params: A dict of hyperparameters to values.
+        value: The mean value of the objective.
+        trials: Its trials with a value.
     """
 
     params: dict[str, Any]
@@ -59,39 +59,39 @@ class ScoredTrials(Sequence[TrialResult]):
 
     @property
     def best(self) -> TrialResult | None:
-        """The trial with the best value, the first of equals; None when none finished.
+        """The trial with the best value, the first of equals; None if none has a value.
 
-        Where the objective is noisy that may be the luckiest one; see `best_mean`.
+        With a noisy objective this may be luck; see `best_mean`.
 
         Raises:
             ExperimentError: There are several objectives.
         """
         if self.objectives:
             raise ExperimentError(
-                f"no trial is the best in {' and '.join(map(repr, self.objectives))} at once: see "
+                f"no trial is the best in {' and '.join(map(repr, self.objectives))} at once: use "
                 f".front, or .by({next(iter(self.objectives))!r}).best"
             )
         return next(iter(self.front), None)
 
     @cached_property
     def front(self) -> list[TrialResult]:
-        """The trials that no other dominates (Pareto front), the best in the first objective first.
+        """The non-dominated trials (Pareto front), the best in the first objective first.
 
-        A trial dominates another that it is no worse than in any objective and better than in one.
+        A trial dominates another if it is no worse in any objective and better in at least one.
         With one objective, the best trial alone.
         """
         return self._goal.front(self.trials)
 
     @property
     def objectives(self) -> dict[str, Direction]:
-        """Several objectives with their directions; empty where there is one."""
+        """A dict of several objectives to their directions; empty for a single objective."""
         return dict(self._goal.by_name) if isinstance(self._goal, Directions) else {}
 
     @property
     def best_mean(self) -> Mean | None:
-        """The configuration with the best mean, of those that have several values; None if none.
+        """The configuration with the best mean, among those with several values; None if none.
 
-        For a noisy objective: `evolutionary_search(noisy=True)` tries what seems best again.
+        For a noisy objective: `evolutionary_search(noisy=True)` repeats the best configuration.
         """
         if not isinstance(self._goal, Direction):
             return None
@@ -107,7 +107,7 @@ class ScoredTrials(Sequence[TrialResult]):
 
     @property
     def target_reached(self) -> bool:
-        """Is the best value as good as `target`, or better? False without a target."""
+        """Whether the best value is as good as `target` or better; False without a target."""
         if not isinstance(self._goal, Direction):
             return False
         return self._goal.reaches(None if self.best is None else self.best.value, self.target)
@@ -119,14 +119,15 @@ class ScoredTrials(Sequence[TrialResult]):
 
     @property
     def done(self) -> int:
-        """How many trials came to an end of their own: all but the cancelled ones."""
+        """Number of trials without the cancelled ones."""
         return sum(trial.status != "cancelled" for trial in self.trials)
 
     @property
     def ranking(self) -> list[TrialResult]:
         """The trials from the best to the worst, those without a value last.
 
-        With several objectives those on the front come first, and each part goes by the first one.
+        With several objectives the front comes first, and both parts are ordered by the first
+        objective.
         """
         if isinstance(self._goal, Direction):
             direction, scores = self._goal, [trial.value for trial in self.trials]
@@ -141,17 +142,17 @@ class ScoredTrials(Sequence[TrialResult]):
 
     @property
     def scores(self) -> list[tuple[TrialResult, float]]:
-        """Each trial that has a value, with it, in the order of the ids."""
+        """The trials with a value, each with its value, in the order of their ids."""
         return [(trial, trial.value) for trial in self.trials if trial.value is not None]
 
     @property
     def objective_title(self) -> str:
-        """The objective's name and which way is better: "accuracy ↑"; of several, each."""
+        """The objective's name with an arrow for its direction: "accuracy ↑"; all of several."""
         return ", ".join(self.objective_titles)
 
     @property
     def objective_titles(self) -> list[str]:
-        """The title of each objective, of which there may be one."""
+        """The title of each objective, also of a single one."""
         if isinstance(self._goal, Direction):
             return [f"{self.objective} {self._goal.arrow}"]
         return [f"{name} {direction.arrow}" for name, direction in self.objectives.items()]

@@ -1,4 +1,4 @@
-"""How far a search is, as a value."""
+"""The state of a search at one moment, as a value."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from spark_jobs.messages import Attempt, Report
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Running:
-    """A trial that runs on its slots.
+    """A trial in flight.
 
     Attributes:
-        attempt: What was asked for.
+        attempt: The attempt.
         slots: The names of the slots that run it.
-        since: Since when it runs, in seconds of the coordinator's clock; None while its slot
-            prepares itself, by importing TensorFlow and what else is preloaded.
-        last: Its last step, with what each metric was when it was reported last.
-        stop: Why it is to stop; '' where it is not.
+        since: The start of the trial, in seconds of the coordinator's clock; None while its slot
+            imports the preloaded modules.
+        last: The last step, with the last reported value of each metric.
+        stop: The reason to stop it; '' for none.
     """
 
     attempt: Attempt
@@ -31,40 +31,40 @@ class Running:
     stop: str = ""
 
     def seconds(self, now: float) -> float:
-        """Return for how many seconds it has run at a time of the coordinator's clock."""
+        """Return the seconds from its start to a time of the coordinator's clock."""
         return 0.0 if self.since is None else now - self.since
 
 
 def seconds_of(trials: int, typical: float, slots: int) -> float:
-    """Return how many seconds trials take in all, if no slot ever waits.
+    """Return the seconds that trials take in all, if no slot ever waits.
 
     Args:
-        trials: How many.
-        typical: Seconds that one takes on average.
-        slots: How many run at once.
+        trials: Number of trials.
+        typical: Mean seconds of a trial.
+        slots: Number of slots.
     """
     return typical * trials / slots
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """How far a search is.
+    """The state of a search at one moment.
 
     Attributes:
-        total: Trials of the search in all.
-        results: Of those that came to an end, in that order; the list goes on growing.
-        ended: How many of `results` there were at this moment.
-        failed: How many of them failed.
-        cancelled: How many of them were cancelled, since the search ended without them.
-        running: Those that are out.
-        slots: How many slots are there.
-        best: The best so far; None before the first value, and with several objectives.
-        objective: What the objective is called, once known.
-        output: Trial and text of what trials printed, where slots send it; the consumer removes
-            entries.
-        typical: Seconds that a finished trial took on average; None before the second.
-        front: The trials so far that no other dominates; with one objective, the best alone.
-        notes: What people should know of its slots; the consumer removes entries.
+        total: Number of trials of the whole search.
+        results: The results of ended trials, in the order of their ends; the list keeps growing.
+        ended: The length of `results` at this moment.
+        failed: Number of failed trials.
+        cancelled: Number of trials cancelled at the end of the search.
+        running: The trials in flight.
+        slots: Number of slots that have started.
+        best: The best trial so far; None before the first value, and with several objectives.
+        objective: The name of the objective, once known.
+        output: Pieces of the trials' output as (trial, text), if slots send it; the consumer
+            removes entries.
+        typical: Mean seconds of a finished trial; None before the second.
+        front: The non-dominated trials so far; with one objective, the best alone.
+        notes: Messages to the user about slots; the consumer removes entries.
     """
 
     total: int
@@ -83,25 +83,25 @@ class Status:
 
     @property
     def done(self) -> int:
-        """How many trials came to an end of their own, failed ones too."""
+        """Number of ended trials, failed ones too, without the cancelled ones."""
         return self.ended - self.cancelled
 
     @property
     def left(self) -> float | None:
-        """Seconds until the end, by what trials took so far; None where nobody can know."""
+        """Estimated seconds until the end, from the trials so far; None if unknown."""
         if self.typical is None or not self.slots:
             return None
         return seconds_of(self.total - self.done, self.typical, self.slots)
 
     @property
     def generation(self) -> int | None:
-        """The newest generation that is out; None without generations, or when nothing is out."""
-        numbers = [out.attempt.trial.generation for out in self.running]
+        """The newest generation in flight; None without generations or trials in flight."""
+        numbers = [running.attempt.trial.generation for running in self.running]
         return max((number for number in numbers if number is not None), default=None)
 
 
 class Observer(Protocol):
-    """Hears of each trial that came to an end, after the journal has it."""
+    """Receives each trial that has ended, after the journal has its record."""
 
     def ended(self, result: TrialResult, status: Status) -> None:
-        """Take in a result, and how far the search is with it."""
+        """Receive a result, and the state of the search including it."""

@@ -1,4 +1,4 @@
-"""Trials in words and in tables, for people and for pandas."""
+"""Trials as text and as tables, for users and for pandas."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _LAST_COLUMNS = ("seconds", "error", "reason", "logdir")
 
 
 def best_in_words(best: TrialResult | None, objective: str | None) -> str:
-    """Return "best accuracy 0.9 in trial 3: learning_rate=0.01"; '' where there is no value.
+    """Return "best accuracy 0.9 in trial 3: learning_rate=0.01"; '' without a value.
 
-    It says so where the trial was stopped early: its value is the last that it reported.
+    With "(stopped early)" if the trial was stopped: its value is the last one that it reported.
     """
     if best is None or best.value is None:
         return ""
@@ -41,7 +41,7 @@ def _range(name: str, values: Sequence[float]) -> str:
 def table_of(
     result: ScoredTrials, trials: Sequence[TrialResult]
 ) -> tuple[list[str], list[list[str]]]:
-    """Return head and rows, as text, of a table of some of a result's trials."""
+    """Return head and rows, as text, of a table of some trials of a result."""
     names = list(dict.fromkeys(name for trial in trials for name in trial.params))
     metrics = dict.fromkeys(name for trial in trials for name in trial.metrics)
     objectives = result.objectives or [result.objective]
@@ -71,7 +71,7 @@ def _scores(result: ScoredTrials, trial: TrialResult, front: Collection[int]) ->
 
 
 def frame_of(result: ScoredTrials) -> tuple[list[str], list[dict[str, Any]]]:
-    """Return columns and rows of `Result.to_pandas`."""
+    """Return the columns and rows of `Result.to_pandas`."""
     front = {trial.id for trial in result.front} if result.objectives else None
     first = ("trial", "status", "value" if front is None else "on_front")
     rows = [_row(trial, front, (*first, *_LAST_COLUMNS)) for trial in result.trials]
@@ -99,7 +99,7 @@ def _row(
 
 
 def _columns(rows: list[dict[str, Any]], first: Sequence[str]) -> list[str]:
-    """Return all columns: what a trial came to, its parameters, its metrics, and the rest."""
+    """Return all columns: the outcome, the hyperparameters, the metrics, and the rest."""
     fixed = (*first, *_LAST_COLUMNS)
     names = [name for row in rows for name in row if name not in fixed]
     middle = sorted(dict.fromkeys(names), key=lambda name: name.startswith("metrics."))

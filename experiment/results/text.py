@@ -1,4 +1,4 @@
-"""How values, times and text of the user are written for people."""
+"""Values, times and the user's text in the form shown to users."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def printable(text: str, keep: str = "") -> str:
-    """Return text without anything that moves a cursor, hides or reorders what is around it.
+    """Return text without characters that move a cursor, or hide or reorder other text.
+
+    Colours are removed; each other such character becomes a question mark.
 
     Args:
-        text: Of a user, or printed by a trial.
-        keep: Characters that stay although they are not printable, such as line ends.
-
-    Colours are left out; any other such character becomes a question mark.
+        text: Text of a user, or printed by a trial.
+        keep: Characters to keep although they are not printable, such as line ends.
     """
     text = _COLOUR.sub("", text)
     return "".join(c if c.isprintable() or c in keep else "?" for c in text)
@@ -33,7 +33,7 @@ def number(value: float) -> str:
 
 
 def hyperparameter(value: Any, limit: int = 60) -> str:
-    """Return a hyperparameter's value, floats with six digits and all else as Python writes it."""
+    """Return a hyperparameter's value as text: floats with six digits, others as their repr."""
     if isinstance(value, float):
         return number(value)
     return printable(value[:limit] if isinstance(value, str) else shown(value, limit))
@@ -45,7 +45,7 @@ def hyperparameters(params: Mapping[str, Any]) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return a time as people say it: "0.8 s", "12 s", "1 min 20 s", "3 h 5 min"."""
+    """Return a duration as text: "0.8 s", "12 s", "1 min 20 s", "3 h 5 min"."""
     if 0 < seconds < 9.95:
         return f"{seconds:.1f} s"
     whole = max(0, round(seconds))
@@ -57,15 +57,15 @@ def duration(seconds: float) -> str:
 
 
 def command(name: str, folder: str) -> str:
-    """Return a command line of ours for a run, to be copied into a shell."""
+    """Return one of our command lines for a run, to copy into a shell."""
     known = shutil.which("python") == sys.executable
     python = "python" if known else shlex.quote(sys.executable)
     return f"{python} -m experiment {name} {shlex.quote(folder)}"
 
 
 def how_to_resume(folder: str) -> str:
-    """Return the argument, to be pasted, with which a search goes on with a run."""
-    return f"resume={folder!r} goes on with it"
+    """Return the argument that resumes a run, to copy into a call."""
+    return f"resume={folder!r} continues it"
 
 
 def count(amount: int, noun: str) -> str:

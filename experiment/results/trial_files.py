@@ -1,4 +1,4 @@
-"""What a trial left in its folder beside what every trial has there."""
+"""The files that a train function wrote into its trial folder."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from spark_jobs.storage.stores import files_at
 
 
 def files_of_trial(folder: str) -> list[str]:
-    """Return the files below a trial's folder that its train function wrote, sorted.
+    """Return the files that the train function wrote below a trial folder, sorted.
 
     Raises:
         OSError: The folder cannot be read.
@@ -25,7 +25,7 @@ def files_of_trial(folder: str) -> list[str]:
 
 def _below(files: Files, folder: Location) -> Iterator[Location]:
     for status in files.listdir(folder):
-        if status.is_link:  # what lies outside of the folder is not the trial's
+        if status.is_link:  # its target may be outside the folder
             continue
         if status.is_folder:
             yield from _below(files, status.location)

@@ -13,20 +13,20 @@ from search.trial import Failure, Outcome, Status, Trial
 
 @dataclass(frozen=True, slots=True, repr=False, kw_only=True)
 class TrialResult:
-    """A trial and what became of it. A notebook shows it as a table.
+    """A trial with its outcome. A notebook shows it as a table.
 
     Attributes:
-        id: Its number, from 0 in the order of the search.
-        params: Hyperparameter name to value.
-        value: The objective; None where it failed, and where there are several objectives.
-        metrics: Every number that the train function returned, the objective included.
+        id: The trial's number, from 0, in the order of the search.
+        params: A dict of hyperparameters to values.
+        value: The objective's value; None if the trial failed, and for several objectives.
+        metrics: A dict of all numbers that the train function returned, including the objective.
         status: 'finished', 'failed', 'stopped' or 'cancelled'.
-        error: Why it failed, with `.kind`, `.message`, `.traceback`; None otherwise.
-        seconds: Wall time of the train function; with `isolation='spawn'`, of its imports, too.
-        reason: Why it was stopped, such as "step 7: ..."; '' otherwise.
-        logdir: Its folder: logs, TensorBoard events, what it wrote.
-        attempt: Which attempt at it that was, from 1.
-        values: Where there are several objectives, each by name; empty where it failed.
+        error: The failure, with `.kind`, `.message`, `.traceback`; None without.
+        seconds: Wall time of the train function; with `isolation='spawn'` including its imports.
+        reason: Why the trial was stopped, such as "step 7: ..."; '' otherwise.
+        logdir: The trial folder, with logs, TensorBoard events and the train function's files.
+        attempt: The number of the attempt, from 1.
+        values: A dict of several objectives to values; empty if the trial failed.
     """
 
     id: int
@@ -43,21 +43,21 @@ class TrialResult:
 
     @property
     def score(self) -> str:
-        """The objective as text, several by name: "0.9", "accuracy=0.9, latency=3.1"."""
+        """The objective's value as text; several by name: "0.9", "accuracy=0.9, latency=3.1"."""
         if self.value is not None:
             return number(self.value)
         return ", ".join(f"{printable(name)}={number(v)}" for name, v in self.values.items())
 
     @property
     def ending(self) -> str:
-        """What became of it, with the reason: "stopped at step 7: ...", "failed: ValueError"."""
+        """The status with its reason: "stopped at step 7: ...", "failed: ValueError"."""
         if self.error is not None:
             return f"{self.status}: {self.error}"
         return f"{self.status} at {self.reason}" if self.reason else self.status
 
     @property
     def files(self) -> list[str]:
-        """What the train function wrote below `experiment.logdir()`: paths or URLs, sorted.
+        """The train function's files below `experiment.logdir()`: paths or URLs, sorted.
 
         Raises:
             OSError: The folder cannot be read.
@@ -65,7 +65,7 @@ class TrialResult:
         return files_of_trial(self.logdir)
 
     def __str__(self) -> str:
-        """Return "trial 3 (rate=0.01) finished after 2.0 s with 0.9", or why it has not."""
+        """Return "trial 3 (rate=0.01) finished after 2.0 s with 0.9", or its error."""
         where = f" ({hyperparameters(self.params)})" if self.params else ""
         line = f"trial {self.id}{where} {self.status} after {duration(self.seconds)}"
         if self.reason:
@@ -78,7 +78,7 @@ class TrialResult:
         return f"<TrialResult: {self}; {printable(self.logdir)}>"
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows."""
+        """Return HTML for a notebook."""
         traceback = "" if self.error is None else self.error.traceback
         return html.block(
             html.table([f"trial {self.id}", ""], self._facts()),
@@ -86,7 +86,7 @@ class TrialResult:
         )
 
     def _facts(self) -> list[list[str]]:
-        """Return names and values of all there is to say of it but its traceback."""
+        """Return the names and values of the table's rows."""
         facts = {"status": self.ending, "value": self.score}
         facts |= {name: hyperparameter(value) for name, value in self.params.items()}
         facts |= {f"metrics.{name}": number(value) for name, value in self.metrics.items()}
@@ -95,7 +95,7 @@ class TrialResult:
 
     @classmethod
     def of(cls, trial: Trial, outcome: Outcome, logdir: str, attempt: int = 1) -> TrialResult:
-        """Return a trial with its outcome."""
+        """Return the result of a trial from its outcome."""
         return cls(
             id=trial.id,
             params=dict(trial.params),

@@ -1,4 +1,4 @@
-"""Warnings that name the line which called us, also where another thread gives them."""
+"""Warnings that name the user's line, also when another thread gives them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import contextvars
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any, NamedTuple
 
@@ -14,19 +14,19 @@ _PASSED_OVER = {"experiment", "search", "spark_jobs", *sys.stdlib_module_names}
 
 
 class Line(NamedTuple):
-    """A line of the user's.
+    """A line of the user's code.
 
     Attributes:
-        file: Its file, or what a notebook calls a cell.
-        number: From 1.
-        module: Of the line.
-        told: What Python has warned of there; its own dict, kept in the module.
+        file: The file, or a notebook's name of the cell.
+        number: The line number, from 1.
+        module: The name of the module.
+        registry: The module's registry of warnings that Python has shown.
     """
 
     file: str
     number: int
     module: str
-    told: dict[Any, Any]
+    registry: dict[Any, Any]
 
 
 _started_at: contextvars.ContextVar[Line | None] = contextvars.ContextVar(
@@ -34,18 +34,32 @@ _started_at: contextvars.ContextVar[Line | None] = contextvars.ContextVar(
 )
 
 
-def users_line() -> Line | None:
-    """Return the innermost line that is neither ours nor of Python's own library.
+def once(warn: Callable[[str], None]) -> Callable[[str], None]:
+    """Return a function that calls `warn` once for each sentence."""
+    seen: set[str] = set()
 
-    In a thread, which has none, it is that of `started_at`.
+    def warn_once(sentence: str) -> None:
+        if sentence not in seen:
+            seen.add(sentence)
+            warn(sentence)
+
+    return warn_once
+
+
+def users_line() -> Line | None:
+    """Return the innermost line outside this framework and Python's standard library.
+
+    In a thread without such a line, the line given to `started_at`.
     """
     frame: FrameType | None = sys._getframe()
     while frame is not None:
         module = frame.f_globals.get("__name__") or "?"
         if module.partition(".")[0] not in _PASSED_OVER:
-            told = frame.f_globals.setdefault("__warningregistry__", {})
             return Line(
-                file=frame.f_code.co_filename, number=frame.f_lineno, module=module, told=told
+                file=frame.f_code.co_filename,
+                number=frame.f_lineno,
+                module=module,
+                registry=frame.f_globals.setdefault("__warningregistry__", {}),
             )
         frame = frame.f_back
     return _started_at.get()
@@ -53,7 +67,7 @@ def users_line() -> Line | None:
 
 @contextlib.contextmanager
 def started_at(line: Line | None) -> Iterator[None]:
-    """Let a search that a thread runs inside the block warn at a line of another thread."""
+    """Make warnings in this context name a line of another thread."""
     token = _started_at.set(line)
     try:
         yield
@@ -62,7 +76,7 @@ def started_at(line: Line | None) -> Iterator[None]:
 
 
 def warn_at(line: Line | None, message: str) -> None:
-    """Warn the user of something, at a line of his; where there is none, at ours."""
+    """Warn the user at a line of the user's code; at our own if it is None."""
     if line is None:
         warnings.warn(message, UserWarning, stacklevel=2)
     else:
@@ -72,16 +86,16 @@ def warn_at(line: Line | None, message: str) -> None:
             filename=line.file,
             lineno=line.number,
             module=line.module,
-            registry=line.told,
+            registry=line.registry,
         )
 
 
 def warn_user(message: str) -> None:
-    """Warn the user of something, at the line that called us."""
+    """Warn the user at the line that called us."""
     warn_at(users_line(), message)
 
 
 def note(message: str) -> None:
-    """Warn of what must not cost the result of a search, also where warnings are errors."""
+    """Warn the user without ending the search, even if warnings are errors."""
     with contextlib.suppress(UserWarning):
         warn_user(message)

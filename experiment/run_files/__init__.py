@@ -1,1 +1,1 @@
-"""A run on disk: manifest, journal, owner; reading and repairing it."""
+"""The files of a run: manifest, journal, owner; reading and repairing them."""

@@ -1,25 +1,25 @@
-"""The version of a run's folder, and the refusal of a newer one."""
+"""The format version of a run folder, and the refusal of newer ones."""
 
 from __future__ import annotations
 
 from search.errors import InvalidArgument, shown
 
 FORMAT = 1
-"""Version of the folder's layout, of the manifest and of the journal's records."""
+"""Version of the run folder's layout, the manifest, the journal's records and the summary."""
 
 RUN = "the folder of a run"
-"""What messages expect where a run is to be read."""
+"""The expected value in messages about a run that is read."""
 
 
 def check_format(found: int, run: str) -> None:
-    """Make sure that this version can read what is of a format.
+    """Check that this version can read a format.
 
     Args:
-        found: The format, of a manifest or of a segment of a journal.
-        run: What users call the run's folder.
+        found: The format of a manifest, a summary or a segment of a journal.
+        run: The run folder's name for users.
 
     Raises:
-        InvalidArgument: It is newer than `FORMAT`.
+        InvalidArgument: The format is newer than `FORMAT`.
     """
     if found > FORMAT:
         got = f"{shown(run, 300)}, of format {found}, while this version reads up to {FORMAT}"

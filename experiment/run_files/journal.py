@@ -1,11 +1,11 @@
-"""The journal of a run: what was planned and what became of it. All else derives from it.
+"""The journal of a run: its planned trials and their outcomes. All other state derives from it.
 
-One line per record: eight hexadecimal digits of the CRC32 of the JSON, a space, the JSON. A line
-is written (handed to the operating system) before anyone hears of it; one fsync serves all lines of
-the last 100 ms. So a killed driver loses nothing, and a host that loses power 100 ms at the most.
+One line per record: eight hexadecimal digits of the CRC32 of the JSON, a space, the JSON. A line is
+written to the operating system before it takes effect; one fsync serves all lines of the last
+100 ms. So a killed driver loses nothing, and a host that loses power at most 100 ms.
 
-Each application that runs a part of the search writes a segment of its own, numbered from 1. Each
-begins with a record `begun` that says its format, and how many records the ones before it have.
+Each application that runs a part of the search writes a segment of its own, numbered from 1. A
+segment starts with a record `begun`, with its format and the number of records before it.
 """
 
 from __future__ import annotations
@@ -35,13 +35,12 @@ _SYNC_EVERY = 0.1  # seconds
 
 
 class JournalDamaged(ExperimentError):
-    """A journal is not what was written; the message names file and line.
+    """A journal was changed after it was written; the message names file and line.
 
     Args:
-        what: What is wrong, and where.
-        hint: What to do about it.
-        segment: Number of the segment that the damage is in; 0 where every line is as it was
-            written, and it is only what one says that cannot be.
+        what: The damage and its place.
+        hint: Advice to the user.
+        segment: Number of the damaged segment; 0 if all lines are intact and a record is invalid.
         whole: Bytes of that segment before the damage.
     """
 
@@ -56,12 +55,12 @@ class Journal:
     """Appends to a new segment of a journal. Thread safe.
 
     Args:
-        folder: Of the segments; made where it is missing. No older segment is ever written to.
-        number: Of the new segment; one after the newest in the folder when left out.
+        folder: The folder of the segments, created if missing. Older segments are never changed.
+        number: The new segment's number; by default the one after the newest.
 
     Raises:
         FileExistsError: There is a segment of that number.
-        OSError: It cannot be made.
+        OSError: The segment cannot be created.
     """
 
     def __init__(self, folder: Path, number: int | None = None) -> None:
@@ -70,7 +69,8 @@ class Journal:
             number = 1 + max(segment_numbers(folder), default=0)
         self.path = folder / segment_name(number)
         self._descriptor = open_appending(self.path, new=True)
-        self._dirty, self._closing = threading.Event(), threading.Event()
+        self._dirty = threading.Event()
+        self._closing = threading.Event()
         self._error: OSError | None = None
         self._syncer = threading.Thread(
             target=self._sync_regularly, name="experiment-journal", daemon=True
@@ -89,11 +89,11 @@ class Journal:
         self.close()
 
     def append(self, record: Any) -> None:
-        """Hand a record to the operating system.
+        """Write a record to the operating system.
 
         Raises:
-            OSError: It could not be written, or what was written before could not be synced. From
-                then on no record is taken: none may follow what may be lost, or half of a line.
+            OSError: The record could not be written, or earlier ones could not be synced. All later
+                calls raise it too: no record may follow a lost one, or half a line.
         """
         self._check()
         data = memoryview(encode_line(record))
@@ -106,10 +106,10 @@ class Journal:
         self._dirty.set()
 
     def close(self) -> None:
-        """Bring everything to the disk and close the segment.
+        """Sync all records to disk and close the segment.
 
         Raises:
-            OSError: Not all of it is there.
+            OSError: Some records could not be written or synced.
         """
         self._closing.set()
         self._dirty.set()
@@ -122,7 +122,7 @@ class Journal:
             os.close(self._descriptor)
 
     def discard(self) -> None:
-        """Remove the segment, in which nothing is. It is closed as any other."""
+        """Remove the segment, which has no records. It must be closed all the same."""
         self.path.unlink()
 
     def _check(self) -> None:
@@ -140,7 +140,7 @@ class Journal:
     def _sync(self) -> None:
         try:
             os.fsync(self._descriptor)
-        except OSError as error:  # a second one would not try again what the first has lost
+        except OSError as error:  # a second fsync would not retry what the first one lost
             self._error = error
 
 
@@ -151,36 +151,37 @@ def encode_line(record: Any) -> bytes:
 
 
 class JournalRewritten(Exception):
-    """Records that a `JournalReader` has yielded count no more: a new one has to begin anew."""
+    """Records that a `JournalReader` has yielded no longer count: read again with a new reader."""
 
 
 class JournalReader:
-    """Reads a journal from where its last look ended.
+    """Reads a journal; each call continues after the last one.
 
-    The torn last line of a segment, as a killed driver leaves it, was never acknowledged and is
-    passed over; so are zeros at its end, as a file system may leave them when the power fails. A
-    line that lacks nothing but its line end counts. What a driver wrote after another one had taken
-    the run over, and had begun a segment, does not.
+    An incomplete last line of a segment, as a killed driver leaves it, never took effect and is
+    skipped; so are zeros at the end, as a file system may leave them after a power failure. A line
+    that lacks only its newline counts. Lines that a driver wrote after another one had taken over
+    the run, and had started a segment, do not count.
 
     Args:
-        folder: Of the segments.
-        run: What users call the run's folder; the one above `folder` when left out.
+        folder: The folder of the segments.
+        run: The run folder's name for users; by default the parent of `folder`.
     """
 
     def __init__(self, folder: Path, run: str = "") -> None:
-        self._folder, self._run = folder, run or str(folder.parent)
+        self._folder = folder
+        self._run = run or str(folder.parent)
         self._segments: list[_Segment] = []
 
     def new(self) -> Iterator[dict[str, Any]]:
-        """Yield the records that were not there at the last look, in order; at the first one, all.
+        """Yield the records written since the last call, in order; at the first call, all.
 
         Raises:
-            JournalRewritten: Records of an earlier look count no more, since they were written too
-                late, or the journal was cut.
-            JournalDamaged: A whole line does not match its checksum, a segment is missing, or one
-                has fewer records before it than it was begun after.
-            InvalidArgument: A segment is of a newer format.
-            OSError: It cannot be read.
+            JournalRewritten: Records of an earlier call no longer count, since they were written
+                too late, or the journal was cut.
+            JournalDamaged: A whole line does not match its checksum, a segment is missing, or the
+                number of records before a segment is not the recorded one.
+            InvalidArgument: A segment has a newer format.
+            OSError: The journal cannot be read.
         """
         numbers, before = segment_numbers(self._folder), 0
         if any(segment.count for segment in self._segments[len(numbers) :]):
@@ -192,7 +193,7 @@ class JournalReader:
         begun = self._begun()
         for segment, found in zip(self._segments, numbers, strict=True):
             if segment.number != found:
-                raise segment.damaged("there are later segments, and it is missing")
+                raise segment.damaged("missing, though there are later segments")
             later = begun[segment.number :]
             taken = next((record for record in later if record is not None), None)
             try:
@@ -200,11 +201,11 @@ class JournalReader:
             except JournalDamaged:
                 if self._begun() == begun:
                     raise
-                return  # a driver has begun meanwhile: the next look knows what counts
+                return  # a driver has started a segment meanwhile: see the next call
             before += segment.count
 
     def _begun(self) -> list[dict[str, Any] | None]:
-        """Return what begins each segment; None of one that has no whole line yet."""
+        """Return the first record of each segment; None for one without a whole line."""
         return [segment.begun() for segment in self._segments]
 
 
@@ -219,8 +220,8 @@ def segment_name(number: int) -> str:
 
 
 def segment_numbers(folder: Path) -> list[int]:
-    """Return the numbers of the segments in a folder, from the oldest; none where there is none."""
-    try:  # not glob, which takes a folder that may not be read for an empty one
+    """Return the numbers of the segments in a folder, from the oldest; [] if it is missing."""
+    try:  # not glob, which returns nothing for a folder without read permission
         names = os.listdir(folder)
     except FileNotFoundError:
         return []
@@ -233,16 +234,16 @@ _SEGMENT = re.compile(r"(\d{6,})\.jsonl", re.ASCII)
 
 @dataclass(slots=True, kw_only=True)
 class _Segment:
-    """A segment, and how far it was read.
+    """A segment, and the position up to which it was read.
 
     Attributes:
-        path: Its file.
-        run: What users call the run's folder.
-        number: From 1.
-        count: How many of its records have counted.
-        whole: Bytes of the lines that were read with their line ends.
-        lines: How many these are.
-        unended: The line after them, if it lacked nothing but its line end and has counted.
+        path: The segment's file.
+        run: The run folder's name for users.
+        number: The segment's number, from 1.
+        count: Number of records yielded.
+        whole: Bytes of the lines that were read with their newlines.
+        lines: Number of these lines.
+        unended: The line after them, if it lacked only its newline and was yielded.
     """
 
     path: Path
@@ -254,7 +255,7 @@ class _Segment:
     unended: bytes = b""
 
     def begun(self) -> dict[str, Any] | None:
-        """Return the record that begins it; None where it has none."""
+        """Return the segment's first record, `begun`; None if it has none."""
         with contextlib.suppress(FileNotFoundError), self.path.open("rb") as file:
             record = _decode_line(file.readline().rstrip(b"\0").removesuffix(b"\n"))
             if record is not None and _begins(record):
@@ -262,11 +263,11 @@ class _Segment:
         return None
 
     def new(self, before: int, taken: dict[str, Any] | None) -> Iterator[dict[str, Any]]:
-        """Yield the records since the last look that count.
+        """Yield the records since the last call that count.
 
         Args:
-            before: How many there are in the segments before it.
-            taken: What begins the segment of the driver that took the run over; None without one.
+            before: Number of records in earlier segments.
+            taken: The first record of the next driver that took over the run; None without one.
         """
         most = math.inf if taken is None else taken["records"] - before
         if self.count:
@@ -275,7 +276,7 @@ class _Segment:
             if self.count == most:
                 return
         for record in self._read(before):
-            # The same segment twice is damage, and not one that nobody took over.
+            # A copy of the same segment is damage, not a second driver.
             if self.count == most and record != taken:
                 break
             self.count += 1
@@ -293,21 +294,22 @@ class _Segment:
                 end -= 1
                 record = _decode_line(line[:end])
                 if record is None:
-                    return  # torn
+                    return  # incomplete
             if not unended:
                 self._check(record, number, before, self.whole)
             has_counted, unended = bool(unended), b""
             if line.endswith(b"\n"):
-                self.whole, self.lines = self.whole + end, number
+                self.whole += end
+                self.lines = number
             else:
                 self.unended = line[:end]
             if not has_counted:
                 yield record
             if end < len(line):
-                raise self.damaged("its end was changed", number, self.whole + end)
+                raise self.damaged("its newline was changed", number, self.whole + end)
 
     def _rest(self, unended: bytes) -> bytes:
-        """Return what follows the whole lines that were read."""
+        """Return the bytes after the whole lines that were read."""
         with self.path.open("rb") as file:
             cut = os.fstat(file.fileno()).st_size < self.whole
             file.seek(self.whole)
@@ -319,24 +321,24 @@ class _Segment:
     def _check(self, record: dict[str, Any], line: int, before: int, whole: int) -> None:
         if not _begins(record):
             if line == 1:
-                raise self.damaged("not what a segment begins with", line, whole)
+                raise self.damaged("a segment has to start with the record 'begun'", line, whole)
             return
         check_format(record["format"], self.run)
         if line > 1:
-            raise self.damaged("another segment begins", line, whole)
+            raise self.damaged("a second record 'begun'", line, whole)
         if record["records"] != before:
-            reason = f"begun after {record['records']} records, and there are {before}"
+            reason = f"expected {record['records']} records in earlier segments, got {before}"
             raise self.damaged(reason, line, whole)
 
     def damaged(self, reason: str, line: int | None = None, whole: int = 0) -> JournalDamaged:
         where = f"{self.run}/{self.path.parent.name}/{self.path.name}"
         where += "" if line is None else f", line {line}"
-        hint = f"to go on without the rest: {command('repair', self.run)}"
+        hint = f"to keep only the records before it: {command('repair', self.run)}"
         return JournalDamaged(f"{where}: {reason}", hint, segment=self.number, whole=whole)
 
 
 def _begins(record: dict[str, Any]) -> bool:
-    """Is it the record that begins a segment, of any format?"""
+    """Return whether it is the first record of a segment, of any format."""
     if record.get("event") != "begun":
         return False
     return isinstance(record.get("records"), int) and isinstance(record.get("format"), int)

@@ -1,4 +1,4 @@
-"""The records of a journal: what `Coordinator` writes and what is read back."""
+"""The records of a journal, which `Coordinator` writes, and the reading of them."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ from spark_jobs.messages import Attempt, ProtocolError, Report, from_json
 WaitReason = Literal["no trial yet", "nothing left", "gpu set aside", "host avoided"]
 """Why a slot waits.
 
-'no trial yet' (the search has none until others have ended, as at the end of a generation, or until
-an executor is given calls), 'nothing left' (but another attempt at the slot's task has a trial, and
-Spark would kill it when this one ended), 'gpu set aside' (a GPU of the slot gets no more trials),
-'host avoided' (the trials that are to run again have died on its host).
+'no trial yet' (the search has none until others have an outcome, as at the end of a generation, or
+until an executor gets calls), 'nothing left' (but Spark would kill a trial of another attempt of
+the slot's task if this attempt ended), 'gpu set aside' (a GPU of the slot gets no more trials),
+'host avoided' (the trials that are waiting to run again have died on its host).
 """
 
 
 class _Recorded(msgspec.Struct, frozen=True, kw_only=True, tag_field="event"):
-    """What all records have.
+    """The base class of all records.
 
     Attributes:
-        at: When it was written, in seconds since 1970, by the driver's clock.
+        at: The time of writing, in seconds since 1970, by the driver's clock.
     """
 
     at: float
 
 
 class Begun(_Recorded, frozen=True, kw_only=True, tag="begun"):
-    """An application begins, or goes on with, the run; the first record of each segment.
+    """An application starts or resumes the run; the first record of each segment.
 
     Attributes:
-        records: How many there are before it, in all segments.
-        application: Spark's name of the application.
-        created: When the search was called, in UTC.
-        function: As in the manifest.
-        trials: How many there are in all, by now.
-        format: Of the segment, as in the manifest.
+        records: Number of records before it, in all segments.
+        application: Spark's id of the application.
+        created: The time of the call of the search, in UTC.
+        function: The train function's hash, as in the manifest.
+        trials: Number of trials of the search.
+        format: The segment's format version.
     """
 
     records: int
@@ -58,9 +58,9 @@ class Joined(_Recorded, frozen=True, tag="joined"):
     """A slot may get trials from now on.
 
     Attributes:
-        slot: Its name.
-        host: As Spark calls it.
-        gpus: Addresses of the GPUs that Spark gave it.
+        slot: The slot's name.
+        host: Spark's name of its host.
+        gpus: Addresses of the GPUs that Spark has assigned to it.
     """
 
     slot: str
@@ -69,11 +69,11 @@ class Joined(_Recorded, frozen=True, tag="joined"):
 
 
 class Left(_Recorded, frozen=True, tag="left"):
-    """A slot gets no more trials. Those that are there when the search ends leave with it.
+    """A slot gets no more trials. Slots that stay until the search ends have no such record.
 
     Attributes:
-        slot: Its name.
-        why: In a few words.
+        slot: The slot's name.
+        why: The reason, in a few words.
     """
 
     slot: str
@@ -81,19 +81,19 @@ class Left(_Recorded, frozen=True, tag="left"):
 
     @classmethod
     def of(cls, slot: str, why: str, at: float) -> Left:
-        """Return the record of a slot that is gone."""
+        """Return the record of a slot that has left."""
         return cls(slot, _unicode(why), at=at)
 
 
 class Waiting(_Recorded, frozen=True, tag="waiting"):
-    """A slot has to wait, until it gets a trial or leaves; written once while the reason stays."""
+    """A slot waits until it gets a trial or leaves; written once per reason."""
 
     slot: str
     why: WaitReason
 
 
 class Planned(_Recorded, frozen=True, tag="planned"):
-    """An attempt was given to a slot; '' to none, for what a trial had left in its folder."""
+    """An attempt was given to a slot; the slot is '' for an outcome found in a trial folder."""
 
     trial: Trial
     attempt: int
@@ -106,10 +106,10 @@ class Planned(_Recorded, frozen=True, tag="planned"):
 
 
 class Lost(_Recorded, frozen=True, kw_only=True, tag="lost"):
-    """An attempt whose outcome does not count: its trial runs again.
+    """An attempt has failed, and its trial is waiting to run again.
 
     Attributes:
-        counts: Is it one of the trial's `retries`?
+        counts: Whether it counts as one of the trial's `retries`.
     """
 
     trial: int
@@ -121,7 +121,7 @@ class Lost(_Recorded, frozen=True, kw_only=True, tag="lost"):
 
     @classmethod
     def of(cls, attempt: Attempt, slot: str, failure: Failure, *, counts: bool, at: float) -> Lost:
-        """Return the record of an attempt that failed in a way that is tried again."""
+        """Return the record of an attempt whose failure is retried."""
         return cls(
             trial=attempt.trial.id,
             attempt=attempt.number,
@@ -134,7 +134,7 @@ class Lost(_Recorded, frozen=True, kw_only=True, tag="lost"):
 
 
 class Reported(_Recorded, frozen=True, tag="reported"):
-    """What a trial that is judged has reported of its objective."""
+    """Reports of the objective by a trial that has stopping rules."""
 
     trial: int
     attempt: int
@@ -142,14 +142,14 @@ class Reported(_Recorded, frozen=True, tag="reported"):
 
 
 class Finished(_Recorded, frozen=True, tag="finished"):
-    """A trial came to an end."""
+    """A trial has ended, with an outcome."""
 
     attempt: int
     outcome: Outcome
 
 
 class Selected(_Recorded, frozen=True, tag="selected"):
-    """The searcher has decided which trials are in its population from now on."""
+    """The searcher has selected the trials of its population."""
 
     selections: list[Selection]
 
@@ -160,24 +160,24 @@ _KINDS: Mapping[Any, type[Record]] = {kind.__struct_config__.tag: kind for kind 
 
 
 def _unicode(text: str) -> str:
-    """Return a text that JSON can hold."""
+    """Return a text without surrogates, which JSON cannot have."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _record_of(line: Mapping[str, Any]) -> Record:
-    """Return the record that a line holds; ProtocolError where it is none."""
+    """Return the record of a line; ProtocolError if it is not one."""
     event = line.get("event")
     kind = _KINDS.get(event) if isinstance(event, str) else None
     if kind is None:
         raise ProtocolError(f"no record is called {shown(event)}")
-    return from_json(line, kind)  # of a union msgspec would learn the kinds at each record anew
+    return from_json(line, kind)  # with a union, msgspec would inspect all kinds at each record
 
 
 class RecordReader:
-    """Reads the lines of a journal as records, as they come.
+    """Reads the lines of a journal as records, in several parts.
 
     Args:
-        where: What users call the journal.
+        where: The journal's name for users.
     """
 
     def __init__(self, where: str) -> None:
@@ -189,10 +189,10 @@ class RecordReader:
         """Yield the records of lines.
 
         Args:
-            lines: Those that follow the ones read before, as `JournalReader` yields them.
+            lines: The lines after those of the last call, as `JournalReader` yields them.
 
         Raises:
-            JournalDamaged: A line is no record, or contradicts those before it.
+            JournalDamaged: A line is not a record, or contradicts earlier ones.
         """
         for line in lines:
             self._count += 1

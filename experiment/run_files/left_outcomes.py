@@ -1,7 +1,7 @@
 """Outcomes found in trial folders when a run is resumed.
 
-A slot writes `outcome.json` before it tells the driver, so a trial that ended while there was no
-driver, or whose end the journal lacks, need not run again.
+A slot writes `outcome.json` before it sends the outcome to the driver, so a trial that ended
+without a driver, or whose outcome the journal lacks, need not run again.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from spark_jobs.run_folder.paths import OUTCOME, TRIAL, TRIALS, attempt_name, pa
 from spark_jobs.storage.files import WritableFiles
 from spark_jobs.storage.locations import Location
 
-_NOTHING_OF_OURS = (FileNotFoundError, ProtocolError)
+_NO_MESSAGE = (FileNotFoundError, ProtocolError)
 
 
 @dataclass(frozen=True, slots=True)
 class LeftBehind:
-    """What the attempts at a trial have left.
+    """The outcome found in a trial's folders.
 
     Attributes:
-        trial: Its id.
+        trial: The trial's id.
         attempts: The number of the newest attempt.
-        end: The first attempt that came to an end, and what became of it; None where none did.
+        end: The first attempt that ended, and its outcome; None if no attempt did.
     """
 
     trial: int
@@ -34,7 +34,7 @@ class LeftBehind:
     end: tuple[Attempt, Outcome] | None = None
 
     def end_of(self, trial: Trial) -> tuple[Attempt, Outcome] | None:
-        """Return `end`, if it is one of this trial with these hyperparameters."""
+        """Return `end` if it is of this trial with these hyperparameters, else None."""
         same = self.end is not None and as_json(self.end[0].trial) == as_json(trial)
         return self.end if same else None
 
@@ -43,33 +43,33 @@ def look_for_outcomes(
     files: WritableFiles,
     root: Location,
     ended: Container[int],
-    tried_again: Container[tuple[int, int]] = (),
+    retried: Container[tuple[int, int]] = (),
 ) -> Iterator[LeftBehind]:
-    """Yield what each trial that has a folder has left.
+    """Yield the outcome, if there is one, of each trial that has a folder.
 
     Args:
-        files: Of the run.
+        files: The run's store.
         root: The run's folder.
-        ended: Trials that are known to have ended; they are passed over.
-        tried_again: Trials and attempts after which they were to run again; that these failed
-            is no end.
+        ended: Trials whose outcomes are known; they are skipped.
+        retried: Trial and number of attempts that were followed by a retry; their failures are no
+            outcomes of the trials.
 
     Raises:
-        OSError: The folder of the trials cannot be read.
+        OSError: The trial folders cannot be listed.
     """
     for trial, numbers in _attempts(files, root).items():
         if trial not in ended:
-            yield _look(files, root, trial, numbers, tried_again)
+            yield _look(files, root, trial, numbers, retried)
 
 
 @dataclass(frozen=True, slots=True)
 class Ignored:
-    """An outcome in the folder of an attempt that does not count.
+    """An outcome in a trial folder that does not count.
 
     Attributes:
-        trial: The trial.
+        trial: The trial's id.
         attempt: The attempt's number.
-        why: In a few words.
+        why: The reason, in a few words.
     """
 
     trial: int
@@ -83,18 +83,18 @@ def ignored_outcomes(
     counted: Mapping[int, int],
     known: Container[tuple[int, int]],
 ) -> Iterator[Ignored]:
-    """Yield each outcome that a trial has left and that is not its end.
+    """Yield each outcome in a trial folder that is not the trial's outcome.
 
-    What a trial without an end has left counts when the run is resumed, unless nobody can read it.
+    The outcome of a trial that has none yet counts when the run is resumed, if it can be read.
 
     Args:
-        files: Of the run.
+        files: The run's store.
         root: The run's folder.
-        counted: The attempt that each trial ended with.
-        known: Trials and attempts of which it is known that they failed, to run again.
+        counted: The number of each trial's last attempt, by trial.
+        known: Trial and number of attempts that are known to have failed and were retried.
 
     Raises:
-        OSError: The folder of the trials cannot be read.
+        OSError: The trial folders cannot be listed.
     """
     for trial, numbers in _attempts(files, root).items():
         for number in numbers:
@@ -105,7 +105,7 @@ def ignored_outcomes(
                 outcome = decode(_read(files, folder.below(OUTCOME)), Outcome)
             except FileNotFoundError:
                 continue
-            except _NOTHING_OF_OURS:
+            except _NO_MESSAGE:
                 yield Ignored(trial, number, "it is no outcome that a slot has written")
                 continue
             if outcome.trial != trial:
@@ -115,7 +115,7 @@ def ignored_outcomes(
 
 
 def _attempts(files: WritableFiles, root: Location) -> dict[int, list[int]]:
-    """Return the numbers of each trial's attempts that have a folder, in ascending order."""
+    """Return the numbers of the attempts that have a folder, by trial, in ascending order."""
     attempts: dict[int, list[int]] = {}
     with contextlib.suppress(FileNotFoundError):
         for name in files.names(root.below(TRIALS)):
@@ -130,17 +130,17 @@ def _look(
     root: Location,
     trial: int,
     numbers: list[int],
-    tried_again: Container[tuple[int, int]],
+    retried: Container[tuple[int, int]],
 ) -> LeftBehind:
-    for number in numbers:  # the first finish wins
+    for number in numbers:  # the first outcome counts
         folder = root.below(attempt_name(trial, number))
         try:
             attempt = decode(_read(files, folder.below(TRIAL)), Attempt)
             outcome = decode(_read(files, folder.below(OUTCOME)), Outcome)
-        except _NOTHING_OF_OURS:
+        except _NO_MESSAGE:
             continue
-        was_tried_again = number < numbers[-1] or (trial, number) in tried_again
-        if outcome.status == "failed" and was_tried_again:
+        was_retried = number < numbers[-1] or (trial, number) in retried
+        if outcome.status == "failed" and was_retried:
             continue
         is_of_it = outcome.trial == trial and attempt.number == number
         if is_of_it and outcome.status != "cancelled":
@@ -150,7 +150,7 @@ def _look(
 
 def _read(files: WritableFiles, location: Location) -> bytes:
     status, data = files.status(location), bytearray()
-    if not 0 < status.length <= LARGEST_MESSAGE:  # a pipe, too, has no length
+    if not 0 < status.length <= LARGEST_MESSAGE:  # a pipe has length 0
         raise ProtocolError(f"{location}: no message of ours")
     files.read(status, data.extend)
     return bytes(data)

@@ -1,4 +1,4 @@
-"""Reading a run back from its folder, finished or not. Nothing in it is unpickled."""
+"""Reads a run from its folder, finished or not. Nothing in it is unpickled."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ _MALFORMED = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
 def load(run: str | os.PathLike[str] | Result | Results) -> Result:
-    """Return the `Result` of a run as its folder has it, while the search goes on too.
+    """Return the `Result` of a run from its folder, also while the search runs.
 
     Args:
         run: The run's folder, `<logdir>/<name>-<UTC time>-<hex>`, on this host or on HDFS, or its
             result.
 
     Returns:
-        All trials; of a run of `search_each`, `.split('group')` has those of each group.
+        All trials; for a run of `search_each`, `.split('group')` returns those of each group.
 
     Raises:
-        InvalidArgument: It is no run's folder, cannot be read, or is of a newer version.
+        InvalidArgument: Not a run's folder, unreadable, or of a newer version.
         JournalDamaged: Its journal was changed after it was written.
     """
     with opened(run) as reader:
@@ -57,15 +57,15 @@ def load(run: str | os.PathLike[str] | Result | Results) -> Result:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """What the folder of a run says.
+    """A run as its folder has it.
 
     Attributes:
-        paths: Its files.
-        manifest: What it is.
-        result: The trials that came to an end.
-        running: The attempts that were out when it was read; after the end of the search, none.
+        paths: The run's paths.
+        manifest: The run's manifest.
+        result: The trials with an outcome.
+        running: The attempts in flight; none after the end of the search.
         lost: Trial and number of each attempt that was given up while its search ran.
-        ended: Has the search ended? False while it runs, and where its driver was killed.
+        ended: Whether the search has ended; False while it runs, and if its driver was killed.
     """
 
     paths: RunPaths
@@ -77,10 +77,9 @@ class Run:
 
 
 def read_manifest(paths: RunPaths) -> Manifest:
-    """Return what a run is; errors as `load`."""
+    """Return the manifest of a run; errors as `load`."""
     try:
-        check_format(_read_json(paths.manifest, _Versioned).format, paths.shown())
-        return _read_json(paths.manifest, Manifest)
+        return _read_json(paths, paths.manifest, Manifest)
     except OSError as error:
         raise _unreadable(paths, error) from None
     except _MALFORMED as error:
@@ -93,18 +92,23 @@ def read_run(paths: RunPaths) -> Run:
 
 
 class RunReader:
-    """Reads a run's folder again and again; each look reads only what is new of its journal.
+    """Reads a run's folder repeatedly; each time only the new records of its journal.
 
     Args:
-        paths: Of the run.
+        paths: The run's paths.
     """
 
     def __init__(self, paths: RunPaths) -> None:
         self._paths = paths
-        self._state = StateReader(paths)
+        self._begin()
+
+    def _begin(self) -> None:
+        self._state = RunState(self._paths)
+        self._journal = JournalReader(self._paths.journal, self._paths.shown())
+        self._records = RecordReader(self._paths.shown(self._paths.journal))
 
     def read(self) -> Run:
-        """Return what the folder says by now; errors as `load`."""
+        """Return the current state of the run's folder; errors as `load`."""
         paths = self._paths
         manifest = read_manifest(paths)
         try:
@@ -114,8 +118,8 @@ class RunReader:
             raise _unusable(paths, f"whose manifest.json cannot be used: {error}") from None
         try:
             # The summary first: it is written after the journal's last line.
-            summary = _read_json(paths.result, Summary) if paths.result.exists() else None
-            state = self._state.read()
+            summary = _read_json(paths, paths.result, Summary) if paths.result.exists() else None
+            state = self.state()
         except OSError as error:
             raise _unreadable(paths, error) from None
         except _MALFORMED as error:
@@ -125,7 +129,7 @@ class RunReader:
             goal,
             paths.shown(),
             objective=state.objective or manifest.optimization_key,
-            # Of an executor nobody knew it before.
+            # An executor gets more calls as it runs.
             total=max(state.total or manifest.trials, len(state.results)),
             problem=None if summary is None else summary.problem,
             space=space,
@@ -141,26 +145,43 @@ class RunReader:
             ended=summary is not None,
         )
 
+    def state(self) -> RunState:
+        """Return the run's state, which the next call changes; errors as `records_of`."""
+        try:
+            try:
+                self._apply_new()
+            except JournalRewritten:
+                self._begin()
+                self._apply_new()
+        except BaseException:  # some records were read but not applied
+            self._begin()
+            raise
+        return self._state
+
+    def _apply_new(self) -> None:
+        for record in self._records.read(self._journal.new()):
+            self._state.apply(record)
+
 
 MANIFEST = r"manifest\.json"
 SUMMARY = r"manifest\.json|result\.json|journal/(\d+\.jsonl)?|owners/(\d+\.json)?"
-"""What `read_run` and `experiment.run_files.ownership.owner_of` read, for `opened`."""
+"""The files that `read_run` and `experiment.run_files.ownership.owner_of` read, for `opened`."""
 
 
 def files_of_trial(trial: int) -> str:
-    """Return the files of a trial that say what it printed and whether it ended, for `opened`."""
+    """Return the pattern of a trial's output and outcome files, for `opened`."""
     return rf"trials/|trials/{trial:06d}(-\d+)?/((stdout|stderr)\.log|outcome\.json)?"
 
 
 OUTCOMES = r"trials/|trials/\d+(-\d+)?/(outcome\.json)?"
-"""What `ignored_in` reads beside `SUMMARY`, for `opened`."""
+"""The files that `ignored_in` reads beside `SUMMARY`, for `opened`."""
 
 
 def ignored_in(run: Run) -> list[Ignored]:
-    """Return the outcomes in the folders of a run's trials that do not count.
+    """Return the outcomes in the trial folders of a run that do not count.
 
     Raises:
-        InvalidArgument: They cannot be read.
+        InvalidArgument: The trial folders cannot be read.
     """
     counted = {t.id: t.attempt for t in run.result.trials if t.status != "cancelled"}
     try:
@@ -175,8 +196,8 @@ class Reader:
     """A run that is open for reading.
 
     Attributes:
-        paths: Its files, on this host.
-        refresh: Brings them up to date; OSError where that fails.
+        paths: The paths of its files on this host.
+        refresh: Updates these files; OSError if that fails.
     """
 
     paths: RunPaths
@@ -185,14 +206,14 @@ class Reader:
 
 @contextlib.contextmanager
 def opened(run: object, *parts: str) -> Iterator[Reader]:
-    """Open a run for reading. One that is not on this host is copied, and the copy ends with this.
+    """Open a run for reading. A remote run is copied, and the copy is removed at the end.
 
     Args:
-        run: As for `load`.
-        parts: Patterns of the files that matter; `SUMMARY` when left out.
+        run: The run, as for `load`.
+        parts: Patterns of the files to copy; by default `SUMMARY`.
 
     Raises:
-        InvalidArgument: It is no run's folder.
+        InvalidArgument: Not a run's folder.
     """
     location = find_run(run)
     if location.scheme == "file":
@@ -217,7 +238,7 @@ def opened(run: object, *parts: str) -> Iterator[Reader]:
 
 @contextlib.contextmanager
 def run_given_as(argument: str) -> Iterator[None]:
-    """Let errors about a run that is read in the block name the argument that it was given as."""
+    """Let errors about a run, raised in the block, name the user's argument."""
     try:
         yield
     except InvalidArgument as error:
@@ -225,14 +246,14 @@ def run_given_as(argument: str) -> Iterator[None]:
 
 
 def find_run(run: object, name: str = "run") -> Location:
-    """Return where a run is, without looking there.
+    """Return the location of a run, without access to it.
 
     Args:
-        run: As for `load`.
-        name: Of the argument, for the error.
+        run: The run, as for `load`.
+        name: The argument's name, for the error.
 
     Raises:
-        InvalidArgument: It cannot be one.
+        InvalidArgument: Neither a path nor a result.
     """
     if isinstance(run, Result | Results):
         run = run.logdir
@@ -259,23 +280,23 @@ def _check_run(paths: RunPaths) -> None:
 
 
 def find_runs(logdir: Location) -> list[Location]:
-    """Return the folders of runs in a folder, the newest last; OSError where there is none."""
+    """Return the run folders in a folder, the newest last; OSError if it is missing."""
     runs = []
     with contextlib.closing(files_at(logdir, active_data_settings().hadoop)) as files:
         for folder in files.listdir(logdir):
             if not folder.is_folder:
                 continue
-            with contextlib.suppress(FileNotFoundError, PermissionError):  # of somebody else
+            with contextlib.suppress(FileNotFoundError, PermissionError):  # of another user
                 manifest = files.status(folder.location.below("manifest.json"))
                 runs.append((manifest.modified, str(folder.location), folder.location))
     return [location for *_, location in sorted(runs)]
 
 
 def is_folder_of_runs(run: object) -> bool:
-    """Is this no run's folder, but one that holds such? False where nobody can tell.
+    """Return whether this is not a run folder but contains some; False if it cannot be read.
 
     Raises:
-        InvalidArgument: It is no path.
+        InvalidArgument: Not a path.
     """
     place = find_run(run)
     try:
@@ -313,55 +334,18 @@ class _Versioned(msgspec.Struct):
     format: int
 
 
-def _read_json(path: Path, kind: type[T]) -> T:
-    return msgspec.json.decode(path.read_bytes(), type=kind)
+def _read_json(paths: RunPaths, path: Path, kind: type[T]) -> T:
+    data = path.read_bytes()
+    check_format(msgspec.json.decode(data, type=_Versioned).format, paths.shown())
+    return msgspec.json.decode(data, type=kind)
 
 
 def records_of(paths: RunPaths) -> Iterator[Record]:
     """Yield the records of a run's journal, as `read_records` does.
 
     Raises:
-        JournalDamaged: It was changed after it was written.
-        OSError: It cannot be read.
+        JournalDamaged: The journal was changed after it was written.
+        OSError: The journal cannot be read.
     """
     lines = read_journal(paths.journal, paths.shown())
     yield from read_records(lines, paths.shown(paths.journal))
-
-
-class StateReader:
-    """Folds a run's journal again and again; each look reads only what is new of it.
-
-    Args:
-        paths: Of the run.
-    """
-
-    def __init__(self, paths: RunPaths) -> None:
-        self._paths = paths
-        self._begin()
-
-    def _begin(self) -> None:
-        self._state = RunState(self._paths)
-        self._journal = JournalReader(self._paths.journal, self._paths.shown())
-        self._records = RecordReader(self._paths.shown(self._paths.journal))
-
-    def read(self) -> RunState:
-        """Return where the run is by now, which the next look changes; errors as `records_of`."""
-        try:
-            try:
-                self._take_in()
-            except JournalRewritten:
-                self._begin()
-                self._take_in()
-        except BaseException:  # what was read has not been taken in
-            self._begin()
-            raise
-        return self._state
-
-    def _take_in(self) -> None:
-        for record in self._records.read(self._journal.new()):
-            self._state.apply(record)
-
-
-def state_of(paths: RunPaths) -> RunState:
-    """Return where a run is, by its journal; errors as `records_of`."""
-    return StateReader(paths).read()

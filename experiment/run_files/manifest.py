@@ -1,6 +1,6 @@
-"""The folder of a run: made when a search starts, summed up when it ends.
+"""The manifest and the summary of a run, written when its search starts and when it ends.
 
-`experiment.run_files.loading` reads what is written here.
+`experiment.run_files.loading` reads them.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import msgspec
 from experiment.results.result import Result
 from experiment.results.trial_result import TrialResult
 from experiment.run_files.format import FORMAT
+from experiment.version import __version__
 from search.direction import DirectionName
 from search.trial import Outcome
 from search.values import Params
@@ -29,8 +30,8 @@ _PACKAGES = ("pyspark", "tensorflow", "tensorflow-cpu", "keras", "tensorboard", 
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of Python and of the packages that matter."""
-    found = {"python": platform.python_version()}
+    """Return the versions of this package, of Python and of other packages that matter."""
+    found = {"spark-tf-experiment": __version__, "python": platform.python_version()}
     for package in _PACKAGES:
         try:
             found[package] = importlib.metadata.version(package)
@@ -40,37 +41,38 @@ def versions() -> dict[str, str]:
 
 
 def now() -> str:
-    """Return the time as a manifest has it, in UTC."""
+    """Return the time in UTC, in ISO 8601, as in a manifest."""
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run is, as `manifest.json`.
+    """The manifest of a run, `manifest.json`.
 
     Attributes:
-        name: The label of the run.
+        name: The run's label.
         description: A longer text of the user.
-        call: The public function.
-        train: What the train function is called.
-        function: SHA-256 of the train function's source; pickled, where there is none.
-        algorithm: What makes the trials: its type and arguments.
-        space: The space as JSON; None for explicit points.
-        constraint: SHA-256 of the source of the space's constraint, of its name, where there is no
-            source; None without one.
-        trials: How many there are in all.
-        known: How many trials of other runs it has learnt from.
-        slots: How many trials at once its searcher was made for; None where it does not matter.
-        direction: 'max' or 'min', or several objectives' names to these.
-        optimization_key: As the user gave it.
-        seed: That the searcher was made with.
+        call: The name of the public function.
+        train: The train function's name.
+        function: SHA-256 of the train function's source; of its pickle if it has no source.
+        algorithm: Type and arguments of the searcher or list of configurations.
+        space: The search space as JSON; None for explicit configurations.
+        constraint: SHA-256 of the source of the space's constraint; of its name if it has no
+            source; None without a constraint.
+        trials: Number of trials.
+        known: Number of prior observations.
+        slots: Number of parallel trials that the searcher was created for; None if it depends on
+            none.
+        direction: 'max' or 'min', or a dict of these by the objectives' names.
+        optimization_key: The user's argument.
+        seed: The searcher's seed.
         isolation: 'process', 'spawn' or 'none'.
         timeout: Seconds per trial, or None.
-        stopping: The stopping rules, each its type and arguments.
-        application: Spark's name of the application.
+        stopping: Type and arguments of each stopping rule.
+        application: Spark's id of the application.
         master: Spark's master.
-        created: When, in UTC.
-        versions: Of Python and the packages that matter.
-        format: Version of the layout and of the journal's records.
+        created: The time of creation, in UTC.
+        versions: Versions of this package, of Python and of other packages that matter.
+        format: The format version, see `experiment.run_files.format.FORMAT`.
     """
 
     name: str
@@ -98,17 +100,17 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """How a run ended, as `result.json`.
+    """The summary of a run that has ended, `result.json`.
 
     Attributes:
-        direction: As in the manifest.
-        trials: How many came to an end.
-        failed: How many of them failed.
+        direction: The manifest's direction.
+        trials: Number of trials with an outcome.
+        failed: Number of them that failed.
         problem: Why the search ended early, or None.
-        target: The value of the objective that was to end the search, or None.
+        target: The objective's value at which the search ends, or None.
         best: The best trial's outcome with its hyperparameters, or None.
-        ended: When, in UTC.
-        format: As in the manifest.
+        ended: The time of the end, in UTC.
+        format: The format version.
     """
 
     direction: DirectionName | dict[str, DirectionName]
@@ -122,20 +124,20 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FrontSummary(Summary, frozen=True, kw_only=True):
-    """How a run with several objectives ended; `best` is None.
+    """The summary of a run with several objectives; `best` is None.
 
     Attributes:
-        front: The outcome of each trial that no other dominates, with its hyperparameters.
+        front: The outcome of each trial on the front, with its hyperparameters.
     """
 
     front: list[dict[str, Any]]
 
 
 def folder_name(name: str) -> str:
-    """Return `<name>-<UTC time>-<hex>`, how no other run's folder is called.
+    """Return `<name>-<UTC time>-<hex>`, a unique name for a run folder.
 
     Args:
-        name: A label; what may not be in a file name becomes "-".
+        name: A label; characters that are unsafe in file names become "-".
     """
     label = re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-")[:40] or "search"
     now = datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%SZ")
@@ -143,12 +145,12 @@ def folder_name(name: str) -> str:
 
 
 def write_manifest(paths: RunPaths, manifest: Manifest) -> None:
-    """Write what the run is."""
+    """Write the manifest."""
     _write_json(paths.manifest, manifest)
 
 
 def write_result(paths: RunPaths, result: Result) -> None:
-    """Write the best trial, or those on the front, and the summary."""
+    """Write the summary, with the best trial or the front."""
     front, problem = [_trial_to_json(trial) for trial in result.front], result.problem
     facts: dict[str, Any] = {
         "direction": result.direction,

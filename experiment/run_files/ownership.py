@@ -1,15 +1,14 @@
-"""Who runs a run: one driver at a time, on this host and on storage that knows no locks.
+"""The owner of a run: one driver at a time, on this host and on storage without locks.
 
-A driver's mark (see `spark_jobs.run_folder.marks`) gets the next number, which storage gives to a
-single one. It says so once its driver has handed the run back. A mark that no longer changes is
-that of a dead driver; for how long it has been silent is measured by the clock of who looks. No
-number is used twice: a driver that slept while it was taken for dead touches no mark but its own,
-and finds a newer one.
+A driver's mark (see `spark_jobs.run_folder.marks`) gets the next number, which storage gives to
+only one driver. The mark records when its driver has released the run. A mark that no longer
+changes is that of a dead driver; the reader measures the silence by its own clock. No number is
+used twice: a driver that was suspended and presumed dead touches only its own mark, and finds a
+newer one.
 
-On this host the process is looked up besides, and there is a kernel lock, which a driver holds as
-long as it lives. So nobody has to wait for signs of life from a driver of the same host. One of
-another host is waited for all the same: many a shared folder is mounted so that its locks are seen
-on one host only.
+On the same host, the driver's process is checked as well, and a kernel lock that a driver holds
+until its end, so there is no need to wait for signs of life. A lock that is free says nothing about
+drivers of other hosts: many shared folders are mounted so that only one host sees its locks.
 """
 
 from __future__ import annotations
@@ -47,22 +46,22 @@ from spark_jobs.storage.locks import Lock
 from spark_jobs.storage.stores import writable_files_at
 
 _LOCK = "lock"
-_BRIEFLY = 1.0  # seconds for which a lock may be that of a reader, or of a child before its exec
-_LAST_WORD = 5.0  # seconds that handing a run back may take
-_LOOKS = 5  # at another's mark, in the time between two signs of life
+_LOCK_TIMEOUT = 1.0  # seconds; readers, or a child before its exec, may hold the lock briefly
+_RELEASE_TIMEOUT = 5.0  # seconds
+_CHECKS_PER_BEAT = 5  # of another driver's mark
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
-    """A driver that runs a run, or that ran it last and did not hand it back.
+    """The driver of a run, or the last one if it has not released the run.
 
     Attributes:
-        host: Where it runs.
-        pid: Its process there.
-        application: Spark's name of its application.
+        host: The driver's host.
+        pid: The id of its process.
+        application: Spark's id of its application.
         ran: Seconds from its start to its last sign of life, by its own clock.
-        seen: When it gave that, in seconds since 1970, by its own clock.
-        alive: Does it run? None where only its signs of life can tell.
+        seen: The time of that sign, in seconds since 1970, by its own clock.
+        alive: Whether it runs; None if only its signs of life can tell.
     """
 
     host: str
@@ -78,18 +77,18 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class Owned:
-    """A run that is owned.
+    """A run that this driver owns.
 
     Attributes:
-        mark: Where the mark of this driver is.
-        killed: The owner before it, where that did not hand the run back.
+        mark: The location of this driver's mark.
+        killed: The last owner, if it has not released the run.
     """
 
     mark: Location
     killed: Owner | None
 
     def leaving(self, now: float) -> float:
-        """Return for how many seconds, at the most, slots of that owner may still be there.
+        """Return the maximum seconds for which slots of the last owner may still run.
 
         Args:
             now: Seconds since 1970.
@@ -111,21 +110,21 @@ def owned(
     beat: float = time_limits.DRIVER_BEAT,
     silence: float = time_limits.DRIVER_SILENCE,
 ) -> Iterator[Owned]:
-    """Own a run as long as the block lasts; nobody else can run it meanwhile.
+    """Own a run while the block runs; no other driver can run it.
 
     Args:
-        root: The run's folder; made where it is missing.
-        hadoop: Where HDFS is.
-        application: Spark's name of the application that runs it.
-        taken: Told, once and in another thread, that somebody else owns the run by now, as after
-            this process was suspended for long.
-        tell: Told why it takes so long, where an owner may be dead.
-        argument: What messages call the run.
+        root: The run's folder, created if missing.
+        hadoop: The settings of HDFS.
+        application: Spark's id of this driver's application.
+        taken: Called with a message, once and in another thread, when another driver has taken over
+            the run, as after a long suspension of this process.
+        tell: Called with a message while the last owner may be dead and is waited for.
+        argument: The argument's name, for errors.
         beat: Seconds between two signs of life.
-        silence: Seconds without one after which an owner is taken for dead.
+        silence: Seconds without a sign of life after which an owner is presumed dead.
 
     Raises:
-        InvalidArgument: Somebody else owns it, or its folder cannot be written to.
+        InvalidArgument: Another driver owns the run, or its folder cannot be written to.
     """
     folder = root.below(OWNERS)
     with contextlib.ExitStack() as held:
@@ -153,13 +152,13 @@ def owned(
 
 
 def owner_of(paths: RunPaths) -> Owner | None:
-    """Return who runs a run, or ran it last and did not hand it back.
+    """Return the owner of a run.
 
     Args:
-        paths: Of the run, or of a copy on this host that keeps the times of its files.
+        paths: The paths of the run, or of a copy on this host with the times of its files.
 
     Returns:
-        None where nobody does, or nothing that can be read says who.
+        None if the run was released, or if no mark can be read.
     """
     files, folder = LocalFiles(), Location.parse(paths.owners)
     try:
@@ -192,10 +191,10 @@ class _Taker:
     silence: float
 
     def take(self) -> Owned:
-        """Put the mark there as the newest one, once the one before is over.
+        """Write the newest mark, once the last owner has released the run or is dead.
 
         Raises:
-            _AlreadyOwned: The one before is that of a driver that lives.
+            _AlreadyOwned: The last owner is alive.
         """
         part = beside(self.folder.below(_LOCK))
         self.files.write(part, self.mark.encoded())
@@ -205,33 +204,33 @@ class _Taker:
                 killed = None if last is None else self._wait_for_end(last, part)
                 number = 1 + (0 if last is None else number_of(last.location))
                 place = self.folder.below(f"{number:06d}.json")
-                self._touch(part)  # from here on its time is of the clock that wrote it
-                # Somebody was faster, and has tidied up perhaps.
+                self._touch(part)  # from here on its time is by the clock that wrote it
+                # Another driver was faster, and may have removed the part.
                 with contextlib.suppress(FileExistsError, FileNotFoundError):
                     self.files.rename(part, place, replace=False)
                     return Owned(place, killed)
         except BaseException:
-            with contextlib.suppress(OSError):  # nobody reads it
+            with contextlib.suppress(OSError):  # no reader needs it
                 self.files.remove(part)
             raise
 
     def _wait_for_end(self, last: FileStatus, part: Location) -> Owner | None:
-        """Wait until a mark is that of nobody; return whose it was, if it was not handed back."""
+        """Wait until the run has no owner; return the last one if it has not released the run."""
         mark = read_mark(self.files, last)
         if mark is not None and mark.released:
             return None
         owner = None if mark is None else _owner(mark, last)
         if self._is_dead(mark):
             return owner
-        who = "its driver, whose mark cannot be read" if owner is None else str(owner)
+        who = "its driver, whose mark cannot be read," if owner is None else str(owner)
         self.tell(
-            f"{str(self.folder.parent)!r} was not handed back by {who}; "
-            f"{self.silence:g} s without a sign of life are waited for"
+            f"{who} has not released {str(self.folder.parent)!r}; "
+            f"waiting for {self.silence:g} s without a sign of life"
         )
         silence = Silence(self.silence, 2 * self.beat, time.monotonic())
         while not (silence.is_over(time.monotonic()) or self._is_dead(mark)):
-            time.sleep(self.beat / _LOOKS)
-            self._touch(part)  # where nobody can, as in a safe mode, the owner cannot either
+            time.sleep(self.beat / _CHECKS_PER_BEAT)
+            self._touch(part)  # if this fails, as in HDFS's safe mode, the owner fails too
             now = newest_mark(self.files, self.folder)
             if now != last and not is_coming(now):
                 self._check_over(now)
@@ -241,11 +240,11 @@ class _Taker:
     def _touch(self, part: Location) -> None:
         try:
             self.files.touch(part)
-        except FileNotFoundError:  # an owner has removed it, as what a killed driver has left
+        except FileNotFoundError:  # an owner has removed it, as a file of a killed driver
             self.files.write(part, self.mark.encoded())
 
     def _is_dead(self, mark: Mark | None) -> bool:
-        """Is its driver certainly gone: its process, or the lock that is held here now?"""
+        """Return whether its driver is certainly dead, by its process or by its lock."""
         if mark is None:
             return False
         had_our_lock = mark.locked and self.mark.locked and mark.is_of_this_system()
@@ -265,14 +264,14 @@ def _beating(
     taken: Callable[[str], None],
     beat: float,
 ) -> Iterator[None]:
-    """Give signs of life as long as the block lasts, and hand the run back then."""
+    """Give signs of life while the block runs, and then release the run."""
     closing, ended = threading.Event(), threading.Event()
 
     def run() -> None:
         with contextlib.closing(writable_files_at(place, hadoop)) as files:
             reason = None
             while reason is None and not closing.wait(beat):
-                with contextlib.suppress(OSError):  # the place is in trouble, which may end
+                with contextlib.suppress(OSError):  # the store fails, perhaps only for a while
                     reason = _why_lost(files, place)
                     if reason is None:
                         files.touch(place)
@@ -293,7 +292,7 @@ def _beating(
         yield
     finally:
         closing.set()
-        ended.wait(_LAST_WORD)  # and no longer: it may be asking an HDFS that does not answer
+        ended.wait(_RELEASE_TIMEOUT)  # HDFS may not respond
 
 
 def _why_lost(files: Files, place: Location) -> str | None:
@@ -301,15 +300,15 @@ def _why_lost(files: Files, place: Location) -> str | None:
     if last is not None and last.location == place:
         return None
     if last is None or number_of(last.location) < number_of(place):
-        return f"{place}, which says who runs it, was removed"
+        return f"the owner file {place} was removed"
     mark = read_mark(files, last)
-    who = "somebody else" if mark is None else str(_owner(mark, last))
-    return f"{who} has taken the run over, since nothing was heard from here"
+    who = "another driver" if mark is None else str(_owner(mark, last))
+    return f"{who} has taken over the run, since this driver gave no sign of life"
 
 
 def _refused(argument: str, root: Location, owner: Owner | None) -> InvalidArgument:
     if owner is None:
-        got = f"{str(root)!r}, which somebody runs whose mark cannot be read"
+        got = f"{str(root)!r}, which has an active driver, whose mark cannot be read"
     else:
         application = f" (application {owner.application})" if owner.application else ""
         got = (
@@ -332,10 +331,10 @@ def _owner(mark: Mark, status: FileStatus, alive: bool | None = None) -> Owner:
 
 @contextlib.contextmanager
 def _locked(folder: Location) -> Iterator[bool]:
-    """Hold the lock of a run; yields False where its storage knows none.
+    """Hold the lock of a run; yields False if its storage has no locks.
 
     Raises:
-        _AlreadyOwned: Somebody else holds it.
+        _AlreadyOwned: Another process holds it.
     """
     if folder.scheme != "file":
         yield False
@@ -343,7 +342,7 @@ def _locked(folder: Location) -> Iterator[bool]:
     lock = Lock(open_appending(Path(folder.path, _LOCK)))
     try:
         try:
-            locked = lock.acquire(_BRIEFLY)
+            locked = lock.acquire(_LOCK_TIMEOUT)
         except BlockingIOError:
             raise _AlreadyOwned(_holder(folder)) from None
         yield locked
@@ -356,7 +355,7 @@ def _holder(folder: Location) -> Owner | None:
 
 
 def _is_locked(path: Path) -> bool | None:
-    """Return whether somebody holds a lock; None where nobody can tell."""
+    """Return whether another process holds a lock; None if that cannot be checked."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

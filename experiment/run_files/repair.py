@@ -1,4 +1,4 @@
-"""Repairing the journal of a run: what lies before the damage is kept, the rest is set aside."""
+"""Repairs the journal of a run: keeps the records before the damage, and sets the rest aside."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from spark_jobs.storage.locations import Location
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """What was done to a damaged journal.
+    """The repair of a damaged journal.
 
     Attributes:
-        damage: What was wrong.
-        records: How many there are before it.
-        aside: Where the segments are as they were.
+        damage: The damage.
+        records: Number of records before it.
+        aside: Places of the original segments.
     """
 
     damage: JournalDamaged
@@ -27,7 +27,7 @@ class Repair:
 
 
 def is_damaged(paths: RunPaths) -> bool:
-    """Is the journal of a run not what was written?"""
+    """Return whether the journal of a run is damaged."""
     try:
         for _ in read_journal(paths.journal, paths.shown()):
             pass
@@ -37,17 +37,17 @@ def is_damaged(paths: RunPaths) -> bool:
 
 
 def repair_journal(paths: RunPaths, files: WritableFiles) -> Repair | None:
-    """Cut the journal of a run before its first damage; None where there is none.
+    """Cut the journal of a run before its first damage; return None if it has none.
 
-    The segments with the damage and after it stay beside it as `000001.jsonl.damaged`. The cut
-    comes last: one that is interrupted leaves a journal with the same damage.
+    The segments with the damage and after it are kept as `000001.jsonl.damaged`. The cut comes
+    last, so an interrupted repair leaves a journal with the same damage.
 
     Args:
-        paths: Of the run, or of its copy on this host. Nobody else writes to the run.
-        files: Of the place where the run is kept.
+        paths: The paths of the run, or of its copy on this host. No other process may write to it.
+        files: The run's store.
 
     Raises:
-        OSError: It cannot be written to.
+        OSError: The journal cannot be written to.
     """
     records = 0
     try:
@@ -59,10 +59,10 @@ def repair_journal(paths: RunPaths, files: WritableFiles) -> Repair | None:
 
 
 def _cut(paths: RunPaths, files: WritableFiles, damage: JournalDamaged) -> list[str]:
-    """Cut a journal before its damage; return where the segments are as they were."""
+    """Cut a journal before its damage; return the places of the original segments."""
     journal, aside = Location.parse(paths.shown(paths.journal)), []
     taken = {status.location.name for status in files.listdir(journal)}
-    for number in reversed(segment_numbers(paths.journal)):  # at no time is one missing inside
+    for number in reversed(segment_numbers(paths.journal)):  # so that there is never a gap
         if number < damage.segment:
             continue
         name = segment_name(number)
@@ -77,6 +77,6 @@ def _cut(paths: RunPaths, files: WritableFiles, damage: JournalDamaged) -> list[
 
 
 def _free_name(name: str, taken: set[str]) -> str:
-    """Return the name under which a segment is set aside."""
+    """Return a free name for a damaged segment."""
     names = (f"{name}.damaged" + (f"-{n}" if n > 1 else "") for n in itertools.count(1))
     return next(free for free in names if free not in taken)

@@ -1,9 +1,9 @@
-"""What the records of a journal add up to: the one fold of it, for drivers and for readers."""
+"""The state of a run by the records of its journal, for drivers and for readers."""
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 
 from experiment.results.trial_result import TrialResult
 from experiment.run_files.journal_records import (
@@ -25,25 +25,26 @@ from spark_jobs.run_folder.paths import RunPaths
 
 @dataclass(slots=True)
 class RunState:
-    """Where a run is. Pure: it changes by `apply` alone.
+    """The state of a run. Pure: only `apply` changes it.
 
     Attributes:
-        paths: Of the run.
-        trials: All that were planned, by id.
-        in_flight: Attempts that slots have, by trial.
-        waiting: Attempts that are to run next, by trial, in this order: of trials whose last
-            attempt does not count.
+        paths: The run's paths.
+        trials: All planned trials, by id.
+        in_flight: Attempts in flight, by trial.
+        waiting: The next attempts of trials that are waiting to run again, by trial, in the order
+            in which they run.
         lost: Trial and number of each attempt that was given up while its search ran.
-        retried: How many attempts of each trial count as its retries.
-        results: Of the trials that came to an end, in that order.
-        ended: The ids of these.
-        objective: What the objective is called; None while no outcome has said so. Outcomes of
-            trials that finished know better than those of trials that were stopped.
-        named_by_finished: Has a trial that finished said what it is called?
-        total: How many trials the search has in all, as its last driver said; None before one has.
+        retried: Number of attempts of each trial that count as its retries.
+        results: Results of the trials that have an outcome, in the order of the outcomes.
+        ended: The ids of these trials.
+        objective: The objective's name; None while no outcome has one. Names from finished trials
+            replace those from stopped ones.
+        named_by_finished: Whether the name is that of a finished trial.
+        total: Number of trials of the search, as its last driver recorded it; None before that.
     """
 
     paths: RunPaths
+    _: KW_ONLY
     trials: dict[int, Trial] = field(default_factory=dict)
     in_flight: dict[int, Attempt] = field(default_factory=dict)
     waiting: dict[int, Attempt] = field(default_factory=dict)
@@ -56,7 +57,7 @@ class RunState:
     total: int | None = None
 
     def apply(self, record: Record) -> None:
-        """Take in a record."""
+        """Update the state by a record."""
         match record:
             case Planned(trial=trial):
                 self.trials[trial.id] = trial
@@ -74,12 +75,12 @@ class RunState:
                 if number not in self.ended:  # the first counts
                     self._end(outcome, record.attempt)
             case Begun():
-                self._go_on(record.trials)
+                self._resume(record.trials)
             case Reported() | Selected() | Joined() | Left() | Waiting():
-                pass  # of how the run came to where it is
+                pass  # the state has none of these
 
     def objective_with(self, outcome: Outcome) -> str | None:
-        """Return what the objective is called once an outcome is in."""
+        """Return the objective's name after an outcome."""
         if outcome.objective is None or (outcome.status != "finished" and self.objective):
             return self.objective
         return self.objective if self.named_by_finished else outcome.objective
@@ -97,8 +98,8 @@ class RunState:
             result = replace(result, value=None)
         self.results.append(result)
 
-    def _go_on(self, total: int) -> None:
-        """Let run again what was out, and what was cancelled, when the driver before ended."""
+    def _resume(self, total: int) -> None:
+        """Let trials run again that were in flight, or cancelled, when the last driver ended."""
         self.total = total
         for attempt in self.in_flight.values():
             self._run_again(attempt.trial.id, attempt.number)
@@ -115,5 +116,5 @@ class RunState:
 
 
 def _without_value_if_stopped(result: TrialResult) -> TrialResult:
-    """Return a result without what may be another quantity: what a stopped trial reported."""
+    """Return a result without a stopped trial's value, which may be of another metric."""
     return replace(result, value=None) if result.status == "stopped" else result

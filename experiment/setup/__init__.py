@@ -1,1 +1,1 @@
-"""From the arguments of a call to a checked search."""
+"""Checks the arguments of a call and builds a search from them."""

@@ -43,21 +43,21 @@ def spec_of_algorithm(
     """Return the search of a space by an algorithm.
 
     Args:
-        algorithm: Makes the searcher.
+        algorithm: The algorithm, which creates the searcher.
         call: The name of the public function.
         spark: The user's SparkSession.
         train: The train function.
         space: The search space.
         settings: The settings that all searches share.
-        samples: How many trials; None for algorithms that know.
+        samples: Number of trials; None for algorithms that determine it.
         points: Configurations to try first.
-        warm_start: Runs to learn from.
+        warm_start: Runs whose trials are prior observations.
 
     Raises:
         InvalidArgument: Bad input.
     """
     seed = seed_of(settings)
-    if not isinstance(algorithm, Grid):  # which asks for each of its points
+    if not isinstance(algorithm, Grid):  # a grid checks each configuration
         check_constraint(space, random.Random(seed))
     runs = runs_of(warm_start)
     slots = SlotsAsked(spark, samples, settings)
@@ -66,7 +66,7 @@ def spec_of_algorithm(
         rng=random.Random(seed),
         direction=settings.goal,
         samples=samples,
-        # With numbers of their own, so that what is drawn for a point can be said the next time.
+        # A generator of its own, so that the same values are drawn when the run is resumed.
         points=read_first_points(space, points, random.Random(f"points of {seed}")),
         known=known_of(runs, space, settings),
         slots=slots,
@@ -97,7 +97,7 @@ def spec_of_algorithm(
 
 
 def check_algorithm(searcher: object) -> None:
-    """Make sure that this is an algorithm.
+    """Check that this is an algorithm.
 
     Raises:
         InvalidArgument: It is not.
@@ -111,15 +111,15 @@ def check_algorithm(searcher: object) -> None:
 def read_space(
     bounds: Mapping[str, Any], constraint: Constraint | None, name: str = "bounds"
 ) -> Space:
-    """Return the space that a user has written, and warn of numbers in texts.
+    """Return the search space of a user's bounds, and warn of numbers given as strings.
 
     Args:
         bounds: Hyperparameter to domain.
-        constraint: Which configurations may be tried; None for all.
-        name: The argument that had the bounds.
+        constraint: The constraint on configurations; None for none.
+        name: The name of the argument with the bounds.
 
     Raises:
-        InvalidArgument: It is no space.
+        InvalidArgument: The bounds are not a valid space.
     """
     space = Space.of_bounds(bounds, constraint, name)
     warn_of_texts(name, bounds)
@@ -127,10 +127,10 @@ def read_space(
 
 
 def warn_of_texts(name: str, bounds: Mapping[str, Any]) -> None:
-    """Warn of bounds that are numbers in texts.
+    """Warn of bounds that are numbers given as strings.
 
     Args:
-        name: The argument that had the bounds.
+        name: The name of the argument with the bounds.
         bounds: Hyperparameter to domain.
     """
     for sentence in numbers_in_texts(name, bounds):
@@ -138,7 +138,7 @@ def warn_of_texts(name: str, bounds: Mapping[str, Any]) -> None:
 
 
 def seed_of(settings: Settings) -> int:
-    """Return the user's seed, that of the run to resume, or one drawn now."""
+    """Return the user's seed, that of the run to resume, or a new random one."""
     if settings.seed is not None:
         return settings.seed
     if settings.resume is not None:
@@ -147,15 +147,15 @@ def seed_of(settings: Settings) -> int:
 
 
 def _settings_of(algorithm: Algorithm) -> dict[str, Any]:
-    """Return what an algorithm says of itself, as the manifest will have it."""
-    told: Any = algorithm.to_json()
+    """Return the type and arguments of an algorithm, for the manifest."""
+    returned: Any = algorithm.to_json()
     try:
-        settings = msgspec.json.decode(json.dumps(told, allow_nan=False))
+        settings = msgspec.json.decode(json.dumps(returned, allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:
-        got = f"{shown(told)}: {error}"
+        got = f"{shown(returned)}: {error}"
         raise InvalidArgument("searcher", _WANTED, got) from None
     if not isinstance(settings, dict):
-        raise InvalidArgument("searcher", _WANTED, shown(told))
+        raise InvalidArgument("searcher", _WANTED, shown(returned))
     return settings
 
 

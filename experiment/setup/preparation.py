@@ -1,4 +1,4 @@
-"""What is checked and decided of a search before anything of it begins."""
+"""Checks and decisions before a search starts."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from spark_jobs.trial.trial_process import Program
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """A search whose input is checked, and of which nothing has begun.
+    """A search that was checked and has not started.
 
     Attributes:
         spec: The search.
-        session: Runs it.
+        session: The session that runs it.
         function: The train function, pickled.
-        data: How trials get at their data.
-        manifest: What its run will say of itself.
-        root: The run's folder, which is not there yet unless the run is resumed.
+        data: The data settings of its trials.
+        manifest: The manifest of its run.
+        root: The run's folder, which exists only if the run is resumed.
     """
 
     spec: SearchSpec
@@ -43,7 +43,7 @@ class Prepared:
 
     @property
     def program(self) -> Program:
-        """What all of its trials have in common."""
+        """The program that all its trials run."""
         settings = self.spec.settings
         return Program(
             function=self.function,
@@ -58,16 +58,16 @@ class Prepared:
 
 
 def prepare(spec: SearchSpec, *, warn: Callable[[str], None]) -> Prepared:
-    """Check the input of a search, by itself and against the session. Runs no Spark job.
+    """Check the arguments of a search, alone and against the session. Runs no Spark job.
 
     Args:
         spec: The search.
-        warn: Shows the user a sentence.
+        warn: Called with each warning for the user.
 
     Raises:
-        InvalidArgument: Something is wrong with it.
+        InvalidArgument: An argument is invalid.
     """
-    # Of a list of points, which may be long, each set of names once.
+    # A list of configurations may be long: check each set of names once.
     names_of_points = dict.fromkeys(map(frozenset, spec.points))
     for names in [spec.columns] if spec.space is not None else names_of_points:
         check_arguments(spec.train, names, spec.conditional)
@@ -117,10 +117,10 @@ def _root(
     hadoop: HadoopSettings,
     warn: Callable[[str], None],
 ) -> Location:
-    """Return the run's folder: a new one, or that of the run to resume, which is the same search.
+    """Return the run's folder: a new one, or that of the run to resume.
 
     Raises:
-        InvalidArgument: It cannot be written to, or is that of another search.
+        InvalidArgument: The folder cannot be written to, or is that of another search.
     """
     if settings.resume is None:
         logdir = choose_logdir(settings.logdir, session.default_logdir(), hadoop)

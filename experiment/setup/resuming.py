@@ -1,4 +1,4 @@
-"""Going on with a run: what it was is compared, what it has done is read back."""
+"""Resuming a run: checks that it is the same search, and reads its past."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ from spark_jobs.storage.files import PART, WritableFiles
 from spark_jobs.storage.locations import Location
 
 _BUDGET = ("generations", "samples")
-"""Arguments of algorithms that may be larger than before: the trials so far are the same."""
+"""Arguments of algorithms that may grow: the trials so far are the same."""
 
-_LONG = 500  # characters of a value: the paths of a warm start differ at their ends
+_LONG = 500  # maximum characters of a value: the paths of a warm start differ at their ends
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Past:
-    """What a run has done so far; nothing, if it is new.
+    """The past of a run; empty if the run is new.
 
     Attributes:
-        records: Of its journal.
-        left: What trials have left that the journal knows no end of.
-        segments: How many its journal has.
+        records: The records of its journal.
+        left: Outcomes in trial folders that the journal lacks.
+        segments: Number of segments of its journal.
         curves: The event files of the search itself.
     """
 
@@ -56,28 +56,28 @@ class Past:
 
 
 def manifest_of(run: object) -> Manifest:
-    """Return what the run is that `resume` names.
+    """Return the manifest of the run to resume.
 
     Raises:
-        InvalidArgument: It is no run's folder, or cannot be read.
+        InvalidArgument: Not a run's folder, or it cannot be read.
     """
     with run_given_as("resume"), opened(run, MANIFEST) as reader:
         return read_manifest(reader.paths)
 
 
 def check_same_search(before: Manifest, now: Manifest, run: str) -> list[str]:
-    """Make sure that a search may go on with a run.
+    """Check that a search may resume a run.
 
     Args:
-        before: What the run is.
-        now: What was called.
-        run: What users call the run.
+        before: The run's manifest.
+        now: The manifest of the call.
+        run: The run's name for users.
 
     Returns:
-        What the user should know.
+        Warnings for the user.
 
     Raises:
-        InvalidArgument: It is another search; the message says what differs.
+        InvalidArgument: The run is of another search; the message has the differences.
     """
     differences = list(_differences(before, now))
     if differences:
@@ -85,13 +85,13 @@ def check_same_search(before: Manifest, now: Manifest, run: str) -> list[str]:
     warnings = []
     if before.function != now.function:
         warnings.append(
-            f"the train function {now.train!r} is not what {run!r} was started with; trials that "
-            "have ended keep what the old one returned"
+            f"the train function {now.train!r} has changed since {run!r} was started; trials that "
+            "have ended keep their outcomes"
         )
     if before.constraint != now.constraint:
         warnings.append(
-            f"the constraint is not what {run!r} was started with; trials that it would not allow "
-            "now stay, and where it would have made others the run cannot go on"
+            f"the constraint has changed since {run!r} was started; trials that it no longer "
+            "allows are kept, and if it leads to other trials the run cannot be resumed"
         )
     return warnings
 
@@ -116,20 +116,20 @@ def _differences(before: Manifest, now: Manifest) -> Iterator[str]:
 def _without_budgets(
     before: Mapping[str, Any], now: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return what algorithms say of themselves without budgets that are no smaller than before."""
+    """Return the arguments of algorithms without budgets that are no smaller than before."""
     was, is_now = dict(before), dict(now)
     for name in _BUDGET:
         if was.get(name, 0) <= is_now.get(name, 0):
             was.pop(name, None)
             is_now.pop(name, None)
     match was, is_now:
-        case {"searcher": dict(one)}, {"searcher": dict(other)}:  # of `search_each`
+        case {"searcher": dict(one)}, {"searcher": dict(other)}:  # `search_each`
             was["searcher"], is_now["searcher"] = _without_budgets(one, other)
     return was, is_now
 
 
 def space_differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
-    """Say what hyperparameters differ between two spaces, each in words; not their order."""
+    """Yield a sentence for each hyperparameter that differs between two spaces, in any order."""
     yield from _changed("space of", before, now)
 
 
@@ -150,7 +150,7 @@ def _domains(space: dict[str, Any] | None) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def uncollected() -> Iterator[None]:
-    """Look for no garbage while a run is read back: there is none, and it takes as long again."""
+    """Turn the garbage collector off while a run is read, which halves the time."""
     if not gc.isenabled():
         yield
         return
@@ -163,18 +163,18 @@ def uncollected() -> Iterator[None]:
 
 @uncollected()
 def read_past(files: WritableFiles, root: Location, spec: SearchSpec) -> Past:
-    """Read what a run has done so far. Nobody else may run it meanwhile.
+    """Read the past of a run, which this driver must own.
 
     Args:
-        files: Of the run.
+        files: The run's store.
         root: The run's folder.
-        spec: The search that is to go on.
+        spec: The search that resumes it.
 
     Raises:
         JournalDamaged: Its journal was changed after it was written.
-        InvalidArgument: It cannot be read, it has got more trials since it was begun than the
-            search has, or its points were others.
-        OSError: The trials' folders cannot be read.
+        InvalidArgument: The run cannot be read, has more trials than the search, or had other
+            configurations.
+        OSError: The trial folders cannot be read.
     """
     with run_given_as("resume"), opened(str(root), SUMMARY) as reader:
         records = list(records_of(reader.paths))
@@ -204,9 +204,9 @@ def _check_point(trial: Trial, points: Sequence[Mapping[str, Any]], run: str) ->
 
 
 def reopen(files: WritableFiles, root: Location, past: Past) -> None:
-    """Take away what says that a run has ended; the search's own curves have begun anew.
+    """Remove the summary of a run, hide the old curves of the search, and remove partial files.
 
-    What the driver before was writing when it was killed goes, too.
+    A driver that was killed may have left partial files.
 
     Raises:
         OSError: The folder cannot be written to.
@@ -215,7 +215,7 @@ def reopen(files: WritableFiles, root: Location, past: Past) -> None:
     for events in past.curves:
         hide_event(files, events)
     for folder in (root, *map(root.below, (JOURNAL, SEARCH, OWNERS))):
-        with contextlib.suppress(FileNotFoundError):  # a run that has not come so far
+        with contextlib.suppress(FileNotFoundError):  # not every run has all of them
             for name in files.names(folder):
                 if name.startswith(PART):
                     files.remove(folder.below(name))

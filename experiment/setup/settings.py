@@ -1,22 +1,20 @@
-"""The keyword arguments that all searches share, checked."""
+"""The keyword arguments that all searches share, and their checks."""
 
 from __future__ import annotations
 
 import contextlib
-import functools
-import inspect
 import os
 import pwd
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import Any, Literal, TypeVar, get_args
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
 
 from experiment.results.result import Result, Results
 from experiment.run_files.loading import find_run
-from search.checks import check_integer, make_plain, plain
+from search.checks import check_integer, make_plain
 from search.direction import Directions, Goal, read_direction
-from search.errors import InvalidArgument, WrongCall, did_you_mean, prefixed, shown
+from search.errors import InvalidArgument, shown
 from search.stopping import StoppingRule, read_rules
 from search.trial import RETRIED, FailureKind
 from search.values import is_finite, is_unicode, plain_value
@@ -25,15 +23,13 @@ from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.locations import HADOOP, Location
 from spark_jobs.storage.stores import writable_files_at
 
-F = TypeVar("F", bound=Callable[..., Any])
-
 Isolation = Literal["process", "spawn", "none"]
 
 _MOST_PER_GPU = 64
 
 
 class _Begun:
-    """When settings were made, on the clock of `time.monotonic`: a deadline counts from then."""
+    """The time of the call, by `time.monotonic`, from which a deadline counts."""
 
     __slots__ = ("begun",)
     begun: float
@@ -41,52 +37,56 @@ class _Begun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings(_Begun):
-    """What every search takes beside its own arguments, all of it keyword-only.
+    """The keyword arguments that all searches accept beside their own.
 
     Args:
-        name: A label of the run; left out, the name of the train function.
+        name: A label of the run; by default the name of the train function.
         description: A longer text, kept with the run.
-        direction: 'max' or 'min' of the objective; for several objectives, of which the Pareto
-            front is wanted, a dict: `{'accuracy': 'max', 'latency': 'min'}`. The train function
-            then returns a dict with a number for each, and there is no `stopping`.
-        optimization_key: Which key of a returned dict is the objective. Not needed for a lone
-            number (called 'metric' then) or a dict with one key.
-        resume: The folder of a run, or its `Result`, to go on with, in the same call with the same
-            space, metric and direction; trials that have ended are not run again. `logdir` does
-            not count then.
-        logdir: The folder that gets a folder per run: one that all executors see, or hdfs://...
-            Left out: the Spark setting `spark.experiment.logdir`, else `experiments` in the user's
-            home on HDFS where that is Spark's default, else `./experiments`.
-        parallelism: Trials at once at the most. Left out: as many as the cluster can run tasks.
-        gpus_per_trial: GPUs that each trial has for itself; 0 hides all of them. Left out: what
-            the Spark setting `spark.task.resource.gpu.amount` says.
-        trials_per_gpu: Trials at once on one GPU, up to 64; beyond 1 each has a share of its
-            memory, and shares its time with the others.
-        stopping: A stopping rule, or a list of them, by which trials that report little of promise
-            are ended early: `experiment.SuccessiveHalving()`, `MedianStopping`, ... They go by the
-            metric named by `optimization_key`, or the only one that is reported.
+        direction: 'max' or 'min', the direction of the objective. For several objectives, of which
+            the Pareto front is searched, a dict: `{'accuracy': 'max', 'latency': 'min'}`; the train
+            function then returns a dict with a number for each, and `stopping` is not available.
+        optimization_key: The key of the objective in a returned dict. Not needed for a single
+            number (then called 'metric') or a dict with one key.
+        resume: The folder or the `Result` of a run to resume, in the same call with the same space,
+            metric and direction; trials that have ended are not run again. `logdir` is then
+            ignored.
+        logdir: The folder for run folders: one that all executors see, or hdfs://... By default the
+            Spark setting `spark.experiment.logdir`, else `experiments` in the user's home on HDFS
+            if that is Spark's default, else `./experiments`.
+        parallelism: Maximum number of parallel trials; by default the number of tasks that the
+            cluster can run.
+        gpus_per_trial: Number of GPUs of each trial; 0 hides all of them. By default the Spark
+            setting `spark.task.resource.gpu.amount`.
+        trials_per_gpu: Number of parallel trials on one GPU, up to 64; beyond 1 they share its
+            memory and its time.
+        stopping: A stopping rule, or a list of them, that end unpromising trials early:
+            `experiment.SuccessiveHalving()`, `MedianStopping`, ... They use the metric named by
+            `optimization_key`, or the only one that is reported.
         timeout: Seconds after which a trial is ended, with all processes that it started.
-        grace: Seconds that a trial has between SIGTERM and SIGKILL then.
-        deadline: Seconds from the call after which the search is ended; it returns what there is.
+        grace: Seconds between SIGTERM and SIGKILL when a trial is ended.
+        deadline: Seconds from the call after which the search is ended; it returns the trials so
+            far.
         target: A value of the objective that is good enough: the search ends when its best trial
-            reaches it, and those that still run are cancelled.
-        startup_timeout: Seconds that Spark has to start the first slot; None waits for ever.
-        max_failures: More failed trials than that end the search.
-        retries: How often a trial runs again after a failure of `retry_on`, as another attempt.
-        retry_on: Kinds of failures, see `experiment.Failure`: that its executor was lost, or the
-            machine's trouble; 'user error', 'exit', 'time', 'memory', 'gpu memory' and
-            'invalid value' where you add them.
-        seed: Makes a search repeatable; also the state of `random` and numpy in each trial.
+            reaches it, and running trials are cancelled.
+        startup_timeout: Seconds for Spark to start the first slot; None waits without limit.
+        max_failures: Number of failed trials that are allowed; one more ends the search.
+        retries: Maximum number of retries of a trial after failures of `retry_on`.
+        retry_on: Kinds of failures that are retried, see `experiment.Failure`: by default a lost
+            executor and the machine's faults; you may add 'user error', 'exit', 'time', 'memory',
+            'gpu memory' and 'invalid value'.
+        seed: The seed that makes a search repeatable; also seeds `random` and numpy in each trial.
         isolation: 'process' forks a process per trial, 'spawn' starts a fresh interpreter per
-            trial, whose imports count as its time, 'none' runs trials in the slot's own process,
-            where nothing can end them.
-        preload: Modules that the process which forks trials imports once, fresh interpreters each
-            time; missing ones are skipped. `()` for train functions without TensorFlow.
-        verbose: 0 shows nothing, 1 how far the search is, 2 also a line per trial, and what trials
-            print, with the trial's number in front.
+            trial, whose imports count towards its time, 'none' runs trials in the slot's own
+            process, where nothing can end them.
+        preload: Modules that the process which forks trials imports once, and fresh interpreters
+            each time; those that the driver lacks are skipped. `()` for train functions without
+            TensorFlow.
+        verbose: 0 shows nothing, 1 the progress, 2 also a line per trial and the output of trials,
+            each line with the trial's number.
 
     Raises:
-        InvalidArgument: Naming the argument, what was expected and what came.
+        InvalidArgument: An argument is invalid; the message names it, what was expected and what
+            was given.
     """
 
     name: str | None = None
@@ -152,7 +152,7 @@ class Settings(_Begun):
         object.__setattr__(self, "preload", _module_names(self.preload))
 
     def _check_for_several(self) -> None:
-        """Refuse what goes by one objective."""
+        """Refuse settings that need a single objective."""
         for name in ("optimization_key", "stopping", "target"):
             value = getattr(self, name)
             if value is not None and value != []:
@@ -160,83 +160,48 @@ class Settings(_Begun):
 
     @property
     def goal(self) -> Goal:
-        """What the search is to achieve, as `direction` says it."""
+        """The goal of the search, by `direction`."""
         return read_direction(self.direction)
-
-
-def takes_settings(function: F, without: Collection[str] = ()) -> F:
-    """Show the fields of `Settings` in the signature of a function that takes `**settings`.
-
-    So `help` and completion name them, and they are written down once.
-
-    Args:
-        function: To be called with them.
-        without: Those that it does not take.
-    """
-    signature = inspect.signature(function)
-    own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
-    shared = [
-        inspect.Parameter(
-            f.name, inspect.Parameter.KEYWORD_ONLY, default=f.default, annotation=f.type
-        )
-        for f in fields(Settings)
-        if f.name not in signature.parameters and f.name not in without
-    ]
-
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        try:
-            shown_signature.bind(*args, **kwargs)
-        except TypeError as error:
-            known = shown_signature.parameters
-            unknown = next((name for name in kwargs if name not in known), None)
-            hint = prefixed("; ", did_you_mean(unknown, known))
-            raise WrongCall(f"{function.__name__}(): {error}{hint}") from None
-        return function(*map(plain, args), **{name: plain(value) for name, value in kwargs.items()})
-
-    shown_signature = signature.replace(parameters=[*own, *shared])
-    call.__signature__ = shown_signature  # type: ignore[attr-defined]  # what inspect.signature reads
-    return call  # type: ignore[return-value]  # the same function, shown in full
 
 
 def choose_logdir(
     given: str | os.PathLike[str] | None, default: str, hadoop: HadoopSettings
 ) -> Location:
-    """Return where the folder for runs is, and make sure that it can be written to.
+    """Return the location of the folder for runs, and check that it can be written to.
 
     Args:
-        given: What the user passed, or None.
-        default: Where it is then.
-        hadoop: Where HDFS is.
+        given: The user's argument, or None.
+        default: The folder if that is None.
+        hadoop: The settings of HDFS.
 
     Raises:
-        InvalidArgument: It is not a folder, cannot be made or cannot be written to.
+        InvalidArgument: Not a folder, or it cannot be created or written to.
     """
     text = default if given is None else given
     check_logdir(text)
     location = Location.parse(text, "logdir")
-    if not is_unicode(str(location)):  # of the folder that this program was started in
+    if not is_unicode(str(location)):  # the working directory may have such a name
         raise InvalidArgument("logdir", "a folder whose name UTF-8 can hold", repr(str(location)))
     check_folder("logdir", location, hadoop)
     return location
 
 
 def check_folder(name: str, location: Location, hadoop: HadoopSettings) -> None:
-    """Make sure that a folder can be written to.
+    """Check that a folder can be written to.
 
     Args:
-        name: Of the argument that names it.
-        location: The folder; made where it is missing.
-        hadoop: Where HDFS is.
+        name: The argument's name.
+        location: The folder, created if missing.
+        hadoop: The settings of HDFS.
 
     Raises:
-        InvalidArgument: It cannot.
+        InvalidArgument: The folder cannot be written to.
     """
     try:
         with contextlib.closing(writable_files_at(location, hadoop)) as files:
             check_writable(files, location)
     except OSError as error:
-        local = location.scheme == "file"  # elsewhere the message names the place, too
+        local = location.scheme == "file"  # other errors have the place in their message
         got = f"{str(location)!r}: {error.strerror}, as user {_user()}" if local else str(error)
         raise InvalidArgument(name, "a folder that can be written to", got) from None
 
@@ -244,15 +209,15 @@ def check_folder(name: str, location: Location, hadoop: HadoopSettings) -> None:
 def _user() -> str:
     try:
         return pwd.getpwuid(os.geteuid()).pw_name
-    except KeyError:  # as in containers that are run by a number
+    except KeyError:  # as in containers that run as a number
         return str(os.geteuid())
 
 
 def check_logdir(logdir: object) -> None:
-    """Make sure that this may name a folder of runs, without looking for it.
+    """Check that this is a valid path for the folder of runs, without access to it.
 
     Raises:
-        InvalidArgument: It may not.
+        InvalidArgument: It is not.
     """
     if not isinstance(logdir, str | os.PathLike) or not os.fspath(logdir):
         raise InvalidArgument("logdir", "the path of a folder, or None", shown(logdir))
@@ -263,13 +228,13 @@ def check_logdir(logdir: object) -> None:
 
 
 def _check_place(name: str, location: Location) -> None:
-    """Refuse what a run cannot be written to, before anybody looks there."""
+    """Refuse locations that runs cannot be written to, without access to them."""
     if location.scheme not in ("file", *HADOOP):
         raise InvalidArgument(
             name,
             "the path of a folder, or hdfs://...",
             shown(str(location)),
-            f"runs are written to no {location.scheme}://, but to a folder where it is mounted",
+            f"runs cannot be written to {location.scheme}://; mount it, and give the folder",
         )
 
 
@@ -279,7 +244,7 @@ def _text(name: str, value: object, alternative: str = "") -> str:
         raise InvalidArgument(name, expected, shown(value))
     if not is_unicode(value):
         raise InvalidArgument(name, "a string that UTF-8 can hold", shown(value))
-    return str.__str__(value)  # plain, also where it is numpy's
+    return str.__str__(value)  # a plain string, also if it is numpy's
 
 
 def _module_names(preload: Any) -> tuple[str, ...]:
@@ -310,10 +275,10 @@ def _check_integer(name: str, value: object, least: int) -> None:
 
 
 def check_gpus(gpus_per_trial: int | None, trials_per_gpu: int) -> None:
-    """Check what trials ask for of GPUs, by itself; see `Settings`.
+    """Check the settings of GPUs; see `Settings`.
 
     Raises:
-        InvalidArgument: One of them is no such number, or they contradict each other.
+        InvalidArgument: One of them is invalid, or they contradict each other.
     """
     _check_integer("gpus_per_trial", gpus_per_trial, 0)
     check_integer("trials_per_gpu", trials_per_gpu, 1)

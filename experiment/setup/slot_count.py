@@ -1,4 +1,4 @@
-"""How many slots a search asks for, and so how many of its trials run at once."""
+"""The number of slots of a search, and so of its parallel trials."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from spark_jobs.session import session_of
 from spark_jobs.session.session import Session
 
 SLOT_MEMORY = 0.8e9
-"""Bytes that a slot needs: TensorFlow imported, and a small model."""
+"""Bytes of memory per slot: for TensorFlow and a small model."""
 
 _MOST_SLOTS = 100_000
 
 
 class SlotsAsked:
-    """Says, when called, how many trials of a search may be out at once.
+    """Returns, when called, the maximum number of parallel trials of a search.
 
-    That is how many slots it asks for at first. Where a run is resumed, it is what it was then: the
-    algorithm has to make the same trials, whatever the cluster is now.
+    That is its first number of slots. A resumed run keeps its number: the algorithm has to propose
+    the same trials, whatever the cluster is now.
 
     Args:
         spark: The user's SparkSession.
-        trials: Of the search; None where the algorithm knows.
-        settings: What all searches share.
+        trials: Number of trials; None if the algorithm determines it.
+        settings: The search's settings.
 
     Attributes:
-        number: What it has said; None where nobody has asked.
+        number: The number; None before the first call.
     """
 
     def __init__(self, spark: Any, trials: int | None, settings: Settings) -> None:
@@ -42,10 +42,10 @@ class SlotsAsked:
         self.number: int | None = None
 
     def __call__(self) -> int:
-        """Return the number, the same each time; it may take seconds.
+        """Return the number, the same each time; the first call may take seconds.
 
         Raises:
-            InvalidArgument: This is no session, or nothing limits its slots.
+            InvalidArgument: Not a session, or the number of its slots has no limit.
         """
         if self.number is None and self._settings.resume is not None:
             self.number = manifest_of(self._settings.resume).slots
@@ -56,7 +56,7 @@ class SlotsAsked:
     def _of_session(self) -> int:
         settings = self._settings
         session = session_of(self._spark).asking(settings.gpus_per_trial, settings.trials_per_gpu)
-        # What is to be said of slots is said when they are asked for.
+        # The warnings are shown when slots are requested.
         return slot_count(self._trials, settings, session, warn=lambda warning: None)
 
 
@@ -68,17 +68,17 @@ def slot_count(
     warn: Callable[[str], None],
     tick: Callable[[], None] = lambda: None,
 ) -> int:
-    """Return how many slots a search asks for at first; see `SlotJobs` for what comes later.
+    """Return the first number of slots of a search; see `SlotJobs` for later ones.
 
     Args:
-        trials: Of the search; None where nobody knows how many will come.
-        settings: Of the search.
-        session: That will run them.
-        warn: Shows the user a sentence, where memory allows fewer slots than Spark.
-        tick: Called now and then where executors are waited for.
+        trials: Number of trials; None if it is not known in advance.
+        settings: The search's settings.
+        session: The session that runs the slots.
+        warn: Called with a warning if memory allows fewer slots than Spark.
+        tick: Called repeatedly while executors are waited for.
 
     Raises:
-        InvalidArgument: Nothing limits them.
+        InvalidArgument: The number of slots has no limit.
     """
     most = sys.maxsize if trials is None else trials
     if settings.parallelism is not None:
@@ -92,8 +92,8 @@ def slot_count(
         fit = max(1, int(psutil.virtual_memory().available / SLOT_MEMORY))
         if fit < slots:
             warn(
-                f"{fit} trials at once instead of {slots}: the memory that is free allows no more "
-                f"at {SLOT_MEMORY / 1e9:.1f} GB each; parallelism= overrides this"
+                f"{fit} trials at once instead of {slots}: the free memory allows no more at "
+                f"{SLOT_MEMORY / 1e9:.1f} GB each; parallelism= overrides this"
             )
             return fit
     return slots

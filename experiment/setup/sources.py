@@ -11,15 +11,15 @@ from typing import Any
 
 
 def name_of(function: Callable[..., Any]) -> str:
-    """Return what a function is called; of an object that can be called, its type."""
+    """Return the name of a function; for another callable, that of its type."""
     function = _innermost(function)
     return str(getattr(function, "__name__", type(function).__name__))
 
 
 def hash_of_train(train: Callable[..., Any], pickled: bytes) -> str:
-    """Return the SHA-256 of a train function's source; pickled, where there is none.
+    """Return the SHA-256 of a train function's source; of its pickle if it has no source.
 
-    Pickled it has the names of a notebook's cells, which are others in each kernel.
+    The pickle has the names of a notebook's cells, which differ in each kernel.
     """
     try:
         source = inspect.getsource(_innermost(train)).encode("utf-8", "backslashreplace")
@@ -29,9 +29,9 @@ def hash_of_train(train: Callable[..., Any], pickled: bytes) -> str:
 
 
 def hash_of_constraint(constraint: Callable[..., Any] | None) -> str | None:
-    """Return the SHA-256 of a constraint's source; of its name, where there is none.
+    """Return the SHA-256 of a constraint's source; of its name if it has no source.
 
-    Of a lambda without the call that it stands in, in which the number of trials may change.
+    For a lambda, without the call around it, in which the number of trials may change.
     """
     if constraint is None:
         return None
@@ -44,7 +44,7 @@ def hash_of_constraint(constraint: Callable[..., Any] | None) -> str | None:
 
 
 def _lambdas(function: Callable[..., Any]) -> str:
-    """Return the lambdas that begin in the line of one; '' where it is none."""
+    """Return the lambdas in the first line of a lambda; '' if it is another function."""
     code = getattr(function, "__code__", None)
     if code is None or code.co_name != "<lambda>":
         return ""

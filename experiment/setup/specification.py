@@ -1,4 +1,4 @@
-"""What one search is, before it meets Spark."""
+"""The specification of a search, independent of Spark."""
 
 from __future__ import annotations
 
@@ -19,26 +19,27 @@ from spark_jobs.storage.locations import Location
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchSpec:
-    """One search, as the arguments of a call say it: `run_search` runs it, `plan` plans it.
+    """One search by the arguments of a call: `run_search` runs it, `plan` plans it.
 
     Attributes:
         call: The name of the public function.
         spark: The user's SparkSession.
         train: The train function.
         settings: The settings that all searches share.
-        seed: The seed that the searcher was made with.
-        searcher: Makes the trials; a run uses it up.
-        space: None for explicit points.
-        points: The explicit points; empty otherwise.
-        algorithm: What the manifest says of the searcher.
-        known: Prior observations that the searcher was given, from other runs.
-        slots: How many trials at once the searcher was made for; None where it does not matter.
-        grows: Do trials come while it runs, so that nobody knows beforehand how many?
-        observers: Told of each result.
-        opened: Called before the first trial with the run's folder, where HDFS is, and how many
-            slots Spark is asked for.
-        grown: Called with how many they are when they have become more.
-        returned: Makes what the call returns of the result of all trials.
+        seed: The searcher's seed.
+        searcher: The searcher; a run uses it up.
+        space: The search space; None for explicit configurations.
+        points: The explicit configurations; empty if there is a space.
+        algorithm: The searcher's type and arguments, for the manifest.
+        known: The searcher's prior observations, from other runs.
+        slots: Number of parallel trials that the searcher was created for; None if it depends on
+            none.
+        grows: Whether trials are added while it runs, so that their number is not known before.
+        observers: Observers that receive each result.
+        opened: Called before the first trial with the run's folder, the settings of HDFS, and the
+            number of slots requested from Spark.
+        grown: Called with the number of slots requested when it has grown.
+        returned: Converts the result of all trials to the value that the call returns.
     """
 
     call: str
@@ -60,14 +61,14 @@ class SearchSpec:
 
     @property
     def columns(self) -> dict[str, Any]:
-        """Each hyperparameter with its domain, or None for explicit points."""
+        """The domain of each hyperparameter; None for explicit configurations."""
         if self.space is not None:
             return dict(self.space)
         return dict.fromkeys(name for point in self.points for name in point)
 
     @property
     def fixed(self) -> tuple[str, ...]:
-        """Hyperparameters that are the same in all trials."""
+        """Hyperparameters with the same value in all trials."""
         if self.space is None:
             texts = {
                 name: {repr(p[name]) if name in p else None for p in self.points}
@@ -80,7 +81,7 @@ class SearchSpec:
 
     @property
     def conditional(self) -> tuple[str, ...]:
-        """Hyperparameters of a space that some trials get and others do not."""
+        """Hyperparameters of a space that only some trials have."""
         return () if self.space is None else self.space.conditional
 
     @property
@@ -91,7 +92,7 @@ class SearchSpec:
             values = {name: [p[name] for p in self.points if name in p] for name in self.columns}
         else:
             values = {
-                # Of a range, which may be long, its ends say whether some are too large.
+                # A range may be long; its ends show whether some values are too large.
                 name: (0, domain.values[0], domain.values[-1])
                 if isinstance(domain.values, range)
                 else domain.values

@@ -1,4 +1,4 @@
-"""Checks of the train function, before Spark is touched."""
+"""Checks and pickling of the train function, before any use of Spark."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from search.errors import InvalidArgument, did_you_mean, shown
 
 TakeBuffer = Callable[[Any], Any]
 LARGEST_FUNCTION = 64 << 20
-"""Bytes. Every slot gets a copy of the train function with all that it refers to."""
+"""Maximum bytes of a pickled function. Each slot gets a copy, with all that it refers to."""
 
 
 def check_arguments(
@@ -28,18 +28,18 @@ def check_arguments(
 
     Args:
         train: The train function.
-        names: What its trials get.
-        conditional: Those of the names that some trials get and others do not.
+        names: The names of the hyperparameters.
+        conditional: The names of those that only some trials have.
 
     Raises:
-        InvalidArgument: It is not callable, does not accept a name, needs one that is missing, or
-            has no default for a conditional one.
+        InvalidArgument: `train` is not callable, does not accept a name, needs one that is missing,
+            or has no default for a conditional one.
     """
     if not callable(train):
         raise InvalidArgument("train", "a function", shown(train))
     try:
         parameters = inspect.signature(train).parameters
-    except (TypeError, ValueError):  # a builtin without a signature: the call will tell
+    except (TypeError, ValueError):  # a builtin without a signature: the call will show it
         return
     kinds = inspect.Parameter
     named = {
@@ -82,25 +82,25 @@ def check_arguments(
 def pickle_function(
     train: Callable[..., Any], argument: str = "train", take: TakeBuffer | None = None
 ) -> bytes:
-    """Return a function as what travels to the executors.
+    """Return a function pickled for the executors.
 
     Args:
         train: The function.
-        argument: What messages call it.
-        take: See `pickle.Pickler`, `buffer_callback`.
+        argument: The argument's name, for messages.
+        take: The `buffer_callback` of `pickle.Pickler`.
 
     Raises:
-        InvalidArgument: It cannot be pickled, drags the session or its SparkContext along, or is
-            too large; the message names the variable.
+        InvalidArgument: The function cannot be pickled, refers to the session or its SparkContext,
+            or is too large; the message names the variable.
     """
     try:
         return _dump(train, take)
     except Exception as error:
-        culprit = next(_culprits(_referred(train), take), None)
-        if culprit is None:
+        found = next(_unpicklable(_referred(train), take), None)
+        if found is None:
             reason = _reason(error)
             raise InvalidArgument(argument, "a function that can be pickled", reason) from None
-        name, value, cause = culprit
+        name, value, cause = found
         got = f"one that refers to {name!r} ({type(value).__name__}): {_reason(cause)}"
         where = "the train function" if argument == "train" else argument
         hint = f"make {name!r} inside {where}"
@@ -110,29 +110,29 @@ def pickle_function(
 def pickle_arguments(
     args: Sequence[Any], kwargs: Mapping[str, Any], take: TakeBuffer | None = None
 ) -> bytes:
-    """Return the arguments of a call as what travels to its process: a pair of both.
+    """Return the arguments of a call, pickled as the pair of `args` and `kwargs`.
 
     Args:
-        args: By position.
-        kwargs: By name.
-        take: See `pickle.Pickler`, `buffer_callback`.
+        args: The positional arguments.
+        kwargs: The keyword arguments.
+        take: The `buffer_callback` of `pickle.Pickler`.
 
     Raises:
-        InvalidArgument: One cannot be pickled, or they are too large; the message names it.
+        InvalidArgument: An argument cannot be pickled, or they are too large; the message names it.
     """
     try:
         return _dump((args, kwargs), take)
     except Exception as error:
         named = [*((f"args[{i}]", value) for i, value in enumerate(args)), *kwargs.items()]
-        name, _, cause = next(_culprits(named, take), ("arguments", None, error))
-        raise InvalidArgument(name, "what can be pickled", _reason(cause)) from None
+        name, _, cause = next(_unpicklable(named, take), ("arguments", None, error))
+        raise InvalidArgument(name, "a value that can be pickled", _reason(cause)) from None
 
 
 def sizes_of_variables(train: Callable[..., Any]) -> dict[str, int]:
-    """Return how many bytes each variable that a function refers to takes when it travels.
+    """Return the pickled size, in bytes, of each variable that a function refers to.
 
-    The largest comes first. What cannot be pickled, or is larger than a function may be, is left
-    out: `pickle_function` names it.
+    The largest comes first. Variables that cannot be pickled or are too large are left out:
+    `pickle_function` names them.
     """
     sizes = {}
     for name, value in _referred(train):
@@ -142,7 +142,7 @@ def sizes_of_variables(train: Callable[..., Any]) -> dict[str, int]:
 
 
 def required_arguments(train: Callable[..., Any]) -> list[str]:
-    """Return the arguments that have no default and can be given by name: a search has to."""
+    """Return the named arguments without a default, which a search has to pass."""
     try:
         parameters = inspect.signature(train).parameters.values()
     except (TypeError, ValueError):  # a builtin without a signature
@@ -157,7 +157,7 @@ class _TooLarge(Exception):
 
 
 class _LimitedBuffer(io.BytesIO):
-    """Refuses data beyond the limit while it is pickled, rather than after gigabytes of it."""
+    """Raises as soon as pickled data exceeds the limit, rather than after gigabytes."""
 
     def write(self, data: Any) -> int:
         if self.tell() + memoryview(data).nbytes > LARGEST_FUNCTION:
@@ -166,10 +166,10 @@ class _LimitedBuffer(io.BytesIO):
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
-    """Refuses a session of Spark Connect, which can be pickled and is missed where it is loaded."""
+    """Refuses a session of Spark Connect, which can be pickled but not used on executors."""
 
     def reducer_override(self, value: Any) -> Any:
-        # Not imported here: it needs gRPC, which whoever has such a session has loaded.
+        # Not imported here: it needs gRPC, and is loaded already if there is such a session.
         connect = sys.modules.get("pyspark.sql.connect.session")
         if connect is not None and issubclass(type(value), connect.SparkSession):
             raise TypeError("the SparkSession exists on the driver only")
@@ -182,7 +182,7 @@ def _dump(value: Any, take: TakeBuffer | None = None) -> bytes:
     return buffer.getvalue()
 
 
-def _culprits(
+def _unpicklable(
     named: Iterable[tuple[str, Any]], take: TakeBuffer | None
 ) -> Iterator[tuple[str, Any, Exception]]:
     for name, value in named:
@@ -193,7 +193,7 @@ def _culprits(
 
 
 def _referred(train: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
-    """Yield what a function refers to, by name: closure, globals, defaults, and its object."""
+    """Yield the variables of a function by name: closure, globals, defaults, and its object."""
     if isinstance(train, functools.partial):
         with contextlib.suppress(TypeError, ValueError):
             bound = inspect.signature(train.func).bind_partial(*train.args, **train.keywords)

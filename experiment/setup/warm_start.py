@@ -1,4 +1,4 @@
-"""Learning from trials of other runs, and keeping with a run what it has learnt from them."""
+"""Prior observations from other runs, which the run folder keeps."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ Runs: TypeAlias = OneRun | Sequence[OneRun]
 
 
 def runs_of(warm_start: Any) -> list[str]:
-    """Return what users call the runs that `warm_start` names, each once, without looking there.
+    """Return the folders of the runs in `warm_start`, each once, without access to them.
 
     Raises:
-        InvalidArgument: One of them cannot be a run.
+        InvalidArgument: One is neither a path nor a result.
     """
     one = isinstance(warm_start, str | bytes | os.PathLike | Result | Results)
     if not one and not isinstance(warm_start, Iterable):
@@ -41,16 +41,16 @@ def runs_of(warm_start: Any) -> list[str]:
 
 
 def known_of(runs: Sequence[str], space: Space, settings: Settings) -> list[Evaluated]:
-    """Return the trials of other runs that a search learns from: the finished and the failed.
+    """Return the prior observations of a search: finished and failed trials of other runs.
 
-    Those that the constraint of the space does not allow are passed over.
+    Trials that the constraint of the space does not allow are left out.
 
-    A run that goes on has kept what it has learnt from, whatever has become of the other runs.
+    A resumed run has kept its prior observations, so they do not depend on the other runs.
 
     Args:
-        runs: To learn from.
-        space: Of the search.
-        settings: Of the search.
+        runs: The folders of the other runs.
+        space: The search space.
+        settings: The search's settings.
 
     Raises:
         InvalidArgument: A run cannot be read, or had another space, direction or objective.
@@ -59,7 +59,7 @@ def known_of(runs: Sequence[str], space: Space, settings: Settings) -> list[Eval
     if settings.resume is not None:
         before = manifest_of(settings.resume).space
         if before is None or Space.from_json(before) != space:
-            return []  # such a run is refused, with all that differs
+            return []  # such a run is refused later, with all differences
         return _read_known(settings.resume, space)
     return [item for run in runs for item in _known_of(run, space, settings)]
 
@@ -91,7 +91,7 @@ def _differences(run: Run, space: Space, settings: Settings) -> Iterator[str]:
 
 
 def _configurations(space: Space, params: Sequence[Any]) -> list[dict[str, Any]]:
-    # They are whole, so nothing is drawn; the constraint may be another by now.
+    # They are complete, so nothing is drawn; the constraint may have changed.
     return read_first_points(Space(space), params, random.Random(0), "warm_start")
 
 
@@ -101,7 +101,7 @@ class _Known(msgspec.Struct):
 
 
 def write_known(paths: RunPaths, known: Sequence[Evaluated]) -> None:
-    """Keep what a search learns from with its run; OSError where that cannot be."""
+    """Write the prior observations to the run folder; OSError if that fails."""
     if known:
         write_whole(paths.known, encode(_Known(list(known))) + b"\n")
 

@@ -1,6 +1,6 @@
 """Search algorithms of other libraries, driven through our ask and tell.
 
-The libraries are imported when one of these is made, so nobody needs those that he does not use.
+A library is imported when its searcher is created, so only those in use need to be installed.
 """
 
 from search.adapters.deap import DeapSearcher

@@ -1,4 +1,4 @@
-"""What all adapters share: a `Searcher` whose trials the optimiser of another library proposes."""
+"""The base of all adapters: a `Searcher` whose trials another library's optimiser proposes."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ from search.space.spaces import Float, Integer
 from search.trial import Evaluated, Outcome, Status, Trial
 
 TRIES = 20
-"""Proposals for a trial at the most; the constraint may allow none of them."""
+"""Maximum proposals per trial; the constraint may allow none of them."""
 
 _GLOBAL_RANDOM_NUMBERS = threading.Lock()
-"""There is one set of them in a process, and perhaps two searches, each in its thread."""
+"""Held while a search uses the process's random numbers; another may run in another thread."""
 
-_UNTOLD = ("seed",)  # drawn at random where the user gives none, so it may differ by the process
+# Drawn at random where the user gives none, so it may differ between processes.
+_LEFT_OUT = ("seed",)
 
 
 ScoreT_contra = TypeVar("ScoreT_contra", contravariant=True)
@@ -34,102 +35,102 @@ ScoreT_contra = TypeVar("ScoreT_contra", contravariant=True)
 class Optimiser(Protocol[ScoreT_contra]):
     """Another library's optimiser, on the hyperparameters of our space.
 
-    A proposal is whatever it wants back with the value. A value is None where a trial failed, else
-    a finite number; of several objectives, a tuple of them.
+    A proposal is any object that `learn` needs back with the value. A value is a finite number, or
+    a tuple of them for several objectives; None for a failed trial.
     """
 
     @property
     def exhausted(self) -> bool:
-        """Has it nothing to propose any more?"""
+        """Whether there is nothing left to propose."""
 
     def propose(self) -> tuple[Any, dict[str, Any]]:
-        """Return a proposal, and its hyperparameters."""
+        """Return a proposal and its hyperparameters."""
 
     def learn(self, proposal: Any, value: ScoreT_contra | None) -> None:
         """Take in the value of a proposal."""
 
     def reject(self, proposal: Any) -> None:
-        """Take in that the constraint does not allow a proposal."""
+        """Drop a proposal that the constraint does not allow."""
 
     def add(self, params: Mapping[str, Any], value: ScoreT_contra | None) -> bool:
-        """Take in the value of hyperparameters that it did not propose; False where it cannot."""
+        """Take in the value of a configuration from elsewhere; False where this is impossible."""
 
 
 class Pruner(Protocol):
-    """What an `Optimiser` may bring along: it says which trials to end early."""
+    """An optional part of an `Optimiser`: it decides which trials to stop early."""
 
     def report(self, proposal: Any, step: int, value: float) -> bool:
-        """Take in what a trial reports on its way, NaN where that is no number; is it to stop?
+        """Take in a report of a running trial, and return whether to stop the trial.
 
-        Steps ascend.
+        Steps ascend. The value is NaN where the trial reported no number.
         """
 
     def prune(self, proposal: Any) -> None:
-        """Take in that a trial was stopped, instead of its value."""
+        """Take in the end of a stopped trial; `learn` is not called for it."""
 
 
 class AdaptedSearch(CountedSearch):
     """A `CountedSearch` whose trials an `Optimiser` proposes.
 
-    The optimiser learns of the points that the user gives as of what is known from elsewhere. A
-    proposal that the constraint does not allow is rejected and another one asked for; after 20 of
-    them a random configuration takes the trial's place.
+    The user's points are added to the optimiser in the same way as prior observations. A proposal
+    that the constraint does not allow is rejected and the next one requested; after 20 of them the
+    trial is a random configuration.
 
-    The same `rng` and the same order of asking and telling give the same trials.
+    The same `rng` and the same order of `ask` and `tell` give the same trials.
 
     Args:
-        problem: What to search. `samples` is required.
-        begin: Makes the optimiser. Like every call of it, with global random numbers of its own:
-            many of these libraries know no others.
-        most_out: Trials that may be out at once; None: any number.
-        pruner: What the optimiser's pruner is called, if it is a `Pruner`, too. It hears of the
-            trials that the optimiser proposed.
+        problem: The problem to search. `samples` is required.
+        begin: Creates the optimiser. It runs, as every call of the optimiser does, with global
+            random numbers of this search: many of these libraries have no other generator.
+        most_in_flight: Maximum trials in flight; None for any number.
+        pruner: The name of the optimiser's pruner, if it is a `Pruner` as well. The pruner
+            receives the reports of the trials that the optimiser proposed.
 
     Attributes:
-        judge: See `search.searcher.Judging`.
+        judge: The pruner as a judge; None without a pruner.
 
     Raises:
-        InvalidArgument: No `samples`, more points than those, or something is known to an
-            optimiser that cannot learn it.
+        InvalidArgument: No `samples`, more points than `samples`, or prior observations for an
+            optimiser that cannot learn them.
     """
 
     def __init__(
         self,
         problem: Problem,
         begin: Callable[[], Optimiser[Any]],
-        most_out: int | None = None,
+        most_in_flight: int | None = None,
         pruner: str | None = None,
     ) -> None:
         super().__init__(problem)
         self.judge = None if pruner is None else _PrunerJudge(pruner, self._report)
         self._direction = problem.direction
         self._rng = problem.rng
-        self._most_out = math.inf if most_out is None else most_out
-        self._out: dict[int, tuple[Mapping[str, Any], Any]] = {}
+        self._most_in_flight = math.inf if most_in_flight is None else most_in_flight
+        self._in_flight: dict[int, tuple[Mapping[str, Any], Any]] = {}
         seed = self._rng.getrandbits(32)
         self._globals = random.Random(seed).getstate(), np.random.RandomState(seed).get_state()
         with self._random_numbers():
             self._optimiser = begin()
             for evaluated in problem.known:
                 if not self._optimiser.add(evaluated.params, self._score(evaluated)):
-                    expected = "none, since this optimiser only learns from what it asked for"
+                    expected = "none, since this optimiser learns from its own proposals only"
                     raise InvalidArgument("warm_start", expected, f"{len(problem.known)} trials")
 
     def ask(self) -> Trial | None:
-        """See `Searcher`."""
-        return None if len(self._out) >= self._most_out else super().ask()
+        """Return the next trial; None while `most_in_flight` trials are in flight."""
+        return None if len(self._in_flight) >= self._most_in_flight else super().ask()
 
     def _params(self, trial: int, given: Mapping[str, Any] | None) -> Mapping[str, Any]:
         params, proposal = given, None
         if params is None:
             with self._random_numbers():
                 proposal, params = self._allowed()
-        self._out[trial] = params, proposal
+        self._in_flight[trial] = params, proposal
         return params
 
     def tell(self, outcome: Outcome) -> None:
-        """See `Searcher`."""
-        params, proposal = self._out.pop(outcome.trial)
+        """Pass an outcome to the optimiser."""
+        params, proposal = self._in_flight.pop(outcome.trial)
         with self._random_numbers():
             if proposal is None:
                 self._optimiser.add(params, self._score(outcome))
@@ -145,8 +146,8 @@ class AdaptedSearch(CountedSearch):
         return cast(Pruner, self._optimiser)
 
     def _report(self, trial: int, step: int, value: float) -> bool:
-        _, proposal = self._out.get(trial, (None, None))
-        if proposal is None:  # of the user, or one that has ended
+        _, proposal = self._in_flight.get(trial, (None, None))
+        if proposal is None:  # a point of the user, or a trial that has ended
             return False
         with self._random_numbers():
             return self._pruner.report(proposal, step, value)
@@ -158,7 +159,7 @@ class AdaptedSearch(CountedSearch):
         return scores[0] if isinstance(self._direction, Direction) else scores
 
     def _allowed(self) -> tuple[Any, dict[str, Any]]:
-        """Return a proposal that the constraint allows; None with a random configuration."""
+        """Return an allowed proposal and its hyperparameters, or None and random ones."""
         for _ in range(TRIES):
             proposal, params = self._optimiser.propose()
             if self._space.allows_params(params):
@@ -168,7 +169,7 @@ class AdaptedSearch(CountedSearch):
 
     @contextlib.contextmanager
     def _random_numbers(self) -> Iterator[None]:
-        """Let global random numbers be this searcher's own, and afterwards what they were."""
+        """Swap in this search's global random numbers, and restore the others afterwards."""
         with _GLOBAL_RANDOM_NUMBERS:
             others = random.getstate(), np.random.get_state()
             random.setstate(self._globals[0])
@@ -185,8 +186,8 @@ class _PrunerJudge:
     """A pruner of another library as a `StoppingJudge`.
 
     Args:
-        name: What it is called.
-        report: Takes in trial, step and value; says whether the trial is to stop.
+        name: The pruner's name.
+        report: Called with trial, step and value; returns whether to stop the trial.
     """
 
     def __init__(self, name: str, report: Callable[[int, int, float], bool]) -> None:
@@ -196,7 +197,7 @@ class _PrunerJudge:
         self._reasons: dict[int, str] = {}
 
     def report(self, trial: int, step: int, value: float | None) -> str | None:
-        """See `StoppingJudge`."""
+        """Pass a report to the pruner; return the reason to stop the trial, or None."""
         if trial not in self._reasons and step > self._last.get(trial, -1):
             self._last[trial] = step
             if self._report(trial, step, math.nan if value is None else value):
@@ -204,21 +205,21 @@ class _PrunerJudge:
         return self._reasons.get(trial)
 
     def ended(self, trial: int, status: Status = "finished") -> None:
-        """See `StoppingJudge`. What became of the trial, the optimiser is told."""
+        """Ignore the end of a trial: the optimiser learns of its outcome."""
         self._last.pop(trial, None)
         self._reasons.pop(trial, None)
 
 
 @contextlib.contextmanager
 def needed_by(searcher: str, package: str) -> Iterator[None]:
-    """Say, where an import in this context fails, what is missing and how to get it.
+    """Turn a failed import in this context into an error that says how to install the package.
 
     Args:
-        searcher: Who needs it.
-        package: What pip installs it by.
+        searcher: The name of the searcher that needs the package.
+        package: The requirement to pass to pip.
 
     Raises:
-        InvalidArgument: It cannot be imported; the message has the command that installs it.
+        InvalidArgument: The import failed; the message has the command that installs the package.
     """
     try:
         yield
@@ -231,23 +232,23 @@ def nearest(domain: Float | Integer, value: float) -> float:
     """Return the value of a domain that is nearest to a number."""
     if domain.step is None:
         return min(max(float(value), domain.low), domain.high)
-    if domain.step == 1 and isinstance(domain, Integer):  # exact, however far apart the bounds are
+    if domain.step == 1 and isinstance(domain, Integer):  # exact for bounds that are far apart
         return min(max(round(value), domain.low), domain.high)
     return domain.decode(domain.encode(min(max(value, domain.low), domain.high)))
 
 
 def described(thing: object, kind: type) -> dict[str, Any]:
-    """Return as JSON what can be said of an object: its class, and its attributes that are plain.
+    """Describe an object as JSON: its class and its plain attributes.
 
-    Attributes of the class `kind` are described in the same way, all others left out.
+    Attributes of type `kind` are described in the same way, all others are left out.
     """
-    told: dict[str, Any] = {"class": type(thing).__name__}
+    found: dict[str, Any] = {"class": type(thing).__name__}
     for name, value in sorted(getattr(thing, "__dict__", {}).items()):
         key = name.lstrip("_")
         if isinstance(value, kind):
-            told[key] = described(value, kind)
-        elif key not in _UNTOLD and (value is None or type(value) in (bool, int, float, str)):
-            told[key] = (
+            found[key] = described(value, kind)
+        elif key not in _LEFT_OUT and (value is None or type(value) in (bool, int, float, str)):
+            found[key] = (
                 str(value) if isinstance(value, float) and not math.isfinite(value) else value
             )
-    return told
+    return found

@@ -29,19 +29,19 @@ class DeapSearcher:
     A strategy has `generate(ind_init)`, which returns a generation of individuals, and
     `update(population)`. Each search works on a copy of it.
 
-    There is no barrier: the strategy is updated whenever as many trials were told as a generation
-    has, whichever they are, with the best of them if there are more, and generates anew then and
-    whenever all were handed out. Points and what is known count as told, too. What is generated
-    beyond the unit cube is reflected at its bounds. A trial that failed, and what the constraint
-    does not allow, ranks last.
+    There is no barrier: the strategy is updated as soon as there are outcomes for as many trials as
+    a generation has, whichever they are, with the best of them if there are more. It generates
+    again then, and when all individuals were handed out. The user's points and prior observations
+    count as outcomes, too. Individuals outside the unit cube are reflected at its bounds. Failed
+    trials, and configurations that the constraint does not allow, rank last.
 
     Args:
-        strategy: The strategy, for as many dimensions as there are hyperparameters, or a function
-            that is called with that number and returns it: `lambda n: deap.cma.Strategy(centroid=
+        strategy: A strategy with one dimension per hyperparameter, or a function that is called
+            with their number and returns the strategy: `lambda n: deap.cma.Strategy(centroid=
             [0.5] * n, sigma=0.3)`.
 
     Raises:
-        InvalidArgument: It is neither.
+        InvalidArgument: `strategy` is neither.
     """
 
     strategy: Any
@@ -52,11 +52,11 @@ class DeapSearcher:
             raise InvalidArgument("strategy", _EXPECTED, shown(self.strategy), _HINT)
 
     def start(self, problem: Problem) -> Searcher:
-        """See `Algorithm`."""
+        """Return a searcher for the problem."""
         return AdaptedSearch(problem, lambda: _Generations(problem, self.strategy))
 
     def to_json(self) -> dict[str, Any]:
-        """See `Algorithm`."""
+        """Return the type and the arguments as JSON."""
         strategy = self.strategy
         if not _is_strategy(strategy):
             name = str(getattr(strategy, "__qualname__", type(strategy).__name__))
@@ -73,7 +73,7 @@ class _Generations:
         self._space = problem.space
         self._direction = one_direction(problem)
         self._strategy = _made(strategy, len(problem.space))
-        self._told: list[Individual] = []
+        self._received: list[Individual] = []
         self._generated = self._generate()
         self._size = len(self._generated)
         if {len(individual) for individual in self._generated} != {len(problem.space)}:
@@ -81,9 +81,9 @@ class _Generations:
             raise InvalidArgument("strategy", expected, shown(self._generated), _HINT)
 
     def propose(self) -> tuple[Individual, dict[str, Any]]:
-        if len(self._told) >= self._size:
-            self._strategy.update(tools.selBest(self._told, self._size))
-            self._told = []
+        if len(self._received) >= self._size:
+            self._strategy.update(tools.selBest(self._received, self._size))
+            self._received = []
             self._generated = []
         if not self._generated:
             self._generated = self._generate()
@@ -93,7 +93,7 @@ class _Generations:
     def learn(self, proposal: Individual, value: float | None) -> None:
         worst = -math.inf * self._direction.weight
         proposal.fitness.values = (worst if value is None else value,)
-        self._told.append(proposal)
+        self._received.append(proposal)
 
     def reject(self, proposal: Individual) -> None:
         self.learn(proposal, None)
@@ -121,6 +121,6 @@ def _is_strategy(thing: object) -> bool:
 
 
 def _reflected(number: float) -> float:
-    """Return where a number comes to lie when it is reflected at 0 and 1 as often as it takes."""
+    """Return a number reflected at 0 and 1 until it lies between them."""
     number %= 2.0
     return 2.0 - number if number > 1.0 else number

@@ -29,21 +29,22 @@ _WORST = sys.float_info.max
 class DehbSearcher:
     """Settings of a search by DEHB. Needs `pip install "spark-tf-experiment[dehb]"`.
 
-    One hyperparameter is the fidelity: how long, or on how much, a trial trains. Its bounds are the
-    least and the largest fidelity, and DEHB chooses it: most trials have the least, and what was
-    good goes on to `eta` times as much, and so on, up to the largest. Every trial counts as one of
-    the samples, and for the best one, whatever its fidelity.
+    One hyperparameter is the fidelity: how long, or on how much data, a trial trains. Its bounds
+    are the smallest and the largest fidelity. DEHB chooses it: most trials have the smallest, good
+    configurations are promoted to `eta` times as much, and so on up to the largest. Trials of every
+    fidelity count towards the samples, and any of them may be the best.
 
-    There is no barrier: while trials of one bracket are out, the next one begins. Points and what
-    is known take the places of worse ones in the population of the nearest fidelity.
+    There is no barrier: the next bracket begins while trials of the last one are in flight. The
+    user's points and prior observations replace worse members of the population of the nearest
+    fidelity.
 
     Args:
         fidelity: The name of a `Float` or an `Integer` of the space with both bounds above zero,
             such as 'epochs'. Integers are rounded.
-        eta: By how much fidelities differ, and of how many trials one goes on; at least 2.
+        eta: Ratio of one fidelity to the next, and of trials to promoted trials; at least 2.
 
     Raises:
-        InvalidArgument: DEHB is missing, or an argument cannot be used.
+        InvalidArgument: DEHB is missing, or an argument is invalid.
     """
 
     fidelity: str
@@ -57,7 +58,7 @@ class DehbSearcher:
         check_integer("eta", self.eta, 2)
 
     def start(self, problem: Problem) -> Searcher:
-        """See `Algorithm`."""
+        """Return a searcher for the problem."""
         domain = problem.space.get(self.fidelity)
         if not isinstance(domain, Float | Integer) or domain.when is not None:
             expected = "the name of a number of the space that has no condition"
@@ -74,7 +75,7 @@ class DehbSearcher:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """See `Algorithm`."""
+        """Return the type and the arguments as JSON."""
         return {"type": "dehb", **asdict(self)}
 
 
@@ -90,15 +91,15 @@ class _Brackets:
         self._weight = one_direction(problem).weight
         self._fidelity = fidelity
         self._axis = list(problem.space).index(fidelity)
-        # Not its ConfigSpace, which it only uses to get to and from the unit cube.
+        # No ConfigSpace: DEHB uses it only to convert to and from the unit cube.
         self._dehb = _quiet(_dehb().DEHB)(
             dimensions=len(problem.space) - 1,
             min_fidelity=domain.low,
             max_fidelity=domain.high,
             eta=eta,
             seed=seed,
-            n_workers=1,  # it would start as many processes; we only ask and tell
-            save_freq="end",  # of a run of its own, which there is not
+            n_workers=1,  # DEHB would start as many processes; we only ask and tell
+            save_freq="end",  # never reached: DEHB does not run the search itself
         )
         self._levels = {level: nearest(domain, level) for level in self._dehb.fidelities}
 
@@ -138,7 +139,7 @@ def _quiet(dehb: Any) -> Any:
 
     class Quiet(dehb):  # type: ignore[misc]  # known only now
         def _setup_logger(self, kwargs: dict[str, Any]) -> None:
-            self.output_path = Path()  # DEHB makes it where it is missing, and looks into it
+            self.output_path = Path()  # DEHB creates this folder if missing, and reads it
             self.logger = logging.getLogger("dehb")
 
     return Quiet

@@ -16,7 +16,7 @@ from search.searcher import Problem, Searcher
 from search.space.spaces import Choice, Domain
 
 MOST_CHOICES = 1000
-"""Values of a choice up to which Nevergrad gets a list of them."""
+"""Maximum values of a choice that Nevergrad gets as a list."""
 
 _WORST = 4.9e20
 """Loss of a trial that failed; Nevergrad cuts losses off at 5e20, with a warning."""
@@ -28,24 +28,23 @@ class NevergradSearcher:
 
     Needs `pip install "spark-tf-experiment[nevergrad]"`.
 
-    Choices are Nevergrad's `Choice`, ordered ones its `TransitionChoice`; numbers are its `Scalar`
-    on the unit interval, on the scale and with the steps of the hyperparameter, and so are choices
-    of more than 1,000 values. A trial that failed, and what the constraint does not allow, has
-    a huge loss. With several objectives, which any optimizer takes, it has the largest loss so far
-    in each: Nevergrad measures volumes by the largest of the first ones. `samples` is the
-    optimizer's budget; one that plans by it cannot go on with more.
+    A choice becomes Nevergrad's `Choice`, an ordered one its `TransitionChoice`. A number becomes
+    its `Scalar` on the unit interval, with the scale and the steps of the hyperparameter; so does a
+    choice of more than 1,000 values. Failed trials, and configurations that the constraint does not
+    allow, have a huge loss. With several objectives, which any optimizer takes, they have the
+    largest loss so far in each: Nevergrad measures volumes by the largest of the first losses.
+    `samples` is the optimizer's budget; an optimizer that plans by it cannot continue beyond it.
 
     Args:
         optimizer: The name of an optimizer, such as 'CMA', or a class or a configured optimizer of
             `nevergrad.optimizers`, such as `ParametrizedCMA(popsize=20)`.
-        num_workers: Trials at once. Optimizers choose by it how they work, some know only 1, and
-            some would wait for ever if there were more: no more are out than this, however many
-            slots there are. Left out: as many as slots when the search begins, or 1 for an
-            optimizer that knows no more.
+        num_workers: Maximum trials in flight, however many slots there are. Optimizers adapt to it;
+            some support only 1, and some would wait for ever with more in flight. Default: the
+            number of slots when the search begins, or 1 for an optimizer that supports no more.
 
     Raises:
-        InvalidArgument: Nevergrad is missing, there is no such optimizer, or it cannot have as many
-            workers.
+        InvalidArgument: Nevergrad is missing, there is no such optimizer, or it does not support
+            `num_workers`.
     """
 
     optimizer: Any
@@ -60,7 +59,7 @@ class NevergradSearcher:
                 raise InvalidArgument("num_workers", f"1 for {self._name}", shown(workers))
 
     def start(self, problem: Problem) -> Searcher:
-        """See `Algorithm`."""
+        """Return a searcher for the problem."""
         if all(domain.size == 1 for domain in problem.space.values()):
             expected = "at least one hyperparameter with several values"
             raise InvalidArgument("space", expected, shown(dict(problem.space)))
@@ -69,11 +68,11 @@ class NevergradSearcher:
         if workers is None:
             workers = 1 if made.no_parallelization else problem.slots()
         return AdaptedSearch(
-            problem, lambda: _Optimizer(problem, made, workers, seed), most_out=workers
+            problem, lambda: _Optimizer(problem, made, workers, seed), most_in_flight=workers
         )
 
     def to_json(self) -> dict[str, Any]:
-        """See `Algorithm`."""
+        """Return the type and the arguments as JSON."""
         return {"type": "nevergrad", "optimizer": self._name, "num_workers": self.num_workers}
 
     @property
@@ -83,7 +82,7 @@ class NevergradSearcher:
         return str(getattr(self.optimizer, "__name__", self.optimizer))
 
     def _optimizer(self) -> Any:
-        """Return what makes the optimizer."""
+        """Return the class or the configured optimizer that creates optimizers."""
         optimizers = _nevergrad().optimizers
         if isinstance(self.optimizer, str) and self.optimizer in optimizers.registry:
             return optimizers.registry[self.optimizer]
@@ -102,8 +101,8 @@ class _Optimizer:
         nevergrad = _nevergrad()
         self._space = problem.space
         self._weights = problem.direction.weights
-        self._worst: tuple[float, ...] | None = None  # of several objectives; None before any loss
-        self._unsaid: list[Any] = []  # candidates that failed before
+        self._worst: tuple[float, ...] | None = None  # per objective; None before any loss
+        self._unsaid: list[Any] = []  # candidates that failed before the first loss
         self._cannot = nevergrad.errors.TellNotAskedNotSupportedError
         self._infinite = nevergrad.errors.BadLossWarning
         parameters = [_parameter(nevergrad.p, domain) for domain in problem.space.values()]
@@ -143,7 +142,7 @@ class _Optimizer:
 
     def _tell_several(self, candidate: Any, losses: tuple[float, ...]) -> None:
         with warnings.catch_warnings():
-            # To one that is worse in all than those before, it gives an infinite loss by itself.
+            # Nevergrad itself gives an infinite loss to a candidate worse in all objectives.
             warnings.simplefilter("ignore", self._infinite)
             self._optimizer.tell(candidate, list(losses))
 
@@ -163,12 +162,12 @@ def _loss(value: float, weight: float) -> float:
 
 
 def _listed(domain: Domain) -> int:
-    """Return how many values Nevergrad gets a list of; 0 where it gets the unit interval."""
+    """Return how many values Nevergrad gets as a list; 0 where it gets the unit interval."""
     return domain.size if isinstance(domain, Choice) and domain.size <= MOST_CHOICES else 0
 
 
 def _parameter(p: Any, domain: Domain) -> Any:
-    """Return what stands for a hyperparameter: the position of a choice, or a unit."""
+    """Return Nevergrad's parameter for a hyperparameter: a position or a number of [0, 1]."""
     count = _listed(domain)
     if domain.size == 1:
         return _value(domain, 0.5)
@@ -179,13 +178,13 @@ def _parameter(p: Any, domain: Domain) -> Any:
 
 
 def _value(domain: Domain, unit: float) -> float:
-    """Return what stands for a coordinate of the unit cube."""
+    """Return the parameter's value for a coordinate of the unit cube."""
     count = _listed(domain)
     return min(int(unit * count), count - 1) if count else unit
 
 
 def _unit(domain: Domain, value: float) -> float:
-    """Return the coordinate of the unit cube for which a value stands."""
+    """Return the coordinate of the unit cube for a parameter's value."""
     count = _listed(domain)
     return (value + 0.5) / count if count else min(max(float(value), 0.0), 1.0)
 

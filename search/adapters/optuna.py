@@ -27,25 +27,24 @@ class OptunaSearcher:
     Needs `pip install "spark-tf-experiment[optuna]"`.
 
     Each search works on a copy of the sampler, in a study of its own in memory. A sampler without a
-    seed is seeded by the search's. Hyperparameters have their names and values in the study, and
-    those that are inactive are not in it; choices that Optuna does not take are told apart by
-    their position, ranges and ordered choices too. What the constraint does not allow is told as
-    pruned, a trial that failed as failed. A sampler that has tried everything, such as a
-    `GridSampler`, ends the search early.
+    seed is seeded from the search's seed. The study has the names and values of the active
+    hyperparameters. Choices that Optuna does not support, ranges and ordered choices are in it by
+    their position. A configuration that the constraint does not allow is pruned, a failed trial is
+    failed. A sampler that has tried everything, such as a `GridSampler`, ends the search early.
 
-    With a pruner, `experiment.report` is `trial.report`: the study gets what trials report of the
-    objective, the pruner is asked after each step, and a trial that it prunes stops as by a rule of
-    `stopping=`, which may be there, too. A stopped trial is told as pruned. Points that the user
-    gives are in the study once they have ended, so no pruner stops them.
+    With a pruner, `experiment.report` is `trial.report`: the study receives the objective's
+    reports, the pruner is asked after each step, and a trial that it prunes stops as by a rule of
+    `stopping=`, which may be set as well. A stopped trial is pruned in the study. The user's points
+    enter the study once they have ended, so the pruner never stops them.
 
     Args:
-        sampler: One of `optuna.samplers`, or any other `BaseSampler`, as it was made; for several
-            objectives one that takes them; None: `TPESampler()`.
-        pruner: One of `optuna.pruners`, or any other `BasePruner`, for a single objective; None
-            stops no trial.
+        sampler: A sampler of `optuna.samplers`, or any other `BaseSampler`; with several
+            objectives, one that supports them. None for `TPESampler()`.
+        pruner: A pruner of `optuna.pruners`, or any other `BasePruner`, for a single objective;
+            None stops no trial.
 
     Raises:
-        InvalidArgument: Optuna is missing, this is no sampler, or that is no pruner.
+        InvalidArgument: Optuna is missing, or `sampler` or `pruner` is of the wrong type.
     """
 
     sampler: Any = None
@@ -63,7 +62,7 @@ class OptunaSearcher:
             raise InvalidArgument("sampler", "a sampler of Optuna", shown(self.sampler), hint)
 
     def start(self, problem: Problem) -> Searcher:
-        """See `Algorithm`."""
+        """Return a searcher for the problem."""
         _check_packages(type(self.sampler).__name__)
         if isinstance(problem.direction, Directions):
             self._check_several(problem.direction)
@@ -75,15 +74,15 @@ class OptunaSearcher:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """See `Algorithm`."""
+        """Return the type and the arguments as JSON."""
         sampler = described(self.sampler, _optuna().samplers.BaseSampler)
-        told = {"type": "optuna", "sampler": sampler}
+        arguments = {"type": "optuna", "sampler": sampler}
         if self.pruner is not None:
-            told["pruner"] = described(self.pruner, _optuna().pruners.BasePruner)
-        return told
+            arguments["pruner"] = described(self.pruner, _optuna().pruners.BasePruner)
+        return arguments
 
     def _check_several(self, directions: Directions) -> None:
-        """Refuse what takes one objective only, which samplers say when they are asked."""
+        """Refuse a pruner, and a sampler that fails on several objectives when it samples."""
         got = shown(directions.to_json())
         if self.pruner is not None:
             expected = "None with several objectives, for which Optuna prunes no trial"
@@ -115,13 +114,13 @@ class _Study:
         _seed(own, seed, self._optuna.samplers.BaseSampler)
         with _quiet():
             self._study = self._optuna.create_study(
-                study_name="experiment",  # else drawn at random, and HyperbandPruner goes by it
+                study_name="experiment",  # else drawn at random, and HyperbandPruner uses it
                 directions=_names(problem.direction),
                 sampler=own,
                 pruner=copy.deepcopy(pruner) or self._optuna.pruners.NopPruner(),
             )
         self.exhausted = False
-        # Samplers call it once they have tried everything; Optuna's works in its own loop only.
+        # Samplers call it once they have tried everything; Optuna's works only in Study.optimize.
         self._study.stop = self._stop
 
     def propose(self) -> tuple[Any, dict[str, Any]]:
@@ -137,18 +136,18 @@ class _Study:
                 self._study.tell(proposal, value)
 
     def reject(self, proposal: Any) -> None:
-        # Not as failed: samplers look at no failed trial, and might propose the same for ever.
+        # Not failed: samplers ignore failed trials, and might propose the same for ever.
         with _quiet():
             self._study.tell(proposal, state=self._optuna.trial.TrialState.PRUNED)
 
     def report(self, proposal: Any, step: int, value: float) -> bool:
         with _quiet(), warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # of numpy, where all are NaN
+            warnings.simplefilter("ignore", RuntimeWarning)  # numpy's, where all values are NaN
             proposal.report(value, step)
             return bool(proposal.should_prune())
 
     def prune(self, proposal: Any) -> None:
-        self.reject(proposal)  # its value is what it reported last
+        self.reject(proposal)  # Optuna takes its last report as its value
 
     def add(self, params: Mapping[str, Any], value: _Score | None) -> bool:
         states, parameters = self._optuna.trial.TrialState, self._parameters
@@ -179,7 +178,7 @@ class _Study:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep Optuna from writing to the terminal, where the progress of the search is."""
+    """Keep Optuna from writing to the terminal, which shows the search's progress."""
     logging = _optuna().logging
     before = logging.get_verbosity()
     logging.set_verbosity(max(before, logging.ERROR))
@@ -190,7 +189,7 @@ def _quiet() -> Iterator[None]:
 
 
 def _names(goal: Goal) -> list[str]:
-    """Return what Optuna calls directions."""
+    """Return the directions by Optuna's names."""
     return ["maximize" if weight > 0 else "minimize" for weight in goal.weights]
 
 
@@ -199,9 +198,9 @@ class _Parameter:
     """A hyperparameter as Optuna knows it.
 
     Attributes:
-        distribution: Optuna's.
-        decode: Turns what Optuna suggests into the hyperparameter's value.
-        encode: And back.
+        distribution: Optuna's distribution.
+        decode: Turns Optuna's value into the hyperparameter's.
+        encode: Turns the hyperparameter's value into Optuna's.
     """
 
     distribution: Any
@@ -212,7 +211,7 @@ class _Parameter:
 def _parameter(kinds: Any, domain: Domain) -> _Parameter:
     if isinstance(domain, Choice):
         return _choice(kinds, domain)
-    if math.isinf(domain.high - domain.low):  # which Optuna computes, too
+    if math.isinf(domain.high - domain.low):  # Optuna computes the difference, too
         return _Parameter(kinds.FloatDistribution(0.0, 1.0), domain.decode, domain.encode)
     kind = kinds.FloatDistribution if isinstance(domain, Float) else kinds.IntDistribution
     distribution = kind(domain.low, domain.high, log=domain.log, step=domain.step)
@@ -225,7 +224,7 @@ def _choice(kinds: Any, domain: Choice) -> _Parameter:
     values, last = domain.values, len(domain.values) - 1
     if last > LARGEST_INTEGER:
         return _Parameter(kinds.FloatDistribution(0.0, 1.0), domain.decode, domain.encode)
-    if domain.ordered or isinstance(values, range):  # of which there may be a billion
+    if domain.ordered or isinstance(values, range):  # it may have a billion values
         return _Parameter(kinds.IntDistribution(0, last), values.__getitem__, domain.index)
     plain = all(value is None or type(value) in (bool, int, float, str) for value in values)
     if plain and len(set(values)) == len(values):  # 1 and True are the same to Optuna
@@ -239,13 +238,13 @@ def _same(value: Any) -> Any:
 
 
 def _seed(sampler: Any, seed: int, kind: type) -> bool:
-    """Seed what has no seed in a sampler, and in those that it has in turn, as its argument would.
+    """Seed a sampler, and the samplers inside it, unless the user did, as `seed=` would have done.
 
-    No method of Optuna does it: `reseed_rng` takes the entropy of the machine, and the argument
-    `seed` cannot be given any more.
+    No method of Optuna does this: `reseed_rng` takes the machine's entropy, and `seed=` is an
+    argument of the constructor.
 
     Returns:
-        Was there anything?
+        Whether anything was seeded.
     """
     found = False
     for value in vars(sampler).values():
@@ -254,13 +253,13 @@ def _seed(sampler: Any, seed: int, kind: type) -> bool:
         elif type(value).__name__ == "LazyRandomState" and value._rng is None:
             value.rng.seed(seed)
             found = True
-    if found and hasattr(sampler, "_seed"):  # QMCSampler draws one if it gets none
+    if found and hasattr(sampler, "_seed"):  # QMCSampler has drawn one at random
         sampler._seed = seed
     return found
 
 
 def _check_packages(sampler: str) -> None:
-    """Import what Optuna itself would look for only when it samples, in the middle of a search."""
+    """Import the sampler's packages, which Optuna would import only in the middle of a search."""
     match sampler:
         case "CmaEsSampler":
             with needed_by(sampler, "cmaes"):

@@ -16,37 +16,39 @@ from search.space.points import check_points
 from search.space.sampling import allowed, random_point
 
 _TRIES = 20
-"""Trial vectors made for a trial at the most; the constraint may allow none of them."""
+"""Maximum trial vectors per trial; the constraint may allow none of them."""
 
 
 class DifferentialEvolution(GenerationalSearch[Individual]):
     """Differential evolution, one generation after the other.
 
-    Generation 0 is a Latin hypercube; then every individual of the population meets one trial
-    vector per generation and is replaced by it unless it is better. `popsize * (generations + 1)`
-    trials in all. `ask` returns None while the last trials of a generation are out.
+    Generation 0 is a Latin hypercube. In each later generation every individual competes with one
+    trial vector, which replaces it unless the individual is better. There are
+    `popsize * (generations + 1)` trials in all. `ask` returns None while the last trials of a
+    generation are in flight.
 
-    Where the space's constraint does not allow a point of the hypercube, or any of 20 trial
-    vectors, a random point takes its place.
+    A random point replaces a point of the hypercube that the space's constraint does not allow, and
+    a trial vector where it allows none of 20.
 
-    Where `popsize` configurations are known, the best of them are the population that generation 0
-    is bred from; where fewer are, the best of them and of generation 0 are the next population.
+    With `popsize` or more prior observations, the best of them are the population that generation 0
+    is bred from; with fewer, the best of them and of generation 0 are the next population.
 
-    The same `rng` gives the same trials whatever the order in which outcomes are told. A failed
-    trial never replaces an individual that has a value.
+    The same `rng` gives the same trials in whatever order the outcomes come. A failed trial never
+    replaces an individual that has a value.
 
     Args:
-        problem: What to search, by one objective. Its points are the first of generation 0, at most
-            `popsize`.
-        settings: With `generational`.
+        problem: The problem to search, with one objective and at most `popsize` points, with which
+            generation 0 begins.
+        settings: The settings, with `generational`.
 
     Attributes:
-        toolbox: DEAP's, with `population`, `select`, `mutate`, `mate`, `repair` registered; swap
-            one by registering another function of the same signature before the first `ask`.
-        logbook: DEAP's, one record per generation: gen, evals, best, mean, std, diversity (the mean
-            over the axes of the population's standard deviation in the unit cube), acceptance (the
-            share of trial vectors that took their individual's place; None for generation 0).
-        hall_of_fame: DEAP's, the best individual so far.
+        toolbox: DEAP's toolbox with `population`, `select`, `mutate`, `mate` and `repair`; to
+            replace one, register a function of the same signature before the first `ask`.
+        logbook: DEAP's logbook, one record per generation: gen, evals, best, mean, std, diversity
+            (the population's standard deviation in the unit cube, averaged over the axes),
+            acceptance (the share of trial vectors that replaced their individual; None for
+            generation 0).
+        hall_of_fame: DEAP's hall of fame, the best individual so far.
     """
 
     def __init__(self, problem: Problem, settings: EvolutionSettings) -> None:

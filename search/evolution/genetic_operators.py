@@ -1,7 +1,7 @@
 """The operators of genetic algorithms on real numbers, registered in a toolbox of DEAP.
 
-DEAP's draw from the global `random`; so these are our own, take a generator, and are registered
-under the usual names. Its non-dominated sorting draws nothing, and is DEAP's.
+DEAP's operators draw from the global `random`. These take a generator instead, and are registered
+under DEAP's usual names. The non-dominated sorting, which draws nothing, is DEAP's.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from search.space.sampling import latin_hypercube
 from search.space.spaces import Choice, Space
 
 CROSSOVER_ETA = 5.0
-"""Distribution index of the crossover: the higher, the nearer are children to their parents."""
+"""Distribution index of the crossover: the higher, the nearer children are to their parents."""
 
 MUTATION_ETA = 5.0
 """Distribution index of the mutation."""
@@ -29,12 +29,12 @@ def make_toolbox(
     """Return a toolbox with `population`, `select`, `parent`, `mate` and `mutate`.
 
     Args:
-        space: What is searched; of choices without an order nothing lies between two.
-        popsize: Points that `population` makes, a Latin hypercube.
+        space: The search space; unordered choices are not interpolated.
+        popsize: Points of the Latin hypercube that `population` returns.
         crossover: Probability of [0, 1] that a child has two parents.
-        mutation: Probability of [0, 1] that a coordinate mutates; None makes it one of those that
-            are no constants.
-        rng: Drawn from by the operators.
+        mutation: Probability of [0, 1] that a coordinate mutates; None for one coordinate on
+            average, of those that are not constant.
+        rng: The operators' generator.
     """
     if mutation is None:
         mutation = 1 / max(sum(domain.size != 1 for domain in space.values()), 1)
@@ -49,7 +49,7 @@ def make_toolbox(
 
 
 def breed(toolbox: Any, population: Sequence[Individual]) -> list[float]:
-    """Return a child of two individuals that `select` has kept, a point of the unit cube."""
+    """Return a child of two individuals that `select` kept, a point of the unit cube."""
     parents = [toolbox.parent(population) for _ in range(2)]
     child: list[float] = toolbox.mutate(toolbox.mate(*parents))
     return child
@@ -58,8 +58,8 @@ def breed(toolbox: Any, population: Sequence[Individual]) -> list[float]:
 def select_tournament(population: Sequence[Individual], *, rng: random.Random) -> Individual:
     """Return the better of two different individuals.
 
-    It dominates the other, else it has more room around it on its front (the crowded comparison of
-    Deb et al. 2002, as DEAP's `selTournamentDCD` makes it), else it was drawn first.
+    The one that dominates the other wins, else the one with the larger crowding distance (the
+    crowded comparison of Deb et al. 2002, as in DEAP's `selTournamentDCD`), else the first drawn.
     """
     one, other = rng.sample(population, 2)
     if one.fitness.dominates(other.fitness):
@@ -78,11 +78,11 @@ def mate_simulated_binary(
     rng: random.Random,
     eta: float = CROSSOVER_ETA,
 ) -> list[float]:
-    """Return a child of two points at `rate`, else the first of them.
+    """Return a child of two points with probability `rate`, else the first of them.
 
-    Each coordinate is crossed as often as not: simulated binary crossover within the bounds (Deb,
-    Agrawal: Complex Systems 9, 1995, as DEAP's `cxSimulatedBinaryBounded`), of which one of the two
-    children is taken; without an order, the other parent's coordinate.
+    Each coordinate is crossed with probability 0.5, by simulated binary crossover within the bounds
+    (Deb, Agrawal: Complex Systems 9, 1995, as DEAP's `cxSimulatedBinaryBounded`), which yields two
+    children, of which one is drawn. An unordered coordinate becomes the other parent's.
     """
     if rng.random() >= rate:
         return list(one)
@@ -117,11 +117,11 @@ def mutate_polynomial(
     rng: random.Random,
     eta: float = MUTATION_ETA,
 ) -> list[float]:
-    """Return a point each of whose coordinates has mutated at `rate`.
+    """Return a point with each coordinate mutated with probability `rate`.
 
     Polynomial mutation within the bounds (Deb, Agrawal: A niched-penalty approach for constraint
-    handling in genetic algorithms, 1999, as DEAP's `mutPolynomialBounded`); without an order, drawn
-    anew.
+    handling in genetic algorithms, 1999, as DEAP's `mutPolynomialBounded`). An unordered coordinate
+    is drawn anew.
     """
     return [
         x if rng.random() >= rate else rng.random() if without_order else _near(x, eta, rng)

@@ -3,7 +3,7 @@
 Deb, Pratap, Agarwal, Meyarivan: A fast and elitist multiobjective genetic algorithm: NSGA-II (IEEE
 Transactions on Evolutionary Computation 6, 2002). Without a barrier it is the steady-state form of
 Durillo, Nebro, Luna, Alba: On the effect of the steady-state selection scheme in multi-objective
-genetic algorithms (EMO 2009), which has the better fronts there.
+genetic algorithms (EMO 2009), which finds better fronts there.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from search.space.tried import Tried
 from search.trial import Evaluated
 
 _TRIES = 20
-"""Children made for a trial at the most; many may have been tried, or not be allowed."""
+"""Maximum children per trial; many may have been tried, or not be allowed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,15 +33,15 @@ class NSGA2:
     `popsize * (generations + 1)` trials.
 
     Args:
-        popsize: Individuals, at least 4.
-        generations: After the initial population, at least 1.
+        popsize: Number of individuals, at least 4.
+        generations: Number of generations after the initial population, at least 1.
         crossover: Probability of [0, 1] that a child has two parents.
-        mutation: Probability of [0, 1] that a hyperparameter of a child mutates; None makes it one
-            of them on average.
-        generational: Does each generation wait for the end of the last trial of the one before?
+        mutation: Probability of [0, 1] that a hyperparameter of a child mutates; None for one
+            hyperparameter on average.
+        generational: Whether each generation waits for the last trial of the one before.
 
     Raises:
-        InvalidArgument: One that cannot be used.
+        InvalidArgument: A setting is out of its range.
     """
 
     popsize: int = 10
@@ -61,7 +61,7 @@ class NSGA2:
         check_flag("generational", self.generational)
 
     def start(self, problem: Problem) -> Searcher:
-        """See `Algorithm`."""
+        """Return a searcher for the problem."""
         check_own_budget(problem)
         if not isinstance(problem.direction, Directions):
             expected = "several objectives, such as {'accuracy': 'max', 'latency': 'min'}"
@@ -69,7 +69,7 @@ class NSGA2:
         return NSGA2Search(problem, self)
 
     def to_json(self) -> dict[str, Any]:
-        """See `Algorithm`."""
+        """Return the type and the arguments as JSON."""
         return {"type": "NSGA-II", **asdict(self)}
 
 
@@ -77,7 +77,7 @@ class _Candidate(Individual):
     """An individual with the number of its trial.
 
     Attributes:
-        number: Of its trial; -1 where it was known before.
+        number: The trial's number; -1 for a prior observation.
     """
 
     def __init__(
@@ -98,30 +98,30 @@ class NSGA2Search(PopulationSearch[_Candidate]):
     `popsize` configurations were evaluated and two have values. From then on a trial is a child of
     two individuals, each the winner of a tournament by dominance and crowding distance.
 
-    By default, each trial that is told joins the population, which then loses the individual that
-    is last by non-dominated sorting and crowding distance; there is always another trial, whatever
-    is still out, and the same `rng` and the same order of asking and telling give the same trials.
-    With `generational`, a generation joins as a whole, once all of it was told: `ask` returns None
-    while its last trials are out, and the order of telling means nothing.
+    By default, each evaluated trial joins the population, which then loses the individual that is
+    last by non-dominated sorting and crowding distance. There is always another trial, whatever is
+    in flight, and the same `rng` and the same order of `ask` and `tell` give the same trials. With
+    `generational`, a generation joins as a whole: `ask` returns None while its last trials are in
+    flight, and the order of their outcomes does not matter.
 
-    A trial that failed, or lacks an objective, joins nothing. No configuration is tried twice,
-    going by the values of the hyperparameters, unless the space has fewer than there are trials;
-    points are tried in any case. Where the space's constraint does not allow a design point, or any
-    of 20 children, a random point takes its place.
+    A trial that failed, or lacks an objective, does not join. No configuration (going by the values
+    of the hyperparameters) is tried twice unless the space has fewer of them than there are trials;
+    the user's points are tried in any case. A random point replaces a design point that the space's
+    constraint does not allow, and a child where it allows none of 20.
 
     Args:
-        problem: What to search, by several objectives. The best of what is known that has values
-            are the first population.
-        settings: See `NSGA2`.
+        problem: The problem to search, with several objectives. The best of the prior observations
+            that have values are the first population.
+        settings: The settings.
 
     Attributes:
-        toolbox: DEAP's, with `population`, `select`, `parent`, `mate`, `mutate` registered; swap
-            one by registering another function of the same signature before the first `ask`.
-        logbook: DEAP's, one record per `popsize` trials told: gen, evals, front (how many of the
-            population no other dominates), diversity (the mean over the axes of the population's
-            standard deviation in the unit cube), acceptance (the share of these trials that joined
-            the population; None for the first).
-        hall_of_fame: DEAP's `ParetoFront` at the last of these records.
+        toolbox: DEAP's toolbox with `population`, `select`, `parent`, `mate` and `mutate`; to
+            replace one, register a function of the same signature before the first `ask`.
+        logbook: DEAP's logbook, one record per `popsize` evaluated trials: gen, evals, front (the
+            number of non-dominated individuals), diversity (the population's standard deviation in
+            the unit cube, averaged over the axes), acceptance (the share of these trials that
+            joined the population; None for the first record).
+        hall_of_fame: DEAP's `ParetoFront` as of the last record.
     """
 
     def __init__(self, problem: Problem, settings: NSGA2) -> None:
@@ -143,15 +143,15 @@ class NSGA2Search(PopulationSearch[_Candidate]):
         )
         check_points(problem.points, self.total, "trials")
         self._points = problem.points
-        self._design: list[list[float]] = []  # points of a Latin hypercube that are left
-        self._told: list[_Candidate] = []  # since the last record of the logbook
-        self._accepted = 0  # of these
-        self._evaluated = 0  # those that may have joined the population, known ones too
+        self._design: list[list[float]] = []  # unused points of the Latin hypercube
+        self._received: list[_Candidate] = []  # candidates since the last record of the logbook
+        self._accepted = 0  # how many of these joined
+        self._evaluated = 0  # candidates with values, prior observations included
         self._learn(problem.known)
 
     @property
     def batch(self) -> int | None:
-        """See `search.searcher.Generational`."""
+        """The trials of a generation; None without a barrier."""
         return self.popsize if self._generational else None
 
     def _learn(self, known: Sequence[Evaluated]) -> None:
@@ -168,7 +168,7 @@ class NSGA2Search(PopulationSearch[_Candidate]):
         return _Candidate(self._space.encode(params), self._goal, number, params)
 
     def _next(self) -> _Candidate | None:
-        if self._generational and self._out and self._asked % self.popsize == 0:
+        if self._generational and self._in_flight and self._asked % self.popsize == 0:
             return None
         if self._asked < len(self._points):
             candidate = self._given(self._points[self._asked], self._asked)
@@ -190,19 +190,21 @@ class NSGA2Search(PopulationSearch[_Candidate]):
         return point not in self._tried and self._space.allows(point)
 
     def _take(self, candidate: _Candidate) -> None:
-        self._told.append(candidate)
+        self._received.append(candidate)
         if not self._generational:
             self._accepted += self._select([candidate])
-        if len(self._told) < self.popsize:
+        if len(self._received) < self.popsize:
             return
         if self._generational:
-            self._told.sort(key=lambda candidate: candidate.number)
-            self._accepted = self._select(self._told)
-        self._end_generation(self._told, self._accepted / self.popsize if self.logbook else None)
-        self._told, self._accepted = [], 0
+            self._received.sort(key=lambda candidate: candidate.number)
+            self._accepted = self._select(self._received)
+        share = self._accepted / self.popsize if self.logbook else None
+        self._end_generation(self._received, share)
+        self._received = []
+        self._accepted = 0
 
     def _select(self, candidates: Sequence[_Candidate]) -> int:
-        """Let candidates that were evaluated join, and note which did; return how many."""
+        """Let evaluated candidates join, and note which did; return how many."""
         before = self._population
         self._join(candidates)
         there = set(map(id, self._population))
@@ -214,7 +216,7 @@ class NSGA2Search(PopulationSearch[_Candidate]):
         return sum(id(candidate) in there for candidate in candidates)
 
     def _join(self, candidates: Sequence[_Candidate]) -> None:
-        """Let the best of the population and of some candidates be the population."""
+        """Replace the population by the best of itself and of the candidates."""
         self._evaluated += len(candidates)
         valid = [candidate for candidate in candidates if candidate.fitness.valid]
         self._population = self.toolbox.select([*self._population, *valid], self.popsize)

@@ -1,7 +1,7 @@
 """The operators of differential evolution, registered in a toolbox of DEAP.
 
-DEAP has none of them, and what it has draws from the global `random`; so these are our own, take a
-generator, and are registered under DEAP's usual names.
+DEAP has none of them, and its operators draw from the global `random`. These take a generator, and
+are registered under DEAP's usual names.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ def make_toolbox(
     """Return a toolbox with `population`, `select`, `mutate`, `mate` and `repair`.
 
     Args:
-        dimensions: Of the space.
-        settings: `population` makes `popsize` points, a Latin hypercube.
-        direction: 'max' or 'min' of the objective.
-        rng: Drawn from by the operators.
+        dimensions: Dimensions of the space.
+        settings: The settings; `population` returns a Latin hypercube of `popsize` points.
+        direction: Direction of the objective.
+        rng: The operators' generator.
     """
     toolbox = base.Toolbox()
     toolbox.register("population", latin_hypercube, settings.popsize, dimensions, rng)
@@ -65,7 +65,7 @@ def breed(toolbox: Any, population: Sequence[Individual], index: int) -> list[fl
 def select_rand1(
     population: Sequence[list[float]], index: int, *, rng: random.Random
 ) -> list[list[float]]:
-    """Return three different individuals, none of them number `index`."""
+    """Return three different individuals other than number `index`."""
     others = [number for number in range(len(population)) if number != index]
     return [population[number] for number in rng.sample(others, 3)]
 
@@ -83,7 +83,7 @@ def select_current_to_pbest(
 ) -> list[list[float]]:
     """Return individual number `index`, one of the best fifth, and two others, all different.
 
-    The individual itself counts as the best where it is drawn from the best.
+    The individual itself may be the one drawn from the best.
     """
     merits = [direction.merit(member.score) for member in population]
     ranking = sorted(range(len(merits)), key=merits.__getitem__, reverse=True)
@@ -109,14 +109,14 @@ def mutate_dithered(
     rng: random.Random,
     *vectors: list[float],
 ) -> list[float]:
-    """Return what an operator makes of vectors with a weight drawn evenly between two."""
+    """Call an operator with a weight drawn evenly between two."""
     return mutate(*vectors, weight=rng.uniform(*weights))
 
 
 def mate_binomial(
     target: list[float], mutant: list[float], *, rate: float, rng: random.Random
 ) -> list[float]:
-    """Return the target with each coordinate, and one for sure, taken from the mutant at `rate`."""
+    """Return the target with each coordinate, and at least one, taken from the mutant at `rate`."""
     forced = rng.randrange(len(target))
     return [
         m if rng.random() < rate or index == forced else t
@@ -125,10 +125,10 @@ def mate_binomial(
 
 
 def repair_between(vector: list[float], target: list[float], *, rng: random.Random) -> list[float]:
-    """Draw each coordinate that left the unit cube anew, between the target and the bound crossed.
+    """Redraw each coordinate outside the unit cube, between the target and the bound crossed.
 
-    Clipping instead would heap points up on the bounds ("bounce-back": Price, Storn, Lampinen:
-    Differential Evolution, 2005, section 4.3.1).
+    Clipping would pile up points on the bounds ("bounce-back": Price, Storn, Lampinen: Differential
+    Evolution, 2005, section 4.3.1).
     """
     return [
         x if 0 <= x <= 1 else t + rng.random() * ((0.0 if x < 0 else 1.0) - t)

@@ -25,10 +25,10 @@ from search.space.spaces import Choice, Domain, Float, Integer, Space
 from search.trial import Outcome
 
 FACTORS = (0.8, 1.2)
-"""What a number is multiplied by when it is perturbed, either as likely."""
+"""Factors by which numbers are perturbed, equally likely."""
 
 _TRIES = 20
-"""Explored hyperparameters made for a member at the most; the constraint may allow none."""
+"""Maximum explorations per member; the constraint may allow none of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,14 +39,14 @@ class PopulationTraining:
 
     Args:
         popsize: Members, at least 2.
-        generations: After the initial one, at least 1.
-        quantile: The share of [0, 0.5] of the members that copy, rounded up, but not beyond half of
-            them. At 0 only those without a value copy, namely the best.
-        resample_probability: Of each hyperparameter of a member that copies, of [0, 1]: that it is
-            drawn anew rather than perturbed.
+        generations: Generations after the initial one, at least 1.
+        quantile: Share of [0, 0.5] of the members that copy others, rounded up, but at most half of
+            them. At 0 only members without a value copy, and they copy the best.
+        resample_probability: Probability of [0, 1] that a copied hyperparameter is drawn anew
+            rather than perturbed.
 
     Raises:
-        InvalidArgument: A number beyond these bounds.
+        InvalidArgument: A number is out of its range.
     """
 
     popsize: int = 10
@@ -64,21 +64,21 @@ class PopulationTraining:
         check_number("resample_probability", probability, expected, inside)
 
     def start(self, problem: Problem) -> Searcher:
-        """See `Algorithm`."""
+        """Return a searcher for the problem."""
         check_own_budget(problem)
         if problem.known:
-            expected = "nothing for population based training"
-            hint = "its members go on from checkpoints of the same run; say points="
+            expected = "none for population based training"
+            hint = "its members resume from checkpoints of the same run; use points="
             raise InvalidArgument("warm_start", expected, "some", hint)
         return PopulationBasedTraining(problem, self)
 
     def to_json(self) -> dict[str, Any]:
-        """See `Algorithm`."""
+        """Return the type and the arguments as JSON."""
         return {"type": "population based training", **asdict(self)}
 
 
 class _Member(Individual):
-    """A member's state in one generation, as hyperparameters: they are to go on unchanged."""
+    """A member's hyperparameters in one generation, exactly as they are passed on."""
 
     def __init__(
         self, space: Space, params: Mapping[str, Any], direction: Direction, parent: int | None
@@ -88,43 +88,43 @@ class _Member(Individual):
 
 
 class PopulationBasedTraining(GenerationalSearch[_Member]):
-    """Train a population; after each generation the worst go on from the best (Jaderberg 2017).
+    """Train a population; after each generation the worst resume from the best (Jaderberg 2017).
 
     A trial is one member's training during one generation. Generation 0 is a Latin hypercube whose
-    trials begin anew; every later trial goes on from the checkpoint of a trial of the generation
-    before, `Trial.parent`: its member's own with the same hyperparameters, or, for the worst
-    `quantile` of the members, that of one drawn from the best `quantile`, whose hyperparameters it
-    takes and explores. `popsize * (generations + 1)` trials in all, that of member m in generation
-    g being number `g * popsize + m`.
+    trials start from scratch. Every later trial resumes from the checkpoint of a trial of the
+    generation before, `Trial.parent`: its member's own, with the same hyperparameters, or, for the
+    worst `quantile` of the members, that of a member drawn from the best `quantile`, whose
+    hyperparameters it copies and explores. There are `popsize * (generations + 1)` trials in all;
+    that of member m in generation g is number `g * popsize + m`.
 
-    To explore is to treat every hyperparameter by itself: with `resample_probability` it is drawn
-    from the space anew. Otherwise a number, on a log scale too, is multiplied by 0.8 or 1.2 and
-    kept within its bounds, an integer and what has steps moved by one step at least; of a `Choice`
-    the value before or after is taken, so its order counts. At a bound or an end it may stay what
-    it is. One that has become active is drawn. Where the space's constraint allows nothing of what
-    was explored in 20 tries, a member goes on with the hyperparameters of the one it copies.
+    Exploring treats every hyperparameter by itself. With `resample_probability` it is drawn anew
+    from the space. Otherwise a number, on a log scale too, is multiplied by 0.8 or 1.2 and kept
+    within its bounds; an integer, or a number with steps, moves by at least one step; a `Choice`
+    changes to the value before or after, so its order counts. At a bound a value may stay the same.
+    A hyperparameter that has become active is drawn. If the space's constraint allows none of 20
+    explorations, the member keeps the hyperparameters that it copied.
 
-    A trial that failed or was stopped ranks last and nobody goes on from it: its member is one of
-    those that copy. When no trial of a generation has a value, the next one begins anew like
+    A trial that failed or was stopped ranks last and no trial resumes from it: its member copies
+    another one. When no trial of a generation has a value, the next one starts from scratch like
     generation 0.
 
-    With two members the worse one goes on from the better one, as in a pair of LBANN's tournament
+    With two members the worse one resumes from the better one, as in a pair of LBANN's tournament
     (Jacobs et al.: Towards Scalable Parallel Training of Deep Neural Networks, 2017). There each of
     the two decides by data of its own, pairs are drawn anew, and nothing need be explored.
 
-    The same `rng` gives the same trials whatever the order in which outcomes are told. `ask`
-    returns None while the last trials of a generation are out.
+    The same `rng` gives the same trials in whatever order the outcomes come. `ask` returns None
+    while the last trials of a generation are in flight.
 
     Args:
-        problem: What to search, by one objective. Its points are the hyperparameters of the first
-            members in generation 0, at most `popsize`.
-        settings: See `PopulationTraining`.
+        problem: The problem to search, with one objective and at most `popsize` points, the
+            hyperparameters of the first members in generation 0.
+        settings: The settings.
 
     Attributes:
-        logbook: DEAP's, one record per generation: gen, evals, best, mean, std, diversity (the mean
-            over the axes of the population's standard deviation in the unit cube), copied (the
-            share of members that went on from another member's trial; None for generation 0).
-        hall_of_fame: DEAP's, the best trial so far.
+        logbook: DEAP's logbook, one record per generation: gen, evals, best, mean, std, diversity
+            (the population's standard deviation in the unit cube, averaged over the axes), copied
+            (the share of members that resumed from another member's trial; None for generation 0).
+        hall_of_fame: DEAP's hall of fame, the best trial so far.
     """
 
     def __init__(self, problem: Problem, settings: PopulationTraining) -> None:
@@ -141,8 +141,8 @@ class PopulationBasedTraining(GenerationalSearch[_Member]):
         self._points = list(problem.points)
 
     def tell(self, outcome: Outcome) -> None:
-        """See `Searcher`."""
-        if outcome.status != "finished":  # a trial that was stopped may have a value, yet no model
+        """Take in an outcome; only a finished trial has a model to copy."""
+        if outcome.status != "finished":  # a stopped trial may have a value, yet no model
             outcome = msgspec.structs.replace(outcome, value=None)
         super().tell(outcome)
 
@@ -187,8 +187,8 @@ def explore(
 ) -> dict[str, Any]:
     """Return hyperparameters of the space with each one resampled or perturbed.
 
-    One that has become active is drawn. Where the constraint allows nothing of what is made so in a
-    few tries, the hyperparameters stay what they are.
+    A hyperparameter that has become active is drawn. If the constraint allows none of a few
+    explorations, all hyperparameters stay the same.
     """
 
     def explored(name: str) -> Any:
@@ -204,7 +204,7 @@ def explore(
 
 
 def perturb(domain: Domain, value: Any, rng: random.Random) -> Any:
-    """Return a number of the domain times 0.8 or 1.2, or a neighbour of a choice's value."""
+    """Return the value times 0.8 or 1.2 within its domain, or a neighbour of a choice's value."""
     if isinstance(domain, Choice):
         index = domain.index(value) + rng.choice((-1, 1))
         return domain.values[min(max(index, 0), len(domain.values) - 1)]
@@ -219,7 +219,7 @@ def perturb(domain: Domain, value: Any, rng: random.Random) -> Any:
 
 
 def _on_grid(domain: Float | Integer, value: float) -> float:
-    """Return the value of a domain with steps that is nearest."""
-    if domain.step == 1 and isinstance(domain, Integer):  # exact, however far apart the bounds are
+    """Return the nearest value of a domain with steps."""
+    if domain.step == 1 and isinstance(domain, Integer):  # exact for bounds that are far apart
         return round(value)
     return domain.decode(domain.encode(min(max(value, domain.low), domain.high)))

@@ -1,4 +1,4 @@
-"""What algorithms with a population share: who is out, who is done, statistics by generation.
+"""The base of algorithms with a population: trials in flight, selection, statistics by generation.
 
 The logbook and the statistics are DEAP's.
 """
@@ -20,7 +20,7 @@ from search.trial import Outcome, Trial
 
 
 class _Fitness(base.Fitness):  # type: ignore[misc]  # deap has no types
-    """DEAP's, with weights of its own rather than of a class made for them."""
+    """DEAP's fitness, with weights per object; DEAP's own needs a class per set of weights."""
 
     def __init__(self, weights: tuple[float, ...]) -> None:
         self.weights = weights
@@ -38,11 +38,10 @@ class Individual(list[float]):
     Not made by `deap.creator`, which writes classes into a global module.
 
     Attributes:
-        fitness: DEAP's.
-        parent: The trial from whose checkpoint its trial goes on, if any.
-        params: Its hyperparameters, where they are to stay exactly what they are; None where they
-            are those at the point.
-        trial: Its trial; None before it was asked for, and where it was known before the search.
+        fitness: DEAP's fitness.
+        parent: The trial from whose checkpoint this one resumes; None to start from scratch.
+        params: The exact hyperparameters, where they are given; None for those at the point.
+        trial: The individual's trial; None before `ask` returned it, and for a prior observation.
     """
 
     def __init__(
@@ -60,7 +59,7 @@ class Individual(list[float]):
 
     @property
     def score(self) -> float | None:
-        """The objective, the first of several; None where the trial failed or is not done."""
+        """The objective, the first of several; None for a trial that failed or is in flight."""
         return self.fitness.values[0] if self.fitness.valid else None
 
 
@@ -70,17 +69,17 @@ IndividualT = TypeVar("IndividualT", bound=Individual)
 class PopulationSearch(ABC, Generic[IndividualT]):
     """A `Searcher` with a population of `popsize` individuals, for some generations.
 
-    Trial number i is of generation `i // popsize`.
+    Trial number i belongs to generation `i // popsize`.
 
     Args:
-        space: What to search.
-        direction: 'max' or 'min' of the objective, or of each of several.
-        popsize: Individuals.
-        generations: After the initial one.
-        share: What the logbook calls that which `_end_generation` is given.
+        space: The search space.
+        direction: Direction of the objective, or of each of several.
+        popsize: Number of individuals.
+        generations: Number of generations after the initial one.
+        share: The logbook's name for the share that `_end_generation` is called with.
 
     Attributes:
-        selections: See `search.searcher.Selecting`.
+        selections: The changes of the population by the last `tell`.
     """
 
     def __init__(
@@ -94,7 +93,8 @@ class PopulationSearch(ABC, Generic[IndividualT]):
     ) -> None:
         self._space = space
         self._goal = direction
-        self.popsize, self.generations = popsize, generations
+        self.popsize = popsize
+        self.generations = generations
         self.total = popsize * (generations + 1)
         self._statistics = _statistics(direction)
         self._share = share
@@ -105,11 +105,11 @@ class PopulationSearch(ABC, Generic[IndividualT]):
         self._population: list[IndividualT] = []
         self.selections: list[Selection] = []
         self._asked = 0  # trials handed out, in all
-        self._out: dict[int, IndividualT] = {}
+        self._in_flight: dict[int, IndividualT] = {}
 
     @property
     def finished(self) -> bool:
-        """See `Searcher`."""
+        """Whether all trials were handed out."""
         return self._asked >= self.total
 
     @property
@@ -118,7 +118,7 @@ class PopulationSearch(ABC, Generic[IndividualT]):
         return [self._params(member) for member in self._population]
 
     def ask(self) -> Trial | None:
-        """See `Searcher`."""
+        """Return the next candidate's trial, or None while there is none."""
         candidate = None if self.finished else self._next()
         if candidate is None:
             return None
@@ -126,15 +126,15 @@ class PopulationSearch(ABC, Generic[IndividualT]):
         trial = Trial(
             self._asked, self._params(candidate), generation=generation, parent=candidate.parent
         )
-        self._out[trial.id] = candidate
+        self._in_flight[trial.id] = candidate
         candidate.trial = trial.id
         self._asked += 1
         return trial
 
     def tell(self, outcome: Outcome) -> None:
-        """See `Searcher`."""
+        """Give a candidate its fitness, and let it compete."""
         self.selections = []
-        candidate = self._out.pop(outcome.trial)
+        candidate = self._in_flight.pop(outcome.trial)
         scores = self._goal.scores(outcome)
         if scores is not None:
             candidate.fitness.values = scores
@@ -143,13 +143,13 @@ class PopulationSearch(ABC, Generic[IndividualT]):
     def _selected(
         self, candidate: IndividualT, holder: IndividualT | None, *, accepted: bool
     ) -> None:
-        """Note whether a candidate took a place in the population, and who had that."""
-        assert candidate.trial is not None, "it was asked for"
+        """Note whether a candidate took a place in the population, and the place's holder."""
+        assert candidate.trial is not None, "`ask` returned it"
         held = None if holder is None else holder.trial
         self.selections.append(Selection(candidate.trial, accepted, held))
 
     def _end_generation(self, candidates: Sequence[IndividualT], share: float | None) -> None:
-        """Write down what the population has become by `popsize` more candidates."""
+        """Record the population in the logbook after `popsize` more candidates."""
         self.hall_of_fame.update([member for member in candidates if member.fitness.valid])
         record = self._statistics.compile(self._population)
         generation = len(self.logbook)
@@ -161,11 +161,11 @@ class PopulationSearch(ABC, Generic[IndividualT]):
 
     @abstractmethod
     def _next(self) -> IndividualT | None:
-        """Return what the next trial is for, or None, which changes nothing."""
+        """Return the next trial's candidate; None, without any change, while there is none."""
 
     @abstractmethod
     def _take(self, candidate: IndividualT) -> None:
-        """Take in a candidate that was evaluated and is no longer out."""
+        """Take in an evaluated candidate."""
 
 
 class RankedSearch(PopulationSearch[IndividualT]):
@@ -176,7 +176,7 @@ class RankedSearch(PopulationSearch[IndividualT]):
         self._direction = direction
 
     def _begin_with(self, known: Iterable[IndividualT]) -> None:
-        """Make the best of what is known the population: those with a value, each once."""
+        """Take the best prior observations as the population: those with values, each once."""
         best: dict[tuple[float, ...], IndividualT] = {}
         for individual in known:
             place = self._space.snap(individual)
@@ -188,35 +188,35 @@ class RankedSearch(PopulationSearch[IndividualT]):
         self._population = ranking[: self.popsize]
 
     def _score(self, individual: Individual, value: float | None) -> None:
-        if self._direction.better(value, None):  # a number, whatever the direction
+        if self._direction.better(value, None):  # any number is better than None
             individual.fitness.values = (value,)
 
 
 class GenerationalSearch(RankedSearch[IndividualT]):
-    """Evaluates one generation after the other.
+    """A search that evaluates one generation after the other.
 
     Trial number i is for individual `i % popsize`. `ask` returns None while the last trials of a
-    generation are out, so what is bred does not depend on the order in which outcomes are told.
-    The population is that after the last generation that is done.
+    generation are in flight, so the next generation does not depend on the order of the outcomes.
+    `population` is the population after the last finished generation.
     """
 
-    _candidates: Sequence[IndividualT] = ()  # of the generation that is being evaluated
+    _candidates: Sequence[IndividualT] = ()  # the generation in flight
 
     @property
     def batch(self) -> int:
-        """See `search.searcher.Generational`."""
+        """The trials of a generation."""
         return self.popsize
 
     def _next(self) -> IndividualT | None:
         index = self._asked % self.popsize
         if index == 0:
-            if self._out:
+            if self._in_flight:
                 return None
             self._candidates = self._breed()
         return self._candidates[index]
 
     def _take(self, candidate: IndividualT) -> None:
-        if self._out or self._asked % self.popsize != 0:
+        if self._in_flight or self._asked % self.popsize != 0:
             return
         share = None
         if len(self._population) == self.popsize:
@@ -229,7 +229,7 @@ class GenerationalSearch(RankedSearch[IndividualT]):
         self._end_generation(self._candidates, share)
 
     def _best_of(self, individuals: list[IndividualT]) -> list[IndividualT]:
-        """Return the best `popsize` of individuals, in the order in which they come."""
+        """Return the best `popsize` individuals, in their order."""
         merits = [self._direction.merit(individual.score) for individual in individuals]
         ranking = sorted(range(len(merits)), key=merits.__getitem__, reverse=True)
         return [individuals[index] for index in sorted(ranking[: self.popsize])]
@@ -240,7 +240,7 @@ class GenerationalSearch(RankedSearch[IndividualT]):
 
     @abstractmethod
     def _replace(self) -> float:
-        """Put the candidates, all evaluated, into the population; return a share of popsize."""
+        """Select the population from itself and the evaluated candidates; return the share."""
 
 
 def _statistics(direction: Goal) -> Any:

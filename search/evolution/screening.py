@@ -1,4 +1,4 @@
-"""Which of several points is the most promising, going by what was evaluated near them."""
+"""Screening: the most promising of several points, judged by evaluated points near them."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from search.direction import Direction
 from search.space.spaces import Choice, Space
 
 NEIGHBOURS = 5
-"""Evaluated points around a point by which it is judged."""
+"""Nearest evaluated points by which a point is judged."""
 
 ANOTHER_CHOICE = 0.5
-"""Distance between any two values of a choice without an order; an axis is 1 long."""
+"""Distance between any two values of an unordered choice; an axis is 1 long."""
 
 
 class Screen:
     """Judges points by the mean rank of their nearest neighbours among the evaluated points.
 
     Args:
-        space: What is searched.
-        direction: 'max' or 'min' of the objective.
+        space: The search space.
+        direction: Direction of the objective.
     """
 
     def __init__(self, space: Space, direction: Direction) -> None:
@@ -37,18 +37,18 @@ class Screen:
         return len(self._points)
 
     def add(self, point: Sequence[float], score: float | None) -> None:
-        """Take in the score of a point of the unit cube; None, that of a failed trial, is worst."""
+        """Add a point of the unit cube with its score; None, of a failed trial, is the worst."""
         self._points.append(self._space.snap(point))
         self._merits.append(self._direction.merit(score))
 
     def rescore(self, number: int, score: float | None) -> None:
-        """Replace the score of point `number`, from 0 in the order in which they were added."""
+        """Replace the score of point `number`, counted from 0 in the order of `add`."""
         self._merits[number] = self._direction.merit(score)
 
     def most_promising(self, points: Sequence[list[float]]) -> list[float]:
-        """Return one of the points, the first of equals; at least one point was evaluated."""
+        """Return the best point, the first of equals; at least one point must be evaluated."""
         merits = np.array(self._merits)
-        ranks = np.searchsorted(np.sort(merits), merits)  # how many are worse
+        ranks = np.searchsorted(np.sort(merits), merits)  # number of worse points
         snapped = np.array([self._space.snap(point) for point in points])
         offsets = snapped[:, np.newaxis] - np.array(self._points)
         offsets[(offsets != 0) & self._choices] = ANOTHER_CHOICE

@@ -9,10 +9,10 @@ from search.checks import check_flag, check_integer, check_number, make_plain, p
 from search.errors import InvalidArgument, shown
 
 Mutation: TypeAlias = float | tuple[float, float]
-"""A differential weight F, or two between which it is drawn evenly for each trial (dither)."""
+"""A differential weight F, or two bounds between which each trial's is drawn (dither)."""
 
 STRATEGIES = ("rand1bin", "current-to-pbest1bin")
-"""The operators by their usual names: how a mutant is made, binomial crossover."""
+"""The strategies by their usual names: mutation, number of differences, binomial crossover."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,21 +20,20 @@ class EvolutionSettings:
     """Settings of differential evolution: `popsize * (generations + 1)` trials.
 
     Args:
-        popsize: Individuals, at least 4, since a mutant is made of four different ones. Without
-            generations, 8 to 10 are good up to 300 trials; 20 beyond, with 50 trials at once, or
-            where the objective is noisy. It need not grow with how many are evaluated at once.
-        generations: After the initial population, at least 1.
+        popsize: Number of individuals, at least 4, since a mutant is made of four different ones.
+            Without `generational`, 8 to 10 are good up to 300 trials; 20 beyond, with 50 trials in
+            flight, or with a noisy objective. It need not grow with the number of trials in flight.
+        generations: Number of generations after the initial population, at least 1.
         crossover: Crossover rate CR of [0, 1]: the share of coordinates taken from the mutant.
-        mutation: Differential weight F of (0, 2], or two of them between which it is drawn evenly
-            for each trial; None chooses 0.5 by generation, otherwise (0.5, 1.0).
-        strategy: The operator, 'rand1bin' or 'current-to-pbest1bin'; None chooses the first by
-            generation, otherwise the second.
-        generational: Does each generation wait for the end of the last trial of the one before?
-        noisy: Does the objective differ from one evaluation of a configuration to the next? Not
-            by generation.
+        mutation: Differential weight F of (0, 2], or two bounds between which each trial's is drawn
+            evenly; None for 0.5 with `generational`, otherwise (0.5, 1.0).
+        strategy: 'rand1bin' or 'current-to-pbest1bin'; None for the first with `generational`,
+            otherwise the second.
+        generational: Whether each generation waits for the last trial of the one before.
+        noisy: Whether evaluations of the same configuration differ. Not with `generational`.
 
     Raises:
-        InvalidArgument: A setting that cannot be used.
+        InvalidArgument: A setting is out of its range.
     """
 
     popsize: int = 10
@@ -50,7 +49,7 @@ class EvolutionSettings:
         check_flag("generational", self.generational)
         check_flag("noisy", self.noisy)
         if self.noisy and self.generational:
-            hint = "by generation no trial is repeated"
+            hint = "a generational search repeats no trial"
             raise InvalidArgument("noisy", "False with generational=True", "True", hint)
         defaults = ("rand1bin", 0.5) if self.generational else ("current-to-pbest1bin", (0.5, 1.0))
         for name, default in zip(("strategy", "mutation"), defaults, strict=True):

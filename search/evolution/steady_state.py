@@ -1,6 +1,6 @@
-"""Differential evolution without a barrier: whoever is free gets the next trial.
+"""Differential evolution without a barrier: a free slot gets the next trial at once.
 
-The population is replaced one individual at a time, as results come in (steady state). The
+The population is replaced one individual at a time, as outcomes come in (steady state). The
 operator is that of Zhang, Sanderson: JADE (IEEE Transactions on Evolutionary Computation 13, 2009),
 without its archive and its adaptation.
 """
@@ -26,29 +26,29 @@ from search.space.tried import Tried
 from search.trial import Evaluated
 
 CANDIDATES = 5
-"""Trial vectors of which the most promising one is evaluated."""
+"""Trial vectors per screened trial, of which the most promising one is evaluated."""
 
 SCREENED = 80
-"""Trials up to which each one is screened so; after n, one is with probability 80 / n."""
+"""Trials up to which every trial is screened; after n trials, one is with probability 80 / n."""
 
 COLLAPSED = 0.01
-"""Standard deviation below which, on every axis of the unit cube, a population is renewed."""
+"""A population with a lower standard deviation on every axis of the unit cube is renewed."""
 
 REPEATED = 10
-"""Where the objective is noisy, one trial in so many evaluates the best individual again."""
+"""With a noisy objective, one trial in this many evaluates the best individual again."""
 
 _TRIES = 20
-"""Trial vectors made for a trial at the most; many may have been tried, or not be allowed."""
+"""Maximum trial vectors per trial; many may have been tried, or not be allowed."""
 
 
 class _Candidate(Individual):
-    """An individual that knows where its values lie and which place it competes for.
+    """An individual with the place in the population that it competes for.
 
     Attributes:
-        snapped: See `Space.snap`.
-        place: In the population; None for a design point, which has no target.
+        snapped: The point at which its values lie, see `Space.snap`.
+        place: Its place in the population; None for a design point, which has no target.
         repeats: The individual that it evaluates again, if any.
-        values: All that its evaluations came to.
+        values: The values of all its evaluations.
         screened: Its number in the screen.
     """
 
@@ -71,44 +71,44 @@ class _Candidate(Individual):
 
 
 class SteadyStateEvolution(RankedSearch[_Candidate]):
-    """Differential evolution that always has another trial, whatever is still out.
+    """Differential evolution that always has another trial, whatever is in flight.
 
     The first trials are design points: Latin hypercubes of `popsize` points, until `popsize` of
-    them were told and one has a value. So where more are evaluated at once than `popsize`, more of
-    them are drawn at random, and the best `popsize` become the population.
+    them were evaluated and one has a value. With more than `popsize` trials in flight there are
+    more design points, and the best `popsize` become the population.
 
-    From then on trial number i is a trial vector for individual `i % popsize`, and takes the place
-    of whoever holds that place when it is told, unless that one is better. It is the one of five
-    whose five nearest neighbours among the points evaluated so far rank best; beyond 80 trials,
-    fewer and fewer are chosen so. When the population has collapsed, all but its best are replaced
-    by design points. A failed trial takes nobody's place.
+    From then on trial number i is a trial vector for individual `i % popsize`, and replaces the
+    individual that holds this place when the outcome comes, unless that one is better. Of five
+    trial vectors, the one is chosen whose five nearest evaluated points rank best; beyond 80
+    trials, fewer and fewer trials are screened this way. When the population has collapsed, all but
+    its best are replaced by design points. A failed trial replaces no individual.
 
-    No configuration is tried twice, going by the values of the hyperparameters, unless the space
+    No configuration (going by the values of the hyperparameters) is tried twice unless the space
     has fewer of them than there are trials: then none is tried a third time before all were twice,
-    and so on. Where the space's constraint does not allow a design point, or any of 20 trial
-    vectors, a random point takes its place. What is known counts as tried, and `points` are tried
-    in any case.
+    and so on. A random point replaces a design point that the space's constraint does not allow,
+    and a trial vector where it allows none of 20. Prior observations count as tried; the user's
+    points are tried in any case.
 
-    Of what is known the best `popsize` are the first population; design points fill it up where
-    they are fewer.
+    The best `popsize` prior observations are the first population; if there are fewer, design
+    points fill it up.
 
-    Where the objective is noisy, one trial in ten evaluates the best individual again, and the
-    score of an individual is the mean of its values: who was lucky once does not stay the best.
+    With a noisy objective, one trial in ten evaluates the best individual again, and the score of
+    an individual is the mean of its values, so that one lucky evaluation does not stay the best.
 
-    The same `rng` and the same order of asking and telling give the same trials.
+    The same `rng` and the same order of `ask` and `tell` give the same trials.
 
     Args:
-        problem: What to search, by one objective.
-        settings: Without `generational`.
+        problem: The problem to search, with one objective.
+        settings: The settings, without `generational`.
 
     Attributes:
-        toolbox: DEAP's, with `population`, `select`, `mutate`, `mate`, `repair` registered; swap
-            one by registering another function of the same signature before the first `ask`.
-        logbook: DEAP's, one record per `popsize` trials told: gen, evals, best, mean, std,
-            diversity (the mean over the axes of the population's standard deviation in the unit
-            cube), acceptance (the share of these trials that took a place; None for the first).
-        hall_of_fame: DEAP's, the best individual at the last of these records; where the objective
-            is noisy, the one with the best mean.
+        toolbox: DEAP's toolbox with `population`, `select`, `mutate`, `mate` and `repair`; to
+            replace one, register a function of the same signature before the first `ask`.
+        logbook: DEAP's logbook, one record per `popsize` evaluated trials: gen, evals, best, mean,
+            std, diversity (the population's standard deviation in the unit cube, averaged over the
+            axes), acceptance (the share of these trials that took a place; None for the first).
+        hall_of_fame: DEAP's hall of fame as of the last record: the best individual, with a noisy
+            objective the one with the best mean.
     """
 
     def __init__(self, problem: Problem, settings: EvolutionSettings) -> None:
@@ -127,9 +127,9 @@ class SteadyStateEvolution(RankedSearch[_Candidate]):
         self._rng = rng
         self._tried = Tried(space, rng)
         self._screen = Screen(space, self._direction)
-        self._design: list[list[float]] = []  # points of a Latin hypercube that are left
-        self._told: list[_Candidate] = []  # since the last record of the logbook
-        self._accepted = 0  # of these
+        self._design: list[list[float]] = []  # unused points of the Latin hypercube
+        self._received: list[_Candidate] = []  # candidates since the last record of the logbook
+        self._accepted = 0  # how many of these took a place
         self._learn(problem.known)
 
     def _learn(self, known: Sequence[Evaluated]) -> None:
@@ -185,13 +185,14 @@ class SteadyStateEvolution(RankedSearch[_Candidate]):
     def _take(self, candidate: _Candidate) -> None:
         individual = self._evaluated(candidate)
         self._accepted += individual is candidate and self._replace(candidate)
-        self._told.append(candidate)
-        if len(self._told) == self.popsize:
+        self._received.append(candidate)
+        if len(self._received) == self.popsize:
             share = self._accepted / self.popsize if self.logbook else None
             if self._noisy:
-                self.hall_of_fame.clear()  # who is in there may have been lucky
-            self._end_generation(self._population if self._noisy else self._told, share)
-            self._told, self._accepted = [], 0
+                self.hall_of_fame.clear()  # its member may have been lucky
+            self._end_generation(self._population if self._noisy else self._received, share)
+            self._received = []
+            self._accepted = 0
         if self._has_collapsed():
             self._renew()
 
@@ -209,7 +210,7 @@ class SteadyStateEvolution(RankedSearch[_Candidate]):
         return individual
 
     def _replace(self, candidate: _Candidate) -> bool:
-        """Put a candidate into the population, unless who has its place is better."""
+        """Put a candidate into its place, unless the place's holder is better."""
         place = candidate.place
         if place is None:
             if len(self._population) < self.popsize:
@@ -232,16 +233,16 @@ class SteadyStateEvolution(RankedSearch[_Candidate]):
     def _has_collapsed(self) -> bool:
         if len(self._population) < self.popsize:
             return False
-        # By the values: within its bin, a coordinate of a choice may wander for ever.
+        # By the values: a coordinate of a choice may drift within its bin for ever.
         snapped = [member.snapped for member in self._population]
         return bool(np.std(snapped, axis=0).max() < COLLAPSED)
 
     def _renew(self) -> None:
-        """Keep the best alone, for whose place all compete that were bred from the others."""
+        """Keep the best alone; candidates bred from the others compete for its place."""
         best = self._best()
         if best is not None:
             self._population = [best]
             self._design = []
-            for candidate in self._out.values():
+            for candidate in self._in_flight.values():
                 if candidate.place is not None:
                     candidate.place = 0

@@ -1,4 +1,4 @@
-"""Bayesian optimisation: each trial is where a model of the objective expects the most of it.
+"""Bayesian optimisation: each trial is where a model of the objective expects the most.
 
 Mockus, Tiesis, Zilinskas: The application of Bayesian methods for seeking the extremum (Towards
 Global Optimisation 2, 1978); Jones, Schonlau, Welch: Efficient global optimization of expensive
@@ -26,22 +26,22 @@ from search.trial import Trial
 Array = npt.NDArray[np.float64]
 
 DESIGN = 8
-"""Points that are evaluated, or known, before there is a model."""
+"""Evaluated points, prior observations included, before there is a model."""
 
 LEAST = 3
-"""Values that a model needs at least; where many trials are out at once it begins with so few."""
+"""Minimum values for a model; it begins with so few when many trials are in flight."""
 
 MODELLED = 300
-"""Evaluated points that make the model at the most: the latest half, and the best of the others."""
+"""Maximum evaluated points in the model: half of them the latest, half the best of the others."""
 
 RANDOM, NEAR = 500, 300
-"""Candidates for a trial: at random, and near the best evaluated points."""
+"""Candidates for a trial: random ones, and those near the best evaluated points."""
 
 ROUNDS, REFINED = 4, 100
-"""How often the best candidates are joined by others near them, and how many those are."""
+"""Rounds in which points near the best candidates are added, and how many per round."""
 
-_BEST = 8  # points near which others are made
-_DISTANCES = (0.3, 0.1, 0.03, 0.01)  # standard deviations, on an axis 1 long, of how near they are
+_BEST = 8  # points near which candidates are drawn
+_DISTANCES = (0.3, 0.1, 0.03, 0.01)  # standard deviations of these draws, on an axis 1 long
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,9 +49,9 @@ class BayesianOptimization:
     """Settings of Bayesian optimisation with a Gaussian process; see `BayesianSearch`.
 
     Args:
-        noisy: Does the objective differ from one evaluation of a configuration to the next? Then
-            the best is the one of which the model expects the most, rather than the luckiest, and
-            a configuration may be tried again.
+        noisy: Whether evaluations of the same configuration differ. Then the best is the one of
+            which the model expects the most, rather than the luckiest, and a configuration may be
+            tried again.
 
     Raises:
         InvalidArgument: `noisy` is no bool.
@@ -64,47 +64,49 @@ class BayesianOptimization:
         check_flag("noisy", self.noisy)
 
     def start(self, problem: Problem) -> Searcher:
-        """See `Algorithm`."""
+        """Return a searcher for the problem."""
         return BayesianSearch(problem, self)
 
     def to_json(self) -> dict[str, Any]:
-        """See `Algorithm`."""
+        """Return the type and the arguments as JSON."""
         return {"type": "bayesian optimization", **asdict(self)}
 
 
 class BayesianSearch(SampledSearch):
-    """Bayesian optimisation with a Gaussian process, for tens to a few hundreds of dear trials.
+    """Bayesian optimisation with a Gaussian process, for tens to a few hundreds of costly trials.
 
-    The first trials are `points`, then a Latin hypercube until `DESIGN` configurations were tried
-    or are known. From then on a trial is where the expected improvement over the best is largest,
-    going by a Gaussian process: Matern 5/2, a length scale per hyperparameter, noise of its own.
+    The first trials are `points`, then a Latin hypercube, until there are `DESIGN` configurations,
+    prior observations included. From then on a trial is the point of the largest expected
+    improvement over the best under a Gaussian process: Matern 5/2, a length scale per
+    hyperparameter, and a noise term.
 
-    - Trials that are out count as if they had come to what the model expects of them ("kriging
-      believer": Ginsbourger, Le Riche, Carraro 2010), so any number may be out.
-    - The model sees each value where the space puts it once it is decoded. Values of a choice
-      without an order are all equally far apart.
-    - A failed trial counts as the worst value so far: what is near it is avoided, while a model of
-      its own for a few failures would have more to learn than they can teach.
+    - Trials in flight count as if they had the value that the model expects ("kriging believer":
+      Ginsbourger, Le Riche, Carraro 2010), so any number may be in flight.
+    - The model sees each value at its decoded position in the space. Values of an unordered choice
+      are all equally far apart.
+    - A failed trial counts as the worst value so far, so points near it are avoided; a few failures
+      are too few to fit a model of their own.
     - Bad values are moved closer to each other, so that a diverged trial does not hide how the good
       ones differ.
     - No configuration is tried twice before all were, unless the objective is noisy.
 
-    After 1,000 trials an `ask` takes about 0.04 s, and 0.3 s where hyperparameters are fitted anew,
-    once in each twentieth more of trials (printed by `make bench-search`).
+    After 1,000 trials an `ask` takes about 0.04 s, and 0.3 s when it fits the model's
+    hyperparameters anew, each time the trials have grown by a twentieth (printed by
+    `make bench-search`).
 
-    The same `rng` and the same order of asking and telling give the same trials, on processors of
-    the same kind; a search that is resumed elsewhere goes on from those that it had.
+    The same `rng` and the same order of `ask` and `tell` give the same trials on processors of the
+    same kind; a search that is resumed elsewhere keeps the trials that it had.
 
     Args:
-        problem: What to search, by one objective.
-        settings: See `BayesianOptimization`.
+        problem: The problem to search, with one objective.
+        settings: The settings.
     """
 
     def __init__(self, problem: Problem, settings: BayesianOptimization) -> None:
-        # Here, not with the first model: the import takes a second, and ask may have no time.
+        # Here, not with the first model: the import takes a second, too long for an ask.
         from search.sequential import gaussian_process
 
-        # Seeded anew for each trial: a search that is resumed asks for the first ones `again`.
+        # Seeded anew for each trial, since a resumed search gets its first ones by `ask_again`.
         super().__init__(problem, random.Random())
         self._model = gaussian_process
         self._noisy = settings.noisy
@@ -116,18 +118,18 @@ class BayesianSearch(SampledSearch):
         self._design = latin_hypercube(count, len(self._space), problem.rng)
         self._evaluated: list[list[float]] = []
         self._merits: list[float] = []
-        self._theta: tuple[int, Array] = 0, np.empty(0)  # fitted to so many evaluated points
+        self._theta: tuple[int, Array] = 0, np.empty(0)  # number of evaluated points, fit to them
         self._take_known(problem.known)
 
     def ask(self) -> Trial | None:
-        """See `Searcher`."""
+        """Return the next trial: a design point, or the most promising one."""
         trial = super().ask()
         if trial is not None:
-            self._out[trial.id] = self._space.encode(trial.params)
+            self._in_flight[trial.id] = self._space.encode(trial.params)
         return trial
 
     def ask_again(self, trial: Trial) -> Trial | None:
-        """See `search.searcher.Recalling`."""
+        """Return the trial without fitting a model."""
         given = trial.id < len(self._points)
         if trial.id != self._asked or (given and trial.params != self._points[trial.id]):
             return None
@@ -136,7 +138,7 @@ class BayesianSearch(SampledSearch):
         if point in self._tried and not may_repeat:
             self._tried.forget()  # as `ask` did: all were tried
         self._tried.add(point)
-        self._out[trial.id] = point
+        self._in_flight[trial.id] = point
         self._asked += 1
         return trial
 
@@ -156,19 +158,19 @@ class BayesianSearch(SampledSearch):
             return self._most_promising() or self._tried.another()
 
     def _propose(self) -> list[float]:
-        """Return a point of the design, or a random one where no model can be made yet."""
+        """Return a point of the design, or a random one while there are too few values."""
         number = self._asked - len(self._points)
         if number < len(self._design):
             return self._design[number]
         return random_point(self._space, self._rng)
 
     def _most_promising(self) -> list[float] | None:
-        """Return the point of the largest expected improvement; None where none is new."""
+        """Return the new point of the largest expected improvement; None without a new point."""
         points, values = self._data(len(self._evaluated))
         model, theta = self._model.GaussianProcess, self._fitted()
         process = model(points, values, theta, self._categorical)
-        if self._out:
-            out = np.array(list(self._out.values()))
+        if self._in_flight:
+            out = np.array(list(self._in_flight.values()))
             believed, _ = process.predict(out)
             points, values = np.vstack([points, out]), np.append(values, believed)
             process = model(points, values, theta, self._categorical)
@@ -179,7 +181,7 @@ class BayesianSearch(SampledSearch):
         )
 
     def _maximized(self, score: Callable[[Array], Array], good: Array) -> list[float] | None:
-        """Return the new point of the highest score, looked for everywhere and near good ones."""
+        """Return the new point of the highest score, of random ones and ones near good points."""
         generator = np.random.default_rng(self._rng.getrandbits(64))
         distances = generator.choice(_DISTANCES, size=(NEAR, 1))
         candidates = [
@@ -203,7 +205,7 @@ class BayesianSearch(SampledSearch):
     def _near(
         self, points: Array, distances: Array | float, generator: np.random.Generator
     ) -> Array:
-        """Return points of which about a third of the coordinates, and one for sure, are moved."""
+        """Return points with about a third of the coordinates, and at least one, moved."""
         count, dimensions = points.shape
         moved = points + distances * generator.normal(size=points.shape)
         moved = np.clip(np.where(moved < 0, -moved, np.where(moved > 1, 2 - moved, moved)), 0, 1)
@@ -213,7 +215,7 @@ class BayesianSearch(SampledSearch):
         return np.where(chosen, moved, points)
 
     def _new(self, points: Array) -> Array:
-        """Return where the values at points lie that may be tried, each once."""
+        """Return the snapped positions of points that may be tried, each once."""
         space = self._space
         snapped = dict.fromkeys(
             space.snap(point) for point in points.tolist() if space.allows(point)
@@ -223,9 +225,9 @@ class BayesianSearch(SampledSearch):
         )
 
     def _fitted(self) -> Array:
-        """Return the model's hyperparameters, fitted anew with each twentieth more of the points.
+        """Return the model's hyperparameters, fitted anew whenever the points grow by a twentieth.
 
-        They depend on the outcomes alone, not on when they were asked for.
+        They depend on the outcomes alone, not on when this is called.
         """
         count = len(self._evaluated)
         count -= count % (1 + count // 20)
@@ -234,7 +236,7 @@ class BayesianSearch(SampledSearch):
         return self._theta[1]
 
     def _data(self, count: int) -> tuple[Array, Array]:
-        """Return the first evaluated points and their values, the higher, the better."""
+        """Return the first evaluated points and their values, of which the highest is the best."""
         points, merits = np.array(self._evaluated[:count]), np.array(self._merits[:count])
         finite = np.isfinite(merits)
         merits[~finite] = merits[finite].min() if finite.any() else 0.0

@@ -1,4 +1,4 @@
-"""A policy over sequences of choices that policy gradients train."""
+"""A policy over sequences of choices, trained by policy gradients."""
 
 from __future__ import annotations
 
@@ -11,41 +11,42 @@ import numpy.typing as npt
 Step = tuple[int, int]
 """A position and the action taken there."""
 
-_BETA1, _BETA2, _EPSILON = 0.9, 0.999, 1e-8  # of Adam, as its paper has them
+_BETA1, _BETA2, _EPSILON = 0.9, 0.999, 1e-8  # Adam's, as in its paper
 
 
 class Controller:
-    """An autoregressive softmax policy: each action depends on all that were taken before it.
+    """An autoregressive softmax policy: each action depends on all actions before it.
 
     The logits of a position are its biases plus, for each action taken before at another position,
     the weights between the two: p(a_i | a_1 ... a_i-1) = softmax(b_i + sum over j of W_ij[a_j]).
     So a sequence may leave positions out, and visit them in any order. At first all weights are
-    zero, all actions equally likely.
+    zero and all actions equally likely.
 
-    It is what is left of a recurrent network where sequences are short: each action sees those
-    before it without a state to carry them, so a few hundred sequences teach it something.
+    It replaces a recurrent network for short sequences: each action sees the actions before it
+    directly, not through a hidden state, so it learns from a few hundred sequences.
 
     Args:
-        sizes: How many actions each position has.
+        sizes: The number of actions of each position.
     """
 
     def __init__(self, sizes: Sequence[int]) -> None:
         self._starts = np.concatenate(([0], np.cumsum(sizes))).astype(int)
         actions = int(self._starts[-1])
-        # Row: an action taken before; the last one: the bias. Column: the action whose logit it is.
+        # A row per action taken before, the last one for the bias; a column per action's logit.
         self.weights = np.zeros((actions + 1, actions))
-        self._first, self._second = np.zeros_like(self.weights), np.zeros_like(self.weights)
+        self._first = np.zeros_like(self.weights)
+        self._second = np.zeros_like(self.weights)
         self._updates = 0
 
     def probabilities(self, position: int, before: Iterable[Step]) -> npt.NDArray[np.float64]:
-        """Return how likely each action of a position is after others."""
+        """Return the probabilities of a position's actions, given the actions before."""
         logits = self.weights[self._rows(before), self._columns(position)].sum(axis=0)
         exponentials = np.exp(logits - logits.max())
         probabilities: npt.NDArray[np.float64] = exponentials / exponentials.sum()
         return probabilities
 
     def draw(self, position: int, before: Iterable[Step], rng: random.Random) -> int:
-        """Return an action drawn by its probability."""
+        """Return an action drawn by these probabilities."""
         probabilities = self.probabilities(position, before).tolist()
         return rng.choices(range(len(probabilities)), probabilities)[0]
 

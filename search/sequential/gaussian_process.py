@@ -1,7 +1,7 @@
 """Gaussian process regression over the points of a space, by scikit-learn.
 
-Imported late, by `search.sequential.bayesian`: scikit-learn takes a second, and most searches do
-without.
+`search.sequential.bayesian` imports it late: scikit-learn takes a second, and most searches do not
+need it.
 """
 
 from __future__ import annotations
@@ -23,34 +23,34 @@ from threadpoolctl import threadpool_limits
 Array = npt.NDArray[np.float64]
 
 LENGTH = (math.sqrt(2), math.sqrt(3))
-"""Mean and standard deviation of the logarithm of a length scale in one dimension, a priori.
+"""Prior mean and standard deviation of the logarithm of a length scale in one dimension.
 
 The mean grows by log(sqrt(d)) in d dimensions. Hvarfner, Hellsten, Nardi: Vanilla Bayesian
 optimization performs great in high dimensions (ICML 2024), equation (6).
 """
 
 NOISE = (-8.0, 2.0)
-"""Mean and standard deviation of the logarithm of the noise's variance, a priori."""
+"""Prior mean and standard deviation of the logarithm of the noise's variance."""
 
 LOWEST = 10.0
-"""Distance below the median beyond which all values are the same; the best is 1 above it."""
+"""Distance below the median beyond which values are equal; the best is at distance 1 above it."""
 
 _LENGTHS = (1e-2, 1e3)
 _NOISES = (1e-6, 1.0)
-_ITERATIONS = 60  # of the optimizer
+_ITERATIONS = 60  # maximum iterations of the optimizer
 _HUGE = sys.float_info.max / 4  # the difference of larger numbers may overflow
 
 
 class MixedMatern(Matern):  # type: ignore[misc]  # scikit-learn has no types
-    """Matern 5/2 kernel over points of which some coordinates are categories.
+    """Matern 5/2 kernel over points with some categorical coordinates.
 
     Two categories are 0 or 1 apart, as in the Hamming distance; there is one length scale for each
     coordinate.
 
     Args:
-        length_scale: One per coordinate.
-        length_scale_bounds: Between which they are fitted.
-        categorical: Of each coordinate: is it a category?
+        length_scale: Length scale per coordinate.
+        length_scale_bounds: Bounds for fitting them.
+        categorical: Whether each coordinate is a category.
     """
 
     def __init__(
@@ -76,13 +76,13 @@ class MixedMatern(Matern):  # type: ignore[misc]  # scikit-learn has no types
 
 
 class GaussianProcess:
-    """What is known of a function with noise from its values at some points.
+    """The posterior of a noisy function, given its values at some points.
 
     Args:
-        points: One per row, of the unit cube.
-        values: Of mean about 0 and standard deviation about 1.
-        theta: See `fit`.
-        categorical: Of each coordinate: is it a category?
+        points: Points of the unit cube, one per row.
+        values: Values of mean about 0 and standard deviation about 1.
+        theta: Logarithms of length scales and noise variance, from `fit`.
+        categorical: Whether each coordinate is a category.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class GaussianProcess:
 
     def predict(self, points: Array) -> tuple[Array, Array]:
         """Return mean and standard deviation of the function, without the noise."""
-        # With the noise, so no variance is below zero, of which scikit-learn would warn.
+        # With the noise, no variance is below zero, of which scikit-learn would warn.
         mean, std = self._regressor.predict(points, return_std=True)
         return mean, np.sqrt(np.maximum(std**2 - self._noise, 1e-12))
 
@@ -116,7 +116,7 @@ def fit(points: Array, values: Array, categorical: Sequence[bool]) -> Array:
         offsets = (theta - mean) / deviation
         return offsets @ offsets / 2 - likelihood, offsets / deviation - gradient
 
-    # Not scikit-learn's own optimizer: it knows no prior, and warns where it ends at a bound.
+    # Not scikit-learn's own optimizer: it has no prior, and warns if it ends at a bound.
     best = minimize(
         loss,
         kernel.theta,
@@ -138,7 +138,7 @@ def _kernel(categorical: Sequence[bool]) -> Any:
 def log_expected_improvement(mean: Array, std: Array, best: float) -> Array:
     """Return the logarithm of the expected improvement over `best`, to be maximised.
 
-    The logarithm still tells points apart whose improvement is too small for a float. Ament et al.:
+    The logarithm distinguishes points whose improvement is too small for a float. Ament et al.:
     Unexpected improvements to expected improvement (NeurIPS 2023), equation (9).
     """
     z = (mean - best) / std
@@ -154,9 +154,9 @@ def log_expected_improvement(mean: Array, std: Array, best: float) -> Array:
 def normalized(values: Array) -> Array:
     """Return values of mean 0 and standard deviation 1, with the bad ones closer to each other.
 
-    What lies further below the median than the best lies above it is moved up to a logarithmic
-    scale, which ends at `LOWEST` times that distance, so that a diverged trial does not hide how
-    the good ones differ. After the warping of Song et al.: The Vizier Gaussian process bandit
+    Values further below the median than the best is above it are moved up to a logarithmic scale,
+    which ends at `LOWEST` times that distance, so that a diverged trial does not hide how the good
+    ones differ. After the warping of Song et al.: The Vizier Gaussian process bandit
     algorithm (2024), where the lower half is warped by its ranks. Values that are all equal
     become 0.
     """
@@ -165,7 +165,7 @@ def normalized(values: Array) -> Array:
     best, median, worst = values.max(), np.median(values), values.min()
     if best == worst:
         return np.zeros_like(values)
-    with np.errstate(over="ignore"):  # all beyond the end of the scale is the same
+    with np.errstate(over="ignore"):  # values beyond the end of the scale are equal
         below = (median - values) / (best - median if best > median else best - worst)
     warped = -np.where(below > 1, 1 + np.log(np.clip(below, 1, LOWEST)), below)
     standard: Array = (warped - warped.mean()) / warped.std()
@@ -173,6 +173,6 @@ def normalized(values: Array) -> Array:
 
 
 def one_thread() -> AbstractContextManager[Any]:
-    """Let linear algebra use one thread: enough for small matrices, and always the same digits."""
+    """Limit linear algebra to one thread: enough for small matrices, and always the same digits."""
     limits: AbstractContextManager[Any] = threadpool_limits(1, "blas")
     return limits

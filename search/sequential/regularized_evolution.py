@@ -1,4 +1,4 @@
-"""Regularised evolution: a queue of models of which the oldest dies, whatever its score.
+"""Regularised evolution: a population from which the oldest member leaves, whatever its score.
 
 Real, Aggarwal, Huang, Le: Regularized Evolution for Image Classifier Architecture Search (AAAI
 2019, arXiv:1802.01548), Algorithm 1.
@@ -14,16 +14,17 @@ from typing import Any
 
 from search.checks import check_integer, make_plain
 from search.errors import InvalidArgument, shown
-from search.searcher import Problem, Searcher
+from search.searcher import Problem, Searcher, Selection
 from search.sequential.sequential_search import SampledSearch
 from search.space.sampling import random_point
 from search.space.spaces import Choice, Domain, Space
+from search.trial import Outcome
 
 STEP = 0.1
-"""Standard deviation, in the unit cube, of the step by which a number is mutated."""
+"""Standard deviation, in the unit cube, of the step that mutates a number."""
 
 _DOUBLINGS = 20
-"""After so many a step leads anywhere, so the domain has but one value within reach."""
+"""Maximum doublings of a step; beyond, it covers the whole domain, which has only one value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,13 +32,13 @@ class RegularizedEvolution:
     """Settings of regularised (ageing) evolution; see `RegularizedEvolutionSearch`.
 
     Args:
-        popsize: How many trials, the last ones that ended with a value, are the population: P of
-            the paper, at least 2. There it is 100 of 20,000 trials.
-        tournament: How many of them are drawn to find a parent: S of the paper, from 2 to
-            `popsize`. There it is 25.
+        popsize: Size of the population, the last trials that ended with a value: P of the paper,
+            where it is 100 of 20,000 trials; at least 2.
+        tournament: Members drawn to select a parent: S of the paper, where it is 25; from 2 to
+            `popsize`.
 
     Raises:
-        InvalidArgument: A number beyond these bounds.
+        InvalidArgument: A number is out of its range.
     """
 
     popsize: int = 20
@@ -52,72 +53,96 @@ class RegularizedEvolution:
             raise InvalidArgument("tournament", expected, shown(self.tournament))
 
     def start(self, problem: Problem) -> Searcher:
-        """See `Algorithm`."""
+        """Return a searcher for the problem."""
         return RegularizedEvolutionSearch(problem, self)
 
     def to_json(self) -> dict[str, Any]:
-        """See `Algorithm`."""
+        """Return the type and the arguments as JSON."""
         return {"type": "regularized evolution", **asdict(self)}
+
+
+@dataclass(frozen=True, slots=True)
+class _Member:
+    """A member of the population; one from prior observations has no trial."""
+
+    point: list[float]
+    score: float
+    trial: int | None
 
 
 class RegularizedEvolutionSearch(SampledSearch):
     """Regularised evolution without a barrier (Real et al. 2019, Algorithm 1).
 
-    The population are the last `popsize` trials that ended with a value: each one that ends joins
-    it, and the oldest dies, however good it is. The first `popsize` trials are random points. Each
-    later one is a mutant of the best of `tournament` members, drawn with replacement. There is
-    always another trial: as long as fewer than `tournament` have ended with a value, it is random.
+    The population is the last `popsize` trials that ended with a value: each new one joins it, and
+    the oldest leaves, however good it is. The first `popsize` trials are random points. Each later
+    one is a mutant of the best of `tournament` members, drawn with replacement. There is always
+    another trial: it is random while fewer than `tournament` trials have ended with a value.
 
-    A mutant differs from its parent in one hyperparameter, each as likely; see `mutated`. The
-    paper's mutation of nothing, one time in twenty, is left out, since no configuration is tried
-    twice, or although it is known, as long as the space has others. The points that the user gives
-    are tried literally. A failed trial does not join the population, so nobody dies for it.
+    A mutant differs from its parent in one hyperparameter, each equally likely; see `mutated`. The
+    paper's identity mutation, one time in twenty, is omitted, since no configuration is tried twice
+    while the space has others, prior observations included. The user's points are tried literally.
+    A failed trial does not join the population, so no member leaves.
 
-    The same `rng` and the same order of asking and telling give the same trials.
+    The same `rng` and the same order of `ask` and `tell` give the same trials.
 
     Args:
-        problem: What to search, by one objective. What is known is the population to begin with,
-            the last being the youngest. With `popsize` of them or more that have values no trial is
-            random.
-        settings: See `RegularizedEvolution`.
+        problem: The problem to search, with one objective. The prior observations are the initial
+            population, the last one being the youngest. With `popsize` or more that have values no
+            trial is random.
+        settings: The settings.
+
+    Attributes:
+        selections: The change of the population by the last `tell`.
     """
 
     def __init__(self, problem: Problem, settings: RegularizedEvolution) -> None:
         super().__init__(problem)
         self._tournament = settings.tournament
-        self._population: collections.deque[tuple[list[float], float]] = collections.deque(
-            maxlen=settings.popsize
-        )
+        self._popsize = settings.popsize
+        self._population: collections.deque[_Member] = collections.deque()
+        self.selections: list[Selection] = []
         self._take_known(problem.known)
         self._random = settings.popsize - len(self._population)  # trials before the first mutant
 
     @property
     def population(self) -> list[dict[str, Any]]:
         """The hyperparameters of each member of the population, the oldest first."""
-        return [self._space.decode(point) for point, _ in self._population]
+        return [self._space.decode(member.point) for member in self._population]
 
     def _propose(self) -> list[float]:
         if self._asked < self._random or len(self._population) < self._tournament:
             return random_point(self._space, self._rng)
         drawn = self._rng.choices(self._population, k=self._tournament)
-        winner = self._direction.best(drawn, lambda member: member[1])
+        winner = self._direction.best(drawn, lambda member: member.score)
         assert winner is not None  # members have scores
-        return mutated(self._space, winner[0], self._rng)
+        return mutated(self._space, winner.point, self._rng)
+
+    def tell(self, outcome: Outcome) -> None:
+        """Let a trial with a value join the population."""
+        point, score = self._in_flight.pop(outcome.trial), self._score(outcome.value)
+        oldest = None if score is None else self._join(_Member(point, score, outcome.trial))
+        holder = None if oldest is None else oldest.trial
+        self.selections = [Selection(outcome.trial, score is not None, holder)]
 
     def _take(self, point: list[float], score: float | None) -> None:
         if score is not None:
-            self._population.append((point, score))
+            self._join(_Member(point, score, None))
+
+    def _join(self, member: _Member) -> _Member | None:
+        """Add a member to the population; return the oldest one, if it leaves."""
+        self._population.append(member)
+        return self._population.popleft() if len(self._population) > self._popsize else None
 
 
 def mutated(space: Space, point: Sequence[float], rng: random.Random) -> list[float]:
     """Return a point of the unit cube where one hyperparameter has another value.
 
-    It is one of the active ones that are no constants. A choice without an order gets any of its
-    other values, each as likely. What has an order, numbers and ordered choices, takes a normal
-    step of standard deviation 0.1 in the unit cube, reflected at its bounds, twice as long each
-    time that led to the same value. So small steps are common, and few values are no trap.
+    It is one of the active hyperparameters that are not constant. An unordered choice gets any of
+    its other values, each equally likely. A number or an ordered choice takes a normal step of
+    standard deviation 0.1 in the unit cube, reflected at its bounds, and doubled while it leads to
+    the same value. So small steps are common, and domains of few values change, too.
 
-    What becomes active by the mutation gets a random value.
+    A hyperparameter that the mutation makes active gets a random value.
     """
     active = space.decode(point)
     mutant = [
@@ -144,5 +169,5 @@ def _moved(domain: Domain, unit: float, rng: random.Random) -> float:
 
 
 def _reflected(unit: float) -> float:
-    """Return where in [0, 1] a number ends that is thrown back by both bounds."""
+    """Return a number reflected into [0, 1] at both bounds."""
     return 1.0 - abs(1.0 - unit % 2.0)

@@ -22,7 +22,7 @@ from search.sequential.sequential_search import SampledSearch
 from search.space.spaces import Choice, Domain
 
 MOST_ACTIONS = 1000
-"""Of all positions together; the controller has a weight for each pair."""
+"""Maximum actions of all positions together; the controller has a weight for each pair."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,14 +30,14 @@ class Reinforce:
     """Settings of a search by reinforcement learning; see `ReinforceSearch`.
 
     Args:
-        learning_rate: Of Adam, above 0: about how far one trial moves a weight.
-        entropy: Weight of the entropy bonus, at least 0, where rewards have a standard deviation of
-            1: the more, the later the controller settles.
-        decay: Of the baseline, of [0, 1): the share of the last baseline in the next.
-        bins: How many actions a number has at the most, at least 2.
+        learning_rate: Adam's learning rate of (0, 1]: about how far one trial moves a weight.
+        entropy: Weight of the entropy bonus of [0, 100], with rewards of standard deviation 1: the
+            higher, the later the controller converges.
+        decay: Decay of the baseline of [0, 1): the share of the last baseline in the next.
+        bins: Maximum actions of a number, at least 2.
 
     Raises:
-        InvalidArgument: A number beyond these bounds.
+        InvalidArgument: A number is out of its range.
     """
 
     learning_rate: float = 0.05
@@ -54,43 +54,43 @@ class Reinforce:
         check_integer("bins", self.bins, 2)
 
     def start(self, problem: Problem) -> Searcher:
-        """See `Algorithm`."""
+        """Return a searcher for the problem."""
         return ReinforceSearch(problem, self)
 
     def to_json(self) -> dict[str, Any]:
-        """See `Algorithm`."""
+        """Return the type and the arguments as JSON."""
         return {"type": "reinforce", **asdict(self)}
 
 
 class ReinforceSearch(SampledSearch):
     """REINFORCE with a baseline over sequences of choices (Williams 1992; Zoph and Le 2017).
 
-    A configuration is a sequence of actions, one per active hyperparameter, those first on which
-    others depend: the controller draws each with a probability that depends on those before. An
-    inactive one is no part of the sequence and learns nothing. An action is a value of a choice;
-    numbers with more than `bins` values have `bins` actions, equal parts of the unit interval, and
-    a value is drawn evenly from within.
+    A configuration is a sequence of actions, one per active hyperparameter, parents before the
+    hyperparameters that depend on them: the controller draws each with a probability that depends
+    on those before. An inactive hyperparameter is not in the sequence. An action is a value of a
+    choice; a number with more than `bins` values has `bins` actions, equal parts of the unit
+    interval, and its value is drawn evenly from the part.
 
-    Each trial that is told moves the controller one step of Adam up the gradient of
-    `(reward - baseline) * log p + entropy * H`, p and H being those of its configuration under the
-    parameters of now, not of when it was asked: with K trials out they are K updates apart, which
-    is not corrected for. A reward is the rank of an objective among all told so far, scaled to a
-    mean of 0 and a standard deviation of 1: neither the scale of the objective nor an outlier, as
-    where a training diverges, means anything. The baseline is their exponential moving average. A
-    failed trial has the reward of the worst one told so far, and teaches nothing before there is
-    one.
+    Each outcome moves the controller one step of Adam up the gradient of
+    `(reward - baseline) * log p + entropy * H`, where p and H are the configuration's under the
+    current parameters, not under those it was proposed with: with K trials in flight they are K
+    updates apart, which is not corrected for. A reward is the rank of an objective among all so
+    far, scaled to a mean of 0 and a standard deviation of 1, so neither the objective's scale nor
+    an outlier, such as a diverged training, matters. The baseline is the exponential moving average
+    of the rewards. A failed trial has the reward of the worst value so far, and none before the
+    first value.
 
-    What the controller draws is drawn again where it was tried or is known, up to 20 times, then a
-    configuration at random: none is tried twice as long as the space has others. So a controller
-    that has settled goes on looking about itself. The points that the user gives are tried
-    literally. There is always another trial, whatever is out.
+    A configuration that was tried, prior observations included, is drawn again up to 20 times, then
+    replaced by a random one: none is tried twice while the space has others. So a controller that
+    has converged keeps exploring nearby. The user's points are tried literally. There is always
+    another trial, whatever is in flight.
 
-    The same `rng` and the same order of asking and telling give the same trials.
+    The same `rng` and the same order of `ask` and `tell` give the same trials.
 
     Args:
-        problem: What to search, by one objective, with at most 1,000 actions in all. What is known
-            is learnt from first, one update each, as if it were told.
-        settings: See `Reinforce`.
+        problem: The problem to search, with one objective and at most 1,000 actions in all. Each of
+            its prior observations is one update, before the first trial.
+        settings: The settings.
 
     Raises:
         InvalidArgument: The space has too many actions.
@@ -103,13 +103,13 @@ class ReinforceSearch(SampledSearch):
         if sum(self._sizes) > MOST_ACTIONS:
             raise InvalidArgument(
                 "space",
-                f"at most {MOST_ACTIONS:,} values to choose from, of all hyperparameters together",
+                f"at most {MOST_ACTIONS:,} actions, all hyperparameters together",
                 f"{sum(self._sizes):,}",
-                "take RegularizedEvolution, or Integer for a long range",
+                "use RegularizedEvolution, or Integer for a long range",
             )
         self._positions = {name: position for position, name in enumerate(self._space)}
         self._controller = Controller(self._sizes)
-        self._merits: list[float] = []  # of the trials told that have a value
+        self._merits: list[float] = []  # one per value so far
         self._baseline: float | None = None
         self._take_known(problem.known)
 
@@ -128,7 +128,7 @@ class ReinforceSearch(SampledSearch):
         """Return the actions of a configuration in their order.
 
         Args:
-            unit_of: Returns where in [0, 1] the value of a position lies, given the actions before.
+            unit_of: Returns the coordinate of a position in [0, 1], given the actions before.
         """
         steps: list[Step] = []
 
@@ -155,10 +155,10 @@ class ReinforceSearch(SampledSearch):
         self._controller.ascend(gradient, settings.learning_rate)
 
     def _reward(self, merit: float) -> float:
-        """Return the rank of a merit among all told so far, of mean 0 and standard deviation 1."""
+        """Return the rank of a merit among all so far, scaled to mean 0 and deviation 1."""
         merits = np.array(self._merits)
         share = ((merits < merit).mean() + (merits <= merit).mean()) / 2
-        return float(math.sqrt(3) * (2 * share - 1))  # the deviation of evenly spread numbers
+        return float(math.sqrt(3) * (2 * share - 1))  # uniform numbers have deviation 1 / sqrt(3)
 
 
 def _actions(domain: Domain, bins: int) -> int:

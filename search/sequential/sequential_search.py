@@ -1,4 +1,4 @@
-"""What algorithms share that make one trial after the other for as long as they are asked to."""
+"""The base of algorithms that propose one new configuration per `ask`."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from search.space.tried import Tried
 from search.trial import Evaluated, Outcome
 
 TRIES = 20
-"""Points made for a trial at the most; they may all be tried already, or not allowed."""
+"""Maximum proposals per trial; all may have been tried, or not be allowed."""
 
 
 class SampledSearch(CountedSearch):
-    """A `CountedSearch` that always has another trial, whatever is still out.
+    """A `CountedSearch` that always has another trial, whatever is in flight.
 
-    No configuration besides the points of the user is tried twice, or although it is known, as long
-    as the space has others; see `search.space.tried`.
+    No configuration except the user's points is tried twice while the space has others, prior
+    observations included; see `search.space.tried`.
 
     Args:
-        problem: What to search, by one objective.
-        rng: Owned by the searcher from now on; that of the problem when left out.
+        problem: The problem to search, with one objective.
+        rng: The generator, owned by the searcher from now on. Default: the problem's.
     """
 
     def __init__(self, problem: Problem, rng: random.Random | None = None) -> None:
@@ -32,20 +32,20 @@ class SampledSearch(CountedSearch):
         super().__init__(problem)
         self._rng = problem.rng if rng is None else rng
         self._tried = Tried(self._space, self._rng)
-        self._out: dict[int, list[float]] = {}  # the point of each trial
+        self._in_flight: dict[int, list[float]] = {}  # the point of each trial
 
     def _params(self, trial: int, given: Mapping[str, Any] | None) -> Mapping[str, Any]:
         point = self._new_point() if given is None else self._space.encode(given)
         self._tried.add(point)
-        self._out[trial] = point
+        self._in_flight[trial] = point
         return self._space.decode(point) if given is None else given
 
     def tell(self, outcome: Outcome) -> None:
-        """See `Searcher`."""
-        self._take(self._out.pop(outcome.trial), self._score(outcome.value))
+        """Take in the score of a trial."""
+        self._take(self._in_flight.pop(outcome.trial), self._score(outcome.value))
 
     def _take_known(self, known: Sequence[Evaluated]) -> None:
-        """Take in what was evaluated before, as if it were told."""
+        """Take in prior observations as if they were outcomes."""
         for evaluated in known:
             point = self._space.encode(evaluated.params)
             self._tried.add(point)
@@ -55,7 +55,7 @@ class SampledSearch(CountedSearch):
         return value if self._direction.better(value, None) else None
 
     def _new_point(self) -> list[float]:
-        """Return a point that the constraint allows and that was not tried, while there is one."""
+        """Return a new point that the constraint allows, while there is one."""
         for _ in range(TRIES):
             point = self._propose()
             if point not in self._tried and self._space.allows(point):
@@ -64,8 +64,8 @@ class SampledSearch(CountedSearch):
 
     @abstractmethod
     def _propose(self) -> list[float]:
-        """Return a point for the next trial; one that cannot be used is asked for again."""
+        """Return a point for the next trial; called again if the point cannot be used."""
 
     @abstractmethod
     def _take(self, point: list[float], score: float | None) -> None:
-        """Take in a point that was evaluated; the score is None where that failed."""
+        """Take in an evaluated point; the score is None for a failed trial."""

@@ -1,1 +1,1 @@
-"""Search spaces, and drawing configurations of them."""
+"""Search spaces, and configurations drawn from them."""

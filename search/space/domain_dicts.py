@@ -1,4 +1,4 @@
-"""Domains that are written as dicts, as in YAML, or were meant to be in texts."""
+"""Domains written as dicts, as in YAML, and hints for other input that may mean one."""
 
 from __future__ import annotations
 
@@ -20,34 +20,34 @@ _TWO_NUMBERS = re.compile(
 _EXPECTED = "a list, or a mapping with a type: float, integer or choice"
 
 
-def read_domain(name: str, told: Mapping[str, Any]) -> Domain:
+def read_domain(name: str, given: Mapping[str, Any]) -> Domain:
     """Read a domain that is written as a dict.
 
     Args:
-        name: What messages call it.
-        told: The arguments of `Float`, `Integer` or `Choice`, and which of them it is, as `type`.
-            Without that, `values` are a choice, two ints as `low` and `high` an integer, other
+        name: Its name in messages.
+        given: The arguments of `Float`, `Integer` or `Choice`, and as `type` the name of the class.
+            Without `type`, `values` are a choice, ints as `low` and `high` an integer, other
             numbers a float.
 
     Raises:
-        InvalidArgument: It is none of these.
+        InvalidArgument: The dict is none of these.
     """
-    arguments = dict(told)
+    arguments = dict(given)
     arguments.setdefault("type", _type_of(arguments))
     kind = _KINDS.get(str(arguments["type"]))
     if kind is None:
         hint = did_you_mean(arguments["type"], _KINDS) or (
             "write experiment.Float(0.1, 0.9), or {'low': 0.1, 'high': 0.9}"
         )
-        raise InvalidArgument(name, _EXPECTED, shown(told), hint)
+        raise InvalidArgument(name, _EXPECTED, shown(given), hint)
     known = ["type", *(["range"] if kind is Choice else []), *(f.name for f in fields(kind))]
     if unknown := [key for key in arguments if key not in known]:
         expected, got = f"keys among {', '.join(known)}", shown(unknown[0])
         raise InvalidArgument(name, expected, got, did_you_mean(unknown[0], known))
     if {"values", "range"} <= arguments.keys():
-        raise InvalidArgument(name, "values or a range", shown(told), "leave one of them out")
+        raise InvalidArgument(name, "values or a range", shown(given), "remove one of them")
     when = arguments.get("when")
-    if isinstance(when, dict):  # one value as itself
+    if isinstance(when, dict):  # a single value needs no list
         when = {n: v if isinstance(v, list) else [v] for n, v in when.items()}
     try:
         return domain_of_json({"log": False, **arguments, "when": when})
@@ -58,12 +58,12 @@ def read_domain(name: str, told: Mapping[str, Any]) -> Domain:
     except ValueError as error:
         expected = f"a domain of type {arguments['type']}"
         raise InvalidArgument(
-            name, expected, shown(told), _shape(arguments) or str(error)
+            name, expected, shown(given), _shape(arguments) or str(error)
         ) from None
 
 
 def _type_of(arguments: Mapping[str, Any]) -> str | None:
-    """Return the type that is meant where none is said."""
+    """Return the type of a domain without `type`."""
     if "values" in arguments or "range" in arguments:
         return "choice"
     if not {"low", "high"} <= arguments.keys():
@@ -74,7 +74,7 @@ def _type_of(arguments: Mapping[str, Any]) -> str | None:
 
 
 def _shape(arguments: Mapping[str, Any]) -> str:
-    """Return what the arguments of a domain are, where some of these are not; else ''."""
+    """Return what an invalid argument of a domain should be; '' if all are valid."""
     match arguments:
         case {"type": "choice", "range": [int(), int(), int(step)]} if step:
             return ""
@@ -90,7 +90,7 @@ def _shape(arguments: Mapping[str, Any]) -> str:
 
 
 def bounds_meant(value: object) -> str:
-    """Return how to write the bounds that somebody may have meant by what are none."""
+    """Return how to write the bounds that a user may have meant by an invalid value."""
     if isinstance(value, str) and (found := _TWO_NUMBERS.fullmatch(value)):
         low, high = sorted(found.groups(), key=float)
         kind = "Integer" if re.fullmatch(r"[+-]?\d+", low + high.lstrip("+-")) else "Float"
@@ -99,11 +99,11 @@ def bounds_meant(value: object) -> str:
 
 
 def numbers_in_texts(name: str, bounds: object) -> Iterator[str]:
-    """Yield what a user should know of bounds with lists of texts that are all numbers.
+    """Yield a warning for each list of texts in the bounds that are all numbers.
 
     Args:
-        name: What messages call the bounds.
-        bounds: As of a search; what is none says nothing here.
+        name: The name of the bounds in messages.
+        bounds: The user's bounds; invalid ones yield nothing here.
     """
     for key, value in bounds.items() if isinstance(bounds, Mapping) else ():
         texts = value if isinstance(value, list | tuple) and len(value) > 1 else ()

@@ -1,4 +1,4 @@
-"""Domains: what a single hyperparameter may be, and how a number of [0, 1] becomes its value."""
+"""Domains: the values of a single hyperparameter, and their positions in [0, 1]."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from search.errors import InvalidArgument, shown
 from search.values import from_json, plain_value, to_json
 
 LARGEST_INTEGER = 2**53
-"""Beyond it a float cannot tell neighbouring integers apart."""
+"""Largest integer of a domain: beyond it a float cannot distinguish neighbouring integers."""
 
 _FINEST = 2.0**-50
-"""The smallest step of a `Float`, as a share of its larger bound: floats tell its values apart."""
+"""The smallest step of a `Float`, as a share of its larger bound, at which its values differ."""
 
 When: TypeAlias = Mapping[str, Any] | None
 """Names of other hyperparameters to the value, or the list of values, that each must have."""
 
 
 class _Domain:
-    """What all domains have in common."""
+    """The base of all domains."""
 
     __slots__ = ()
 
     def __repr__(self) -> str:
-        shown_fields = ", ".join(f"{name}={value!r}" for name, value in _told(self).items())
+        shown_fields = ", ".join(f"{name}={value!r}" for name, value in _fields(self).items())
         return f"{type(self).__name__}({shown_fields})"
 
 
@@ -43,15 +43,16 @@ class Float(_Domain):
         low: One bound.
         high: The other bound; equal bounds make a constant.
         log: Search the logarithm, so that each power of ten gets as many points as the next.
-        step: Only low, low + step, low + 2 * step, ... are values, each as likely. A `high` that is
-            none of them becomes the largest of them below it. None: every number is.
-        when: Other hyperparameters and the value, or list of values, that each of them must have
-            for this one to be there at all: `when={'optimizer': 'sgd'}`. A trial in which one of
-            them has another value, or is itself missing, gets no argument of this name.
+        step: Only low, low + step, low + 2 * step, ... are values, each equally likely. `high` is
+            lowered to the last of them. None for every number.
+        when: Condition under which trials get this hyperparameter: names of other hyperparameters
+            to the value, or list of values, that each must have: `when={'optimizer': 'sgd'}`. If
+            one of them has another value, or is itself missing, the train function gets no argument
+            of this name.
 
     Raises:
         InvalidArgument: A bound is not finite, `log` with a bound that is not above zero or with a
-            step, a step that is not above zero or too small for floats, or no such condition.
+            step, a step that is not above zero or too small for floats, or an invalid condition.
     """
 
     low: float
@@ -73,21 +74,21 @@ class Float(_Domain):
 
     @property
     def size(self) -> int | None:
-        """How many values there are; None where every number is one."""
+        """The number of values; None for all real numbers between two bounds."""
         if self.low == self.high:
             return 1
         return None if self.step is None else self._steps + 1
 
     @functools.cached_property
     def _grid(self) -> tuple[int, int, int]:
-        """Low bound and step as multiples of one fraction, as written: 0.1 is a tenth."""
+        """Low bound and step as multiples of one exact fraction; 0.1 is a tenth."""
         first, step = Fraction(repr(self.low)), Fraction(repr(self.step))
         parts = math.lcm(first.denominator, step.denominator)
         return int(first * parts), int(step * parts), parts
 
     @functools.cached_property
     def _steps(self) -> int:
-        """How many steps fit between the bounds; all do where `high` is their sum, rounded."""
+        """How many steps fit between the bounds, with `high` taken as rounded."""
         first, step, parts = self._grid
         rounded = Fraction(math.ulp(max(abs(self.low), abs(self.high)))) / 2
         return int(((Fraction(self.high) + rounded) * parts - first) // step)
@@ -103,14 +104,14 @@ class Float(_Domain):
         if self.log:
             span = math.log(self.high) - math.log(self.low)
             value = math.exp(min(math.log(self.low) + unit * span, math.log(self.high)))
-        else:  # not low + unit * (high - low), which overflows between two huge bounds
+        else:  # not low + unit * (high - low), which overflows for huge bounds
             value = self.low * (1.0 - unit) + self.high * unit
         return min(max(value, self.low), self.high)
 
     def encode(self, value: float) -> float:
-        """Return where in [0, 1] a value lies; the middle for a constant.
+        """Return the position of a value in [0, 1]; the middle for a constant.
 
-        With a step, the middle of the bin of the value that is nearest.
+        With a step, the middle of the nearest value's bin.
         """
         if self.low == self.high:
             return 0.5
@@ -127,7 +128,7 @@ class Float(_Domain):
         return min(max(unit, 0.0), 1.0)
 
     def __contains__(self, value: object) -> bool:
-        """Is it a number between the bounds, and with a step one of its values?"""
+        """Whether it is a number between the bounds, with a step one of the values."""
         value = plain(value)
         if not isinstance(value, int | float) or isinstance(value, bool):
             return False
@@ -136,7 +137,7 @@ class Float(_Domain):
 
     def to_json(self) -> dict[str, Any]:
         """Return the domain as JSON."""
-        return {"type": "float", **_told_as_json(self)}
+        return {"type": "float", **_fields_as_json(self)}
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -149,15 +150,15 @@ class Integer(_Domain):
     Args:
         low: One bound.
         high: The other bound; equal bounds make a constant.
-        log: Search the logarithm. Between bounds beyond about 2^46 some integers are never drawn
-            then, nor on the linear scale between bounds more than 2^52 apart.
-        step: Only low, low + step, low + 2 * step, ... are values, each as likely. A `high` that is
-            none of them becomes the largest of them below it.
-        when: As for `Float`.
+        log: Search the logarithm. Then some integers beyond about 2^46 are never drawn; on the
+            linear scale, some of bounds more than 2^52 apart.
+        step: Only low, low + step, low + 2 * step, ... are values, each equally likely. `high` is
+            lowered to the last of them.
+        when: Condition, as for `Float`.
 
     Raises:
         InvalidArgument: A bound is not an integer or beyond 2^53, `log` with a bound below 1 or
-            with a step, a step below 1, or no such condition.
+            with a step, a step below 1, or an invalid condition.
     """
 
     low: int
@@ -183,7 +184,7 @@ class Integer(_Domain):
 
     @property
     def size(self) -> int:
-        """How many values there are."""
+        """The number of values."""
         return (self.high - self.low) // self.step + 1
 
     def decode(self, unit: float) -> int:
@@ -195,7 +196,7 @@ class Integer(_Domain):
         return self.low + _bin(unit, self.size) * self.step
 
     def encode(self, value: float) -> float:
-        """Return the middle of the integer's bin; with a step, of that of the nearest value."""
+        """Return the middle of the integer's bin; with a step, of the nearest value's bin."""
         if self.low == self.high:
             return 0.5
         if self.log:
@@ -207,7 +208,7 @@ class Integer(_Domain):
         return (index + 0.5) / self.size
 
     def __contains__(self, value: object) -> bool:
-        """Is it an integer, no bool, that is one of the values?"""
+        """Whether it is an integer, and no bool, among the values."""
         value = plain(value)
         if not isinstance(value, int) or isinstance(value, bool):
             return False
@@ -215,7 +216,7 @@ class Integer(_Domain):
 
     def to_json(self) -> dict[str, Any]:
         """Return the domain as JSON."""
-        return {"type": "integer", **_told_as_json(self)}
+        return {"type": "integer", **_fields_as_json(self)}
 
 
 @dataclass(frozen=True, repr=False)
@@ -224,13 +225,13 @@ class Choice(_Domain):
 
     Args:
         values: At least one: None, bools, numbers, strings, or lists, tuples and dicts of those.
-        ordered: Do the values lie on an axis, in their order, as in ['small', 'medium', 'large']?
-            Then those that are next to each other count as near, others as further apart the more
-            lie between them. Otherwise any two are equally far apart.
-        when: As for `Float`.
+        ordered: Whether the values lie on an axis, in their order, as in ['small', 'medium',
+            'large']. Then neighbours are near each other; otherwise any two values are equally far
+            apart.
+        when: Condition, as for `Float`.
 
     Raises:
-        InvalidArgument: No value, one that cannot travel as JSON, or no such condition.
+        InvalidArgument: No value, one that has no form in JSON, or an invalid condition.
     """
 
     values: Sequence[Any]
@@ -244,7 +245,7 @@ class Choice(_Domain):
 
     @property
     def size(self) -> int:
-        """How many values there are, equal ones counted as often as they were given."""
+        """The number of values, equal ones counted as often as they were given."""
         return len(self.values)
 
     @property
@@ -259,18 +260,18 @@ class Choice(_Domain):
         return self.values[_bin(unit, len(self.values))]
 
     def encode(self, value: Any) -> float:
-        """Return the middle of the value's bin; ValueError where the value is none of them."""
+        """Return the middle of the value's bin; ValueError if it is not one of the values."""
         return (self.index(value) + 0.5) / len(self.values)
 
     def index(self, value: Any) -> int:
-        """Return the position of a value, the first of equals; ValueError where it is none."""
-        if isinstance(self.values, range):  # which may have a billion values
+        """Return the index of a value, the first of equals; ValueError if it is not one of them."""
+        if isinstance(self.values, range):  # it may have a billion values
             if type(value) is int and value in self.values:
                 return self.values.index(value)
         else:
             try:
                 return self._positions[_identity(value)]
-            except (KeyError, TypeError):  # no such value, or one that cannot be a value
+            except (KeyError, TypeError):  # no such value, or an unhashable one
                 pass
         raise ValueError(f"{shown(value)} is none of {shown(self.values)}")
 
@@ -282,7 +283,7 @@ class Choice(_Domain):
         return positions
 
     def __contains__(self, value: object) -> bool:
-        """Is it one of the values? 1, True and 1.0 are three."""
+        """Whether it is one of the values; 1, True and 1.0 are different ones."""
         try:
             self.index(value)
         except ValueError:
@@ -290,13 +291,13 @@ class Choice(_Domain):
         return True
 
     def to_json(self) -> dict[str, Any]:
-        """Return the domain as JSON; a range as its bounds, it may have a billion values."""
-        told = _told_as_json(self)
-        del told["values"]
+        """Return the domain as JSON; a range by its bounds, as it may have a billion values."""
+        written = _fields_as_json(self)
+        del written["values"]
         if isinstance(self.values, range):
             start, stop, step = self.values.start, self.values.stop, self.values.step
-            return {"type": "choice", "range": [start, stop, step], **told}
-        return {"type": "choice", "values": [to_json(value) for value in self.values], **told}
+            return {"type": "choice", "range": [start, stop, step], **written}
+        return {"type": "choice", "values": [to_json(value) for value in self.values], **written}
 
 
 Domain: TypeAlias = Float | Integer | Choice
@@ -306,7 +307,7 @@ def domain_of_json(data: Any) -> Domain:
     """Return the domain that `to_json` was called on.
 
     Raises:
-        ValueError: Not a domain; `InvalidArgument` where it contradicts itself.
+        ValueError: Not a domain; `InvalidArgument` if its arguments contradict each other.
     """
     match data:
         case {"type": "float", "low": low, "high": high, "log": bool(log)}:
@@ -323,10 +324,10 @@ def domain_of_json(data: Any) -> Domain:
 
 
 def choices(name: str, values: Any) -> Sequence[Any]:
-    """Read a list of values; ranges stay ranges, they may be long.
+    """Read a list of values; ranges stay ranges, as they may be long.
 
     Raises:
-        InvalidArgument: No list, an empty one, or one with a value that cannot travel as JSON.
+        InvalidArgument: No list, an empty one, or one with a value that has no form in JSON.
     """
     if isinstance(values, range):
         try:
@@ -346,7 +347,7 @@ def choices(name: str, values: Any) -> Sequence[Any]:
 
 
 def iterable(value: Any) -> bool:
-    """Can it be iterated over? A lone number cannot, nor an array without dimensions."""
+    """Whether a value can be iterated over; a number, or an array without dimensions, cannot."""
     try:
         iter(value)
     except TypeError:
@@ -355,7 +356,7 @@ def iterable(value: Any) -> bool:
 
 
 def is_number(value: Any) -> bool:
-    """Is it a real number, no bool, of Python or numpy?"""
+    """Whether a value is a real number of Python or numpy, and no bool."""
     return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
@@ -373,7 +374,7 @@ def finite(name: str, value: Any) -> float:
 
 
 def integer(name: str, value: Any, expected: str = "an integer as bound") -> int:
-    """Return a bound as an int; `InvalidArgument` unless it is one that a float can hold."""
+    """Return a bound as an int; `InvalidArgument` unless a float can hold it exactly."""
     if not is_number(value) or not isinstance(value, numbers.Integral):
         raise InvalidArgument(name, expected, shown(value))
     if abs(int(value)) > LARGEST_INTEGER:
@@ -382,14 +383,14 @@ def integer(name: str, value: Any, expected: str = "an integer as bound") -> int
 
 
 def _bin(unit: float, count: int) -> int:
-    """Return which of `count` equal parts of [0, 1] a number lies in."""
+    """Return the index of the part, of `count` equal parts of [0, 1], that holds a number."""
     return min(math.floor(unit * count), count - 1)
 
 
 def _identity(value: Any) -> Any:
-    """Return what is equal, and of the same hash, for the same value only.
+    """Return a hashable key that is equal for identical values only.
 
-    1, True and 1.0 are three values, inside a list or a tuple too, and NaN is one.
+    1, True and 1.0 are different values, inside a list or a tuple too; NaN equals NaN.
     """
     if isinstance(value, dict):
         return type(value), frozenset((key, _identity(item)) for key, item in value.items())
@@ -398,17 +399,17 @@ def _identity(value: Any) -> Any:
     return type(value), None if isinstance(value, float) and math.isnan(value) else value
 
 
-def _told(domain: Any) -> dict[str, Any]:
-    """Return the fields of a domain, without those that were left out; the scale is always told."""
+def _fields(domain: Any) -> dict[str, Any]:
+    """Return the fields of a domain without those at their default, except the scale."""
     values = {f: getattr(domain, f.name) for f in fields(domain)}
     return {f.name: value for f, value in values.items() if f.name == "log" or value != f.default}
 
 
-def _told_as_json(domain: Any) -> dict[str, Any]:
-    told = _told(domain)
-    if "when" in told:
-        told["when"] = {name: to_json(values) for name, values in told["when"].items()}
-    return told
+def _fields_as_json(domain: Any) -> dict[str, Any]:
+    written = _fields(domain)
+    if "when" in written:
+        written["when"] = {name: to_json(values) for name, values in written["when"].items()}
+    return written
 
 
 def _when_of_json(data: dict[str, Any]) -> When:
@@ -428,7 +429,7 @@ def _check_log(name: str, domain: Float | Integer) -> None:
 
 def _check_no_log(domain: Float | Integer) -> None:
     if domain.log:
-        hint = "on a log scale equal steps make no sense"
+        hint = "a log scale has no equal steps"
         raise InvalidArgument("step", "no step with log=True", shown(domain.step), hint)
 
 
@@ -445,7 +446,7 @@ def _float_step(domain: Float) -> float:
 
 
 def _condition(when: Any) -> dict[str, list[Any]] | None:
-    """Read a condition: name to the list of values, of which it has to have one."""
+    """Read a condition: name to the list of values, one of which it must have."""
     if when is None:
         return None
     if not isinstance(when, Mapping) or not when:

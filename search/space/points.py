@@ -1,4 +1,4 @@
-"""What a search starts from: points that are tried first, configurations whose scores are known."""
+"""The points that the user wants to be tried first."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from search.space.spaces import Choice, Domain, Integer, Space
 from search.values import is_finite, plain_value
 
 _DRAWS = 1_000
-"""Draws of what a point leaves out, at the most, until the point lies in the space."""
+"""Maximum draws of a point's missing hyperparameters until the point lies in the space."""
 
 
 def read_first_points(
     space: Space, points: Any, rng: random.Random, name: str = "points"
 ) -> list[dict[str, Any]]:
-    """Read points that are to be tried first.
+    """Read the points to be tried first.
 
-    A value counts as it is written, also between two steps of a domain. What a point leaves out is
+    Values are taken literally, also between two steps of a domain. Missing hyperparameters are
     drawn, as by Optuna's `Study.enqueue_trial`.
 
     Args:
-        space: In which they lie.
+        space: The search space.
         points: Dicts of hyperparameter name to value.
-        rng: Drawn from for what they leave out.
-        name: Of the argument, for errors.
+        rng: Generator for missing hyperparameters.
+        name: The argument's name, for errors.
 
     Returns:
         Configurations of the space.
 
     Raises:
-        InvalidArgument: Naming the point, what was expected and what came.
+        InvalidArgument: A point is invalid; the message names it.
     """
     if isinstance(points, str | bytes | Mapping) or not isinstance(points, Iterable):
         raise InvalidArgument(name, "a list of dicts", shown(points))
@@ -78,7 +78,7 @@ def _completed(
         params = space.assemble(value_of)
         if given.keys() <= params.keys() and space.allows_params(params):
             return params
-        if params.keys() <= given.keys():  # nothing was drawn
+        if params.keys() <= given.keys():  # no hyperparameter was drawn
             break
     expected = "a configuration that the conditions and the constraint of the space allow"
     raise InvalidArgument(name, expected, shown(dict(given), 300))
@@ -88,9 +88,9 @@ def check_points(points: Sequence[Mapping[str, Any]], most: int, what: str) -> N
     """Raise `InvalidArgument` where there are more points than may be tried first.
 
     Args:
-        points: To try first.
-        most: How many there may be.
-        what: What there are so many of.
+        points: The points to try first.
+        most: Maximum number of points.
+        what: The meaning of that maximum, for the error: "the number of `what`".
     """
     if len(points) > most:
         raise InvalidArgument("points", f"at most {most}, the number of {what}", str(len(points)))

@@ -1,4 +1,4 @@
-"""Points drawn at random, from which algorithms start."""
+"""Random points, from which algorithms start."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from collections.abc import Sequence
 from search.space.spaces import Space, nothing_allowed
 
 DRAWS = 10_000
-"""Points drawn for one that the constraint of a space allows, before that is given up."""
+"""Maximum draws for a point that the space's constraint allows."""
 
-_CHECKS = 10  # points found before a search starts: a constraint may stumble over a few only
+_CHECKS = 10  # allowed points drawn before a search starts: a constraint may raise for a few only
 
 
 def random_point(space: Space, rng: random.Random) -> list[float]:
-    """Return a point drawn evenly from those of the unit cube that the constraint allows.
+    """Return a uniform point of the unit cube that the constraint allows.
 
     Raises:
-        NothingAllowed: None of `DRAWS` points was one.
+        NothingAllowed: The constraint allowed none of `DRAWS` points.
         InvalidArgument: The constraint raised, or returned no bool.
     """
     for _ in range(DRAWS):
@@ -28,11 +28,11 @@ def random_point(space: Space, rng: random.Random) -> list[float]:
 
 
 def check_constraint(space: Space, rng: random.Random) -> None:
-    """Make sure that a space's constraint can be asked and does not refuse next to everything.
+    """Make sure that a space's constraint returns bools and does not refuse nearly everything.
 
     Raises:
-        NothingAllowed: It refuses nearly everything, as `random_point`.
-        InvalidArgument: It raised, or returned no bool.
+        NothingAllowed: The constraint refuses nearly everything, as for `random_point`.
+        InvalidArgument: The constraint raised, or returned no bool.
     """
     if space.constraint is not None:
         for _ in range(_CHECKS):
@@ -40,7 +40,7 @@ def check_constraint(space: Space, rng: random.Random) -> None:
 
 
 def allowed(space: Space, points: Sequence[list[float]], rng: random.Random) -> list[list[float]]:
-    """Return points of the unit cube, those that are not allowed replaced by random ones."""
+    """Return the points with those that are not allowed replaced by random ones."""
     return [point if space.allows(point) else random_point(space, rng) for point in points]
 
 
@@ -48,7 +48,7 @@ def latin_hypercube(count: int, dimensions: int, rng: random.Random) -> list[lis
     """Return `count` points of the unit cube, one in each of `count` slices of every axis.
 
     McKay, Beckman, Conover: A comparison of three methods for selecting values of input variables
-    (Technometrics, 1979). Not scipy's, whose import takes longer than all of ours.
+    (Technometrics, 1979). Not scipy's: its import takes longer than all of ours.
     """
     columns = []
     for _ in range(dimensions):

@@ -1,9 +1,9 @@
-"""Search spaces: what hyperparameters there are, and how a point of the unit cube becomes values.
+"""Search spaces: the hyperparameters of a search, and their positions in the unit cube.
 
 Every algorithm works in the unit cube [0, 1]^n; `Space.decode` turns a point of it into
-hyperparameters and `Space.encode` turns those back. All input of the user is read here, once:
-`Space.of_bounds` for searches, `Space.of_grid` for grids. What a single one may be is in
-`search.space.domains`, whose names are this module's too.
+hyperparameters and `Space.encode` turns those back. The user's input is read here, once:
+`Space.of_bounds` for searches, `Space.of_grid` for grids. The domains of single hyperparameters are
+in `search.space.domains`; this module exports their names, too.
 """
 
 from __future__ import annotations
@@ -36,33 +36,33 @@ from search.values import check_size, check_sizes, plain_value, size_of
 __all__ = ["LARGEST_INTEGER", "Choice", "Constraint", "Domain", "Float", "Integer", "Space"]
 
 LOG_RATIO = 1000.0
-"""Positive float bounds this far apart are searched on a log scale."""
+"""Ratio of positive float bounds from which a log scale is used."""
 
 _NUMBER = 25
-"""Bytes of JSON that a float, or an integer of a domain, takes at the most."""
+"""Maximum bytes of JSON of a float, or of an integer of a domain."""
 
 Constraint: TypeAlias = Callable[[dict[str, Any]], bool]
-"""Says of hyperparameters whether they may be tried; the same ones get the same answer."""
+"""Returns whether hyperparameters may be tried; always the same for the same hyperparameters."""
 
 
 class Space(Mapping[str, Domain]):
     """Ordered names of hyperparameters to their domains. Immutable.
 
-    A hyperparameter with a condition (`when`) that does not hold is inactive: it is missing from
-    what `decode` returns, and its coordinate means nothing.
+    A hyperparameter with a condition (`when`) that does not hold is inactive: `decode` omits it,
+    and its coordinate is ignored.
 
     Args:
         domains: Name to `Float`, `Integer` or `Choice`.
-        name: What the user calls the domains.
-        constraint: Called with decoded hyperparameters, without the inactive ones: may they be
-            tried? None: all may.
+        name: The user's name for the domains, for errors.
+        constraint: Called with decoded hyperparameters, without the inactive ones; returns whether
+            they may be tried. None allows all.
 
     Attributes:
-        constraint: As above.
+        constraint: The constraint, if any.
 
     Raises:
-        InvalidArgument: No name at all, a name that cannot be used, a condition that can never
-            hold, conditions that form a cycle, or a constraint that cannot be called.
+        InvalidArgument: No hyperparameter, an invalid name, a condition that can never hold,
+            conditions that form a cycle, or a constraint that is not callable.
     """
 
     def __init__(
@@ -100,11 +100,11 @@ class Space(Mapping[str, Domain]):
 
         Args:
             bounds: Name to bounds.
-            constraint: See `Space`.
-            name: What the user calls the bounds.
+            constraint: The constraint, see `Space`.
+            name: The user's name for the bounds, for errors.
 
         Raises:
-            InvalidArgument: Naming the hyperparameter, what was expected and what came.
+            InvalidArgument: Bounds are invalid; the message names the hyperparameter.
         """
         _check_mapping(name, bounds)
         domains = {key: _bound(f"{name}[{key!r}]", value) for key, value in bounds.items()}
@@ -115,7 +115,7 @@ class Space(Mapping[str, Domain]):
         """Return the space that `to_json` was called on, without its constraint.
 
         Raises:
-            ValueError: Not a space; `InvalidArgument` where a domain contradicts itself.
+            ValueError: Not a space; `InvalidArgument` if a domain contradicts itself.
         """
         if not isinstance(data, dict):
             raise ValueError(f"not a space: {shown(data)}")
@@ -127,10 +127,10 @@ class Space(Mapping[str, Domain]):
 
         Args:
             args_dict: Name to list.
-            constraint: See `Space`.
+            constraint: The constraint, see `Space`.
 
         Raises:
-            InvalidArgument: Naming the hyperparameter, what was expected and what came.
+            InvalidArgument: A list is invalid; the message names the hyperparameter.
         """
         _check_mapping("args_dict", args_dict)
         return cls(
@@ -158,15 +158,15 @@ class Space(Mapping[str, Domain]):
 
     @property
     def conditional(self) -> tuple[str, ...]:
-        """The names of those that some trials get and others do not."""
+        """The names of the hyperparameters with a condition."""
         return tuple(self._conditions)
 
     def assemble(self, value_of: Callable[[str], Any]) -> dict[str, Any]:
-        """Return hyperparameters whose values are asked for one by one.
+        """Return hyperparameters from a function that returns the value of each.
 
         Args:
-            value_of: Returns the value of a name. Called for the active ones only, for each after
-                those on which its condition depends.
+            value_of: Returns the value for a name. Called for active hyperparameters only, for each
+                after those on which its condition depends.
         """
         if not self._conditions:
             return {name: value_of(name) for name in self._domains}
@@ -191,22 +191,22 @@ class Space(Mapping[str, Domain]):
         ]
 
     def snap(self, point: Sequence[float]) -> tuple[float, ...]:
-        """Return where the values at a point of the unit cube lie: of a bin, its middle.
+        """Return the position of the values at a point of the unit cube: the middles of bins.
 
-        So it is the same wherever the values are the same.
+        Points with the same values have the same position.
         """
         return tuple(self.encode(self.decode(point)))
 
     def allows(self, point: Sequence[float]) -> bool:
-        """Does the constraint allow what a point of the unit cube decodes to?
+        """Return whether the constraint allows the hyperparameters at a point of the unit cube.
 
         Raises:
-            InvalidArgument: As `allows_params`.
+            InvalidArgument: The constraint raised, or returned no bool.
         """
         return self.constraint is None or self.allows_params(self.decode(point))
 
     def allows_params(self, params: Mapping[str, Any]) -> bool:
-        """Does the constraint allow these hyperparameters?
+        """Return whether the constraint allows these hyperparameters.
 
         Raises:
             InvalidArgument: The constraint raised, or returned no bool.
@@ -221,12 +221,12 @@ class Space(Mapping[str, Domain]):
 def allows(
     constraint: Constraint | None, params: Mapping[str, Any], conditional: Collection[str] = ()
 ) -> bool:
-    """Does a constraint, where there is one, allow these hyperparameters?
+    """Return whether a constraint allows these hyperparameters; None allows all.
 
     Args:
-        constraint: See `Space`.
+        constraint: The constraint, see `Space`.
         params: Name to value.
-        conditional: Names that some trials get and others do not.
+        conditional: Names of the hyperparameters with a condition.
 
     Raises:
         InvalidArgument: The constraint raised, or returned no bool.
@@ -256,7 +256,7 @@ def check_is_constraint(constraint: object) -> None:
 
 
 def _conditions(where: str, child: str, domains: Mapping[str, Domain]) -> dict[str, Choice]:
-    """Return on whom a hyperparameter depends, with the values that each has to have."""
+    """Return the hyperparameters on which one depends, with the values that each must have."""
     conditions = {}
     for parent, values in (domains[child].when or {}).items():
         name = f"{where}[{child!r}].when"
@@ -269,7 +269,7 @@ def _conditions(where: str, child: str, domains: Mapping[str, Domain]) -> dict[s
         domain, name = domains[parent], f"{name}[{parent!r}]"
         if domain.size is None:
             hint = "a condition needs a choice, an integer, or steps"
-            raise InvalidArgument(name, "one with values to count", repr(domain), hint)
+            raise InvalidArgument(name, "a domain of countable values", repr(domain), hint)
         for value in values:
             if value not in domain:
                 known = domain.values if isinstance(domain, Choice) else ()
@@ -286,7 +286,7 @@ def _conditions(where: str, child: str, domains: Mapping[str, Domain]) -> dict[s
 def _parents_first(
     where: str, names: Mapping[str, Any], conditions: Mapping[str, Mapping[str, Any]]
 ) -> tuple[str, ...]:
-    """Return the names so that each comes after those on which it depends."""
+    """Return the names in an order in which each comes after those on which it depends."""
     if not conditions:
         return tuple(names)
     sorter = graphlib.TopologicalSorter({name: conditions.get(name, ()) for name in names})
@@ -301,12 +301,12 @@ def read_points(points: Any, constraint: Constraint | None = None) -> list[dict[
     """Read a list of explicit points: dicts of hyperparameter name to value.
 
     Args:
-        points: To read.
-        constraint: See `Space`; what it does not allow is left out.
+        points: The user's list.
+        constraint: The constraint, see `Space`; points that it does not allow are left out.
 
     Raises:
-        InvalidArgument: Naming the point, what was expected and what came.
-        NothingAllowed: The constraint allows none of them.
+        InvalidArgument: A point is invalid; the message names it.
+        NothingAllowed: The constraint allows no point.
     """
     check_is_constraint(constraint)
     if isinstance(points, str | bytes) or not iterable(points):
@@ -314,7 +314,7 @@ def read_points(points: Any, constraint: Constraint | None = None) -> list[dict[
     rows = list(points)
     if not rows:
         raise InvalidArgument("args_dict", "at least one point", shown(points))
-    checked: set[tuple[Any, ...]] = set()  # names of points; most have the same
+    checked: set[tuple[Any, ...]] = set()  # tuples of names; most points have the same
     read = [_point(f"args_dict[{number}]", row, checked) for number, row in enumerate(rows)]
     allowed = [point for point in read if allows(constraint, point)]
     if not allowed:
@@ -323,14 +323,14 @@ def read_points(points: Any, constraint: Constraint | None = None) -> list[dict[
 
 
 def nothing_allowed(number: int, what: str, last: Mapping[str, Any]) -> NothingAllowed:
-    """Return the error of a constraint that allows none of some configurations.
+    """Return the error for a constraint that allows none of some configurations.
 
     Args:
-        number: How many were tried.
-        what: What they are.
+        number: The number of checked configurations.
+        what: Their description, such as "points of the grid".
         last: One of them.
     """
-    expected = "one that some configurations meet"
+    expected = "a constraint that allows some configurations"
     got = f"none among {number:,} {what}, such as {shown(dict(last), 300)}"
     return NothingAllowed("constraint", expected, got)
 
@@ -360,7 +360,7 @@ def _check_names(where: str, names: Mapping[str, Any]) -> None:
             raise InvalidArgument(where, "non-empty strings as names", shown(name))
         if any(unicodedata.category(character) in ("Cc", "Cs") for character in name):
             raise InvalidArgument(where, "names without control characters", shown(name))
-        # Python reads identifiers in this form, so two such names are one argument of `train`.
+        # Python normalises identifiers so, and two such names are one argument of `train`.
         normal = unicodedata.normalize("NFKC", name)
         if normal in seen:
             raise InvalidArgument(where, "each name once", f"{seen[normal]!r} and {name!r}")
@@ -368,7 +368,7 @@ def _check_names(where: str, names: Mapping[str, Any]) -> None:
 
 
 def _check_sizes(where: str, domains: Mapping[str, Domain]) -> None:
-    """Refuse what may be too large to travel: a single value, or what all trials have."""
+    """Refuse domains whose trials may be too large for a message, naming the largest."""
     sizes = {name: size_of(name) + _largest(domain) for name, domain in domains.items()}
     for name, size in sizes.items():
         check_sizes(where, {name: size})
@@ -410,6 +410,6 @@ def _bound(name: str, value: Any) -> Domain:
     if all(isinstance(v, int) for v in values):
         return Integer(integer(name, first), integer(name, second))
     low, high = sorted((finite(name, first), finite(name, second)))
-    # a quotient of a huge and a tiny bound overflows, so compare logarithms
+    # The quotient of a huge and a tiny bound overflows, so compare logarithms.
     wide = low > 0 and math.log(high) - math.log(low) >= math.log(LOG_RATIO) - 1e-9
     return Float(low, high, log=low > 0 and low < high and (first > second or wide))

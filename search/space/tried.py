@@ -1,4 +1,4 @@
-"""Which configurations a search has tried, so that none is tried twice."""
+"""The configurations that a search has tried, so that none is tried twice."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from search.space.sampling import random_point
 from search.space.spaces import Choice, Float, Integer, Space
 
 _DRAWS = 20
-"""Points drawn before a new one is looked for in order; a space may have hardly any left."""
+"""Random draws for a new point, before the space is enumerated for one of the few left."""
 
 _LOOKED_AT = 10_000
-"""Configurations looked at in order for a new one, where some are not allowed."""
+"""Maximum configurations enumerated for a new one, where some are not allowed."""
 
-_MOST_STEPS = 10_000  # of a float whose values are listed
+_MOST_STEPS = 10_000  # maximum steps of a float whose values are enumerated
 
 
 class Tried:
-    """The configurations of a space that were tried.
+    """The tried configurations of a space.
 
-    Two points of the unit cube are one configuration where they decode to the same values.
+    Points of the unit cube that decode to the same values are the same configuration.
 
     Args:
-        space: What is searched.
-        rng: Drawn from by `another`.
+        space: The search space.
+        rng: Generator for `another`.
     """
 
     def __init__(self, space: Space, rng: random.Random) -> None:
@@ -39,17 +39,17 @@ class Tried:
         return self.has_snapped(self._space.snap(point))
 
     def has_snapped(self, snapped: tuple[float, ...]) -> bool:
-        """Was the configuration tried that lies there, going by `Space.snap`?"""
+        """Return whether the configuration at a position of `Space.snap` was tried."""
         return snapped in self._snapped
 
     def add(self, point: Sequence[float]) -> None:
-        """Note that the configuration at a point is tried."""
+        """Add the configuration at a point."""
         self._snapped.add(self._space.snap(point))
 
     def another(self) -> list[float]:
-        """Return a point at random whose configuration is allowed and was not tried.
+        """Return a random point whose configuration is allowed and was not tried.
 
-        Once all were tried that is forgotten, so that each may be tried a second time, and so on.
+        Once all were tried, all are forgotten, so that each may be tried a second time, and so on.
         """
         for _ in range(_DRAWS):
             point = random_point(self._space, self._rng)
@@ -58,7 +58,7 @@ class Tried:
         return self._next_in_order() or self._begin_again(point)
 
     def _next_in_order(self) -> list[float] | None:
-        """Go through a space without real numbers from anywhere in it."""
+        """Return the first new point of a finite space, in order from a random one."""
         if self._values is None:
             return None
         configurations = _configurations(self._space, self._values, self._rng)
@@ -70,7 +70,7 @@ class Tried:
         return None
 
     def forget(self) -> None:
-        """Let each configuration be tried once more."""
+        """Forget all, so that each configuration may be tried once more."""
         self._snapped.clear()
 
     def _begin_again(self, point: list[float]) -> list[float]:
@@ -79,7 +79,7 @@ class Tried:
 
 
 def _values(space: Space) -> dict[str, Sequence[Any]] | None:
-    """Return the values of every hyperparameter, each once, or None if one has real numbers.
+    """Return the values of every hyperparameter, each once; None if one has real numbers.
 
     Floats with more than a few thousand steps count as real numbers.
     """
@@ -100,9 +100,9 @@ def _values(space: Space) -> dict[str, Sequence[Any]] | None:
 def _configurations(
     space: Space, values: Mapping[str, Sequence[Any]], rng: random.Random
 ) -> Iterator[dict[str, Any]]:
-    """Go through the configurations of a space, each once, from anywhere in it.
+    """Yield the configurations of a space, each once, from a random one on.
 
-    Like the digits of a counter, of which there are as many as names are active.
+    They are counted like a number with one digit per active hyperparameter.
     """
     starts = {name: rng.randrange(len(listed)) for name, listed in values.items()}
     digits: list[int] = []

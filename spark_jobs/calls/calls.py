@@ -1,10 +1,10 @@
-"""Calls of functions in processes of their own: what travels there, and what comes back.
+"""Calls of functions in processes of their own: their arguments and their results.
 
-A call goes to its process in files of the run's folder, since the messages between driver and
-slots are small; `spark_jobs.calls.outbox` writes them. Each file is called by the SHA-256 of its
-content, so one content is sent once. A process unpickles only what is in a file that the driver has
-named to it through the channel, or in one that is named there. The way back is a file of plain
-values in the folder of the attempt.
+A call is sent to its process in files of the run's folder, since the messages between driver and
+slots are small; `spark_jobs.calls.outbox` writes them. The name of each file is the SHA-256 of its
+content, so each content is sent once. A process unpickles only files that the driver has named to
+it through the channel, or that such a file names. The result is a file of plain values in the
+attempt's folder.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from spark_jobs.trial.context import current
 from spark_jobs.trial.objective import UnusableReturn
 
 LARGE = 1 << 16
-"""Bytes from which on a pickle, or a buffer such as that of an array, gets a file of its own."""
+"""Bytes from which a pickle, or a buffer such as an array's, gets a file of its own."""
 
 LARGEST_RESULT = 256 << 20
-"""Bytes of what a call returns: the driver has it in memory."""
+"""Maximum bytes of a returned value, which the driver keeps in memory."""
 
 
 class Pickled(msgspec.Struct, frozen=True):
@@ -40,7 +40,7 @@ class Pickled(msgspec.Struct, frozen=True):
 
     Attributes:
         data: Its pickle.
-        buffers: The buffers that belong to the pickle but are not in it.
+        buffers: The pickle's out-of-band buffers.
     """
 
     data: bytes
@@ -53,9 +53,9 @@ class Pickled(msgspec.Struct, frozen=True):
 
 
 class CallParts(msgspec.Struct, frozen=True):
-    """What to call: contents, a pickle's first and then its buffers'.
+    """The contents of a call: of each pickle, and then of its buffers.
 
-    A number is an index in the batch; a name is that of a file beside it.
+    A number is an index in the batch, a string the name of a file beside it.
     """
 
     function: tuple[int | str, ...]
@@ -72,13 +72,13 @@ class Batch(msgspec.Struct, frozen=True):
 def run_call(function: str, batch: str, index: int) -> dict[str, float]:
     """Run a call: the train function of an executor's trials.
 
-    What it returns lies in a file of the trial's folder then, and so does what it raises where that
-    is an exception of Python's own. The metric is the size of what it returned.
+    The returned value is written to a file of the trial's folder, and so is a raised exception if
+    it is one of Python's own. The metric is the size of the returned value.
 
     Args:
-        function: What it is called, for people.
-        batch: Where the outbox has put it, with others.
-        index: Of the call in the batch.
+        function: The function's name, for people.
+        batch: The location of the call's batch.
+        index: The call's index in the batch.
     """
     trial = current()
     assert trial is not None, "only trials run calls"
@@ -96,13 +96,13 @@ def run_call(function: str, batch: str, index: int) -> dict[str, float]:
     try:
         data = encode(result)
     except NotPlain as error:
-        raise UnusableReturn(" ".join(f"what a call returns: {error}".split())) from None
+        raise UnusableReturn(" ".join(f"the returned value: {error}".split())) from None
     if len(data) > LARGEST_RESULT:
         raise UnusableReturn(
-            f"what a call returns: expected {LARGEST_RESULT >> 20} MiB at the most, got "
+            f"the returned value: expected at most {LARGEST_RESULT >> 20} MiB, got "
             f"{len(data) >> 20} MiB; write it to a file and return its path"
         )
-    make_folder(trial.folder)  # which the call may have removed
+    make_folder(trial.folder)  # the call may have removed it
     write_whole(returned, data)
     return {"returned bytes": len(data)}
 
@@ -114,7 +114,7 @@ def _unpickled(files: Files, location: Location, index: int) -> tuple[Callable[.
         [_content(files, location, batch, part) for part in parts]
         for parts in (call.function, call.arguments)
     )
-    # The content of each file is that which the driver named.
+    # Each file has the content that the driver named.
     return (
         pickle.loads(function[0], buffers=function[1:]),
         pickle.loads(arguments[0], buffers=arguments[1:]),
@@ -123,7 +123,7 @@ def _unpickled(files: Files, location: Location, index: int) -> tuple[Callable[.
 
 def _content(files: Files, location: Location, batch: Batch, part: int | str) -> Any:
     if isinstance(part, int):
-        return bytearray(batch.contents[part])  # which arrays can be written to in
+        return bytearray(batch.contents[part])  # so that arrays are writable
     return _read(files, location.parent.below(part))
 
 
@@ -131,7 +131,7 @@ def _read(files: Files, location: Location) -> bytearray:
     data = bytearray()  # as in `_content`
     files.read(files.status(location), data.extend)
     if hashlib.sha256(data).hexdigest() != location.name:
-        raise OSError(f"{location}: not what the driver has written there")
+        raise OSError(f"{location}: its content is not the driver's")
     return data
 
 
@@ -139,24 +139,24 @@ def _to_plain(error: Exception) -> Any:
     """Return name and arguments of an exception.
 
     Raises:
-        NotPlain: It is not of a type that every Python has.
+        NotPlain: It is not one of Python's own types.
     """
     kind = type(error)
     if kind.__module__ != builtins.__name__:
         raise NotPlain(f"not one of Python's own exceptions: {kind.__name__}")
-    return [kind.__name__, error.__reduce__()[1]]  # more than `args`, as the file of an OSError
+    return [kind.__name__, error.__reduce__()[1]]  # more than `args`, such as an OSError's file
 
 
 def read_returned(files: Files, folder: Location) -> Any:
-    """Return what a call has returned.
+    """Return the value that a call has returned.
 
     Args:
-        files: Of the run.
-        folder: Of the attempt.
+        files: The run's store.
+        folder: The attempt's folder.
 
     Raises:
-        OSError: It cannot be read.
-        NotPlain: It is nothing that a call returns.
+        OSError: The value cannot be read.
+        NotPlain: The file has no plain value.
     """
     status, data = files.status(folder.below(RETURNED)), bytearray()
     if status.length > LARGEST_RESULT:
@@ -166,7 +166,7 @@ def read_returned(files: Files, folder: Location) -> Any:
 
 
 def read_raised(files: Files, folder: Location) -> Exception | None:
-    """Return what a call has raised; None where it is not one of Python's own exceptions.
+    """Return the exception that a call has raised; None if it is not one of Python's own.
 
     Arguments as for `read_returned`.
     """
@@ -176,6 +176,6 @@ def read_raised(files: Files, folder: Location) -> Exception | None:
                 kind = getattr(builtins, name, None)
                 if isinstance(kind, type) and issubclass(kind, Exception):
                     return kind(*arguments)
-    except (OSError, NotPlain, TypeError, ValueError):  # the message tells it, too
+    except (OSError, NotPlain, TypeError, ValueError):  # the message has it, too
         pass
     return None

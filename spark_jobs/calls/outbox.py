@@ -1,8 +1,7 @@
-"""Calls on their way to the processes that run them: the driver's side of `spark_jobs.calls.calls`.
+"""Writes calls for the processes that run them: the driver's side of `spark_jobs.calls.calls`.
 
-A file costs HDFS a tenth of a second and more, and there are two of each call's own if each is
-written for itself. So calls are written behind those who make them, by a thread, and those that
-wait meanwhile share a file.
+A file costs HDFS a tenth of a second and more, and each call alone would need two. So a thread
+writes calls in the background, and calls that wait meanwhile share a file.
 """
 
 from __future__ import annotations
@@ -24,31 +23,31 @@ from spark_jobs.storage.files import WritableFiles
 from spark_jobs.storage.locations import Location
 
 LARGEST_BATCH = 256 << 10
-"""Bytes of a batch, unless a single call has more: the process of each call reads all of it."""
+"""Maximum bytes of a batch of several calls: the process of each call reads all of it."""
 
 LARGEST_BACKLOG = 256 << 20
-"""Bytes that may wait to be written: who makes calls faster waits, too."""
+"""Maximum bytes that wait to be written; callers that are faster have to wait."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """Where a call is, for `run_call`.
+    """The place of a call, for `run_call`.
 
     Attributes:
         batch: The location of its batch, whose name is the SHA-256 of its content.
-        index: Of the call in the batch, from 0.
+        index: The call's index in the batch, from 0.
     """
 
     batch: str
     index: int
 
 
-Told = Callable[[Sent | OSError], None]
+Tell = Callable[[Sent | OSError], None]
 
 
 @dataclass(eq=False, slots=True, weakref_slot=True)
 class _Content:
-    """What one or several calls need, once; forgotten with the last of them."""
+    """A content that one or several calls need; dropped with the last of them."""
 
     name: str
     data: bytes
@@ -58,8 +57,8 @@ class _Content:
 class _Post:
     function: list[_Content]
     arguments: list[_Content]
-    size: int  # bytes that nobody before has brought
-    told: Told
+    size: int  # bytes of its new contents
+    tell: Tell
 
     @property
     def contents(self) -> list[_Content]:
@@ -67,14 +66,14 @@ class _Post:
 
 
 class Outbox:
-    """Puts calls where their processes find them, in the order in which they came.
+    """Writes calls to the run's folder, in the order in which they came.
 
-    For any number of threads. What it is given may be changed as soon as `put` has returned.
+    Thread safe. The caller may change the arguments of `put` as soon as it has returned.
 
     Args:
-        files: Of the run; used by the outbox alone.
-        folder: For the files of calls; made when first needed.
-        largest_backlog: Bytes that may wait to be written.
+        files: The run's store, used by the outbox alone.
+        folder: The folder for the files of calls, created when needed.
+        largest_backlog: Maximum bytes that wait to be written.
     """
 
     def __init__(
@@ -95,13 +94,13 @@ class Outbox:
         )
         self._thread.start()
 
-    def put(self, function: Pickled, arguments: Pickled, told: Told) -> None:
-        """Take a call, and return before it is written, unless too much waits for that.
+    def put(self, function: Pickled, arguments: Pickled, tell: Tell) -> None:
+        """Queue a call for writing; blocks while the backlog is full.
 
         Args:
-            function: What to call.
-            arguments: With what.
-            told: Called from the outbox's thread with where the call is, or why it is nowhere;
+            function: The function to call.
+            arguments: Its arguments.
+            tell: Called from the outbox's thread with the call's place, or the error of writing it;
                 never after `close`.
         """
         parts = [[(_name(data), data) for data in p.parts] for p in (function, arguments)]
@@ -114,12 +113,12 @@ class Outbox:
             if self._closed:
                 return
             taken = [[self._content(*part) for part in of_one] for of_one in parts]
-            self._posts.append(_Post(function=taken[0], arguments=taken[1], size=size, told=told))
+            self._posts.append(_Post(function=taken[0], arguments=taken[1], size=size, tell=tell))
             self._backlog += size
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Write no more, remove all calls, and let go of connections."""
+        """Stop writing, remove all calls, and close the connections."""
         with self._changed:
             self._closed = True
             self._posts.clear()
@@ -132,7 +131,7 @@ class Outbox:
         return name in self._sent or name in self._waiting
 
     def _content(self, name: str, data: bytes | memoryview) -> _Content:
-        """Return a content; a copy of its data where nobody has brought it before."""
+        """Return the content of some data; copies the data if it is new."""
         if name in self._sent:
             return _Content(name, b"")
         content = self._waiting.get(name)
@@ -143,31 +142,31 @@ class Outbox:
     def _write_behind(self) -> None:
         while posts := self._next():
             try:
-                # As long as the place of the run is in trouble, which its progress shows.
+                # For as long as the run's store fails, which the progress shows.
                 sent = with_patience(lambda: self._write(posts), _quietly, lambda: self._closed)
             except OSError as error:
                 self._tell((post, error) for post in posts)
-            except Exception as error:  # of a package: the calls must not wait for ever
+            except Exception as error:  # an unexpected error: the calls must not wait for ever
                 self._tell((post, OSError(shown(error))) for post in posts)
             else:
                 self._tell(zip(posts, sent, strict=True))
             with self._changed:
                 self._backlog -= sum(post.size for post in posts)
                 self._changed.notify_all()
-            del posts  # and with it what nobody else needs
+            del posts  # and so the contents that no other call needs
 
-    def _tell(self, told: Iterable[tuple[_Post, Sent | OSError]]) -> None:
-        for post, what in told:
+    def _tell(self, results: Iterable[tuple[_Post, Sent | OSError]]) -> None:
+        for post, result in results:
             if not self._closed:
-                post.told(what)
+                post.tell(result)
 
     def _next(self) -> list[_Post]:
-        """Return the calls of the next batch; none when the outbox is closed."""
+        """Return the calls of the next batch; empty when the outbox is closed."""
         with self._changed:
             self._changed.wait_for(lambda: self._closed or self._posts)
             posts: list[_Post] = []
             size = 0
-            brought: set[str] = set()  # contents, each of which the batch has once
+            brought: set[str] = set()  # names of contents, each once per batch
             while self._posts:
                 small = (content for content in self._posts[0].contents if _is_small(content))
                 new = {c.name: len(c.data) for c in small if c.name not in brought}
@@ -182,7 +181,7 @@ class Outbox:
         if not self._has_folder:
             self._files.make_folder(self._folder)
             self._has_folder = True
-        small: dict[str, int] = {}  # where a content is in the batch
+        small: dict[str, int] = {}  # content to its index in the batch
         contents: list[bytes] = []
         calls = []
         for post in posts:
@@ -218,4 +217,4 @@ def _name(data: bytes | memoryview) -> str:
 
 
 def _quietly(trouble: str) -> None:
-    """Say nothing of a place in trouble."""
+    """Do not warn about the store."""

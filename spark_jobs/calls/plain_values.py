@@ -1,9 +1,9 @@
-"""The values that a call may return, and their form on the way back to the driver: msgpack.
+"""The values that a call may return, and their encoding: msgpack.
 
-Reading them makes nothing but these values, whatever the bytes are: no class is named in them and
-no code runs. What msgpack has is itself; everything else is a map with one entry: `{"tuple":
-[...]}`, `{"dict": [key, value, key, ...]}`, `{"int": "0x..."}` beyond 64 bits, `{"array": [dtype,
-shape, bytes]}`, `{"scalar": [dtype, bytes]}` of numpy, `{"datetime": "2026-01-31T10:00:00"}`.
+Decoding creates only these values, whatever the bytes are: they name no class, and no code runs.
+Values that msgpack has are unchanged; any other one is a map with one entry: `{"tuple": [...]}`,
+`{"dict": [key, value, key, ...]}`, `{"int": "0x..."}` beyond 64 bits, `{"array": [dtype, shape,
+bytes]}`, `{"scalar": [dtype, bytes]}` of numpy, `{"datetime": "2026-01-31T10:00:00"}`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PLAIN = (
     "None, a bool, a number, a string, bytes, a datetime, a numpy scalar or array of numbers, "
     "strings or times, or lists, tuples and dicts of those"
 )
-"""What can travel, for messages."""
+"""The values that can be encoded, for messages."""
 
 _DEEPEST = 64
 _NATIVE = (type(None), bool, float, bytes)
@@ -31,25 +31,25 @@ _DTYPE = re.compile(r"[<>|=][biufcSUMm]\d+(\[\w+\])?", re.ASCII)  # no objects, 
 
 
 class NotPlain(ExperimentError):
-    """A value that cannot travel, or bytes that are none; the message says which."""
+    """A value that cannot be encoded, or bytes that cannot be decoded; the message says which."""
 
 
 def encode(value: Any) -> bytes:
     """Return a value as bytes, from which `decode` makes an equal one of the same types.
 
-    numpy's strings are the exception: outside of arrays they become Python's.
+    numpy's strings are the exception: outside arrays they become Python's.
 
     Raises:
-        NotPlain: It is none of `PLAIN`, subclasses of which are not, or nested too deeply.
+        NotPlain: The value is none of `PLAIN`, also a subclass of one, or nested too deeply.
     """
     return msgspec.msgpack.encode(_to_tree(value, 0))
 
 
 def decode(data: bytes | bytearray) -> Any:
-    """Return the value that `encode` was given.
+    """Return the value that `encode` was called with.
 
     Raises:
-        NotPlain: No value was ever encoded so.
+        NotPlain: `encode` cannot have returned these bytes.
     """
     try:
         return _from_tree(msgspec.msgpack.decode(data), 0)
@@ -59,7 +59,7 @@ def decode(data: bytes | bytearray) -> Any:
 
 def _to_tree(value: Any, depth: int) -> Any:
     if depth > _DEEPEST:
-        raise NotPlain(f"expected values nested {_DEEPEST} deep at the most, got {shown(value)}")
+        raise NotPlain(f"expected values nested at most {_DEEPEST} deep, got {shown(value)}")
     kind = type(value)
     if kind not in (list, tuple, dict):
         return value if kind in _NATIVE else _leaf_to_tree(value)
@@ -134,4 +134,4 @@ def _array(dtype: str, shape: list[Any], data: bytes) -> Any:
     sizes = all(type(size) is int and size >= 0 for size in shape)
     if not kind.itemsize or not sizes or math.prod(shape) * kind.itemsize != len(data):
         raise ValueError(f"not an array of {shown(dtype)} and {shown(shape)}: {len(data)} bytes")
-    return np.ndarray(shape, kind, data).copy()  # which can be written to
+    return np.ndarray(shape, kind, data).copy()  # a writable one

@@ -1,1 +1,1 @@
-"""Messages between slots and driver: who may send them, how they travel."""
+"""The channel between slots and driver: messages, authentication, transports."""

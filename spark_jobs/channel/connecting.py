@@ -1,4 +1,4 @@
-"""How a slot finds its way to the driver: straight, or through the mailbox on storage."""
+"""The choice of a slot's channel to the driver: gRPC, or the mailbox on storage."""
 
 from __future__ import annotations
 
@@ -8,33 +8,33 @@ from spark_jobs.channel.file_channel import FileChannelClient
 from spark_jobs.channel.grpc_channel import Address, ChannelClient
 from spark_jobs.storage.hadoop_settings import HadoopSettings
 
-_PROBE = 10.0  # seconds that the driver has to answer, where it does not refuse at once
+_PROBE = 10.0  # seconds to wait for the driver's answer
 
 
 def connect(
     address: Address, slot: str, host: str, hadoop: HadoopSettings
 ) -> tuple[SlotChannel, str]:
-    """Return a slot's channel, and what the user should know of it, or ''.
+    """Return a slot's channel, and a warning for the user, or ''.
 
-    Where there is a mailbox, the driver is given some seconds to answer; where it does not, and
-    this host sees the mailbox, that is the channel from then on.
+    If there is a mailbox, the driver has some seconds to answer; if it does not, and this host can
+    access the mailbox, the mailbox is the channel from then on.
 
     Args:
-        address: Of the driver.
+        address: The driver's address.
         slot: The slot's name.
-        host: Where it runs, for people.
-        hadoop: Where HDFS is.
+        host: The slot's host, for the warning.
+        hadoop: The Hadoop settings.
     """
     direct = ChannelClient(address, slot)
     if address.mailbox is None or direct.reaches(_PROBE):
         return direct, ""
     try:
         mailbox = FileChannelClient(address.mailbox, slot, hadoop)
-    except (OSError, InvalidArgument):  # then only the driver's address is left
+    except (OSError, InvalidArgument):  # without the mailbox only the driver's address remains
         return direct, ""
     direct.__exit__()
     return mailbox, (
-        f"host {host} does not reach the driver at {address.target}, so what trials there and on "
-        "others like it say goes through the run's folder, a second or so slower per trial; open "
+        f"host {host} does not reach the driver at {address.target}, so messages of trials there "
+        "and on hosts like it go through the run's folder, about a second slower per trial; open "
         "that port to the executors if you can"
     )

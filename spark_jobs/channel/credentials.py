@@ -1,6 +1,6 @@
-"""Who may speak on the channel: the run's certificate and token, and a key for each attempt.
+"""Authentication of the channel: the run's certificate and token, and a key for each attempt.
 
-What goes through a mailbox instead is sealed with a key of the run.
+Messages through a mailbox are sealed with a key of the run.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from cryptography.x509.oid import NameOID
 from search.errors import ExperimentError
 
 CERTIFICATE_NAME = "experiment-run"
-"""In the certificate; the address is not, it may be any."""
+"""The name in the certificate, which has no address, as that may be any."""
 
-# All of time that a certificate can name: an executor's clock may be years off, and what protects a
-# run is that its key is made for it and goes with it.
+# All times that a certificate can hold: an executor's clock may be years off. A run is protected by
+# a private key that is made for it and removed with it.
 _VALID_FROM = datetime.datetime(1970, 1, 1)
 _VALID_TO = datetime.datetime(
     9999, 12, 31, hour=23, minute=59, second=59
@@ -41,11 +41,11 @@ def new_key() -> str:
 
 
 class AttemptKeys:
-    """The driver's memory of keys, by which a slot shows that it is itself.
+    """The driver's list of keys, by which slots authenticate.
 
-    A slot brings the first key, and gets another with each attempt. That one replaces the one
-    before as soon as it is used; until then both count, since the answer that brought it may have
-    got lost. So a key speaks for one attempt, and asks for the next one. Not thread safe.
+    A slot chooses the first key, and gets a new one with each attempt, which replaces the one
+    before when it is used. Until then both are valid, since the answer with the new key may be
+    lost. So a key is valid for one attempt and the request for the next one. Not thread safe.
 
     Args:
         make: Returns a new key.
@@ -53,10 +53,10 @@ class AttemptKeys:
 
     def __init__(self, make: Callable[[], str] = new_key) -> None:
         self._make = make
-        self._keys: dict[str, tuple[str, str]] = {}  # by slot: the last that was used, the next
+        self._keys: dict[str, tuple[str, str]] = {}  # by slot: the last used key, the next one
 
     def admits(self, slot: str, key: str) -> bool:
-        """Is this a key of the slot? The first one that a slot shows is; constant time."""
+        """Return whether this is a key of the slot, in constant time; the first one is accepted."""
         if not _KEY.fullmatch(key):
             return False
         used, following = self._keys.setdefault(slot, (key, self._make()))
@@ -66,25 +66,25 @@ class AttemptKeys:
         return is_used or is_following
 
     def following(self, slot: str) -> str:
-        """Return the key that goes with the next attempt of a slot that has shown one."""
+        """Return the key for the next attempt of a slot that has a key."""
         return self._keys[slot][1]
 
 
 class SealBroken(ExperimentError):
-    """Bytes that nobody sealed with this key under this name, or that were changed since."""
+    """Bytes that were not sealed with this key under this name, or were changed since."""
 
 
 class Seal:
-    """Encrypts what is kept where others may read and write, so that they can do neither unseen.
+    """Encrypts data on shared storage, so that others can neither read it nor change it unnoticed.
 
     AES-256-GCM (NIST SP 800-38D), each time with a nonce of its own. Thread safe.
 
     Args:
-        key: Of `Seal.new_key`.
+        key: A key from `Seal.new_key`.
     """
 
     OVERHEAD = _NONCE + _TAG
-    """Bytes by which something sealed is longer."""
+    """Bytes that sealing adds."""
 
     def __init__(self, key: str) -> None:
         self._cipher = AESGCM(bytes.fromhex(key))
@@ -100,10 +100,10 @@ class Seal:
         return nonce + self._cipher.encrypt(nonce, data, name.encode())
 
     def open(self, sealed: bytes, name: str) -> bytes:
-        """Return what was closed under a name.
+        """Return the data that was sealed under a name.
 
         Raises:
-            SealBroken: It was not, or not with this key.
+            SealBroken: It was not sealed so, or with another key.
         """
         if len(sealed) < self.OVERHEAD:
             raise SealBroken(f"{len(sealed)} bytes, fewer than {self.OVERHEAD}")

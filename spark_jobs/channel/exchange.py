@@ -1,9 +1,9 @@
-"""What slots and driver say to each other, whatever carries it: the seam of the channels.
+"""The calls between slots and driver, independent of their transport.
 
-A channel carries three calls, `Hello`, `Next` and `Report`, from a slot to the driver, and the
-answer to each back. `SlotChannel` is a slot's side of it: `grpc_channel.py` has that of gRPC,
-`file_channel.py` that of a mailbox on storage. On the driver's side both hand what arrives to one
-`Exchange`.
+A channel carries three calls, `Hello`, `Next` and `Report`, from a slot to the driver, and an
+answer to each back. `SlotChannel` is a slot's side of it, with an implementation for gRPC in
+`grpc_channel.py` and one for a mailbox on storage in `file_channel.py`. On the driver's side both
+pass the messages to one `Exchange`.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ from spark_jobs.retrying import call_again
 _PAUSE = 0.5  # seconds between two tries
 
 Call = Literal["Hello", "Next", "Report"]
-"""What a slot may call."""
+"""The calls of a slot."""
 
 CALLS: dict[Call, type[Hello] | type[Next] | type[Reports]] = {
     "Hello": Hello,
     "Next": Next,
     "Report": Reports,
 }
-"""The message that goes with each call."""
+"""The message of each call."""
 
 T = TypeVar("T")
 
@@ -56,18 +56,22 @@ class ChannelLost(ExperimentError):
 
 
 class ChannelRefused(ChannelLost):
-    """The driver takes no such message, or none any more."""
+    """The driver refuses the message, now and later."""
+
+
+class ChannelClosed(ChannelLost):
+    """The channel was closed here, so no more messages are sent."""
 
 
 class Cut(ExperimentError):
-    """A message, or its answer, got lost on its way; it may be sent again."""
+    """A message or its answer was lost; the message may be sent again."""
 
 
 class Refusal(ExperimentError):
-    """Why the driver does not answer a message.
+    """The driver's refusal to answer a message.
 
     Attributes:
-        status: As gRPC calls it.
+        status: The name of gRPC's status.
     """
 
     def __init__(
@@ -78,57 +82,57 @@ class Refusal(ExperimentError):
 
 
 class Handler(Protocol):
-    """What the driver does with what slots say. Called in the server's thread only."""
+    """The driver's handler of messages. Called in the server's thread only."""
 
     def hello(self, message: Hello) -> None:
-        """Take in a slot's first words."""
+        """Take in a slot's first message."""
 
     def next(self, message: Next) -> Answer:
         """Take in a slot's last outcome and return its next work, at once."""
 
     def alike(self, slot: str) -> Hashable:
-        """Return what a slot has in common with those that have to wait whenever it has to."""
+        """Return a key that is equal for slots that have to wait for the same work."""
 
     def report(self, message: Reports) -> Heard:
-        """Take in what a slot's trial reported."""
+        """Take in the reports of a slot's trial."""
 
 
 class Exchange:
-    """Has a handler answer messages, however they came. Used in one event loop only.
+    """Passes messages of any transport to a handler. Used in one event loop only.
 
     Args:
-        handler: Gets what the slots say.
+        handler: Receives the messages.
 
     Attributes:
-        error: What the handler raised, if it did; the search cannot go on then.
+        error: The handler's error, if it raised one; it ends the search.
     """
 
     def __init__(self, handler: Handler) -> None:
         self._handler = handler
         self._keys = AttemptKeys()
-        # Slots that wait, in the order in which they came, by what makes them alike.
+        # Waiting slots in the order of their requests, by `Handler.alike`.
         self._lines: dict[Hashable, dict[str, asyncio.Future[Answer]]] = {}
         self.error: BaseException | None = None
 
     async def answer(
         self, call: Call, request: bytes, key: str, patience: float
     ) -> tuple[bytes, str]:
-        """Return the answer to a message, and the key of the work that it brings, else ''.
+        """Return the answer to a message, and the key of the attempt in it, else ''.
 
         Args:
-            call: Which call it is.
+            call: The call.
             request: The message.
-            key: That the slot has shown.
-            patience: Seconds that a slot waits for work before it is told that there is none yet.
+            key: The slot's key.
+            patience: Seconds to wait for work before the answer that there is none yet.
 
         Raises:
-            Refusal: It gets none.
+            Refusal: The message gets no answer.
         """
         message = self._read(call, request, key)
         match message:
             case Hello():
                 self._guarded(lambda: self._handler.hello(message))
-                self.wake()  # a slot that is not to be one any more leaves its trial to others
+                self.wake()  # a slot that is to end leaves its trial to others
                 return encode(Welcome(time.time())), ""
             case Reports():
                 return encode(self._guarded(lambda: self._handler.report(message))), ""
@@ -137,14 +141,14 @@ class Exchange:
         return encode(answer), following
 
     def wake(self) -> None:
-        """Let waiting slots ask again: of those that are alike, one after the other till one waits.
+        """Let waiting slots ask again: of those that are alike, one by one until one has to wait.
 
-        With a thousand slots that wait for a generation to end, asking each after each of its
-        trials would take all of a processor.
+        With a thousand slots that wait for the end of a generation, asking for each of them after
+        each trial would take a whole processor.
         """
         for line in list(self._lines.values()):
             for slot, waiting in list(line.items()):
-                if waiting.done():  # it waits no more, and is about to leave the line
+                if waiting.done():  # it does not wait any more, and is about to leave the queue
                     continue
                 try:
                     answer = self._guarded(functools.partial(self._handler.next, Next(slot)))
@@ -158,7 +162,7 @@ class Exchange:
     async def _next(self, message: Next, patience: float) -> Answer:
         answer = self._guarded(lambda: self._handler.next(message))
         if message.outcome is not None:
-            self.wake()  # what was told may free work for others
+            self.wake()  # the outcome may free work for others
         if not isinstance(answer, Wait):
             return answer
         waiting: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
@@ -170,13 +174,13 @@ class Exchange:
         except TimeoutError:
             return answer
         finally:
-            if line.get(message.slot) is waiting:  # the slot has not asked again since
+            if line.get(message.slot) is waiting:  # the slot has not asked again meanwhile
                 del line[message.slot]
             if not line and self._lines.get(alike) is line:
                 del self._lines[alike]
 
     def _read(self, call: Call, request: bytes, key: str) -> Hello | Next | Reports:
-        """Return a message of the slot that it says it is from."""
+        """Return a decoded message, after checking the key of its slot."""
         try:
             message = decode(request, CALLS[call])
         except ProtocolError as error:
@@ -196,18 +200,18 @@ class Exchange:
 
 
 def clock_lag(before: float, there: float, after: float) -> float:
-    """Return the seconds by which a clock lags another one, which was read between two looks at it.
+    """Return the seconds by which a clock lags another one, which was read between two readings.
 
     Args:
-        before: What this clock said when the other was asked.
-        there: What the other one said.
-        after: What this clock said when the answer came, which may be long after the question.
+        before: Time of this clock at the request.
+        there: Time of the other clock.
+        after: Time of this clock at the answer, which may be long after the request.
     """
     return 0.0 if before <= there <= after else there - after
 
 
 class SlotChannel(abc.ABC):
-    """A slot's side of a channel. A context manager; leaving it ends calls that are out.
+    """A slot's side of a channel. A context manager; leaving it ends running calls.
 
     Its contract is tests/spark_jobs/channel/channel_contract.py. Two threads may use it: one for
     reports, and one for everything else.
@@ -216,16 +220,16 @@ class SlotChannel(abc.ABC):
         slot: The slot's name.
 
     Attributes:
-        heard: Told after each try whether an answer came. From the thread that asked.
+        heard: Called after each try with whether an answer came, in the calling thread.
 
     Raises:
-        ChannelLost: From every method, where the driver does not answer.
+        ChannelLost: From every method, if the driver does not answer.
     """
 
     def __init__(self, slot: str) -> None:
         self._slot = slot
         self.heard: Callable[[bool], None] = lambda answered: None
-        self._key = new_key()  # the first one; each work brings the next
+        self._key = new_key()  # the first one; each attempt brings the next
 
     def __enter__(self) -> Self:
         return self
@@ -234,16 +238,16 @@ class SlotChannel(abc.ABC):
     def __exit__(self, *error: object) -> None: ...
 
     def hello(self, message: Hello) -> float:
-        """Say the first words; return the seconds by which this host's clock lags the driver's.
+        """Send the first message; return the seconds by which this host's clock lags the driver's.
 
-        0 where the two agree as far as the way there and back can show.
+        0 if the two agree within the round-trip time.
         """
         before = time.time()
         there = decode(self._call("Hello", message.cut()), Welcome).now
         return clock_lag(before, there, time.time())
 
     def next(self, attempt: int = 0, outcome: Outcome | None = None) -> Attempt | None:
-        """Hand in the last outcome and wait for the next trial; None where no work is left."""
+        """Send the last outcome and wait for the next attempt; None if no work is left."""
         message = Next(self._slot, attempt, outcome)
         while True:
             match decode_answer(self._call("Next", message)):
@@ -255,14 +259,20 @@ class SlotChannel(abc.ABC):
                     return None
 
     def report(self, attempt: Attempt, reports: tuple[Report, ...], output: str = "") -> str:
-        """Pass on what a trial reported; return why it is to stop, or ''. Asks only once."""
-        message = Reports(self._slot, attempt.trial.id, attempt.number, reports, output)
+        """Send a trial's reports, in one try; return why the trial is to stop, or ''."""
+        message = Reports(
+            slot=self._slot,
+            trial=attempt.trial.id,
+            attempt=attempt.number,
+            reports=reports,
+            output=output,
+        )
         return decode(self._call("Report", message, patience=0), Heard).stop
 
     def _call(
         self, call: Call, message: Hello | Next | Reports, patience: float = time_limits.OUTAGE
     ) -> bytes:
-        """Call until there is an answer: each message may arrive twice."""
+        """Call until an answer comes; a message may arrive twice."""
 
         def ask() -> tuple[bytes, str]:
             try:
@@ -287,10 +297,10 @@ class SlotChannel(abc.ABC):
 
     @abc.abstractmethod
     def _ask(self, call: Call, request: bytes) -> tuple[bytes, str]:
-        """Send a message, with the key; return the answer and the next key, '' where none came.
+        """Send a message with the key; return the answer and the next key, '' without a new one.
 
         Raises:
-            Cut: No answer came; it may be sent again.
-            ChannelRefused: It would be refused again.
-            ChannelLost: The channel was closed here.
+            Cut: No answer came; the message may be sent again.
+            ChannelRefused: The message was refused, and would be again.
+            ChannelClosed: The channel was closed here.
         """

@@ -1,9 +1,9 @@
-"""The channel between slots and driver through files, for slots that do not reach the driver.
+"""The mailbox: the channel between slots and driver through files, where the network has no way.
 
-A slot puts a message, as a file, into a folder that the driver lists, and the driver puts the
-answer into a folder that the slot lists. Each file is sealed with a key that only the slots
-get, so whoever can read or write the folder can neither read nor forge a message, and one
-that is put there again is not heard again.
+A slot writes a message, as a file, to a folder that the driver lists, and the driver writes the
+answer to a folder that the slot lists. Each file is sealed with a key that only the slots get, so
+other users of the folder can neither read nor forge a message, and a message that is written again
+is ignored.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from spark_jobs.channel.credentials import Seal, SealBroken
 from spark_jobs.channel.exchange import (
     CALLS,
     Call,
-    ChannelLost,
+    ChannelClosed,
     ChannelRefused,
     Cut,
     Refusal,
@@ -40,15 +40,15 @@ from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.locations import Location
 from spark_jobs.storage.stores import writable_files_at
 
-_LISTING = {"file": 0.1}  # seconds between two looks of the driver; a look at HDFS is a request
+_LISTING = {"file": 0.1}  # seconds between two listings by the driver; on HDFS each is a request
 _LISTING_ELSEWHERE = 0.5
-_FIRST_PAUSE = 0.02  # seconds between two looks of a slot; each is half as long again
+_FIRST_PAUSE = 0.02  # seconds between a slot's first two listings; each pause is 1.5 times the last
 _LONGEST_PAUSE = {"file": 0.2}
 _LONGEST_PAUSE_ELSEWHERE = 1.0
 _WORKERS = 8  # threads that read messages and write answers
-_FAREWELL = 5.0  # seconds that answers which are being written have at the end
+_FAREWELL = 5.0  # seconds to finish writing answers at the end
 
-_LARGEST_LETTER = LARGEST_MESSAGE + 1_000  # bytes: a message, and what goes with it
+_LARGEST_LETTER = LARGEST_MESSAGE + 1_000  # bytes of a message with its envelope
 _LARGEST_FILE = _LARGEST_LETTER + Seal.OVERHEAD
 _NUMBER = r"(?:0|[1-9][0-9]{0,8})"
 _NAME = re.compile(rf"({_NUMBER}\.{_NUMBER}\.{_NUMBER})-({'|'.join(CALLS)})-([1-9][0-9]{{0,14}})")
@@ -56,11 +56,11 @@ _REQUESTS, _ANSWERS = "requests", "answers"
 
 
 class FileChannelAddress(msgspec.Struct, frozen=True):
-    """Where a mailbox is. Secret: see `spark_jobs.handover` for its way to the slots.
+    """The address of a mailbox. Secret: `spark_jobs.handover` passes it to the slots.
 
     Attributes:
-        folder: Its folder.
-        key: Seals what is in it.
+        folder: The mailbox's folder.
+        key: The key that seals its files.
     """
 
     folder: str
@@ -76,7 +76,7 @@ class Server(Protocol):
     def submit(
         self, call: Call, request: bytes, key: str, patience: float
     ) -> Future[tuple[bytes, str]]:
-        """See `ChannelServer.submit`."""
+        """Answer a message, see `ChannelServer.submit`."""
 
 
 class _Letter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -95,31 +95,31 @@ class _Reply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class FileChannelServer:
-    """The driver's side: hands messages to a server, and answers back. A context manager.
+    """The driver's side: passes messages to a server, and answers back. A context manager.
 
-    One listing of one folder finds the messages of all slots. Entering it removes what a driver
-    that was killed has left there; leaving it removes the mailbox.
+    One listing of one folder finds the messages of all slots. Entering removes mailboxes of killed
+    drivers; leaving removes this one.
 
     Args:
-        server: Answers the messages, in its own thread.
-        location: A folder in the run's, for mailboxes only.
-        hadoop: Where HDFS is.
+        server: The server that answers the messages, in its own thread.
+        location: A folder in the run's folder, for mailboxes only.
+        hadoop: The Hadoop settings.
 
     Raises:
-        OSError: The folders cannot be made.
+        OSError: The folders cannot be created.
     """
 
     def __init__(self, server: Server, location: Location, hadoop: HadoopSettings) -> None:
         self._server = server
         self._all = location
         self._hadoop = hadoop
-        # A driver that was taken for dead, and wakes, touches nothing of the one after it.
+        # A driver that was presumed dead and wakes must not touch the mailbox of its successor.
         self._folder = location.below(secrets.token_hex(8))
         self.address = FileChannelAddress(str(self._folder), Seal.new_key())
         self._seal = Seal(self.address.key)
         self._pause = _LISTING.get(location.scheme, _LISTING_ELSEWHERE)
         self._files: queue.SimpleQueue[WritableFiles] = queue.SimpleQueue()
-        self._heard: dict[str, int] = {}  # the last number by slot and call
+        self._heard: dict[str, int] = {}  # last number by slot and call
         self._lock = threading.Lock()
         self._in_hand: set[str] = set()
         self._work: set[Future[None]] = set()
@@ -132,13 +132,13 @@ class FileChannelServer:
         for _ in range(_WORKERS + 1):
             self._files.put(writable_files_at(self._folder, self._hadoop))
         with self._borrowed() as files:
-            with contextlib.suppress(OSError):  # of others; a slot may still write to it
+            with contextlib.suppress(OSError):  # an old mailbox; a slot may still write to it
                 files.remove(self._all)
             files.make_folder(self._folder.below(_REQUESTS))
             files.make_folder(self._folder.below(_ANSWERS))
         try:
             self._thread.start()
-        except BaseException:  # an interrupt: nobody would leave what was never entered
+        except BaseException:  # an interrupt: `__exit__` is not called if `__enter__` raises
             self._closing.set()
             raise
         return self
@@ -153,9 +153,9 @@ class FileChannelServer:
         ended = self._ended.wait(_FAREWELL)  # see SlotJob for why not the thread
         concurrent.futures.wait(set(self._work), timeout=_FAREWELL)
         self._pool.shutdown(wait=False, cancel_futures=True)
-        # An answer that is written after the folder was removed would make it again.
+        # An answer that is written after the folder was removed would create it again.
         left = concurrent.futures.wait(set(self._work), timeout=_FAREWELL).not_done
-        if ended and not left:  # else the storage is in trouble, and removing would take long
+        if ended and not left:  # else the storage fails, and removing would take long
             with contextlib.suppress(OSError), self._borrowed() as files:
                 files.remove(self._folder)
                 if not files.names(self._all):
@@ -166,7 +166,7 @@ class FileChannelServer:
     def _main(self) -> None:
         try:
             while not self._closing.wait(self._pause):
-                # A storage that is in trouble comes back; slots ask again for ten minutes.
+                # The storage may recover: slots ask again for ten minutes.
                 with contextlib.suppress(OSError), self._borrowed() as files:
                     self._collect(files.listdir(self._folder.below(_REQUESTS)))
         finally:
@@ -182,10 +182,10 @@ class FileChannelServer:
     def _take(self, status: FileStatus) -> None:
         name = status.location.name
         try:
-            with contextlib.suppress(OSError), self._borrowed() as files:  # it is looked at again
+            with contextlib.suppress(OSError), self._borrowed() as files:  # else the next round
                 try:
                     self._hand_in(name, *self._open(files, status))
-                except ProtocolError:  # of a slot that knows the key
+                except ProtocolError:  # from a slot, as it is sealed
                     self._start(self._post, name, encode(_Reply(refusal="INVALID_ARGUMENT")))
                 except SealBroken:
                     pass
@@ -201,12 +201,12 @@ class FileChannelServer:
             answer.add_done_callback(functools.partial(self._answered, name))
 
     def _open(self, files: WritableFiles, status: FileStatus) -> tuple[Call, _Letter]:
-        """Return what a slot has put there.
+        """Return the call and the letter in a slot's file.
 
         Raises:
-            SealBroken: No slot did, or it was heard before.
-            ProtocolError: It is no letter.
-            OSError: It cannot be read.
+            SealBroken: No slot wrote it, or it was received before.
+            ProtocolError: The content is no letter.
+            OSError: The file cannot be read.
         """
         name = status.location.name
         match = _NAME.fullmatch(name)
@@ -217,12 +217,12 @@ class FileChannelServer:
         source, number = f"{match[1]}-{match[2]}", int(match[3])
         with self._lock:
             if number <= self._heard.get(source, 0):
-                raise SealBroken(f"{name!r} was heard before")
+                raise SealBroken(f"{name!r} was received before")
             self._heard[source] = number
         return cast(Call, match[2]), letter
 
     def _answered(self, name: str, answer: Future[tuple[bytes, str]]) -> None:
-        """Have an answer written. Called in the server's thread, which must not wait."""
+        """Let a worker write an answer. Called in the server's thread, which must not wait."""
         if answer.cancelled():
             return
         error = answer.exception()
@@ -255,7 +255,7 @@ class FileChannelServer:
 
 
 class _Lane:
-    """The calls of one kind of a slot, one after the other."""
+    """A slot's calls of one kind, one after the other."""
 
     def __init__(self, files: WritableFiles) -> None:
         self.files = files
@@ -264,16 +264,16 @@ class _Lane:
 
 
 class FileChannelClient(SlotChannel):
-    """A slot's side. See `SlotChannel`.
+    """A slot's side of the mailbox.
 
     Args:
-        address: Of the mailbox.
+        address: The mailbox's address.
         slot: The slot's name.
-        hadoop: Where HDFS is.
+        hadoop: The Hadoop settings.
 
     Raises:
-        OSError: The mailbox is not seen from here, or cannot be written to.
-        InvalidArgument: As `writable_files_at`.
+        OSError: The mailbox does not exist on this host, or cannot be written to.
+        InvalidArgument: The store is not supported, as for `writable_files_at`.
     """
 
     def __init__(self, address: FileChannelAddress, slot: str, hadoop: HadoopSettings) -> None:
@@ -285,7 +285,7 @@ class FileChannelClient(SlotChannel):
         self._longest = _LONGEST_PAUSE.get(folder.scheme, _LONGEST_PAUSE_ELSEWHERE)
         self._closed = threading.Event()
         with contextlib.closing(writable_files_at(folder, hadoop)) as files:
-            files.status(self._requests)  # what is not there must not be made here
+            files.status(self._requests)  # a missing folder must not be created here
             files.make_folder(self._answers)
         self._lanes = {call: _Lane(writable_files_at(folder, hadoop)) for call in CALLS}
 
@@ -300,11 +300,11 @@ class FileChannelClient(SlotChannel):
         lane = self._lanes[call]
         letter = encode(_Letter(self._key, msgspec.Raw(request)))
         with lane.lock:
-            lane.number += 1  # also of what is sent again: a number is heard once
+            lane.number += 1  # also for repeated messages: each number is accepted once
             name = f"{self._slot}-{call}-{lane.number}"
             try:
                 if self._closed.is_set():
-                    raise ChannelLost("the mailbox was closed here")
+                    raise ChannelClosed("the mailbox was closed here")
                 reply = self._exchanged(lane.files, name, letter)
             except OSError as error:
                 raise Cut(str(error)) from None
@@ -315,23 +315,23 @@ class FileChannelClient(SlotChannel):
     def _exchanged(self, files: WritableFiles, name: str, letter: bytes) -> _Reply:
         give_up, pause = time.monotonic() + time_limits.MAILBOX_ANSWER, _FIRST_PAUSE
         sealed, request = self._seal.close(letter, _request(name)), self._requests.below(name)
-        files.status(self._requests)  # HDFS would make a folder that is gone
+        files.status(self._requests)  # HDFS would create a removed folder again
         files.write(request, sealed)
         while not self._closed.wait(pause):
             for status in files.listdir(self._answers):
                 if status.location.name == name and (reply := self._opened(files, status)):
                     files.remove(status.location)
                     return reply
-                if _is_older(status.location.name, name):  # it came when nobody waited any more
+                if _is_older(status.location.name, name):  # it came too late
                     files.remove(status.location)
             if time.monotonic() > give_up:
                 files.remove(request)
                 raise Cut("no answer in the mailbox")
             pause = min(1.5 * pause, self._longest)
-        raise ChannelLost("the mailbox was closed here")
+        raise ChannelClosed("the mailbox was closed here")
 
     def _opened(self, files: WritableFiles, status: FileStatus) -> _Reply | None:
-        """Return the driver's answer; None where that is not what is there."""
+        """Return the driver's answer; None if the file is none."""
         with contextlib.suppress(SealBroken, ProtocolError, FileNotFoundError):
             data = self._seal.open(_read(files, status), _answer(status.location.name))
             return decode(data, _Reply, _LARGEST_LETTER)
@@ -339,10 +339,10 @@ class FileChannelClient(SlotChannel):
 
 
 def _read(files: WritableFiles, status: FileStatus) -> bytes:
-    """Return the content of a file that may be one of ours.
+    """Return the content of a file that may be a letter.
 
     Raises:
-        SealBroken: It is none.
+        SealBroken: It is too large for one.
         OSError: It cannot be read.
     """
     if status.is_folder or status.is_link or not 0 < status.length <= _LARGEST_FILE:
@@ -353,14 +353,14 @@ def _read(files: WritableFiles, status: FileStatus) -> bytes:
 
 
 def _is_older(name: str, current: str) -> bool:
-    """Is this an answer to an earlier call of the same kind?"""
+    """Return whether this is the answer to an earlier call of the same kind."""
     source, _, number = current.rpartition("-")
     before, _, other = name.rpartition("-")
     return before == source and other.isdecimal() and int(other) < int(number)
 
 
 def _request(name: str) -> str:
-    return f"request {name}"  # what is sealed as one is not taken for the other
+    return f"request {name}"  # a sealed request cannot pass for an answer
 
 
 def _answer(name: str) -> str:

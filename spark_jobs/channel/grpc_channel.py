@@ -1,8 +1,9 @@
-"""The channel between slots and driver: gRPC with TLS and a token, JSON inside.
+"""The channel between slots and driver: JSON over gRPC, with TLS and a token.
 
-The server has an event loop in a thread of its own; the handler is called only there, so it needs
-no locks, and a slot that waits for work costs a future rather than a thread. The certificate is
-made for the run and the only one that its slots accept. ARCHITECTURE.md describes the messages.
+The server has an event loop in a thread of its own, the only one that calls the handler, so the
+handler needs no locks, and a slot that waits for work costs a future rather than a thread. The
+certificate is made for the run; its slots accept no other. The messages are described in
+docs/internals/messages.md.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from spark_jobs.channel.credentials import CERTIFICATE_NAME, make_certificate
 from spark_jobs.channel.exchange import (
     CALLS,
     Call,
+    ChannelClosed,
     ChannelLost,
     ChannelRefused,
     Cut,
@@ -49,7 +51,7 @@ def _ms(seconds: float) -> int:
     return round(1000 * seconds)
 
 
-# A connection that died without a word is noticed and made anew.
+# A silently broken connection is noticed and replaced.
 _KEEPALIVE = [
     ("grpc.keepalive_time_ms", _ms(time_limits.KEEPALIVE)),
     ("grpc.keepalive_timeout_ms", _ms(time_limits.KEEPALIVE_ANSWER)),
@@ -58,7 +60,7 @@ _KEEPALIVE = [
 ]
 
 _SPARE_CONNECTIONS = 64
-# Whoever reaches the port may connect, with a token or without.
+# Any process that reaches the port may connect, with a token or without.
 _LIMITS = [
     ("grpc.server_handshake_timeout_ms", 5_000),
     ("grpc.max_connection_idle_ms", _ms(time_limits.IDLE)),
@@ -70,13 +72,13 @@ _LIMITS = [
 
 
 class Address(msgspec.Struct, frozen=True, kw_only=True):
-    """How a slot reaches the driver. Secret: see `spark_jobs.handover` for its way to the slots.
+    """The driver's address for slots. Secret: `spark_jobs.handover` passes it to the slots.
 
     Attributes:
-        target: "host:port".
-        token: Sent with each call.
-        certificate: The driver's, PEM.
-        mailbox: For slots that do not reach the target, where there is one.
+        target: The address, as "host:port".
+        token: The token of every call.
+        certificate: The driver's certificate, PEM.
+        mailbox: The mailbox for slots that do not reach the target; None without one.
     """
 
     target: str
@@ -93,18 +95,19 @@ class ChannelServer:
 
     Args:
         host: The one address to listen on.
-        handler: Gets what the slots say.
+        handler: Receives the messages.
         advertised: The host by which executors reach that address.
-        slots: How many are expected at a time; each may have two connections, as when one is dead.
+        slots: Expected slots; each may have two connections, such as a dead one and its successor.
 
     Attributes:
-        address: How slots reach it, once it is entered.
+        address: The address for slots, once entered.
     """
 
     def __init__(
         self, host: str, handler: Handler, *, advertised: str | None = None, slots: int = 1
     ) -> None:
-        self._host, self._advertised = host, advertised or host
+        self._host = host
+        self._advertised = advertised or host
         self._exchange = Exchange(handler)
         self._connections = 2 * slots + _SPARE_CONNECTIONS
         self._token = secrets.token_hex(32)
@@ -116,14 +119,14 @@ class ChannelServer:
 
     @property
     def error(self) -> BaseException | None:
-        """What the handler raised, if it did; the search cannot go on then."""
+        """The handler's error, if it raised one; it ends the search."""
         return self._exchange.error
 
     def __enter__(self) -> Self:
         try:
             self._thread.start()
             self._started.wait()
-        except BaseException:  # an interrupt: nobody would leave what was never entered
+        except BaseException:  # an interrupt: `__exit__` is not called if `__enter__` raises
             self._stop()
             raise
         if self.error is not None:
@@ -148,7 +151,7 @@ class ChannelServer:
     def call(self, function: Callable[[], None]) -> None:
         """Run a function in the server's thread, then let waiting slots ask again.
 
-        What it raises becomes `error`, as what the handler raises.
+        Its error becomes `error`, as the handler's.
         """
 
         async def run() -> None:
@@ -171,7 +174,7 @@ class ChannelServer:
     def submit(
         self, call: Call, request: bytes, key: str, patience: float
     ) -> Future[tuple[bytes, str]]:
-        """Have a message answered that came another way, see `Exchange.answer`. From any thread.
+        """Answer a message of another transport, see `Exchange.answer`. From any thread.
 
         Raises:
             RuntimeError: The server has stopped.
@@ -239,13 +242,13 @@ class ChannelServer:
 
 
 def _text(metadata: Any, name: str) -> str:
-    """Return a value of a call's metadata; '' where it is missing or no text."""
+    """Return a value of a call's metadata; '' if it is missing or no text."""
     value = dict(metadata).get(name, "")
     return value if isinstance(value, str) else ""
 
 
 class _TokenCheck(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no types
-    """Refuses calls without the run's token, and does not wait for their message."""
+    """Refuses calls without the run's token, before their message is read."""
 
     def __init__(self, token: str) -> None:
         self._expected = f"Bearer {token}".encode()
@@ -263,10 +266,10 @@ async def _refuse(requests: Any, context: Any) -> None:
 
 
 class ChannelClient(SlotChannel):
-    """A slot's side. See `SlotChannel`; leaving it closes the connection.
+    """A slot's side of gRPC; leaving it closes the connection.
 
     Args:
-        address: Of the driver.
+        address: The driver's address.
         slot: The slot's name.
     """
 
@@ -290,9 +293,9 @@ class ChannelClient(SlotChannel):
         self._channel.close()
 
     def reaches(self, seconds: float) -> bool:
-        """Try to connect for this long at the most: does the driver answer?
+        """Return whether the driver answers within this many seconds.
 
-        Who refuses the connection has answered the question at once.
+        A refused connection returns at once.
         """
         states: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._channel.subscribe(states.put, try_to_connect=True)
@@ -322,11 +325,11 @@ class ChannelClient(SlotChannel):
             )
         except grpc.RpcError as error:
             name = error.code().name
-            if error.code() in _CUT:  # the details tell a handshake that failed from a lost host
+            if error.code() in _CUT:  # the details distinguish a failed handshake from a lost host
                 raise Cut(f"{name}, {error.details()}") from None
             if error.code() is grpc.StatusCode.CANCELLED:  # by leaving, or by the driver's end
                 raise ChannelLost(f"the connection was closed: {error.details()}") from None
             raise ChannelRefused(f"the driver refuses: {name}") from None
         except ValueError as error:
-            raise ChannelLost(f"the connection was closed here: {error}") from None
+            raise ChannelClosed(f"the connection was closed here: {error}") from None
         return bytes(answer), _text(done.trailing_metadata(), _KEY)

@@ -13,33 +13,33 @@ from types import TracebackType
 from typing import Self
 
 from spark_jobs import time_limits
-from spark_jobs.channel.exchange import ChannelLost, ChannelRefused
+from spark_jobs.channel.exchange import ChannelClosed, ChannelLost, ChannelRefused
 from spark_jobs.messages import Attempt, Report
 
 _MOST_WAITING = 10_000
-_MOST_AT_ONCE = 100  # as many of the largest size fit into a message
+_MOST_AT_ONCE = 100  # reports per message: so many of the largest size fit
 _EVERY = 0.1  # seconds between two messages, so that reports share one
-_PAUSE = 1.0  # seconds between two tries where the driver does not answer
+_PAUSE = 1.0  # seconds between two tries while the driver does not answer
 
-_MOST_OUTPUT = 1 << 15  # bytes of each log in a message
+_MOST_OUTPUT = 1 << 15  # maximum bytes of each log per message
 _DECODER = codecs.getincrementaldecoder("utf-8")
 
 Send = Callable[[Attempt, tuple[Report, ...], str], str]
 
 
 class Tail:
-    """Reads on in logs that are written to.
+    """Reads the new text of logs, as `tail -f` does.
 
     Args:
-        paths: Of the logs.
+        paths: The logs.
     """
 
     def __init__(self, paths: Sequence[Path]) -> None:
         self._read = dict.fromkeys(paths, 0)
-        self._decoders = {path: _DECODER("replace") for path in paths}  # each keeps half characters
+        self._decoders = {path: _DECODER("replace") for path in paths}  # each may split characters
 
     def read(self) -> str:
-        """Return some of what is new; '' where nothing is."""
+        """Return some of the new text; '' without any."""
         text = ""
         for path, start in self._read.items():
             with contextlib.suppress(OSError), path.open("rb") as file:
@@ -53,21 +53,22 @@ class Tail:
 class Reporter:
     """Sends reports from a thread of its own, so that no trial waits for the driver.
 
-    A context manager. Where the driver does not answer they wait, the oldest being dropped when
-    there are too many. Where a trial has nothing to say for long, it is said that it runs: a report
-    of nothing. So the driver can tell a slot that is gone, and a slot that it was given up.
+    A context manager. While the driver does not answer, reports wait, and the oldest are dropped
+    when there are too many. For a trial without reports for long, an empty message says that it
+    runs. So the driver notices that a slot is gone, and a slot that its trial was given up.
 
     Args:
-        send: Sends reports of one attempt; returns why the trial is to stop, or ''. ChannelLost
-            where the driver does not answer.
-        stop: Tells a trial by its number that it is to stop.
+        send: Sends reports of one attempt; returns why the trial is to stop, or ''. Raises
+            ChannelLost if the driver does not answer; after a ChannelClosed nothing more is sent.
+        stop: Called with a trial's number and the reason to stop it.
     """
 
     def __init__(self, send: Send, stop: Callable[[int, str], None]) -> None:
-        self._send, self._stop = send, stop
+        self._send = send
+        self._stop = stop
         self._waiting: deque[tuple[Attempt, Report]] = deque(maxlen=_MOST_WAITING)
         self._followed: tuple[Attempt, Tail] | None = None
-        self._unsent = ""  # output that did not arrive
+        self._unsent = ""  # output that was not delivered
         self._running: Attempt | None = None
         self._said = time.monotonic()  # when something was sent last
         self._changed = threading.Condition()
@@ -86,20 +87,20 @@ class Reporter:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Drop what waits; a message that is on its way is not waited for."""
+        """Drop waiting reports; does not wait for a message that is being sent."""
         with self._changed:
             self._closing = True
             self._changed.notify_all()
 
     def add(self, attempt: Attempt, report: Report) -> None:
-        """Let a report be sent."""
+        """Queue a report."""
         with self._changed:
             self._waiting.append((attempt, report))
             self._changed.notify_all()
 
     @contextlib.contextmanager
     def running(self, attempt: Attempt) -> Iterator[None]:
-        """Say now and then that an attempt runs, as long as the block lasts."""
+        """Send a heartbeat of an attempt now and then during the block."""
         with self._changed:
             self._running = attempt
             self._said = time.monotonic()
@@ -110,22 +111,25 @@ class Reporter:
                 self._running = None
 
     def follow(self, attempt: Attempt, logs: Sequence[Path]) -> None:
-        """From now to the next `flush`, send what is added to the logs of an attempt."""
+        """Send the text that is added to an attempt's logs, until the next `flush`."""
         with self._changed:
             self._followed = attempt, Tail(logs)
             self._changed.notify_all()
 
     def flush(self, seconds: float) -> bool:
-        """Wait until everything is sent, for this long at the most; return whether it is."""
+        """Wait until everything is sent, for at most this many seconds; return whether it is."""
         with self._changed:
             self._urgent = True
             self._changed.notify_all()
-            sent = self._changed.wait_for(
-                lambda: not (self._waiting or self._sending or self._followed), seconds
-            )
+            self._changed.wait_for(lambda: self._closing or self._all_sent, seconds)
+            sent = self._all_sent
             self._urgent = False
             self._followed = None
             return sent
+
+    @property
+    def _all_sent(self) -> bool:
+        return not (self._waiting or self._sending or self._followed)
 
     def _main(self) -> None:
         while (taken := self._take()) is not None:
@@ -142,17 +146,19 @@ class Reporter:
         self._said = time.monotonic()
         try:
             reason = self._send(attempt, reports, output)
-        except ChannelRefused:  # again it would be refused again
+        except ChannelRefused:  # it would be refused again
             return False
-        except ChannelLost:
+        except ChannelLost as error:
             self._put_back(attempt, reports, output)
+            if isinstance(error, ChannelClosed):
+                self._closing = True
             return False
         if reason:
             self._stop(attempt.trial.id, reason)
         return True
 
     def _until_beat(self, now: float) -> float:
-        """Return in how many seconds to look whether a trial has been silent for long."""
+        """Return the seconds until a trial may need a heartbeat."""
         silent_for = now - self._said if self._running else 0.0
         return max(0.0, time_limits.SLOT_BEAT - silent_for)
 
@@ -161,7 +167,7 @@ class Reporter:
         return self._urgent or len(self._waiting) >= _MOST_AT_ONCE
 
     def _take(self) -> tuple[Attempt, tuple[Report, ...], str] | tuple[()] | None:
-        """Wait for news of an attempt and take some; nothing after a while, None when closed."""
+        """Wait for news of an attempt and return some; empty after a while, None when closed."""
         with self._changed:
             self._changed.wait_for(
                 lambda: self._closing or self._waiting or self._followed,
@@ -177,7 +183,7 @@ class Reporter:
             if self._followed is not None and attempt in (None, self._followed[0]):
                 attempt, output = self._followed[0], self._unsent or self._followed[1].read()
                 self._unsent = ""
-                if self._urgent and not output:  # that was all
+                if self._urgent and not output:  # nothing is left
                     self._followed = None
             self._sending = bool(reports or output)
             if attempt is None or not self._sending:

@@ -1,1 +1,1 @@
-"""What Spark tells of itself: its version, executors and their hosts, how open it is."""
+"""Facts about Spark: its version, executors and hosts, and the exposure of its ports."""

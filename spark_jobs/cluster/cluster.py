@@ -1,4 +1,4 @@
-"""What executors an application has, as a value."""
+"""The executors of an application, as a value."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from spark_jobs.cluster.task_needs import TaskNeeds
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterExecutor:
-    """One executor that is there.
+    """One executor.
 
     Attributes:
-        name: Spark's: a number as text, 'driver' in local mode.
-        host: Of which it runs, as Spark calls it.
-        cores: That its tasks share.
-        memory: Bytes of its JVM's heap (`spark.executor.memory`); Python's processes are not in it.
-        resources: The addresses of what else it has, by name: `{'gpu': ('0', '1')}`.
-        running: How many tasks run in it, of any job.
+        name: Spark's id of it: a number as text, 'driver' in local mode.
+        host: Spark's name for its host.
+        cores: Cores for its tasks.
+        memory: Bytes of its JVM's heap (`spark.executor.memory`), without Python's processes.
+        resources: Other resources, name to addresses: `{'gpu': ('0', '1')}`.
+        running: The number of its running tasks, of any job.
     """
 
     name: str
@@ -29,7 +29,7 @@ class ClusterExecutor:
     running: int = 0
 
     def tasks(self, needs: TaskNeeds) -> int:
-        """Return how many tasks with these needs fit in it at once, if no other runs."""
+        """Return how many tasks with these needs it can run at once, if no other runs."""
         return needs.fit(self.cores, len(self.resources.get("gpu", ())))
 
 
@@ -38,11 +38,10 @@ class Cluster:
     """The executors of an application at one moment.
 
     Attributes:
-        executors: Those that are there; None where nobody can know.
-        most_executors: That it may come to: the maximum of dynamic allocation, or those that the
-            application was given; None where nothing limits it, or nobody can know.
-        page: The address of Spark's pages of this application; None where it has none, or nobody
-            can know.
+        executors: The present executors; None if unknown.
+        most_executors: The maximum number of executors: that of dynamic allocation, or those that
+            the application was given; None if unlimited or unknown.
+        page: The address of Spark's pages of this application; None if it has none, or unknown.
     """
 
     executors: tuple[ClusterExecutor, ...] | None = None
@@ -50,23 +49,23 @@ class Cluster:
     page: str | None = None
 
     def tasks(self, needs: TaskNeeds) -> int | None:
-        """Return how many tasks fit at once, if no other runs; None where nobody can know."""
+        """Return how many tasks can run at once, if no other runs; None if unknown."""
         if self.executors is None:
             return None
         return sum(executor.tasks(needs) for executor in self.executors)
 
     def amount(self, resource: str) -> int | None:
-        """Return how many addresses of a resource there are, such as 'gpu'; None as `tasks`."""
+        """Return how many addresses of a resource there are, such as 'gpu'; None if unknown."""
         if self.executors is None:
             return None
         return sum(len(executor.resources.get(resource, ())) for executor in self.executors)
 
     def __str__(self) -> str:
-        """Return it in words: "1 executor with 4 cores and 2048 MiB on a, running 1 task"."""
+        """Return a description: "1 executor with 4 cores and 2048 MiB on a, running 1 task"."""
         return "" if self.executors is None else _in_words(self.executors)
 
 
-_MOST_NAMED = 4  # kinds of executors, and hosts of each
+_MOST_NAMED = 4  # maximum kinds of executors, and hosts of each kind, in a description
 
 
 def _in_words(executors: tuple[ClusterExecutor, ...]) -> str:
@@ -75,9 +74,9 @@ def _in_words(executors: tuple[ClusterExecutor, ...]) -> str:
     kinds: dict[str, list[ClusterExecutor]] = {}
     for executor in executors:
         kinds.setdefault(_size(executor), []).append(executor)
-    told = [_kind(size, alike) for size, alike in list(kinds.items())[:_MOST_NAMED]]
+    described = [_kind(size, alike) for size, alike in list(kinds.items())[:_MOST_NAMED]]
     more = [] if len(kinds) <= _MOST_NAMED else [f"{len(kinds) - _MOST_NAMED} more kinds"]
-    return "; ".join([*told, *more])
+    return "; ".join([*described, *more])
 
 
 def _kind(size: str, alike: list[ClusterExecutor]) -> str:
@@ -96,10 +95,10 @@ def _size(executor: ClusterExecutor) -> str:
 
 
 def executor_needs(setting: Callable[[str], str | None]) -> str:
-    """Return what an application asks of each executor: "7g of memory, 2 cores and 1 GPU".
+    """Return an application's request for each executor: "7g of memory, 2 cores and 1 GPU".
 
     Args:
-        setting: Returns a Spark setting, or None where it is not set.
+        setting: Returns a Spark setting, or None if it is not set.
     """
     parts = [f"{setting('spark.executor.memory') or '1g'} of memory"]
     cores = setting("spark.executor.cores")

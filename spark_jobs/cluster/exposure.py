@@ -1,4 +1,4 @@
-"""What strangers can do through Spark's own ports, and the line that shuts them out."""
+"""The risks of Spark's ports, and the settings that protect them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from spark_jobs.cluster.task_needs import is_local
 
 AUTHENTICATION = "spark.authenticate"
 TOKEN = "SPARK_CONNECT_AUTHENTICATE_TOKEN"  # noqa: S105  # a variable's name
-# Each encrypts what Spark's processes send each other; the first one is advised.
+# Each encrypts the traffic between Spark's processes; the first one is recommended.
 _ENCRYPTION = (
     "spark.network.crypto.enabled",
     "spark.authenticate.enableSaslEncryption",
@@ -21,12 +21,12 @@ _SECRET = "spark.authenticate.secret"  # noqa: S105  # a setting's name
 
 @dataclass(frozen=True, slots=True)
 class Exposure:
-    """What strangers can do, since something is off.
+    """The risk of settings that are off.
 
     Attributes:
         off: Names of the settings, the worst first.
-        danger: Who can do what.
-        remedy: What to do about it, with what to paste.
+        danger: The worst risk, as a sentence.
+        remedy: The settings that protect, to be pasted.
     """
 
     off: tuple[str, ...]
@@ -40,12 +40,12 @@ class Exposure:
 def exposure_of_spark(
     master: str, is_on: Callable[[str], bool], start: Callable[[Sequence[str]], str]
 ) -> Exposure | None:
-    """Return what strangers can do through the ports of Spark's processes; None where nothing.
+    """Return the risks of the ports of Spark's processes; None if they are protected.
 
     Args:
-        master: Spark's name of the cluster.
-        is_on: Is a setting true?
-        start: Says how to turn settings on where the session is made; see `start_of`.
+        master: The URL of Spark's master.
+        is_on: Returns whether a setting is true.
+        start: Returns how to turn settings on when creating the session; see `start_of`.
     """
     off = [] if is_on(AUTHENTICATION) else [AUTHENTICATION]
     if not (on_one_host(master) or any(map(is_on, _ENCRYPTION))):
@@ -53,10 +53,10 @@ def exposure_of_spark(
     if not off:
         return None
     if AUTHENTICATION in off:
-        danger = "any user of Spark's hosts, and whoever reaches its ports, can take a search over"
+        danger = "any user of Spark's hosts or with access to its ports can take over a search"
     else:
         danger = (
-            "whoever reads along in the network of this cluster has the train function and the "
+            "anyone who intercepts the network of this cluster gets the train function and the "
             "token of a search"
         )
     own = _SECRET if AUTHENTICATION in off and not makes_secret(master) else ""
@@ -66,28 +66,28 @@ def exposure_of_spark(
 def exposure_of_connect(
     port: str, spark: Exposure | None, *, token: bool, encrypted: bool
 ) -> Exposure | None:
-    """Return what strangers can do through a server of Spark Connect, and behind it.
+    """Return the risks of a Spark Connect server and of its Spark; None if both are protected.
 
     Args:
-        port: Of the server, '' where it is on another host.
-        spark: What they can do through the ports of the server's Spark.
-        token: Does this client show one?
-        encrypted: Can nobody read along between client and server?
+        port: The server's port; '' if it is on another host.
+        spark: The risks of the ports of the server's Spark.
+        token: Whether this client sends a token.
+        encrypted: Whether the traffic between client and server is encrypted.
     """
     off, dangers, remedies = [], [], []
     if not token:
         off.append(TOKEN)
         dangers.append(
-            "any user of the server's host, and whoever reaches its port, can run Python in the "
-            "Spark Connect server"
+            "any user of the server's host or with access to its port can run Python in the Spark "
+            "Connect server"
         )
-        # With another name than localhost pyspark wants TLS for the token.
+        # With another name than localhost pyspark requires TLS for the token.
         to = f", and connect to sc://localhost:{port}" if port else ""
         remedies.append(f"start server and client with one secret as {TOKEN}{to}")
     if not encrypted:
         off.append("use_ssl")
         dangers.append(
-            "whoever reads along between here and the Spark Connect server has the train function "
+            "anyone who intercepts the traffic to the Spark Connect server gets the train function "
             "and the token of a search"
         )
         remedies.append("give its address ;use_ssl=true")
@@ -99,20 +99,20 @@ def exposure_of_connect(
 
 
 def on_one_host(master: str) -> bool:
-    """Are all of Spark's processes on one host?"""
+    """Return whether all of Spark's processes are on one host."""
     return master.startswith("local")
 
 
 def makes_secret(master: str) -> bool:
-    """Does Spark make the secret of an application by itself, where authentication is on?"""
+    """Return whether Spark itself creates an application's secret for authentication."""
     return is_local(master) or master.startswith(("yarn", "k8s:"))
 
 
 def start_of(environment: Mapping[str, str] = os.environ) -> Callable[[Sequence[str]], str]:
-    """Return what says how to start a session with settings on, as this process starts its own.
+    """Return a function that describes how to turn settings on in the way this process starts.
 
     Args:
-        environment: Of this process; spark-submit and pyspark's shell leave a mark there.
+        environment: This process' environment, which shows spark-submit and pyspark's shell.
     """
     if not {"PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS"}.isdisjoint(environment):
         return command_with
@@ -120,7 +120,7 @@ def start_of(environment: Mapping[str, str] = os.environ) -> Callable[[Sequence[
 
 
 def command_with(settings: Sequence[str]) -> str:
-    """Say how to start a command with settings on: spark-submit, or a server of Spark Connect."""
+    """Return how to turn settings on for a command: spark-submit, or a Spark Connect server."""
     return "start it with " + " ".join(f"--conf {name}=true" for name in settings)
 
 
@@ -130,7 +130,7 @@ def _builder_with(settings: Sequence[str]) -> str:
 
 
 def _in_files(master: str, settings: Sequence[str]) -> str:
-    """Say how to turn settings on with a secret of one's own: others see arguments of commands."""
+    """Return how to turn settings on in a file, since other users see a command's arguments."""
     lines = ", ".join([*(f"{name}=true" for name in settings), f"{_SECRET}=<a secret>"])
     whose = "this session" if on_one_host(master) else "master, workers and this session"
     return f"put into spark-defaults.conf (mode 0600) of {whose}: {lines}"

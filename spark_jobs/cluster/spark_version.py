@@ -1,4 +1,4 @@
-"""Which versions of Spark the framework runs on."""
+"""The supported versions of Spark."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ import re
 from search.errors import InvalidArgument
 
 OLDEST = (4, 0)
-"""The oldest Spark that it runs on, as in the requirements of the package."""
+"""The oldest supported Spark, as in the package's requirements."""
 
 
 def check_spark_version(version: str, whose: str, hint: str) -> None:
     """Refuse a Spark that is too old.
 
     Args:
-        version: "4.0.1", or with more after the first two numbers.
-        whose: What has this version, for people: "pyspark".
-        hint: How to get another one.
+        version: The version, such as "4.0.1"; only the first two numbers count.
+        whose: The name of the software with this version, for people: "pyspark".
+        hint: The way to get a newer version.
 
     Raises:
-        InvalidArgument: It is older than `OLDEST`.
+        InvalidArgument: The version is older than `OLDEST`.
     """
     numbers = re.match(r"(\d+)\.(\d+)", version)
     if numbers is not None and (int(numbers[1]), int(numbers[2])) < OLDEST:

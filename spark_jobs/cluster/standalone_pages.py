@@ -1,7 +1,7 @@
-"""What the pages of a standalone cluster tell of executors that cannot start.
+"""Executors that cannot start, from the pages of a standalone cluster.
 
-As long as one executor of an application runs, Spark's master starts each that ended again, without
-limit, and the driver is not told. Only the workers know how many have ended: in the JSON that each
+While one executor of an application runs, Spark's master restarts each ended one without limit, and
+the driver does not learn of it. Only the workers know how many have ended: in the JSON that each
 serves beside its pages.
 """
 
@@ -16,7 +16,7 @@ import msgspec
 
 T = TypeVar("T")
 
-_FEW = 2  # executors that have ended on a host which cannot start any; one may have been lost
+_FEW = 2  # ended executors from which a host counts as failing; one may have been lost
 _SECONDS = 5.0
 _LARGEST = 64 << 20  # bytes; a worker keeps 1,000 ended executors, of some kilobytes each
 _HOW_LARGE = 1 << 16
@@ -27,8 +27,8 @@ class FailingHost:
     """A host on which executors of an application end before they have served it.
 
     Attributes:
-        host: Its name, as Spark calls it.
-        ended: How many have ended there; a worker forgets those before the last 1,000.
+        host: Spark's name for the host.
+        ended: The number of ended executors there; a worker keeps the last 1,000.
         log: The address of the last one's log.
     """
 
@@ -58,15 +58,15 @@ class _Master(msgspec.Struct):
 
 
 def page_of(url: str) -> bytes:
-    """Return what is served at an address.
+    """Return the page at an address.
 
     Raises:
-        OSError: Nothing, something else than a page, or too much.
+        OSError: No answer, an error status, or too large a page.
     """
     import requests  # a fifth of the import of `experiment`, which every zygote pays
 
     with requests.Session() as session:
-        session.trust_env = False  # no proxy stands between the driver and its cluster
+        session.trust_env = False  # no proxy between the driver and its cluster
         with session.get(url, timeout=_SECONDS, allow_redirects=False, stream=True) as answer:
             if answer.status_code != requests.codes.ok:
                 raise OSError(f"{url}: status {answer.status_code}")
@@ -80,37 +80,46 @@ def page_of(url: str) -> bytes:
 
 def failing_hosts(
     application: str,
+    *,
     logs: Iterable[str],
     master: str,
     serving: Collection[str],
+    started: Collection[int],
     page: Callable[[str], bytes] = page_of,
 ) -> Iterator[FailingHost]:
-    """Yield the hosts on which executors of an application cannot start, as far as pages tell.
+    """Yield the hosts on which executors of an application cannot start, if pages show them.
 
     Args:
-        application: Spark's name of it.
+        application: The application's id.
         logs: Addresses of logs of executors that serve it: the pages of their workers lead to the
             master's.
-        master: Where the master's page should be, if no worker tells.
+        master: The expected address of the master's page, if no worker has it.
         serving: Hosts of executors that serve the application.
-        page: Returns what is served at an address, or raises an OSError.
+        started: Ids of the executors that have served it; their ends are not counted.
+        page: Returns the page at an address, or raises an OSError.
     """
     workers = {url.partition("/logPage/")[0]: None for url in logs if "/logPage/" in url}
-    told = (worker.masterwebuiurl for worker in map(_reader(_Worker, page), workers) if worker)
-    places = dict.fromkeys(itertools.chain(itertools.islice(told, 1), [master]))
+    masters = (worker.masterwebuiurl for worker in map(_reader(_Worker, page), workers) if worker)
+    places = dict.fromkeys(itertools.chain(itertools.islice(masters, 1), [master]))
     found = next(filter(None, map(_reader(_Master, page), places)), None)
     for known in found.workers if found else ():
         if known.state != "ALIVE" or known.host in serving:
             continue
         worker = _reader(_Worker, page)(known.webuiaddress)
-        ended = [e.id for e in worker.finishedexecutors if e.appid == application] if worker else []
+        ended = _ended_without(started, application, worker) if worker else []
         if len(ended) >= _FEW:
             words = f"appId={application}&executorId={max(ended)}&logType=stderr"
             yield FailingHost(known.host, len(ended), f"{known.webuiaddress}/logPage/?{words}")
 
 
+def _ended_without(started: Collection[int], application: str, worker: _Worker) -> list[int]:
+    """Return the ids of a worker's executors that have ended before they started."""
+    ended = (e.id for e in worker.finishedexecutors if e.appid == application)
+    return [executor for executor in ended if executor not in started]
+
+
 def _reader(kind: type[T], page: Callable[[str], bytes]) -> Callable[[str], T | None]:
-    """Return what reads the JSON beside a page; None of it where there is none."""
+    """Return a function that reads the JSON beside a page; it returns None without any."""
 
     def read(url: str) -> T | None:
         try:

@@ -1,4 +1,4 @@
-"""What a slot asks of an executor: cores and GPUs."""
+"""The cores and GPUs that a slot needs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NO_LOCAL_GPUS = (
 
 @dataclass(frozen=True, slots=True)
 class TaskNeeds:
-    """What a task asks of an executor. As text: "1 core and 0.25 GPU".
+    """The needs of a task. As text: "1 core and 0.25 GPU".
 
     Attributes:
         cpus: Cores.
@@ -31,7 +31,7 @@ class TaskNeeds:
         """Return the needs that an application's settings name.
 
         Args:
-            setting: Returns a Spark setting, or None where it is not set.
+            setting: Returns a Spark setting, or None if it is not set.
         """
         return cls(int(setting("spark.task.cpus") or 1), float(setting(_TASK_GPUS) or 0))
 
@@ -43,15 +43,15 @@ class TaskNeeds:
 
     @property
     def tasks_per_gpu(self) -> int:
-        """How many tasks share a GPU; 1 where none do."""
+        """How many tasks share a GPU; 1 if none do."""
         return int(1 / self.gpus) if 0 < self.gpus < 1 else 1
 
     def fit(self, cores: int, gpus: int) -> int:
-        """Return how many tasks an executor of so many cores and GPUs runs at once."""
+        """Return how many tasks an executor with these cores and GPUs runs at once."""
         return min(cores // self.cpus, self.fit_gpus(gpus)) if self.gpus else cores // self.cpus
 
     def fit_gpus(self, gpus: int) -> int:
-        """Return for how many tasks so many GPUs are enough, each task with some."""
+        """Return for how many tasks these GPUs are enough, if each task needs some."""
         return gpus * self.tasks_per_gpu if self.gpus < 1 else int(gpus / self.gpus)
 
 
@@ -61,13 +61,13 @@ def slot_needs(
     setting: Callable[[str], str | None],
     master: str,
 ) -> TaskNeeds:
-    """Return what each slot of a search asks for.
+    """Return the needs of each slot of a search.
 
     Args:
-        gpus_per_trial: As of `experiment.Settings`.
-        trials_per_gpu: As of `experiment.Settings`.
-        setting: Returns a Spark setting of the application, or None where it is not set.
-        master: Spark's name of the cluster.
+        gpus_per_trial: The setting of `experiment.Settings`.
+        trials_per_gpu: The setting of `experiment.Settings`.
+        setting: Returns a Spark setting of the application, or None if it is not set.
+        master: The URL of Spark's master.
 
     Raises:
         InvalidArgument: No executor can have that many GPUs.
@@ -99,10 +99,10 @@ def slot_needs(
 
 
 def executor_gpus(setting: Callable[[str], str | None]) -> int:
-    """Return how many GPUs each executor has that Spark knows of."""
+    """Return how many GPUs of each executor Spark knows."""
     return int(setting(_EXECUTOR_GPUS) or 0)
 
 
 def is_local(master: str) -> bool:
-    """Does Spark run tasks in the driver's own JVM, where it assigns nothing but cores?"""
+    """Return whether Spark runs tasks in the driver's own JVM, where it assigns cores only."""
     return master == "local" or master.startswith("local[")

@@ -1,7 +1,7 @@
-"""Data for train functions, wherever it lies: HDFS, this host, or a store that fsspec knows.
+"""Data for train functions, from HDFS, this host, or a store that fsspec supports.
 
-Remote files are copied once to each host and read from there in every epoch of every trial; a copy
-is made anew when the file has changed. See `spark_jobs.storage.host_cache`.
+Remote files are copied once to each host and read from there in every epoch of every trial; a
+changed file is copied again. See `spark_jobs.storage.host_cache`.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ if TYPE_CHECKING:
     import tensorflow
     from pyspark.sql import DataFrame
 
-_STREAM = 8 << 20  # bytes of a request where nothing is kept
-_GLANCE = 1 << 20  # bytes
+_STREAM = 8 << 20  # bytes per request of streamed data
+_GLANCE = 1 << 20  # bytes that `examine_data` reads
 _MAGIC = re.compile(r"[*?\[]")
 
 
 def local_copy(path: str) -> list[Path]:
     """Return files of this host with the content of `path`, each copied here at most once.
 
-    They stay as long as this trial runs. Files of this host are returned as they are.
+    The copies stay as long as this trial runs. Files of this host are not copied.
 
     Args:
-        path: A file, a pattern such as "hdfs://namenode:8020/digits/*.tfrecord", or a folder, of
-            which all files count but those that start with "_" or ".", as for Spark.
+        path: A file, a pattern such as `hdfs://namenode:8020/digits/*.tfrecord`, or a folder, whose
+            files count except those that start with "_" or ".", as in Spark.
 
     Returns:
-        The copies, in the order of the names of the files.
+        The copies, in the order of the files' names.
 
     Raises:
-        FileNotFoundError: There is no such file; for a pattern or a folder, none at all.
-        PermissionError: It may not be read.
+        FileNotFoundError: The file does not exist, or the pattern or the folder has no file.
+        PermissionError: The user may not read it.
         OSError: It cannot be read, or the disk of this host is full.
     """
     location, settings = Location.parse(path), _settings()
@@ -67,15 +67,15 @@ def tfrecords(
     """Return the records of files as a `tf.data.TFRecordDataset`, from this host's copies.
 
     Args:
-        path: As for `local_copy`.
+        path: A file, a pattern or a folder, as for `local_copy`.
         compression: None, 'GZIP' or 'ZLIB'.
-        shards: How many workers share the files; this one copies only its own.
-        index: Which of them this one is, from 0.
-        seed: Shuffles the files, the same way on every worker; None keeps their order.
+        shards: The number of workers that share the files; each copies only its own.
+        index: The number of this worker, from 0.
+        seed: Seed to shuffle the files, in the same way on every worker; None keeps their order.
 
     Raises:
-        InvalidArgument: Fewer files than shards, or an index that is none.
-        OSError: As `local_copy`.
+        InvalidArgument: Fewer files than shards, or an invalid index.
+        OSError: The data cannot be read, as for `local_copy`.
     """
     import tensorflow as tf
 
@@ -88,16 +88,16 @@ def tfrecords(
 
 
 def shard(names: Sequence[str], shards: int, index: int, seed: int | None = None) -> list[str]:
-    """Return the files of one worker of several: every `shards`-th, from `index` on.
+    """Return the files of one of several workers: every `shards`-th, from `index` on.
 
     Args:
-        names: Of all files, in the same order on every worker.
-        shards: How many workers there are.
-        index: Which of them this one is, from 0.
-        seed: Shuffles the names first, the same way on every worker; None keeps their order.
+        names: Names of all files, in the same order on every worker.
+        shards: The number of workers.
+        index: The number of this worker, from 0.
+        seed: Seed to shuffle the names, in the same way on every worker; None keeps their order.
 
     Raises:
-        InvalidArgument: Fewer files than shards, or an index that is none.
+        InvalidArgument: Fewer files than shards, or an invalid index.
     """
     if not 1 <= shards <= len(names):
         expected = f"a number from 1 to {len(names)}, the number of files"
@@ -116,15 +116,15 @@ def open(path: str, mode: str = "rb", encoding: str | None = None) -> IO[Any]:  
     Args:
         path: A file.
         mode: 'rb' or 'r'.
-        encoding: Of text; UTF-8 when left out.
+        encoding: Encoding of text. Default: UTF-8.
 
     Raises:
         InvalidArgument: Another mode.
-        IsADirectoryError: It is a folder.
-        OSError: As `local_copy`.
+        IsADirectoryError: The path is a folder.
+        OSError: The file cannot be read, as for `local_copy`.
     """
     if mode not in ("r", "rt", "rb"):
-        raise InvalidArgument("mode", "'r' or 'rb'", shown(mode), "data is only read here")
+        raise InvalidArgument("mode", "'r' or 'rb'", shown(mode), "data is read-only")
     location, settings = Location.parse(path), _settings()
     with _files(location, settings) as files:
         status = files.status(location)
@@ -136,10 +136,10 @@ def open(path: str, mode: str = "rb", encoding: str | None = None) -> IO[Any]:  
 
 
 def exists(path: str) -> bool:
-    """Is there a file or a folder?
+    """Return whether a file or a folder exists.
 
     Raises:
-        OSError: It cannot be said, as where the NameNode does not answer.
+        OSError: The store does not answer.
     """
     location = Location.parse(path)
     with _files(location, _settings()) as files:
@@ -154,8 +154,8 @@ def listdir(path: str) -> list[str]:
     """Return the names in a folder, sorted.
 
     Raises:
-        NotADirectoryError: It is a file.
-        OSError: It is not there, or cannot be read.
+        NotADirectoryError: The path is a file.
+        OSError: The folder does not exist, or cannot be read.
     """
     location = Location.parse(path)
     with _files(location, _settings()) as files:
@@ -167,10 +167,10 @@ def listdir(path: str) -> list[str]:
 def glob(path: str) -> list[str]:
     """Return the files that `local_copy` would copy, as URLs or paths, sorted.
 
-    `*`, `?` and `[...]` stand for parts of a name, never for a "/".
+    `*`, `?` and `[...]` match parts of a name, never a "/".
 
     Raises:
-        OSError: As `local_copy`.
+        OSError: The data cannot be read, as for `local_copy`.
     """
     location = Location.parse(path)
     with _files(location, _settings()) as files:
@@ -181,11 +181,11 @@ def parquet(path: str, columns: Sequence[str] | None = None) -> pyarrow.Table:
     """Return the rows of parquet files as an Arrow table, from this host's copies.
 
     Args:
-        path: As for `local_copy`.
-        columns: Which to read; all when left out.
+        path: A file, a pattern or a folder, as for `local_copy`.
+        columns: Columns to read. Default: all.
 
     Raises:
-        OSError: As `local_copy`.
+        OSError: The data cannot be read, as for `local_copy`.
     """
     return _table(local_copy(path), columns)
 
@@ -200,27 +200,26 @@ def in_memory(
     """Return the rows of files as an Arrow table that all trials of a host share.
 
     The files are decoded once per host into one file of Arrow's own format, which every trial maps
-    into its memory: the pages are there once, whatever the number of trials, and nothing is decoded
-    again.
+    into its memory: all trials share its pages, and nothing is decoded again.
 
     Args:
-        path: As for `local_copy`.
-        columns: Which to keep, in this order; all when left out.
-        features: What to read of TFRecord files of `tf.train.Example`s, as for
-            `tf.io.parse_example`; left out, the files are parquet. It starts TensorFlow's runtime,
-            so what `tf.config` sets comes before.
-        compression: Of TFRecord files: None, 'GZIP' or 'ZLIB'.
+        path: A file, a pattern or a folder, as for `local_copy`.
+        columns: Columns to keep, in this order. Default: all.
+        features: Features to read from TFRecord files of `tf.train.Example` records, as for
+            `tf.io.parse_example`; this starts TensorFlow's runtime, so call `tf.config` before.
+            Without them the files are parquet.
+        compression: Compression of TFRecord files: None, 'GZIP' or 'ZLIB'.
 
     Returns:
-        With `features` each column is one chunk. `table['label'].chunk(0).to_numpy()` is a scalar
-        feature and `table['image'].chunk(0).to_numpy_ndarray()` one with a shape, without a copy
-        and so read-only; strings are bytes, those with a shape lists of bytes.
+        The table. With `features` each column is one chunk: `table['label'].chunk(0).to_numpy()`
+        is a scalar feature and `table['image'].chunk(0).to_numpy_ndarray()` one with a shape,
+        without a copy and so read-only; strings are bytes, those with a shape lists of bytes.
 
     Raises:
         InvalidArgument: A feature that is no `tf.io.FixedLenFeature` of a known shape, a column
-            that is no feature, or a compression of parquet files.
+            that is no feature, or a compression for parquet files.
         ValueError: A record lacks a feature, or has one of another type or shape.
-        OSError: As `local_copy`, or a file is none of TFRecords.
+        OSError: The data cannot be read, as for `local_copy`, or a file is no TFRecord file.
     """
     chosen = None if columns is None else list(columns)
     if compression not in ((None,) if features is None else (None, "GZIP", "ZLIB")):
@@ -241,12 +240,12 @@ def _mapped(
     key: Sequence[object],
     decode: Callable[[dict[Location, Path]], pyarrow.Table | pyarrow.RecordBatch],
 ) -> pyarrow.Table:
-    """Return what was decoded once on this host, mapped into memory.
+    """Return a table that is decoded once on this host, mapped into memory.
 
     Args:
-        path: As for `local_copy`.
-        key: How it is decoded, as JSON.
-        decode: Makes it of the copies of the files.
+        path: A file, a pattern or a folder, as for `local_copy`.
+        key: The arguments of the decoding, as JSON.
+        decode: Returns the table for the copies of the files.
     """
     import pyarrow
 
@@ -279,29 +278,29 @@ def from_dataframe(
     frame: DataFrame,
     path: str | None = None,
     *,
-    format: str = "parquet",  # noqa: A002  # as DataFrameWriter has it
+    format: str = "parquet",  # noqa: A002  # as in DataFrameWriter
 ) -> str:
-    """Write a Spark DataFrame once, and return where; only on the driver.
+    """Write a Spark DataFrame, and return the path; only on the driver.
 
-    Trials read it with `parquet`, `in_memory` or `tfrecords`: a path travels to a train function, a
-    DataFrame does not.
+    Trials read it with `parquet`, `in_memory` or `tfrecords`: a train function can get a path, but
+    no DataFrame.
 
     Args:
-        frame: What to write.
-        path: A new folder that executors see. Left out: a folder of its own under
-            `spark.experiment.logdir`, else under `experiments` in the user's home on HDFS where
-            that is Spark's default, else under `./experiments`.
-        format: 'parquet', or 'tfrecord': a file of `tf.train.Example`s per partition, with a
+        frame: The DataFrame.
+        path: A new folder that executors can write to. Default: a folder of its own under
+            `spark.experiment.logdir`, else under `experiments` in the user's home on HDFS if that
+            is Spark's default, else under `./experiments`.
+        format: 'parquet', or 'tfrecord': a file of `tf.train.Example` records per partition, with a
             feature per column. Integers and booleans become an int64_list, float and double a
             float_list (32 bits), strings and binary a bytes_list, arrays of these longer lists;
-            a null leaves its feature out. Executors need TensorFlow then; only the user may read
-            the files.
+            a null leaves its feature out. 'tfrecord' needs TensorFlow on executors; only the user
+            may read the files.
 
     Raises:
         InvalidArgument: Another format; no path, and executors on other hosts that do not see this
             host's folders; for 'tfrecord' a column of another type, or a path that is neither on
             this host nor on HDFS.
-        FileExistsError: For 'tfrecord' the folder has something in it.
+        FileExistsError: For 'tfrecord', the folder is not empty.
     """
     if format not in _FORMATS:
         raise InvalidArgument("format", " or ".join(map(repr, _FORMATS)), shown(format))
@@ -315,7 +314,7 @@ def from_dataframe(
         from spark_jobs.data import tf_examples
 
         tf_examples.write(frame, location, session)
-    else:  # Spark would look for a bare path on its default file system
+    else:  # Spark looks for a path without a scheme on its default file system
         frame.write.parquet(f"file://{location}" if location.scheme == "file" else str(location))
     return str(location)
 
@@ -323,16 +322,16 @@ def from_dataframe(
 def record_batches(path: str, size: int = 128) -> Iterator[list[bytes]]:
     """Yield the records of TFRecord files in lists, streamed: for data larger than the disk.
 
-    Nothing is kept on this host, so each epoch reads everything again. The checksums of the records
-    are not looked at: HDFS has its own, and so has the connection.
+    No copy is made on this host, so each epoch reads everything again. The records' checksums are
+    not checked: HDFS has its own, and so has the connection.
 
     Args:
-        path: As for `local_copy`; files without compression.
-        size: Records in a list, the last one of all may have fewer.
+        path: A file, a pattern or a folder, as for `local_copy`; without compression.
+        size: Records per list; the last list may have fewer.
 
     Raises:
         InvalidArgument: A size below 1.
-        OSError: As `local_copy`, or a file is none of TFRecords.
+        OSError: The data cannot be read, as for `local_copy`, or a file is no TFRecord file.
     """
     if size < 1:
         raise InvalidArgument("size", "at least 1", shown(size))
@@ -340,17 +339,17 @@ def record_batches(path: str, size: int = 128) -> Iterator[list[bytes]]:
 
 
 def examine_data(path: str, settings: DataSettings) -> tuple[list[int], int]:
-    """Look at data without copying it: list it, and read the start of the first file.
+    """Check that data is readable without copying it: list it, and read the first file's start.
 
     Args:
-        path: As for `local_copy`.
-        settings: How to get at it.
+        path: A file, a pattern or a folder, as for `local_copy`.
+        settings: The data settings.
 
     Returns:
-        The sizes of the files, in bytes, and how many bytes were read.
+        The sizes of the files in bytes, and the number of bytes read.
 
     Raises:
-        OSError: As `local_copy`.
+        OSError: The data cannot be read, as for `local_copy`.
     """
     location, read = Location.parse(path), bytearray()
     with _files(location, settings) as files:
@@ -382,7 +381,7 @@ def _records(files: Files, status: FileStatus) -> Iterator[bytes]:
     while buffer or reached < status.length:
         wanted = 12 if len(buffer) < 12 else 16 + int.from_bytes(buffer[:8], "little")
         if wanted - len(buffer) > status.length - reached:
-            raise OSError(f"{status.location}: no TFRecord file, or one that was cut off")
+            raise OSError(f"{status.location}: no TFRecord file, or a truncated one")
         if len(buffer) < wanted:
             upto = min(max(reached + _STREAM, reached + wanted - len(buffer)), status.length)
             files.read(replace(status, length=upto), buffer.extend, reached)
@@ -402,7 +401,7 @@ def _table(copies: Iterable[Path], columns: Sequence[str] | None) -> pyarrow.Tab
 
 
 def _settings() -> DataSettings:
-    """Return the trial's settings; on the driver those of its session."""
+    """Return the trial's data settings; on the driver those of its session."""
     trial = current()
     if trial is not None:
         return trial.data
@@ -418,7 +417,7 @@ def _files(location: Location, settings: DataSettings) -> Iterator[Files]:
 
 
 def _expand(files: Files, location: Location) -> list[FileStatus]:
-    """Return the files that a path, a pattern or a folder stands for."""
+    """Return the files of a path, a pattern or a folder."""
     if _MAGIC.search(location.path):
         found = [status for status in _matching(files, location) if not status.is_folder]
         kind = "matches"
@@ -434,7 +433,7 @@ def _expand(files: Files, location: Location) -> list[FileStatus]:
 
 
 def _matching(files: Files, location: Location) -> list[FileStatus]:
-    """Return what matches a pattern, one level of folders after the other."""
+    """Return the files that match a pattern, one level of folders after the other."""
     parts = location.path.strip("/").split("/")
     plain = next(number for number, part in enumerate(parts) if _MAGIC.search(part))
     folders = [files.status(location.at("/" + "/".join(parts[:plain])))]
@@ -456,7 +455,7 @@ def _counts(name: str) -> bool:
 
 
 def _copied(files: Files, found: list[FileStatus], settings: DataSettings) -> list[Path]:
-    """Return this host's copies of files; those of this host as they are."""
+    """Return this host's copies of files; files of this host are not copied."""
     cache = HostCache(settings.cache)
     return [
         Path(status.location.path)
@@ -467,7 +466,7 @@ def _copied(files: Files, found: list[FileStatus], settings: DataSettings) -> li
 
 
 def _held(copy: Path, descriptor: int) -> Path:
-    """Keep a copy until the trial ends; outside of one, until this process ends."""
+    """Keep a copy until the trial ends; outside a trial, until this process ends."""
     trial = current()
     if trial is not None:
         trial.held.append(descriptor)

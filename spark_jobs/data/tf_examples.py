@@ -1,6 +1,6 @@
 """Files of `tf.train.Example` records: written from a Spark DataFrame, read into Arrow.
 
-TensorFlow encodes and parses the examples and frames the records; who calls these functions has it.
+TensorFlow encodes and parses the examples and frames the records; callers must have it.
 """
 
 from __future__ import annotations
@@ -34,34 +34,34 @@ _LISTS = {
     **dict.fromkeys(("float", "double"), "float_list"),
     **dict.fromkeys(("string", "char", "varchar", "binary"), "bytes_list"),
 }
-"""Spark's types to the lists of `tf.train.Feature`, as the spark-tensorflow-connector has them."""
+"""Spark's types to the lists of `tf.train.Feature`, as in the spark-tensorflow-connector."""
 
 _INSTEAD = {
-    "array": "take pyspark.sql.functions.flatten of it",
+    "array": "use pyspark.sql.functions.flatten",
     "decimal": "cast it to double",
     "map": "select its entries as columns of their own",
     "struct": "select its fields as columns of their own",
-    "vectorudt": "take pyspark.ml.functions.vector_to_array of it",
+    "vectorudt": "use pyspark.ml.functions.vector_to_array",
 }
-_BATCH = 4096  # records that are parsed at once
+_BATCH = 4096  # records that are parsed in one call
 
 
 def write(frame: DataFrame, folder: Location, session: Session) -> None:
     """Write a DataFrame as TFRecord files of `tf.train.Example`s, one per partition with rows.
 
-    Tasks write below a name that nobody reads; of each partition the file of the task that Spark
-    counts is published, so tasks that Spark runs twice or kills leave nothing. `_SUCCESS` comes
-    last.
+    Tasks write to a temporary folder. For each partition the file of the task that Spark counts is
+    published, so tasks that Spark runs twice or kills leave nothing. `_SUCCESS` comes last.
 
     Args:
-        frame: What to write; a null leaves its feature out.
-        folder: A new or an empty one that executors see.
-        session: Of the frame.
+        frame: The DataFrame; a null leaves its feature out.
+        folder: A new or empty folder that executors can write to.
+        session: The frame's session.
 
     Raises:
-        InvalidArgument: A column of a type that examples lack, or neither a path nor an HDFS.
-        FileExistsError: The folder has something in it, or is a file.
-        OSError: It cannot be written to.
+        InvalidArgument: A column of a type that examples lack, or a folder that is neither on this
+            host nor on HDFS.
+        FileExistsError: The folder is not empty, or is a file.
+        OSError: The folder cannot be written to.
     """
     columns = feature_lists([(field.name, field.dataType) for field in frame.schema])
     hadoop = session.data_settings().hadoop
@@ -77,7 +77,7 @@ def write(frame: DataFrame, folder: Location, session: Session) -> None:
                 files.rename(temporary.below(part["name"]), target)
             files.write(folder.below("_SUCCESS"), Path(os.devnull))
         finally:
-            with contextlib.suppress(OSError):  # it is in nobody's way
+            with contextlib.suppress(OSError):  # readers skip it
                 files.remove(temporary)
 
 
@@ -85,7 +85,7 @@ def feature_lists(columns: Iterable[tuple[str, Any]]) -> dict[str, str]:
     """Return which list of `tf.train.Feature` holds each column.
 
     Args:
-        columns: Names and types of Spark.
+        columns: Column names and Spark's types.
 
     Raises:
         InvalidArgument: A type that examples lack, or two columns of one name.
@@ -113,7 +113,7 @@ def _check_vacant(files: WritableFiles, folder: Location) -> None:
     except FileNotFoundError:
         return
     if not vacant:
-        reason = "there is something already; remove it or name another folder"
+        reason = "exists and is not an empty folder; remove it or name another folder"
         raise FileExistsError(errno.EEXIST, reason, str(folder))
 
 
@@ -123,7 +123,7 @@ def _write_partition(
     hadoop: HadoopSettings,
     batches: Iterable[pyarrow.RecordBatch],
 ) -> Iterator[pyarrow.RecordBatch]:
-    """Write a partition to a file of this task's own, and yield the file's name; in the task."""
+    """Write a partition to a file of this task's own, and yield the file's name; runs in a task."""
     import pyarrow
     import tensorflow as tf
     from pyspark import TaskContext
@@ -137,7 +137,7 @@ def _write_partition(
                 for record in encoded(batch, columns):
                     writer.write(record)
         if not rows and task.partitionId():
-            return  # as Spark does it: of partitions without rows only the first leaves a file
+            return  # as in Spark, only the first partition leaves a file without rows
         with contextlib.closing(writable_files_at(folder, hadoop)) as files:
             files.write(folder.below(name), Path(file.name))
     row = {"partition": pyarrow.array([task.partitionId()], "int32"), "name": [name]}
@@ -149,7 +149,7 @@ def encoded(batch: pyarrow.RecordBatch, columns: Mapping[str, str]) -> Iterator[
 
     Args:
         batch: The rows.
-        columns: Which list of `tf.train.Feature` holds each column.
+        columns: Column name to its list of `tf.train.Feature`.
 
     Raises:
         ValueError: An array has a null in it.
@@ -168,7 +168,7 @@ def encoded(batch: pyarrow.RecordBatch, columns: Mapping[str, str]) -> Iterator[
 
 
 def _values(name: str, column: pyarrow.Array, kind: str) -> Iterator[list[Any] | None]:
-    """Yield what a column has in each row, a list of one or more, or None."""
+    """Yield a column's values of each row, as a list, or None."""
     import pyarrow.compute
 
     item = {"int64_list": "int64", "float_list": "float64", "bytes_list": "large_binary"}[kind]
@@ -191,11 +191,11 @@ def selected(features: Mapping[str, Any], columns: Sequence[str] | None) -> dict
 
     Args:
         features: Name to `tf.io.FixedLenFeature`.
-        columns: Which of them, in this order; all when left out.
+        columns: Names of the features to parse, in this order. Default: all.
 
     Raises:
-        InvalidArgument: A feature of another kind or without a known shape, or a column that is
-            none of them.
+        InvalidArgument: A feature of another kind or without a known shape, or a column that is no
+            feature.
     """
     import tensorflow as tf
 
@@ -217,9 +217,9 @@ def selected(features: Mapping[str, Any], columns: Sequence[str] | None) -> dict
 
 
 def start_runtime() -> None:
-    """Start TensorFlow's runtime, so that what `tf.config` refuses later it refuses to all trials.
+    """Start TensorFlow's runtime, so that later calls of `tf.config` fail in every trial.
 
-    Otherwise only the one trial of a host that parses the files would start it.
+    Otherwise they would fail only in the one trial of a host that parses the files.
     """
     import tensorflow as tf
 
@@ -227,7 +227,7 @@ def start_runtime() -> None:
 
 
 def specification(features: Mapping[str, Any]) -> list[list[Any]]:
-    """Return, as JSON, what tells features from others."""
+    """Return the identity of features, as JSON."""
     import numpy as np
     import tensorflow as tf
 
@@ -248,7 +248,7 @@ def parsed(
     """Return the features of all records of files.
 
     Args:
-        copies: Of the files, on this host.
+        copies: This host's copies of the files.
         features: Name to `tf.io.FixedLenFeature`.
         compression: None, 'GZIP' or 'ZLIB'.
 
@@ -258,7 +258,7 @@ def parsed(
 
     Raises:
         ValueError: A record that lacks a feature, or has one of another type or shape.
-        OSError: A file is none of TFRecords.
+        OSError: A file is no TFRecord file.
     """
     import numpy as np
     import pyarrow
@@ -275,7 +275,7 @@ def parsed(
             for records in tf.data.TFRecordDataset(str(copy), compression).batch(_BATCH):
                 for name, values in tf.io.parse_example(records, dict(features)).items():
                     found[name].append(values.numpy())
-    # Column by column, since each is there twice for a moment.
+    # Column by column, since each is in memory twice for a moment.
     columns = {name: _column(np.concatenate(found.pop(name))) for name in list(features)}
     return pyarrow.RecordBatch.from_pydict(columns)
 
@@ -305,7 +305,7 @@ def _said_in_a_sentence(location: Location) -> Iterator[None]:
     try:
         yield
     except tf.errors.DataLossError:
-        raise OSError(f"{location}: no TFRecord file, or one that was cut off") from None
+        raise OSError(f"{location}: no TFRecord file, or a truncated one") from None
     except tf.errors.InvalidArgumentError as error:
         # "{{function_node ...}} Name: <unknown>, Key: x, Index: 3.  Data types don't match. ..."
         # The index counts from the start of a batch.

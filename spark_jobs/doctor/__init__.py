@@ -1,1 +1,1 @@
-"""What an executor finds out about itself."""
+"""Checks that executors run on themselves."""

@@ -1,7 +1,7 @@
-"""What a slot finds out about its host and its ways to driver, storage and data.
+"""Checks of a slot's host, and of its connections to driver, storage and data.
 
-`experiment.doctor` asks for it in every slot at once, and judges what comes back. Here nothing is
-judged: a check gives a fact, or the reason why there is none.
+`experiment.doctor` runs them in every slot at once, and judges the results. Nothing is judged here:
+a check returns a fact, or the reason why there is none.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from spark_jobs.doctor.installed import software
 from spark_jobs.handover import Lent
 from spark_jobs.messages import Hello, SlotId, encode
 from spark_jobs.slot.devices import host_gpus, trial_environment
-from spark_jobs.slot.slot import INSTALL, PROBLEM, host_name, is_installed
+from spark_jobs.slot.slot import PROBLEM, host_name, import_problem, is_installed
 from spark_jobs.storage.files import WritableFiles
 from spark_jobs.storage.host_cache import HostCache
 from spark_jobs.storage.locations import Location
@@ -48,13 +48,13 @@ from spark_jobs.storage.stores import writable_files_at
 from spark_jobs.trial.context import DataSettings
 
 SCHEMA = "found string"
-"""Of what a slot yields: one row, a `Found` as JSON."""
+"""Spark's schema of the row that a slot yields: a `Found` as JSON."""
 
 DRIVERS_FILE = "driver"
-"""The file that the driver has put into the folder of an examination."""
+"""The driver's file in the folder of an examination."""
 
-_CONNECT = 5.0  # seconds that a connection may take
-_HOLD = 5.0  # seconds for which a slot that cannot ask the driver keeps its place
+_CONNECT = 5.0  # maximum seconds of a connection attempt
+_HOLD = 5.0  # seconds that a slot without a connection to the driver waits for the others
 
 # In processes of their own: an import may crash, hang, and take hundreds of megabytes.
 _IMPORT_TENSORFLOW = """
@@ -78,18 +78,19 @@ pickle.loads(sys.stdin.buffer.read())
 
 
 class Examination(msgspec.Struct, frozen=True, kw_only=True):
-    """What a slot is to find out; it travels in the closure, as JSON.
+    """The checks that a slot is to run; sent in the closure, as JSON.
 
     Attributes:
-        number: Of the slot, from 1.
-        key: The same for all slots of an examination, and no other.
-        folder: Where the driver has put `DRIVERS_FILE`; '' to leave storage alone.
-        content: Of that file.
-        data: The user's data; '' where none is named.
-        modules: Whose versions to tell.
-        assigns_gpus: Does Spark hand out GPUs in this application?
-        has_function: Is there a train function to load?
-        timeout: Seconds for all of it; a third of it for the checks, which are made at once.
+        number: The slot's number, from 1.
+        key: A key shared by the slots of this examination only.
+        folder: The folder of `DRIVERS_FILE`; '' to skip the check of storage.
+        content: The content of that file.
+        data: The path of the user's data; '' without any.
+        modules: The modules whose versions to return.
+        assigns_gpus: Whether Spark assigns GPUs in this application.
+        has_function: Whether there is a train function to load.
+        timeout: Maximum seconds of the examination; a third of it for the checks, which run at the
+            same time.
     """
 
     number: int
@@ -104,11 +105,11 @@ class Examination(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Access(msgspec.Struct, frozen=True):
-    """How the slots of an examination get at what they look at. Secret; see `Handover`.
+    """The access of an examination's slots to driver and storage. Secret; see `Handover`.
 
     Attributes:
-        address: Of the driver's channel.
-        settings: For folder and data.
+        address: The address of the driver's channel.
+        settings: The settings for folder and data.
     """
 
     address: Address
@@ -121,12 +122,12 @@ def examination_function(
     """Return the function for `mapInArrow`; see `slot_function` for why it is made like this.
 
     Args:
-        examination: What to find out.
+        examination: The checks to run.
         access: An `Access`, as JSON.
-        function: The train function, pickled; empty where there is none.
-        search_path: Folders to import from beside the executor's own.
+        function: The train function, pickled; empty without one.
+        search_path: Folders to import from, in addition to the executor's own.
     """
-    data, marker, advice = encode(examination), PROBLEM, INSTALL
+    data, marker, why = encode(examination), PROBLEM, import_problem()
 
     def slot(batches: Iterable[Any]) -> Iterator[Any]:
         import platform
@@ -139,8 +140,7 @@ def examination_function(
             from spark_jobs.doctor.checks import run_examination
         except ModuleNotFoundError as error:
             where = f"Python {platform.python_version()} at {sys.executable}"
-            missing = f"{where}: no module named {error.name!r}"
-            raise RuntimeError(f"{marker}{missing}; {advice}") from None
+            raise RuntimeError(f"{marker}{where}: {why(error)}") from None
         for _ in batches:
             pass
         found = run_examination(data, access, function)
@@ -150,7 +150,7 @@ def examination_function(
 
 
 def run_examination(data: bytes, access: Lent, function: Lent) -> str:
-    """Find out what an `Examination` asks, in a Spark task; return the `Found`, both as JSON."""
+    """Run an `Examination` in a Spark task; return the `Found`, both as JSON."""
     from pyspark import TaskContext
 
     task = TaskContext.get()
@@ -173,17 +173,17 @@ def examine(
     gpus: tuple[str, ...],
     cpus: int,
 ) -> Found:
-    """Make all checks at once; none hides another. Keep the slot's place until all slots came.
+    """Run all checks at the same time, each independent of the others; wait for the other slots.
 
-    A slot that cannot read its `Access` makes only those that need none.
+    A slot that cannot read its `Access` runs only the checks that do not need it.
 
     Args:
-        examination: What to find out.
+        examination: The checks to run.
         lent: The `Access`, as JSON.
         function: The train function, pickled.
         slot: The slot's name.
-        gpus: Addresses that Spark gave it.
-        cpus: Cores that Spark gave it.
+        gpus: Addresses of the GPUs that Spark assigned to it.
+        cpus: Cores that Spark assigned to it.
     """
     start, host, limit = time.monotonic(), host_name(), examination.timeout / 3
     environment = trial_environment(gpus, spark_assigns_gpus=examination.assigns_gpus, cpus=cpus)
@@ -205,7 +205,9 @@ def examine(
                 checks["folder"] = functools.partial(_without_access, error)
         else:
             channel = opened.enter_context(ChannelClient(access.address, slot))
-            checks["driver"] = lambda: _call_driver(channel, access.address, Hello(slot, host))
+            checks["driver"] = lambda: _call_driver(
+                channel, access.address, Hello(slot=slot, host=host)
+            )
             checks["space"] = lambda: _space(access.settings)
             if examination.folder:
                 checks["folder"] = lambda: round_trip(examination, access.settings)
@@ -224,11 +226,11 @@ def examine(
 def gather(
     checks: Mapping[str, Callable[[], Any]], limit: float
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """Run checks at once, and return what they found and why others found nothing, by name.
+    """Run checks at the same time; return the facts, and the reasons of failed checks, by name.
 
     Args:
-        checks: By name. One that takes too long goes on in its thread, and nobody listens to it.
-        limit: Seconds that they may take.
+        checks: Name to check. A check that takes too long continues in its thread, without effect.
+        limit: Maximum seconds.
     """
     facts: dict[str, Any] = {}
     trouble: dict[str, str] = {}
@@ -251,7 +253,7 @@ def gather(
 
 
 def in_a_line(error: BaseException) -> str:
-    """Return an error as one line for people."""
+    """Return an error in one line, for people."""
     lines = str(error).strip().splitlines()
     if not lines:
         return type(error).__name__
@@ -273,10 +275,10 @@ def _load(function: bytes, environment: Mapping[str, str | None], limit: float) 
 def _run_python(
     program: str, data: bytes, environment: Mapping[str, str | None], limit: float
 ) -> bytes:
-    """Run a program in an interpreter of its own and return what it printed.
+    """Run a program in an interpreter of its own and return its output.
 
     Raises:
-        RuntimeError: It failed; the last line that it wrote.
+        RuntimeError: The program failed; the message is its last line.
     """
     variables = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2", **environment}
     variables["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
@@ -300,7 +302,7 @@ def _run_python(
 
 @contextlib.contextmanager
 def _first(key: str, name: str) -> Iterator[bool]:
-    """Is this the first slot of an examination, on this host, to ask for this name?"""
+    """Yield whether this is an examination's first slot on this host to ask for this name."""
     digest = hashlib.sha256(f"{key} {name}".encode()).hexdigest()[:32]
     mark = Path(tempfile.gettempdir(), f"experiment-examination-{digest}")
     try:
@@ -308,7 +310,7 @@ def _first(key: str, name: str) -> Iterator[bool]:
     except FileExistsError:
         yield False
         return
-    except OSError:  # nowhere to leave a mark: better twice than never
+    except OSError:  # no folder for a mark: better twice than never
         yield True
         return
     try:
@@ -320,14 +322,14 @@ def _first(key: str, name: str) -> Iterator[bool]:
 def _call_driver(channel: ChannelClient, address: Address, hello: Hello) -> DriverCall:
     host, _, port = address.target.rpartition(":")
     socket.create_connection((host.strip("[]"), int(port)), _CONNECT).close()
-    channel.hello(hello)  # makes the connection
+    channel.hello(hello)  # opens the connection
     before, start = time.time(), time.monotonic()
     channel.hello(hello)
     return DriverCall(before, time.monotonic() - start)
 
 
 def _without_access(error: OSError) -> RoundTrip:
-    """Return what is known of the driver's folder, in which the `Access` cannot be read."""
+    """Return the result for the driver's folder if the `Access` in it cannot be read."""
     if isinstance(error, FileNotFoundError):
         return RoundTrip(0.0, shared=False)
     raise error
@@ -337,7 +339,7 @@ def round_trip(examination: Examination, settings: DataSettings) -> RoundTrip:
     """Read the driver's file in the folder of an examination; write, rename, read and remove one.
 
     Raises:
-        OSError: One of these cannot be done, or what was read is not what was written.
+        OSError: One of these failed, or the content that was read differs from the written one.
     """
     folder, start = Location.parse(examination.folder), time.monotonic()
     name = f"slot-{examination.number}-{secrets.token_hex(4)}"
@@ -348,13 +350,13 @@ def round_trip(examination: Examination, settings: DataSettings) -> RoundTrip:
             shared = _content(files, folder.below(DRIVERS_FILE)) == examination.content.encode()
         except FileNotFoundError:
             shared = False
-        if shared:  # elsewhere nothing is to be left
+        if shared:  # on another host nothing must be left
             files.write(part, content)
             files.rename(part, whole)
             same = _content(files, whole) == content
             files.remove(whole)
             if not same:
-                raise OSError(f"{whole}: what was read is not what was written")
+                raise OSError(f"{whole}: the content read differs from the content written")
     return RoundTrip(time.monotonic() - start, shared)
 
 
@@ -368,7 +370,7 @@ def look_at_data(path: str, settings: DataSettings) -> Data:
     """List the user's data and read from its first file, as trials do.
 
     Raises:
-        OSError: It is not there, or cannot be read.
+        OSError: The data does not exist, or cannot be read.
     """
     start = time.monotonic()
     sizes, read = examine_data(path, settings)
@@ -390,7 +392,7 @@ def _space(settings: DataSettings) -> Space:
 
 
 def _executor() -> str:
-    """Return Spark's name of the executor that this process belongs to; 'driver' in local mode."""
+    """Return Spark's id of this process' executor; 'driver' in local mode."""
     with contextlib.suppress(psutil.Error):
         for process in psutil.Process().parents():
             words = process.cmdline()

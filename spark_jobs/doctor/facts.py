@@ -1,4 +1,4 @@
-"""What a slot has found out about its host and its ways: values, for `experiment.doctor`."""
+"""The facts that a slot has found out about its host, as values for `experiment.doctor`."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import msgspec
 
 
 class Software(msgspec.Struct, frozen=True, kw_only=True):
-    """What Python is there.
+    """A host's Python.
 
     Attributes:
-        python: Its version.
-        executable: Its path.
-        versions: By module; None where it is missing, '' where nobody knows.
+        python: Python's version.
+        executable: Path of the interpreter.
+        versions: Module to version; None if it is missing, '' if its version is unknown.
         source: A digest of our own packages.
     """
 
@@ -22,13 +22,13 @@ class Software(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TensorFlow(msgspec.Struct, frozen=True, kw_only=True):
-    """What TensorFlow says of itself.
+    """A host's TensorFlow.
 
     Attributes:
-        version: Its version.
-        cuda: Of the CUDA that it was built for; '' where for none.
-        gpus: How many it sees with the variables of a trial on this slot.
-        seconds: That its import took.
+        version: TensorFlow's version.
+        cuda: Version of the CUDA that it was built for; '' for none.
+        gpus: The number of GPUs that it sees with the environment of a trial on this slot.
+        seconds: Seconds of its import.
     """
 
     version: str
@@ -38,11 +38,11 @@ class TensorFlow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DriverCall(msgspec.Struct, frozen=True):
-    """A call to the driver that was answered.
+    """An answered call to the driver.
 
     Attributes:
-        before: When it was made, seconds since 1970 by the clock of this host.
-        seconds: Until the answer was there.
+        before: Time of the call, seconds since 1970 by the clock of this host.
+        seconds: Seconds until the answer.
     """
 
     before: float
@@ -50,11 +50,11 @@ class DriverCall(msgspec.Struct, frozen=True):
 
 
 class RoundTrip(msgspec.Struct, frozen=True):
-    """Files that were written, renamed, read and removed.
+    """A test of the folder for runs: files were written, renamed, read and removed.
 
     Attributes:
-        seconds: That it took.
-        shared: Is the driver's file there, with its content?
+        seconds: Seconds of the test.
+        shared: Whether the driver's file is there, with its content.
     """
 
     seconds: float
@@ -62,13 +62,13 @@ class RoundTrip(msgspec.Struct, frozen=True):
 
 
 class Data(msgspec.Struct, frozen=True, kw_only=True):
-    """The user's data as a host sees it.
+    """A test of the user's data on a host.
 
     Attributes:
-        files: How many there are.
-        bytes: Of all of them.
-        read: Bytes that were read, of the first.
-        seconds: That it took.
+        files: The number of files.
+        bytes: Bytes of all files.
+        read: Bytes that were read, of the first file.
+        seconds: Seconds of the test.
     """
 
     files: int
@@ -78,14 +78,14 @@ class Data(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Space(msgspec.Struct, frozen=True, kw_only=True):
-    """What is free on a host, in bytes.
+    """The free space of a host, in bytes.
 
     Attributes:
-        memory: Of it.
-        scratch: On the disk of Spark's local folder.
-        cache: On the disk of the copies of data; as many as these may take, with `data`.
+        memory: Free memory.
+        scratch: Free bytes on the disk of Spark's local folder.
+        cache: Free bytes on the disk of the cache; with `data`, the bytes that its copies may take.
         scratch_folder: Spark's local folder.
-        cache_folder: Of the copies.
+        cache_folder: The cache's folder.
     """
 
     memory: int
@@ -99,8 +99,8 @@ class Gpus(msgspec.Struct, frozen=True):
     """GPUs of a slot.
 
     Attributes:
-        assigned: Addresses that Spark has given it.
-        present: How many its host shows.
+        assigned: Addresses of the GPUs that Spark assigned to it.
+        present: The number of GPUs of its host.
     """
 
     assigned: tuple[str, ...]
@@ -108,21 +108,21 @@ class Gpus(msgspec.Struct, frozen=True):
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
-    """What a slot has found out. A fact is None where it was not asked for or is not known.
+    """The facts found by a slot. A fact is None if it was not requested or is unknown.
 
     Attributes:
         slot: Its name on the channel.
-        host: Spark's name of its host.
-        executor: Spark's name of its executor.
-        trouble: By the name of a fact: why it is not known, in one line.
-        software: The Python of the host.
-        tensorflow: In one slot of each host, or in each that has GPUs.
-        function: '' where the train function could be loaded; in one slot of each host.
-        driver: How it reached the driver.
-        folder: How it fared with the folder for runs.
-        data: The user's data.
-        space: What is free.
-        gpus: Of the slot.
+        host: Spark's name for its host.
+        executor: Spark's id of its executor.
+        trouble: Name of an unknown fact to the reason, in one line.
+        software: The host's Python.
+        tensorflow: The host's TensorFlow, from one slot per host, or from each that has GPUs.
+        function: '' if the train function could be loaded; from one slot per host.
+        driver: The call to the driver.
+        folder: The test of the folder for runs.
+        data: The test of the user's data.
+        space: The free space.
+        gpus: The slot's GPUs.
     """
 
     slot: str

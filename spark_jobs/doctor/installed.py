@@ -1,4 +1,4 @@
-"""What Python and which packages a process has, so that slots can be compared with the driver."""
+"""The Python and the packages of a process, to compare slots with the driver."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from spark_jobs.doctor.facts import Software
 from spark_jobs.slot.slot import is_installed
 
 _OURS = ("experiment", "search", "spark_jobs")
-_DISTRIBUTIONS = {  # by module, where they are not called the same
+_DISTRIBUTIONS = {  # module to distribution, where the names differ
     "grpc": ("grpcio",),
     "pynvml": ("nvidia-ml-py",),
     "tensorflow": ("tensorflow", "tensorflow-cpu"),
@@ -28,7 +28,7 @@ _MODULES = (
 
 
 def software(modules: Iterable[str]) -> Software:
-    """Return what Python is here, with the versions of some modules."""
+    """Return this process' Python, with the versions of some modules."""
     versions = {module: _version(module) for module in modules}
     return Software(
         python=platform.python_version(),
@@ -39,7 +39,7 @@ def software(modules: Iterable[str]) -> Software:
 
 
 def known_modules() -> tuple[str, ...]:
-    """Return the modules that this Python has, and that executors should have as well."""
+    """Return the modules of this Python that executors should have as well."""
     return tuple(module for module in _MODULES if is_installed(module))
 
 
@@ -51,7 +51,7 @@ def _version(module: str) -> str | None:
 
 
 def _digest_of_ours() -> str:
-    """Return a digest of our packages, wherever they lie: in folders or in a zip."""
+    """Return a digest of our packages, in folders or in a zip."""
     digest = hashlib.sha256()
     for package in _OURS:
         for name, data in sorted(_sources(importlib.resources.files(package), package)):

@@ -1,1 +1,1 @@
-"""The folder of a run: names, marks of its drivers, copying to and from remote storage."""
+"""Run folders: file names, marks of drivers, copies to and from remote storage."""

@@ -1,8 +1,8 @@
-"""The marks of the drivers that ran a run: who each is, and whether its process still runs.
+"""The marks of a run's drivers, which show whether a driver's process still runs.
 
-Each driver that runs a run leaves a mark in its folder, `owners/<n>.json`, under the next number.
-The newest mark is that of the run's owner, who touches it every 5 s. Drivers read them to find out
-whether a run is free, and slots to find out whether a driver that does not answer is gone.
+Each driver of a run leaves a mark in the run's folder, `owners/<n>.json`, under the next number.
+The newest mark is that of the run's owner, which touches it every 5 s. Drivers read marks to check
+whether a run has an active driver, and slots to check whether a silent driver is gone.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ import msgspec
 from spark_jobs.storage.files import Files, FileStatus
 from spark_jobs.storage.locations import Location
 
-_LARGEST = 4096  # bytes of a mark
+_LARGEST = 4096  # maximum bytes of a mark
 _NAME = re.compile(r"(\d{1,9})\.json")
-_ENDED = ("Z", "X")  # states of processes that only their parents still see
+_ENDED = ("Z", "X")  # states of ended processes that their parents have not collected
 
 
 class Origin(msgspec.Struct, frozen=True):
-    """What tells a process from any other one of its id, wherever that runs or ran.
+    """The identity of a process, beyond its id, among processes of all hosts and times.
 
     Attributes:
         boot: The id of its kernel's boot.
-        namespace: In which its id counts, as in a container.
+        namespace: The namespace of its id, such as a container's.
         started: Ticks from the boot to its start.
     """
 
@@ -37,7 +37,7 @@ class Origin(msgspec.Struct, frozen=True):
 
     @classmethod
     def of_this_process(cls) -> Origin | None:
-        """Return that of this process; None where the system does not tell."""
+        """Return the origin of this process; None if the system does not show it."""
         try:
             boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
             namespace = os.stat("/proc/self/ns/pid").st_ino
@@ -47,16 +47,16 @@ class Origin(msgspec.Struct, frozen=True):
 
 
 class Mark(msgspec.Struct, frozen=True, kw_only=True):
-    """What a driver says of itself.
+    """A driver's mark.
 
     Attributes:
-        host: What its host calls itself, which need not be unique.
-        pid: Its process there.
-        origin: Which process that is; None where its system does not tell.
-        application: Spark's name of its application.
-        since: When it took the run, in seconds since 1970, by its own clock.
-        locked: Does it hold the run's lock?
-        released: Has it handed the run back?
+        host: The name of its host, which need not be unique.
+        pid: The id of its process.
+        origin: The identity of that process; None if its system does not show it.
+        application: The id of its Spark application.
+        since: Time at which it became the owner, in seconds since 1970, by its own clock.
+        locked: Whether it holds the run's lock.
+        released: Whether it has released the run.
     """
 
     host: Annotated[str, msgspec.Meta(max_length=255)]
@@ -68,16 +68,16 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True):
     released: bool = False
 
     def encoded(self) -> bytes:
-        """Return what `read_mark` reads."""
+        """Return the bytes that `read_mark` reads."""
         return msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n"
 
     def is_of_this_system(self) -> bool:
-        """Has its driver run since the last boot of the system on which this process runs?"""
+        """Whether its driver ran on this system, since its last boot."""
         here = Origin.of_this_process()
         return here is not None and self.origin is not None and here.boot == self.origin.boot
 
     def runs(self) -> bool | None:
-        """Return whether the process of its driver runs; None where that cannot be seen here."""
+        """Return whether its driver's process runs; None if this process cannot see that."""
         here, there = Origin.of_this_process(), self.origin
         if here is None or there is None:
             return None
@@ -87,37 +87,39 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True):
             os.kill(self.pid, 0)
         except ProcessLookupError:
             return False
-        except PermissionError:  # of another user
+        except PermissionError:  # a process of another user
             pass
         try:
             state, started = _look_at(self.pid)
-        except (OSError, ValueError):  # which are not shown everywhere
+        except (OSError, ValueError):  # not every system shows it
             return None
         return state not in _ENDED and started == there.started
 
 
 class Silence:
-    """Measures for how long nothing was heard, where somebody listened.
+    """Measures the time without a sign of life, while there are checks for one.
 
-    What nobody could hear, as while the place or the listener was in trouble, is no silence.
+    Times without checks, such as an outage of the storage or of this process, do not count.
 
     Args:
-        needed: Seconds of it.
-        longest_gap: Seconds between two times of listening, beyond which it begins anew.
-        now: Seconds by any clock.
+        needed: Seconds of silence after which it is over.
+        longest_gap: Maximum seconds between two checks; after a longer gap the silence starts anew.
+        now: The time in seconds, by any clock.
     """
 
     def __init__(self, needed: float, longest_gap: float, now: float) -> None:
         self._needed = needed
         self._longest_gap = longest_gap
-        self._since = self._listened = now
+        self._since = now
+        self._listened = now
 
     def restart(self, now: float) -> None:
-        """Say that something was heard just now."""
-        self._since = self._listened = now
+        """Record a sign of life."""
+        self._since = now
+        self._listened = now
 
     def is_over(self, now: float) -> bool:
-        """Say that nothing was heard just now; return whether that was long enough."""
+        """Record a check without a sign of life; return whether the silence was long enough."""
         if now - self._listened > self._longest_gap:
             self._since = now
         self._listened = now
@@ -125,10 +127,10 @@ class Silence:
 
 
 def newest_mark(files: Files, folder: Location) -> FileStatus | None:
-    """Return the newest mark of a folder, None where it has none.
+    """Return the newest mark in a folder; None without a mark.
 
     Raises:
-        OSError: There is no such folder, or it cannot be read.
+        OSError: The folder does not exist, or cannot be read.
     """
     marks = [
         status
@@ -139,7 +141,7 @@ def newest_mark(files: Files, folder: Location) -> FileStatus | None:
 
 
 def is_coming(mark: FileStatus | None) -> bool:
-    """Is it a name without a content, as `LocalFiles.rename` leaves for a moment?"""
+    """Whether the mark is an empty file, as `LocalFiles.rename` leaves for a moment."""
     return mark is not None and mark.length == 0
 
 
@@ -149,10 +151,10 @@ def number_of(mark: Location) -> int:
 
 
 def read_mark(files: Files, status: FileStatus) -> Mark | None:
-    """Return what a mark says; None where it is none, or half of one.
+    """Return the content of a mark; None if it is invalid or incomplete.
 
     Raises:
-        OSError: It cannot be read.
+        OSError: The mark cannot be read.
     """
     if status.length > _LARGEST:
         return None
@@ -165,11 +167,11 @@ def read_mark(files: Files, status: FileStatus) -> Mark | None:
 
 
 def _look_at(pid: int) -> tuple[str, int]:
-    """Return a process' state, and in how many ticks after the boot it was started.
+    """Return a process' state, and the ticks from the boot to its start.
 
     Raises:
-        OSError: There is none, or it is not shown.
-        ValueError: The system tells something else.
+        OSError: There is no such process, or it is hidden.
+        ValueError: The system shows another format.
     """
     words = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
     if len(words) < 20:

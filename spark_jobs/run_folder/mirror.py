@@ -1,4 +1,4 @@
-"""Keeping a folder of this host like one elsewhere: a run is read as if it were here."""
+"""A local copy of a remote run folder that is kept up to date, to read a run as a local one."""
 
 from __future__ import annotations
 
@@ -14,17 +14,16 @@ from spark_jobs.storage.locations import Location
 
 
 class Mirror:
-    """Fetches what is new of a run's folder, round by round.
+    """Fetches the changes of a run's folder, round by round.
 
-    Of files that only grow, the new part is fetched. A trial's folder that has its outcome, which
-    is uploaded last, is looked into again only when a name in it changes.
+    Of append-only files, the new part is fetched. A trial's folder with its outcome, which is
+    uploaded last, is listed again only when a name in it changes.
 
     Args:
-        files: Where from.
-        source: The folder there.
-        target: The folder of this host, which is there.
-        wanted: Matches the paths below the folder that are of interest, in full; those of folders
-            end with "/".
+        files: The store of the run.
+        source: The run's folder in the store.
+        target: An existing folder of this host.
+        wanted: Matches the full relative paths to fetch; paths of folders end with "/".
     """
 
     def __init__(
@@ -38,19 +37,19 @@ class Mirror:
         self._ended: dict[str, str] = {}  # version of each folder with an outcome
 
     def update(self) -> None:
-        """Fetch what is new, and remove what is gone.
+        """Fetch changed files, and remove deleted ones.
 
         Raises:
-            FileNotFoundError: The folder is not there.
-            OSError: It cannot be read; the next call goes on from here.
+            FileNotFoundError: The folder does not exist.
+            OSError: The folder cannot be read; the next call continues from here.
         """
         self._look_into("", self._files.listdir(self._source))
 
     def _look_into(self, folder: str, found: list[FileStatus]) -> None:
         there = set()
-        # The outcome last: who sees it may take everything else for complete.
+        # The outcome last: with it, a reader may take everything else for complete.
         for status in sorted(found, key=lambda status: status.location.name == OUTCOME):
-            if status.is_link:  # what lies outside of the folder is nobody's business
+            if status.is_link:  # it may lead out of the folder
                 continue
             name = folder + status.location.name + ("/" if status.is_folder else "")
             if not self._wanted.fullmatch(name):
@@ -62,7 +61,7 @@ class Mirror:
                 elif self._fetched.get(name) != status:
                     self._fetch(name, status)
                     self._fetched[name] = status
-            except FileNotFoundError:  # gone since it was listed
+            except FileNotFoundError:  # removed since it was listed
                 there.discard(name)
         for path in (self._target / folder).iterdir():
             name = folder + path.name + ("/" if path.is_dir() else "")

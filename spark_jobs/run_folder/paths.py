@@ -1,6 +1,6 @@
-"""Every file name of a run's folder, in one place.
+"""All file names of a run's folder.
 
-Folders carry numbers, never parameter text or names of the user.
+Folders are named by numbers, never by hyperparameters or names of the user.
 """
 
 from __future__ import annotations
@@ -11,28 +11,28 @@ from dataclasses import dataclass
 from pathlib import Path
 
 OUTCOME = "outcome.json"
-"""The file of a trial's folder that is written, and uploaded, last."""
+"""The outcome file in a trial's folder, written and uploaded last."""
 
 TRIAL = "trial.json"
-"""The file of a trial's folder that says what was asked for."""
+"""The file in a trial's folder with the trial."""
 
 RETURNED = "returned.msgpack"
-"""The file of a trial's folder with what a call returned."""
+"""The file in a trial's folder with the value that a call returned."""
 
 CALLS = "calls"
-"""The folder of a run's folder with what the processes of calls need; gone when the run ends."""
+"""The folder in a run's folder with the functions of calls; removed when the run ends."""
 
 STOP = "stop"
-"""The file of a run's folder that ends the search."""
+"""The file in a run's folder that ends the search when it appears."""
 
 OWNERS = "owners"
-"""The folder of a run's folder with a mark of each driver that ran it."""
+"""The folder in a run's folder with the marks of its drivers."""
 
 MAILBOX = "mailbox"
-"""The folder of a run's folder with messages of slots that do not reach the driver, and answers."""
+"""The folder in a run's folder for the mailbox of slots that cannot reach the driver."""
 
 SECRETS = "secrets"
-"""The folder of a run's folder with what slots must know and nobody else may; gone with the driver.
+"""The folder in a run's folder with the secrets for slots; removed when the driver ends.
 
 Each driver has a folder of its own in it.
 """
@@ -41,19 +41,19 @@ CHECKPOINT = "checkpoint"
 """The folder of a trial's checkpoints, in the trial's folder."""
 
 RESULT = "result.json"
-"""The file of a run's folder that is written at the end of the search."""
+"""The file in a run's folder that is written at the end of the search."""
 
 KNOWN = "known.json"
-"""The file of a run's folder with the trials of other runs that the search has learnt from."""
+"""The file in a run's folder with the prior observations, from other runs."""
 
 JOURNAL = "journal"
-"""The folder of a run with the segments of its journal."""
+"""The folder in a run's folder with the segments of its journal."""
 
 SEARCH = "search"
-"""The folder of a run that is the search's own TensorBoard run."""
+"""The folder in a run's folder that is the search's own TensorBoard run."""
 
 TRIALS = "trials"
-"""The folder of a run that holds the trials' folders."""
+"""The folder in a run's folder that holds the trials' folders."""
 
 
 def attempt_name(trial: int, number: int = 1) -> str:
@@ -62,13 +62,13 @@ def attempt_name(trial: int, number: int = 1) -> str:
 
 
 def is_ours(name: str) -> bool:
-    """Is a file of this name in every trial's folder, whatever its train function writes?"""
+    """Return whether a file in a trial's folder is written by us, not by the train function."""
     ours = (TRIAL, OUTCOME, RETURNED, "stdout.log", "stderr.log")
     return name in ours or name.startswith("events.out.tfevents.trial")
 
 
 def attempts_in(names: Iterable[str], trial: int) -> list[str]:
-    """Return those of the folders' names that are attempts at a trial, the newest first."""
+    """Return the names of the attempts at a trial among folders' names, the newest first."""
     numbers = {}
     for name in names:
         if match := re.fullmatch(rf"{trial:06d}(?:-(\d+))?", name):
@@ -77,18 +77,18 @@ def attempts_in(names: Iterable[str], trial: int) -> list[str]:
 
 
 def parse_attempt_name(name: str) -> tuple[int, int]:
-    """Return trial and attempt of a folder's name; attempt 0 where it is no attempt's."""
+    """Return trial and attempt of a folder's name; attempt 0 for any other name."""
     match = re.fullmatch(r"([0-9]{6,15})(?:-([1-9][0-9]{0,8}))?", name)
     return (int(match[1]), int(match[2] or 1)) if match else (0, 0)
 
 
 def only_grows(name: str) -> bool:
-    """Is a file of this name only ever added to, such as a log, an event file or a journal?"""
+    """Return whether a file of this name is append-only: a log, an event file or a journal."""
     return "tfevents" in name or name.endswith((".log", ".jsonl"))
 
 
 def run_of_secret(path: str) -> str | None:
-    """Return the run's folder of a file that a driver has below `SECRETS`; None for any other."""
+    """Return the run's folder for the path of a file in `SECRETS`; None for any other path."""
     folders = Path(path).parents
     return str(folders[2]) if len(folders) > 2 and folders[1].name == SECRETS else None
 
@@ -101,7 +101,7 @@ class AttemptPaths:
 
     @property
     def trial(self) -> Path:
-        """What was asked for."""
+        """The trial."""
         return self.folder / TRIAL
 
     @property
@@ -111,17 +111,17 @@ class AttemptPaths:
 
     @property
     def outcome(self) -> Path:
-        """What became of it."""
+        """The outcome."""
         return self.folder / OUTCOME
 
     @property
     def stdout(self) -> Path:
-        """Everything that the trial printed."""
+        """The trial's standard output."""
         return self.folder / "stdout.log"
 
     @property
     def stderr(self) -> Path:
-        """Everything that the trial printed as an error."""
+        """The trial's standard error."""
         return self.folder / "stderr.log"
 
 
@@ -131,29 +131,29 @@ class RunPaths:
 
     Attributes:
         root: The run's folder.
-        kept_at: Where the run is kept, as users call it; '' for `root` itself.
+        kept_at: The run's location in its store, as users call it; '' for `root` itself.
     """
 
     root: Path
     kept_at: str = ""
 
     def shown(self, path: Path | None = None) -> str:
-        """Return what users call the run's folder, or a path below it."""
+        """Return the users' name for the run's folder, or for a path below it."""
         parts = () if path is None else path.relative_to(self.root).parts
         return "/".join((self.kept_at or str(self.root), *parts))
 
     def shown_attempt(self, trial: int, number: int = 1) -> str:
-        """Return what users call the folder of attempt `number`, from 1, at a trial."""
+        """Return the users' name for the folder of attempt `number`, from 1, at a trial."""
         return f"{self.shown()}/{attempt_name(trial, number)}"
 
     @property
     def manifest(self) -> Path:
-        """What the run is: space, direction, algorithm, seed, versions."""
+        """The manifest: space, direction, algorithm, seed, versions."""
         return self.root / "manifest.json"
 
     @property
     def known(self) -> Path:
-        """Prior observations, from other runs; not there without any."""
+        """The prior observations, from other runs; missing without any."""
         return self.root / KNOWN
 
     @property
@@ -163,32 +163,32 @@ class RunPaths:
 
     @property
     def stop(self) -> Path:
-        """There once somebody wants the search to end."""
+        """The file that ends the search when it appears."""
         return self.root / STOP
 
     @property
     def journal(self) -> Path:
-        """Folder of the journal's segments."""
+        """The folder of the journal's segments."""
         return self.root / JOURNAL
 
     @property
     def owners(self) -> Path:
-        """Folder of the marks of the drivers that ran it."""
+        """The folder of the drivers' marks."""
         return self.root / OWNERS
 
     @property
     def secrets(self) -> Path:
-        """Folder of the secrets that the driver shares with its slots."""
+        """The folder of the secrets that the driver shares with its slots."""
         return self.root / SECRETS
 
     @property
     def search(self) -> Path:
-        """TensorBoard run of the search itself."""
+        """The TensorBoard run of the search itself."""
         return self.root / SEARCH
 
     @property
     def trials(self) -> Path:
-        """Folder of the trials' folders, each a TensorBoard run."""
+        """The folder of the trials' folders, each a TensorBoard run."""
         return self.root / TRIALS
 
     def attempt(self, trial: int, number: int = 1) -> AttemptPaths:

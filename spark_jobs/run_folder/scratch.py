@@ -1,7 +1,7 @@
-"""Folders of this host for what is on its way to where it is kept.
+"""Scratch folders of this host, whose files are uploaded from there.
 
-Who writes to one holds a lock of the kernel on it, which goes with the process however that ends:
-so what a killed process has left is told from what is in use, and is removed.
+A process holds a lock of the kernel on its scratch folder, which is released when the process ends
+in any way: so folders of killed processes are distinguished from those in use, and removed.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 @contextlib.contextmanager
 def scratch_folder(parent: str | None = None) -> Iterator[Path]:
-    """Make a folder that is taken for one in use as long as the block lasts; removes nothing.
+    """Create a folder that counts as in use during the block, and is not removed after it.
 
     Args:
-        parent: Where; the folder for temporary files when left out.
+        parent: The folder to create it in. Default: the folder for temporary files.
 
     Raises:
-        OSError: It cannot be made.
+        OSError: The folder cannot be created.
     """
     path, lock = _made(parent)
     try:
@@ -39,16 +39,16 @@ def scratch_folder(parent: str | None = None) -> Iterator[Path]:
 
 
 def name_of_left(path: Path) -> str:
-    """Return what a scratch folder is called where somebody may want what is in it."""
+    """Return the name of a scratch folder that is left for the user, with files not uploaded."""
     return f"{_KEPT}{path.name.removeprefix(_PREFIX)}"
 
 
 def remove_left() -> None:
     """Remove the scratch folders of this user's killed processes among the temporary files."""
     parent = Path(tempfile.gettempdir())
-    with contextlib.suppress(OSError):  # a folder that cannot be read is no reason not to start
+    with contextlib.suppress(OSError):  # an unreadable folder must not prevent the start
         for path in sorted(parent.glob(f"{_PREFIX}*")):
-            with contextlib.suppress(OSError):  # it is in use, or gone
+            with contextlib.suppress(OSError):  # in use, or removed
                 _remove(path)
 
 
@@ -67,7 +67,7 @@ def _remove(path: Path) -> None:
 def _made(parent: str | None) -> tuple[Path, Lock]:
     while True:
         path = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
-        with contextlib.suppress(FileNotFoundError, BlockingIOError):  # it was taken for left
+        with contextlib.suppress(FileNotFoundError, BlockingIOError):  # another process removed it
             lock = Lock(os.open(path, _OPEN))
             try:
                 lock.acquire()

@@ -1,8 +1,7 @@
-"""Uploading a folder of this host to where a run is kept, while it is being written to.
+"""Uploads a folder of this host to a run's folder while it is being written to.
 
-What a run consists of is written on the host that makes it and uploaded from there, every few
-seconds, in few large pieces: a small file costs HDFS nearly a tenth of a second, and an append a
-third of that.
+Each host writes its files of a run to its own disk and uploads them every few seconds, in few large
+pieces: a small file costs HDFS nearly a tenth of a second, and an append a third of that.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ from spark_jobs.run_folder.paths import OUTCOME, only_grows
 from spark_jobs.storage.files import CHANGED, PART, WritableFiles
 from spark_jobs.storage.locations import Location
 
-_PIECE = 16 << 20  # bytes of an append at the most
-_END = 1 << 12  # bytes by which a file that grows is known again
+_PIECE = 16 << 20  # maximum bytes of an append
+_END = 1 << 12  # last uploaded bytes, by which an append-only file is recognised
 
 
 class _Look(NamedTuple):
-    """What a look at a file tells of its content."""
+    """The status of a file at one moment, by which a change of its content is noticed."""
 
     inode: int
     size: int
@@ -35,20 +34,20 @@ class _Look(NamedTuple):
 
 
 class Uploader:
-    """Keeps a folder elsewhere like a folder of this host. A context manager, with a thread.
+    """Keeps a remote folder equal to a folder of this host. A context manager, with a thread.
 
-    Files that only grow (logs, event files, journals) are appended to; any other file is uploaded
-    whole, and not before it was left alone for a round. What is removed here is removed there.
-    Links and special files stay here: nothing outside of the folder is anybody's business.
+    Append-only files (logs, event files, journals) are appended to; any other file is uploaded
+    whole, once it has not changed for a round. Files that are removed here are removed there. Links
+    and special files are not uploaded: they may lead out of the folder.
 
     Args:
-        files: Where to; used by one thread at a time.
+        files: The store to upload to; used by one thread at a time.
         source: The folder of this host.
-        target: The folder there, made by the first round.
+        target: The remote folder, created by the first round.
         every: Seconds between two rounds.
 
     Attributes:
-        trouble: Why the thread's last round failed; None where it did not.
+        trouble: Why the thread's last round failed; None if it did not.
     """
 
     def __init__(
@@ -63,15 +62,16 @@ class Uploader:
         self._target = target
         self._every = every
         self._uploaded: dict[str, _Look] = {}
-        self._seen: dict[str, _Look] = {}  # by the last look at what is uploaded whole
-        self._ends: dict[str, bytes] = {}  # of what was uploaded of files that grow
+        self._seen: dict[str, _Look] = {}  # last status of files that are uploaded whole
+        self._ends: dict[str, bytes] = {}  # last uploaded bytes of append-only files
         self._folders: set[str] = set()
-        # What may be there: it was made, or the answer that it was got lost.
+        # Files and folders that may exist there: created, or the answer was lost.
         self._there: set[str] = set()
         self._folders_there: set[str] = set()
         self._given_up: set[str] = set()
         self.trouble: str | None = None
-        self._round, self._closing = threading.Lock(), threading.Event()
+        self._round = threading.Lock()
+        self._closing = threading.Event()
         self._thread = threading.Thread(
             target=self._upload_regularly, name="experiment-uploader", daemon=True
         )
@@ -86,23 +86,23 @@ class Uploader:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """End the thread; what was not uploaded by `upload` stays here."""
+        """End the thread; files that were not uploaded stay here."""
         self.stop()
         self._thread.join()
 
     def stop(self) -> None:
-        """Let the thread end after the round that it may be in."""
+        """End the thread after its current round."""
         self._closing.set()
 
     def upload(self, *, everything: bool = True) -> None:
-        """Upload what is new, in the order in which it was written last.
+        """Upload all changes, in the order of their last modification.
 
         Args:
-            everything: Also the files that may still be written to.
+            everything: Whether to upload files that may still be written to.
 
         Raises:
-            ConnectionError: The place there does not answer; the next call goes on from here.
-            OSError: Some files were refused there.
+            ConnectionError: The store does not answer; the next call continues from here.
+            OSError: The store refused some files.
         """
         refused: OSError | None = None
         with self._round:
@@ -116,7 +116,7 @@ class Uploader:
                     self._upload_file(name, look, everything=everything)
                 except ConnectionError:
                     raise
-                except OSError as error:  # of this file only, as one too large for a quota
+                except OSError as error:  # this file's only, such as one too large for a quota
                     refused = refused or error
             for name in self._there - found.keys():
                 try:
@@ -140,7 +140,7 @@ class Uploader:
         self._make_folder(name.rpartition("/")[0])
         try:
             if name in self._ends:
-                self._go_on(name, look)
+                self._continue(name, look)
             else:
                 self._write(name, look)
         except FileNotFoundError as error:
@@ -153,26 +153,26 @@ class Uploader:
         source = self._source / name
         self._ends.pop(name, None)
         with source.open("rb") as file:
-            end = _before(file, look.size)  # first: what is another file by then shows as one
+            end = _before(file, look.size)  # first, so that a replaced file is noticed
         self._there.add(name)
         self._files.write(self._target.below(name), source, look.size)
         if only_grows(name):
             self._ends[name] = end
 
-    def _go_on(self, name: str, look: _Look) -> None:
+    def _continue(self, name: str, look: _Look) -> None:
         try:
             self._append(name, look)
         except FileNotFoundError as error:
             source = self._source / name
             if _is_of(error, source) or not source.exists():
                 raise
-            if "tfevents" in name:  # taken away, as those of an attempt that was given up are
+            if "tfevents" in name:  # hidden, as those of an abandoned attempt
                 self._given_up.add(name)
             else:
                 self._write(name, look)
         except ConnectionError:
             raise
-        except OSError:  # a lease that a dead DataNode holds, say: a new file has none
+        except OSError:  # such as a lease that a dead DataNode holds; a new file has none
             self._write(name, look)
 
     def _append(self, name: str, look: _Look) -> None:
@@ -191,7 +191,7 @@ class Uploader:
             self._ends[name] = end
 
     def _make_way(self, found: dict[str, _Look]) -> None:
-        """Remove there what was a file and is a folder here by now, or the other way round."""
+        """Remove remote files that are folders here by now, and the other way round."""
         folders = {parent.as_posix() for name in found for parent in PurePosixPath(name).parents}
         for name in (folders & self._there) | (self._folders_there & found.keys()):
             self._files.remove(self._target.below(name))
@@ -217,31 +217,31 @@ class Uploader:
             try:
                 self.upload(everything=False)
                 self.trouble = None
-            except OSError as error:  # the next round, or the last one, tries again
+            except OSError as error:  # the next round, or the last one, retries
                 self.trouble = str(error)
 
 
 def _age(found: tuple[str, _Look]) -> tuple[bool, int, bool]:
-    """Return what the oldest file has least of; clocks have coarse steps, or are set back."""
+    """Return a sort key, the lowest for the oldest file; clocks are coarse, or set back."""
     name, look = found
     return name == OUTCOME, look.changed, not only_grows(name)
 
 
 def _is_of(error: FileNotFoundError, source: Path) -> bool:
-    """Was it the file of this host that was not found? It may be back by now."""
+    """Whether the missing file is the one of this host, which may exist again by now."""
     return error.filename is not None and Path(error.filename) == source
 
 
 def _before(file: IO[bytes], position: int) -> bytes:
-    """Return some bytes before a position, and leave the file there."""
+    """Return some bytes before a position, and seek to it."""
     start = max(0, position - _END)
     file.seek(start)
     return file.read(position - start)
 
 
 def _walk(folder: Path) -> Iterator[tuple[str, _Look]]:
-    """Yield the relative path of each plain file below a folder, and a look at it."""
-    for parent, folders, names in os.walk(folder):  # goes on where a folder is gone meanwhile
+    """Yield the relative path and the status of each plain file below a folder."""
+    for parent, folders, names in os.walk(folder):  # skips folders that were removed meanwhile
         folders[:] = [name for name in folders if not name.startswith(PART)]
         for path in (Path(parent, name) for name in names):
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):

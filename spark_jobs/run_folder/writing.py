@@ -1,7 +1,7 @@
-"""A folder of a run: written to on this host, kept where the run is.
+"""Run folders and trial folders, opened for writing on this host.
 
-That is the folder itself where the run lies in a folder that all hosts see. A run on HDFS is
-written to a scratch folder of each host, from which a `Uploader` uploads it.
+A run in a folder that all hosts share is written in place. A run on HDFS is written to a scratch
+folder of each host, from which an `Uploader` uploads it.
 """
 
 from __future__ import annotations
@@ -29,36 +29,36 @@ from spark_jobs.storage.stores import writable_files_at
 
 T = TypeVar("T")
 
-# Parts of files are of a host that was lost.
+# Parts of files are left by lost hosts.
 _WHOLE_FILES = re.compile(rf"(?!(.*/)?{re.escape(PART)}).*", re.DOTALL)
 
 
 class RunFolder(Protocol):
-    """A folder of a run.
+    """A folder of a run, open for writing.
 
     Attributes:
-        path: Of this host, to write to.
+        path: The folder of this host to write to.
     """
 
     path: Path
 
     @property
     def trouble(self) -> str | None:
-        """Why what is written here is not kept for now, or None."""
+        """Why uploading fails at present; None if it does not."""
 
     def keep(self, tell: Callable[[str], None], hurry: Callable[[], bool] = lambda: False) -> None:
-        """Make sure that everything is kept, with patience.
+        """Make sure that everything is stored, with patience.
 
         Args:
-            tell: Told why it takes so long.
-            hurry: Is there no time for another try?
+            tell: Called with the reason of a delay.
+            hurry: Returns whether there is no time for another try.
 
         Raises:
-            OSError: Not all of it is, and the message says where the rest will be.
+            OSError: Not everything is stored; the message names the folder of the rest.
         """
 
     def abandon(self) -> None:
-        """Keep nothing more: the folder is somebody else's by now. From any thread."""
+        """Stop uploading: the folder has another owner by now. From any thread."""
 
 
 @contextlib.contextmanager
@@ -68,18 +68,18 @@ def run_folder(
     every: float = time_limits.UPLOAD,
     scratch: str | None = None,
 ) -> Iterator[RunFolder]:
-    """Open a folder of a run for writing; made where it is missing.
+    """Open a folder of a run for writing, which is created if it is missing.
 
-    What was not kept by then stays on this host, in the folder for temporary files.
+    Files that are not uploaded at the end stay on this host, in the folder for temporary files.
 
     Args:
-        location: Where it is kept.
-        hadoop: Where HDFS is.
+        location: The folder's location.
+        hadoop: The Hadoop settings.
         every: Seconds between two rounds of uploading.
-        scratch: Where to write meanwhile; the folder for temporary files when left out.
+        scratch: The folder for files to upload. Default: the folder for temporary files.
 
     Raises:
-        OSError: It cannot be made.
+        OSError: The folder cannot be created.
     """
     if location.scheme == "file":
         path = Path(location.path)
@@ -108,10 +108,10 @@ class _InPlace:
         self.path = path
 
     def keep(self, tell: Callable[[str], None], hurry: Callable[[], bool] = lambda: False) -> None:
-        """See `RunFolder`."""
+        """Do nothing: the folder is the run's own."""
 
     def abandon(self) -> None:
-        """See `RunFolder`."""
+        """Do nothing: the driver writes no more."""
 
 
 class _Uploaded:
@@ -120,29 +120,29 @@ class _Uploaded:
         self.uploader = uploader
         self.kept = False
         self._abandoned = False
-        # Where it will be if it is not kept.
+        # The folder's name if not everything could be uploaded.
         self.left = Path(tempfile.gettempdir(), name_of_left(path))
         self._location = location
 
     @property
     def trouble(self) -> str | None:
-        """See `RunFolder`."""
+        """Why the last round of uploading failed; None if it did not."""
         return self.uploader.trouble
 
     def keep(self, tell: Callable[[str], None], hurry: Callable[[], bool] = lambda: False) -> None:
-        """See `RunFolder`."""
+        """Upload everything, with patience."""
         self.kept = self._abandoned
         if self._abandoned:
             return
         try:
             with_patience(self.uploader.upload, tell, hurry)
         except OSError as error:
-            left = f"not all of {self._location} is there, the rest is in {self.left}"
+            left = f"not all of {self._location} is uploaded, the rest is in {self.left}"
             raise OSError(f"{left}: {error}") from None
         self.kept = True
 
     def abandon(self) -> None:
-        """See `RunFolder`."""
+        """Stop uploading."""
         self._abandoned = True
         self.uploader.stop()
 
@@ -150,33 +150,33 @@ class _Uploaded:
 def with_patience(
     call: Callable[[], T], tell: Callable[[str], None], hurry: Callable[[], bool] = lambda: False
 ) -> T:
-    """Call until the place of a run answers, for ten minutes; arguments as for `keep`.
+    """Call until the run's store answers, for at most ten minutes; arguments as for `keep`.
 
     Raises:
-        ConnectionError: It still does not.
+        ConnectionError: The store still does not answer.
     """
     return call_again(
         call,
         after=lambda error: isinstance(error, ConnectionError),
         outage=time_limits.OUTAGE,
-        tell=lambda error, seconds: tell(f"{error}; it is tried again"),
+        tell=lambda error, seconds: tell(f"{error}; retrying"),
         hurry=hurry,
     )
 
 
 def hand_on_checkpoint(files: WritableFiles, root: Location, attempt: Attempt, to: Path) -> None:
-    """Copy the last checkpoint that an attempt may go on from into its folder, if there is one.
+    """Copy the checkpoint folder that an attempt resumes from into its own folder, if any.
 
-    That is the last one of the attempts before it, else that of its trial's parent.
+    It is the last one of the attempts before, else that of the trial's parent.
 
     Args:
-        files: Of the run.
+        files: The run's store.
         root: The run's folder.
-        attempt: That is about to start.
-        to: Its folder for checkpoints.
+        attempt: The attempt that is about to start.
+        to: Its checkpoint folder.
 
     Raises:
-        OSError: One is there that cannot be read.
+        OSError: A checkpoint cannot be read.
     """
     trial = attempt.trial
     if attempt.number == 1 and trial.parent is None:
@@ -185,17 +185,17 @@ def hand_on_checkpoint(files: WritableFiles, root: Location, attempt: Attempt, t
     trials = this.parent
     try:
         there = files.names(trials)
-    except FileNotFoundError:  # nothing was kept yet
+    except FileNotFoundError:  # no attempt has stored anything yet
         return
     own = attempts_in([*there, this.name], trial.id)
     names = own[own.index(this.name) + 1 :]
     names += [] if trial.parent is None else attempts_in(there, trial.parent)
     for name in names:
         source = trials.below(f"{name}/{CHECKPOINT}")
-        # NotADirectoryError: a train function put something else into the folder's place.
+        # NotADirectoryError: the train function put a file in the folder's place.
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             if files.listdir(source):
-                part = to.with_name(f"{PART}{to.name}")  # half of one would be taken for a whole
+                part = to.with_name(f"{PART}{to.name}")  # a part must not pass for the whole
                 shutil.rmtree(part, ignore_errors=True)
                 make_folder(part)
                 Mirror(files, source, part, _WHOLE_FILES).update()
@@ -206,19 +206,19 @@ def hand_on_checkpoint(files: WritableFiles, root: Location, attempt: Attempt, t
 
 
 def hide_events(files: WritableFiles, root: Location, trial: int, number: int) -> None:
-    """Take the attempts before `number` out of TensorBoard, which would average them with it.
+    """Hide the attempts before `number` from TensorBoard, which would average them with it.
 
     TensorBoard reads every file with "tfevents" in its name.
 
     Raises:
-        OSError: One of them cannot be renamed.
+        OSError: A file cannot be renamed.
     """
     for earlier in range(1, number):
         hide_events_in(files, root.below(attempt_name(trial, earlier)))
 
 
 def hide_events_in(files: WritableFiles, folder: Location) -> None:
-    """Take what is in a folder out of TensorBoard; fine where nothing is.
+    """Hide the event files in a folder from TensorBoard, if there are any.
 
     Raises:
         OSError: A file cannot be renamed.
@@ -228,17 +228,17 @@ def hide_events_in(files: WritableFiles, folder: Location) -> None:
 
 
 def events_in(files: WritableFiles, folder: Location) -> Iterator[Location]:
-    """Yield the files in a folder that TensorBoard reads; none where there is no folder.
+    """Yield the files in a folder that TensorBoard reads; none if the folder does not exist.
 
     Raises:
         OSError: A folder cannot be read.
     """
     try:
         found = files.listdir(folder)
-    except (FileNotFoundError, NotADirectoryError):  # an attempt that never began, or is no folder
+    except (FileNotFoundError, NotADirectoryError):  # an attempt that never started, or no folder
         return
     for status in found:
-        if status.is_link:  # what lies outside of the folder is nobody's business
+        if status.is_link:  # it may lead out of the folder
             continue
         if status.is_folder:
             yield from events_in(files, status.location)
@@ -247,10 +247,10 @@ def events_in(files: WritableFiles, folder: Location) -> Iterator[Location]:
 
 
 def hide_event(files: WritableFiles, events: Location) -> None:
-    """Take a file out of TensorBoard; fine where it is gone.
+    """Hide a file from TensorBoard, if it still exists.
 
     Raises:
-        OSError: It cannot be renamed.
+        OSError: The file cannot be renamed.
     """
     hidden = events.parent.below(events.name.replace("tfevents", "lost-events"))
     with contextlib.suppress(FileNotFoundError):

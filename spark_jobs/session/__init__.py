@@ -1,4 +1,4 @@
-"""The user's SparkSession: the jobs it runs, and what its settings say."""
+"""The user's SparkSession: its jobs and its settings."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from spark_jobs.trial.context import DataSettings
 
 
 def session_of(spark: Any) -> Session:
-    """Return what the framework needs of the user's SparkSession.
+    """Return the `Session` of the user's SparkSession.
 
     Raises:
         InvalidArgument: Not a SparkSession, a stopped one, or one of a Spark that is too old.
@@ -32,12 +32,12 @@ def session_of(spark: Any) -> Session:
 
 
 def is_connect(spark: Any) -> bool:
-    """Is this a session of Spark Connect?"""
+    """Return whether this is a session of Spark Connect."""
     return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
 def active_data_settings() -> DataSettings:
-    """Return the settings of this process's session; where there is none, those of Hadoop's files.
+    """Return the data settings of this process's session; without one, those of Hadoop's files.
 
     Raises:
         InvalidArgument: A file of HADOOP_CONF_DIR cannot be read.
@@ -56,7 +56,7 @@ def _session_of_this_process() -> Any:
     from pyspark.sql import SparkSession
 
     try:
-        session = SparkSession.active()  # not getActiveSession: of a new thread there is none
+        session = SparkSession.active()  # not getActiveSession, which returns None in a new thread
     except PySparkRuntimeError:
         return None
     stopped = not is_connect(session) and session.sparkContext._jsc is None

@@ -1,4 +1,4 @@
-"""A SparkSession in the driver's own process: what touches SparkContext or the JVM."""
+"""A SparkSession in the driver's own process. All uses of SparkContext and the JVM are here."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from search.errors import InvalidArgument, shown
 from spark_jobs.cluster.cluster import Cluster
 from spark_jobs.cluster.exposure import AUTHENTICATION, Exposure, exposure_of_spark, start_of
 from spark_jobs.cluster.standalone_pages import FailingHost, failing_hosts
-from spark_jobs.cluster.status_store import executors_of, logs_of
+from spark_jobs.cluster.status_store import executors_of, logs_of, started_of
 from spark_jobs.cluster.task_needs import TaskNeeds, is_local, slot_needs
 from spark_jobs.session.delegation_tokens import DelegationTokens, KnownTokens, unlogged
 from spark_jobs.session.resource_profiles import profile_of, tasks_at_once
@@ -27,18 +27,18 @@ from spark_jobs.session.slot_job import LeavingTask, LostTask, SlotJob
 from spark_jobs.storage import hadoop_settings
 from spark_jobs.trial.context import DataSettings
 
-_MOST_TASKS = 100_000  # of a stage, which is how many Spark itself remembers
-_REGISTRATION = 5.0  # seconds that executors have to register before slots are first counted
+_MOST_TASKS = 100_000  # maximum tasks of a stage that Spark itself keeps
+_REGISTRATION = 5.0  # seconds for executors to register before the first count of slots
 _SHUT = {AUTHENTICATION: "true", "spark.ui.killEnabled": "false"}
-_MASTER_PAGE = 8080  # where a standalone master has its page unless told
-_LISTENERS = 1_000  # milliseconds that Spark has to write down how the tasks of a job ended
+_MASTER_PAGE = 8080  # default port of a standalone master's page
+_MOST_ENDED = 100  # Spark's default of ended executors that it keeps
+_LISTENERS = 1_000  # milliseconds for Spark to record how the tasks of a job ended
 
 
 def make_session() -> Any:
-    """Return the session that spark-submit or Spark's files ask for.
+    """Return the session that spark-submit or Spark's files configure.
 
-    Where all of it is in one JVM, whose secret Spark makes by itself, strangers are shut out unless
-    they say otherwise.
+    In local mode, where Spark itself creates the secret, authentication is on unless they set it.
     """
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
@@ -46,7 +46,7 @@ def make_session() -> Any:
 
     builder = SparkSession.builder
     if not is_remote():
-        SparkContext._ensure_initialized()  # the JVM has read what is asked for
+        SparkContext._ensure_initialized()  # the JVM has read the configuration
         asked = SparkConf()
         if is_local(asked.get("spark.master", "local") or ""):
             for name, value in _SHUT.items():
@@ -77,7 +77,7 @@ class ClassicSession(Session):
         self.master = str(self._context.master)
 
     def asking(self, gpus_per_trial: int | None, trials_per_gpu: int) -> Self:
-        """See `Session`."""
+        """Return this session for slots that ask for these GPUs."""
         needs = slot_needs(gpus_per_trial, trials_per_gpu, self.setting, self.master)
         asking = copy.copy(self)
         asking._asked = None if gpus_per_trial is None and trials_per_gpu == 1 else needs
@@ -85,17 +85,17 @@ class ClassicSession(Session):
 
     @property
     def on_this_host(self) -> bool:
-        """See `Session`."""
+        """Whether this is local mode."""
         return self.master.startswith("local")
 
     @property
     def application_id(self) -> str:
-        """See `Session`."""
+        """The id of the Spark application."""
         return str(self._context.applicationId)
 
     @property
     def exposure(self) -> Exposure | None:
-        """See `Session`."""
+        """The risks of Spark's ports; None if they are protected."""
         return exposure_of_spark(self.master, self._is_on, start_of())
 
     @property
@@ -104,55 +104,52 @@ class ClassicSession(Session):
 
     @property
     def stopped(self) -> bool:
-        """Is the session of no use any more: stopped, or its JVM gone?"""
+        """Whether the session has ended: stopped, or its JVM gone."""
         process = getattr(self._context._gateway, "proc", None)
         gone = process is not None and process.poll() is not None
         java_context = self._context._jsc
         if gone or java_context is None:
             return True
-        try:  # Spark says so at once, pyspark once all has ended: jobs fail in between
+        try:  # Spark's flag is set at once, pyspark's only at the end: jobs fail in between
             return bool(java_context.sc().isStopped())
-        except Exception:  # a JVM of others, which does not answer
+        except Exception:  # the JVM of another process, which does not answer
             return True
 
     def setting(self, name: str) -> str | None:
-        """See `Session`."""
+        """Return a Spark setting, or None if it is not set."""
         value = self._spark.conf.get(name, None)
         return None if value is None else str(value)
 
     @property
     def driver_host(self) -> str:
-        """See `Session`."""
+        """The name by which executors reach the driver."""
         return "127.0.0.1" if self.on_this_host else (self.setting("spark.driver.host") or "")
 
     @property
     def bind_host(self) -> str:
-        """See `Session`."""
+        """The driver's address to listen on."""
         chosen = self.setting("spark.driver.bindAddress")
-        everywhere = chosen in ("0.0.0.0", "::", "[::]")  # noqa: S104  # what is not listened on
+        everywhere = chosen in ("0.0.0.0", "::", "[::]")  # noqa: S104  # not listened on
         if self.on_this_host or not chosen or everywhere:
             return self.driver_host
         return chosen
 
     def hide_console_progress(self) -> None:
-        """See `Session`.
-
-        It stays away: Spark offers no way to start it again.
-        """
+        """Stop Spark's progress bar, for good: Spark offers no way to start it again."""
         bar = self._context._jsc.sc().progressBar()
         if bar.isDefined():
             bar.get().stop()
 
     def task_slots(self, tick: Callable[[], None] | None = None) -> int:
-        """See `Session`."""
+        """Return how many tasks the cluster can run at once."""
         configured = self._slots_configured()
         if configured == 0 and tick is not None:
-            # A standalone cluster, whose executors register after the session has started.
+            # On a standalone cluster executors register after the session has started.
             self._wait_for_executors(tick)
         return max(1, self._slots_now(), configured)
 
     def _wait_for_executors(self, tick: Callable[[], None]) -> None:
-        """Wait until executors are there and no more have come for a second."""
+        """Wait until executors have registered, and no more have for a second."""
         give_up = time.monotonic() + _REGISTRATION
         before = -1
         while (now := self._slots_now()) == 0 or now != before:
@@ -163,13 +160,13 @@ class ClassicSession(Session):
             time.sleep(1)
 
     def _slots_now(self) -> int:
-        """Return how many tasks fit on the executors that are there, GPUs considered."""
+        """Return how many tasks fit on the present executors, GPUs considered."""
         if is_local(self.master):
-            return 0  # all is known from the name
+            return 0  # the master's name has the number
         return tasks_at_once(self._context, self._profile())
 
     def _profile(self) -> Any:
-        """Return the resource profile of slots; None where they ask for what all tasks do."""
+        """Return the resource profile of slots; None for the application's default."""
         needs = self.task_needs
         if needs == TaskNeeds.of(self.setting):
             return None
@@ -177,32 +174,39 @@ class ClassicSession(Session):
         return profile_of(self._context, needs, dynamic=dynamic)
 
     def cluster(self) -> Cluster:
-        """See `Session`."""
+        """Return the present executors."""
         executors = executors_of(self._context)
         return Cluster(executors, self._most_executors(), self._context.uiWebUrl)
 
     def failing_hosts(self) -> Sequence[FailingHost]:
-        """See `Session`. Only a standalone cluster has pages that tell.
+        """Return the hosts on which executors cannot start, of a standalone cluster only.
 
-        With dynamic allocation executors end that have nothing to do, and pages do not tell why.
+        Other clusters have no pages that show them. None is returned once so many executors have
+        ended that Spark has forgotten which of them had started.
         """
-        dynamic = self._is_on("spark.dynamicAllocation.enabled")
-        if dynamic or not self.master.startswith("spark://"):
+        if not self.master.startswith("spark://"):
+            return ()
+        most_ended = int(self.setting("spark.ui.retainedDeadExecutors") or _MOST_ENDED)
+        started = started_of(self._context, most_ended)
+        if started is None:
             return ()
         host = self.master.removeprefix("spark://").partition(",")[0].rpartition(":")[0]
         page = f"http://{host}:{self.setting('spark.master.ui.port') or _MASTER_PAGE}"
         serving = {executor.host for executor in executors_of(self._context)}
         logs = logs_of(self._context)
-        return tuple(failing_hosts(self.application_id, logs, page, serving))
+        found = failing_hosts(
+            self.application_id, logs=logs, master=page, serving=serving, started=started
+        )
+        return tuple(found)
 
     @contextlib.contextmanager
     def shared(self, data: bytes) -> Iterator[SharedBytes]:
-        """Lend bytes to executors while the block lasts: Spark keeps them in files of its own."""
+        """Lend bytes to executors during the block, as a broadcast."""
         broadcast = self._context.broadcast(data)
         try:
             yield broadcast
         finally:
-            with contextlib.suppress(Exception):  # of a stopped session nothing is left
+            with contextlib.suppress(Exception):  # a stopped session has removed them
                 broadcast.destroy()
 
     def job(
@@ -212,19 +216,23 @@ class ClassicSession(Session):
         tag: str,
         schema: str = SLOTS,
     ) -> SlotJob:
-        """See `Session`."""
+        """Return a job of slots."""
 
         def run() -> Any:
-            self._context.addJobTag(tag)  # belongs to the thread, so set in the one that runs it
+            self._context.addJobTag(tag)  # per thread, so set in the job's own
             self._context.setJobDescription(f"experiment: {count} slots")
             self._use_driver_python()
-            with unlogged():  # the slot's closure may hold secrets
-                frame = self._spark.range(0, count, 1, count)
-                slots = self._mapped(frame, slot, schema, self._profile())
+            profile = self._profile()
+            with unlogged(), self._without_accumulators():  # the slot's closure may hold secrets
+                if schema == SLOTS:
+                    result = self._nothing_of(slot, count, profile)
+                else:
+                    frame = self._spark.range(0, count, 1, count)
+                    result = frame.mapInArrow(slot, schema, profile=profile).toArrow
             try:
-                return slots.toArrow()
+                return result()
             except Exception:
-                # What becomes of tasks is written down by another thread, which may be behind.
+                # Another thread records how tasks ended, and may be behind.
                 with contextlib.suppress(Exception):  # a stopped session
                     self._context._jsc.sc().listenerBus().waitUntilEmpty(_LISTENERS)
                 raise
@@ -237,30 +245,45 @@ class ClassicSession(Session):
             lambda: self._running_tasks(tag),
         )
 
+    def _nothing_of(
+        self, slot: Callable[[Iterable[Any]], Iterator[Any]], count: int, profile: Any
+    ) -> Callable[[], None]:
+        """Return a function that runs slots which yield nothing, as the job of an RDD.
+
+        The first query of a session loads Spark SQL in the JVM and pyarrow in each worker: several
+        seconds of a processor. The JVM counts the rows, so no pickle comes back to this process.
+        """
+        slots = self._context.parallelize((), count).mapPartitions(slot)
+        if profile is not None:
+            slots = slots.withResources(profile)
+        rows = slots._jrdd  # it pickles the closure
+
+        def run() -> None:
+            rows.count()
+
+        return run
+
     def map_in_arrow(
         self, frame: Any, function: Callable[[Iterable[Any]], Iterator[Any]], schema: str
     ) -> Any:
-        """See `Session`."""
+        """Run a function on each partition of a DataFrame."""
         self._use_driver_python()
-        return self._mapped(frame, importing(function, self.search_path()), schema).toArrow()
+        with self._without_accumulators():
+            rows = frame.mapInArrow(importing(function, self.search_path()), schema)
+        return rows.toArrow()
 
-    def _mapped(
-        self,
-        frame: Any,
-        function: Callable[[Iterable[Any]], Iterator[Any]],
-        schema: str,
-        profile: Any = None,
-    ) -> Any:
-        """Return `frame.mapInArrow`, of which nothing but Arrow comes back to this process.
+    @contextlib.contextmanager
+    def _without_accumulators(self) -> Iterator[None]:
+        """Let the functions that are passed to Spark inside the block have no accumulators.
 
-        With it would come the accumulators of the workers, as pickles that a train function in a
-        slot's own process can write and that PySpark loads here.
+        Otherwise the workers' accumulators come back to this process: pickles that a train function
+        in a slot's own process can forge, and that PySpark loads here.
         """
         context = vars(self._context)
         with context.setdefault("_experiment_accumulators", threading.Lock()):
             accumulator, context["_javaAccumulator"] = context["_javaAccumulator"], None
             try:
-                return frame.mapInArrow(function, schema, profile=profile)
+                yield
             finally:
                 context["_javaAccumulator"] = accumulator
 
@@ -277,7 +300,7 @@ class ClassicSession(Session):
 
     def _leaving_tasks(self, tag: str) -> list[LeavingTask]:
         scheduler = self._context._jsc.sc().taskScheduler()
-        if scheduler.executorsPendingDecommission().isEmpty():  # nearly always
+        if scheduler.executorsPendingDecommission().isEmpty():  # the usual case
             return []
         executors: dict[str, list[LeavingTask]] = {}
         for task in self._tasks(tag, "RUNNING"):
@@ -291,7 +314,7 @@ class ClassicSession(Session):
         ]
 
     def _tasks(self, tag: str, *statuses: str) -> Iterator[Any]:
-        """Yield what Spark says of the tasks of a job that have one of these statuses."""
+        """Yield Spark's data on the tasks of a job with one of these statuses."""
         jvm: Any = self._context._jvm
         jvm_context, api = self._context._jsc.sc(), jvm.org.apache.spark.status.api.v1
         tracker, store = jvm_context.statusTracker(), jvm_context.statusStore()
@@ -315,17 +338,17 @@ class ClassicSession(Session):
         return sum(stage.get().numActiveTasks() for stage in stages if stage.isDefined())
 
     def _use_driver_python(self) -> None:
-        """Let executors on this host use this interpreter, where the user chose none.
+        """Let executors on this host use this interpreter, unless the user chose one.
 
-        Otherwise they take `python3` from PATH, which lacks the packages of a virtual environment.
-        The session stays so: putting it back would race with another search of this driver.
+        Otherwise they use `python3` from PATH, which lacks the packages of a virtual environment.
+        The setting stays: restoring it would race with another search of this driver.
         """
         chosen = "PYSPARK_PYTHON" in os.environ or self.setting("spark.pyspark.python")
         if self.on_this_host and not chosen:
             self._context.pythonExec = sys.executable
 
     def data_settings(self) -> DataSettings:
-        """See `Session`."""
+        """Return the data settings of trials."""
         conf = self._context._jsc.hadoopConfiguration()
         values = {name: conf.get(name) for name in hadoop_settings.EXACT}
         for prefix in hadoop_settings.PREFIXES:
@@ -340,7 +363,7 @@ class ClassicSession(Session):
         return DataSettings(settings, self._cache_settings())
 
     def renewed_tokens(self, data: DataSettings) -> AbstractContextManager[None]:
-        """See `Session`."""
+        """Renew delegation tokens during the block."""
         return self._tokens().renewed(data.hadoop.tokens)
 
     def _tokens(self) -> DelegationTokens:

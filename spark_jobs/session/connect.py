@@ -1,7 +1,7 @@
 """A session of Spark Connect: the driver of Spark is a server, and this process its client.
 
-There is no SparkContext and no JVM here. What pyspark's client keeps to itself and is needed all
-the same is used in this module only.
+There is no SparkContext and no JVM here. Private parts of pyspark's client are used in this module
+only.
 """
 
 from __future__ import annotations
@@ -35,15 +35,16 @@ from spark_jobs.cluster.exposure import (
 from spark_jobs.cluster.spark_version import check_spark_version
 from spark_jobs.cluster.standalone_pages import FailingHost
 from spark_jobs.cluster.task_needs import TaskNeeds, executor_gpus, slot_needs
+from spark_jobs.session import spark_settings
 from spark_jobs.session.session import SLOTS, Session, SharedBytes, importing
 from spark_jobs.session.slot_job import SlotJob
 from spark_jobs.storage import hadoop_settings
 from spark_jobs.trial.context import DataSettings
 
-_FIRST_ANSWER = 60.0  # of a server that has just started
+_FIRST_ANSWER = 60.0  # seconds for the first answer of a server that has just started
 _SILENT = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
-_ENDED = "INVALID_HANDLE.SESSION_"  # was closed, was changed or was not found, says the server
-# Looks in a row that failed for another reason.
+_ENDED = "INVALID_HANDLE.SESSION_"  # the server's error class for a lost session
+# Failed checks in a row, for other reasons, after which the server counts as gone.
 _REFUSALS = round(time_limits.SERVER_REFUSAL / time_limits.SERVER_LOOK)
 _HADOOP = "spark.hadoop."
 _SIZE = re.compile(r"(\d+)\s*(?:([kmgtp]?)b?)", re.IGNORECASE)
@@ -54,14 +55,14 @@ _SPLITS = re.compile(r"\bsplits=\D*(\d+)")
 class ConnectSession(Session):
     """A SparkSession made by `SparkSession.builder.remote(...)`.
 
-    Settings are those of the moment in which this was made.
+    Settings are read once, when this object is created.
 
     Raises:
         InvalidArgument: A stopped session, or the server does not answer or is too old.
     """
 
     tells_lost_tasks = False
-    """The server's status tracker is out of reach."""
+    """False: a client cannot use the server's status tracker."""
 
     def __init__(self, spark: Any) -> None:
         self._spark = spark
@@ -73,7 +74,7 @@ class ConnectSession(Session):
         if spark.is_stopped:
             raise InvalidArgument("spark", "a running SparkSession", "a stopped one")
         try:
-            self._interrupt("")  # is there what pyspark would wait for?
+            self._interrupt("")  # pyspark would wait for an absent server
         except ConnectionError as error:
             raise InvalidArgument(
                 "spark", "a Spark Connect server that answers", str(error)
@@ -89,17 +90,17 @@ class ConnectSession(Session):
 
     @property
     def _server(self) -> tuple[str, int]:
-        """Host and port of the server."""
+        """The server's host and port."""
         builder = self._client._builder
         host, _, port = getattr(builder, "endpoint", f"{builder.host}:443").rpartition(":")
         return host.strip("[]"), int(port)
 
     def _ask(self, call: str, request: Any) -> Any:
-        """Ask the server once, without pyspark's patience: a search goes on meanwhile.
+        """Call the server once, without pyspark's retries: a search runs meanwhile.
 
         Raises:
-            ConnectionError: It does not answer.
-            grpc.RpcError: It refuses.
+            ConnectionError: The server does not answer.
+            grpc.RpcError: The server refuses the call.
         """
         method, metadata = getattr(self._client._stub, call), self._client._builder.metadata()
         try:
@@ -113,10 +114,10 @@ class ConnectSession(Session):
         self._ask("Interrupt", self._client._interrupt_request("tag", tag or "nobody"))
 
     def asking(self, gpus_per_trial: int | None, trials_per_gpu: int) -> Self:
-        """Return this session for slots that ask for these GPUs, where its tasks get them anyway.
+        """Return this session for slots that ask for these GPUs, if all its tasks get them.
 
         Raises:
-            InvalidArgument: They do not.
+            InvalidArgument: Its tasks do not get them.
         """
         needs = slot_needs(gpus_per_trial, trials_per_gpu, self.setting, self.master)
         usual = TaskNeeds.of(self.setting)
@@ -133,9 +134,9 @@ class ConnectSession(Session):
 
     @property
     def on_this_host(self) -> bool:
-        """See `Session`.
+        """Whether the server runs on this host.
 
-        A server behind a tunnel, which has a loopback address too, is taken for one of this host,
+        A server behind a tunnel, which also has a loopback address, counts as one of this host
         unless `spark.experiment.driver.host` is set.
         """
         here = _is_loopback(self._own_address) and self.driver_host == self._own_address
@@ -143,15 +144,14 @@ class ConnectSession(Session):
 
     @property
     def application_id(self) -> str:
-        """Spark's name of the application, which is the server."""
+        """The id of the Spark application, which is the server."""
         return self.setting("spark.app.id") or ""
 
     def check_worker_timeouts(self) -> None:
-        """Refuse settings with which Spark ends slots, or nobody can tell lost ones.
+        """Refuse settings with which Spark ends slots, or hides that one was lost.
 
         Raises:
-            InvalidArgument: Python workers are to be killed when they are idle for a time, or tasks
-                are run twice.
+            InvalidArgument: Spark kills idle Python workers, or runs tasks twice.
         """
         super().check_worker_timeouts()
         if self._is_on("spark.speculation"):
@@ -159,15 +159,15 @@ class ConnectSession(Session):
                 "spark.speculation",
                 "false",
                 "true",
-                "a client of Spark Connect cannot tell a copy of a slot from one that takes the "
-                "place of a lost slot; it is a setting of the server",
+                "a client of Spark Connect cannot distinguish the copy of a slot from the "
+                "successor of a lost one; it is a setting of the server",
             )
 
     @property
     def exposure(self) -> Exposure | None:
-        """What strangers can do through the server's ports; None where they are shut out."""
+        """The risks of the server's ports; None if they are protected."""
         builder, here = self._client._builder, _is_loopback(self._own_address)
-        usual = isinstance(builder, DefaultChannelBuilder)  # others have ways of their own
+        usual = isinstance(builder, DefaultChannelBuilder)  # others authenticate their own way
         return exposure_of_connect(
             str(self._server[1]) if here else "",
             exposure_of_spark(self.master, self._is_on, command_with),
@@ -182,7 +182,7 @@ class ConnectSession(Session):
 
     @property
     def stopped(self) -> bool:
-        """Is the session of no use any more: closed here or there, or its server gone?"""
+        """Whether the session has ended: closed here or on the server, or the server gone."""
         if not self._gone and time.monotonic() > self._seen + time_limits.SERVER_LOOK:
             self._gone = self._has_ended()
             self._seen = time.monotonic()
@@ -191,7 +191,7 @@ class ConnectSession(Session):
     def _has_ended(self) -> bool:
         try:
             self._interrupt("")
-        except ConnectionError:  # of a mere network pyspark's client waits for the end
+        except ConnectionError:  # pyspark's client waits for a network that fails
             return _refuses(*self._server)
         except Exception as error:
             self._refusals += 1
@@ -200,22 +200,22 @@ class ConnectSession(Session):
         return False
 
     def setting(self, name: str) -> str | None:
-        """See `Session`."""
+        """Return a Spark setting, or None if it is not set."""
         return self._settings.get(name)
 
     @property
     def driver_host(self) -> str:
         """The name by which executors reach this process."""
-        return self.setting("spark.experiment.driver.host") or self._own_address
+        return self.setting(spark_settings.DRIVER_HOST.name) or self._own_address
 
     @property
     def bind_host(self) -> str:
-        """This host's address to listen on: that of `driver_host`, else the one below."""
+        """This host's address to listen on: `driver_host`'s, else `_own_address`."""
         return self.driver_host if _is_ours(self.driver_host) else self._own_address
 
     @property
     def _own_address(self) -> str:
-        """This host's address in the network by which it reaches the server."""
+        """This host's address in the network of the server."""
         host, port = self._server
         with contextlib.suppress(OSError):  # a name that only a proxy knows
             for family, kind, _, _, address in socket.getaddrinfo(
@@ -228,17 +228,17 @@ class ConnectSession(Session):
         return "127.0.0.1"
 
     def hide_console_progress(self) -> None:
-        """Do nothing: slot jobs are run such that pyspark's client draws no bar of them."""
+        """Do nothing: pyspark's client draws no progress bar for slot jobs."""
 
     def task_slots(self, tick: Callable[[], None] | None = None) -> int:
-        """See `Session`; `tick` is not called, since nothing is waited for."""
+        """Return how many tasks the cluster can run at once, without waiting for executors."""
         return max(1, self._slots_now(), self._slots_configured())
 
     def _slots_now(self) -> int:
-        """Return how many tasks fit on the executors that are there.
+        """Return how many tasks fit on the present executors.
 
-        Where tasks have GPUs and nothing says how large or how many executors are, it is taken for
-        one: slots beyond the GPUs would wait for ever.
+        With GPUs, and without settings for the number and size of executors, it is one executor's:
+        slots beyond the GPUs would wait for ever.
         """
         needs, gpus, cores = self.task_needs, executor_gpus(self.setting), self._cores()
         each = self._executor_cores()
@@ -247,17 +247,17 @@ class ConnectSession(Session):
         return cores // each * needs.fit(each, gpus)
 
     def cluster(self) -> Cluster:
-        """Return what settings say of the executors; which are there now, nobody can know."""
+        """Return the executors by the settings; a client cannot know the present ones."""
         return Cluster(None, self._most_executors())
 
     def failing_hosts(self) -> Sequence[FailingHost]:
-        """See `Session`: nobody can know."""
+        """Return nothing: a client cannot know them."""
         return ()
 
     def _cores(self) -> int:
-        """Return how many cores the executors have now: Spark plans as many parts of a range.
+        """Return the executors' present cores: Spark plans as many partitions of a range.
 
-        Where `spark.default.parallelism` is set, it is that number.
+        If `spark.default.parallelism` is set, it is that number.
         """
         from pyspark.sql.connect.proto import AnalyzePlanRequest
 
@@ -273,12 +273,12 @@ class ConnectSession(Session):
 
     @contextlib.contextmanager
     def shared(self, data: bytes) -> Iterator[SharedBytes]:
-        """Lend bytes to executors: here as part of the closure.
+        """Lend bytes to executors, as part of the closure.
 
         Spark Connect has no broadcasts, and needs none: a classic driver writes a closure of more
-        than 1 MiB to a file, the server passes one of any size on from memory.
+        than 1 MiB to a file, but the server passes on one of any size from memory.
         """
-        yield SimpleNamespace(value=data)  # of a class that every executor has
+        yield SimpleNamespace(value=data)  # a class that every executor has
 
     def job(
         self,
@@ -287,17 +287,17 @@ class ConnectSession(Session):
         tag: str,
         schema: str = SLOTS,
     ) -> SlotJob:
-        """See `Session`."""
+        """Return a job of slots."""
 
         def run() -> Any:
-            self._spark.addTag(tag)  # belongs to the thread, so set in the one that runs it
+            self._spark.addTag(tag)  # per thread, so set in the job's own
             frame = self._spark.range(0, count, 1, count).mapInArrow(slot, schema)
-            if schema != SLOTS:  # no function of the user runs in these workers
+            if schema != SLOTS:  # these workers run no function of the user
                 return frame.toArrow()
             request = self._client._execute_plan_request_with_metadata()
             request.plan.CopyFrom(self._plan(frame))
-            # Unlike toArrow() it looks at nothing that comes back: with it come accumulators of the
-            # workers, as pickles that a train function in a slot's own process can write.
+            # Unlike toArrow() it ignores the results: the workers' accumulators come with them, as
+            # pickles that a train function in a slot's own process can forge.
             try:
                 self._client._execute(request)
             finally:
@@ -307,10 +307,10 @@ class ConnectSession(Session):
         return SlotJob(run, lambda: self._interrupt(tag), list, list, lambda: 0)
 
     def _release(self) -> None:
-        """Wait until the server knows that what it has executed is done with.
+        """Wait until the server has released the finished execution.
 
-        pyspark's client tells it in a thread of its own. A session that is stopped before has the
-        server log the plan, in which the slots' closure is, and so may be the token.
+        pyspark's client releases it in a thread of its own. If the session is stopped before, the
+        server logs the plan with the slots' closure, which may hold the token.
         """
         released = getattr(self._client, "_release_futures", ())
         concurrent.futures.wait(set(released), timeout=time_limits.SERVER_ANSWER)
@@ -318,14 +318,14 @@ class ConnectSession(Session):
     def map_in_arrow(
         self, frame: Any, function: Callable[[Iterable[Any]], Iterator[Any]], schema: str
     ) -> Any:
-        """See `Session`."""
+        """Run a function on each partition of a DataFrame."""
         return frame.mapInArrow(importing(function, self.search_path()), schema).toArrow()
 
     def data_settings(self) -> DataSettings:
-        """See `Session`.
+        """Return the data settings of trials.
 
-        Hadoop's settings are those of this host's HADOOP_CONF_DIR, and of the session those that
-        begin with `spark.hadoop.`; who asks is this process's own user, without tokens.
+        Hadoop's settings are those of this host's HADOOP_CONF_DIR, and the session's that begin
+        with `spark.hadoop.`; the user is this process's own, without tokens.
         """
         here = hadoop_settings.HadoopSettings.of_files(os.environ.get("HADOOP_CONF_DIR") or None)
         given = hadoop_settings.HadoopSettings.of_client(
@@ -345,7 +345,7 @@ class ConnectSession(Session):
         raise InvalidArgument(name, "a size such as 20g", shown(value))
 
     def renewed_tokens(self, data: DataSettings) -> AbstractContextManager[None]:
-        """Do nothing as long as the block lasts: no JVM, no delegation tokens."""
+        """Do nothing: without a JVM there are no delegation tokens."""
         return contextlib.nullcontext()
 
     @property
@@ -364,7 +364,7 @@ def _is_loopback(address: str) -> bool:
 
 
 def _is_ours(host: str) -> bool:
-    """Has this host such an address?"""
+    """Return whether this host has this address."""
     with contextlib.suppress(OSError):
         family, kind, _, _, (address, *_) = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
         with socket.socket(family, kind) as probe:
@@ -374,7 +374,7 @@ def _is_ours(host: str) -> bool:
 
 
 def _says_ended(error: Exception) -> bool:
-    """Does the server say that the session is no more?"""
+    """Return whether an error of the server says that the session has ended."""
     return isinstance(error, grpc.RpcError) and _ENDED in (error.details() or "")
 
 

@@ -1,9 +1,9 @@
-"""Delegation tokens of a secured HDFS: the driver, who has a ticket, gets and renews them.
+"""Delegation tokens of a secured HDFS: the driver, which has a Kerberos ticket, renews them.
 
-Executors have no Kerberos ticket; a token stands for one. Spark gives tokens to its executors' JVMs
-and to the driver's user, and Hadoop neither issues nor renews a token for a user who shows it
-another one. So both happen here in a fresh login of the same user, without tokens, as Spark does
-it for its own.
+Executors have no Kerberos ticket; a token replaces it. Spark gives tokens to its executors' JVMs
+and to the driver's user, and Hadoop neither issues nor renews a token for a user who presents
+another one. So both happen here in a fresh login of the same user without tokens, as in Spark
+itself.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from typing import Any
 _LOGGER = logging.getLogger("experiment")
 _LONGEST_PAUSE = 3600.0  # seconds between two renewals
 _GATEWAY_LOGGERS = ("py4j.clientserver", "py4j.java_gateway")
-_RETRY = 30.0  # seconds after one that failed, where that much is left
-_FEW_TRIES = {  # a cluster that is only named in the configuration may be long gone
+_RETRY = 30.0  # seconds after a failed renewal, if the token is valid for longer
+_FEW_TRIES = {  # a cluster in the configuration may not exist any more
     "dfs.client.failover.max.attempts": "4",
     "ipc.client.connect.max.retries": "1",
     "ipc.client.connect.max.retries.on.timeouts": "1",
@@ -29,7 +29,7 @@ _FEW_TRIES = {  # a cluster that is only named in the configuration may be long 
 
 
 class KnownTokens:
-    """What a driver has got already; kept with its SparkContext."""
+    """The tokens that a driver has; stored with its SparkContext."""
 
     def __init__(self) -> None:
         self.asked: set[str] = set()
@@ -44,25 +44,26 @@ class DelegationTokens:
     """Gets and renews tokens through the driver's JVM.
 
     Args:
-        gateway: Py4J's, to the JVM.
-        configuration: Hadoop's, in the JVM.
-        principal: Of `keytab`; '' where the driver has a ticket cache.
-        keytab: A file of the driver's host, or ''.
+        gateway: Py4J's gateway to the JVM.
+        configuration: Hadoop's configuration in the JVM.
+        principal: Principal of the keytab; '' if the driver has a ticket cache.
+        keytab: Keytab file on the driver's host, or ''.
     """
 
     def __init__(self, gateway: Any, configuration: Any, principal: str, keytab: str) -> None:
         self._gateway = gateway
         self._jvm = gateway.jvm
         self._given = configuration
-        self._principal, self._keytab = principal, keytab
+        self._principal = principal
+        self._keytab = keytab
         self._users = self._jvm.org.apache.hadoop.security.UserGroupInformation
 
     def get(self, authorities: Iterable[str], known: KnownTokens) -> dict[str, str]:
-        """Return a token for each file system that gives one; a warning is logged for the others.
+        """Return a token for each file system that issues one; logs a warning for the others.
 
         Args:
-            authorities: Of `hdfs://` file systems: a name service, or a host and port.
-            known: Taken where its tokens have time left; otherwise filled with new ones.
+            authorities: Authorities of `hdfs://` file systems: a name service, or host and port.
+            known: Tokens to reuse while they are valid; new ones are added.
         """
         if not self._users.isSecurityEnabled():
             return {}
@@ -84,22 +85,23 @@ class DelegationTokens:
                     _reason(error),
                 )
         now = time.time()
-        known.asked, known.by_authority = set(wanted), tokens
+        known.asked = set(wanted)
+        known.by_authority = tokens
         known.valid_until = (
             now + min(ends, default=now)
-        ) / 2  # a search starts with half of it at least
+        ) / 2  # at least half of it is left when a search starts
         return dict(tokens)
 
     @contextlib.contextmanager
     def renewed(self, tokens: Mapping[str, str]) -> Iterator[None]:
-        """Renew tokens inside the block, in a thread, long before they end.
+        """Renew tokens during the block, in a thread, long before they expire.
 
         Hadoop renews each up to its maximum lifetime, 7 days unless
-        dfs.namenode.delegation.token.max-lifetime says otherwise. Tokens that were given to the
-        application, as by `spark-submit --deploy-mode cluster`, are renewed by who gave them.
+        dfs.namenode.delegation.token.max-lifetime sets another. Tokens that the application was
+        given, as by `spark-submit --deploy-mode cluster`, are renewed by their issuer.
 
         Args:
-            tokens: By authority.
+            tokens: Authority to token.
         """
         stop, ended = threading.Event(), threading.Event()
 
@@ -117,7 +119,7 @@ class DelegationTokens:
             yield
         finally:
             stop.set()
-            ended.wait(1)  # no longer, as where the NameNode does not answer
+            ended.wait(1)  # no longer, as the NameNode may not answer
 
     def _renew_until(self, stopped: Callable[[float], bool], tokens: Mapping[str, str]) -> None:
         failing: set[str] = set()
@@ -140,12 +142,12 @@ class DelegationTokens:
                         )
                     failing.add(authority)
             left = min(ends, default=time.time()) - time.time()
-            # Half of the time, so that a few failures in a row do no harm.
+            # After half of the time, so that a few failures in a row do no harm.
             pause = min(max(left / 2, 1.0), _RETRY if failing else _LONGEST_PAUSE)
 
     def _issue(self, authority: str, user: Any) -> Any:
         files = self._file_system(authority, user)
-        if user is None:  # what was given to the application
+        if user is None:  # the application's tokens
             name = self._jvm.org.apache.hadoop.io.Text(files.getCanonicalServiceName())
             token = self._users.getCurrentUser().getCredentials().getToken(name)
         else:
@@ -154,7 +156,7 @@ class DelegationTokens:
             finally:
                 files.close()
         if token is None:
-            raise LookupError("it gives none")
+            raise LookupError("it issues none")
         return token
 
     def _file_system(self, authority: str, user: Any) -> Any:
@@ -171,14 +173,14 @@ class DelegationTokens:
         return self._do_as(user, create, uri, self._configuration)
 
     def _end(self, token: Any, user: Any) -> float:
-        """Return until when a new token is valid; now, where nobody can say."""
+        """Return the time until which a new token is valid; now, if unknown."""
         if user is not None:
-            with contextlib.suppress(Exception):  # said when it is tried again
+            with contextlib.suppress(Exception):  # the next try warns
                 return self._renew(token, user)
         return time.time()
 
     def _renew(self, token: Any, user: Any) -> float:
-        """Renew a token; return until when it is valid, in seconds since 1970."""
+        """Renew a token; return the time until which it is valid, in seconds since 1970."""
         signature = self._method_type("(Lorg/apache/hadoop/conf/Configuration;)J")
         renew = self._lookup.findVirtual(token.getClass(), "renew", signature)
         return float(self._do_as(user, renew, token, self._configuration)) / 1000
@@ -196,7 +198,7 @@ class DelegationTokens:
         return bool(self._users.isLoginTicketBased()) and not somebody_else
 
     def _login(self) -> Any:
-        """Return a fresh login of the driver's user; None where there is nothing to log in with."""
+        """Return a fresh login of the driver's user; None without a ticket or keytab."""
         if not self._may_log_in():
             return None
         if self._keytab:
@@ -204,7 +206,7 @@ class DelegationTokens:
         return self._users.getUGIFromTicketCache(None, self._users.getCurrentUser().getUserName())
 
     def _do_as(self, user: Any, method: Any, *arguments: Any) -> Any:
-        """Call a method as a user, which takes a Java object with `run`."""
+        """Call a method as a user, which needs a Java object with `run`."""
         values = self._gateway.new_array(self._jvm.java.lang.Object, len(arguments))
         for number, argument in enumerate(arguments):
             values[number] = argument
@@ -235,7 +237,7 @@ class DelegationTokens:
 
 @contextlib.contextmanager
 def unlogged() -> Iterator[None]:
-    """Keep out of the log what this thread and the JVM tell each other; Py4J writes all of it."""
+    """Keep this thread's messages to and from the JVM out of the log; Py4J logs all of them."""
     thread = threading.get_ident()
 
     def of_others(record: logging.LogRecord) -> bool:
@@ -250,7 +252,7 @@ def unlogged() -> Iterator[None]:
 
 
 def _reason(error: Exception) -> str:
-    """Return the innermost of Java's exceptions in one line; none shows a token's password."""
+    """Return Java's innermost exception in one line; it never has a token's password."""
     java = getattr(error, "java_exception", None)
     while java is not None and java.getCause() is not None:
         java = java.getCause()

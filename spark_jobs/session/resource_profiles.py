@@ -1,4 +1,4 @@
-"""Resource profiles of Spark: how a job asks for other cores and GPUs than its application says."""
+"""Resource profiles of Spark, by which a job asks for other cores and GPUs than its application."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from spark_jobs.cluster.task_needs import TaskNeeds
 def profile_of(context: Any, needs: TaskNeeds, *, dynamic: bool) -> Any:
     """Return the resource profile of tasks with these needs, known to Spark.
 
-    Without dynamic allocation its tasks run on the executors that there are, and Spark refuses a
-    profile that asks for others. With it Spark starts executors for each profile and refuses one
-    that does not say of which kind: it is the usual one here. Those of one search are there for the
-    next one with the same needs, since that gets the same profile.
+    Without dynamic allocation the tasks run on the existing executors, and Spark refuses a profile
+    with executor requests. With it Spark starts executors for each profile and refuses one without
+    these requests: here they are the application's. A later search with the same needs gets the
+    same profile, and so the same executors.
 
     Args:
         context: The SparkContext; not one of local mode, which has no profiles.
-        needs: Of each task.
-        dynamic: Is dynamic allocation on?
+        needs: The needs of each task.
+        dynamic: Whether dynamic allocation is on.
     """
     from pyspark.resource import (
         ExecutorResourceRequests,
@@ -44,11 +44,11 @@ def profile_of(context: Any, needs: TaskNeeds, *, dynamic: bool) -> Any:
 
 
 def tasks_at_once(context: Any, profile: Any) -> int:
-    """Return how many tasks fit on the executors that are there.
+    """Return how many tasks fit on the present executors.
 
     Args:
         context: The SparkContext; not one of local mode.
-        profile: Of the tasks; None for what the application says.
+        profile: The tasks' profile; None for the application's.
     """
     jvm_context = context._jsc.sc()
     usual = jvm_context.resourceProfileManager().defaultResourceProfile()

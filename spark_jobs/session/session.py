@@ -1,4 +1,4 @@
-"""The user's SparkSession: what the framework needs of it, whatever its kind."""
+"""The interface to the user's SparkSession, classic or of Spark Connect."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from spark_jobs.cluster.cluster import Cluster
 from spark_jobs.cluster.exposure import Exposure
 from spark_jobs.cluster.standalone_pages import FailingHost
 from spark_jobs.cluster.task_needs import TaskNeeds, executor_gpus
+from spark_jobs.session import spark_settings
 from spark_jobs.session.slot_job import SlotJob
 from spark_jobs.storage.host_cache import CacheSettings
 from spark_jobs.trial.context import DataSettings
@@ -24,11 +25,11 @@ _LOCAL = re.compile(r"local\[(\d+|\*)(?:\s*,\s*\d+)?\]")
 _LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,")
 
 SLOTS = "nothing byte"
-"""Of what the slots of a search yield, as Spark writes it: no row, but Spark wants a column."""
+"""Spark's schema of the rows that a search's slots yield: none, but Spark needs a column."""
 
 
 class SharedBytes(Protocol):
-    """Bytes that the driver lends to its executors; part of a closure, it is only a number."""
+    """Bytes that the driver lends to its executors; in a closure only a number refers to them."""
 
     @property
     def value(self) -> bytes:
@@ -36,13 +37,13 @@ class SharedBytes(Protocol):
 
 
 class Session(abc.ABC):
-    """The user's SparkSession, classic or of Spark Connect. `session_of` makes the right one.
+    """The user's SparkSession, classic or of Spark Connect. `session_of` creates it.
 
     Attributes:
-        master: Spark's name of the cluster.
-        tells_lost_tasks: Do its jobs know which tasks Spark has lost, and which run on executors
-            that are being decommissioned? Those of Spark Connect know neither: a slot there takes
-            trials until its executor is gone.
+        master: The URL of Spark's master.
+        tells_lost_tasks: Whether its jobs know lost tasks, and tasks on executors that are being
+            decommissioned. Those of Spark Connect do not: a slot there takes trials until its
+            executor is gone.
     """
 
     master: str
@@ -52,17 +53,17 @@ class Session(abc.ABC):
     @property
     @abc.abstractmethod
     def on_this_host(self) -> bool:
-        """Do all executors run on the driver's host, as its children?"""
+        """Whether all executors run on the driver's host, as its children."""
 
     @property
     @abc.abstractmethod
     def application_id(self) -> str:
-        """Spark's name of the application."""
+        """The id of the Spark application."""
 
     @property
     @abc.abstractmethod
     def stopped(self) -> bool:
-        """Is the session of no use any more?"""
+        """Whether the session has ended."""
 
     @property
     @abc.abstractmethod
@@ -76,12 +77,12 @@ class Session(abc.ABC):
 
     @property
     def assigns_gpus(self) -> bool:
-        """Is it Spark that says which GPUs a slot has, if any?"""
+        """Whether Spark assigns GPUs to slots."""
         return self._asked is not None or self.task_needs.gpus > 0
 
     @property
     def task_needs(self) -> TaskNeeds:
-        """What a slot asks of an executor."""
+        """The cores and GPUs that a slot needs."""
         return self._asked or TaskNeeds.of(self.setting)
 
     @abc.abstractmethod
@@ -93,22 +94,22 @@ class Session(abc.ABC):
         """
 
     def tell_idle_gpus(self, warn: Callable[[str], None]) -> None:
-        """Warn where an executor has too few cores for the slots that its GPUs are enough for."""
+        """Warn if an executor's cores are enough for fewer slots than its GPUs."""
         needs, gpus = self.task_needs, executor_gpus(self.setting)
         cores = self._executor_cores()
         if not needs.gpus or cores is None or needs.fit(cores, gpus) == needs.fit_gpus(gpus):
             return
         warn(
-            f"an executor runs {needs.fit(cores, gpus)} of the {needs.fit_gpus(gpus)} trials at "
-            f"once that its GPUs are enough for: each asks for {needs}, and its cores are {cores}; "
-            "give executors more of them, or lower spark.task.cpus"
+            f"an executor has GPUs for {needs.fit_gpus(gpus)} trials at once, but runs only "
+            f"{needs.fit(cores, gpus)}: each needs {needs}, and the executor's cores are {cores}; "
+            "give executors more cores, or lower spark.task.cpus"
         )
 
     def check_worker_timeouts(self) -> None:
         """Refuse settings with which Spark ends slots that run long trials.
 
         Raises:
-            InvalidArgument: Python workers are to be killed when they are idle for a time.
+            InvalidArgument: Spark kills idle Python workers.
         """
         for prefix in ("spark.python.worker", "spark.sql.execution.pyspark.udf"):
             kills = self._is_on(f"{prefix}.killOnIdleTimeout")
@@ -118,11 +119,11 @@ class Session(abc.ABC):
                     f"{prefix}.killOnIdleTimeout",
                     "false",
                     f"true, after {seconds}",
-                    "Spark takes a slot that runs a long trial for idle",
+                    "to Spark, a slot that runs a long trial is idle",
                 )
 
     def tell_risk(self, warn: Callable[[str], None]) -> None:
-        """Warn, once in a session, where strangers can do something through Spark's own ports."""
+        """Warn, once per session, if Spark's ports are not protected."""
         if "_experiment_risk" in self._kept:
             return
         self._kept["_experiment_risk"] = exposure = self.exposure
@@ -132,38 +133,38 @@ class Session(abc.ABC):
     @property
     @abc.abstractmethod
     def exposure(self) -> Exposure | None:
-        """What strangers can do through Spark's own ports; None where they are shut out."""
+        """The risks of Spark's ports; None if they are protected."""
 
     @abc.abstractmethod
     def setting(self, name: str) -> str | None:
-        """Return a Spark setting, or None where it is not set."""
+        """Return a Spark setting, or None if it is not set."""
 
     @abc.abstractmethod
     def hide_console_progress(self) -> None:
-        """Stop the bar that Spark draws on the terminal; it has only slots to show."""
+        """Stop Spark's progress bar on the terminal, which would show slots only."""
 
     @abc.abstractmethod
     def task_slots(self, tick: Callable[[], None] | None = None) -> int:
-        """Return how many tasks the cluster can run at once, dynamic allocation at its most.
+        """Return how many tasks the cluster can run at once, with all executors it may allocate.
 
         Args:
-            tick: Called each second in which executors are waited for; left out, none are.
+            tick: Called each second while waiting for executors. Default: no waiting.
         """
 
     @abc.abstractmethod
     def cluster(self) -> Cluster:
-        """Return the executors that are there now; None in it for what nobody can know."""
+        """Return the present executors; unknown parts are None."""
 
     @abc.abstractmethod
     def failing_hosts(self) -> Sequence[FailingHost]:
-        """Return the hosts on which executors cannot start, as far as the cluster's pages tell.
+        """Return the hosts on which executors cannot start, if the cluster's pages show them.
 
-        Asks other hosts, so it may take some seconds.
+        Reads pages of other hosts, which may take some seconds.
         """
 
     @abc.abstractmethod
     def shared(self, data: bytes) -> AbstractContextManager[SharedBytes]:
-        """Lend bytes to executors while the block lasts."""
+        """Lend bytes to executors during the block."""
 
     @abc.abstractmethod
     def job(
@@ -176,10 +177,10 @@ class Session(abc.ABC):
         """Return a job of slots.
 
         Args:
-            slot: Runs in each of them.
-            count: How many there are.
-            tag: Names the job for cancelling; unique among all jobs.
-            schema: Of what a slot yields, as Spark writes it.
+            slot: The function that each slot runs.
+            count: The number of slots.
+            tag: The job's tag for cancelling, unique among all jobs.
+            schema: Spark's schema of the rows that a slot yields.
         """
 
     @abc.abstractmethod
@@ -189,25 +190,25 @@ class Session(abc.ABC):
         """Run a function on each partition of a DataFrame, in executors.
 
         Args:
-            frame: Of this session.
-            function: Takes a partition's Arrow batches and yields batches; it can be pickled.
-            schema: Of what it yields, as Spark writes it.
+            frame: A DataFrame of this session.
+            function: Takes a partition's Arrow batches and yields batches; must be picklable.
+            schema: Spark's schema of the batches that it yields.
 
         Returns:
-            An Arrow table of all that it yielded.
+            An Arrow table of all batches.
         """
 
     @abc.abstractmethod
     def data_settings(self) -> DataSettings:
-        """Return how trials get at their data, out of Spark's and Hadoop's settings."""
+        """Return the data settings of trials, from Spark's and Hadoop's settings."""
 
     @abc.abstractmethod
     def renewed_tokens(self, data: DataSettings) -> AbstractContextManager[None]:
-        """Renew the delegation tokens of a search as long as the block lasts."""
+        """Renew the delegation tokens of a search during the block."""
 
     def default_logdir(self) -> str:
-        """Return the folder of runs of a user who names none."""
-        chosen = self.setting("spark.experiment.logdir")
+        """Return the default folder of runs."""
+        chosen = self.setting(spark_settings.LOGDIR.name)
         if chosen is not None:
             return chosen
         if self._file_system.startswith("hdfs://"):
@@ -215,10 +216,10 @@ class Session(abc.ABC):
         return "experiments"
 
     def shared_folder(self) -> str:
-        """Return a folder for data that all executors see.
+        """Return a folder for data that all executors can access.
 
         Raises:
-            InvalidArgument: None is known, and executors run on other hosts.
+            InvalidArgument: No such folder is known, and executors run on other hosts.
         """
         folder = self.default_logdir()
         if folder and (self.on_this_host or folder != "experiments"):
@@ -231,7 +232,7 @@ class Session(abc.ABC):
         )
 
     def search_path(self) -> list[str]:
-        """Return the folders from which executors may import what the driver imports."""
+        """Return the folders from which executors may import the driver's modules."""
         return [os.path.abspath(path) for path in sys.path] if self.on_this_host else []
 
     @property
@@ -242,33 +243,33 @@ class Session(abc.ABC):
     @property
     @abc.abstractmethod
     def _hadoop_user(self) -> str:
-        """Who asks Hadoop."""
+        """The user on Hadoop."""
 
     @property
     @abc.abstractmethod
     def _kept(self) -> dict[str, Any]:
-        """What is kept as long as the session lasts, whoever makes another object of this class."""
+        """Values stored with the user's session, shared by all objects of this class."""
 
     @abc.abstractmethod
     def _bytes_setting(self, name: str) -> int:
-        """Return a size in bytes; 0 where it is not set.
+        """Return a setting in bytes; 0 if it is not set.
 
         Raises:
-            InvalidArgument: It is no size.
+            InvalidArgument: The setting is no size.
         """
 
     def _cache_settings(self) -> CacheSettings:
-        """Return where data that trials read is kept on their hosts, and how much of it."""
+        """Return the settings of the hosts' cache of data."""
         return CacheSettings(
-            self.setting("spark.experiment.cache.folder") or "",
-            self._bytes_setting("spark.experiment.cache.limit"),
+            self.setting(spark_settings.CACHE_FOLDER.name) or "",
+            self._bytes_setting(spark_settings.CACHE_LIMIT.name),
         )
 
     def _is_on(self, name: str) -> bool:
         return (self.setting(name) or "false").lower() == "true"
 
     def _executor_cores(self) -> int | None:
-        """Return the cores of the smallest executor; None where nothing says so."""
+        """Return the cores of the smallest executor; None if unknown."""
         if there := self.cluster().executors:
             return min(executor.cores for executor in there)
         if match := _LOCAL_CLUSTER.match(self.master):
@@ -294,7 +295,7 @@ class Session(abc.ABC):
         return executors * needs.fit(cores, gpus)
 
     def _most_executors(self) -> int | None:
-        """Return how many executors there can be; None where nothing says so."""
+        """Return the maximum number of executors; None if unknown."""
         if match := _LOCAL_CLUSTER.match(self.master):
             return int(match[1])
         if self.on_this_host:
@@ -311,8 +312,8 @@ def importing(
     """Return a function for `mapInArrow` that is unpickled once its modules can be imported.
 
     Args:
-        function: To call; it can be pickled.
-        search_path: Folders to import from beside the executor's own.
+        function: The function to call; must be picklable.
+        search_path: Folders to import from, in addition to the executor's own.
     """
     data = pickle.dumps(function)
 

@@ -11,19 +11,19 @@ from typing import Any, NamedTuple, Self
 
 from spark_jobs import time_limits
 
-_LAST_MOMENT = 0.5  # seconds for the processes of a task that was cancelled, which die in turn
+_LAST_MOMENT = 0.5  # seconds for the processes of a cancelled task to end, one after the other
 _POLL = 0.02
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LostTask:
-    """A task that failed or was killed; Spark may have run it again since.
+    """A task that failed or was killed; Spark may have retried it since.
 
     Attributes:
         partition: Its number in the job, from 0.
-        attempt: Which attempt at it, from 0.
-        host: Where it ran, as Spark calls it.
-        failed: Did it fail, rather than be killed?
+        attempt: The number of Spark's attempt at it, from 0.
+        host: Spark's name for its host.
+        failed: Whether it failed; False if it was killed.
     """
 
     partition: int
@@ -37,7 +37,7 @@ class LeavingTask(NamedTuple):
 
     Attributes:
         partition: Its number in the job, from 0.
-        attempt: Which attempt at it, from 0.
+        attempt: The number of Spark's attempt at it, from 0.
     """
 
     partition: int
@@ -47,20 +47,19 @@ class LeavingTask(NamedTuple):
 class SlotJob:
     """A Spark job of slots. A context manager: leaving it cancels the job and waits for its end.
 
-    A job that Spark has cancelled is over before its tasks are, so these are waited for as well:
-    whoever goes on after the block meets no trial any more. Some seconds only, since a task whose
-    host is gone may hold out. Spark takes a task for ended when it has ordered the end of its
-    process, on which that of the trial follows, so there is a moment for these as well.
+    A cancelled job ends before its tasks do, so leaving waits for the tasks as well: after the
+    block no trial runs any more. It waits for some seconds only, since the tasks of a lost host may
+    seem to run for long. To Spark a task has ended once it has ordered the end of its process, and
+    the trial's process ends after that, so there is a short wait for these as well.
 
-    A job on a server that does not answer (cancelling it is a ConnectionError) is left behind.
+    A job on a server that does not answer (cancelling raises ConnectionError) is abandoned.
 
-    It is entered before the job is started, so that nothing that interrupts the caller leaves a job
-    behind.
+    Enter it before starting the job, so that no interrupt leaves a job running.
 
     Attributes:
-        error: What Spark raised; None unless the job has failed.
-        result: The Arrow table of what its slots yielded, set if the job succeeded; None of the
-            slots of a search, which yield nothing.
+        error: Spark's error; None unless the job has failed.
+        result: The Arrow table of the rows that its slots yielded, set if the job succeeded; None
+            for the slots of a search, which yield nothing.
     """
 
     def __init__(
@@ -73,13 +72,14 @@ class SlotJob:
     ) -> None:
         self.error: BaseException | None = None
         self.result: Any = None
-        self._run, self._cancel = run, cancel
+        self._run = run
+        self._cancel = cancel
         self._find_lost_tasks = find_lost_tasks
         self._find_leaving_tasks = find_leaving_tasks
         self._count_running_tasks = count_running_tasks
         self._thread = threading.Thread(target=self._main, name="experiment-slots", daemon=True)
-        # Not the thread itself is waited for: an interrupt inside of Thread.join makes Python take
-        # a running thread for one that has ended.
+        # An event instead of Thread.join, in which an interrupt makes Python take a running thread
+        # for an ended one.
         self._ended = threading.Event()
 
     def __enter__(self) -> Self:
@@ -99,30 +99,30 @@ class SlotJob:
         self._thread.start()
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Wait for the end of a job that was started; return whether it is over."""
+        """Wait for the end of a started job; return whether it has ended."""
         return self._ended.wait(seconds)
 
     def lost_tasks(self) -> list[LostTask]:
-        """Return which of its tasks Spark has lost so far, in the order of their start."""
-        with contextlib.suppress(Exception):  # a stopped session has nothing to tell
+        """Return its tasks that Spark has lost so far, in the order of their start."""
+        with contextlib.suppress(Exception):  # a stopped session has no data
             return self._find_lost_tasks()
         return []
 
     def leaving_tasks(self) -> list[LeavingTask]:
-        """Return which of its tasks run on executors that are being decommissioned."""
-        with contextlib.suppress(Exception):  # a stopped session has nothing to tell
+        """Return its tasks on executors that are being decommissioned."""
+        with contextlib.suppress(Exception):  # a stopped session has no data
             return self._find_leaving_tasks()
         return []
 
     def running_tasks(self) -> int:
-        """Return how many of its tasks run now."""
+        """Return the number of its running tasks."""
         with contextlib.suppress(Exception):  # a stopped session has none
             return self._count_running_tasks()
         return 0
 
     @property
     def failed_hosts(self) -> list[str]:
-        """On which hosts tasks of it failed, each once; Spark's error lacks them."""
+        """The hosts of its failed tasks, each once; Spark's error lacks them."""
         return list(dict.fromkeys(task.host for task in self.lost_tasks() if task.failed))
 
     def cancel(self) -> None:
@@ -130,7 +130,7 @@ class SlotJob:
         patience = time.monotonic() + time_limits.SERVER_CANCEL
         while self._thread.ident is not None and not self._ended.is_set():
             try:
-                self._cancel()  # again: a job that is just being submitted is not found
+                self._cancel()  # repeatedly: a job that is just being submitted is not found
             except ConnectionError:
                 if time.monotonic() > patience:
                     return

@@ -1,1 +1,1 @@
-"""A slot: one Spark task that runs trials, each in a process that it starts and ends."""
+"""A slot: one Spark task that runs trials, each in a process of its own."""

@@ -1,7 +1,7 @@
-"""An attempt's folder, which train functions may remove, rename or replace while it is written to.
+"""Writes to an attempt's folder, which train functions may remove, rename or replace meanwhile.
 
-What they do to it is no fault of the host's and costs no outcome: what the slot writes there is
-written again where the folder can be made again.
+Such a change is no fault of the host and costs no outcome: the slot creates the folder again, if it
+can, and repeats the write.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ class FolderChanged(Exception):
 
 
 def write_below(top: Path, folder: Path, write: Callable[[], None]) -> None:
-    """Write into a folder; where that fails, make the folder again and write once more.
+    """Write to a folder; if that fails, create the folder again and write once more.
 
     Args:
-        top: A folder above it that is never made: where it is gone, so is all that is below it.
-        folder: To write to.
-        write: Does it; may be called several times.
+        top: A folder above `folder` that is never created; without it, the run is gone.
+        folder: The folder to write to.
+        write: The function that writes; it may be called several times.
 
     Raises:
-        OSError: It cannot be written to.
+        OSError: The folder cannot be written to.
     """
     for _ in range(_TRIES):
         with contextlib.suppress(OSError):
@@ -42,12 +42,12 @@ def write_below(top: Path, folder: Path, write: Callable[[], None]) -> None:
 
 
 def make_again(top: Path, folder: Path) -> None:
-    """Make a folder, and those between `top` and it, such that files can be made in it.
+    """Make a folder writable, and create it and its parents below `top` if they are missing.
 
-    A folder without permissions gets them. What is in the way gets another name.
+    A file in the place of a folder is renamed.
 
     Raises:
-        OSError: That cannot be done.
+        OSError: The folder cannot be created, or made writable.
     """
     at = top
     for part in folder.relative_to(top).parts:
@@ -61,12 +61,12 @@ def make_again(top: Path, folder: Path) -> None:
 
 
 def _put_aside(path: Path) -> None:
-    """Rename what is no folder; one that another slot has just made here stays."""
+    """Rename anything but a folder; a folder that another slot has just created here stays."""
     os.link(path, path.with_name(f"{path.name}.{secrets.token_hex(4)}"), follow_symlinks=False)
     path.unlink()  # neither of the two does it to a folder
 
 
 def gone(paths: AttemptPaths, events: EventFile) -> list[str]:
-    """Return what of the files that a slot makes when a trial starts is not there any more."""
+    """Return the missing ones of the files that a slot creates when a trial starts."""
     files = [path.name for path in (paths.trial, paths.stdout, paths.stderr) if not path.exists()]
     return files if events.is_there() else [*files, events.path.name]

@@ -1,4 +1,4 @@
-"""What a trial printed, with a bound whatever it prints."""
+"""Logs of a trial's output, with a maximum size."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from pathlib import Path
 from spark_jobs.storage.local_files import open_appending
 
 KEPT = 1 << 20
-"""Bytes that are kept of the start, and as many of the end."""
+"""Bytes that are kept of the start, and also of the end."""
 
-_PIECE = 1 << 16  # bytes of the start that are taken at once
+_PIECE = 1 << 16  # bytes per read of the start
 
 
 def open_log(path: Path) -> int:
-    """Return a descriptor that appends to a log, or keeps nothing where there can be none."""
+    """Return a descriptor that appends to a log; that of /dev/null if the log cannot be opened."""
     try:
         return open_appending(path)
-    except OSError:  # as where another trial has just removed the folder
+    except OSError:  # such as when another trial has just removed the folder
         return os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
 
 
 class BoundedLog:
     """Writes the start of a stream as it comes, and the end when it is closed.
 
-    Between the two stands a line that says how much is left out. A disk that is full, or a folder
-    that is gone, costs lines, never the process that writes them.
+    A line between them says how many bytes are left out. A full disk or a missing folder costs
+    lines, but never fails the process that writes them.
 
     Args:
-        path: Of the file; made where it is missing.
+        path: The log file, which is created if it is missing.
     """
 
     def __init__(self, path: Path) -> None:
@@ -39,10 +39,10 @@ class BoundedLog:
         self._more = 0  # bytes after the start
 
     def read(self, descriptor: int) -> bool:
-        """Take in some of what a descriptor has; return whether more may come.
+        """Read from a descriptor once; return whether more may come.
 
         Raises:
-            BlockingIOError: Nothing is there, on a descriptor that does not wait.
+            BlockingIOError: There is nothing to read, on a non-blocking descriptor.
         """
         if self._room:
             data = os.read(descriptor, min(self._room, _PIECE))
@@ -73,7 +73,7 @@ class BoundedLog:
 
 
 def bound(path: Path) -> None:
-    """Cut the middle out of a log that was written without a bound, if that can be done."""
+    """Cut the middle out of a log that was written without a bound, if possible."""
     with contextlib.suppress(OSError), path.open("rb+") as file:
         size = file.seek(0, os.SEEK_END)
         if size <= 2 * KEPT:

@@ -1,8 +1,8 @@
-"""How a slot finds out that a driver which does not answer is gone, and leaves.
+"""Detects that a silent driver is gone, so that its slots end.
 
-A slot asks again for ten minutes, since a network comes back. Where the driver was killed, however,
-each slot would keep its place on the cluster for as long, from the resumed search too. So a slot
-without an answer looks at the marks of the run's drivers, where it sees the run's folder.
+A slot repeats its messages for ten minutes, since a network may recover. If the driver was killed,
+however, its slots would occupy the cluster for as long, which the resumed search needs. So a slot
+without an answer reads the marks of the run's drivers, if it can access the run's folder.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from spark_jobs.storage.stores import writable_files_at
 
 
 class Verdict(NamedTuple):
-    """That a driver is gone.
+    """The verdict that a driver is gone.
 
     Attributes:
-        reason: How that is known.
-        certain: Is it, so that nobody will miss the slot?
+        reason: The evidence.
+        certain: Whether it is certain, so that no driver will miss the slot.
     """
 
     reason: str
@@ -35,21 +35,21 @@ class Verdict(NamedTuple):
 
 
 class Abandoned(ExperimentError):
-    """A trial was ended since its search has no driver any more."""
+    """A trial was ended because its search has no active driver."""
 
 
 class DriverWatch:
-    """Looks at the marks of a run from the first message without an answer on, to the next answer.
+    """Watches the marks of a run from the first message without an answer until the next answer.
 
     Args:
-        mark: That of the slot's driver; None where it has none.
-        hadoop: Where HDFS is.
+        mark: The mark of the slot's driver; None without one.
+        hadoop: The Hadoop settings.
         leave: Called once, from another thread, when the driver is gone.
-        beat: Seconds between two looks, and between two signs of life of a driver.
-        silence: Seconds without one after which a driver is taken for dead.
+        beat: Seconds between two readings, and between two signs of life of a driver.
+        silence: Seconds without a sign of life after which a driver is presumed dead.
 
     Attributes:
-        verdict: That the driver is gone; None while it may be there.
+        verdict: The verdict that the driver is gone; None while it may run.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class DriverWatch:
         self._silence = silence
         self._leaving = [leave]
         self._lock = threading.Lock()
-        self._answered: threading.Event | None = None  # of the thread that looks
+        self._answered: threading.Event | None = None  # set to end the watching thread
 
     def heard(self, answered: bool) -> None:
         """Take in whether a message was answered. From any thread."""
@@ -83,13 +83,13 @@ class DriverWatch:
                 ).start()
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop watching."""
         with self._lock:
             self._end()
 
     @contextlib.contextmanager
     def leaving_by(self, end: Callable[[], None]) -> Iterator[None]:
-        """Call `end`, too, when the driver is gone, as long as the block lasts."""
+        """Call `end` as well if the driver is found to be gone during the block."""
         with self._lock:
             gone = self.verdict is not None
             self._leaving.append(end)
@@ -108,7 +108,7 @@ class DriverWatch:
 
     def _look_on(self, mark: Location, answered: threading.Event) -> None:
         part = beside(mark)
-        # Where the folder is not seen, nothing is known of the driver.
+        # Without access to the folder, nothing is known about the driver.
         with (
             contextlib.suppress(OSError, InvalidArgument),
             contextlib.closing(writable_files_at(mark, self._hadoop)) as files,
@@ -146,19 +146,20 @@ class _Look:
         self._last: FileStatus | None = None
 
     def verdict(self) -> Verdict | None:
-        """Look once; return that the driver is gone, or None where nobody can say so.
+        """Read the marks once; return the verdict that the driver is gone, or None.
 
         Raises:
-            OSError: The marks cannot be read, or nobody can write there now, the driver neither.
+            OSError: The marks cannot be read, or the folder cannot be written to, not even by the
+                driver.
         """
         last = newest_mark(self._files, self._mark.parent)
         if last is None or number_of(last.location) < number_of(self._mark):
             return None
         if last.location.name != self._mark.name:
-            return Verdict("another driver runs the run", certain=True)
+            return Verdict("the run has another driver", certain=True)
         mark = read_mark(self._files, last)
         if mark is not None and mark.released:
-            return Verdict("the driver has handed the run back", certain=True)
+            return Verdict("the driver has released the run", certain=True)
         if mark is not None and mark.runs() is False:
             return Verdict("the driver's process has ended", certain=True)
         self._show_that_it_can_be_written()

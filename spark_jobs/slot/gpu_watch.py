@@ -1,4 +1,4 @@
-"""What is watched of a slot's GPUs: their use while a trial runs, and their memory after it."""
+"""Monitors a slot's GPUs: their use while a trial runs, and their memory after it."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ from spark_jobs.slot.nvml import GIB, Gpus
 from spark_jobs.slot.runners import Tell, TrialRunner
 from spark_jobs.trial.event_file import EventFile
 
-_TOLERANCE = 128 << 20  # bytes: less than a context of CUDA takes
-_LOOK = 0.1  # seconds between two looks at memory that has not come back
+_TOLERANCE = 128 << 20  # bytes, less than a context of CUDA takes
+_LOOK = 0.1  # seconds between two checks whether memory was freed
 _FIRST = 1.0  # seconds until the first point of a trial's curves
 _PAUSE = 5.0  # seconds between two points of a short trial
-_POINTS = 500  # of a trial as long as it has one each `_PAUSE`; then ever fewer
+_POINTS = 500  # points of a trial that are `_PAUSE` apart; later ones are further and further apart
 
 Keeps = Callable[[str, int, int], None]
 
 
 class WatchedRunner:
-    """A trial runner that watches the slot's GPUs; without any it only runs trials.
+    """A trial runner that monitors the slot's GPUs; without any it only runs trials.
 
     While a trial runs, its event file gets points of `gpu/<n>/memory_GiB` and
-    `gpu/<n>/utilization`: of the whole GPU, whoever uses it. The step is the seconds since the
-    trial's start, and n what the trial's framework calls the GPU. After a trial the memory of its
-    GPUs has to come back: what belongs to no process that NVML lists must be no more than it was
-    before the slot's first trial, or at any later time. Other trials on the same GPU and other
-    users' processes are listed, so they do not count.
+    `gpu/<n>/utilization`, for the whole GPU with all its users. The step is the seconds since the
+    trial's start, and n the framework's number of the GPU. After a trial the memory of its GPUs
+    must be freed: memory without an owner that NVML lists must not exceed its lowest value, before
+    the slot's first trial or at any later time. Other trials on the same GPU and other users'
+    processes are listed, so they do not count.
 
     Args:
-        runner: Runs the trials; entered and left by who made it.
-        gpus: Of the slot, entered.
-        keeps: Told of a GPU that keeps memory: its address, the bytes, after which trial.
-        shared: May other trials, or this very process, have memory on the same GPUs when a trial
-            has ended? Where NVML never lists an owner there, nothing can be said then.
-        patience: Seconds that memory has to come back.
+        runner: The runner of the trials; its creator enters and leaves it.
+        gpus: The slot's GPUs, entered.
+        keeps: Called for a GPU that keeps memory, with its address, the bytes and the trial.
+        shared: Whether other trials, or this process, may have memory on the same GPUs when a trial
+            has ended. Then a GPU is judged only if NVML ever lists an owner.
+        patience: Seconds in which memory must be freed.
         lag: Seconds by which this host's clock lags the driver's.
     """
 
@@ -61,12 +61,12 @@ class WatchedRunner:
         self._shared = shared
         self._patience = patience
         self._lag = lag
-        self._idle: dict[str, int] = {}  # bytes that are nobody's, the least that was seen
+        self._idle: dict[str, int] = {}  # lowest bytes without an owner so far
         self._listed: set[str] = set()  # GPUs for which NVML has ever listed an owner
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """See `TrialRunner`."""
+        """The runner's warnings."""
         return self._runner.warnings
 
     def __enter__(self) -> Self:
@@ -78,18 +78,18 @@ class WatchedRunner:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Nothing was started."""
+        """Do nothing: nothing was started."""
 
     def stop(self, trial: int, reason: str) -> None:
-        """See `TrialRunner`."""
+        """Stop the runner's trial."""
         self._runner.stop(trial, reason)
 
     def abandon(self) -> None:
-        """See `TrialRunner`."""
+        """End the runner's trial."""
         self._runner.abandon()
 
     def run(self, attempt: Attempt, paths: AttemptPaths, tell: Tell) -> Outcome:
-        """See `TrialRunner`."""
+        """Run a trial, record the use of its GPUs, and check their memory after it."""
         if not self._gpus.known:
             return self._runner.run(attempt, paths, tell)
         self._kept()
@@ -100,14 +100,14 @@ class WatchedRunner:
         return outcome
 
     def _kept_for_good(self) -> dict[str, int]:
-        """Wait for the memory to come back; return what did not."""
+        """Wait for the memory to be freed; return the bytes that were not, by GPU."""
         give_up = time.monotonic() + self._patience
         while (kept := self._kept()) and time.monotonic() < give_up:
             time.sleep(_LOOK)
         return kept
 
     def _kept(self) -> dict[str, int]:
-        """Return how many bytes more than before are nobody's, of GPUs where these are many."""
+        """Return the increase of bytes without an owner, of GPUs where it is large."""
         kept = {}
         for address, unowned in self._gpus.unowned().items():
             idle = min(unowned.memory, self._idle.get(address, unowned.memory))
@@ -135,7 +135,7 @@ class WatchedRunner:
     def _record(self, paths: AttemptPaths, ended: threading.Event) -> None:
         started, pause = time.monotonic(), _FIRST
         events = EventFile(paths.folder, lag=self._lag)
-        with events, contextlib.suppress(OSError):  # as of a full disk
+        with events, contextlib.suppress(OSError):  # such as a full disk
             while not ended.wait(pause):
                 seconds = time.monotonic() - started
                 if points := self._points():

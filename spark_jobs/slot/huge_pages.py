@@ -10,14 +10,14 @@ import ctypes
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-_MADV_COLLAPSE = 25  # Linux 6.1; includes what transparent huge pages are switched off for
+_MADV_COLLAPSE = 25  # Linux 6.1; works where transparent huge pages are off, too
 _SIZE = 2 << 20  # bytes of a huge page on x86-64 and on most of Arm
 
 
 def use_huge_pages() -> int:
-    """Gather this process' anonymous memory into huge pages; return how many there are now.
+    """Collapse this process' anonymous memory into huge pages; return their number.
 
-    A saving and no more: where the kernel cannot do it, the pages stay as they are.
+    Only an optimisation: if the kernel cannot do it, the pages stay as they are.
     """
     madvise = ctypes.CDLL(None).madvise
     madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)

@@ -1,4 +1,4 @@
-"""The memory and the use of a slot's GPUs, as NVIDIA's management library (NVML) tells them."""
+"""The memory and the use of a slot's GPUs, from NVIDIA's management library (NVML)."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ GIB = 1 << 30
 
 
 class GpuUse(NamedTuple):
-    """How a GPU is used at a moment, by whomever.
+    """The use of a GPU at one moment, by all processes.
 
     Attributes:
         memory: Bytes in use.
-        total: Bytes that there are.
-        utilization: Share of the time in which it computed, 0 to 1; None where it does not say, as
-            a part of a GPU (MIG).
+        total: Bytes in all.
+        utilization: Share of the time in which it computed, 0 to 1; None if unknown, as for a part
+            of a GPU (MIG).
     """
 
     memory: int
@@ -29,9 +29,9 @@ class Unowned(NamedTuple):
     """Memory of a GPU that belongs to no process that NVML lists.
 
     Attributes:
-        memory: Bytes; the driver's own are among them.
-        lists_owners: Does NVML list processes with memory there? In many a container it lists none,
-            and all memory seems to be nobody's.
+        memory: Bytes, including those of NVIDIA's driver.
+        lists_owners: Whether NVML lists processes with memory there. In many containers it lists
+            none, and all memory seems to have no owner.
     """
 
     memory: int
@@ -39,13 +39,14 @@ class Unowned(NamedTuple):
 
 
 class Gpus:
-    """GPUs as NVML sees them. A context manager; outside of it, all is empty.
+    """GPUs in NVML. A context manager; outside it, all results are empty.
 
-    Without a driver, its library, or the package that reads it, they say nothing, and that is no
-    error. One that the library does not know, or that fails, is missing from what is said.
+    Without NVIDIA's driver, its library, or the package pynvml all results are empty, which is no
+    error. A GPU that the library does not know, or that fails, is missing in the results.
 
     Args:
-        addresses: As Spark gives them: indexes as of nvidia-smi, or UUIDs ("GPU-...", "MIG-...").
+        addresses: The GPUs' addresses from Spark: indexes as in nvidia-smi, or UUIDs ("GPU-...",
+            "MIG-...").
     """
 
     def __init__(self, addresses: Sequence[str]) -> None:
@@ -60,7 +61,7 @@ class Gpus:
         return self
 
     def _open(self) -> None:
-        import pynvml  # late: slots without GPUs need none of it
+        import pynvml  # late: slots without GPUs do not need it
 
         with contextlib.suppress(pynvml.NVMLError):
             pynvml.nvmlInit()
@@ -85,15 +86,15 @@ class Gpus:
 
     @property
     def known(self) -> tuple[str, ...]:
-        """The addresses of the GPUs that NVML knows, in the order in which Spark gave them."""
+        """The addresses of the GPUs that NVML knows, in Spark's order."""
         return tuple(self._handles)
 
     def position(self, address: str) -> int:
-        """Return what a trial's framework calls a GPU: its place among those of the slot."""
+        """Return a framework's number of a GPU: its position among the slot's GPUs."""
         return self._addresses.index(address)
 
     def use(self) -> dict[str, GpuUse]:
-        """Return how each GPU is used now, by its address."""
+        """Return the present use of each GPU, by its address."""
         if not self._handles:
             return {}
         import pynvml
@@ -106,7 +107,7 @@ class Gpus:
         return uses
 
     def unowned(self) -> dict[str, Unowned]:
-        """Return what memory of each GPU belongs to no process that is listed, by its address."""
+        """Return each GPU's memory without a listed owner, by its address."""
         if not self._handles:
             return {}
         import pynvml
@@ -138,7 +139,7 @@ def _utilization(handle: Any) -> float | None:
 
 
 def _memory_by_process(handle: Any) -> dict[int, int]:
-    """Return the bytes of the processes on a GPU, of those for which they are known."""
+    """Return the bytes of each process on a GPU, if known."""
     import pynvml
 
     processes = [

@@ -1,6 +1,6 @@
-"""How a slot runs a trial: in its own process, or in one per trial.
+"""The runners of a slot's trials: in the slot's process, or in a process per trial.
 
-`TrialRunner` is the seam; its contract is tests/spark_jobs/slot/test_runners.py.
+`TrialRunner` is their interface; its contract is tests/spark_jobs/slot/test_runners.py.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ from spark_jobs.trial.frames import FrameReader, write_frame
 from spark_jobs.trial.link import DirectLink, StopTrial
 from spark_jobs.trial.trial_process import Program, Task, evaluate, set_environment, stopped
 
-_SLICES = 12  # of these: while this process is stopped no more than one of them passes
+_SLICES = 12  # of the silence that is allowed; while this process is stopped at most one passes
 
 Tell = Callable[[Report], None]
 
 
 _STOPPED = (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
 _DIED = Failure("machine", "the process that supervises the trial was ended from outside")
-# Such signals come from the trial or from people, never from a host in trouble.
+# Such signals come from the trial or from people, never from a failing host.
 _WAS_STOPPED = Failure("exit", "the process that supervises the trial was stopped (SIGSTOP)")
 
 
 class RunnerBroken(ExperimentError):
-    """Trials cannot be run here at all; the message says why."""
+    """No trial can run here; the message says why."""
 
 
 class TrialRunner(Protocol):
@@ -58,24 +58,24 @@ class TrialRunner(Protocol):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What the user should know about how trials run."""
+        """Warnings for the user about the way trials run."""
 
     def run(self, attempt: Attempt, paths: AttemptPaths, tell: Tell) -> Outcome:
-        """Run a trial whose folder is there; whatever happens to it becomes an outcome.
+        """Run a trial whose folder exists; any result or failure becomes an outcome.
 
         Args:
-            attempt: What to run.
+            attempt: The attempt to run.
             paths: Its files.
             tell: Called with each report of the trial, from this thread.
         """
 
     def stop(self, trial: int, reason: str) -> None:
-        """Tell a trial that it is to stop, if it runs. From any thread; the first reason counts."""
+        """Request a trial to stop, if it runs. From any thread; the first reason counts."""
 
     def abandon(self) -> None:
-        """End the trial that runs, where it has a process of its own. From any thread.
+        """End the running trial, if it has a process of its own. From any thread.
 
-        `run` raises `Abandoned` then, and from then on.
+        `run` raises `Abandoned` then, and in every later call.
         """
 
     def __enter__(self) -> Self: ...
@@ -91,13 +91,13 @@ class TrialRunner(Protocol):
 class InProcessRunner:
     """Runs trials in this process: for debuggers, and where a process per trial costs too much.
 
-    A trial that ends its process ends the slot, and what it changes stays changed. A framework that
-    has started CUDA here keeps its GPUs, also those that the environment of a later runner lacks.
+    A trial that ends its process ends the slot, and changes of global state remain. A framework
+    that has started CUDA here keeps its GPUs, whatever the environment of a later runner.
 
     Args:
-        program: What all trials have in common.
-        environment: Variables of this process as long as the runner is entered: set, or removed
-            where None.
+        program: The settings of the search.
+        environment: Environment variables of this process while the runner is entered: set, or
+            removed if None.
     """
 
     warnings: tuple[str, ...] = ()
@@ -105,7 +105,8 @@ class InProcessRunner:
     def __init__(
         self, program: Program, environment: Mapping[str, str | None] | None = None
     ) -> None:
-        self._program, self._environment = program, dict(environment or {})
+        self._program = program
+        self._environment = dict(environment or {})
         self._before: dict[str, str | None] = {}
         self._running: tuple[int, DirectLink] | None = None
 
@@ -118,7 +119,7 @@ class InProcessRunner:
         set_environment(self._before)
 
     def run(self, attempt: Attempt, paths: AttemptPaths, tell: Tell) -> Outcome:
-        """See `TrialRunner`."""
+        """Run a trial in this process."""
         link = DirectLink(tell)
         self._running = attempt.trial.id, link
         try:
@@ -129,18 +130,18 @@ class InProcessRunner:
                 bound(path)
 
     def stop(self, trial: int, reason: str) -> None:
-        """See `TrialRunner`."""
+        """Set the reason that the trial's next report raises."""
         running = self._running
         if running is not None and running[0] == trial:
             running[1].reason = running[1].reason or reason
 
     def abandon(self) -> None:
-        """See `TrialRunner`: a trial in this process goes on."""
+        """Do nothing: a trial in this process cannot be ended."""
 
 
 @contextlib.contextmanager
 def _output_in(paths: AttemptPaths) -> Iterator[None]:
-    """Send this process' stdout and stderr, native code's too, to the attempt's files."""
+    """Redirect this process' stdout and stderr, native code's too, to the attempt's files."""
     _flush_output()
     saved = os.dup(1), os.dup(2)
     try:
@@ -151,7 +152,7 @@ def _output_in(paths: AttemptPaths) -> Iterator[None]:
         with (
             _lines_to(1) as out,
             _lines_to(2) as err,
-            contextlib.redirect_stdout(out),  # which may be a notebook's or a test's
+            contextlib.redirect_stdout(out),  # stdout may be a notebook's or a test's
             contextlib.redirect_stderr(err),
         ):
             yield
@@ -175,17 +176,17 @@ def _flush_output() -> None:
 class ProcessRunner:
     """Runs each trial in a process of its own, forked from a zygote or fresh ('spawn').
 
-    The calling process becomes a subreaper as long as the runner lives, so that it inherits what a
-    killed zygote leaves behind and can end it.
+    While the runner is entered, this process is a subreaper, so that it inherits the children of a
+    killed zygote and can end them.
 
     Args:
-        program: What all trials have in common.
-        environment: Variables of every trial: set, or removed where None.
-        timeout: Seconds until a trial is ended, or None.
-        grace: Seconds between SIGTERM and SIGKILL then.
+        program: The settings of the search.
+        environment: Environment variables of every trial: set, or removed if None.
+        timeout: Time limit of a trial in seconds, or None.
+        grace: Seconds between SIGTERM and SIGKILL at the time limit.
 
     Raises:
-        RunnerBroken: On entering, where no zygote starts.
+        RunnerBroken: On entering, if no zygote starts.
     """
 
     def __init__(
@@ -205,7 +206,7 @@ class ProcessRunner:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """See `TrialRunner`."""
+        """A warning if trials run with 'spawn' instead of 'fork'."""
         if self._zygote is None or not self._zygote.ready.reason:
             return ()
         return (f"isolation='spawn' instead of 'process': {self._zygote.ready.reason}",)
@@ -228,13 +229,19 @@ class ProcessRunner:
         zygote.resign_as_subreaper()
 
     def run(self, attempt: Attempt, paths: AttemptPaths, tell: Tell) -> Outcome:
-        """See `TrialRunner`."""
+        """Run a trial in a process of its own."""
         if self._zygote is None:
             self._zygote = _ZygoteProcess(self._program)
         if self._abandoned:
             raise Abandoned(f"trial {attempt.trial.id} was not started")
         folder = str(paths.folder)
-        task = Task(attempt, folder, self._environment, self._timeout, self._grace)
+        task = Task(
+            attempt=attempt,
+            folder=folder,
+            environment=self._environment,
+            timeout=self._timeout,
+            grace=self._grace,
+        )
         trial, last = attempt.trial.id, None
 
         def note(report: Report) -> None:
@@ -253,31 +260,31 @@ class ProcessRunner:
             seconds = time.monotonic() - started
             return Outcome.failed(trial, ended.kind, ended.message, seconds=seconds)
         outcome = ended.outcome
-        # How a trial fails that is sent SIGTERM says nothing.
+        # The failure of a trial that got SIGTERM means nothing.
         if outcome is not None and not (ended.overdue and outcome.error):
             return outcome
-        if ended.stopped and ended.overdue:  # it did not come to its next report
+        if ended.stopped and ended.overdue:  # it did not reach its next report
             objective = self._program.objective
             return stopped(objective, trial, ended.stopped, last, ended.seconds)
         return _failed(trial, ended, self._timeout)
 
     def stop(self, trial: int, reason: str) -> None:
-        """See `TrialRunner`."""
+        """Send a stop request to the trial's process."""
         running = self._zygote
         if running is not None:
             running.stop(trial, reason)
 
     def abandon(self) -> None:
-        """See `TrialRunner`."""
+        """End the trial's process."""
         self._abandoned = True
         running = self._zygote
         if running is not None:
             running.abandon()
 
     def _end_orphans(self) -> None:
-        """End what a killed zygote left to this process, and nothing that was here before.
+        """End the processes of a killed zygote, but no earlier children of this process.
 
-        Again until nothing is left: the children of an orphan come here only when it has ended.
+        Repeated until none is left: an orphan's children arrive here only when it has ended.
         """
         give_up = time.monotonic() + time_limits.SWEEP
         while orphans := set(psutil.Process().children()) - self._before:
@@ -319,15 +326,16 @@ def _signal_name(number: int) -> str:
 
 
 class _ZygoteProcess:
-    """A zygote seen from its slot."""
+    """The slot's side of a zygote."""
 
     def __init__(self, program: Program) -> None:
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  # closed by close()
         ours, theirs = socket.socketpair()
         lifeline_read, lifeline = os.pipe()
-        self._socket, self._lifeline = ours, lifeline
+        self._socket = ours
+        self._lifeline = lifeline
         self._writing = threading.Lock()
-        self._trial: int | None = None  # that runs, and was not told to stop
+        self._trial: int | None = None  # the running trial, unless it has a stop request
         self._reader = FrameReader(ours.fileno())
         self._process = subprocess.Popen(
             [sys.executable, "-m", zygote.__name__, str(theirs.fileno()), str(lifeline_read)],
@@ -340,7 +348,7 @@ class _ZygoteProcess:
         )
         theirs.close()
         os.close(lifeline_read)
-        with contextlib.suppress(BrokenPipeError):  # it has ended: its last words tell more
+        with contextlib.suppress(BrokenPipeError):  # it has ended: its log tells more
             write_frame(ours.fileno(), encode(program))
         first = self._receive()
         if not isinstance(first, zygote.Ready):
@@ -350,9 +358,9 @@ class _ZygoteProcess:
         self.ready = first
 
     def run(self, task: Task, tell: Tell) -> zygote.Ended | Failure:
-        """Run a trial; a failure where the zygote died or was stopped.
+        """Run a trial; return a failure if the zygote died or was stopped.
 
-        The zygote and the trial's process group are ended then.
+        In that case the zygote and the trial's process group are ended.
         """
         group = 0
         try:
@@ -381,10 +389,10 @@ class _ZygoteProcess:
                 self._trial = None
 
     def stop(self, trial: int, reason: str) -> None:
-        """Tell a trial that it is to stop, if it runs and was not told yet.
+        """Send a trial one stop request, if it runs.
 
-        The zygote does not read while it writes reports, so too many of these would stay unread
-        until both wait for each other.
+        Only one: the zygote does not read while it writes reports, so too many requests would fill
+        the pipe until both sides wait for each other.
         """
         with self._writing, contextlib.suppress(OSError):  # the zygote has died
             if self._trial == trial:
@@ -397,7 +405,7 @@ class _ZygoteProcess:
             self._socket.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Let the zygote end, with the trial that it may be running."""
+        """End the zygote, with the trial that it may be running."""
         self._socket.close()
         os.close(self._lifeline)
         self._process.send_signal(signal.SIGCONT)  # a trial may have stopped it
@@ -409,7 +417,7 @@ class _ZygoteProcess:
         self._log.close()
 
     def _hear(self) -> zygote.FromZygote | Failure | None:
-        """Wait for the next message while a trial runs; a failure where none comes for long."""
+        """Wait for the next message while a trial runs; a failure if none comes for long."""
         while (message := self._reader.take()) is None:
             if failure := self._silent():
                 return failure
@@ -418,7 +426,7 @@ class _ZygoteProcess:
         return _read(message)
 
     def _silent(self) -> Failure | None:
-        """Wait for something to read; return what to make of it where nothing comes for long."""
+        """Wait for something to read; return a failure, or None, if nothing comes for long."""
         poll = select.poll()
         poll.register(self._socket, select.POLLIN)
         while True:
@@ -440,12 +448,12 @@ class _ZygoteProcess:
 
 
 def failure_of_silence(status: str) -> Failure | None:
-    """Return how a trial failed whose supervisor is silent; None where it may speak again.
+    """Return the failure of a trial whose supervisor is silent; None if it may continue.
 
-    It writes the trial's output to the run's folder, and waits for a file system that hangs.
+    It writes the trial's output to the run's folder, so it waits for a file system that hangs.
 
     Args:
-        status: Of the supervisor, as psutil calls it.
+        status: The supervisor's status by psutil's names.
     """
     if status in _STOPPED:
         return _WAS_STOPPED
@@ -453,12 +461,12 @@ def failure_of_silence(status: str) -> Failure | None:
         return None
     return Failure(
         "machine",
-        f"the process that supervises the trial said nothing for {time_limits.ZYGOTE_SILENCE:g} s",
+        f"the process that supervises the trial was silent for {time_limits.ZYGOTE_SILENCE:g} s",
     )
 
 
 def status_of(pid: int) -> str:
-    """Return a process' status, as psutil calls it."""
+    """Return a process' status by psutil's names."""
     try:
         return str(psutil.Process(pid).status())
     except psutil.NoSuchProcess:
@@ -466,13 +474,13 @@ def status_of(pid: int) -> str:
 
 
 def _read(message: bytes) -> zygote.FromZygote:
-    # Of any length: an outcome may be as long as a message by itself.
+    # Of any length: an outcome alone may be as long as a message.
     heard: zygote.FromZygote = decode(message, zygote.FromZygote, largest=None)  # type: ignore[arg-type]
     return heard
 
 
 def _kill_group(group: int) -> None:
-    """End a trial's process group; 0 is none."""
+    """End a trial's process group; 0 for none."""
     with contextlib.suppress(ProcessLookupError):
         if group:
             os.killpg(group, signal.SIGKILL)
@@ -480,9 +488,9 @@ def _kill_group(group: int) -> None:
 
 def _zygote_environment() -> dict[str, str]:
     environment = dict(os.environ)
-    # A fresh import of TensorFlow is several times slower without its compiled files.
+    # Without compiled files an import of TensorFlow is several times slower.
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
-    # Spark's secret for its own workers is no business of the user's code.
+    # User code must not get Spark's secret for its own workers.
     environment.pop("PYTHON_WORKER_FACTORY_SECRET", None)
     environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
     return environment

@@ -1,4 +1,4 @@
-"""A slot: one long Spark task that pulls trials from the driver and runs one after the other."""
+"""A slot: one long Spark task that gets trials from the driver and runs one after the other."""
 
 from __future__ import annotations
 
@@ -48,36 +48,32 @@ from spark_jobs.storage.stores import writable_files_at
 from spark_jobs.trial.event_file import EventFile
 from spark_jobs.trial.trial_process import Program
 
-_HOST = "--hostname"  # of Spark's executors
+_HOST = "--hostname"  # an argument of Spark's executors
 _SHARED = "; give logdir a shared folder or hdfs://..."
 
 PROBLEM = "experiment: "
-"""Starts the one line by which a slot that could not start says why, inside Spark's error.
+"""Prefix of the line, inside Spark's error, with the reason why a slot could not start.
 
-Where it does not begin with `host`, it lacks the host, which Spark's driver knows.
+If the reason does not begin with `host`, it lacks the host, which Spark's driver knows.
 """
-
-INSTALL = "install this package and its dependencies on every executor"
-"""Ends that line where a package is missing."""
 
 
 class SlotConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """What a slot has to know, as JSON. Secret; see `Handover` for its way.
+    """The configuration of a slot, as JSON. Secret; `Handover` passes it to the slots.
 
     Attributes:
-        address: Of the channel.
-        root: The run's folder, where it is kept.
-        program: What all trials have in common.
+        address: The channel's address.
+        root: The run's folder in its store.
+        program: The settings that all trials share.
         isolation: 'process', 'spawn' or 'none'.
-        timeout: Seconds per trial, or None.
-        grace: Seconds between SIGTERM and SIGKILL then.
-        spark_assigns_gpus: Does Spark hand out GPUs in this application?
+        timeout: Time limit of a trial in seconds, or None.
+        grace: Seconds between SIGTERM and SIGKILL at the time limit.
+        spark_assigns_gpus: Whether Spark assigns GPUs in this application.
         as_text: Hyperparameters that TensorBoard shows as text.
-        echo: Does the driver want what trials print?
-        modules: Those to preload that the driver has, so that an executor without them is none of
-            its kind.
-        trials_per_gpu: How many trials share a GPU.
-        mark: Where the driver's mark is; '' where it has none.
+        echo: Whether the driver wants the trials' output.
+        modules: Modules to preload that the driver has; an executor without them cannot run trials.
+        trials_per_gpu: The number of trials that share a GPU.
+        mark: The location of the driver's mark; '' without one.
     """
 
     address: Address
@@ -94,21 +90,44 @@ class SlotConfig(msgspec.Struct, frozen=True, kw_only=True):
     mark: str = ""
 
 
+def import_problem() -> Callable[[ModuleNotFoundError], str]:
+    """Return a function that explains why an executor cannot import our packages.
+
+    It is pickled by value, since it runs where our packages cannot be imported.
+    """
+
+    def problem(error: ModuleNotFoundError) -> str:
+        import sys
+
+        package = (error.name or "").partition(".")[0]
+        found = getattr(sys.modules.get(package), "__file__", None)
+        if package in ("search", "spark_jobs") and found:
+            return (
+                f"{found} hides the package {package!r} of the framework, or is of another "
+                "version; rename it if it is yours, or install the driver's version on every "
+                "executor"
+            )
+        advice = "install this package and its dependencies on every executor"
+        return f"no module named {error.name!r}; {advice}"
+
+    return problem
+
+
 def slot_function(
     job: int, lent: Lent, function: Lent, search_path: list[str]
 ) -> Callable[[Iterable[Any]], Any]:
-    """Return the function for `mapInArrow`: runs a slot, yields nothing.
+    """Return the function that runs a slot, for `mapPartitions` or `mapInArrow`; it yields nothing.
 
-    It is pickled by value and imports our packages itself, so that an executor that lacks one
-    answers with a sentence of ours rather than fail to unpickle it.
+    It is pickled by value and imports our packages itself, so that an executor without them fails
+    with our message rather than an error of unpickling.
 
     Args:
-        job: Number of the slot job, from 1.
+        job: The slot job's number, from 1.
         lent: The `SlotConfig`, as JSON.
-        function: The train function, which its program lacks.
-        search_path: Folders to import from beside the executor's own.
+        function: The train function, which is not in the config's program.
+        search_path: Folders to import from, in addition to the executor's own.
     """
-    marker, advice = PROBLEM, INSTALL
+    marker, why = PROBLEM, import_problem()
 
     def slot(batches: Iterable[Any]) -> Iterator[Any]:
         import sys
@@ -117,8 +136,7 @@ def slot_function(
         try:
             from spark_jobs.slot.slot import run_slot
         except ModuleNotFoundError as error:
-            missing = f"Python {sys.executable}: no module named {error.name!r}"
-            raise RuntimeError(f"{marker}{missing}; {advice}") from None
+            raise RuntimeError(f"{marker}Python {sys.executable}: {why(error)}") from None
         for _ in batches:
             pass
         run_slot(job, lent, function)
@@ -131,13 +149,13 @@ def run_slot(job: int, lent: Lent, function: Lent) -> None:
     """Run trials until the driver has none left.
 
     Args:
-        job: Number of the slot job.
+        job: The slot job's number.
         lent: The `SlotConfig`, as JSON.
-        function: That its program lacks.
+        function: The train function, which is not in the config's program.
 
     Raises:
-        RuntimeError: With `PROBLEM`, of a slot that does not know the driver's secrets, and so can
-            tell the driver by Spark alone.
+        RuntimeError: With `PROBLEM`, from a slot without the driver's secrets, which can report to
+            the driver through Spark only.
     """
     from pyspark import TaskContext
 
@@ -153,22 +171,22 @@ def run_slot(job: int, lent: Lent, function: Lent) -> None:
 
 
 def not_lent(error: OSError) -> str:
-    """Return what a host says that cannot read what the driver has lent."""
+    """Return the message of a host that cannot read the driver's secrets."""
     if isinstance(error, FileNotFoundError) and isinstance(error.filename, str):
         run = run_of_secret(error.filename)
-        if run is not None:  # else a file of Spark's, which carries the train function on HDFS
+        if run is not None:  # else one of Spark's files, with the train function on HDFS
             return f"does not see the folder {run} of the driver{_SHARED}"
-    return f"cannot read what the driver has written for it: {error}"
+    return f"cannot read the driver's files for slots: {error}"
 
 
 def run_trials(config: SlotConfig, function: bytes, slot: str, task: Any) -> None:
     """Run trials until the driver has none left.
 
     Args:
-        config: Of the slot.
-        function: That its program lacks.
+        config: The slot's configuration.
+        function: The train function, which is not in the config's program.
         slot: The slot's name.
-        task: Spark's context of its task.
+        task: Spark's context of the slot's task.
     """
     gpu = task.resources().get("gpu")
     gpus = list(gpu.addresses) if gpu else []
@@ -182,7 +200,7 @@ def run_trials(config: SlotConfig, function: bytes, slot: str, task: Any) -> Non
     host = host_name()
     channel, detour = connect(config.address, slot, host, program.data.hadoop)
     free = 0 if assigned else host_gpus()
-    hello = Hello(slot, host, free_gpus=free, detour=detour, gpus=tuple(gpus))
+    hello = Hello(slot=slot, host=host, free_gpus=free, detour=detour, gpus=tuple(gpus))
     mark = Location.parse(config.mark) if config.mark else None
     watch = DriverWatch(mark, program.data.hadoop, channel.__exit__)
     channel.heard = watch.heard
@@ -192,7 +210,7 @@ def run_trials(config: SlotConfig, function: bytes, slot: str, task: Any) -> Non
         except (ChannelLost, Abandoned):
             if watch.verdict is None:
                 raise
-            # Spark tells a driver that lives all the same, and runs a task that fails again.
+            # A driver that still runs learns of it from Spark, which retries the failed task.
             if not watch.verdict.certain:
                 raise ChannelLost(watch.verdict.reason) from None
 
@@ -204,7 +222,7 @@ def _serve(
     environment: dict[str, str | None],
     watch: DriverWatch,
 ) -> None:
-    """See `run_trials`."""
+    """Run trials over an open channel until the driver has none left."""
 
     def tell(warning: str) -> None:
         channel.hello(msgspec.structs.replace(hello, warnings=(warning,)))
@@ -216,7 +234,7 @@ def _serve(
     problem = folder_problem(config, tell) or modules_problem(config)
     lag = channel.hello(msgspec.structs.replace(hello, problem=problem))
     first = None if problem else channel.next()
-    if first is None:  # nothing to do, so nothing to import either
+    if first is None:  # nothing to do, so nothing to import
         return
     program = msgspec.structs.replace(config.program, clock_lag=lag)
     config = msgspec.structs.replace(config, program=program)
@@ -237,10 +255,10 @@ def _serve(
 
 
 def host_name() -> str:
-    """Return what Spark calls this host, on its pages and in its errors; elsewhere its own name.
+    """Return Spark's name for this host, as on its pages and in its errors; else its own name.
 
-    Spark tells an executor by an argument, and its Python processes not at all. Their own name may
-    be the same on all hosts, as in containers.
+    Spark passes it to an executor by an argument, but not to its Python processes. The host's own
+    name may be the same on all hosts, as in containers.
     """
     with contextlib.suppress(psutil.Error):
         for process in psutil.Process().parents():
@@ -251,13 +269,13 @@ def host_name() -> str:
 
 
 def is_installed(module: str) -> bool:
-    """Is there a package that may have this module? Imports nothing."""
+    """Return whether the package of a module is installed, without importing it."""
     package = module.partition(".")[0]
     return package in sys.modules or bool(package and importlib.util.find_spec(package))
 
 
 def modules_problem(config: SlotConfig) -> str:
-    """Return which module this host's Python lacks and the driver's has, or ''."""
+    """Return the problem that this host's Python lacks a module that the driver has, or ''."""
     missing = next((name for name in config.modules if not is_installed(name)), None)
     if missing is None:
         return ""
@@ -271,8 +289,8 @@ def folder_problem(config: SlotConfig, tell: Callable[[str], None]) -> str:
     """Return why this host cannot write to the run's folder, or ''.
 
     Args:
-        config: Of the slot.
-        tell: Told why it takes so long.
+        config: The slot's configuration.
+        tell: Called with the reason of a delay.
     """
     root, host = Location.parse(config.root), host_name()
     advice = _SHARED if root.scheme == "file" else ""
@@ -282,13 +300,13 @@ def folder_problem(config: SlotConfig, tell: Callable[[str], None]) -> str:
     def look() -> None:
         nonlocal seen
         with _files(config) as files:
-            files.status(root)  # its name is random: where it is seen, it is the driver's
+            files.status(root)  # its name is random, so it is the driver's
             seen = True
             check_writable(files, root)
 
     try:
         with_patience(look, lambda trouble: tell(f"host {host}: {trouble}"))
-    except InvalidArgument as error:  # as where a package for Kerberos is missing
+    except InvalidArgument as error:  # such as a missing package for Kerberos
         return f"host {host}: {error}"
     except OSError as error:
         if isinstance(error, FileNotFoundError) and not seen:
@@ -298,7 +316,7 @@ def folder_problem(config: SlotConfig, tell: Callable[[str], None]) -> str:
 
 
 def _scratch_folder() -> str | None:
-    """Return a folder of Spark's own, which is removed with the executor, however that ends."""
+    """Return a folder of Spark's, which is removed with the executor, however that ends."""
     return os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or None
 
 
@@ -321,17 +339,17 @@ def pull_trials(
     first: Attempt,
     tell: Callable[[str], None],
 ) -> None:
-    """Run, hand in, ask, until no work is left.
+    """Run trials, send their outcomes and get the next ones, until no work is left.
 
     Args:
-        config: Of the slot.
-        channel: To the driver.
-        runner: Of the trials.
+        config: The slot's configuration.
+        channel: The channel to the driver.
+        runner: The runner of the trials.
         first: The first attempt.
-        tell: Gets what the user should know.
+        tell: Called with warnings for the user.
     """
     attempt: Attempt | None = first
-    with contextlib.suppress(ChannelLost, ChannelRefused):  # the first trial's time counts from now
+    with contextlib.suppress(ChannelLost, ChannelRefused):  # the first trial starts now
         channel.report(first, (), "")
     with Reporter(channel.report, runner.stop) as reporter:
         while attempt is not None:
@@ -347,14 +365,14 @@ def run_attempt(
     tell: Callable[[str], None],
     reporter: Reporter,
 ) -> Outcome:
-    """Run a trial and keep what belongs to it in its folder, TensorBoard's view included.
+    """Run a trial and store its files in its folder, TensorBoard's included.
 
     Args:
-        config: Of the slot.
-        attempt: What to run.
-        runner: Runs it.
-        tell: Gets what the user should know.
-        reporter: Gets what the trial reports.
+        config: The slot's configuration.
+        attempt: The attempt to run.
+        runner: The runner of the trials.
+        tell: Called with warnings for the user.
+        reporter: Receives the trial's reports.
     """
     trial, root = attempt.trial, Location.parse(config.root)
     place = root.below(attempt_name(trial.id, attempt.number))
@@ -372,7 +390,7 @@ def run_attempt(
             paths = AttemptPaths(folder.path)
             try:
                 hide_events(files, root, trial.id, attempt.number)
-            except OSError as error:  # TensorBoard averages the attempts then; no reason to stop
+            except OSError as error:  # TensorBoard averages the attempts, no reason to stop
                 tell(f"trial {trial.id} shows twice in TensorBoard: {error}")
             with_patience(lambda: hand_on_checkpoint(files, root, attempt, paths.checkpoint), say)
             if config.echo:
@@ -380,15 +398,15 @@ def run_attempt(
             add = functools.partial(reporter.add, attempt)
             try:
                 outcome = _run(config, attempt, runner, paths, tell=add, say=say)
-            except Abandoned:  # what is there is the next attempt's to use, or nobody's
+            except Abandoned:  # the next attempt, if any, uses the files
                 folder.abandon()
                 folder.keep(say)
                 raise
-            # The driver judges a trial by what it said before its end; and here its logs still are.
+            # The driver judges a trial by all its reports; and the logs are still on this host.
             reporter.flush(time_limits.LAST_REPORTS)
             try:
                 folder.keep(say)
-            except OSError as error:  # of what it wrote; what became of it is known
+            except OSError as error:  # its files may be incomplete, but its outcome is known
                 say(f"trial {trial.id}: {error}")
     except FolderChanged as error:
         return Outcome.failed(trial.id, "user error", f"host {host_name()}: {error}")
@@ -424,7 +442,7 @@ def _run(
         if gone(paths, events):
             start()
         _close_events(events, outcome)
-        # Last: it says that all is there.
+        # Last: it shows that all files are there.
         write_whole(paths.outcome, encode(outcome))
 
     with EventFile(paths.folder, lag=config.program.clock_lag) as events:
@@ -446,14 +464,14 @@ def _run(
 
 
 def row_name(attempt: str, run: str) -> str:
-    """Return what TensorBoard's table calls an attempt at a trial.
+    """Return the name of an attempt at a trial in TensorBoard's table.
 
-    TensorBoard takes rows of the same name for one and averages them, those of other runs too. The
-    name is short, since its column is narrow.
+    TensorBoard takes rows of the same name for one and averages them, also across runs. The name is
+    short, since its column is narrow.
 
     Args:
-        attempt: The name of its folder.
-        run: The name of the run's folder, of which the random last part is taken.
+        attempt: The name of the attempt's folder.
+        run: The name of the run's folder, whose random last part is used.
     """
     return f"{attempt} {run.rpartition('-')[2]}"
 
@@ -465,12 +483,12 @@ def _write(
     write: Callable[[], None],
     say: Callable[[str], None],
 ) -> None:
-    """Write into an attempt's folder as `write_below` does.
+    """Write to an attempt's folder as `write_below` does.
 
     Raises:
-        FolderChanged: It fails, and this host can write to the run's folder: a train function is
-            to blame.
-        OSError: It fails, and this host is to blame.
+        FolderChanged: It fails although this host can write to the run's folder: the cause is a
+            train function.
+        OSError: It fails, and the cause is this host.
     """
     try:
         write_below(top, folder, write)
@@ -484,7 +502,7 @@ def _write(
 
 
 def _can_write(config: SlotConfig, top: Path, say: Callable[[str], None]) -> bool:
-    """Can this host write to the run's folder, and to where its trials' folders are?"""
+    """Return whether this host can write to the run's folder and the folder of its trials."""
     if folder_problem(config, say):
         return False
     try:
@@ -507,7 +525,7 @@ def _columns(config: SlotConfig, attempt: Attempt) -> dict[str, bool | float | s
 
 
 def hparam(value: Any, *, as_text: bool = False) -> bool | float | str:
-    """Return a hyperparameter as what TensorBoard's table takes: anything else as text."""
+    """Return a hyperparameter in a type that TensorBoard's table supports; others as text."""
     if as_text or not isinstance(value, int | float):
         return value if isinstance(value, str) else repr(value)
     # A column holds floats, and TensorBoard cannot serve infinite ones.
@@ -530,14 +548,14 @@ def _close_events(events: EventFile, outcome: Outcome) -> None:
 
 
 def _verbatim(text: str) -> str:
-    """Return text as Markdown that shows it as it is."""
+    """Return text as Markdown that shows it unchanged."""
     return "\n".join("    " + line for line in text.splitlines())
 
 
 LAST_STEP = "trial/last_step"
-"""TensorBoard's tag of the step that a trial reported last."""
+"""TensorBoard's tag of a trial's last reported step."""
 
 
 def objective_tag(name: str) -> str:
-    """Return TensorBoard's tag of a returned metric: apart from the curve of the same name."""
+    """Return TensorBoard's tag of a returned metric, different from the curve of its name."""
     return f"objective/{name}"

@@ -1,10 +1,10 @@
 """The process that forks trials: `python -m spark_jobs.slot.zygote CONTROL LIFELINE`.
 
 It imports TensorFlow once and runs no op, so a forked child starts in milliseconds with TensorFlow
-there; after an op every child would hang. It supervises one trial at a time: as a subreaper it
-inherits whatever the trial leaves behind, and ends the whole tree when the trial ends, when the
-time limit passes, or when the slot is gone (its end of the lifeline pipe closes, however it died).
-While a trial runs it gives a sign of life every few seconds, since a trial may stop this process.
+imported; after an op every child would hang. It supervises one trial at a time: as a subreaper it
+inherits all processes of the trial, and ends them when the trial ends, at the time limit, or when
+the slot is gone (its end of the lifeline pipe closes, however it died). While a trial runs it sends
+a sign of life every few seconds, since a trial may stop this process.
 
 Single-threaded on purpose: the kernel's death signal follows the thread that forked. gRPC is never
 imported here, it does not survive a fork.
@@ -54,7 +54,7 @@ from spark_jobs.trial.trial_process import (
 
 _PR_SET_CHILD_SUBREAPER = 36
 _GAPS = 3  # and as many times as long as it ever was between two reports
-_PIPE = 1 << 18  # bytes of output that a trial may be ahead
+_PIPE = 1 << 18  # bytes of a trial's output that may be unread
 _PROBE = 20.0  # seconds that a first op may take in a forked child
 
 
@@ -62,8 +62,8 @@ class Ready(msgspec.Struct, frozen=True, tag="ready"):
     """The zygote can run trials.
 
     Attributes:
-        start_method: 'fork', or 'spawn' where a fork would hang.
-        reason: Why not 'fork', where that was asked for.
+        start_method: 'fork', or 'spawn' if a fork would hang.
+        reason: Why it is not the requested 'fork'; '' otherwise.
     """
 
     start_method: str
@@ -83,15 +83,15 @@ class Started(msgspec.Struct, frozen=True, tag="started"):
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True, tag="ended"):
-    """A trial is over and no process of it is left.
+    """A trial has ended and no process of it is left.
 
     Attributes:
         exit: Exit code of its process, or minus the signal's number.
-        overdue: It was ended, at the time limit or since it did not stop.
-        seconds: From the fork to the end.
-        stopped: Why it was to stop; '' where it was not.
-        memory: How much it might have had, where it ended for want of memory; '' where it did not.
-        outcome: What became of the trial, by its own word; None where it wrote nothing of that.
+        overdue: Whether it was ended, at the time limit or because it did not stop.
+        seconds: Seconds from the fork to the end.
+        stopped: The reason of its stop request; '' without one.
+        memory: Its memory limits, if it ended for lack of memory; '' otherwise.
+        outcome: The outcome that its process wrote; None without one.
     """
 
     exit: int
@@ -133,7 +133,7 @@ class _Child:
     longest_gap: float = 0.0
 
     def read(self, tell: Callable[[Report], None]) -> bool:
-        """Take what the child wrote, once; return whether it may write more."""
+        """Read the child's messages once; return whether more may come."""
         try:
             more = self.reader.fill()
         except BlockingIOError:
@@ -156,16 +156,16 @@ class _Child:
                 tell(decode(rest, Report))
 
     def read_log(self, descriptor: int) -> bool:
-        """Take what the child printed; return whether more may come."""
+        """Read the child's output once; return whether more may come."""
         try:
             return self.logs[descriptor].read(descriptor)
         except BlockingIOError:
             return True
 
     def close(self) -> None:
-        """Take the rest of what it printed, and close everything."""
+        """Read the rest of its output, and close everything."""
         for descriptor, log in self.logs.items():
-            with contextlib.suppress(BlockingIOError):  # somebody who got away still has it
+            with contextlib.suppress(BlockingIOError):  # an escaped process still has it open
                 while log.read(descriptor):
                     pass
             log.close()
@@ -173,7 +173,7 @@ class _Child:
             os.close(descriptor)
 
     def deadline(self, timeout: float | None) -> float:
-        """Return when it is to be ended: at its time limit, or where it does not hear of a stop."""
+        """Return when to end it: at its time limit, or if it does not react to a stop request."""
         limit = math.inf if timeout is None else self.started + timeout
         if self.stopped and not self.heard:
             patience = max(time_limits.STOP_HEARD, _GAPS * self.longest_gap)
@@ -181,8 +181,9 @@ class _Child:
         return limit
 
     def stop(self, reason: str) -> None:
-        """Tell the child that it is to stop."""
-        self.stopped, self.stopped_at = reason, time.monotonic()
+        """Send the child a stop request."""
+        self.stopped = reason
+        self.stopped_at = time.monotonic()
         with contextlib.suppress(OSError):  # it has ended, or reads nothing
             os.write(self.commands, frame(encode(StopTrial(reason))))
 
@@ -197,19 +198,20 @@ class Zygote:
     """Serves one slot.
 
     Args:
-        control: Socket to the slot.
-        lifeline: Pipe whose other end only the slot holds.
+        control: The socket to the slot.
+        lifeline: A pipe whose other end only the slot holds.
     """
 
     def __init__(self, control: int, lifeline: int) -> None:
-        self._control, self._lifeline = control, lifeline
+        self._control = control
+        self._lifeline = lifeline
         self._reader = FrameReader(control)
         self._program = Program(function=b"", key=None, direction="max")
 
     def run(self) -> None:
         """Serve until the slot is gone."""
         become_subreaper()
-        # A stopped process would not see that the slot is gone.
+        # A stopped process would not notice that the slot is gone.
         die_with_parent(os.getppid(), signal.SIGCONT)
         print_lines()
         self._program = msgspec.json.decode(self._read(), type=Program)
@@ -217,7 +219,7 @@ class Zygote:
         self._send(Ready(self._program.start_method, reason))
         while True:
             message: ToZygote = decode(self._read(), ToZygote, largest=None)  # type: ignore[arg-type]
-            if isinstance(message, Task):  # else one to stop a trial that has ended meanwhile
+            if isinstance(message, Task):  # else a stop request for a trial that has ended
                 self._run_trial(message)
 
     def _prepare(self) -> str:
@@ -234,7 +236,7 @@ class Zygote:
             self._program = msgspec.structs.replace(self._program, start_method="spawn")
         warm_up()
         gc.collect()
-        gc.freeze()  # a collection in a child would otherwise copy every page of the parent
+        gc.freeze()  # otherwise a collection in a child would copy every page
         use_huge_pages()
         return reason
 
@@ -247,7 +249,7 @@ class Zygote:
         return message
 
     def _send(self, message: FromZygote) -> None:
-        with contextlib.suppress(ConnectionError):  # the slot is gone, as reading shows
+        with contextlib.suppress(ConnectionError):  # the slot is gone, which reading shows
             write_frame(self._control, encode(message))
 
     def _run_trial(self, task: Task) -> None:
@@ -255,12 +257,12 @@ class Zygote:
         child = self._start(task)
         self._send(Started(child.pid))
         overdue = self._watch(child, task)
-        # Before it is waited for: then nobody can ask any more.
+        # Before it is reaped: after that its limits cannot be read.
         room = out_of_memory.limits(child.pid) if has_crashed(child.pid) else ""
         _, status = os.waitpid(child.pid, 0)
         seconds = time.monotonic() - child.started
         end_descendants()
-        child.read(self._report)  # all that the pipe holds: nobody writes any more
+        child.read(self._report)  # all that the pipe holds: its writers have ended
         child.close()
         outcome = _written(task.attempt.trial.id, child.outcome, seconds)
         code = os.waitstatus_to_exitcode(status)
@@ -355,15 +357,15 @@ class Zygote:
 
 
 def has_crashed(pid: int) -> bool:
-    """Did a child that has ended do so by a signal? It can be waited for after that, too."""
+    """Return whether an ended child was ended by a signal; the child is not reaped."""
     ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
     return ended is not None and ended.si_code != os.CLD_EXITED
 
 
 def warm_up() -> None:
-    """Do once what every child would do anew: late imports, caches of abstract classes."""
+    """Do the work once that every child would repeat: late imports, caches of abstract classes."""
     importlib.import_module("numpy.random")
-    importlib.import_module("tenacity")  # of calls, which read their arguments with patience
+    importlib.import_module("tenacity")  # for calls, which retry reading their arguments
     number(0.0)
 
 
@@ -373,7 +375,7 @@ def become_subreaper() -> None:
 
 
 def resign_as_subreaper() -> None:
-    """Take `become_subreaper` back."""
+    """Undo `become_subreaper`."""
     _set_subreaper(0)
 
 
@@ -383,7 +385,7 @@ def _set_subreaper(value: int) -> None:
 
 
 def end_descendants() -> None:
-    """Kill and reap everything below this process; at once where nothing is."""
+    """Kill and reap all descendants of this process."""
     give_up = time.monotonic() + time_limits.SWEEP
     while time.monotonic() < give_up:
         try:
@@ -414,7 +416,7 @@ def why_not_fork() -> str:
 
 
 def tensorflow_has_run() -> bool:
-    """Has an op run in this process? A private field; a test pins it."""
+    """Return whether an op has run in this process. Reads a private field; a test pins it."""
     from tensorflow.python.eager import context
 
     return bool(context.context()._initialized)
@@ -446,7 +448,7 @@ def _written(trial: int, data: bytes, seconds: float) -> Outcome | None:
     try:
         outcome = decode(data, Outcome)
     except ProtocolError:  # user code may write to any descriptor
-        message = "the trial's process wrote something that is no outcome"
+        message = "the trial's process wrote an invalid outcome"
         return Outcome.failed(trial, "invalid value", message, seconds=seconds)
     return outcome if outcome.trial == trial else None
 
@@ -464,7 +466,7 @@ def _become_fresh_interpreter(program: Program, task: Task, results: int, comman
 
 
 if __name__ == "__main__":
-    # TensorFlow leaves idle threads behind at import. That a fork is safe then is what
-    # `why_not_fork` makes sure of; Python 3.12 and later warn at every fork.
+    # TensorFlow leaves idle threads at import. `why_not_fork` makes sure that a fork is safe, but
+    # Python 3.12 and later warn at every fork.
     warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
     Zygote(int(sys.argv[1]), int(sys.argv[2])).run()

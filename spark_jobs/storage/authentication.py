@@ -1,4 +1,4 @@
-"""How a session of WebHDFS says who asks: by a token, by a Kerberos ticket, or by a name."""
+"""Authentication of WebHDFS sessions: by a delegation token, a Kerberos ticket, or a user name."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.locations import Location
 
 _TOKEN = re.compile(r"(delegation=)[^&\s'\"<>]+", re.IGNORECASE)
-# Those that write the addresses of requests, which the token is a part of, or whole answers.
+# Loggers that write the URLs of requests, which contain the token, or whole answers.
 _LOGGERS = ("hdfs.client", "urllib3.connection", "urllib3.connectionpool", "urllib3.util.retry")
 
 
 def authenticate(session: requests.Session, location: Location, settings: HadoopSettings) -> None:
-    """Let all requests of a session say who asks.
+    """Authenticate all requests of a session.
 
     Args:
-        session: To change.
+        session: The session, which is changed.
         location: Any location of the HDFS.
-        settings: Where it is, and who asks.
+        settings: Addresses, user and tokens.
 
     Raises:
-        InvalidArgument: The HDFS wants Kerberos, and there is neither a token nor the package that
-            shows tickets.
+        InvalidArgument: The HDFS requires Kerberos, and there is neither a token nor the package
+            for tickets.
     """
     token = settings.token(location)
-    if token or settings.is_secured:  # with a ticket, NameNodes make tokens for DataNodes
+    if token or settings.is_secured:  # with a ticket, NameNodes issue tokens for DataNodes
         for name in _LOGGERS:
             logging.getLogger(name).addFilter(_hide_token)
     if token:
@@ -46,36 +46,36 @@ def authenticate(session: requests.Session, location: Location, settings: Hadoop
 
 
 def without_token(text: str) -> str:
-    """Return a text in which no address shows a token any more."""
+    """Return a text with the tokens in URLs hidden."""
     return _TOKEN.sub(r"\1...", text)
 
 
 def why_denied(exception: str | None, text: str, who: str) -> str:
-    """Return a sentence on why HDFS does not let in who asks; '' where that is not its trouble.
+    """Return a sentence on why HDFS denies access; '' for any other error.
 
     Args:
         exception: Name of the NameNode's exception.
-        text: What that said.
-        who: Asked whom.
+        text: Message of that exception.
+        who: The user and the address, as "as user ... at ...".
     """
-    if "InvalidToken" in f"{exception} {text}":  # as a rule inside of a SecurityException
+    if "InvalidToken" in f"{exception} {text}":  # usually inside a SecurityException
         reason = text.rpartition("InvalidToken: ")[2]
         return (
-            f"the delegation token is not accepted, {who} ({reason}); it lives for 7 days unless "
-            "the cluster says otherwise, and as long as the driver renews it"
+            f"the delegation token is not accepted, {who} ({reason}); it is valid while the driver "
+            "renews it, for 7 days unless the cluster sets another limit"
         )
     if exception in ("AccessControlException", "SecurityException"):
         return f"no permission, {who}: {text}"
     if text.startswith("Authentication failure"):
         return (
-            f"not let in, {who}: this HDFS wants Kerberos; type kinit, and set HADOOP_CONF_DIR to "
-            "its configuration, which has to say so"
+            f"access denied, {who}: this HDFS requires Kerberos; type kinit, and set "
+            "HADOOP_CONF_DIR to a configuration that requires it"
         )
     return ""
 
 
 class _Tickets(AuthBase):
-    """Shows a Kerberos ticket to NameNodes (SPNEGO, RFC 4559); DataNodes get a token from these."""
+    """Sends a Kerberos ticket to NameNodes (SPNEGO, RFC 4559), which issue tokens for DataNodes."""
 
     def __init__(self, location: Location, namenodes: tuple[str, ...]) -> None:
         try:
@@ -83,7 +83,7 @@ class _Tickets(AuthBase):
         except ImportError:
             raise InvalidArgument(
                 str(location),
-                "a delegation token or the package gssapi, since this HDFS wants Kerberos",
+                "a delegation token or the package gssapi, since this HDFS requires Kerberos",
                 "neither",
                 "for a search add the HDFS to spark.kerberos.access.hadoopFileSystems; without "
                 "Spark type pip install 'spark-tf-experiment[kerberos]' and kinit",
@@ -102,7 +102,7 @@ class _Tickets(AuthBase):
     def _ticket(self, host: str) -> bytes:
         gssapi = self._gssapi
         try:
-            # Asked first, as SPNEGO does not say that there is no ticket.
+            # Checked first, as SPNEGO does not report a missing ticket.
             gssapi.Credentials(usage="initiate", mechs=[gssapi.MechType.kerberos])
             server = gssapi.Name(f"HTTP@{host}", gssapi.NameType.hostbased_service)
             mechanism = gssapi.OID.from_int_seq("1.3.6.1.5.5.2")
@@ -119,5 +119,6 @@ class _Tickets(AuthBase):
 
 
 def _hide_token(record: logging.LogRecord) -> bool:
-    record.msg, record.args = without_token(record.getMessage()), ()
+    record.msg = without_token(record.getMessage())
+    record.args = ()
     return True

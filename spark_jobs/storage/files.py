@@ -1,4 +1,4 @@
-"""Files wherever they lie: how to read and write them, on this host and on all but HDFS."""
+"""The interface to files of any store, and its implementation for this host."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ Sink = Callable[[bytes], object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileStatus:
-    """A file or a folder, as it is at a moment.
+    """The status of a file or a folder at one moment.
 
     Attributes:
-        location: Where it is.
+        location: The location.
         length: Bytes; 0 for a folder.
-        version: Changes with the content, such as the time of modification.
-        is_folder: Is it a folder?
-        is_link: Is it a symbolic link to that?
-        modified: When it was changed last, in seconds since 1970; 0 where the place does not say.
+        version: A value that changes with the content, such as the time of modification.
+        is_folder: Whether it is a folder.
+        is_link: Whether it is a symbolic link to a file or a folder.
+        modified: Time of modification in seconds since 1970; 0 if the store has none.
     """
 
     location: Location
@@ -45,45 +45,45 @@ class FileStatus:
 
 
 class Files(Protocol):
-    """A place that holds files. Not shared between processes: made in the one that uses it.
+    """A store of files. Create one in each process that uses it.
 
     Every method raises FileNotFoundError, PermissionError, or another OSError, each with one
     sentence that names the location.
     """
 
     def status(self, location: Location) -> FileStatus:
-        """Return what is at a location."""
+        """Return the file or folder at a location."""
 
     def listdir(self, location: Location) -> list[FileStatus]:
-        """Return what is in a folder, sorted by name."""
+        """Return the files and folders in a folder, sorted by name."""
 
     def read(self, status: FileStatus, sink: Sink, offset: int = 0) -> None:
-        """Hand a file's bytes to `sink`, in order, from `offset` to the length in `status`.
+        """Pass a file's bytes to `sink`, in order, from `offset` to the length in `status`.
 
         Raises:
-            OSError: Among others where the file is shorter than that by now.
+            OSError: Also if the file has become shorter.
         """
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close the connections."""
 
 
 class WritableFiles(Files, Protocol):
-    """A place that files can be written to. Folders get mode 0700, files 0600."""
+    """A store that can be written to. Folders get mode 0700, files 0600."""
 
     def names(self, location: Location) -> list[str]:
-        """Return the names of what is in a folder, sorted, without looking at each."""
+        """Return the names in a folder, sorted, without the status of each."""
 
     def make_folder(self, location: Location) -> None:
-        """Make a folder and its parents; fine where it is there already."""
+        """Create a folder and its parents, unless it exists."""
 
     def write(self, location: Location, source: Path | bytes, length: int | None = None) -> None:
-        """Put a file there, whole or not at all, in the place of a file that is there.
+        """Write a file, completely or not at all, replacing an existing one.
 
         Args:
-            location: In a folder that is there.
+            location: The file, in an existing folder.
             source: The content, or a file of this host with it.
-            length: How many of its bytes, from its start; all when left out.
+            length: The number of bytes to take from the start of the source. Default: all.
         """
 
     def append(self, location: Location, data: bytes, offset: int) -> None:
@@ -91,50 +91,50 @@ class WritableFiles(Files, Protocol):
 
         Args:
             location: The file.
-            data: To add.
-            offset: The length that the file has before.
+            data: The bytes to add.
+            offset: The file's length before.
 
         Raises:
-            OSError: Among others where it has another length; part of the data may be there then.
+            OSError: Also if the file has another length; then it may have a part of the data.
         """
 
     def rename(self, location: Location, new: Location, *, replace: bool = True) -> None:
-        """Give a file another name, in the place of a file that bears it.
+        """Rename a file.
 
         Args:
             location: The file.
-            new: Its new name.
-            replace: May there be a file that bears it? Of several processes that may not replace
-                one, a single one gets the name.
+            new: Its new location.
+            replace: Whether to replace a file at the new location. Of several processes that do
+                not, only one succeeds.
 
         Raises:
-            FileExistsError: There is one, and it may not be replaced.
+            FileExistsError: There is a file, and `replace` is False.
         """
 
     def touch(self, location: Location) -> None:
-        """Make this moment, by the clock of this host, the time at which a file was changed last.
+        """Set a file's modification time to now, by the clock of this host.
 
-        It takes no room, on HDFS no DataNode, and the file has another version afterwards.
+        This needs no space, and on HDFS no DataNode. It changes the file's version.
         """
 
     def remove(self, location: Location) -> None:
-        """Remove a file, or a folder with all that it holds; fine where nothing is."""
+        """Remove a file, or a folder with its content, if it exists."""
 
 
 class LocalFiles:
-    """Files of this host. See `WritableFiles`."""
+    """Files of this host, as `WritableFiles`."""
 
     def status(self, location: Location) -> FileStatus:
-        """See `Files`."""
+        """Return the file or folder at a location."""
         try:
             found = os.stat(location.path)
-        except NotADirectoryError:  # below a file there is nothing
+        except NotADirectoryError:  # the parent is a file
             reason = os.strerror(errno.ENOENT)
             raise FileNotFoundError(errno.ENOENT, reason, location.path) from None
         return _status(location, found, is_link=os.path.islink(location.path))
 
     def listdir(self, location: Location) -> list[FileStatus]:
-        """See `Files`."""
+        """Return the files and folders in a folder, sorted by name."""
         found = []
         with os.scandir(location.path) as entries:
             for entry in sorted(entries, key=lambda entry: entry.name):
@@ -144,11 +144,11 @@ class LocalFiles:
         return found
 
     def names(self, location: Location) -> list[str]:
-        """See `WritableFiles`."""
+        """Return the names in a folder, sorted."""
         return sorted(os.listdir(location.path))
 
     def read(self, status: FileStatus, sink: Sink, offset: int = 0) -> None:
-        """See `Files`."""
+        """Pass a file's bytes to `sink`."""
         left = status.length - offset
         with open(status.location.path, "rb") as file:
             file.seek(offset)
@@ -158,11 +158,11 @@ class LocalFiles:
         check_complete(status, left)
 
     def make_folder(self, location: Location) -> None:
-        """See `WritableFiles`."""
+        """Create a folder and its parents."""
         make_folder(Path(location.path))
 
     def write(self, location: Location, source: Path | bytes, length: int | None = None) -> None:
-        """See `WritableFiles`."""
+        """Write a file beside its place, and rename it."""
         part = Path(beside(location).path)
         try:
             with open_new(part) as file:
@@ -174,7 +174,7 @@ class LocalFiles:
             raise
 
     def append(self, location: Location, data: bytes, offset: int) -> None:
-        """See `WritableFiles`."""
+        """Append to a file of the expected length."""
         there = os.stat(location.path).st_size
         if there != offset:
             raise wrong_length(location, offset, there)
@@ -182,11 +182,11 @@ class LocalFiles:
             file.write(data)
 
     def rename(self, location: Location, new: Location, *, replace: bool = True) -> None:
-        """See `WritableFiles`. A name that is not replaced is an empty file's for a moment."""
+        """Rename a file; without `replace`, the new name is an empty file's for a moment."""
         if replace:
             os.replace(location.path, new.path)
             return
-        os.close(open_appending(Path(new.path), new=True))  # not every place has hard links
+        os.close(open_appending(Path(new.path), new=True))  # not every file system has hard links
         try:
             os.replace(location.path, new.path)
         except BaseException:
@@ -194,16 +194,16 @@ class LocalFiles:
             raise
 
     def touch(self, location: Location) -> None:
-        """See `WritableFiles`."""
-        now = time.time_ns()  # a file server's clock would be another
+        """Set a file's modification time to now."""
+        now = time.time_ns()  # not a file server's clock, which may differ
         try:
             os.utime(location.path, ns=(now, now))
         except OSError as error:
-            error.filename = location.path  # which this one error of Python's does not name
+            error.filename = location.path  # Python's error does not name it here
             raise
 
     def remove(self, location: Location) -> None:
-        """See `WritableFiles`."""
+        """Remove a file, or a folder with its content."""
         path = Path(location.path)
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
@@ -211,21 +211,21 @@ class LocalFiles:
             path.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """See `Files`."""
+        """Do nothing: there are no connections."""
 
 
 def check_writable(files: WritableFiles, folder: Location) -> None:
-    """Make a folder where it is missing, and write, rename and remove a file in it.
+    """Create a folder if it is missing, and write, rename and remove a file in it.
 
     Raises:
-        OSError: One of these cannot be done.
+        OSError: One of these failed.
     """
     with contextlib.suppress(FileNotFoundError):
-        files.status(folder)  # what is no WebHDFS says so to one who reads, not to one who writes
+        files.status(folder)  # reading shows a clear error if this is no WebHDFS, writing does not
     files.make_folder(folder)
     probe = folder.below(f".probe-{secrets.token_hex(8)}")
     renamed = folder.below(f"{probe.name}-2")
-    files.write(probe, b"1")  # quotas count only what has a byte
+    files.write(probe, b"1")  # an empty file does not count for quotas
     try:
         files.rename(probe, renamed)
     except OSError:
@@ -235,10 +235,10 @@ def check_writable(files: WritableFiles, folder: Location) -> None:
 
 
 def entry_of(folder: Location, name: str) -> Location:
-    """Return what is listed under a name in a folder.
+    """Return the location of a name that is listed in a folder.
 
     Raises:
-        OSError: It is a path, which could lead out of the folder that a copy is made in.
+        OSError: The name is a path, which could lead out of the folder of a copy.
     """
     if name in ("", ".", "..") or "/" in name or "\0" in name:
         raise OSError(f"{folder}: {shown(name)} is listed there, which is no name of a file")
@@ -246,19 +246,19 @@ def entry_of(folder: Location, name: str) -> Location:
 
 
 PART = ".part-"
-"""How the names of files begin that are being written; nobody reads those."""
+"""Prefix of the names of files that are being written, which readers skip."""
 
 
 def beside(location: Location) -> Location:
-    """Return where a file is written to before it gets its name."""
+    """Return the temporary location of a file that is being written."""
     return location.parent.below(PART + secrets.token_hex(8))
 
 
 def pieces(source: Path | bytes, length: int | None = None) -> Iterator[bytes]:
-    """Yield bytes, or a file of this host piece by piece.
+    """Yield bytes, or the content of a file of this host, in pieces.
 
     Raises:
-        OSError: It has fewer than `length` bytes, or cannot be read.
+        OSError: The file has fewer than `length` bytes, or cannot be read.
     """
     if isinstance(source, bytes):
         yield source[:length]
@@ -274,7 +274,7 @@ def pieces(source: Path | bytes, length: int | None = None) -> Iterator[bytes]:
 
 
 def wrong_length(location: Location, expected: int, found: int) -> OSError:
-    """Return the error of an append to a file that is not as long as it should be."""
+    """Return the error of an append to a file of an unexpected length."""
     return OSError(f"{location}: {found} bytes where {expected} should be; {CHANGED}")
 
 
@@ -299,7 +299,7 @@ def _status(location: Location, found: os.stat_result, *, is_link: bool) -> File
 
 @contextlib.contextmanager
 def _unless_gone() -> Iterator[None]:
-    """Pass over what is gone meanwhile, and links to nowhere or to themselves."""
+    """Skip entries that were removed meanwhile, and broken or circular links."""
     try:
         yield
     except FileNotFoundError:

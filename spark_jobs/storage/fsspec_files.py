@@ -1,4 +1,4 @@
-"""Files of the stores that fsspec knows."""
+"""Files of the stores that fsspec supports."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from spark_jobs.storage.locations import Location
 
 
 class FsspecFiles:
-    """Files of any store that fsspec knows: s3, gs, abfs, ... with the package that each takes.
+    """Files of any store that fsspec supports: s3, gs, abfs, ..., each with a package of its own.
 
     Args:
-        location: Any location of that store.
+        location: Any location of the store.
 
     Raises:
-        OSError: fsspec does not know the scheme, or lacks the package for it.
+        OSError: fsspec does not support the scheme, or its package is missing.
     """
 
     def __init__(self, location: Location) -> None:
@@ -31,12 +31,12 @@ class FsspecFiles:
             raise OSError(f"{location}: {error}") from None
 
     def status(self, location: Location) -> FileStatus:
-        """See `Files`."""
+        """Return the file or folder at a location."""
         with _named(location):
             return self._status(location, self._system.info(_key(location)))
 
     def listdir(self, location: Location) -> list[FileStatus]:
-        """See `Files`."""
+        """Return the files and folders in a folder, sorted by name."""
         with _named(location):
             found = [
                 self._status(entry_of(location, _last_part(entry["name"])), entry)
@@ -45,7 +45,7 @@ class FsspecFiles:
         return sorted(found, key=lambda status: status.location.path)
 
     def read(self, status: FileStatus, sink: Sink, offset: int = 0) -> None:
-        """See `Files`."""
+        """Pass a file's bytes to `sink`."""
         location, left = status.location, status.length - offset
         with _named(location):
             file = self._system.open(_key(location), "rb")
@@ -62,7 +62,7 @@ class FsspecFiles:
         check_complete(status, left)
 
     def close(self) -> None:
-        """See `Files`."""
+        """Do nothing: fsspec keeps its connections."""
 
     def _status(self, location: Location, info: dict[str, Any]) -> FileStatus:
         folder = info["type"] == "directory"
@@ -80,19 +80,19 @@ class FsspecFiles:
 
 @contextlib.contextmanager
 def _named(location: Location) -> Iterator[None]:
-    """Make what a store raises an OSError that names the location."""
+    """Turn any error of a store into an OSError that names the location."""
     try:
         yield
     except FileNotFoundError:
         raise FileNotFoundError(errno.ENOENT, "no such file or folder", str(location)) from None
     except OSError:
         raise
-    except Exception as error:  # each package has errors of its own
+    except Exception as error:  # every package has its own errors
         raise OSError(f"{location}: {shown(error)}") from error
 
 
 def _key(location: Location) -> str:
-    """Return what fsspec calls a location."""
+    """Return fsspec's name for a location."""
     return f"{location.authority}{location.path}"
 
 

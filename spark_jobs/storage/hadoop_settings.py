@@ -1,8 +1,8 @@
-"""Where a Hadoop cluster answers to WebHDFS, out of its client configuration.
+"""The WebHDFS addresses of a Hadoop cluster, from its client configuration.
 
-Users write `hdfs://`, which is the address of Hadoop's own protocol; no Python package speaks that
-without Java's libraries. The same NameNode answers over HTTP, at an address that the configuration
-of every Hadoop client has.
+Users write `hdfs://`, the address of Hadoop's own protocol, which no Python package speaks without
+Java's libraries. The same NameNode answers over HTTP, at an address that every Hadoop client's
+configuration has.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ EXACT = (
     "dfs.http.policy",
     "hadoop.security.authentication",
 )
-"""Settings of the client configuration that say where and how to reach a NameNode."""
+"""Settings of the client configuration that are needed to reach a NameNode."""
 
 PREFIXES = ("dfs.ha.namenodes.", "dfs.namenode.")
-"""What the names of further ones start with."""
+"""Prefixes of the names of further settings."""
 
 
 class HadoopSettings(msgspec.Struct, frozen=True):
@@ -43,8 +43,8 @@ class HadoopSettings(msgspec.Struct, frozen=True):
 
     Attributes:
         values: The settings named by `EXACT` and `PREFIXES`.
-        user: Whom Hadoop takes the Spark session for.
-        tokens: Delegation tokens of secured ones, by the authority of their `hdfs://` addresses.
+        user: The Spark session's user on Hadoop.
+        tokens: Delegation tokens of secured clusters, by the authority of their `hdfs://` address.
     """
 
     values: dict[str, str] = {}
@@ -53,14 +53,14 @@ class HadoopSettings(msgspec.Struct, frozen=True):
 
     @classmethod
     def of_files(cls, folder: str | os.PathLike[str] | None) -> Self:
-        """Return the settings of a process without Spark, as Hadoop's own client finds them.
+        """Return the settings of a process without Spark, as Hadoop's own client reads them.
 
         Args:
-            folder: With core-site.xml and hdfs-site.xml, either of which may be missing; usually
-                HADOOP_CONF_DIR. None: there is no configuration.
+            folder: The folder of core-site.xml and hdfs-site.xml, either of which may be missing;
+                usually HADOOP_CONF_DIR. None without a configuration.
 
         Raises:
-            InvalidArgument: A file is no such configuration, or cannot be read.
+            InvalidArgument: A file is no Hadoop configuration, or cannot be read.
         """
         found: dict[str, str] = {}
         if folder is not None:
@@ -70,9 +70,9 @@ class HadoopSettings(msgspec.Struct, frozen=True):
 
     @classmethod
     def of_client(cls, found: Mapping[str, str]) -> Self:
-        """Return the settings of a process whose Hadoop configuration has these values.
+        """Return the settings of a process with these values in its Hadoop configuration.
 
-        The user is that of HADOOP_USER_NAME, else the operating system's.
+        The user is HADOOP_USER_NAME, else the operating system's user.
         """
         values = {name: _expanded(value, found) for name, value in found.items() if _counts(name)}
         return cls(values, os.environ.get("HADOOP_USER_NAME") or _system_user())
@@ -83,14 +83,14 @@ class HadoopSettings(msgspec.Struct, frozen=True):
 
     @property
     def is_secured(self) -> bool:
-        """Do the clusters want Kerberos?"""
+        """Whether the clusters require Kerberos."""
         return self.values.get("hadoop.security.authentication", "").lower() == "kerberos"
 
     def authorities(self, more: str = "") -> list[str]:
-        """Return how `hdfs://` addresses name the known clusters, each once: the default one first.
+        """Return the authorities of the configured clusters, each once, the default one first.
 
         Args:
-            more: Addresses of further file systems, with commas; only those of HDFS count.
+            more: Addresses of further file systems, separated by commas; only HDFS's count.
         """
         services = _names(self.values.get("dfs.nameservices", ""))
         others = [_hdfs_authority(address) for address in _names(more)]
@@ -98,9 +98,9 @@ class HadoopSettings(msgspec.Struct, frozen=True):
         return list(dict.fromkeys(filter(None, known)))
 
     def token(self, location: Location) -> str:
-        """Return the delegation token for a location; '' where there is none.
+        """Return the delegation token for a location; '' without one.
 
-        It is the one of the cluster that has a NameNode at the same address.
+        It is the token of the cluster that has a NameNode at the same address.
         """
         wanted = {address.lower() for address in self.namenodes(location)} if self.tokens else set()
         for authority, token in self.tokens.items():
@@ -114,7 +114,7 @@ class HadoopSettings(msgspec.Struct, frozen=True):
         """Return the WebHDFS addresses for a location, such as "http://host:9870", in order.
 
         Raises:
-            InvalidArgument: The configuration does not say.
+            InvalidArgument: The configuration does not have the address.
         """
         services = _names(self.values.get("dfs.nameservices", ""))
         if location.scheme != "hdfs" and location.authority not in services:
@@ -153,7 +153,7 @@ class HadoopSettings(msgspec.Struct, frozen=True):
         return self.values.get(name + suffix, "")
 
     def _address(self, configured: str, host: str) -> str:
-        """Return a URL; NameNodes that listen everywhere are asked at the host of their service."""
+        """Return a URL; for a NameNode that listens on all addresses, with its service's host."""
         scheme, _, port = self._kind
         listens = _host(configured)
         if listens in _EVERYWHERE:
@@ -196,7 +196,7 @@ def _host(authority: str) -> str:
 
 
 def _with_port(authority: str) -> str:
-    """Return the one name of several for the same service."""
+    """Return a normal form of the names of a service."""
     return f"{_host(authority).lower()}:{_port(authority) or _RPC_PORT}"
 
 
@@ -211,19 +211,19 @@ def _counts(name: str) -> bool:
 def _system_user() -> str:
     try:
         return getpass.getuser()
-    except (ImportError, KeyError, OSError):  # in a container, say, whose users have no names
+    except (ImportError, KeyError, OSError):  # such as in a container whose users have no names
         return ""
 
 
 class _Builder(ElementTree.TreeBuilder):
-    """Refuses document types: with their entities a small file can grow without an end."""
+    """Refuses document types: with their entities a small file can expand without limit."""
 
     def doctype(self, *_: Any) -> NoReturn:
         raise ValueError("a document type")
 
 
 def _properties(file: Path) -> dict[str, str]:
-    """Return the names and values in a Hadoop configuration file; {} where there is no file."""
+    """Return the properties of a Hadoop configuration file; {} if it does not exist."""
     expected = "a Hadoop configuration: <configuration><property>..."
     try:
         root = ElementTree.fromstring(file.read_bytes(), ElementTree.XMLParser(target=_Builder()))  # noqa: S314
@@ -240,5 +240,5 @@ def _properties(file: Path) -> dict[str, str]:
 
 
 def _expanded(value: str, properties: Mapping[str, str]) -> str:
-    """Return a value in which "${name}" is the value of that property, as Hadoop has it."""
+    """Return a value with "${name}" replaced by that property's value, as Hadoop does."""
     return re.sub(r"\$\{([^${}]+)\}", lambda found: properties.get(found[1], found[0]), value)

@@ -1,9 +1,9 @@
 """Copies of remote files, one per host, whatever the number of trials and slots on it.
 
-Each copy has a folder with the file under its own name, and a lock beside it. Who reads a copy
-holds the lock shared, until its process ends or it lets go; who makes or removes one holds it
-alone. The kernel drops the locks of a process that was killed. The locks are `fcntl.flock` itself,
-since the library filelock has none that several processes may hold.
+Each copy has a folder with the file under its own name, and a lock beside it. A reader holds the
+lock shared, until it releases it or its process ends; a process that makes or removes a copy holds
+it exclusively. The kernel drops the locks of a killed process. The locks are `fcntl.flock`, since
+the library filelock has no shared locks.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ import msgspec
 from spark_jobs.storage.files import CHANGED, Files, FileStatus
 from spark_jobs.storage.local_files import make_folder, open_new
 
-_KEY = re.compile("[0-9a-f]{32}")  # how the folders of copies are called
-_SHARE = 0.5  # of the disk's free bytes that copies may take where no limit is given
+_KEY = re.compile("[0-9a-f]{32}")  # names of the folders of copies
+_SHARE = 0.5  # share of the disk's free bytes that copies may take by default
 
 
 class CacheSettings(msgspec.Struct, frozen=True):
-    """Where a host keeps its copies, and how many.
+    """The folder and the size limit of a host's cache.
 
     Attributes:
-        folder: Of the copies; '' for one in the folder for temporary files.
-        limit: Bytes that all copies may take, but for those in use, which are never removed; 0 for
-            half of what is free or taken by copies.
+        folder: Folder of the copies; '' for one in the folder for temporary files.
+        limit: Maximum bytes of all copies, except that copies in use are never removed; 0 for half
+            of the bytes that are free or taken by copies.
     """
 
     folder: str = ""
@@ -45,7 +45,7 @@ class HostCache:
     """The copies on this host. Processes and threads may use the same folder at once.
 
     Args:
-        settings: Where and how many.
+        settings: Folder and size limit.
     """
 
     def __init__(self, settings: CacheSettings) -> None:
@@ -55,16 +55,16 @@ class HostCache:
 
     @property
     def folder(self) -> Path:
-        """Of the copies."""
+        """The folder of the copies."""
         return self._folder
 
     def room(self) -> int:
-        """Return how many bytes the copies may take here, those that are there included.
+        """Return how many bytes the copies may take here, existing ones included.
 
-        The folder is made where it is missing.
+        Creates the folder if it is missing.
 
         Raises:
-            OSError: It cannot be made, or belongs to somebody else.
+            OSError: The folder cannot be created, or belongs to another user.
         """
         make_folder(self._folder)
         self._check_owner()
@@ -76,14 +76,14 @@ class HostCache:
         return int((shutil.disk_usage(self._folder).free + taken) * _SHARE)
 
     def fetch(self, files: Files, status: FileStatus) -> tuple[Path, int]:
-        """Return this host's copy of a file, made now where there is none.
+        """Return this host's copy of a file, which is made if it does not exist.
 
         Args:
-            files: Reads the file.
-            status: Of the file: what has another length or version is another file.
+            files: The store to read from.
+            status: The file's status; with another length or version it is another file.
 
         Returns:
-            The copy, and a descriptor; the copy stays at least until that is closed.
+            The copy, and a descriptor that keeps the copy until it is closed.
 
         Raises:
             OSError: The file cannot be read, or the disk of this host is full.
@@ -109,21 +109,21 @@ class HostCache:
         *,
         exact: bool = False,
     ) -> tuple[Path, int]:
-        """Return this host's only file of a key, made now where there is none.
+        """Return this host's file for a key, which is made if it does not exist.
 
         Args:
-            key: What the file is made of, as JSON.
-            name: Of the file.
-            source: What messages call it.
-            size: Its bytes, or about as many.
-            make: Writes it to the path that it is given, of an empty file.
-            exact: Is a file of another size none?
+            key: The inputs that determine the file's content, as JSON.
+            name: The file's name.
+            source: The file's name in messages.
+            size: Its size in bytes, or an estimate.
+            make: Called with the path of an empty file, to which it writes.
+            exact: Whether a file of another size is invalid.
 
         Returns:
-            As `fetch`.
+            The file and a descriptor, as `fetch`.
 
         Raises:
-            OSError: What `make` raises, or the disk of this host is full.
+            OSError: An error of `make`, or the disk of this host is full.
         """
         make_folder(self._folder)
         self._check_owner()
@@ -132,7 +132,7 @@ class HostCache:
         while True:
             lock = self._lock(digest, fcntl.LOCK_SH)
             if _is_whole(built, size if exact else None):
-                os.utime(built.parent)  # by which the least recently used is found
+                os.utime(built.parent)  # the time of its last use
                 return built, lock
             os.close(lock)
             with self._alone(digest):
@@ -141,7 +141,7 @@ class HostCache:
                     self._make(make, built, source, size)
 
     def _check_owner(self) -> None:
-        """Refuse a folder that somebody else put there: in /tmp everybody may."""
+        """Refuse a folder of another user: in /tmp every user can create it."""
         found = self._folder.stat()
         if found.st_uid != os.getuid():
             reason = f"belongs to user {found.st_uid}; set spark.experiment.cache.folder to another"
@@ -151,7 +151,7 @@ class HostCache:
         make_folder(built.parent)
         part = built.with_name(".part")
         try:
-            open_new(part).close()  # so that it is the user's alone, whatever `make` opens it with
+            open_new(part).close()  # private to the user, however `make` opens it
             make(part)
             part.replace(built)
         except BaseException as error:
@@ -161,7 +161,7 @@ class HostCache:
             raise
 
     def _make_room(self, needed: int) -> None:
-        """Remove the copies that were not used for longest, until a new one fits."""
+        """Remove the least recently used copies until a new one fits."""
         copies = sorted(self._copies(), key=lambda found: found[0])
         taken = sum(size for _, size, _ in copies)
         limit = self._limit or self._share(taken)
@@ -180,9 +180,9 @@ class HostCache:
                 taken -= size
 
     def _copies(self) -> Iterator[tuple[float, int, Path]]:
-        """Yield when each copy was used last, how many bytes it has, and its folder.
+        """Yield each copy's time of last use, its bytes and its folder.
 
-        What else is in the folder belongs to somebody else.
+        Other files in the folder are not ours.
         """
         for folder in self._folder.iterdir():
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):
@@ -201,7 +201,7 @@ class HostCache:
 
     @contextlib.contextmanager
     def _alone(self, key: str, *, wait: bool = True) -> Iterator[None]:
-        """Hold a copy's lock alone; BlockingIOError where it is held and `wait` is False."""
+        """Hold a copy's lock exclusively; BlockingIOError if it is held and `wait` is False."""
         lock = self._lock(key, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         try:
             yield
@@ -221,7 +221,7 @@ class HostCache:
 
 
 def identity(status: FileStatus) -> list[str | int]:
-    """Return what tells a version of a file from all others, as JSON."""
+    """Return the identity of a file's version, as JSON."""
     return [str(status.location), status.length, status.version]
 
 

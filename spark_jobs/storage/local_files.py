@@ -1,6 +1,6 @@
 """Files of a run on this host.
 
-Folders are made with mode 0700 and files with 0600: a run may hold what its trials read.
+Folders have mode 0700 and files 0600: a run may hold data that its trials read.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder and its parents; fine where it is there already."""
+    """Create a folder and its parents, unless it exists."""
     try:
         path.mkdir(mode=0o700)
     except FileExistsError:
@@ -25,7 +25,7 @@ def make_folder(path: Path) -> None:
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a file beside its place and rename it, so that no reader sees half of it."""
+    """Write a file beside its place and rename it, so that readers never see a part of it."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     with open_new(beside) as file:
         file.write(data)
@@ -33,15 +33,15 @@ def write_whole(path: Path, data: bytes) -> None:
 
 
 def open_appending(path: Path, *, new: bool = False) -> int:
-    """Return a descriptor that appends to a file, made where it is missing.
+    """Return a descriptor that appends to a file, which is created if it is missing.
 
     Args:
         path: The file.
-        new: Raise FileExistsError where the file is there already.
+        new: Whether to raise FileExistsError if the file exists.
     """
     return os.open(path, _NEW_FILE | os.O_APPEND | (os.O_EXCL if new else 0), 0o600)
 
 
 def open_new(path: Path) -> IO[bytes]:
-    """Open a file for writing, anew where there is one."""
+    """Open an empty file for writing, replacing an existing one."""
     return os.fdopen(os.open(path, _NEW_FILE | os.O_TRUNC, 0o600), "wb")

@@ -1,4 +1,4 @@
-"""Where data lies: a path on this host, or a URL."""
+"""Locations of data: paths on this host, and URLs."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class Location:
     """A file, a folder or a pattern of them.
 
     Attributes:
-        scheme: In small letters: 'file', 'hdfs', 'webhdfs', 's3', ...
-        authority: Host and port, name service or bucket; '' where there is none.
-        path: Absolute; '/' at least. Taken as it is: HDFS knows no percent signs.
+        scheme: Scheme in lower case: 'file', 'hdfs', 'webhdfs', 's3', ...
+        authority: Host and port, name service or bucket; '' without one.
+        path: Absolute path, at least '/'. Not decoded: HDFS has no percent-encoding.
     """
 
     scheme: str
@@ -31,14 +31,14 @@ class Location:
 
     @classmethod
     def parse(cls, text: str | os.PathLike[str], argument: str = "path") -> Location:
-        """Read a URL, or a path on this host, relative ones too.
+        """Read a URL, or an absolute or relative path on this host.
 
         Args:
-            text: To read.
-            argument: What messages call it.
+            text: The URL or path.
+            argument: The argument's name in messages.
 
         Raises:
-            InvalidArgument: Not a string, or a URL that is none.
+            InvalidArgument: Not a string, or an invalid URL.
         """
         name = os.fspath(text) if isinstance(text, str | os.PathLike) else None
         if not isinstance(name, str) or not name or "\0" in name:
@@ -61,11 +61,11 @@ class Location:
         return cls(scheme, authority, path)
 
     def at(self, path: str) -> Location:
-        """Return another path of the same place."""
+        """Return another path in the same store."""
         return Location(self.scheme, self.authority, path)
 
     def below(self, relative: str) -> Location:
-        """Return what has this relative path below this folder."""
+        """Return the location at a relative path below this folder."""
         return self.at(f"{self.path.rstrip('/')}/{relative}")
 
     @property
@@ -75,7 +75,7 @@ class Location:
 
     @property
     def parent(self) -> Location:
-        """The folder that this is in."""
+        """The folder that contains this location."""
         return self.at(self.path.rstrip("/").rpartition("/")[0] or "/")
 
     def __str__(self) -> str:
@@ -85,10 +85,10 @@ class Location:
 
 
 def _hint(name: str) -> str:
-    """Return what to write instead of a URL that is none."""
+    """Return what to write instead of an invalid URL."""
     if found := _DATABRICKS.match(name):
         return f"on Databricks, write {shown('/dbfs/' + name[found.end() :])}"
-    url = "a URL has two slashes behind its colon, and a third before the path"
+    url = "a URL has two slashes after its colon, and a third before the path"
     return f"{url}; a path of this host is {shown('./' + name)}"
 
 

@@ -1,4 +1,4 @@
-"""A lock of the kernel, which a process holds as long as it lives."""
+"""A lock of the kernel, which a process holds until it ends."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ _PAUSE = 0.02
 
 
 class Lock:
-    """A lock on an open file or folder, which no child of this process holds.
+    """A lock on an open file or folder, which children of this process do not hold.
 
     Args:
-        descriptor: Of the file or folder, not inherited by programs; closed with the lock.
+        descriptor: Descriptor of the file or folder, not inherited by programs; closed with the
+            lock.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -23,13 +24,13 @@ class Lock:
         _open.add(self)
 
     def acquire(self, patience: float = 0.0) -> bool:
-        """Return whether there are locks here at all.
+        """Acquire the lock; return False where the file system has no locks.
 
         Args:
-            patience: Seconds for which somebody else may hold it.
+            patience: Seconds to wait while another process holds it.
 
         Raises:
-            BlockingIOError: Somebody else holds it for longer.
+            BlockingIOError: Another process holds it for longer.
         """
         assert self._descriptor is not None
         lock = functools.partial(fcntl.flock, self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -42,7 +43,7 @@ class Lock:
         return True
 
     def close(self) -> None:
-        """Let the lock go."""
+        """Release the lock."""
         if self._descriptor is not None:
             _open.discard(self)
             os.close(self._descriptor)
@@ -58,8 +59,8 @@ def _close_all() -> None:
         lock.close()
 
 
-# A child that is forked has them open, too, and would keep the locks of a killed process. Python
-# never forgets a function that is to run at a fork, and a slot makes a lock per trial: so there is
-# one function, which has to know what this process has open.
+# A forked child inherits the descriptors, and would keep the locks of a killed process. Python
+# cannot unregister a function that runs at a fork, and a slot creates a lock per trial: so one
+# function closes all locks that this process has open.
 _open: set[Lock] = set()
 os.register_at_fork(after_in_child=_close_all)

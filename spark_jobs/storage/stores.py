@@ -1,4 +1,4 @@
-"""Which store a location is in, and what reads and writes its files."""
+"""The store of a location, by its scheme."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from spark_jobs.storage.locations import HADOOP, Location
 
 
 def files_at(location: Location, hadoop: HadoopSettings) -> Files:
-    """Return what reads files of the place that a location is in; the caller closes it.
+    """Return the store of a location, to read from; the caller closes it.
 
     Raises:
-        InvalidArgument: The settings do not say where an HDFS is.
-        OSError: Nothing is known of such a place.
+        InvalidArgument: The settings lack the address of an HDFS.
+        OSError: The scheme is not supported.
     """
     if location.scheme == "file" or location.scheme in HADOOP:
         return writable_files_at(location, hadoop)
@@ -22,15 +22,15 @@ def files_at(location: Location, hadoop: HadoopSettings) -> Files:
 
 
 def writable_files_at(location: Location, hadoop: HadoopSettings) -> WritableFiles:
-    """Return what reads and writes files of the place that a location is in.
+    """Return the store of a location, to read from and write to.
 
     Raises:
-        InvalidArgument: It is neither this host nor an HDFS, or the settings do not say where.
+        InvalidArgument: It is neither this host nor an HDFS, or the settings lack its address.
     """
     if location.scheme == "file":
         return LocalFiles()
     if location.scheme not in HADOOP:
         raise InvalidArgument("path", "a path or hdfs://host:8020/path", shown(str(location)))
-    from spark_jobs.storage.webhdfs import WebHdfs  # late: trials without HDFS need none of it
+    from spark_jobs.storage.webhdfs import WebHdfs  # late: trials without HDFS do not need it
 
     return WebHdfs(location, hadoop)

@@ -1,7 +1,7 @@
-"""Files on HDFS over WebHDFS, through dead DataNodes and a NameNode that restarts.
+"""Files on HDFS over WebHDFS, which survives dead DataNodes and a NameNode that restarts.
 
-The package `hdfs` speaks the protocol. It has no time-outs unless told, does not retry, and takes a
-connection that breaks off for the end of the file; all three are made good for here.
+The package `hdfs` speaks the protocol. By default it has no time-outs, does not retry, and takes a
+broken connection for the end of the file; this module adds what is missing.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ T = TypeVar("T")
 _TIMEOUT = time_limits.HDFS_CONNECT, time_limits.HDFS_PIECE
 _SENDING = time_limits.HDFS_PIECE, time_limits.HDFS_WRITTEN
 _LONGEST_PAUSE = 3.0  # seconds between two tries
-_SAY = 5.0  # seconds of trouble after which the user hears of it
+_SAY = 5.0  # seconds without an answer after which the user is warned
 
 _LOGGER = logging.getLogger("experiment")
 
-# Of a certificate, in OpenSSL's words.
+# OpenSSL's errors of a certificate that a wrong clock may cause.
 _OUT_OF_TIME = ("certificate has expired", "certificate is not yet valid")
 
-# Of a NameNode that starts or fails over, or of a DataNode that is gone.
+# Errors of a NameNode that starts or fails over, and of missing DataNodes.
 _TRANSIENT = {
     "BlockMissingException",
     "ConnectException",
@@ -77,15 +77,15 @@ _TRANSIENT_TEXTS = (
 
 
 class WebHdfs:
-    """Files of one HDFS. See `WritableFiles`.
+    """Files of one HDFS, as `WritableFiles`.
 
     Args:
-        location: Any location of that HDFS.
-        settings: Where it is, and who asks.
-        patience: Seconds for which it is asked again while it is in trouble.
+        location: Any location of the HDFS.
+        settings: Addresses, user and tokens.
+        patience: Seconds for which failed requests are repeated.
 
     Raises:
-        InvalidArgument: The settings do not say where it is.
+        InvalidArgument: The settings lack the HDFS's address.
     """
 
     def __init__(
@@ -97,20 +97,20 @@ class WebHdfs:
         self._urls = settings.namenodes(location)
         self._user = settings.user
         self._patience = patience
-        self._silent = True  # until it was said that HDFS does not answer
+        self._silent = True  # until the warning that HDFS does not answer
         session = requests.Session()
-        session.trust_env = False  # a proxy for the outside is none for the cluster
+        session.trust_env = False  # no proxy between us and the cluster
         session.verify = os.environ.get("REQUESTS_CA_BUNDLE") or True
         authenticate(session, location, settings)
         self._session = session
         self._client = _Client(";".join(self._urls), timeout=_TIMEOUT, session=session)
 
     def status(self, location: Location) -> FileStatus:
-        """See `Files`."""
+        """Return the file or folder at a location."""
         return self._ask(location, lambda: _status(location, self._client.status(location.path)))
 
     def listdir(self, location: Location) -> list[FileStatus]:
-        """See `Files`."""
+        """Return the files and folders in a folder, sorted by name."""
 
         def ask() -> list[FileStatus]:
             entries = self._client.list(location.path, status=True)
@@ -119,11 +119,11 @@ class WebHdfs:
         return self._ask(location, ask)
 
     def names(self, location: Location) -> list[str]:
-        """See `WritableFiles`."""
+        """Return the names in a folder, sorted."""
         return [status.location.name for status in self.listdir(location)]
 
     def read(self, status: FileStatus, sink: Sink, offset: int = 0) -> None:
-        """See `Files`. Goes on where a connection broke off."""
+        """Pass a file's bytes to `sink`; resumes after a broken connection."""
         location, reached = status.location, offset
 
         def read_on() -> None:
@@ -139,7 +139,7 @@ class WebHdfs:
                     reached += len(data)
 
         before = -1
-        while before != reached < status.length:  # as long as each try brings something
+        while before != reached < status.length:  # while each try makes progress
             before = reached
             try:
                 self._ask(location, read_on)
@@ -149,15 +149,15 @@ class WebHdfs:
         check_complete(status, status.length - reached)
 
     def make_folder(self, location: Location) -> None:
-        """See `WritableFiles`."""
+        """Create a folder and its parents."""
         self._ask(location, lambda: self._client.makedirs(location.path, permission="700"))
 
     def write(self, location: Location, source: Path | bytes, length: int | None = None) -> None:
-        """See `WritableFiles`. A reader sees the file when all of it is there."""
+        """Write a file; readers see it once it is complete."""
         parts: list[Location] = []
 
         def send() -> None:
-            parts.append(beside(location))  # of each try its own: one before may go on somewhere
+            parts.append(beside(location))  # one per try: an earlier try may still be writing
             problems: list[OSError] = []
             data = _upto_problem(pieces(source, length), problems)
             self._client.write(parts[-1].path, data=data, permission="600")
@@ -170,22 +170,22 @@ class WebHdfs:
             parts.pop()
         finally:
             for part in parts:
-                with contextlib.suppress(Exception):  # what went wrong is said already
+                with contextlib.suppress(Exception):  # the first error counts
                     self._client.delete(part.path)
 
     def append(self, location: Location, data: bytes, offset: int) -> None:
-        """See `WritableFiles`."""
+        """Append to a file, also where an earlier try has written a part."""
         upto, tries = offset + len(data), 0
 
         def send() -> None:
             nonlocal tries
             tries += 1
-            there = self._client.status(location.path)["length"]  # some of it, by a try before
+            there = self._client.status(location.path)["length"]  # perhaps a part of it
             if not offset <= there <= upto:
                 raise wrong_length(location, offset, there)
             if there < upto:
                 self._client.write(location.path, data=data[there - offset :], append=True)
-                if tries > 1:  # a try before may have gone on meanwhile
+                if tries > 1:  # an earlier try may have written meanwhile
                     found = self._client.status(location.path)["length"]
                     if found != upto:
                         raise wrong_length(location, upto, found)
@@ -193,9 +193,9 @@ class WebHdfs:
         self._ask(location, send)
 
     def rename(self, location: Location, new: Location, *, replace: bool = True) -> None:
-        """See `WritableFiles`."""
+        """Rename a file in one step."""
         tries = 0
-        # Of all its ways to rename, those that do it in one step.
+        # The options that rename in one step.
         options = "OVERWRITE" if replace else "NONE"
 
         def send() -> None:
@@ -209,12 +209,12 @@ class WebHdfs:
                     raise FileExistsError(errno.EEXIST, reason, str(new)) from None
                 if error.exception != "FileNotFoundException" or tries == 1:
                     raise
-                self._client.status(new.path)  # a try before did it, and its answer got lost
+                self._client.status(new.path)  # an earlier try succeeded, and its answer was lost
 
         self._ask(location, send)
 
     def touch(self, location: Location) -> None:
-        """See `WritableFiles`."""
+        """Set a file's modification time to now."""
 
         def send() -> None:
             self._client.set_times(location.path, modification_time=time.time_ns() // 1_000_000)
@@ -222,15 +222,15 @@ class WebHdfs:
         self._ask(location, send)
 
     def remove(self, location: Location) -> None:
-        """See `WritableFiles`."""
+        """Remove a file, or a folder with its content."""
         self._ask(location, lambda: self._client.delete(location.path, recursive=True))
 
     def close(self) -> None:
-        """See `Files`."""
+        """Close the connections."""
         self._session.close()
 
     def _ask(self, location: Location, call: Callable[[], T]) -> T:
-        """Call until it works or cannot work; errors become OSErrors of one sentence."""
+        """Call until success or a permanent error; errors become OSErrors of one sentence."""
         try:
             answer = call_again(
                 call,
@@ -246,9 +246,9 @@ class WebHdfs:
             raise self._refused(location, error) from None
         except requests.exceptions.InvalidURL as error:
             raise self._unreachable(location, error) from None
-        except (ValueError, LookupError, TypeError):  # of the package, for what it cannot read
+        except (ValueError, LookupError, TypeError):  # for unexpected answers
             raise OSError(
-                f"{location}: what answers at {' or '.join(self._urls)} is no WebHDFS; is the "
+                f"{location}: the server at {' or '.join(self._urls)} is no WebHDFS; is the "
                 "address right?"
             ) from None
         except requests.exceptions.SSLError as error:
@@ -262,7 +262,7 @@ class WebHdfs:
         if self._silent and seconds >= _SAY:
             self._silent = False
             _LOGGER.warning(
-                "%s does not answer (%s); it is tried again for %g s",
+                "%s does not answer (%s); retrying for %g s",
                 " or ".join(self._urls),
                 _root_cause(error),
                 self._patience,
@@ -271,9 +271,7 @@ class WebHdfs:
     def _refused(self, location: Location, error: hdfs.HdfsError) -> OSError:
         text = without_token(str(error).split("\n")[0][:300])  # a Java stack trace may follow
         if _is_transient(error):
-            return ConnectionError(
-                f"{location}: HDFS was in trouble for {self._patience:g} s: {text}"
-            )
+            return ConnectionError(f"{location}: HDFS failed for {self._patience:g} s: {text}")
         who = f"as user {self._user or 'nobody'} at {' or '.join(self._urls)}"
         if error.exception == "FileNotFoundException":
             return FileNotFoundError(errno.ENOENT, f"no such file or folder, {who}", str(location))
@@ -286,10 +284,12 @@ class WebHdfs:
                 f"{location}: {' or '.join(self._urls)} is Hadoop's RPC port; WebHDFS answers on "
                 "another, by default 9870"
             )
-        return OSError(f"{location}: HDFS refused it {who}: {error.exception or ''} {text}")
+        return OSError(
+            f"{location}: HDFS refused the request {who}: {error.exception or ''} {text}"
+        )
 
     def _unreachable(self, location: Location, error: Exception) -> OSError:
-        """Return a ConnectionError where it may answer later."""
+        """Return a ConnectionError if HDFS may answer later, else an OSError."""
         reason = _root_cause(error)
         kind = ConnectionError if _is_transient(error) else OSError
         return kind(
@@ -300,7 +300,7 @@ class WebHdfs:
 
 class _Client(hdfs.Client):  # type: ignore[misc]  # hdfs has no types
     def resolve(self, hdfs_path: str) -> str:
-        """Return a path as it is: the package takes "#LATEST" for the newest file of a folder."""
+        """Return a path unchanged: the package takes "#LATEST" for the newest file of a folder."""
         return hdfs_path
 
     def _request(self, method: str, url: str, **kwargs: Any) -> requests.Response:
@@ -318,9 +318,7 @@ def _untrusted(location: Location, error: requests.exceptions.SSLError) -> OSErr
     address = "" if error.request is None else str(error.request.url)
     server = urlsplit(address).netloc or "the cluster"
     cause = _root_cause(error)
-    advice = (
-        "set REQUESTS_CA_BUNDLE, on executors too, to a file with the certificate of who signed it"
-    )
+    advice = "set REQUESTS_CA_BUNDLE, on executors too, to a file with the signer's certificate"
     if any(words in cause for words in _OUT_OF_TIME):
         now = datetime.datetime.now(datetime.UTC)
         advice = f"the clock of this host says {now:%Y-%m-%d %H:%M} UTC; is it right?"
@@ -328,7 +326,7 @@ def _untrusted(location: Location, error: requests.exceptions.SSLError) -> OSErr
 
 
 def _upto_problem(data: Iterator[bytes], problems: list[OSError]) -> Iterator[bytes]:
-    """Yield what can be read; a problem with it is none of the connection, which ends in order."""
+    """Yield data up to an error of reading it, so that the connection ends in order."""
     try:
         yield from data
     except OSError as error:
@@ -355,7 +353,7 @@ def _is_transient(error: BaseException) -> bool:
     if isinstance(error, requests.exceptions.InvalidURL):
         return False
     if isinstance(error, requests.exceptions.SSLError):
-        return "EOF" in _root_cause(error)  # of a server that was ended
+        return "EOF" in _root_cause(error)  # from a server that was terminated
     if _root_cause(error).startswith("Name or service not known"):
         return False
     return isinstance(
@@ -370,7 +368,7 @@ def _is_transient(error: BaseException) -> bool:
 
 
 def _root_cause(error: BaseException) -> str:
-    """Return in a few words what lies behind the errors of requests and urllib3."""
+    """Return the root cause of an error of requests or urllib3 in a few words."""
     seen: set[int] = set()
     while id(error) not in seen:
         seen.add(id(error))

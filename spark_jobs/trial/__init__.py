@@ -1,1 +1,1 @@
-"""Inside a trial's process: calling the train function, and what that may call."""
+"""The code in a trial's process: the call of the train function, and the functions it may call."""

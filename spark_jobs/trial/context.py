@@ -1,8 +1,8 @@
-"""What a train function may call. All of it also works, harmlessly, outside of a trial.
+"""The functions that a train function may call. Outside a trial they work, too, without effect.
 
-The trial is found by a context variable. Threads that a train function starts do not inherit it
-before Python 3.14: what they call happens outside of the trial, unless they run in a copy of the
-context (`contextvars.copy_context().run`).
+A context variable holds the trial. Before Python 3.14, threads of the train function do not inherit
+it: they run outside the trial, unless they run in a copy of the context
+(`contextvars.copy_context().run`).
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
 
 class DataSettings(msgspec.Struct, frozen=True):
-    """How trials get at their data.
+    """The settings for the data of trials.
 
     Attributes:
-        hadoop: Where HDFS is, and who asks.
-        cache: Of copies on a host.
+        hadoop: The Hadoop settings: addresses, user, tokens.
+        cache: The cache of copies on a host.
     """
 
     hadoop: HadoopSettings = HadoopSettings()
@@ -49,7 +49,7 @@ _NO_SETTINGS = DataSettings()
 class TrialStopped(BaseException):
     """Raised by `report` in a trial that is to stop.
 
-    Not an Exception, so that a train function's own `except Exception` lets it pass.
+    Not an Exception, so that a train function's `except Exception` does not catch it.
     """
 
 
@@ -60,14 +60,14 @@ class TrialContext:
     Attributes:
         params: Its hyperparameters.
         folder: Its folder, a TensorBoard run.
-        data: How it gets at its data.
-        link: To who listens.
-        reports: How many reports without a step there were.
-        epoch: The last one that Keras' callback reported.
-        last: Its last step, with what each metric was when it was reported last.
-        stopped: Why it is to stop, once it has heard of it; ''.
-        events: Its event file, once it reported.
-        held: Descriptors of copies that it reads; closed at its end.
+        data: The settings for its data.
+        link: The link to its supervisor.
+        reports: The number of reports without a step so far.
+        epoch: The last epoch that Keras' callback reported.
+        last: Its last step, with the last reported value of each metric.
+        stopped: Why it is to stop, once it has received the request; else ''.
+        events: Its event file, after the first report.
+        held: Descriptors of the copies that it reads; closed at its end.
         clock_lag: Seconds by which this host's clock lags the driver's.
     """
 
@@ -107,14 +107,14 @@ def entered(context: TrialContext) -> Iterator[None]:
 
 
 def current() -> TrialContext | None:
-    """Return the trial that runs in this context; None outside of one."""
+    """Return the trial that runs in this context; None outside a trial."""
     return _current.get()
 
 
 def logdir() -> str:
     """Return the trial's folder, for TensorBoard logs, images, models.
 
-    Outside of a trial it is a temporary folder, the same for all calls in a context.
+    Outside a trial it is a temporary folder, the same for all calls in a context.
     """
     context = _current.get()
     if context is not None:
@@ -127,11 +127,11 @@ def logdir() -> str:
 
 
 def checkpoint_dir() -> str:
-    """Return the folder of the trial's checkpoints, which is kept with the trial.
+    """Return the trial's checkpoint folder, which is stored with the trial.
 
-    When a trial runs again, since its executor was lost, it finds here what the attempt before had
-    kept; in `population_based_training` what the trial that it goes on from had. It is empty where
-    the trial begins anew, and outside of a trial.
+    When a trial is retried, since its executor was lost, the folder has the checkpoints of the
+    attempt before; in `population_based_training` those of the trial that it resumes from. It is
+    empty if the trial starts from scratch, and outside a trial.
     """
     folder = os.path.join(logdir(), CHECKPOINT)
     os.makedirs(folder, mode=0o700, exist_ok=True)
@@ -139,24 +139,23 @@ def checkpoint_dir() -> str:
 
 
 def params() -> dict[str, Any]:
-    """Return the trial's hyperparameters; an empty dict outside of a trial."""
+    """Return the trial's hyperparameters; an empty dict outside a trial."""
     context = _current.get()
     return {} if context is None else dict(context.params)
 
 
 def report(*, step: int | None = None, **metrics: Any) -> None:
-    """Say how far the trial is: a point of its curves in TensorBoard, and news for the driver.
+    """Report metrics of a step: to the trial's curves in TensorBoard, and to the driver.
 
-    It never waits for the driver. Outside of a trial the arguments are checked and nothing else
-    happens.
+    Never waits for the driver. Outside a trial, only the arguments are checked.
 
     Args:
-        step: The epoch or step, from 0. Left out: the number of calls without it so far.
-        **metrics: Name to a number; NaN and infinities are fine here.
+        step: The epoch or step, from 0. Default: the number of calls without it so far.
+        **metrics: Name to a number; NaN and infinities are allowed.
 
     Raises:
-        ValueError: A metric is not a number, or a step is no integer.
-        TrialStopped: The trial is to stop, by a rule of `stopping=`; let it pass.
+        ValueError: A metric is not a number, or the step is not an integer.
+        TrialStopped: A rule of `stopping=` stops the trial; do not catch it.
     """
     context = _report(step, metrics)
     # Once, so that a trial can report its end, also after a fit that the Keras callback has ended.
@@ -185,7 +184,7 @@ def _report(step: int | None, metrics: Mapping[str, Any]) -> TrialContext | None
         # Late: `import experiment` needs no tensorboard.
         from spark_jobs.trial.event_file import EventFile
 
-        make_folder(context.folder)  # which a train function may have removed
+        make_folder(context.folder)  # a train function may have removed it
         context.events = EventFile(context.folder, lag=context.clock_lag)
     context.events.scalars(values, int(step))
     report = Report(int(step), values)
@@ -197,18 +196,18 @@ def _report(step: int | None, metrics: Mapping[str, Any]) -> TrialContext | None
 def keras_callbacks() -> list[Any]:
     """Return callbacks for `model.fit` that report each epoch's logs (`loss`, `val_loss`, ...).
 
-    Where a rule of `stopping=` stops the trial, `fit` ends after the epoch, as with Keras' own
-    EarlyStopping, and what the train function then returns counts.
+    If a rule of `stopping=` stops the trial, `fit` ends after the epoch, as with Keras' own
+    EarlyStopping, and the value that the train function then returns counts.
 
-    The curves go into the trial's one run. Keras' own TensorBoard callback makes two more runs per
-    trial, and above 40 runs TensorBoard's pages start empty; it may still be added beside these.
+    The curves go to the trial's single TensorBoard run. Keras' own TensorBoard callback makes two
+    more runs per trial, and above 40 runs TensorBoard's pages start empty; it may be added as well.
     """
     import keras
 
     class Reporter(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
         def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
             context = _current.get()
-            if context is not None:  # Keras counts from 0 in each fit, a curve goes on
+            if context is not None:  # Keras counts from 0 in each fit, a curve continues
                 context.epoch = epoch = max(epoch, context.epoch + 1)
             _report(epoch, logs or {})
             if context is not None and (reason := context.link.stop()):

@@ -43,9 +43,9 @@ class EventFile:
     """Appends to one event file; several processes may, since each record is a single write.
 
     Args:
-        folder: The run's folder, which is there. The file is made with the first record.
-        writer: Who writes; on different hosts different ones, each with a file of its own.
-        lag: Seconds by which this host's clock lags the driver's, whose times the file has.
+        folder: The run's folder, which must exist. The first record creates the file.
+        writer: The writer's name in the file name; it must differ between hosts.
+        lag: Seconds by which this host's clock lags the driver's; the file has the driver's times.
     """
 
     def __init__(self, folder: Path, writer: str = "trial", lag: float = 0.0) -> None:
@@ -66,7 +66,7 @@ class EventFile:
             self._file = None
 
     def is_there(self) -> bool:
-        """Is the file that was written to still in the run's folder?"""
+        """Whether the file that was written to is still in the run's folder."""
         try:
             there = os.stat(self.path)
         except OSError:
@@ -77,9 +77,9 @@ class EventFile:
         """Append a point of each curve, in one write."""
         summary = summary_pb2.Summary()
         for tag, value in values.items():
-            with np.errstate(over="ignore"):  # what a float32 cannot hold is infinite
+            with np.errstate(over="ignore"):  # numbers beyond float32 become infinite
                 single = float(np.float32(value))
-            # What make_tensor_proto makes of it, seven times as fast; a trial writes some.
+            # Equal to make_tensor_proto, and seven times as fast; a trial writes many of them.
             tensor = tensor_pb2.TensorProto(
                 dtype=types_pb2.DT_FLOAT, float_val=[single], tensor_shape=_NO_DIMENSIONS
             )
@@ -101,7 +101,7 @@ class EventFile:
         self._append(summary, step)
 
     def layout(self, layout: layout_pb2.Layout) -> None:
-        """Append what charts the Custom Scalars page has; once for a run."""
+        """Append the charts of the Custom Scalars page; once per run."""
         summary = summary_pb2.Summary()
         summary.value.add(
             tag=layout_metadata.CONFIG_SUMMARY_TAG,
@@ -117,11 +117,11 @@ class EventFile:
         *,
         fixed: Collection[str] = (),
     ) -> None:
-        """Append what columns the HParams table has; once for a search.
+        """Append the columns of the HParams table; once per search.
 
         Args:
             columns: The hyperparameters.
-            metrics: The objective first.
+            metrics: The metrics, the objective first.
             fixed: Hyperparameters that are the same in all trials: their columns come last.
         """
         summary = hparams.hparams_config_pb(columns, metrics, time_created_secs=self._now())
@@ -137,7 +137,7 @@ class EventFile:
         self._append(hparams.hparams_pb(dict(values), trial_id=trial))
 
     def hparams_end(self, status: Literal["finished", "failed", "stopped", "cancelled"]) -> None:
-        """Append how the trial ended, which the HParams table shows as its status."""
+        """Append the status with which the trial ended, which the HParams table shows."""
         success = status in ("finished", "stopped")
         end = plugin_data_pb2.SessionEndInfo(
             status=api_pb2.STATUS_SUCCESS if success else api_pb2.STATUS_FAILURE,

@@ -17,27 +17,28 @@ def write_frame(descriptor: int, message: bytes) -> None:
 
 
 def frame(message: bytes) -> bytes:
-    """Return a message with its length in front."""
+    """Return a message with its length before it."""
     return _LENGTH.pack(len(message)) + message
 
 
 class FrameReader:
-    """Cuts what arrives on a descriptor into messages.
+    """Splits the bytes that arrive on a descriptor into messages.
 
     Args:
-        descriptor: To read from.
-        largest: Bytes that a message may have; what comes after a longer one is no message.
+        descriptor: The descriptor to read from.
+        largest: Maximum bytes of a message; after a longer one nothing counts as a message.
     """
 
     def __init__(self, descriptor: int, largest: int | None = None) -> None:
-        self._descriptor, self._largest = descriptor, largest
+        self._descriptor = descriptor
+        self._largest = largest
         self._buffer = bytearray()
         self._broken = False
 
     def receive(self) -> bytes | None:
         """Wait for a whole message and return it; None when the other side is gone.
 
-        Several messages may arrive in one read: those that are here already come first.
+        Several messages may arrive in one read; the ones already read are returned first.
         """
         while (message := self.take()) is None:
             if not self.fill():
@@ -45,7 +46,7 @@ class FrameReader:
         return message
 
     def take_all(self) -> Iterator[bytes]:
-        """Yield the messages that are here, without waiting."""
+        """Yield the messages already read, without waiting."""
         while (message := self.take()) is not None:
             yield message
 
@@ -53,7 +54,7 @@ class FrameReader:
         """Read once; return whether the other side may send more.
 
         Raises:
-            BlockingIOError: Nothing is there, on a descriptor that does not wait.
+            BlockingIOError: There is nothing to read, on a non-blocking descriptor.
         """
         try:
             data = os.read(self._descriptor, 1 << 20)
@@ -64,12 +65,12 @@ class FrameReader:
         return bool(data)
 
     def take(self) -> bytes | None:
-        """Return the next of the messages that are here, or None, without waiting."""
+        """Return the next message already read, or None, without waiting."""
         if len(self._buffer) < _LENGTH.size:
             return None
         (length,) = _LENGTH.unpack_from(self._buffer)
         if self._largest is not None and length > self._largest:
-            self._broken = True  # what follows is taken, so that nobody is held up, and not kept
+            self._broken = True  # read and drop the rest, so that the writer does not block
             self._buffer.clear()
             return None
         end = _LENGTH.size + length

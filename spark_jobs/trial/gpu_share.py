@@ -1,4 +1,4 @@
-"""The share of a GPU's memory that a trial has where several run on one."""
+"""A trial's share of a GPU's memory, where several trials run on one GPU."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ import msgspec
 
 from spark_jobs.trial.import_hooks import when_imported
 
-_SHARED = 0.9  # of a GPU's memory: what CUDA itself takes of it in each process comes on top
+_SHARED = 0.9  # share of a GPU's memory for all trials; CUDA itself takes more in each process
 
 
 class GpuShare(msgspec.Struct, frozen=True):
-    """How much of its GPU's memory a trial may take.
+    """The share of its GPU's memory that a trial may take.
 
     Attributes:
-        fraction: Of the whole memory, between 0 and 1.
-        memory: Bytes of the whole; None where nobody knows, and TensorFlow has no limit then.
+        fraction: Share of the whole memory, between 0 and 1.
+        memory: Bytes of the whole memory; None if unknown, and then TensorFlow has no limit.
     """
 
     fraction: float
@@ -29,13 +29,13 @@ class GpuShare(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, trials: int, memory: int | None) -> GpuShare | None:
-        """Return the share of each of so many trials on one GPU; None where it has it alone."""
+        """Return the share of each of `trials` trials on one GPU; None for a single trial."""
         return None if trials == 1 else cls(_SHARED / trials, memory)
 
     def environment(self) -> dict[str, str | None]:
-        """Return the variables by which JAX and CuPy keep to the share, unless the user set them.
+        """Return the variables that limit JAX and CuPy to the share, unless the user set them.
 
-        JAX takes the whole share when it starts. It refuses to start where both the old and the new
+        JAX takes the whole share when it starts. It refuses to start if both the old and the new
         name of its variable are set; all versions know the old one.
         """
         limits = {
@@ -47,10 +47,10 @@ class GpuShare(msgspec.Struct, frozen=True):
 
 @contextlib.contextmanager
 def limited(share: GpuShare | None) -> Iterator[None]:
-    """Let TensorFlow and PyTorch keep to the share, whenever the block imports them.
+    """Limit TensorFlow and PyTorch to the share, once the block imports them.
 
-    They offer no variable for it in all versions. To limit them starts CUDA, so it has to happen in
-    the trial's own process.
+    Not all of their versions have a variable for it. Setting the limit starts CUDA, so it must
+    happen in the trial's own process.
     """
     if share is None:
         yield
@@ -80,9 +80,9 @@ def _limit_torch(torch: Any, share: GpuShare) -> None:
 
 @contextlib.contextmanager
 def _tried(module: ModuleType) -> Iterator[None]:
-    """Tell the trial's log what went wrong: a trial without a limit is better than none.
+    """Write an error to the trial's log and continue: a trial without a limit is better than none.
 
-    As where an earlier trial in the same process (isolation='none') has started TensorFlow.
+    Such as when an earlier trial in the same process (isolation='none') has started TensorFlow.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""Doing something with a module as soon as it is imported, if it ever is."""
+"""Hooks that run when a module is imported."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import wrapt
 
 @contextlib.contextmanager
 def when_imported(name: str, function: Callable[[ModuleType], None]) -> Iterator[None]:
-    """Call a function with a module: now where it is there, or when the block imports it."""
+    """Call a function with a module: now if it is imported, or when the block imports it."""
     if name in sys.modules:
         function(sys.modules[name])
         yield
@@ -26,7 +26,7 @@ def when_imported(name: str, function: Callable[[ModuleType], None]) -> Iterator
 
 
 class _Once:
-    """An import hook that can be taken back; wrapt keeps hooks until the module is imported."""
+    """An import hook that can be cancelled; wrapt keeps hooks until the module is imported."""
 
     def __init__(self, function: Callable[[ModuleType], None]) -> None:
         self._function: Callable[[ModuleType], None] | None = function

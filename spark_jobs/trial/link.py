@@ -1,7 +1,7 @@
-"""How a trial and its supervisor hear of each other while it runs, without waiting for each other.
+"""The link between a running trial and its supervisor, where neither waits for the other.
 
-`Link` is the seam: a pipe each way for a trial in a process of its own, plain calls for one in the
-slot's process. Its contract is tests/spark_jobs/trial/test_link.py.
+`Link` is the interface, with two implementations: a pipe each way for a trial in a process of its
+own, plain calls for one in the slot's process. Its contract is tests/spark_jobs/trial/test_link.py.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from spark_jobs.trial.frames import FrameReader, frame
 _MOST_WAITING = 1_000
 
 LARGEST_REPORT = 4_000
-"""Bytes: what a pipe takes as a whole or not at all, and 100 of which fit into a message."""
+"""Maximum bytes of a report: a pipe takes it whole or not at all, and 100 fit into a message."""
 
 REPORT, HEARD, OUTCOME = b"R", b"H", b"O"
-"""The first byte of a message from a trial's process says what the rest is."""
+"""The first byte of a message from a trial's process, which gives its type."""
 
 
 class StopTrial(msgspec.Struct, frozen=True, tag="stop"):
-    """The trial is to stop.
+    """A request to stop the trial.
 
     Attributes:
-        reason: Why, for people.
+        reason: The reason, for people.
     """
 
     reason: str
@@ -40,9 +40,9 @@ class Link(Protocol):
     """A trial's side."""
 
     def send(self, report: Report) -> None:
-        """Pass a report on, at once or later; where too many wait, the oldest is dropped.
+        """Send a report, now or later; when too many wait, the oldest is dropped.
 
-        One that is too large is left out: it is in the trial's event file all the same.
+        A report that is too large is dropped; the trial's event file has it all the same.
         """
 
     def stop(self) -> str:
@@ -50,24 +50,25 @@ class Link(Protocol):
 
 
 class PipeLink:
-    """Of a trial in a process of its own. Thread safe.
+    """The link of a trial in a process of its own. Thread safe.
 
     Args:
         results: Pipe to the supervisor.
-        commands: Pipe from it.
+        commands: Pipe from the supervisor.
     """
 
     def __init__(self, results: int, commands: int) -> None:
-        self._results, self._commands = results, FrameReader(commands)
+        self._results = results
+        self._commands = FrameReader(commands)
         self._lock = threading.Lock()
         self._waiting: deque[bytes] = deque(maxlen=_MOST_WAITING)
-        self._rest = memoryview(b"")  # of a message that is partly written
+        self._rest = memoryview(b"")  # the rest of a partly written message
         self._reason = ""
         os.set_blocking(results, False)
         os.set_blocking(commands, False)
 
     def send(self, report: Report) -> None:
-        """See `Link`."""
+        """Write a report to the pipe, without waiting."""
         message = REPORT + encode(report)
         if len(message) > LARGEST_REPORT:
             return
@@ -79,7 +80,7 @@ class PipeLink:
                 return
 
     def stop(self) -> str:
-        """See `Link`."""
+        """Return the reason in the supervisor's stop request, or ''."""
         with self._lock:
             try:
                 while not self._reason and self._commands.fill():
@@ -92,7 +93,7 @@ class PipeLink:
             return self._reason
 
     def close(self, outcome: bytes) -> None:
-        """Send what waits, and the outcome as JSON; this waits."""
+        """Send the waiting reports and the outcome, as JSON; blocks until all are written."""
         with self._lock:
             os.set_blocking(self._results, True)
             self._waiting.append(frame(OUTCOME + outcome))
@@ -106,7 +107,7 @@ class PipeLink:
 
 
 class DirectLink:
-    """Of a trial in the slot's own process.
+    """The link of a trial in the slot's own process.
 
     Args:
         tell: Called with each report.
@@ -117,21 +118,21 @@ class DirectLink:
         self.reason = ""
 
     def send(self, report: Report) -> None:
-        """See `Link`."""
+        """Call `tell` with a report, unless it is too large."""
         if len(encode(report)) < LARGEST_REPORT:
             self._tell(report)
 
     def stop(self) -> str:
-        """See `Link`."""
+        """Return the reason to stop, or ''."""
         return self.reason
 
 
 class NoLink:
-    """Of a trial that nobody listens to."""
+    """The link of a trial without a supervisor."""
 
     def send(self, report: Report) -> None:
-        """See `Link`."""
+        """Drop the report."""
 
     def stop(self) -> str:
-        """See `Link`."""
+        """Return ''."""
         return ""

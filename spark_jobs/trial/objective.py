@@ -1,4 +1,4 @@
-"""What a train function returned, read as a score and metrics."""
+"""Reads the value that a train function returned as a score and metrics."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _CURVES = "; return the History that fit() returned, not its .history, or one nu
 
 
 class UnusableReturn(Exception):
-    """What the train function returned is not a score; the message says why."""
+    """The returned value is not a score; the message says why."""
 
 
 class AmbiguousObjective(UnusableReturn):
@@ -42,8 +42,8 @@ class Objective:
 
     Attributes:
         key: The user's `optimization_key`, or None.
-        direction: For a Keras History, whose best epoch counts.
-        one_of_several: Is it one of those that `direction` names, and not `optimization_key`?
+        direction: The direction, for a Keras History, whose best epoch counts.
+        one_of_several: Whether `direction` names it, and not `optimization_key`.
     """
 
     key: str | None
@@ -79,10 +79,10 @@ class Objective:
         return name, *_with_value(name, {name: value})
 
     def reported(self, metrics: Mapping[str, float | str]) -> str | None:
-        """Return which of the metrics that a trial reports is the objective; None if none is.
+        """Return the name of the objective among reported metrics; None if it is not among them.
 
         Raises:
-            AmbiguousObjective: Several, and no `optimization_key`.
+            AmbiguousObjective: Several metrics, and no `optimization_key`.
         """
         if self.key is not None:
             return self.key if self.key in metrics else None
@@ -150,10 +150,10 @@ class Objective:
 
 @dataclass(frozen=True, slots=True)
 class Objectives:
-    """Which returned numbers are the objectives, where there are several.
+    """The returned numbers that are the objectives, where there are several.
 
     Attributes:
-        directions: What they are called.
+        directions: The objectives' names, with their directions.
     """
 
     directions: Directions
@@ -162,9 +162,9 @@ class Objectives:
         """Return the outcome of a trial that finished and returned this.
 
         Args:
-            trial: The id of the trial.
+            trial: The trial's id.
             returned: A dict of names to numbers, as for `Objective.read`. No Keras History: its
-                best epoch for one objective is not that for another.
+                best epoch differs between objectives.
 
         Raises:
             UnusableReturn: Anything without a finite number under the name of each objective.
@@ -179,21 +179,21 @@ class Objectives:
         for name, direction in self.directions.by_name.items():
             try:
                 _, values[name], metrics = Objective(name, direction, True).read(returned)
-            except MissingObjective as error:  # others may have it
+            except MissingObjective as error:  # another objective may have it
                 raise UnusableReturn(str(error)) from None
         return Outcome(trial, "finished", metrics=metrics, values=values)
 
     def reported(self, metrics: Mapping[str, float | str]) -> str | None:
-        """Return None: no metric that a trial reports is the one objective."""
+        """Return None: there is no single objective to report."""
         return None
 
 
 def objective_of(key: str | None, direction: Goal) -> Objective | Objectives:
-    """Return how to read what the train function of a search returns.
+    """Return the reader of the values that a search's train function returns.
 
     Args:
         key: The user's `optimization_key`, or None.
-        direction: Of the objective, or of each of several.
+        direction: Direction of the objective, or of each of several.
     """
     if isinstance(direction, Directions):
         return Objectives(direction)
@@ -201,7 +201,7 @@ def objective_of(key: str | None, direction: Goal) -> Objective | Objectives:
 
 
 def _meant(returned: Any) -> str:
-    """Return what to do about a returned value that is no number, where that is known."""
+    """Return what to do about a returned value that is no number; '' if unknown."""
     if returned is None:
         return _NO_RETURN
     if isinstance(returned, str):
@@ -215,7 +215,7 @@ def number(value: Any) -> float:
     """Return a numeric scalar as a float; it may be NaN or infinite.
 
     Raises:
-        UnusableReturn: Not a number, or not a single one. Booleans are refused too.
+        UnusableReturn: Not a number, not a single one, or a bool.
     """
     plain = value
     if getattr(value, "shape", None) is not None and tuple(value.shape) == ():
@@ -231,12 +231,12 @@ def number(value: Any) -> float:
 
 
 def _item(scalar: Any) -> Any:
-    """Take the Python number out of a numpy scalar or of a tensor without dimensions."""
+    """Return the Python number in a numpy scalar or a tensor without dimensions."""
     try:
         if not hasattr(scalar, "item"):  # TensorFlow; np.asarray fails for its bfloat16
             scalar = scalar.numpy() if hasattr(scalar, "numpy") else np.asarray(scalar)
         return scalar.item() if hasattr(scalar, "item") else scalar
-    except Exception:  # a tensor inside a graph, say: whatever the framework raises
+    except Exception:  # such as a tensor inside a graph: frameworks have their own errors
         return None
 
 

@@ -1,7 +1,7 @@
-"""Out of memory: how it shows, and how much a trial might have had.
+"""Detection of out-of-memory failures, and the memory limits of a trial.
 
-Frameworks are known by the names of their classes and by what they say: none of them is imported
-to find out.
+Frameworks are recognised by the names of their classes and by their messages, without importing
+them.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from typing import Literal
 import psutil
 
 _CGROUPS, _OWN_GROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
-_RESERVE = 16 << 20  # bytes of address space; nothing is kept in them
-_LAST_WORDS = 1 << 14  # bytes of its complaints in which native code says why it aborts
+_RESERVE = 16 << 20  # bytes of address space, which stay empty
+_LAST_WORDS = 1 << 14  # last bytes of stderr, where native code says why it aborts
 
 _ON_GPU = {"cupy.OutOfMemoryError", "torch.OutOfMemoryError"}
 _ANYWHERE = {
     "jax.JaxRuntimeError",
     "jaxlib.XlaRuntimeError",
     "tensorflow.InternalError",
-    "tensorflow.ResourceExhaustedError",  # also of a disk
+    "tensorflow.ResourceExhaustedError",  # also raised for a full disk
 }
 _SAYS_MEMORY = re.compile(r"\bOOM\b|out.of.memory|allocat", re.IGNORECASE)
 _SAYS_GPU = re.compile(r"\bGPU\b|CUDA|ROCm", re.IGNORECASE)
@@ -39,7 +39,7 @@ _OOM_KILLS = re.compile(r"^oom_kill (\d+)$", re.MULTILINE)
 
 
 def kind_of(error: BaseException) -> Literal["memory", "gpu memory"] | None:
-    """Return which memory an exception says was exhausted; None where it says something else."""
+    """Return which memory was exhausted, by an exception; None for any other error."""
     classes = type(error).__mro__
     names = {f"{str(base.__module__).partition('.')[0]}.{base.__name__}" for base in classes}
     if names & _ON_GPU:
@@ -64,11 +64,11 @@ def _said(error: BaseException) -> str:
 
 
 def _on_gpu(said: str, names: set[str]) -> bool:
-    if "device:CPU" in said:  # a GPU's transfers also need memory of the host
+    if "device:CPU" in said:  # transfers to a GPU need memory of the host, too
         return False
     if _SAYS_GPU.search(said):
         return True
-    with contextlib.suppress(Exception):  # XLA names no device: where does the framework compute?
+    with contextlib.suppress(Exception):  # XLA names no device, so ask for the framework's default
         if names & {"jax.JaxRuntimeError", "jaxlib.XlaRuntimeError"}:
             return bool(sys.modules["jax"].default_backend() == "gpu")
         return bool(sys.modules["tensorflow"].config.list_logical_devices("GPU"))
@@ -83,20 +83,20 @@ def reserve() -> Iterator[None]:
 
 
 def be_first_to_be_killed() -> None:
-    """Let the kernel kill this process and its children when memory is short, not the executor."""
+    """Let the kernel kill this process and its children, not the executor, if memory is short."""
     with contextlib.suppress(OSError):  # no such file in some containers
         Path("/proc/self/oom_score_adj").write_text("1000")
 
 
 def limits(pid: int = 0) -> str:
-    """Return how much memory a process may have, for people.
+    """Return the memory limits of a process, for people.
 
     Args:
-        pid: A process of this one's control group that has not been waited for; 0 for this one.
+        pid: A process of this one's control group that was not reaped yet; 0 for this one.
     """
     found = []
     for name, what in (("RLIMIT_AS", "address space"), ("RLIMIT_DATA", "data")):
-        with contextlib.suppress(OSError):  # what it became may be another user's
+        with contextlib.suppress(OSError):  # it may run as another user by now
             soft, _ = resource.prlimit(pid, getattr(resource, name))
             if soft != resource.RLIM_INFINITY:
                 found.append(f"{_gib(soft)} of {what} ({name})")
@@ -112,7 +112,7 @@ def _gib(size: int) -> str:
 
 
 def oom_kills() -> int:
-    """Return how many processes of this one's control group the kernel has killed for memory."""
+    """Return how many processes of this control group the kernel has killed for memory."""
     for folder in _cgroups():
         for name in ("memory.events", "memory.oom_control"):
             with contextlib.suppress(OSError):
@@ -121,21 +121,21 @@ def oom_kills() -> int:
 
 
 def oom_kills_in(text: str) -> int:
-    """Return the number in `memory.events` of control groups, or `memory.oom_control` of old ones.
+    """Return the count in `memory.events` (control groups v2) or `memory.oom_control` (v1).
 
-    0 where it is not there, as in kernels before 4.13.
+    0 if it is missing, as in kernels before 4.13.
     """
     found = _OOM_KILLS.search(text)
     return int(found[1]) if found else 0
 
 
 def ended_by_memory(code: int, complaints: Path, *, kills: int) -> bool:
-    """Did a process that returned nothing end for want of memory?
+    """Return whether a process without an outcome ended for lack of memory.
 
     Args:
         code: Its exit code, or minus the number of a signal.
-        complaints: What it wrote as errors.
-        kills: How many processes of its control group the kernel has killed for memory meanwhile.
+        complaints: Its standard error.
+        kills: Processes of its control group that the kernel has killed for memory meanwhile.
     """
     if code == -signal.SIGABRT:
         with contextlib.suppress(OSError), complaints.open("rb") as file:
@@ -152,9 +152,9 @@ def _allowed_by_cgroups() -> Iterator[int]:
 
 
 def _cgroups() -> Iterator[Path]:
-    """Yield the folder of the control group that counts this process' memory, then those above.
+    """Yield the folder of the control group of this process' memory, then those of its parents.
 
-    A container sees its own group at the root, whatever the kernel calls it.
+    In a container its own group is at the root, whatever its name.
     """
     groups = {}
     with contextlib.suppress(OSError):

@@ -1,8 +1,7 @@
-"""`tf.summary` in a trial: a default writer into the trial's folder, made when it is first used.
+"""`tf.summary` in a trial: a default writer to the trial's folder, created on first use.
 
-Making TensorFlow's writer runs an op, which starts TensorFlow's runtime: time and memory that a
-trial without `tf.summary` should not pay. So the default writer is one that makes the real one
-late.
+Creating TensorFlow's writer runs an op, which starts TensorFlow's runtime: time and memory that a
+trial without `tf.summary` should not cost. So the default writer creates the real one late.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from spark_jobs.trial.import_hooks import when_imported
 
 @contextlib.contextmanager
 def default_writer(folder: Path) -> Any:
-    """Let `tf.summary` write to `folder` inside the block, where TensorFlow may be imported."""
+    """Let `tf.summary` write to `folder` during the block, which may import TensorFlow."""
     with contextlib.ExitStack() as entered:
 
         def enter(tensorflow: ModuleType) -> None:
@@ -29,13 +28,13 @@ def default_writer(folder: Path) -> Any:
 
 def _late_writer(tensorflow: Any, folder: Path) -> Any:
     class LateWriter(tensorflow.summary.SummaryWriter):  # type: ignore[misc]  # known at run time
-        """Stands in for the writer of `tf.summary.create_file_writer`."""
+        """Creates the writer of `tf.summary.create_file_writer` on first use."""
 
         def __init__(self) -> None:
             self._real: Any = None
 
         def __getattr__(self, name: str) -> Any:
-            # `_resource` and what else TensorFlow's summary ops look up in a writer
+            # `_resource` and other attributes that TensorFlow's summary ops read from a writer.
             if self._real is None:
                 self._real = tensorflow.summary.create_file_writer(str(folder))
             return getattr(self._real, name)

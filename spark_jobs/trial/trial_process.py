@@ -1,4 +1,4 @@
-"""One trial, in the process that runs it: call the train function, read what it returned.
+"""The process of one trial: calls the train function and reads the returned value.
 
 `python -m spark_jobs.trial.trial_process` is the fresh interpreter of `isolation='spawn'`.
 """
@@ -44,17 +44,17 @@ _PR_SET_PDEATHSIG = 1
 
 
 class Program(msgspec.Struct, frozen=True, kw_only=True):
-    """What all trials of a search have in common.
+    """The settings that all trials of a search share.
 
     Attributes:
-        function: The train function, pickled; unpickled only where it runs.
+        function: The train function, pickled; unpickled only in a trial's process.
         key: The user's `optimization_key`.
-        direction: 'max' or 'min', or several objectives' names to these.
+        direction: 'max' or 'min', or a dict of objective names to these.
         preload: Modules to import before the first trial.
         start_method: 'fork' or 'spawn'.
-        seed: Of the search; None leaves the trials' random numbers to chance.
-        data: How trials get at their data.
-        gpu_share: How much of the memory of their GPU trials may take, which depends on the slot;
+        seed: The search's seed; None leaves the trials' random numbers to chance.
+        data: The settings for the trials' data.
+        gpu_share: The share of its GPU's memory that a trial may take, which depends on the slot;
             None for all of it.
         clock_lag: Seconds by which the clock of the slot's host lags the driver's.
     """
@@ -71,19 +71,19 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def objective(self) -> Objective | Objectives:
-        """How to read what the train function returns."""
+        """The reader of the values that the train function returns."""
         return objective_of(self.key, read_direction(self.direction))
 
 
-class Task(msgspec.Struct, frozen=True, tag="task"):
+class Task(msgspec.Struct, frozen=True, kw_only=True, tag="task"):
     """One trial for a process of its own.
 
     Attributes:
-        attempt: What to run.
+        attempt: The attempt to run.
         folder: Its folder.
-        environment: Variables to set, or to remove where None.
-        timeout: Seconds until it is ended, or None.
-        grace: Seconds between SIGTERM and SIGKILL then.
+        environment: Environment variables to set, or to remove if None.
+        timeout: Time limit in seconds, or None.
+        grace: Seconds between SIGTERM and SIGKILL at the time limit.
     """
 
     attempt: Attempt
@@ -100,14 +100,14 @@ def evaluate(
     link: Link | None = None,
     started: float | None = None,
 ) -> Outcome:
-    """Call the train function; whatever happens becomes an outcome.
+    """Call the train function; any result or error becomes an outcome.
 
     Args:
-        program: What all trials have in common.
-        attempt: What to run.
-        folder: Of the attempt.
-        link: To who listens; nobody when left out.
-        started: When the trial began, by `time.monotonic`; now when left out.
+        program: The settings of the search.
+        attempt: The attempt to run.
+        folder: The attempt's folder.
+        link: The link to the supervisor. Default: none.
+        started: Start of the trial, by `time.monotonic`. Default: now.
     """
     trial, started = attempt.trial, time.monotonic() if started is None else started
     running = context.TrialContext(
@@ -133,7 +133,7 @@ def evaluate(
     except context.TrialStopped as stop:
         seconds = time.monotonic() - started
         return stopped(program.objective, trial.id, str(stop), running.last, seconds)
-    except BaseException as error:  # also SystemExit and what user code derives from BaseException
+    except BaseException as error:  # also SystemExit and user classes
         return _failed(trial.id, error, time.monotonic() - started)
 
 
@@ -143,15 +143,15 @@ def stopped(
     """Return the outcome of a trial that was stopped and returned nothing.
 
     Args:
-        objective: Which of the metrics is the objective.
-        trial: The id of the trial.
-        reason: Why it was stopped.
-        last: What it reported last.
-        seconds: How long it ran.
+        objective: The reader of the objective.
+        trial: The trial's id.
+        reason: Why the trial was stopped.
+        last: Its last report.
+        seconds: Seconds that it ran.
     """
     metrics = {} if last is None else dict(last.metrics)
     name = None
-    with contextlib.suppress(AmbiguousObjective):  # it was stopped for another reason than a rule
+    with contextlib.suppress(AmbiguousObjective):  # it was not stopped by a rule
         name = objective.reported(metrics)
     value = None if name is None else metrics[name]
     if value is None or not math.isfinite(value):
@@ -187,7 +187,7 @@ def _failed(trial: int, error: BaseException, seconds: float) -> Outcome:
 
 def _one_line(error: BaseException) -> str:
     shown = traceback.TracebackException.from_exception(error)
-    shown.__notes__ = None  # they would come last
+    shown.__notes__ = None  # they would be the last line
     return " ".join(list(shown.format_exception_only())[-1].split())
 
 
@@ -197,15 +197,15 @@ def _traceback(error: BaseException) -> str:
 
 
 def become_trial(supervisor: int, task: Task, output: tuple[int, int]) -> None:
-    """Make this fresh child of the supervisor a process that can run user code.
+    """Prepare this forked child of the supervisor to run user code.
 
-    A session of its own, so that one signal reaches all of it; death with the supervisor, and
-    before it where the kernel is out of memory; default signal handlers; the trial's environment;
-    its output into pipes.
+    It gets a session of its own, so that one signal reaches all its processes; it dies with the
+    supervisor, and before it when memory is short; it has default signal handlers, the trial's
+    environment, and pipes for its output.
 
     Args:
-        supervisor: The process id of the supervisor.
-        task: What this process is for.
+        supervisor: The supervisor's process id.
+        task: The trial to run.
         output: Pipes for stdout and stderr.
     """
     os.setsid()
@@ -220,7 +220,7 @@ def become_trial(supervisor: int, task: Task, output: tuple[int, int]) -> None:
 
 
 def set_environment(variables: Mapping[str, str | None]) -> None:
-    """Set variables of this process, or remove those that are None."""
+    """Set environment variables of this process, or remove those that are None."""
     for name, value in variables.items():
         os.environ.pop(name, None) if value is None else os.environ.__setitem__(name, value)
 
@@ -229,12 +229,12 @@ def die_with_parent(parent: int, number: int = signal.SIGKILL) -> None:
     """Ask the kernel to send this process a signal when the thread that forked it ends.
 
     Args:
-        parent: The id of the process that forked it.
-        number: Of the signal.
+        parent: The id of the parent process.
+        number: The signal's number.
     """
     if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0):
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
-    if os.getppid() != parent:  # it ended before the call
+    if os.getppid() != parent:  # the parent ended before the call
         os.kill(os.getpid(), number)
 
 
@@ -244,11 +244,11 @@ def run_child(
     """Run the trial, write its outcome to `results`, and end the process.
 
     Args:
-        program: What all trials have in common.
+        program: The settings of the search.
         task: The trial.
         results: Pipe to the supervisor.
-        commands: Pipe from it.
-        started: See `evaluate`.
+        commands: Pipe from the supervisor.
+        started: Start of the trial, by `time.monotonic`.
     """
     code, owner = 1, os.getpid()
     try:
@@ -256,7 +256,7 @@ def run_child(
         seed_random_numbers(program.seed, task.attempt.trial.id)
         outcome = evaluate(program, task.attempt, Path(task.folder), link, started)
         if os.getpid() != owner:
-            os._exit(0)  # user code forked, and its child came back here: it is not the trial
+            os._exit(0)  # a fork of user code returned here: not the trial
         link.close(encode(fit(outcome)))
         code = 0
     except BaseException:
@@ -268,7 +268,7 @@ def run_child(
 
 
 def seed_random_numbers(seed: int | None, trial: int) -> None:
-    """Give `random` and numpy a state of this trial's own; forked children share one otherwise."""
+    """Seed `random` and numpy for this trial; otherwise forked children share one state."""
     state = random.SystemRandom().getrandbits(32) if seed is None else (seed * 1_000_003 + trial)
     random.seed(state)
     numpy: Any = sys.modules.get("numpy")
@@ -277,10 +277,10 @@ def seed_random_numbers(seed: int | None, trial: int) -> None:
 
 
 def print_lines() -> None:
-    """Write whole lines at once, so that a trial that is killed leaves what it printed.
+    """Make output line-buffered, so that a killed trial leaves what it printed.
 
-    Called before a fork, not after it: Python then takes the child's pipes for the files that its
-    parent has, and fails to ask where it is in them.
+    Call it before a fork: after it, Python takes the child's pipes for its parent's files, and
+    fails to get the position in them.
     """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -308,7 +308,7 @@ def import_modules(names: tuple[str, ...]) -> None:
 def main(payload: int, results: int, commands: int) -> None:
     """Run the trial that the descriptor `payload` holds, in a fresh interpreter.
 
-    What it imports is part of each trial here, and counts as its time.
+    The imports run in each trial here, and count as its time.
     """
     started = time.monotonic()
     print_lines()

@@ -1,4 +1,4 @@
-"""How searches are compared over problems: normalised regret, ranks, wins, tests of significance.
+"""Comparison of searches over problems: normalised regret, ranks, wins, significance tests.
 
 The unit is the problem: seeds of one problem are no independent evidence about another one. So all
 that is counted or tested is first averaged over the seeds of a problem (Demšar: Statistical
@@ -17,7 +17,7 @@ Array = npt.NDArray[np.float64]
 
 
 def normalised(regrets: Array, of_random: Array) -> Array:
-    """Return the regret of each problem as a share of random search's.
+    """Return the regret on each problem as a share of random search's.
 
     The regret of a run is f(what the search holds best) - best known value, without noise. With the
     means over runs, nr = mean regret of the method / mean regret of random search after as many
@@ -25,30 +25,30 @@ def normalised(regrets: Array, of_random: Array) -> Array:
     is the mean of this over the problems.
 
     Args:
-        regrets: Of a method, problems x seeds.
-        of_random: Of random search after as many evaluations, problems x runs.
+        regrets: The regrets of a method, problems x seeds.
+        of_random: The regrets of random search after as many evaluations, problems x runs.
     """
     return np.asarray(regrets.mean(axis=1) / of_random.mean(axis=1))
 
 
 def mean_ranks(shares: Mapping[str, Array]) -> dict[str, float]:
-    """Return each method's mean over the problems of its rank, from 1, the best; ties share one."""
+    """Return each method's mean rank over the problems; 1 is the best, and ties share a rank."""
     ranks = stats.rankdata(np.array(list(shares.values())), axis=0)
     return dict(zip(shares, ranks.mean(axis=1).tolist(), strict=True))
 
 
 def wins(shares: Array, others: Array) -> int:
-    """Return on how many problems a method has the lower mean regret."""
+    """Return the number of problems on which a method has the lower mean regret."""
     return int((shares < others).sum())
 
 
 def friedman(shares: Mapping[str, Array]) -> float:
-    """Return p of Friedman's test that all methods are equally good; of at least three methods."""
+    """Return p of Friedman's test that all methods, at least three, are equally good."""
     return float(stats.friedmanchisquare(*shares.values()).pvalue)
 
 
 def against(name: str, shares: Mapping[str, Array]) -> dict[str, float]:
-    """Return for every other method p of Wilcoxon's signed rank test, corrected by Holm's method.
+    """Return p of Wilcoxon's signed rank test for every other method, corrected by Holm's method.
 
     It is the probability of differences as large as these between the nr of problems, had `name`
     and the other the same median; two-sided.
@@ -59,7 +59,7 @@ def against(name: str, shares: Mapping[str, Array]) -> dict[str, float]:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Return p-values corrected for being several (Holm, Scand. J. of Statistics 6, 1979)."""
+    """Return p-values corrected for multiple tests (Holm, Scand. J. of Statistics 6, 1979)."""
     corrected, largest = [0.0] * len(p_values), 0.0
     for rank, index in enumerate(np.argsort(p_values)):
         largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[index]))

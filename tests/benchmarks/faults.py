@@ -1,4 +1,4 @@
-"""What a search survives, and how soon it goes on: `make bench-faults`.
+"""The faults that a search survives, and how soon it continues: `make bench-faults`.
 
 Absolute times mean little on a machine that is shared; they are there for their order of magnitude.
 """
@@ -21,7 +21,6 @@ from pyspark.sql import SparkSession
 
 import experiment
 from experiment.display.board import Board
-from experiment.driver.coordinator import Coordinator
 from experiment.run_files.journal import Journal
 from experiment.run_files.journal_records import Finished, Planned
 from experiment.run_files.manifest import write_manifest
@@ -36,7 +35,7 @@ from spark_jobs.messages import Attempt
 from spark_jobs.run_folder.paths import RunPaths
 from spark_jobs.storage.files import LocalFiles
 from spark_jobs.storage.locations import Location
-from tests.experiment.runs import begun, make_manifest, make_spec
+from tests.experiment.runs import begun, make_coordinator, make_manifest, make_spec
 from tests.faults.crashes import crash_and_resume
 from tests.faults.faults import FAULTS
 
@@ -45,7 +44,7 @@ _KILLS = 50
 
 
 def faults_survived() -> tuple[int, list[int]]:
-    """Run the tests that bear a fault's number; return how many passed, and which did not."""
+    """Run the tests of each fault; return the number that passed, and the faults not survived."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "survived.json")
         plugin = ["-p", "tests.faults.survived", f"--survived={file}"]
@@ -64,7 +63,7 @@ def _random_search() -> SearchSpec:
 
 
 def seconds_to_resume(folder: Path) -> float:
-    """Return what it takes to bring a search of 100,000 trials back to where it was."""
+    """Return the cost of restoring the state of a search with 100,000 trials."""
     paths, search = RunPaths(folder), _random_search()
     with Journal(paths.journal) as journal:
         journal.append(begun(0, _TRIALS + 1))
@@ -82,19 +81,21 @@ def seconds_to_resume(folder: Path) -> float:
     past = read_past(LocalFiles(), Location("file", "", str(folder)), search)
     with Journal(paths.journal, past.segments + 1) as journal:
         board = Board(paths, search, Direction.MIN, manifest, past.segments + 1)
-        coordinator = Coordinator(
+        coordinator = make_coordinator(
             search.searcher, paths, journal, direction=Direction.MIN, observers=(board,)
         )
         with uncollected():  # as the driver does
-            coordinator.begin(begun(len(past.records), manifest.trials), past.records, past.left)
+            coordinator.trials.begin(
+                begun(len(past.records), manifest.trials), past.records, past.left
+            )
         seconds = time.perf_counter() - started
-        board.close("loss", coordinator.status)
-    assert len(coordinator.results) == _TRIALS
+        board.close("loss", coordinator.trials.status)
+    assert len(coordinator.trials.results) == _TRIALS
     return seconds
 
 
 def slow(x: int, folder: str) -> float:
-    """Note when an attempt began and in which executor; the first one goes on for long."""
+    """Record the start and the executor of an attempt; the first one runs long."""
     notes = Path(folder, f"{x}")
     again = notes.exists()
     executor = psutil.Process().parents()
@@ -106,7 +107,7 @@ def slow(x: int, folder: str) -> float:
 
 
 def seconds_until_a_lost_trial_runs_again(spark: Any, folder: Path) -> float:
-    """Kill an executor's JVM; return how long its trial took to run again."""
+    """Kill an executor's JVM; return the seconds until its trial is retried."""
     notes = folder / "0"
     handle = experiment.submit(
         experiment.launch,
@@ -146,29 +147,34 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         rows.append(
             (
-                "seconds to resume a journal of 100,000 trials",
-                f"{seconds_to_resume(Path(folder)):.1f}",
-                "5",
+                "resuming a journal of 100,000 trials",
+                f"{seconds_to_resume(Path(folder)):.1f} s",
+                "5 s",
             )
         )
     spark = _session()
     with tempfile.TemporaryDirectory() as folder:
         seconds = seconds_until_a_lost_trial_runs_again(spark, Path(folder))
     spark.stop()
-    rows.append(
-        ("seconds from the loss of an executor to its trial's new start", f"{seconds:.1f}", "")
-    )
+    lost = "time from the loss of an executor to the next attempt of its trial on another executor"
+    rows.append((lost, f"{seconds:.1f} s", ""))
     with tempfile.TemporaryDirectory() as folder:
         crashes = crash_and_resume(Path(folder), kills=_KILLS)
     rows.append(
         (
-            f"results lost, doubled by {crashes.kills} kills of the driver",
+            f"outcomes lost, doubled after {crashes.kills} times `kill -9` of the driver",
             f"{crashes.lost}, {crashes.doubled}",
             "0, 0",
         )
     )
     survived, missing = faults_survived()
-    rows.append(("faults survived", f"{survived} of {len(FAULTS)}", f"{len(FAULTS)}"))
+    rows.append(
+        (
+            "faults that a search survives in the tests",
+            f"{survived} of {len(FAULTS)}",
+            f"{len(FAULTS)}",
+        )
+    )
     print("| measure | value | bar |\n| --- | --- | --- |")
     for row in rows:
         print("| " + " | ".join(row) + " |")

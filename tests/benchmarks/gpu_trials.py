@@ -1,4 +1,4 @@
-"""How many trials an hour one GPU runs: packed, against one process that runs them in sequence.
+"""Trials per hour on one GPU: packed, compared with one process that runs them in sequence.
 
 Trials train a small convolutional network on random images, with JAX or PyTorch. Each side starts
 its processes anew and imports the framework in them; what that takes counts. The slots are
@@ -24,14 +24,14 @@ PACKED = (1, 2, 4, 8)
 
 
 def trials(framework: str, device: Device, count: int, steps: int) -> list[dict[str, Any]]:
-    """Return the arguments of so many trials, which differ in their learning rate."""
+    """Return the arguments of a number of trials, which differ in their learning rate."""
     batch = 256 if device == "gpu" else 8
     common = {"framework": framework, "device": device, "steps": steps, "batch": batch}
     return [common | {"learning_rate": 0.001 * (1 + number)} for number in range(count)]
 
 
 def in_sequence(todo: list[dict[str, Any]]) -> None:
-    """Run trials one after the other in a fresh process, as a plain loop would."""
+    """Run trials one after the other in a fresh process, as a plain loop does."""
     process = multiprocessing.get_context("spawn").Process(target=_loop, args=(todo,))
     process.start()
     process.join()
@@ -45,7 +45,7 @@ def _loop(todo: list[dict[str, Any]]) -> None:
 
 
 def packed(todo: list[dict[str, Any]], slots: int, device: Device) -> None:
-    """Run trials in processes of their own, so many at once on one GPU."""
+    """Run trials in processes of their own, several at once on one GPU."""
     outcomes = run_trials(
         todo,
         slots=slots,
@@ -59,7 +59,7 @@ def packed(todo: list[dict[str, Any]], slots: int, device: Device) -> None:
 
 
 def an_hour(count: int, run: Callable[[], None]) -> float:
-    """Return how many trials an hour a run of so many has made."""
+    """Return the trials per hour of a run."""
     started = time.perf_counter()
     run()
     return 3600 * count / (time.perf_counter() - started)
@@ -68,9 +68,9 @@ def an_hour(count: int, run: Callable[[], None]) -> float:
 def main(arguments: list[str] | None = None) -> int:
     """Measure everything and print the table; return the exit code."""
     parser = argparse.ArgumentParser(description="trials an hour on one GPU, packed")
-    parser.add_argument("--cpu", action="store_true", help="without a GPU: see that it runs")
-    parser.add_argument("--trials", type=int, default=32, help="of each row")
-    parser.add_argument("--steps", type=int, default=500, help="of training in each trial")
+    parser.add_argument("--cpu", action="store_true", help="run without a GPU, as a check")
+    parser.add_argument("--trials", type=int, default=32, help="trials per row")
+    parser.add_argument("--steps", type=int, default=500, help="training steps per trial")
     parser.add_argument("--packed", type=int, nargs="+", default=PACKED, help="trials at once")
     options = parser.parse_args(arguments)
     device: Device = "cpu" if options.cpu else "gpu"

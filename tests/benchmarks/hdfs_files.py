@@ -1,4 +1,4 @@
-"""How fast HDFS is read and written, as ratios to floors of the same run: `make bench-hdfs`."""
+"""Speed of reading and writing HDFS, relative to floors of the same run: `make bench-hdfs`."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ _PAIRS = 4
 
 
 def main() -> None:
-    """Start an HDFS, read from it, and print the table of the README."""
+    """Start an HDFS, read from it, and print the table of docs/benchmarks.md."""
     with (
         tempfile.TemporaryDirectory(prefix="bench-") as store,
-        # Copies go to memory: how fast the disk writes is another question.
+        # Copies are written to memory: the disk's speed is not measured.
         tempfile.TemporaryDirectory(prefix="bench-", dir="/dev/shm") as folder,
         Hdfs(Path(store, "hdfs")) as hdfs,
     ):
         client = hdfs_package.InsecureClient(hdfs.http, user=getpass.getuser(), timeout=60)
         client.write("/large", data=random.Random(0).randbytes(_SIZE), replication=2)
         rows = [
-            ("`local_copy` of 200 MB / the raw client", _copy(hdfs, client, folder), "0.9"),
+            ("`local_copy` of 200 MB / the package `hdfs`", _copy(hdfs, client, folder), "0.9"),
             ("an epoch from the copy / the file read directly", _epoch(hdfs, folder), "0.95"),
         ]
         spark = _session(hdfs, folder)
         rows += [
             ("bytes read by 8 trials of a host / the data set", _trials(spark, hdfs, folder), "1"),
             (
-                "a training step, its logs uploaded to HDFS / kept here",
+                "a training step, its logs uploaded to HDFS / kept on this host",
                 _carry(spark, folder),
                 "1.02",
             ),
@@ -69,12 +69,12 @@ def _settings(hdfs: Hdfs, cache: str) -> DataSettings:
 
 
 def _copy(hdfs: Hdfs, client: hdfs_package.Client, folder: str) -> float:
-    """Return the median of the ratios of neighbours: the machine is shared, and slows at times."""
+    """Return the median ratio of neighbouring runs, since the speed of a shared machine varies."""
     ratios = []
     for number in range(_ROUNDS):
         settings = _settings(hdfs, f"{folder}/cache-{number}")
         seconds = {}
-        # In turns: who writes second waits for the disk of the first.
+        # In turns, since the second writer waits for the disk of the first.
         for who in ("raw", "ours") if number % 2 else ("ours", "raw"):
             if who == "raw":
                 call = functools.partial(client.download, "/large", f"{folder}/raw-{number}")
@@ -126,9 +126,9 @@ def _trials(spark: SparkSession, hdfs: Hdfs, folder: str) -> float:
 
 
 def _calls(spark: SparkSession) -> list[tuple[str, float, str]]:
-    """Return how long who makes calls waits for HDFS, in seconds."""
+    """Return the seconds that the caller of an executor waits for HDFS."""
     with experiment.executor(spark, logdir="hdfs:///runs") as pool:
-        pool.submit(abs, 1).result()  # its process has all that it imports
+        pool.submit(abs, 1).result()  # its process has imported its modules
         started = time.perf_counter()
         values = pool.map(abs, range(60))
         made = time.perf_counter() - started
@@ -138,13 +138,13 @@ def _calls(spark: SparkSession) -> list[tuple[str, float, str]]:
         first = time.perf_counter() - started
         pool.shutdown(cancel_futures=True)
     return [
-        ("s until `map` of 60 calls of an executor returns, its run on HDFS", made, "0.1"),
-        ("s until the first of 500 calls has its result", first, "5"),
+        ("seconds until `map` of 60 calls of an executor returns, its run on HDFS", made, "0.1"),
+        ("seconds until the first of 500 calls has its result", first, "5"),
     ]
 
 
 def _carry(spark: SparkSession, folder: str) -> float:
-    """Return the median of the ratios of neighbours, two slots at a time.
+    """Return the median ratio of neighbouring runs, with two slots at a time.
 
     The servers of this HDFS run on the same cores, so their work counts here, too.
     """

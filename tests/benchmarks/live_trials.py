@@ -1,4 +1,4 @@
-"""What hearing from trials while they run costs, and what stopping them saves: `make bench-live`.
+"""The cost of reports of running trials, and the gain of stopping them: `make bench-live`.
 
 Absolute times mean little on a machine that is shared; those of the first table are there for
 their order of magnitude.
@@ -28,7 +28,7 @@ _EPOCHS = 9
 
 
 def reporting(trial: int, reports: int) -> dict[str, float]:
-    """Report as fast as it goes, at most 2,000 times a second; return what a call took."""
+    """Report as fast as possible, at most 2,000 times a second; return the time per call."""
     seconds = []
     for step in range(reports):
         started = time.perf_counter()
@@ -46,7 +46,7 @@ def reporting(trial: int, reports: int) -> dict[str, float]:
 
 
 def hopeless(trial: int, folder: str) -> float:
-    """Note when it began, and report below the threshold until it is stopped."""
+    """Record the start, and report below the threshold until the trial is stopped."""
     with open(os.path.join(folder, f"{os.getppid()}"), "a") as notes:
         notes.write(f"{time.time()} begun\n")
         experiment.report(step=0, value=0.0)
@@ -58,7 +58,7 @@ def hopeless(trial: int, folder: str) -> float:
 
 
 def writing(to: str, again: int) -> float:
-    """Write 1 GiB to a file of the trial or as output; return how many seconds it took."""
+    """Write 1 GiB to a file of the trial or to stdout; return the seconds it took."""
     path = os.path.join(experiment.logdir(), "written")
     piece = bytes(1 << 20)
     with open(path if to == "file" else "/dev/stdout", "wb", buffering=0) as file:
@@ -106,7 +106,7 @@ def digits(learning_rate: float, units: int) -> float:
 
 
 def main() -> None:
-    """Print the tables of the README."""
+    """Print the tables of docs/benchmarks.md."""
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     spark = builder.config("spark.authenticate", "true").getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
@@ -121,7 +121,7 @@ def main() -> None:
 
 
 def _reports(spark: SparkSession, folder: str) -> list[tuple[str, str, str]]:
-    """Two slots that report at once, with a rule that listens to each of them."""
+    """Measure two slots that report at once, with a stopping rule."""
     result = experiment.launch(
         spark,
         reporting,
@@ -140,14 +140,14 @@ def _reports(spark: SparkSession, folder: str) -> list[tuple[str, str, str]]:
     p99 = max(trial.metrics["p99"] for trial in result.trials)
     rate = sum(trial.metrics["rate"] for trial in result.trials)
     return [
-        ("p99 of `report()` in the caller", f"{p99 * 1000:.2f} ms", "1 ms"),
-        ("reports a second from 2 slots", f"{rate:.0f}", "1,000"),
-        ("of those, dropped before the driver", f"{2 * _REPORTS - heard}", "0"),
+        ("time of a call of `report()`, 99th percentile", f"{p99 * 1000:.2f} ms", "1 ms"),
+        ("reports a second from 2 slots", f"{rate:,.0f}", "1,000"),
+        ("dropped reports", f"{2 * _REPORTS - heard}", "0"),
     ]
 
 
 def _output(spark: SparkSession, folder: str) -> tuple[str, str, str]:
-    """How much longer a trial takes to print 1 GiB than to write it to a file."""
+    """Measure how much longer a trial takes to print 1 GiB than to write it to a file."""
     result = experiment.launch(
         spark,
         writing,
@@ -161,12 +161,12 @@ def _output(spark: SparkSession, folder: str) -> tuple[str, str, str]:
         statistics.median(trial.value for trial in result.trials if trial.params["to"] == to)
         for to in ("output", "file")
     )
-    value = f"{output / file:.1f} times ({output:.1f} s, {file:.1f} s)"
-    return "1 GiB of output, against 1 GiB written to a file", value, "2 times"
+    value = f"{output / file:.1f}"
+    return "time to print 1 GiB / to write it to a file", value, "2"
 
 
 def _next_trial(spark: SparkSession, folder: str) -> tuple[str, str, str]:
-    """From a report that gets a trial stopped to the begin of the slot's next trial."""
+    """Measure the time from a report that stops a trial to the start of the slot's next trial."""
     notes = os.path.join(folder, "notes")
     os.mkdir(notes)
     experiment.launch(
@@ -186,7 +186,8 @@ def _next_trial(spark: SparkSession, folder: str) -> tuple[str, str, str]:
             if what == "reported":
                 pauses.append(begun - reported)
     median = statistics.median(pauses)
-    return "from the report that stops a trial to the slot's next trial", f"{median:.2f} s", "1 s"
+    measure = "time from the report that stops a trial to the slot's next trial"
+    return measure, f"{median:.2f} s", "1 s"
 
 
 def _halving(spark: SparkSession, folder: str) -> None:
@@ -217,7 +218,7 @@ def _halving(spark: SparkSession, folder: str) -> None:
 
 
 def _epochs(trial: experiment.TrialResult) -> int:
-    """Return how many epochs a trial trained, from its outcome."""
+    """Return the number of epochs of a trial, from its outcome."""
     import json
 
     with open(os.path.join(trial.logdir, "outcome.json")) as file:

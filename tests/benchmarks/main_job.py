@@ -1,4 +1,4 @@
-"""How fast the main job is, against Spark's own way of running one function per trial.
+"""Speed of the main job, relative to plain Spark with one task per trial.
 
 Prints a table of ratios. Both sides of a ratio are measured in this run, one after the other, since
 absolute times mean little on a machine that is shared. Journal and TensorBoard are on throughout.
@@ -40,12 +40,12 @@ def session(slots: int) -> SparkSession:
 
 
 def start_time(trial: int) -> float:
-    """A trial that returns at once: when it was."""
+    """A trial that returns the time at once."""
     return time.time()
 
 
 def sleep(seconds: float) -> float:
-    """A trial that takes its time; returns when it started."""
+    """A trial that sleeps; returns its start time."""
     started = time.time()
     time.sleep(seconds)
     return started
@@ -70,7 +70,7 @@ def trial_rate(spark: SparkSession, trials: int, **settings: Any) -> float:
 
 
 def import_seconds() -> float:
-    """Return how long a warm import of TensorFlow takes, the median of three."""
+    """Return the median time of three warm imports of TensorFlow."""
     program = (
         "import time; t = time.perf_counter(); import tensorflow, keras; "
         "print(time.perf_counter() - t)"
@@ -85,7 +85,7 @@ def import_seconds() -> float:
 
 
 def driver_bytes_per_trial(spark: SparkSession, trials: int) -> float:
-    """Return by how much the driver's Python memory grows per trial that it has run and keeps."""
+    """Return the growth of the driver's Python memory per finished trial."""
     with tempfile.TemporaryDirectory() as folder:
         settings: dict[str, Any] = {"logdir": folder, "isolation": "none"}
         experiment.launch(spark, start_time, {"trial": range(100)}, **settings)
@@ -101,13 +101,13 @@ def driver_bytes_per_trial(spark: SparkSession, trials: int) -> float:
 
 
 def log_normal_seconds(trials: int = 60) -> list[float]:
-    """Return sleeps of mean 0.5 s and sigma 1.0, always the same."""
+    """Return log-normal sleeps of mean 0.5 s and sigma 1.0, always the same."""
     lengths = random.Random(1)
     return [lengths.lognormvariate(math.log(0.5) - 0.5, 1.0) for _ in range(trials)]
 
 
 def best_use(seconds: list[float], slots: int) -> float:
-    """Return the use of slots that take the next sleep of the list the moment they are free."""
+    """Return the utilisation of slots that take the next sleep as soon as they are free."""
     free = [0.0] * slots
     for length in seconds:
         heapq.heapreplace(free, free[0] + length)
@@ -115,7 +115,7 @@ def best_use(seconds: list[float], slots: int) -> float:
 
 
 def use_of_slots(spark: SparkSession, slots: int) -> float:
-    """Return busy time / (slots x wall) for sleeps of log-normal length."""
+    """Return busy time / (slots x wall time) for sleeps of log-normal length."""
     with tempfile.TemporaryDirectory() as folder:
         result = experiment.launch(
             spark,
@@ -131,7 +131,7 @@ def use_of_slots(spark: SparkSession, slots: int) -> float:
 
 
 def with_session(slots: int, measure: Callable[[SparkSession], Any]) -> Any:
-    """Measure something in a session of its own."""
+    """Run a measurement in a session of its own."""
     spark = session(slots)
     try:
         return measure(spark)
@@ -167,7 +167,7 @@ def main() -> None:
             "2",
         ),
         (
-            "a null trial in a process of its own / importing TensorFlow",
+            "an empty trial, in a process of its own / importing TensorFlow",
             f"{1 / alone / imported:.3f}",
             "< 0.1",
         ),

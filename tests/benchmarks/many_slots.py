@@ -1,4 +1,4 @@
-"""What many slots cost the driver: `make bench-slots`.
+"""The driver's cost of many slots: `make bench-slots`.
 
 The driver's side is real: server with TLS, coordinator, journal on disk, TensorBoard's view of the
 search. The slots are not: one process speaks for all of them, each on a connection of its own, and
@@ -28,7 +28,6 @@ import grpc
 import psutil
 
 from experiment.display.board import Board
-from experiment.driver.coordinator import Coordinator
 from experiment.run_files.journal import Journal
 from experiment.run_files.manifest import write_manifest
 from experiment.setup.specification import SearchSpec
@@ -40,18 +39,18 @@ from search.trial import Outcome, Trial
 from spark_jobs.channel.credentials import CERTIFICATE_NAME
 from spark_jobs.channel.grpc_channel import ChannelServer
 from spark_jobs.messages import Hello, Next, Report, Reports, encode
-from tests.experiment.runs import begun, make_manifest, make_run_folder, make_spec
+from tests.experiment.runs import begun, make_coordinator, make_manifest, make_run_folder, make_spec
 from tests.search.fakes import started
 
 _HOSTS = 125  # eight slots on each of a thousand
 _IDLE = 15.0  # seconds for which all slots wait: longer than the driver keeps one waiting
 _LONG = 10.0  # seconds of a trial that reports once in each
-_AT_ONCE = 50  # connections that are made at a time
+_AT_ONCE = 50  # connections opened at a time
 _POLL = 0.05
 
 
 class Gated:
-    """A searcher that hands out nothing before its gate is open."""
+    """A searcher that returns no trial before its gate is open."""
 
     def __init__(self, searcher: Any) -> None:
         self._searcher, self.open = searcher, False
@@ -64,7 +63,7 @@ class Gated:
 
 
 class Driver:
-    """The driver of one search, with slots that are there and wait."""
+    """The driver of one search, with waiting slots."""
 
     def __init__(self, folder: Path, search: SearchSpec, slots: int) -> None:
         self._search, self._slots, self._folder = search, slots, folder
@@ -72,34 +71,35 @@ class Driver:
 
     @contextlib.contextmanager
     def running(self) -> Iterator[Driver]:
-        """Start driver and slots, and wait until all slots are there."""
+        """Start the driver and the slots, and wait until all slots are connected."""
         paths = make_run_folder(self._folder, "slots")
         manifest = make_manifest(self._search, name="slots", optimization_key="metric")
         write_manifest(paths, manifest)
         with contextlib.ExitStack() as ending:
             journal = ending.enter_context(Journal(paths.journal))
             board = Board(paths, self._search, Direction.MIN, manifest)
-            self.coordinator = Coordinator(
+            self.coordinator = make_coordinator(
                 self._search.searcher,
                 paths,
                 journal,
+                grows=True,  # the gate returns no trial before it opens
                 direction=Direction.MIN,
                 observers=[board],
                 slots=self._slots,
             )
-            self.coordinator.begin(begun(trials=manifest.trials))
+            self.coordinator.trials.begin(begun(trials=manifest.trials))
             self.memory = [_memory()]
             self._server = ending.enter_context(
                 ChannelServer("127.0.0.1", self.coordinator, slots=self._slots)
             )
             ending.enter_context(_slots(self._server, self._slots))
-            wait_for(lambda: self.coordinator.status.slots == self._slots)
+            wait_for(lambda: self.coordinator.trials.status.slots == self._slots)
             self.memory.append(_memory())
             yield self
-            board.close("metric", self.coordinator.status)
+            board.close("metric", self.coordinator.trials.status)
 
     def open(self) -> None:
-        """Let the slots have work."""
+        """Let the slots get trials."""
 
         def let() -> None:
             self.gate.open = True
@@ -109,7 +109,7 @@ class Driver:
 
 @contextlib.contextmanager
 def _slots(server: ChannelServer, count: int) -> Iterator[None]:
-    """Run a process that speaks for slots; it ends by itself when they were told to stop."""
+    """Run a process that simulates slots; it ends when the driver stops them."""
     command = [sys.executable, "-m", "tests.benchmarks.many_slots", "--speak-for", str(count)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE)
     assert process.stdin is not None
@@ -135,7 +135,7 @@ def _cpu() -> float:
 
 
 def wait_for(true: Callable[[], bool]) -> None:
-    """Wait until something is so."""
+    """Wait for a condition."""
     while not true():
         time.sleep(_POLL)
 
@@ -157,7 +157,7 @@ def generations(popsize: int, count: int) -> SearchSpec:
 
 
 def waiting_and_fast(folder: Path, slots: int) -> dict[str, str]:
-    """Slots that wait, then trials that take no time."""
+    """Measure waiting slots, then trials that return at once."""
     trials = max(2_000, 5 * slots)
     found = {}
     with Driver(folder, points(trials, 0.0), slots).running() as driver:
@@ -169,9 +169,9 @@ def waiting_and_fast(folder: Path, slots: int) -> dict[str, str]:
         found["processor per slot that waits"] = f"{share * 1e6:.0f} us/s"
         cpu, began = _cpu(), time.monotonic()
         driver.open()
-        wait_for(lambda: driver.coordinator.status.ended >= slots)
+        wait_for(lambda: driver.coordinator.trials.status.ended >= slots)
         first = time.monotonic() - began
-        wait_for(lambda: driver.coordinator.done)
+        wait_for(lambda: driver.coordinator.trials.done)
         took = time.monotonic() - began
         found["all slots that waited have had a trial after"] = f"{first:.2f} s"
         found["trials a second, of no length"] = f"{trials / took:.0f}"
@@ -180,12 +180,12 @@ def waiting_and_fast(folder: Path, slots: int) -> dict[str, str]:
 
 
 def steady(folder: Path, slots: int) -> dict[str, str]:
-    """Trials of ten seconds, each with a report a second."""
+    """Measure trials of ten seconds, each with one report per second."""
     trials = 2 * slots
     with Driver(folder, points(trials, _LONG, int(_LONG)), slots).running() as driver:
         cpu, began = _cpu(), time.monotonic()
         driver.open()
-        wait_for(lambda: driver.coordinator.done)
+        wait_for(lambda: driver.coordinator.trials.done)
         took = time.monotonic() - began
         used = (_cpu() - cpu) / took
     return {
@@ -195,25 +195,25 @@ def steady(folder: Path, slots: int) -> dict[str, str]:
 
 
 def barrier(folder: Path, slots: int) -> dict[str, str]:
-    """Generations of as many trials as there are slots: all but the last one wait."""
+    """Measure generations of one trial per slot: all slots but the last one wait."""
     with Driver(folder, generations(max(4, slots), 2), slots).running() as driver:
-        trials = driver.coordinator.status.total
+        trials = driver.coordinator.trials.status.total
         cpu = _cpu()
         driver.open()
-        wait_for(lambda: driver.coordinator.done)
+        wait_for(lambda: driver.coordinator.trials.done)
         used = (_cpu() - cpu) / trials
     return {"processor per trial, slots waiting for generations": f"{used * 1e3:.2f} ms"}
 
 
 async def speak_for(count: int, target: str, token: str, certificate: str) -> None:
-    """Be as many slots, each on a connection of its own, until all were told to stop."""
+    """Simulate slots, each with a connection of its own, until the driver stops all."""
     turn = asyncio.Semaphore(_AT_ONCE)
 
     async def be(number: int) -> None:
         slot = _Slot(target, token, certificate, f"1.{number}.0")
         async with turn:
-            await slot.call("Hello", Hello(slot.name, f"host{number % _HOSTS}"))
-        with contextlib.suppress(grpc.aio.AioRpcError):  # the search is over, and its driver gone
+            await slot.call("Hello", Hello(slot=slot.name, host=f"host{number % _HOSTS}"))
+        with contextlib.suppress(grpc.aio.AioRpcError):  # the search and its driver have ended
             await slot.run()
 
     await asyncio.gather(*(be(number) for number in range(count)))
@@ -224,7 +224,7 @@ class _Slot:
         credentials = grpc.ssl_channel_credentials(certificate.encode())
         options = [
             ("grpc.ssl_target_name_override", CERTIFICATE_NAME),
-            ("grpc.use_local_subchannel_pool", 1),  # or all slots would share a connection
+            ("grpc.use_local_subchannel_pool", 1),  # otherwise all slots would share a connection
         ]
         self._channel = grpc.aio.secure_channel(target, credentials, options)
         self._token, self._key, self.name = token, secrets.token_hex(16), name
@@ -254,15 +254,18 @@ class _Slot:
         for step in range(reports):
             await asyncio.sleep(params["seconds"] / reports)
             report = (Report(step, {"metric": 0.5}),)
-            await self.call("Report", Reports(self.name, trial, work["number"], report))
+            await self.call(
+                "Report",
+                Reports(slot=self.name, trial=trial, attempt=work["number"], reports=report),
+            )
         if not reports:
             await asyncio.sleep(params["seconds"])
         value = random.random()
-        return Outcome(trial, "finished", value, "metric", {"metric": value}, None, 1.0)
+        return Outcome(trial, "finished", value, "metric", {"metric": value}, seconds=1.0)
 
 
 def main() -> None:
-    """Print the table of ARCHITECTURE.md."""
+    """Print the table of docs/internals/many_slots.md."""
     parser = argparse.ArgumentParser()
     parser.add_argument("slots", type=int, nargs="*", default=[10, 100, 1_000])
     parser.add_argument("--speak-for", type=int)

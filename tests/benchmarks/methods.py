@@ -1,4 +1,4 @@
-"""The searches that are compared, ours and others', each with what its users get by default.
+"""The compared searches, ours and others', each with its defaults.
 
 Those that know only numbers between bounds are given the unit cube of the space, with log scales,
 integers and choices decoded as for ours.
@@ -32,11 +32,11 @@ Start = Callable[[SearchProblem], Searcher]
 
 
 class Spent(Exception):
-    """The evaluations of a run are used up."""
+    """The budget of a run is spent."""
 
 
 class Evaluations:
-    """A problem as one run sees it: counted, and with noise where the problem has some.
+    """A problem in one run: evaluations are counted, and have the problem's noise.
 
     Attributes:
         incumbents: After each evaluation, the value without noise of the hyperparameters that
@@ -50,7 +50,7 @@ class Evaluations:
         self.incumbents: list[float] = []
 
     def __call__(self, params: Mapping[str, Any]) -> float:
-        """Return the value that the search sees; raise `Spent` beyond the budget."""
+        """Return the value with noise; raise `Spent` beyond the budget."""
         if len(self.incumbents) == self._budget:
             raise Spent
         value = self._problem.value(params)
@@ -66,10 +66,10 @@ class Method:
     """A search.
 
     Attributes:
-        run: Minimises an objective over a space, given a budget and a seed; it may go on until the
-            objective raises.
-        budget: Evaluations that it is given at the most.
-        seeds: How many of the seeds it runs with at the most; None for all of them.
+        run: A function that minimises an objective over a space, given a budget and a seed; it may
+            continue until the objective raises.
+        budget: Maximum evaluations.
+        seeds: Maximum number of seeds; None for all of them.
     """
 
     run: Callable[[Space, Objective, int, int], None]
@@ -105,7 +105,7 @@ def _ours(start: Start, **settings: int) -> Method:
 def started_on(
     space: Space, budget: int, seed: int, known: Sequence[Evaluated] = ()
 ) -> SearchProblem:
-    """Return what a search of ours is started on."""
+    """Return the problem for a search of ours."""
     rng = random.Random(seed)
     return SearchProblem(space=space, rng=rng, direction=Direction.MIN, samples=budget, known=known)
 
@@ -145,7 +145,7 @@ def _deap(space: Space, objective: Objective, budget: int, seed: int) -> None:
     from deap import tools
 
     rate, weight, select = 0.25, 1.0, tools.selRandom
-    random.seed(seed)  # what DEAP draws from
+    random.seed(seed)  # the generator of DEAP
 
     def evaluate(agent: Sequence[float]) -> float:
         return objective(space.decode([min(max(x, 0.0), 1.0) for x in agent]))
@@ -228,7 +228,7 @@ SEARCHERS: dict[str, Start] = {
     "regularised evolution": RegularizedEvolution().start,
     RANDOM: Random().start,
 }
-"""Ours. Of `popsize` 10 is the default, 8 was the best on other seeds than the report's."""
+"""Our searchers. A `popsize` of 10 is the default; 8 was the best on other seeds."""
 
 METHODS: dict[str, Method] = {
     **{name: _ours(start) for name, start in SEARCHERS.items()},

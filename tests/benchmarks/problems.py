@@ -1,4 +1,4 @@
-"""The problems on which searches are compared: 23 functions with a known best value.
+"""The problems for the comparison of searches: 23 functions with a known best value.
 
 - BBOB: two functions of each of the five groups of the COCO platform, in 3 to 10 dimensions
   (Hansen et al.: COCO, a platform for comparing continuous optimizers, 2021).
@@ -35,10 +35,10 @@ class Problem:
 
     Attributes:
         name: Unique among the problems.
-        space: Where it is defined.
-        value: The value of hyperparameters, without noise.
-        best: The lowest value of all, or the lowest known.
-        noise: Standard deviation of what is added to the values that a search sees.
+        space: Its domain.
+        value: The function of hyperparameters, without noise.
+        best: The lowest value, or the lowest known.
+        noise: Standard deviation of the noise added to the values for a search.
     """
 
     name: str
@@ -189,7 +189,7 @@ def _tuning(name: str) -> Problem:
 def _noisy(problem: Problem) -> Problem:
     """Return a problem with noise.
 
-    Its standard deviation is how far the best of a hundred random points is from the best known.
+    Its standard deviation is the regret of the best of a hundred random points.
     """
     rng = random.Random(0)
     points = ([rng.random() for _ in problem.space] for _ in range(1000))
@@ -226,10 +226,10 @@ _MAKERS: dict[str, Callable[[], Problem]] = {
 }
 
 NAMES = tuple(_MAKERS)
-"""Of the problems, in the order of the tables."""
+"""The names of the problems, in the order of the tables."""
 
 
 @functools.cache
 def problem(name: str) -> Problem:
-    """Return the problem of a name, made once in a process."""
+    """Return a problem by name, created once per process."""
     return _MAKERS[name]()

@@ -1,4 +1,4 @@
-"""How good our searches are, against those of others, in one run: `make bench-search`.
+"""The quality of our searches, compared with others' in one run: `make bench-search`.
 
 See `problems.py` for the problems, `methods.py` for the searches and `comparison.py` for what the
 columns mean. Seeds 0 to 19 are those of the report: nothing was tuned on them.
@@ -44,14 +44,14 @@ from tests.benchmarks.problems import NAMES, problem
 from tests.benchmarks.workers import Simulated, expected_running_time, simulate
 from tests.search.fakes import started
 
-_BUDGETS = {30: 0.65, 100: 0.42, 300: 0.32}  # evaluations, and the bar of nr after them
+_BUDGETS = {30: 0.65, 100: 0.42, 300: 0.32}  # evaluations, and the required nr after them
 _SEEDS = 20
-_REFERENCE = range(1_000_000, 1_000_100)  # seeds of the random searches that nr is relative to
+_REFERENCE = range(1_000_000, 1_000_100)  # seeds of the reference random searches of nr
 
 _WORKERS = (10, 50)
 _SIGMAS = (0.3, 1.0)
 _RUNS = 5  # seeds of a simulation
-_TRIALS = 3_000  # after which a simulated search gives up
+_TRIALS = 3_000  # until a simulated search gives up
 _TARGET = 0.1  # its regret, as a share of random search's after 300 evaluations
 
 _FINISHED = 1_000  # trials before the asks that are timed
@@ -61,17 +61,17 @@ Run = tuple[str, str, int]
 """Method, problem and seed."""
 
 Bar = tuple[str, str, str]
-"""What is measured, its value, what it should be."""
+"""The name of a measurement, its value, the required value."""
 
 
 def main() -> None:
-    """Print all tables; the bars last."""
+    """Print all tables; the required values last."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--first-seed", type=int, default=0, help="1000 or more while tuning")
-    parser.add_argument("--seeds", type=int, default=_SEEDS, help="how many")
+    parser.add_argument("--seeds", type=int, default=_SEEDS, help="number of seeds")
     arguments = parser.parse_args()
     seeds = range(arguments.first_seed, arguments.first_seed + arguments.seeds)
-    os.environ["OMP_NUM_THREADS"] = "1"  # a process per core is enough
+    os.environ["OMP_NUM_THREADS"] = "1"  # there is one process per core
     processes = os.cpu_count() or 1
     surrogates.prepare(processes)
     with multiprocessing.get_context("spawn").Pool(processes) as pool:
@@ -84,7 +84,7 @@ def main() -> None:
 
 
 def _runs(seeds: Sequence[int]) -> Iterable[Run]:
-    """Yield what takes longest first, so that no core waits at the end."""
+    """Yield the longest runs first, so that no core waits at the end."""
     for method in sorted(METHODS, key=lambda name: METHODS[name].seeds or math.inf):
         yield from itertools.product([method], NAMES, seeds[: METHODS[method].seeds])
     yield from itertools.product([RANDOM], NAMES, _REFERENCE)
@@ -171,7 +171,7 @@ Simulation = tuple[str, float, int, float, int]
 
 
 def _targets(results: Mapping[Run, Sequence[float]]) -> dict[str, float]:
-    """Return what a search has to reach, for the problems without noise or surrogate."""
+    """Return the target values of the problems without noise or surrogate."""
     names = [name for name in NAMES if name not in surrogates.TASKS and not problem(name).noise]
     return {
         name: problem(name).best
@@ -261,22 +261,22 @@ def _simulate(simulation: Simulation) -> tuple[Simulated, Simulated]:
 
 
 def _print_asks() -> list[Bar]:
-    """Time asks after 1,000 finished trials, each told before the next."""
+    """Time asks after 1,000 finished trials, each outcome passed to `tell` before the next."""
     asks = {name: sorted(_asks(start)) for name, start in SEARCHERS.items()}
     slow = {name: seconds[len(seconds) * 95 // 100] for name, seconds in asks.items()}
-    title = f"an ask after {_FINISHED:,} finished trials, ms"
+    title = f"a call of `ask` after {_FINISHED:,} trials, ms"
     _print_table(
-        (title, "median", "95 of 100 within"),
+        (title, "median", "95th percentile"),
         [
             (name, f"{1000 * statistics.median(asks[name]):.2f}", f"{1000 * slow[name]:.2f}")
             for name in SEARCHERS
         ],
     )
-    return [(f"{title}, {OURS}, 95 of 100 within", f"{1000 * slow[OURS]:.1f}", "10")]
+    return [(f"{title}, 95th percentile: {OURS}", f"{1000 * slow[OURS]:.1f}", "10")]
 
 
 def _asks(start: Start) -> list[float]:
-    """Return the seconds of each ask of a search that knows 1,000 trials."""
+    """Return the seconds of each ask of a search with 1,000 finished trials."""
     target = problem("network")
     searcher = RandomSearch(Problem(space=target.space, samples=_FINISHED, rng=random.Random(0)))
     finished = [trial.params for trial in iter(searcher.ask, None)]

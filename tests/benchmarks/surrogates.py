@@ -1,4 +1,4 @@
-"""Surrogates of real tuning tasks: models of scikit-learn on data sets that come with it.
+"""Surrogates of real tuning tasks: scikit-learn's models on its own data sets.
 
 A task is evaluated once, by cross-validation, on a design that is always the same; a random forest
 through these results stands for the task, so that an evaluation takes no time (Eggensperger et al.:
@@ -41,22 +41,22 @@ from search.space.spaces import Choice, Float, Integer, Space
 FITTED = 400
 """Points of the design of a task."""
 
-_ROWS = 600  # of a data set, so that a fit takes a tenth of a second
+_ROWS = 600  # rows of a data set, so that a fit takes a tenth of a second
 _FOLDS = 3
 _SEARCHED = 40_000  # points evaluated for the lowest value of a surrogate, half of them at random
 _FOLDER = Path("build", "bench-search")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Task:
-    """A model to be tuned.
+    """A model to tune.
 
     Attributes:
-        name: What is tuned on what.
+        name: The model and the data set.
         space: The hyperparameters of the model.
-        data: Returns the inputs and targets.
-        model: Makes the model of hyperparameters.
-        scoring: scikit-learn's name of a score, whose negative is minimised.
+        data: A function that returns inputs and targets.
+        model: A function that creates the model from hyperparameters.
+        scoring: scikit-learn's name of a score; its negative is minimised.
     """
 
     name: str
@@ -70,8 +70,8 @@ TASKS = {
     task.name: task
     for task in (
         Task(
-            "SVC on digits",
-            Space(
+            name="SVC on digits",
+            space=Space(
                 {
                     "C": Float(0.01, 1000.0, log=True),
                     "gamma": Float(0.00001, 1.0, log=True),
@@ -80,13 +80,13 @@ TASKS = {
                     "coef0": Float(0.0, 1.0),
                 }
             ),
-            load_digits,
-            lambda params: make_pipeline(StandardScaler(), SVC(**params)),
-            "accuracy",
+            data=load_digits,
+            model=lambda params: make_pipeline(StandardScaler(), SVC(**params)),
+            scoring="accuracy",
         ),
         Task(
-            "network on digits",
-            Space(
+            name="network on digits",
+            space=Space(
                 {
                     "learning_rate_init": Float(0.0001, 0.3, log=True),
                     "alpha": Float(0.000001, 1.0, log=True),
@@ -95,15 +95,15 @@ TASKS = {
                     "activation": Choice(["relu", "tanh", "logistic"]),
                 }
             ),
-            load_digits,
-            lambda params: make_pipeline(
+            data=load_digits,
+            model=lambda params: make_pipeline(
                 StandardScaler(), MLPClassifier(**params, max_iter=10, random_state=0)
             ),
-            "accuracy",
+            scoring="accuracy",
         ),
         Task(
-            "boosting on breast cancer",
-            Space(
+            name="boosting on breast cancer",
+            space=Space(
                 {
                     "learning_rate": Float(0.005, 1.0, log=True),
                     "n_estimators": Integer(5, 100, log=True),
@@ -113,13 +113,13 @@ TASKS = {
                     "max_features": Float(0.1, 1.0),
                 }
             ),
-            load_breast_cancer,
-            lambda params: GradientBoostingClassifier(**params, random_state=0),
-            "neg_log_loss",
+            data=load_breast_cancer,
+            model=lambda params: GradientBoostingClassifier(**params, random_state=0),
+            scoring="neg_log_loss",
         ),
         Task(
-            "SVR on diabetes",
-            Space(
+            name="SVR on diabetes",
+            space=Space(
                 {
                     "C": Float(0.1, 10000.0, log=True),
                     "epsilon": Float(0.1, 100.0, log=True),
@@ -128,13 +128,13 @@ TASKS = {
                     "shrinking": Choice([False, True]),
                 }
             ),
-            load_diabetes,
-            lambda params: make_pipeline(StandardScaler(), SVR(**params, max_iter=10_000)),
-            "neg_median_absolute_error",
+            data=load_diabetes,
+            model=lambda params: make_pipeline(StandardScaler(), SVR(**params, max_iter=10_000)),
+            scoring="neg_median_absolute_error",
         ),
         Task(
-            "trees on wine",
-            Space(
+            name="trees on wine",
+            space=Space(
                 {
                     "n_estimators": Integer(5, 60, log=True),
                     "max_features": Float(0.05, 1.0),
@@ -144,19 +144,19 @@ TASKS = {
                     "bootstrap": Choice([False, True]),
                 }
             ),
-            load_wine,
-            lambda params: ExtraTreesClassifier(**params, random_state=0),
-            "neg_log_loss",
+            data=load_wine,
+            model=lambda params: ExtraTreesClassifier(**params, random_state=0),
+            scoring="neg_log_loss",
         ),
     )
 }
 
 
 class Surrogate:
-    """A random forest through the real results of a task.
+    """A random forest fitted to the real results of a task.
 
     Attributes:
-        space: Of the task.
+        space: The task's space.
         best: The lowest value found by a long search.
     """
 
@@ -165,7 +165,7 @@ class Surrogate:
         design = _design(task.space, fitted)
         forest = RandomForestRegressor(n_estimators=50, random_state=0)
         forest.fit([self._features(params) for params in design], _results(task, design))
-        # What `forest.predict` does, without checks that take longer than the answer.
+        # As `forest.predict`, without its checks, which take longer than the prediction.
         self._trees = [tree.tree_ for tree in forest.estimators_]
         self.best = self._lowest()
 
@@ -211,7 +211,7 @@ def _design(space: Space, count: int) -> list[dict[str, Any]]:
 
 
 def _results(task: Task, design: Sequence[Mapping[str, Any]]) -> list[float]:
-    """Return the results of real fits, from the file where they are kept if they are there."""
+    """Return the results of real fits, from the cached file if it exists."""
     made_of = f"{sklearn.__version__} {len(design)} {task.name} {Path(__file__).read_text()}"
     file = _FOLDER / f"{hashlib.sha256(made_of.encode()).hexdigest()[:16]}.json"
     if not file.exists():
@@ -222,11 +222,11 @@ def _results(task: Task, design: Sequence[Mapping[str, Any]]) -> list[float]:
 
 
 def evaluate(task: Task, params: Mapping[str, Any]) -> float:
-    """Fit a task's model for real; return its cross-validated loss."""
+    """Fit a task's model; return its cross-validated loss."""
     inputs, targets = task.data(return_X_y=True)
     order = np.random.default_rng(0).permutation(len(targets))[:_ROWS]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # bad hyperparameters do not converge: that is the point
+        warnings.simplefilter("ignore")  # with bad hyperparameters models do not converge
         scores = cross_val_score(
             task.model(params), inputs[order], targets[order], scoring=task.scoring, cv=_FOLDS
         )
@@ -234,7 +234,7 @@ def evaluate(task: Task, params: Mapping[str, Any]) -> float:
 
 
 def prepare(processes: int) -> None:
-    """Fit all tasks that were not fitted yet, in so many processes."""
+    """Fit all tasks that are not cached yet, in several processes."""
     with Pool(processes) as pool:
         pool.map(_prepare, TASKS, chunksize=1)
 

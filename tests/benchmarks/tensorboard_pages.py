@@ -1,4 +1,4 @@
-"""How soon TensorBoard shows a search of 1,000 trials: `make bench-tensorboard`."""
+"""Time until TensorBoard shows a search of 1,000 trials: `make bench-tensorboard`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BAR = 5.0  # seconds
 
 
 def main() -> None:
-    """Run a search and print the table of the README."""
+    """Run a search and print the table of docs/benchmarks.md."""
     spark = (
         SparkSession.builder.master("local[2]")
         .config("spark.authenticate", "true")
@@ -39,7 +39,7 @@ def main() -> None:
         started = time.perf_counter()
         with experiment.tensorboard(result) as board:
             print(f"\n{_TRIALS} trials; TensorBoard listened after {_since(started)}\n")
-            # Its first reading of all the files is behind it when the table is full.
+            # When the table is full, it has read all files once.
             page = open_page(chromium, board, "trials")
             wait_until(page, lambda: rows_loaded(page) == 100)
             page.close()

@@ -1,16 +1,16 @@
-"""The simulated slots of `make bench-slots`, fewer of them, to their end."""
+"""The simulated slots of `make bench-slots`, fewer of them, for whole searches."""
 
 from tests.benchmarks.many_slots import Driver, generations, points, wait_for
 
 
 def run(folder, search, slots):
-    """Return the results of a search that simulated slots have run to its end."""
+    """Return the results of a whole search on simulated slots."""
     with Driver(folder, search, slots).running() as driver:
-        assert driver.coordinator.status.slots == slots
-        assert not driver.coordinator.results, "the gate is closed"
+        assert driver.coordinator.trials.status.slots == slots
+        assert not driver.coordinator.trials.results, "the gate is closed"
         driver.open()
-        wait_for(lambda: driver.coordinator.done)
-        return driver.coordinator.results
+        wait_for(lambda: driver.coordinator.trials.done)
+        return driver.coordinator.trials.results
 
 
 def test_more_slots_than_trials_run_each_trial_once(tmp_path):

@@ -1,4 +1,4 @@
-"""That the benchmark of searches measures what it says; how good they are is its own output."""
+"""The parts of the benchmark of searches: problems, methods, comparison, simulation."""
 
 import dataclasses
 import itertools
@@ -52,12 +52,12 @@ class TestProblems:
         assert len(NAMES) == 23
 
     @pytest.mark.parametrize("name", WRITTEN)
-    def test_nothing_is_better_than_the_best(self, name):
+    def test_no_value_is_better_than_the_best(self, name):
         it = problem(name)
         assert min(map(it.value, random_params(it.space, 500))) >= it.best
 
     @pytest.mark.parametrize("name", [name for name in WRITTEN if name.startswith("BBOB")])
-    def test_a_function_of_coco_is_best_where_coco_says(self, name):
+    def test_a_function_of_coco_is_best_at_the_optimum_of_coco(self, name):
         it = problem(name)
         number = int(name.split()[1].strip("f,"))
         optimum = cocoex.BareProblem("bbob", number, len(it.space), 1).best_parameter()
@@ -87,7 +87,7 @@ class TestProblems:
             values.append(it.value(params))
         assert min(values) == pytest.approx(it.best)
 
-    def test_noise_is_as_large_as_a_good_result_is_bad(self):
+    def test_noise_is_as_large_as_the_regret_of_a_good_result(self):
         it = problem("noisy network")
         values = sorted(map(it.value, random_params(it.space, 2000)))
         assert it.noise == pytest.approx(values[20] - it.best, rel=0.5)
@@ -102,7 +102,7 @@ class TestSurrogates:
         monkeypatch.setattr(surrogates, "_FOLDER", tmp_path)
         return tmp_path
 
-    def test_it_goes_by_real_fits_and_is_the_same_again(self, folder):
+    def test_it_predicts_real_fits_and_is_deterministic(self, folder):
         surrogate = surrogates.Surrogate(self.TASK, self.FITTED)
         again = surrogates.Surrogate(self.TASK, self.FITTED)
         assert len(list(folder.iterdir())) == 1
@@ -145,11 +145,11 @@ class TestMethods:
         assert first == again == sorted(first, reverse=True)
         assert regrets(METHODS[name], it, [10, 20, 30], seed=4) != first
 
-    def test_one_that_ends_early_keeps_what_it_has(self):
+    def test_a_method_that_ends_early_keeps_its_incumbent(self):
         method = Method(lambda space, objective, budget, seed: objective({"x": 0.25}))
         assert regrets(method, LINE, [1, 100], seed=0) == [0.25, 0.25]
 
-    def test_beyond_a_method_s_budget_there_is_nothing(self):
+    def test_values_beyond_a_method_s_budget_are_missing(self):
         method = dataclasses.replace(METHODS[RANDOM], budget=10)
         within, beyond = regrets(method, LINE, [10, 11], seed=0)
         assert 0 <= within < 1
@@ -176,7 +176,7 @@ class TestComparison:
         assert comparison.holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
         assert comparison.holm([0.6, 0.7]) == [1.0, 1.0]
 
-    def test_what_differs_is_told_from_what_does_not(self):
+    def test_significance_tests_detect_only_real_differences(self):
         rng = np.random.default_rng(0)
         base = rng.random(23)
         shares = {"a": base, "b": base + rng.normal(0, 0.01, 23), "c": base + 0.5}
@@ -208,7 +208,7 @@ class TestWorkers:
         simulated = self.run(self.random_search(20), target=min(xs))
         assert simulated == Simulated(1.0 + xs.index(min(xs)), True, 1.0)
 
-    def test_by_generation_the_longest_evaluation_keeps_all_waiting(self):
+    def test_by_generation_all_wait_for_the_longest_evaluation(self):
         searcher = started(
             Evolution,
             LINE.space,

@@ -14,12 +14,12 @@ from search.trial import Outcome
 
 @dataclass(frozen=True)
 class Simulated:
-    """What became of a search.
+    """The result of a simulated search.
 
     Attributes:
-        seconds: Until the target was reached, or until the search was over.
-        reached: Whether the target was.
-        use: The share of the workers' time until then that they were busy.
+        seconds: Seconds until the target was reached, or until the search ended.
+        reached: Whether the target was reached.
+        use: The busy share of the workers' time until then.
     """
 
     seconds: float
@@ -39,25 +39,25 @@ def simulate(
     """Minimise with workers that ask as soon as they are free, until a value is at most `target`.
 
     Args:
-        searcher: Asked and told; that takes no time.
-        objective: Returns the value of hyperparameters.
-        workers: Evaluations at a time, at the most.
+        searcher: The searcher; its calls take no time.
+        objective: The function of hyperparameters.
+        workers: Maximum evaluations at a time.
         sigma: Standard deviation of the logarithm of an evaluation's duration, whose median is 1 s.
-        target: Ends the search.
-        rng: Draws the durations.
+        target: The value at which the search ends.
+        rng: The generator of the durations.
     """
     now = busy = 0.0
-    out: list[tuple[float, float, int, float]] = []  # end, begin, trial, value
+    in_flight: list[tuple[float, float, int, float]] = []  # end, begin, trial, value
     while True:
-        while len(out) < workers and (trial := searcher.ask()) is not None:
+        while len(in_flight) < workers and (trial := searcher.ask()) is not None:
             seconds = rng.lognormvariate(0, sigma)
-            heapq.heappush(out, (now + seconds, now, trial.id, objective(trial.params)))
-        if not out:
+            heapq.heappush(in_flight, (now + seconds, now, trial.id, objective(trial.params)))
+        if not in_flight:
             return Simulated(now, False, busy / (workers * now))
-        now, begin, number, value = heapq.heappop(out)
+        now, begin, number, value = heapq.heappop(in_flight)
         busy += now - begin
         if value <= target:
-            busy += sum(now - begin for _, begin, _, _ in out)
+            busy += sum(now - begin for _, begin, _, _ in in_flight)
             return Simulated(now, True, busy / (workers * now))
         searcher.tell(Outcome(number, "finished", value))
 

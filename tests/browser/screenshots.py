@@ -1,4 +1,4 @@
-"""The README's pictures, of real searches: `make screenshots`."""
+"""The documentation's pictures, of real searches: `make screenshots`."""
 
 from __future__ import annotations
 

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import random
+import time
+import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from experiment.display.board import Board
 from experiment.driver.coordinator import Coordinator
+from experiment.driver.recorder import Recorder
+from experiment.driver.slots.roster import Roster
+from experiment.driver.trials.trials import Trials
 from experiment.results.result import Result
 from experiment.run_files.journal import Journal
 from experiment.run_files.journal_records import Begun
@@ -20,6 +25,7 @@ from experiment.run_files.manifest import (
     write_manifest,
     write_result,
 )
+from experiment.run_files.run_state import RunState
 from experiment.setup.settings import Settings
 from experiment.setup.specification import SearchSpec
 from search.algorithms import Evolution
@@ -228,30 +234,55 @@ def make_run(
             )
         value = accuracy(trial)
         metrics = {"accuracy": value, "loss": 1 - value}
-        return Outcome(trial.id, "finished", value, "accuracy", metrics, None, 2.5)
+        return Outcome(trial.id, "finished", value, "accuracy", metrics, seconds=2.5)
 
     board = Board(paths, search, toward, manifest)
     with Journal(paths.journal) as journal:
-        coordinator = Coordinator(
+        coordinator = make_coordinator(
             search.searcher, paths, journal, direction=toward, observers=[board]
         )
-        coordinator.begin(begun(trials=manifest.trials))
-        _run_trials(coordinator, paths, search, outcome_of or default_outcome, running, lost)
+        coordinator.trials.begin(begun(trials=manifest.trials))
+        _run_trials(
+            coordinator,
+            paths,
+            search,
+            outcome_of or default_outcome,
+            running=running,
+            lost=lost,
+        )
         if ended:
             problem = problem or ("interrupted" if running else None)
-            coordinator.cancel_rest()
+            coordinator.trials.cancel_rest()
             result = Result(
-                coordinator.results,
+                coordinator.trials.results,
                 toward,
                 str(paths.root),
-                objective=coordinator.status.objective or manifest.optimization_key,
+                objective=coordinator.trials.status.objective or manifest.optimization_key,
                 total=manifest.trials,
                 problem=problem,
                 space=search.space,
             )
             write_result(paths, result)
-        board.close(manifest.optimization_key, coordinator.status)
+        board.close(manifest.optimization_key, coordinator.trials.status)
     return paths.root
+
+
+def make_coordinator(
+    searcher: Searcher,
+    paths: RunPaths,
+    journal: Journal,
+    *,
+    slots: int = 1,
+    warn: Callable[[str], None] = warnings.warn,
+    now: Callable[[], float] = time.time,
+    clock: Callable[[], float] = time.monotonic,
+    **settings: Any,
+) -> Coordinator:
+    """Return a coordinator that has not begun; `settings` are those of `Trials`."""
+    recorder = Recorder(journal, RunState(paths), now)
+    roster = Roster(slots)
+    trials = Trials(searcher, recorder, slots=roster, warn=warn, clock=clock, **settings)
+    return Coordinator(trials, roster, recorder, warn=warn, clock=clock)
 
 
 def _run_trials(
@@ -259,6 +290,7 @@ def _run_trials(
     paths: RunPaths,
     search: SearchSpec,
     outcome_of: Callable[[Trial], Outcome],
+    *,
     running: Collection[int],
     lost: Collection[int],
 ) -> None:
@@ -278,7 +310,7 @@ def _run_trials(
 
     def greet() -> Any:
         slot = f"1.{partition}.{number}"
-        coordinator.hello(Hello(slot, "host"))
+        coordinator.hello(Hello(slot=slot, host="host"))
         return coordinator.next(Next(slot))
 
     answer = greet()

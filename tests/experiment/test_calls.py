@@ -32,7 +32,7 @@ def test_points_are_a_search_without_a_space():
     assert spec.algorithm == {"type": "points"}
 
 
-def test_an_algorithm_is_told_the_seed_that_the_search_keeps():
+def test_an_algorithm_gets_the_seed_that_the_search_keeps():
     specs = [
         experiment.random_search.spec(None, train, BOUNDS, samples=4, seed=seed)
         for seed in (7, 7, None)

@@ -1,4 +1,4 @@
-"""A train function that goes wrong in any way that is asked for, and what is to become of it."""
+"""A train function that fails in any given way, and the expected outcomes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ import experiment
 from tests.spark_jobs import train_functions as functions
 
 KEY = "score"
-GOOD = {  # what is returned, as text, to the value
+GOOD = {  # returned expression to the expected value
     "3": 3.0,
     "np.float32(0.5)": 0.5,
     "np.int64(-2)": -2.0,
@@ -30,7 +30,7 @@ GOOD = {  # what is returned, as text, to the value
     "{'score': 2, 'loss': math.inf}": 2.0,
     "{np.str_('score'): np.float64(2.5)}": 2.5,
 }
-NO_SCORE = {  # what is returned, as text, to what is said of it
+NO_SCORE = {  # returned expression to the expected message
     "math.nan": "the objective 'score' is nan",
     "math.inf": "the objective 'score' is inf",
     "-math.inf": "the objective 'score' is -inf",
@@ -58,7 +58,7 @@ NO_SCORE = {  # what is returned, as text, to what is said of it
     "{'score': 1, 'more': hostile}": "under the key 'more': got Hostile (",
     "'x' * (1200 << 20)": "got str ('xxxxx",
 }
-FAILING = {  # what happens, to the kind of failure and what is said of it
+FAILING = {  # case to the expected failure kind and message
     "raises": ("user error", "ValueError: user bug"),
     "raises what is hostile": ("user error", "bad_trials.HostileError"),
     "raises what is no Exception": ("user error", "HostileError"),
@@ -76,7 +76,7 @@ FAILING = {  # what happens, to the kind of failure and what is said of it
 
 
 def go_wrong(case: str, folder: str) -> Any:
-    """Do what a case says, and leave in the folder how often that was begun."""
+    """Run a case, and count in the folder how often it was started."""
     with open(os.path.join(folder, f"begun-{[*GOOD, *NO_SCORE, *FAILING].index(case)}"), "a") as f:
         f.write("x")
     if case in FAILING:
@@ -110,7 +110,7 @@ def _fail(case: str, folder: str) -> Any:
 
 
 def _hostile(base: type, folder: str) -> Any:
-    """Return an object that leaves a file wherever it is unpickled."""
+    """Return an object that creates a file when it is unpickled."""
 
     class Hostile(base):  # type: ignore[misc]
         def __reduce__(self) -> Any:
@@ -122,7 +122,7 @@ def _hostile(base: type, folder: str) -> Any:
 
 
 def look_around(change: bool) -> float:
-    """Write down what a trial finds in its process; then change all of it, where that is asked."""
+    """Record the state of a trial's process; then change all of it on request."""
     found = {
         "folder": os.getcwd(),
         "environment": sorted(os.environ.items()),
@@ -163,5 +163,5 @@ def look_around(change: bool) -> float:
 
 
 def count_begun(folder: pathlib.Path) -> dict[str, int]:
-    """Return how often each case was begun, by its file's name."""
+    """Return how often each case was started, by its file's name."""
     return {path.name: len(path.read_text()) for path in folder.glob("begun-*")}

@@ -1,4 +1,4 @@
-"""Searches in the background, whose trials a test holds."""
+"""Searches in the background, whose trials wait for the test."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.faults.held import QUIET, held_in
 
 @pytest.fixture
 def submit(tmp_path):
-    """Starts searches in the background, whose trials are held in the folder of the test."""
+    """Starts searches in the background, whose trials wait for files in the test's folder."""
     handles = []
 
     def start(spark, points=None, *, trials=4, call=experiment.launch, train=None, **settings):

@@ -1,4 +1,4 @@
-"""Drivers that are killed at any point and resumed: what is lost by that, and what runs twice.
+"""Drivers that are killed at any point and resumed: lost and repeated trials.
 
 `python -m tests.faults.crashes SEARCH` is such a driver; SEARCH is a `DriverOptions` as JSON.
 """
@@ -41,20 +41,20 @@ MARK = "EXPERIMENT_TEST_DRIVER"
 BOUNDS = {"x": [-1.0, 1.0], "y": [1, 9]}
 GRID = {"x": [-0.5, -0.25, 0.25, 0.5], "y": [1, 2, 4, 6, 9]}
 SEED = 11
-_AT_ONCE = 2  # searches
-_GONE = 60.0  # seconds that a dead driver's processes may take to end
+_AT_ONCE = 2  # concurrent searches
+_GONE = 60.0  # maximum seconds until a killed driver's processes have ended
 
 
-class DriverOptions(msgspec.Struct, frozen=True):
-    """What a driver is to run.
+class DriverOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """The options of a driver process.
 
     Attributes:
-        kind: Which search, of `SEARCHES`.
-        logdir: Of the runs.
-        resume: The run to go on with; '' for a new one.
-        master: Spark's.
-        isolation: As for a search.
-        settings: Spark's.
+        kind: The name of the search in `SEARCHES`.
+        logdir: The folder of the runs.
+        resume: The run to resume; '' for a new one.
+        master: Spark's master.
+        isolation: The isolation of the search.
+        settings: Spark's settings.
     """
 
     kind: str
@@ -66,7 +66,7 @@ class DriverOptions(msgspec.Struct, frozen=True):
 
 
 def train(x: float, y: int) -> float:
-    """A trial that takes a moment; some fail."""
+    """A short trial; some fail."""
     time.sleep(0.02)
     if y == 4:
         raise ValueError("4 is no good")
@@ -74,7 +74,7 @@ def train(x: float, y: int) -> float:
 
 
 def evaluate(trial: Trial) -> Outcome:
-    """What `train` comes to, without Spark."""
+    """The outcome of `train`, without Spark."""
     x, y = trial.params["x"], trial.params["y"]
     if y == 4:
         return Outcome.failed(trial.id, "user error", "ValueError: 4 is no good")
@@ -107,11 +107,11 @@ SEARCHES: dict[str, tuple[Callable[..., Any], dict[str, Any], Callable[[], Searc
         lambda: started(PopulationTraining, _space(), SEED, direction=Direction.MAX, **_SIZE),
     ),
 }
-"""Name to the public call, its arguments, and the same searcher."""
+"""The public call by name, with its arguments and the same searcher."""
 
 
 def uncut(kind: str) -> dict[int, tuple[dict[str, Any], str, float | None]]:
-    """Return what a search comes to whose driver nobody kills: parameters, status and value."""
+    """Return the trials of a search whose driver is not killed: parameters, status and value."""
     trials: dict[int, Trial] = {}
 
     def remember(trial: Trial) -> Outcome:
@@ -124,13 +124,13 @@ def uncut(kind: str) -> dict[int, tuple[dict[str, Any], str, float | None]]:
 
 @dataclass(frozen=True)
 class Crashes:
-    """What kills of the driver have done.
+    """The effects of killing drivers.
 
     Attributes:
-        kills: How many drivers were killed.
-        lost: Trials whose end was in the journal at a kill and is not what it was at the end.
-        doubled: Trials that have ended twice, or ran again after they had ended.
-        where: How many kills hit the start of a driver, its trials, and its end.
+        kills: Number of killed drivers.
+        lost: Number of ended trials in the journal at a kill that differ at the end.
+        doubled: Number of trials that ended twice, or ran again after their end.
+        where: Number of kills at the start of a driver, during its trials, and at its end.
     """
 
     kills: int
@@ -147,30 +147,34 @@ def crash_and_resume(
     master: str = "local[2]",
     settings: dict[str, str] | None = None,
 ) -> Crashes:
-    """Run searches whose drivers are killed and resumed again and again; compare with uncut ones.
+    """Run searches with killed and resumed drivers; compare them with uninterrupted ones.
 
     Args:
-        folder: Of the runs.
-        kills: How many drivers are killed in all.
-        seed: Of the points at which they are.
-        master: Spark's.
-        settings: Spark's.
+        folder: The folder of the runs.
+        kills: Number of drivers to kill.
+        seed: The seed of the times to kill them.
+        master: Spark's master.
+        settings: Spark's settings.
 
     Raises:
-        AssertionError: A search came to another end than the uncut one, or processes of a killed
-            driver go on.
+        AssertionError: A search ended differently from the uninterrupted one, or processes of a
+            killed driver still run.
     """
     rng, drawn, searches = random.Random(seed), 0, list[_CrashingSearch]()
-    while drawn < kills:  # not all in one search: who is always killed at the start has no end
+    while drawn < kills:  # not all in one search, which might never end
         number, kind = len(searches), list(SEARCHES)[len(searches) % len(SEARCHES)]
         some = min(rng.randint(3, 5), kills - drawn)
         drawn += some
         isolation = "none" if number % 3 == 2 else "process"
         options = DriverOptions(
-            kind, str(folder / f"{number}"), "", master, isolation, settings or {}
+            kind=kind,
+            logdir=str(folder / f"{number}"),
+            master=master,
+            isolation=isolation,
+            settings=settings or {},
         )
         searches.append(_CrashingSearch(options, some, random.Random(rng.random())))
-    with ThreadPoolExecutor(_AT_ONCE) as pool:  # a driver that starts waits more than it works
+    with ThreadPoolExecutor(_AT_ONCE) as pool:  # a starting driver mostly waits
         list(pool.map(_CrashingSearch.run, searches))
     return Crashes(
         sum(search.where.total() for search in searches),
@@ -197,7 +201,7 @@ class _CrashingSearch:
                 driver = drivers.enter_context(self._driver())
                 if driver.lives_until(self._point(where, left)):
                     self._known = ends(find_run(self._logdir)) | self._known
-                    driver.kill()  # and what it left is not waited for
+                    driver.kill()  # its remaining processes are not waited for
                     self.where[where] += 1
                 else:
                     assert driver.process.returncode == 0, driver.said()
@@ -213,7 +217,7 @@ class _CrashingSearch:
         return Driver(options, self._logdir)
 
     def _point(self, where: str, left: int) -> Callable[[], bool]:
-        """Return what is true from the moment on at which a driver is to be killed."""
+        """Return the condition on which to kill a driver."""
         if where == "start":  # of Python, the JVM, the session; while the journal is read
             until = time.monotonic() + self._rng.uniform(0.0, 6.0)
             return lambda: time.monotonic() > until
@@ -222,7 +226,7 @@ class _CrashingSearch:
             return lambda: records(find_run(self._logdir)) >= enough
         delay, began = self._rng.uniform(0.0, 0.3), list[float]()
 
-        def ends_now() -> bool:  # while it writes what it writes after the last trial
+        def ends_now() -> bool:  # while it writes its files after the last trial
             if not began and len(ends(find_run(self._logdir))) == self._total:
                 began.append(time.monotonic())
             return bool(began) and time.monotonic() > began[0] + delay
@@ -231,15 +235,15 @@ class _CrashingSearch:
 
 
 def compare(run: Path, kind: str, known: Mapping[int, tuple[int, Any]]) -> tuple[int, int]:
-    """Compare the end of a search with what was known at the kills, and with an uncut search.
+    """Compare a search's end with the journals at the kills, and with an uninterrupted search.
 
     Args:
-        run: Its folder, or a copy.
-        kind: Of the search.
-        known: As `ends` told it.
+        run: The run folder, or a copy.
+        kind: The name of the search.
+        known: The ended trials at the kills, as of `ends`.
 
     Returns:
-        How many ends were lost, and how many trials have ended twice or ran after their end.
+        The number of lost ends, and of trials that ended twice or ran after their end.
     """
     final, result, doubled = ends(run), experiment.load(run), 0
     ended: set[int] = set()
@@ -257,7 +261,7 @@ def compare(run: Path, kind: str, known: Mapping[int, tuple[int, Any]]) -> tuple
 
 
 def find_run(logdir: Path) -> Path | None:
-    """Return the folder of the one run that can be gone on with; None before there is one."""
+    """Return the folder of the only run that can be resumed; None before there is one."""
     runs = [manifest.parent for manifest in logdir.glob("*/manifest.json")]
     assert len(runs) <= 1, "a run was begun anew"
     return runs[0] if runs else None
@@ -269,24 +273,24 @@ def records(run: Path | None) -> int:
 
 
 def ends(run: Path | None) -> dict[int, tuple[int, Any]]:
-    """Return the trials whose end is in the journal, each with its attempt and its outcome."""
+    """Return the ended trials of the journal, each with its attempt and its outcome."""
     found = [] if run is None else list(filter(is_end, read_journal(run / "journal")))
     return {record["outcome"]["trial"]: (record["attempt"], record["outcome"]) for record in found}
 
 
 def is_end(record: Mapping[str, Any]) -> bool:
-    """Does a record say that a trial came to an end?"""
+    """Return whether a record is the end of a trial."""
     return record["event"] == "finished" and record["outcome"]["status"] != "cancelled"
 
 
 class Driver:
     """A real driver in a process of its own.
 
-    A context manager, which ends it and waits until all that it started has ended.
+    A context manager, which ends it and waits for all processes that it started.
 
     Args:
-        options: What it is to run.
-        folder: Gets what it prints, and what it leaves in its folder for temporary files.
+        options: The driver's options.
+        folder: The folder for its output and its temporary files.
     """
 
     def __init__(self, options: DriverOptions, folder: Path) -> None:
@@ -312,7 +316,7 @@ class Driver:
         wait_until(lambda: not self.left(), _GONE)
 
     def lives_until(self, condition: Callable[[], bool]) -> bool:
-        """Wait for a condition; return False where it ended by itself before that."""
+        """Wait for a condition; return False if the driver ended first."""
         while not condition():
             if self.process.poll() is not None:
                 return False
@@ -320,12 +324,12 @@ class Driver:
         return self.process.poll() is None
 
     def kill(self) -> None:
-        """End it as kill -9 does."""
+        """Kill the driver with SIGKILL."""
         self.process.send_signal(signal.SIGKILL)
         assert self.process.wait() == -signal.SIGKILL
 
     def left(self) -> list[str]:
-        """Return its JVM, executors, workers, zygotes and trials that run."""
+        """Return its running JVM, executors, workers, zygotes and trials."""
         found = []
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.AccessDenied, psutil.NoSuchProcess):
@@ -335,17 +339,17 @@ class Driver:
         return found
 
     def said(self) -> str:
-        """Return the end of what it printed."""
+        """Return the end of its output."""
         return self._log.read_text(errors="replace")[-4_000:]
 
 
 def main() -> None:
-    """Be a driver."""
+    """Run a driver."""
     from pyspark.sql import SparkSession
 
     options = msgspec.json.decode(sys.argv[1], type=DriverOptions)
     builder = SparkSession.builder.master(options.master).config("spark.ui.enabled", "false")
-    # Half of the time that the start of a JVM takes is that of its second compiler.
+    # The second compiler takes half of the start of a JVM.
     builder = builder.config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1")
     for name, value in options.settings.items():
         builder = builder.config(name, value)

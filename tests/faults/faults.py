@@ -1,6 +1,6 @@
-"""The faults that a run survives, by number. Numbers are names; gaps mean nothing.
+"""The faults that a run survives, by number. Numbers are names; gaps have no meaning.
 
-A test that shows it for one of them bears `@pytest.mark.fault(number)`.
+The tests of a fault are marked with `@pytest.mark.fault(number)`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Trials that say where they run and wait for a test; what is true when all is done."""
+"""Trials that record where they run and wait for a test; checks of their results."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ QUIET = {"preload": (), "verbose": 0}
 
 
 def held_in(folder: Path):
-    """Return a train function that says where it runs, and waits until a test releases it.
+    """Return a train function that records where it runs, and waits until a test releases it.
 
     A file `release` releases all trials, `release-<number>` one.
     """
@@ -39,23 +39,23 @@ def held_in(folder: Path):
 
 
 def hosts_of(folder: Path) -> dict[str, str]:
-    """Return on which host each attempt was started, by the name of its folder."""
+    """Return the host of each started attempt, by the name of its folder."""
     return dict(path.name.split("@") for path in folder.glob("*@*"))
 
 
 def release(folder: Path, handle, seconds: float = 120):
-    """Let the trials go on, and return the result of their search."""
+    """Release the trials, and return the result of their search."""
     (folder / "release").touch()
     return handle.result(timeout=seconds)
 
 
 def check(result, values: list[float], folder: Path) -> dict[int, int]:
-    """Make sure that nothing is lost or counted twice, and return the attempt that counted.
+    """Check that no trial is lost or counted twice, and return the attempt that counted.
 
     Args:
-        result: Of a search.
-        values: Of its trials.
-        folder: Where their processes wrote themselves down.
+        result: The result of the search.
+        values: The expected values of its trials.
+        folder: The folder with the records of the trials' processes.
     """
     assert [trial.value for trial in result.trials] == values
     assert [trial.id for trial in result.trials] == list(range(len(values)))

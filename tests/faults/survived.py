@@ -1,4 +1,4 @@
-"""A plugin of pytest that notes which faults the tests that ran show to be survived.
+"""A plugin of pytest that records which faults are survived, according to the tests that ran.
 
 `pytest -p tests.faults.survived --survived=FILE` writes a JSON object of the numbers of
 faults to whether all of their tests passed.

@@ -1,4 +1,4 @@
-"""What strangers and broken clients send to the channel: nothing of it harms an honest slot."""
+"""Input of strangers and broken clients on the channel, none of which harms an honest slot."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ pytestmark = pytest.mark.slow
 
 LOOPBACK = "127.0.0.1"
 HONEST = "1.77.0"
-MEMORY = 64 << 20  # bytes by which the driver may grow, whatever is sent to it
+MEMORY = 64 << 20  # bytes by which the driver may grow, for any input
 
 
 class Honest:
-    """A slot that reports and finishes a trial at each turn, through a real connection."""
+    """A slot that reports and finishes one trial per call, on a real connection."""
 
     def __init__(self, address):
         self.slot = ChannelClient(address, HONEST)
-        self.slot.hello(Hello(HONEST, "host"))
+        self.slot.hello(Hello(slot=HONEST, host="host"))
         self.attempt = self.slot.next()
         self.done = []
 
@@ -59,7 +59,7 @@ class Honest:
 
 @pytest.fixture
 def served(tmp_path, capfd, caplog):
-    """A driver and an honest slot; whatever happens, nothing is lost and nobody complains."""
+    """A driver and an honest slot; at the end no trial is lost and no error was logged."""
     search = Search(tmp_path / "run", points(100_000))
     with ChannelServer(LOOPBACK, search.coordinator) as server:
         honest = Honest(server.address)
@@ -68,7 +68,7 @@ def served(tmp_path, capfd, caplog):
             yield server, honest
             honest.turn()
         assert server.error is None
-    values = {result.id: result.value for result in search.coordinator.results}
+    values = {result.id: result.value for result in search.coordinator.trials.results}
     assert [values[trial] for trial in honest.done] == honest.done
     assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
     assert "Traceback" not in capfd.readouterr().err
@@ -81,7 +81,7 @@ def memory():
 
 @pytest.mark.fault(36)
 @pytest.mark.timeout(600)
-def test_ten_thousand_connections_that_wait_harm_no_trial_and_keep_nobody_out(
+def test_ten_thousand_idle_connections_harm_no_trial_and_block_no_slot(
     spark, logdir, tmp_path, monkeypatch
 ):
     servers = []
@@ -121,7 +121,7 @@ def test_ten_thousand_connections_that_wait_harm_no_trial_and_keep_nobody_out(
     finally:
         flood.communicate("")
     with ChannelClient(server.address, "1.7.0") as late:
-        greeting = encode(Hello("1.7.0", "host"))
+        greeting = encode(Hello(slot="1.7.0", host="host"))
         late._hello(greeting, timeout=15, metadata=late._metadata, wait_for_ready=True)
     (tmp_path / "enough").touch()
     result = handle.result(120)
@@ -129,7 +129,7 @@ def test_ten_thousand_connections_that_wait_harm_no_trial_and_keep_nobody_out(
 
 
 def connections_to(port):
-    """Return how many connections this process has accepted on a port."""
+    """Return the number of connections that this process has accepted on a port."""
     return sum(
         connection.laddr.port == port and connection.status == psutil.CONN_ESTABLISHED
         for connection in psutil.Process().net_connections("tcp")
@@ -209,7 +209,7 @@ NASTY = [
     b"\0",
     b'"slot":"1.1.0",',
 ]
-# How a message is spoilt: where, as a part of its length; what is lost there; what comes instead.
+# Damage of a message: its position, as a share of the length; the bytes lost; those added.
 spoilings = st.tuples(
     st.floats(0, 1), st.integers(0, 5), st.binary(max_size=3) | st.sampled_from(NASTY)
 )
@@ -221,7 +221,7 @@ def spoilt(data, where, lost, put):
 
 
 def spoil_all(said, how):
-    """Return messages with the names of their calls: each whole, and each spoilt in each way."""
+    """Return messages with the names of their calls: each one whole, and with each damage."""
     for call, message in said:
         data = json.dumps(message).encode()
         yield call, data
@@ -230,7 +230,7 @@ def spoil_all(said, how):
 
 
 class Refused(Exception):
-    """What `abort` raises."""
+    """The error that `abort` raises."""
 
 
 class Spoken:
@@ -258,7 +258,7 @@ quick = settings(
 
 @pytest.mark.fault(35)
 @pytest.mark.timeout(900)
-def test_twenty_thousand_messages_of_one_who_has_the_token(served, monkeypatch):
+def test_twenty_thousand_damaged_messages_with_the_token(served, monkeypatch):
     server, honest = served
     monkeypatch.setattr(time_limits, "WAIT", 0.0)
     keys, answers, refusals, grown = {}, 0, {}, []
@@ -271,7 +271,7 @@ def test_twenty_thousand_messages_of_one_who_has_the_token(served, monkeypatch):
     def say(call, data):
         nonlocal answers
         slot = data.partition(b'"slot": "')[2].partition(b'"')[0]
-        key = keys.setdefault(slot, new_key())  # its own, so that it is listened to
+        key = keys.setdefault(slot, new_key())  # its own, so that the driver accepts it
         run = asyncio.run_coroutine_threadsafe(speak(call, data, key), server._loop)
         try:
             keys[slot] = run.result() or key
@@ -279,7 +279,7 @@ def test_twenty_thousand_messages_of_one_who_has_the_token(served, monkeypatch):
         except Refused as refused:
             refusals[str(refused)] = refusals.get(str(refused), 0) + 1
 
-    @settings(quick, max_examples=20)  # what hypothesis remembers of each is memory, too
+    @settings(quick, max_examples=20)  # hypothesis keeps examples in memory
     @given(
         st.lists(messages, min_size=20, max_size=20), st.lists(spoilings, min_size=50, max_size=50)
     )
@@ -299,7 +299,7 @@ def test_twenty_thousand_messages_of_one_who_has_the_token(served, monkeypatch):
 
 @pytest.mark.fault(35)
 @pytest.mark.timeout(600)
-def test_thousands_of_messages_over_the_wire(served):
+def test_thousands_of_damaged_messages_over_a_connection(served):
     server, honest = served
     before, codes, said_in_all = memory(), {}, itertools.count()
     with ChannelClient(server.address, "1.1.0") as other:
@@ -396,7 +396,7 @@ def test_a_thousand_connections_of_random_bytes(served):
 
 
 def trusting():
-    """Return how to speak TLS to anybody."""
+    """Return a TLS context without verification."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     context.set_alpn_protocols(["h2"])
@@ -404,7 +404,7 @@ def trusting():
 
 
 def client_hello():
-    """Return the bytes by which a client begins TLS."""
+    """Return the first bytes of a TLS client."""
     outgoing = ssl.MemoryBIO()
     session = trusting().wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname="experiment-run")
     with contextlib.suppress(ssl.SSLWantReadError):
@@ -414,7 +414,7 @@ def client_hello():
 
 @pytest.mark.fault(36)
 @pytest.mark.parametrize("greeted", [False, True], ids=["in the handshake", "after it"])
-def test_a_connection_that_says_nothing_is_closed(served, greeted, monkeypatch):
+def test_a_silent_connection_is_closed(served, greeted, monkeypatch):
     handshake, idle = (60_000, 1_000) if greeted else (1_000, 60_000)
     limits = [
         ("grpc.server_handshake_timeout_ms", handshake),

@@ -1,4 +1,4 @@
-"""Hosts whose clock is off: trials run there, and TensorBoard's times are the driver's."""
+"""Hosts with a wrong clock: trials run there, and TensorBoard's times are the driver's."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from spark_jobs.messages import Hello
 
 address = msgspec.json.decode(sys.stdin.buffer.read(), type=Address)
 with ChannelClient(address, "1.0.0") as slot:
-    lag = slot.hello(Hello("1.0.0", "host"))
+    lag = slot.hello(Hello(slot="1.0.0", host="host"))
     print(msgspec.json.encode([time.time(), lag]).decode())
     slot.next()
 """

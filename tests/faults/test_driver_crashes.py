@@ -1,4 +1,4 @@
-"""Drivers that are killed by kill -9 again and again, and runs that go on after each."""
+"""Drivers that are killed with SIGKILL repeatedly, and runs that are resumed after each."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def show(crashes):
 
 
 @pytest.mark.timeout(600)
-def test_kills_lose_nothing_and_double_nothing(tmp_path):
+def test_killed_drivers_lose_and_repeat_no_trial(tmp_path):
     crashes = crash_and_resume(tmp_path, kills=12)  # 50 in `make bench-faults`
     show(crashes)
     assert (crashes.kills, crashes.lost, crashes.doubled) == (12, 0, 0)
@@ -47,7 +47,7 @@ def test_kills_lose_nothing_and_double_nothing(tmp_path):
 
 
 @pytest.mark.timeout(600)
-def test_kills_with_executors_of_their_own(tmp_path):
+def test_killed_drivers_with_executors_in_other_jvms(tmp_path):
     settings = {"spark.executor.memory": "512m", "spark.executor.memoryOverhead": "384m"}
     settings["spark.executor.extraJavaOptions"] = jvm.SPARK_OPTIONS
     settings["spark.authenticate.secret"] = secrets.token_hex(16)
@@ -57,8 +57,8 @@ def test_kills_with_executors_of_their_own(tmp_path):
     assert (crashes.kills, crashes.lost, crashes.doubled) == (3, 0, 0)
 
 
-def test_secrets_of_a_killed_driver_are_gone_when_its_run_goes_on(tmp_path):
-    options = DriverOptions("grid", str(tmp_path / "runs"))
+def test_secrets_of_a_killed_driver_are_removed_when_its_run_is_resumed(tmp_path):
+    options = DriverOptions(kind="grid", logdir=str(tmp_path / "runs"))
 
     def files():
         run = find_run(tmp_path / "runs")
@@ -71,7 +71,7 @@ def test_secrets_of_a_killed_driver_are_gone_when_its_run_goes_on(tmp_path):
         assert driver.lives_until(lambda: records(find_run(tmp_path / "runs")) > 2), driver.said()
         driver.kill()
     left = files()
-    assert len(left) == 2  # of the one slot job, and of all
+    assert len(left) == 2  # one of the slot job, and one of all jobs
     resumed = msgspec.structs.replace(options, resume=str(find_run(tmp_path / "runs")))
     with Driver(resumed, tmp_path / "resumed") as driver:
         assert driver.lives_until(lambda: files() and not set(left) & set(files())), driver.said()
@@ -84,7 +84,7 @@ def test_secrets_of_a_killed_driver_are_gone_when_its_run_goes_on(tmp_path):
 def test_a_killed_driver_of_a_run_on_hdfs(hdfs, tmp_path):
     settings = {f"spark.hadoop.{name}": value for name, value in hdfs.settings().items()}
     logdir = Location.parse(f"{hdfs.uri}/crashes/{uuid.uuid4().hex}")
-    options = DriverOptions("grid", str(logdir), isolation="none", settings=settings)
+    options = DriverOptions(kind="grid", logdir=str(logdir), isolation="none", settings=settings)
     hadoop = HadoopSettings(hdfs.settings(), getpass.getuser())
     with contextlib.closing(files_at(logdir, hadoop)) as files:
 

@@ -1,4 +1,4 @@
-"""Journals that were changed, and disks that take no more, under real searches."""
+"""Damaged journals and full disks in real searches."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ DRIVER = """
     settings = {"spark.ui.enabled": "false", "spark.log.level": "OFF"}
     spark = SparkSession.builder.master("local[2]").config(map=settings).getOrCreate()
 
-    def limit(size):  # of the files that the driver writes, and nobody else
+    def limit(size):  # for files that the driver alone writes
         hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
         resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
 
@@ -120,7 +120,7 @@ DRIVER = """
 
 
 def run_driver(tmp_path, *, mount="true", largest=0):
-    """Run a search of 1,000 trials that its disk has no room for.
+    """Run a search of 1,000 trials that does not fit on its disk.
 
     Args:
         tmp_path: The run goes to the folder `disk` in it and is copied to `kept` in the end. Where
@@ -137,7 +137,7 @@ def run_driver(tmp_path, *, mount="true", largest=0):
     driver = [sys.executable, "-c", textwrap.dedent(DRIVER), *arguments]
     script = f'{mount} || exit 99; "$@" && cp -r {logdir}/*-*-* {tmp_path / "kept"}'
     shell = ["sh", "-c", script, "sh", *driver]
-    if mount != "true":  # in a namespace that ends with it
+    if mount != "true":  # in a namespace that ends with the process
         shell = ["unshare", "--mount", *shell]
     ended = subprocess.run(
         shell,
@@ -154,7 +154,7 @@ def run_driver(tmp_path, *, mount="true", largest=0):
 
 
 def assert_stopped_in_order(kept, heard):
-    """Check that what was heard of is in the journal, and that no more was handed out then."""
+    """Check that the journal has all outcomes, and that no trial was started after it failed."""
     trials = [[trial.id, trial.status, trial.value] for trial in experiment.load(kept).trials]
     assert [trial for trial in trials if trial in heard] == heard
     assert 5 < len(heard) < 900
@@ -168,7 +168,7 @@ def assert_stopped_in_order(kept, heard):
 def test_a_full_disk_ends_the_search_and_the_journal_loads(tmp_path):
     mount = f"mount -t tmpfs -o size=1m none {tmp_path / 'disk'}"
     said, folder, problem, heard = run_driver(tmp_path, mount=mount)
-    reason = f"the driver cannot go on: OSError: [Errno 28] No space left on device: '{folder}/"
+    reason = f"the driver cannot continue: OSError: [Errno 28] No space left on device: '{folder}/"
     assert problem.startswith(reason)
     assert said.startswith(problem)
     assert_stopped_in_order(tmp_path / "kept", heard)
@@ -179,7 +179,7 @@ def test_a_full_disk_ends_the_search_and_the_journal_loads(tmp_path):
 def test_a_journal_that_may_not_grow_ends_the_search_alone(tmp_path):
     said, folder, problem, heard = run_driver(tmp_path, largest=200_000)
     assert problem == (
-        f"the driver cannot go on: OSError: [Errno 27] File too large: "
+        f"the driver cannot continue: OSError: [Errno 27] File too large: "
         f"'{folder}/journal/000001.jsonl'"
     )
     assert said.startswith(problem)
@@ -189,11 +189,11 @@ def test_a_journal_that_may_not_grow_ends_the_search_alone(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.fault(25)
-def test_a_journal_that_cannot_say_that_a_slot_was_lost_ends_the_search(tmp_path):
+def test_a_journal_that_cannot_record_a_lost_slot_ends_the_search(tmp_path):
     (tmp_path / "pids").mkdir()
     _, folder, problem, heard = run_driver(tmp_path)
     assert problem == (
-        f"the driver cannot go on: OSError: [Errno 27] File too large: "
+        f"the driver cannot continue: OSError: [Errno 27] File too large: "
         f"'{folder}/journal/000001.jsonl'"
     )
     assert heard == []
@@ -204,7 +204,7 @@ def test_a_journal_that_cannot_say_that_a_slot_was_lost_ends_the_search(tmp_path
 @pytest.mark.fault(25)
 @pytest.mark.skipif(not shutil.which("mkfs.ext2"), reason="takes mkfs.ext2")
 def test_a_disk_that_takes_writes_and_fails_to_sync_them_ends_the_search(tmp_path):
-    """A device with less memory behind it than it says: only a sync finds out."""
+    """A device with less memory than it reports: only a sync fails."""
     disk, memory = tmp_path / "disk", tmp_path / "memory"
     memory.mkdir()
     mount = (
@@ -213,12 +213,13 @@ def test_a_disk_that_takes_writes_and_fails_to_sync_them_ends_the_search(tmp_pat
     )
     said, folder, problem, heard = run_driver(tmp_path, mount=mount)
     where = re.escape(f"'{folder}/journal/000001.jsonl'")
-    assert re.fullmatch(rf"the driver cannot go on: OSError: \[Errno (5|28)\] .*: {where}", problem)
+    reason = rf"the driver cannot continue: OSError: \[Errno (5|28)\] .*: {where}"
+    assert re.fullmatch(reason, problem)
     assert said.startswith(problem)
     kept = tmp_path / "kept"
     try:
         assert_stopped_in_order(kept, heard)
-    except JournalDamaged:  # it has lost what it had taken, which is noticed and can be mended
+    except JournalDamaged:  # it has lost written data, which is detected and can be repaired
         assert main(["repair", str(kept)]) == 0
         trials = [[t.id, t.status, t.value] for t in experiment.load(kept).trials]
         assert trials == sorted(heard[: len(trials)]) != []

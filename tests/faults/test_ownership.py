@@ -1,4 +1,4 @@
-"""One driver at a time: races, a NameNode in trouble, and a killed driver with a real Spark."""
+"""One driver at a time: races, a failing NameNode, and a killed driver with a real Spark."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from tests.experiment.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 _FOLDERS = itertools.count()
-SILENCE = 12.0  # longer than a command of Hadoop takes, and than a driver pauses between two tries
+SILENCE = (
+    12.0  # longer than a command of Hadoop takes, and than the pause between a driver's retries
+)
 
 
 @pytest.fixture(params=["local", "without locks", "hdfs"])
@@ -37,7 +39,7 @@ def on_hdfs(hdfs):
 
 
 @pytest.mark.fault(24)
-def test_of_several_that_take_a_run_at_once_one_gets_it_many_times(place):
+def test_one_of_several_drivers_that_take_a_run_at_once_gets_it(place):
     drivers = [place.driver(silence=3.0) for _ in range(4)]
     for killed in [False] * 12 + [True] * 6:
         winner = race(drivers)
@@ -60,7 +62,7 @@ def mark_of(place):
 @pytest.mark.fault(24, 28)
 @pytest.mark.parametrize("trouble", ["restart", "safe mode", "no DataNode"])
 def test_a_cluster_in_trouble_makes_no_owner_dead(hdfs, trouble):
-    """Although its mark stays as it is for longer than it may be silent, while somebody waits."""
+    """Although its owner file is not updated for too long while another driver waits."""
     begin = {
         "restart": lambda: hdfs.kill("namenode"),
         "safe mode": lambda: hdfs.admin("-safemode", "enter"),
@@ -71,7 +73,7 @@ def test_a_cluster_in_trouble_makes_no_owner_dead(hdfs, trouble):
         owner, other = place.driver(silence=SILENCE), place.driver(silence=SILENCE)
         assert owner.take() == "owned"
         owner.process.send_signal(signal.SIGSTOP)
-        assert other.ask("take").startswith("told: ")
+        assert other.ask("take").startswith("note: ")
         begin()
         owner.process.send_signal(signal.SIGCONT)
         time.sleep(SILENCE)
@@ -108,7 +110,7 @@ DRIVER = """
 
 
 @pytest.mark.fault(23, 24)
-def test_no_process_of_spark_keeps_the_run_of_a_killed_driver(tmp_path):
+def test_no_process_of_spark_keeps_the_lock_of_a_killed_driver(tmp_path):
     with Place(Location.parse(tmp_path)) as place:
         other = place.driver()
         script = textwrap.dedent(DRIVER)

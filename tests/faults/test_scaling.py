@@ -1,4 +1,4 @@
-"""A cluster that grows and shrinks while a search runs: real hosts that join it and leave."""
+"""A cluster that grows and shrinks during a search: real hosts that join and leave."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.standalone import HOSTS
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 FIRST, SECOND = HOSTS
-wait_until = functools.partial(waiting.wait_until, seconds=200)  # where each host starts JVMs
+wait_until = functools.partial(waiting.wait_until, seconds=200)  # each host starts JVMs
 DECOMMISSION = {"spark.decommission.enabled": "true"}
 ALLOCATION = {
     "spark.dynamicAllocation.enabled": "true",
@@ -38,7 +38,7 @@ def one_host(standalone):
 
 
 def settings(cluster, **more: str) -> dict[str, str]:
-    """Return those of an application that names no number of executors."""
+    """Return the settings of an application that sets no number of executors."""
     given = cluster.settings() | more
     del given["spark.executor.instances"]
     return given
@@ -75,10 +75,8 @@ def test_a_host_that_joins_is_used_and_its_loss_is_survived(
 
 
 @pytest.mark.fault(20)
-def test_dynamic_allocation_brings_executors_and_takes_them_back(
-    sparks, one_host, tmp_path, submit
-):
-    """From none at all, over a host that joins later, to none."""
+def test_dynamic_allocation_adds_and_removes_executors(sparks, one_host, tmp_path, submit):
+    """From no executor, over a host that joins later, to none."""
     spark = sparks.get(one_host.master, **settings(one_host, **ALLOCATION))
 
     def executors(*hosts):
@@ -95,7 +93,7 @@ def test_dynamic_allocation_brings_executors_and_takes_them_back(
 
 
 def test_searches_side_by_side_share_a_cluster_that_grows(sparks, one_host, tmp_path, submit):
-    """`parallelism` keeps one from taking what is new, and the other one gets it."""
+    """`parallelism` keeps one search from taking the new executors, and the other one gets them."""
     spark = sparks.get(one_host.master, **settings(one_host))
     folders = [tmp_path / "capped", tmp_path / "other"]
     for folder in folders:
@@ -108,7 +106,7 @@ def test_searches_side_by_side_share_a_cluster_that_grows(sparks, one_host, tmp_
     one_host.start_worker(SECOND)
     wait_until(lambda: hosts_of(other))
     assert (len(hosts_of(capped)), used(capped), used(other)) == (1, {FIRST}, {SECOND})
-    # Its further slot waits in Spark for what the first search gives back.
+    # Its other slot waits in Spark until the first search frees an executor.
     check(release(capped, first), [0.0, 2.0, 4.0, 6.0], capped)
     wait_until(lambda: used(other) == {FIRST, SECOND})
     check(release(other, second), [0.0, 2.0, 4.0, 6.0], other)
@@ -116,7 +114,7 @@ def test_searches_side_by_side_share_a_cluster_that_grows(sparks, one_host, tmp_
 
 @pytest.fixture
 def bare(tmp_path):
-    """A Python that has no packages on the second host."""
+    """A Python without packages on the second host."""
     path = tmp_path / "python"
     path.write_text(
         f'#!/bin/sh\n[ "$SPARK_LOCAL_IP" = {SECOND} ] && isolated=-S\n'
@@ -140,7 +138,7 @@ def test_a_host_that_joins_and_lacks_a_package_is_named_and_left_out(
         wait_until(lambda: len(warned))
         return release(tmp_path, handle)
 
-    with pytest.warns(UserWarning, match=f"goes on without host {SECOND}: Python") as warned:
+    with pytest.warns(UserWarning, match=f"continues without host {SECOND}, Python") as warned:
         result = search()
     check(result, [0.0, 2.0, 4.0, 6.0], tmp_path)
     assert len(warned) == 1
@@ -162,7 +160,7 @@ def test_a_host_that_lacks_a_package_from_the_start_is_named_and_left_out(
         wait_until(lambda: len(warned) or handle.status() != "running")
         return release(tmp_path, handle)
 
-    with pytest.warns(UserWarning, match=f"goes on without host {SECOND}: Python") as warned:
+    with pytest.warns(UserWarning, match=f"continues without host {SECOND}, Python") as warned:
         result = search()
     check(result, [0.0, 2.0, 4.0, 6.0], tmp_path)
     assert len(warned) == 1

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def secrets(monkeypatch):
-    """Every token and key that searches make from now on."""
+    """Every token and key that searches create from now on."""
     known = set()
 
     class Server(ChannelServer):
@@ -48,7 +48,7 @@ def secrets(monkeypatch):
 
 @pytest.fixture
 def logged(sparks, tmp_path):
-    """A session that writes all that Spark logs, and has its own files, below `tmp_path`."""
+    """A session that writes all logs of Spark, and its own files, below `tmp_path`."""
     (tmp_path / "events").mkdir()
     yield sparks.get(
         "local-cluster[2,1,1024]",
@@ -65,7 +65,7 @@ def logged(sparks, tmp_path):
 
 
 def forms(secrets):
-    """Return each secret as it is, and what base64 makes of it wherever it stands."""
+    """Return each secret in plain text, and in base64 at any offset."""
     texts = list(secrets)
     for secret, before in itertools.product(secrets, range(3)):
         data = bytes(before) + secret.encode()
@@ -97,7 +97,7 @@ def what_processes_show():
 
 
 def memory_of(pid):
-    """Yield what a process has written to its memory."""
+    """Yield the written memory of a process."""
     with Path(f"/proc/{pid}/maps").open() as maps, Path(f"/proc/{pid}/mem").open("rb") as memory:
         for line in maps:
             span, permissions = line.split()[:2]
@@ -168,7 +168,7 @@ def test_no_secret_is_written_anywhere(logged, secrets, tmp_path, capfd, caplog,
     # Executors remove their folders while they end.
     wait_until(lambda: not any("ExecutorBackend" in line for line in marked_commands().values()))
     events = "".join(path.read_text() for path in (tmp_path / "events").rglob("events_*"))
-    assert "MapInArrow" in events
+    assert "PythonRDD" in events
     assert files_with(secrets, tmp_path, *folders) == []  # the run, its logs, the event log
     output = capfd.readouterr()
     assert not contains(output.out + output.err + caplog.text, secrets)
@@ -177,7 +177,7 @@ def test_no_secret_is_written_anywhere(logged, secrets, tmp_path, capfd, caplog,
 @pytest.mark.fault(35)
 @pytest.mark.timeout(300)
 def test_no_secret_of_a_search_in_spark_connect_is_written_anywhere(secrets, tmp_path, monkeypatch):
-    """But where slots read it, while the search runs.
+    """Except where slots read it, while the search runs.
 
     The server logs what it has executed where the session ends before pyspark's client has told
     it, in a thread, that the results have arrived.

@@ -1,4 +1,4 @@
-"""Whole searches whose trials go wrong, and calls that cannot be right."""
+"""Whole searches whose trials fail, and calls with invalid arguments."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def jvms():
 @pytest.mark.slow
 def test_trials_that_go_wrong_harm_nothing_but_themselves(either_spark, tmp_path, logdir):
     cases = [*FAILING, *NO_SCORE, *GOOD]
-    assert either_spark.range(3).count() == 3  # the executors are there
+    assert either_spark.range(3).count() == 3  # the executors have started
     before = jvms()
     result = experiment.launch(
         either_spark,
@@ -68,7 +68,7 @@ def test_trials_that_go_wrong_harm_nothing_but_themselves(either_spark, tmp_path
     assert 'raise ValueError("user bug")' in trials["raises"].error.traceback
     assert result.best.params == {"case": "np.array(7.0)"}
 
-    assert set(bad_trials.count_begun(tmp_path).values()) == {1}  # neither we nor Spark tried again
+    assert set(bad_trials.count_begun(tmp_path).values()) == {1}  # neither we nor Spark retried
     assert len(bad_trials.count_begun(tmp_path)) == len(cases)
     assert not list(Path(result.logdir, "trials").glob("*-2"))
     assert not list(tmp_path.glob("unpickled-*"))
@@ -109,7 +109,7 @@ def test_tensorflow_runs_out_of_memory_and_its_scalars_are_numbers(spark, logdir
             kind, text = said[case]
             assert trial.error is not None, case
             assert (trial.error.kind, text in trial.error.message) == (kind, True), trial.error
-            # how much there might have been
+            # which size it might have been
             limit = (
                 "; the host has " in trial.error.message or "the limit is" in trial.error.message
             )
@@ -117,7 +117,7 @@ def test_tensorflow_runs_out_of_memory_and_its_scalars_are_numbers(spark, logdir
     assert [trial.value for trial in (result.trials[0], result.trials[-1])] == [2.5, 3.0]
 
 
-def test_trials_that_remove_their_folders_count_and_their_host_goes_on(spark, logdir):
+def test_trials_that_remove_their_folders_count_and_their_host_runs_others(spark, logdir):
     def train(x):
         if x % 3 == 0:
             shutil.rmtree(experiment.logdir())
@@ -136,7 +136,7 @@ def test_trials_that_remove_their_folders_count_and_their_host_goes_on(spark, lo
 
 
 @pytest.mark.fault(4, 7)
-def test_hanging_trials_are_ended_with_their_trees_and_give_their_slot_back(spark, logdir):
+def test_hanging_trials_are_killed_with_their_process_trees_and_free_their_slot(spark, logdir):
     tag = f"3600.{uuid.uuid4().int % 10**9}"
 
     def train(how):
@@ -163,7 +163,7 @@ def test_hanging_trials_are_ended_with_their_trees_and_give_their_slot_back(spar
         else:
             assert str(trial.error) == "ended at the time limit of 3 s"
             assert trial.error.kind == "time"
-    assert experiment.Settings().grace < 5  # what it may take longer than its limit
+    assert experiment.Settings().grace < 5  # time beyond the limit
 
 
 @pytest.mark.fault(7)
@@ -182,7 +182,7 @@ def test_no_descendant_survives_a_cancelled_search(either_spark, logdir):
 
 
 @pytest.mark.fault(3)
-def test_trials_that_are_killed_run_again_where_that_is_asked_for(spark, tmp_path, logdir):
+def test_killed_trials_are_retried_on_request(spark, tmp_path, logdir):
     def train(number, deaths):
         begun = tmp_path / f"begun-{number}-{deaths}"
         with begun.open("a") as file:
@@ -211,7 +211,7 @@ def test_trials_that_are_killed_run_again_where_that_is_asked_for(spark, tmp_pat
 
 @pytest.mark.fault(9)
 @pytest.mark.parametrize("isolation", ["process", "spawn"])
-def test_a_trial_finds_its_process_as_if_none_had_been_before(spark, logdir, isolation):
+def test_a_trial_sees_no_changes_of_earlier_trials_in_its_process(spark, logdir, isolation):
     found = []
     for before in (False, True):
         result = experiment.launch(
@@ -232,7 +232,7 @@ def test_a_trial_finds_its_process_as_if_none_had_been_before(spark, logdir, iso
 
 
 class NotToBeTouched:
-    """Stands for a session: a call that cannot be right is refused before it looks at this."""
+    """A session that must not be used: invalid calls are refused before."""
 
     def __getattribute__(self, name):
         raise AssertionError(f"Spark was touched: {name}")
@@ -247,7 +247,7 @@ SEARCHES = [experiment.evolutionary_search, experiment.random_search]
 
 @pytest.mark.fault(42)
 @pytest.mark.parametrize("name", ["", "a\nb", "\x1b[2J", "\x00"], ids=ascii)
-def test_names_that_cannot_be_are_refused_before_spark_is_touched(name):
+def test_impossible_names_are_refused_before_spark_is_used(name):
     calls = [
         lambda: experiment.launch(NotToBeTouched(), of_any_kind, {"fine": [1], name: [1]}),
         lambda: experiment.launch(NotToBeTouched(), of_any_kind, [{"fine": 1}, {name: 1}]),
@@ -264,7 +264,7 @@ def test_names_that_cannot_be_are_refused_before_spark_is_touched(name):
 
 
 @pytest.mark.fault(42)
-def test_names_that_are_one_to_python_are_refused_before_spark_is_touched():
+def test_names_that_are_equal_to_python_are_refused_before_spark_is_used():
     with pytest.raises(experiment.InvalidArgument, match="each name once, got 'ﬁt' and 'fit'"):
         experiment.launch(NotToBeTouched(), of_any_kind, {"ﬁt": [1], "fit": [2]})
 
@@ -306,7 +306,7 @@ def test_odd_names_are_exact_in_json_and_are_no_paths(spark, tmp_path):
     [[math.nan, 1.0], [0.0, math.inf], ["0.1", 1.0], [0, 2**53 + 1], "0.1", 5, [1]],
     ids=repr,
 )
-def test_bounds_that_cannot_be_are_refused_by_name_before_spark_is_touched(search, value):
+def test_impossible_bounds_are_refused_by_name_before_spark_is_used(search, value):
     with pytest.raises(experiment.InvalidArgument) as caught:
         search(NotToBeTouched(), of_any_kind, {"fine": [0.0, 1.0], "odd": value})
     assert caught.value.name == "bounds['odd']"
@@ -350,7 +350,7 @@ def test_reversed_bounds_are_sorted_and_equal_ones_are_a_constant(spark, logdir)
         (experiment.population_based_training, ({"x": [0.0, 1.0]}, "max", 1), "popsize", "1"),
     ],
 )
-def test_searches_for_nothing_are_refused_before_spark_is_touched(call, arguments, name, got):
+def test_searches_without_trials_are_refused_before_spark_is_used(call, arguments, name, got):
     with pytest.raises(experiment.InvalidArgument) as caught:
         call(NotToBeTouched(), of_any_kind, *arguments)
     assert (caught.value.name, caught.value.got) == (name, got)
@@ -385,7 +385,7 @@ def test_a_grid_of_a_billion_points_is_never_built(spark, logdir, grid):
     def train(x, **more):
         raise ValueError("enough")
 
-    with pytest.raises(experiment.SearchFailed):  # so that all that is imported late is there
+    with pytest.raises(experiment.SearchFailed):  # so that all late imports are done
         experiment.launch(spark, train, {"x": [1]}, isolation="none", logdir=logdir, verbose=0)
     tracemalloc.start()
     try:
@@ -403,7 +403,7 @@ def test_a_grid_of_a_billion_points_is_never_built(spark, logdir, grid):
 
 
 def closures(spark, folder):
-    """Return what no executor can be given: name to object, and what is said of it."""
+    """Return objects that cannot be pickled, by name, each with the expected message."""
     driver_only = "the SparkContext exists on the driver only"
     return {
         "context": (spark.sparkContext, driver_only),
@@ -424,7 +424,7 @@ def closures(spark, folder):
 
 
 @pytest.mark.fault(14)
-def test_functions_that_cannot_travel_are_refused_by_name_before_any_job(spark, tmp_path):
+def test_functions_that_cannot_be_pickled_are_refused_by_name_before_any_job(spark, tmp_path):
     jobs = spark.sparkContext.statusTracker().getJobIdsForGroup
     before = list(jobs())
     refused = closures(spark, tmp_path)

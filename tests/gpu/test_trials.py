@@ -81,13 +81,13 @@ def test_a_trial_computes_on_its_gpu(start, framework):
 def test_the_memory_of_a_trial_comes_back_when_it_ends_and_when_it_is_killed(
     start, framework, kill
 ):
-    run, told = start(take), []
+    run, kept_by = start(take), []
     with Gpus(["0"]) as gpus:
         before = gpus.use()["0"].memory
-        run.runner = WatchedRunner(run.runner, gpus, lambda *kept: told.append(kept))
+        run.runner = WatchedRunner(run.runner, gpus, lambda *kept: kept_by.append(kept))
         outcome = run(framework=framework, gib=2, kill=kill)
         assert outcome.status == ("failed" if kill else "finished"), outcome.error
-        assert told == []
+        assert kept_by == []
         assert gpus.use()["0"].memory - before < GIB
 
 

@@ -102,7 +102,8 @@ def test_a_name_alone_is_not_believed(secured, folder):
     values = dict(secured.properties)
     del values["hadoop.security.authentication"]
     message = refusal(folder, HadoopSettings(values, "root"))
-    assert f"not let in, as user root at {secured.hdfs.http}: this HDFS wants Kerberos" in message
+    denied = f"access denied, as user root at {secured.hdfs.http}: this HDFS requires Kerberos"
+    assert denied in message
 
 
 def test_an_invented_token_is_not_believed(secured, folder, driver):
@@ -254,7 +255,7 @@ def test_a_search_reads_secured_data_and_nobody_sees_the_token(
     texts |= {name: text.encode() for name, text in zip(("out", "err"), output, strict=True)}
     texts["log"] = caplog.text.encode()
     assert b"py4j" in texts["log"]
-    texts |= {f"process {pid}": b"\n".join(told) for pid, told in watch.seen.items()}
+    texts |= {f"process {pid}": b"\n".join(said) for pid, said in watch.seen.items()}
     assert len(watch.seen) > 6  # executors, their Python processes, trials
     for name, text in texts.items():
         for token in tokens:

@@ -13,7 +13,7 @@ _OF_PROBLEM = {field.name for field in dataclasses.fields(Problem)}
 
 
 def started(kind: Callable[..., Algorithm], space: Space, seed: int = 0, **arguments: Any) -> Any:
-    """Return the searcher of an algorithm; arguments are of the problem or of the settings."""
+    """Return the searcher of an algorithm; arguments go to the problem or the settings."""
     problem = {name: arguments.pop(name) for name in _OF_PROBLEM & arguments.keys()}
     return kind(**arguments).start(Problem(space=space, rng=random.Random(seed), **problem))
 
@@ -33,7 +33,7 @@ def all_fail(trial):
 
 
 def recorded(evaluate, trials, outcomes=None):
-    """Evaluate, and note down each trial and outcome."""
+    """Evaluate, and record each trial and outcome."""
 
     def evaluate_and_note(trial):
         result = evaluate(trial)
@@ -46,7 +46,7 @@ def recorded(evaluate, trials, outcomes=None):
 
 
 def run_in_any_order(searcher, evaluate, rng):
-    """Ask and tell by the toss of a coin, and tell whichever trial is drawn."""
+    """Ask or tell at random, and tell the outcome of a random trial in flight."""
     asked, out = [], []
     while out or not searcher.finished:
         trial = searcher.ask() if not out or rng.random() < 0.6 else None

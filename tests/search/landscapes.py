@@ -34,7 +34,7 @@ def operations_in_pairs(seed, alone=1.0):
 
 
 def best_found(searcher, score, in_flight=1, seed=0):
-    """Return the best score of a search with that many trials out, which end in any order."""
+    """Return the best score of a search with some trials in flight, which end in any order."""
     rng, out, scores = random.Random(seed), [], []
     while out or not searcher.finished:
         trial = searcher.ask() if len(out) < in_flight else None

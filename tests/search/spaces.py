@@ -44,7 +44,7 @@ def points_of(space):
 
 
 def is_active(space, name, params):
-    """The definition, with no order: its condition holds, and whoever it needs is active."""
+    """The definition: its condition holds, and the hyperparameters it needs are active."""
     return all(
         is_active(space, parent, params)
         and any(params.get(parent) == v and type(params.get(parent)) is type(v) for v in values)
@@ -53,7 +53,7 @@ def is_active(space, name, params):
 
 
 def some_refused(params):
-    """Allow two thirds of all configurations, whatever they are."""
+    """Allow two thirds of all configurations of any space."""
     return zlib.crc32(repr(sorted((n, to_json(v)) for n, v in params.items())).encode()) % 3 != 0
 
 

@@ -1,4 +1,4 @@
-"""What a searcher of anybody may ask for, and what becomes of one that raises."""
+"""The trials that a user's searcher may propose, and the errors of one that raises."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from search.values import LARGEST_CONFIGURATION, check_size
 
 
 class Custom:
-    """Asks for what it is given; what is an exception it raises."""
+    """Returns a given object from `ask`; raises it if it is an exception."""
 
     total, finished = 2, False
 
-    def __init__(self, *asked, told=None):
-        self._asked, self._told = list(asked), told
+    def __init__(self, *asked, raising=None):
+        self._asked, self._raising = list(asked), raising
 
     def ask(self):
         asked = self._asked.pop(0)
@@ -28,15 +28,43 @@ class Custom:
         return asked
 
     def tell(self, outcome):
-        if self._told:
-            raise self._told
+        if self._raising:
+            raise self._raising
 
 
-def test_values_of_numpy_are_handed_out_as_those_of_python():
+def test_values_of_numpy_become_values_of_python():
     searcher = CheckedSearcher(Custom(Trial(0, {"x": np.float64(0.5), "y": (np.int64(3), None)})))
     params = searcher.ask().params
     assert params == {"x": 0.5, "y": (3, None)}
     assert [type(params["x"]), type(params["y"][0])] == [float, int]
+
+
+def test_a_trial_more_than_the_searcher_promised_is_an_error():
+    searcher = CheckedSearcher(Custom(*(Trial(number, {}) for number in range(3))))
+    assert [searcher.ask().id, searcher.ask().id] == [0, 1]
+    expected = r"Custom.ask\(\): expected None, since Custom.total is 2, got Trial\(id=2"
+    with pytest.raises(SearcherFailed, match=expected):
+        searcher.ask()
+
+
+def test_a_searcher_that_waits_without_a_trial_in_flight_is_an_error():
+    searcher = CheckedSearcher(Custom(Trial(0, {}), None, None, None))
+    searcher.ask()
+    assert searcher.ask() is None  # it may propose the next trial once it has this outcome
+    searcher.tell(Outcome(0, "finished", 0.5))
+    expected = "a trial, since no trial is in flight and Custom.finished is False"
+    with pytest.raises(SearcherFailed, match=re.escape(f"Custom.ask(): expected {expected}, got")):
+        searcher.ask()
+
+
+def test_a_finished_searcher_has_no_trial_left():
+    custom = Custom(None)
+    custom.finished = True
+    assert CheckedSearcher(custom).ask() is None
+
+
+def test_a_searcher_whose_trials_are_added_while_it_runs_may_wait_for_them():
+    assert CheckedSearcher(Custom(None), grows=True).ask() is None
 
 
 @pytest.mark.parametrize(
@@ -62,18 +90,18 @@ def test_values_of_numpy_are_handed_out_as_those_of_python():
         (
             Trial(0, {"x": "a" * 2_000_000}),
             "params['x'] of the trial: expected at most 1,000,000 bytes for the hyperparameters of "
-            "a trial, got 2,000,005 bytes; pass the path of a file, and read that inside the train "
+            "a trial, got 2,000,005 bytes; pass the path of a file, and read it inside the train "
             "function",
         ),
     ],
 )
-def test_what_is_no_trial_is_an_error_that_says_which_part(asked, said):
+def test_an_invalid_trial_is_an_error_that_names_the_part(asked, said):
     with pytest.raises(SearcherFailed, match=re.escape(f"Custom.ask(): {said}")):
         CheckedSearcher(Custom(asked)).ask()
 
 
-def test_what_a_searcher_raises_is_told_with_its_line():
-    searcher = CheckedSearcher(Custom(KeyError("x"), told=ValueError("no")))
+def test_an_error_of_a_searcher_is_shown_with_its_line():
+    searcher = CheckedSearcher(Custom(KeyError("x"), raising=ValueError("no")))
     with pytest.raises(
         SearcherFailed, match=r"Custom.ask\(\) raised KeyError: 'x' \(.*test_checked"
     ):
@@ -83,7 +111,7 @@ def test_what_a_searcher_raises_is_told_with_its_line():
 
 
 class Broken(Custom):
-    """Raises whatever it is asked, and so does its pruner."""
+    """Raises in every call, and so does its judge."""
 
     @property
     def total(self):
@@ -118,7 +146,7 @@ class Broken(Custom):
         ),
     ],
 )
-def test_whatever_a_searcher_raises_is_told_with_what_it_was_asked(ask, said):
+def test_any_error_of_a_searcher_is_shown_with_the_call(ask, said):
     with pytest.raises(SearcherFailed, match=said):
         ask(CheckedSearcher(Broken()))
 
@@ -127,7 +155,7 @@ def test_a_searcher_without_a_pruner_has_none():
     assert CheckedSearcher(Custom()).judge is None
 
 
-def test_a_constraint_that_raises_is_told_with_its_configuration():
+def test_an_error_of_a_constraint_is_shown_with_the_configuration():
     error = InvalidArgument("constraint", "True or False", "KeyError: 'y', for {'x': 3}")
     with pytest.raises(SearcherFailed) as caught:
         CheckedSearcher(Custom(error)).ask()

@@ -5,7 +5,7 @@ from search.errors import InvalidArgument
 
 
 @pytest.mark.parametrize("value", [3, 4, 10**30])
-def test_integers_that_are_large_enough_pass(value):
+def test_valid_integers_pass(value):
     check_integer("n", value, 3)
 
 
@@ -17,7 +17,7 @@ def test_other_integers_are_refused(value):
 
 
 @pytest.mark.parametrize("value", [0, 0.5, 1])
-def test_numbers_inside_pass(value):
+def test_numbers_within_the_bounds_pass(value):
     check_number("x", value, "a number of [0, 1]", lambda number: 0 <= number <= 1)
 
 

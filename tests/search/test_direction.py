@@ -116,7 +116,7 @@ def test_merits_ascend_with_what_is_better(one, other):
 
 @BOTH
 @pytest.mark.parametrize("missing", NO_NUMBERS)
-def test_missing_scores_have_the_least_merit(direction, missing):
+def test_missing_scores_have_the_lowest_merit(direction, missing):
     assert direction.merit(missing) == -math.inf
     assert direction.merit(1.5) == 1.5 * direction.weight
 
@@ -159,13 +159,13 @@ def test_best_is_the_first_of_the_extreme_numbers(values):
 
 @pytest.mark.parametrize("score", [None, math.nan])
 @pytest.mark.parametrize("direction", Direction)
-def test_what_is_no_number_reaches_nothing_and_nothing_reaches_no_target(direction, score):
+def test_only_numbers_reach_a_target_and_none_reaches_a_missing_one(direction, score):
     assert not direction.reaches(score, 0.0)
     assert not direction.reaches(0.0, None)
     assert not direction.reaches(None, None)
 
 
-def test_a_target_is_reached_by_what_is_as_good_or_better():
+def test_values_as_good_or_better_reach_a_target():
     assert [Direction.MAX.reaches(score, 0.5) for score in (0.4, 0.5, 0.6)] == [False, True, True]
     assert [Direction.MIN.reaches(score, 0.5) for score in (0.4, 0.5, 0.6)] == [True, True, False]
 
@@ -230,7 +230,7 @@ def test_unusable_objectives_are_refused(value, name, expected, got):
     assert caught.value.got.startswith(got)
 
 
-def test_one_objective_is_told_how_to_say_it():
+def test_a_single_named_objective_is_refused_with_a_hint():
     with pytest.raises(InvalidArgument, match="optimization_key"):
         read_direction({"loss": "min"})
 
@@ -266,7 +266,7 @@ def test_the_front_grows_item_by_item(goal, values):
     assert front == goal.front(items)
 
 
-def test_who_lacks_an_objective_is_never_on_the_front():
+def test_items_that_lack_an_objective_are_never_on_the_front():
     lacking = [
         Outcome.failed(0, "user error", "boom"),
         several({"accuracy": 1.0}),
@@ -283,7 +283,7 @@ def test_who_lacks_an_objective_is_never_on_the_front():
         assert not BOTH_WAYS.dominates(item, item)
 
 
-def test_of_equals_all_are_on_the_front():
+def test_equal_items_are_all_on_the_front():
     items = [several({"accuracy": 0.5, "latency": 3.0}, trial) for trial in range(3)]
     assert BOTH_WAYS.front(items) == items
 

@@ -16,7 +16,7 @@ def test_invalid_argument_is_caught_as_value_error_and_as_error_of_the_project()
             raise InvalidArgument("popsize", "an integer", "'ten'")
 
 
-def test_message_names_the_argument_what_was_expected_and_what_came():
+def test_the_message_has_name_expected_and_got():
     error = InvalidArgument("popsize", "an integer of at least 4", "3")
     assert str(error) == "popsize: expected an integer of at least 4, got 3"
 

@@ -73,7 +73,7 @@ def test_a_point_in_the_middle_has_the_digits_of_its_number():
     assert grid.point(472) == {"a": 4, "b": 7, "c": 2}
 
 
-def test_looking_at_points_does_not_ask_for_them():
+def test_reading_points_does_not_advance_the_search():
     grid = GridSearch(Space.of_grid({"a": [1, 2, 3]}))
     grid.point(2)
     assert grid.ask().params == {"a": 1}
@@ -88,14 +88,14 @@ def test_a_space_of_choices_is_a_grid():
 
 
 @pytest.mark.parametrize("domain", [Float(0.0, 1.0), Integer(1, 3)], ids=repr)
-def test_grids_refuse_what_is_no_list(domain):
+def test_grids_refuse_everything_but_lists(domain):
     with pytest.raises(InvalidArgument) as caught:
         GridSearch(Space({"a": Choice([1]), "b": domain}))
     assert caught.value.name == "args_dict['b']"
     assert caught.value.got == repr(domain)
 
 
-def test_points_of_a_list_come_as_they_are():
+def test_points_of_a_list_come_unchanged():
     points = [{"a": 1}, {"b": 2, "a": 3}, {"a": 1}]
     searcher = PointSearch(points)
     assert searcher.total == 3
@@ -157,6 +157,6 @@ def test_a_constraint_that_cannot_be_met_is_refused(constraint, kind, got):
         assert caught.value.got.startswith(got)
 
 
-def test_a_grid_too_large_to_ask_for_each_point_is_refused():
-    with pytest.raises(InvalidArgument, match="at most 10,000,000 points, of which each is asked "):
+def test_a_grid_too_large_for_its_constraint_is_refused():
+    with pytest.raises(InvalidArgument, match="at most 10,000,000 points with a constraint"):
         GridSearch(Space.of_grid(THREE_LISTS, small))

@@ -44,7 +44,7 @@ def test_the_groups_take_turns_until_all_are_done():
     assert list(trials[0].params) == ["group", "x"]
 
 
-def test_a_group_that_waits_lets_the_others_go_first():
+def test_a_group_without_a_trial_loses_its_turn():
     by_generation = Evolution(popsize=4, generations=1, generational=True)
     waiting = by_generation.start(Problem(space=LINE, rng=random.Random(0)))
     searcher = GroupedSearch({"a": waiting, "b": sampled(6)})
@@ -58,7 +58,7 @@ def test_a_group_that_waits_lets_the_others_go_first():
     assert searcher.finished
 
 
-def test_what_a_group_tries_does_not_depend_on_the_others():
+def test_trials_of_a_group_do_not_depend_on_the_others():
     def loss(params):
         targets = {"a": 0.2, "b": 0.7}
         return (params["x"] - targets[params["group"]]) ** 2
@@ -73,7 +73,7 @@ def test_what_a_group_tries_does_not_depend_on_the_others():
         assert best.params["x"] == pytest.approx(target, abs=0.01)
 
 
-def test_a_member_goes_on_from_a_trial_of_its_own_group():
+def test_a_member_resumes_from_a_trial_of_its_own_group():
     kinds = {
         group: started(PopulationTraining, LINE, seed, popsize=4, generations=3)
         for seed, group in enumerate("ab")
@@ -86,7 +86,7 @@ def test_a_member_goes_on_from_a_trial_of_its_own_group():
         assert trial.generation == parent.generation + 1
 
 
-def test_a_group_with_too_many_failures_is_given_up_and_the_others_go_on():
+def test_a_group_with_too_many_failures_ends_and_the_others_continue():
     searcher = GroupedSearch({"a": sampled(10), "b": sampled(5)}, max_failures=2)
 
     def evaluate(trial):
@@ -112,7 +112,7 @@ def test_a_group_that_has_reached_the_target_gets_no_more(direction):
     assert searcher.total == 7
 
 
-def test_a_search_of_which_each_group_is_given_up_ends():
+def test_a_search_whose_groups_have_all_ended_ends():
     searcher = GroupedSearch({"a": sampled(10), "b": sampled(5)}, max_failures=0)
     out = [searcher.ask() for _ in range(4)]
     for trial in out:
@@ -122,8 +122,8 @@ def test_a_search_of_which_each_group_is_given_up_ends():
     assert searcher.total == 4
 
 
-def test_trials_are_asked_for_again_in_an_order_that_was_another_then():
-    """As with more samples than before: the groups took turns otherwise."""
+def test_trials_are_asked_again_in_another_order_of_groups():
+    """As with more samples than before: the groups took turns in another order."""
     before = asked_by(
         GroupedSearch({"a": bayesian(2), "b": bayesian(4, 1)}), evaluated_by(lambda p: p["x"])
     )
@@ -136,7 +136,7 @@ def test_trials_are_asked_for_again_in_an_order_that_was_another_then():
     assert searcher.finished
 
 
-def test_it_is_not_asked_again_for_trials_of_a_group_that_it_lacks():
+def test_trials_of_an_unknown_group_are_not_asked_again():
     [trial] = asked_by(GroupedSearch({"c": sampled(1)}), evaluated_by(lambda p: p["x"]))
     assert GroupedSearch({"a": sampled(1)}).ask_again(trial) is None
 
@@ -145,7 +145,7 @@ BOUNDS = {"eu": {"lr": [0.1, 0.001], "n": [1, 4]}, "us": {"lr": [1.0, 0.01], "n"
 
 
 class Noting(RandomSearch):
-    """Notes down what its trials report, and stops those that report a negative number."""
+    """Records its trials' reports, and stops those that report a negative number."""
 
     @property
     def judge(self):
@@ -196,7 +196,7 @@ def test_a_union_of_choices_has_the_values_of_all_and_keeps_conditions():
     assert space["momentum"] == momentum
 
 
-def test_a_constraint_that_leaves_a_group_nothing_is_refused_at_the_start():
+def test_a_constraint_that_allows_a_group_nothing_is_refused_at_the_start():
     spaces = read_groups(BOUNDS, "group", lambda params: params["group"] != "us")
     problem = Problem(space=union(spaces, "group"), rng=random.Random(0), samples=3)
     with pytest.raises(NothingAllowed) as caught:
@@ -264,7 +264,7 @@ def problem(**arguments):
     return spaces, Problem(space=space, rng=random.Random(0), samples=3, **arguments)
 
 
-def test_points_and_what_is_known_go_to_their_group():
+def test_points_and_prior_observations_go_to_their_group():
     points = [{"group": "us", "lr": 0.5, "n": 7}, {"group": "eu", "lr": 0.05, "n": 2}]
     known = [Evaluated({"group": "us", "lr": 0.25, "n": 3}, 1.0)]
     spaces, whole = problem(points=points, known=known)
@@ -284,7 +284,7 @@ def test_points_and_what_is_known_go_to_their_group():
 
 
 @pytest.mark.parametrize("given", ["points", "known"])
-def test_what_lies_outside_of_its_groups_bounds_is_refused(given):
+def test_points_outside_their_groups_bounds_are_refused(given):
     params = {"group": "eu", "lr": 0.5, "n": 2}
     arguments = {given: [params if given == "points" else Evaluated(params, 1.0)]}
     spaces, whole = problem(**arguments)
@@ -293,7 +293,7 @@ def test_what_lies_outside_of_its_groups_bounds_is_refused(given):
     assert caught.value.name == "bounds['eu']['lr']"
 
 
-def test_the_settings_say_all_that_makes_the_trials():
+def test_the_settings_as_json_determine_the_trials():
     spaces, whole = problem()
     settings = Grouped(searcher=Random(), spaces=spaces, max_failures=3)
     assert settings.to_json() == {

@@ -110,12 +110,12 @@ def sometimes_without_value(trial):
 
 
 def without_value(value):
-    """Give only each third trial, not the first, its value, and all others this one."""
+    """Return an evaluation that gives every third trial its own value, and all others `value`."""
     return lambda trial: outcome(trial, units(trial.params) if trial.id % 3 == 2 else value)
 
 
 def lies_in(space, params):
-    """Is it a configuration: the active names alone, each with a value of its domain?"""
+    """Whether it is a configuration: the active names only, each with a value of its domain."""
     active = space.decode(space.encode(params))
     return (
         list(params) == list(active)
@@ -138,7 +138,7 @@ def asked_by(searcher, evaluate):
 
 
 class Noted:
-    """A searcher whose asks and tells are noted down, as by a journal: only those with a trial."""
+    """A searcher whose calls are recorded, as by a journal: only those with a trial."""
 
     def __init__(self, searcher, events=None):
         self._searcher, self._events = searcher, [] if events is None else events
@@ -159,7 +159,7 @@ class Noted:
 
 
 class Ending(Noted):
-    """Sees that a searcher is finished from its last trial on, and not before."""
+    """Checks that a searcher is finished from its last trial on, and not before."""
 
     def __init__(self, searcher, total):
         super().__init__(searcher)
@@ -185,13 +185,16 @@ class Impatient(Noted):
         return trial
 
 
-def assert_rebuilt(make, order):
-    """Run a searcher in some order; see that each ask gives what it gave, after the same events.
+def assert_rebuilt(make, order, evaluate=None):
+    """Run a searcher in some order; check that each ask returns the same after the same events.
 
     Also where it was asked again, as by a journal, for the first half of them.
+
+    Returns:
+        The trials.
     """
     events = []
-    run_in_any_order(Noted(make(), events), evaluated_by(units), order)
+    trials = run_in_any_order(Noted(make(), events), evaluate or evaluated_by(units), order)
     rebuilt, resumed = make(), make()
     for number, (what, item) in enumerate(events):
         if what == "ask":
@@ -203,10 +206,11 @@ def assert_rebuilt(make, order):
             resumed.tell(item)
     assert rebuilt.finished
     assert resumed.finished
+    return trials
 
 
 class SearcherContract:
-    """What every searcher keeps; a test class of its own for each of them inherits this.
+    """The contract of every searcher; the test class of each of them inherits this.
 
     One that searches any space inherits `SpacesContract`, and whatever else it promises:
     `OrderlessContract`, `NoRepeatsContract`, `LearningContract`, ...
@@ -240,9 +244,14 @@ class SearcherContract:
         return self.algorithm.start(problem)
 
     def in_any_order(self, check):
-        """Call `check` with many a random.Random, by which it mixes asks and tells."""
-        orders = st.randoms(use_true_random=True)
-        examples(self.examples)(given(orders)(check))()
+        """Call `check` with many generators, by which it mixes the calls of ask and tell."""
+
+        @examples(self.examples)
+        @given(st.randoms(use_true_random=True))
+        def check_one(order):
+            check(order)
+
+        check_one()
 
     def test_total_is_the_number_of_trials(self):
         searcher = self.make()
@@ -278,14 +287,14 @@ class SearcherContract:
         searcher.tell(outcome(last, 1.0))
         assert searcher.finished
 
-    def test_ask_gives_none_once_finished(self):
+    def test_ask_returns_none_once_finished(self):
         searcher = self.make()
         trials = asked_by(searcher, evaluated_by(units))
         assert len(trials) == self.total
         assert [searcher.ask() for _ in range(3)] == [None] * 3
         assert searcher.finished
 
-    def test_ask_gives_none_while_the_last_trials_are_out(self):
+    def test_ask_returns_none_while_the_last_trials_are_in_flight(self):
         searcher = self.make()
         for number in range(self.total):
             trial = searcher.ask()
@@ -300,7 +309,7 @@ class SearcherContract:
         assert one == same
 
     @pytest.mark.property
-    def test_in_any_order_each_trial_comes_once_and_the_last_is_known_for_it(self):
+    def test_in_any_order_of_outcomes_each_trial_comes_once_and_finished_follows_the_last(self):
         def check(order):
             searcher = self.make()
             trials = run_in_any_order(Ending(searcher, self.total), sometimes_without_value, order)
@@ -310,7 +319,7 @@ class SearcherContract:
         self.in_any_order(check)
 
     @pytest.mark.property
-    def test_a_searcher_is_rebuilt_by_the_same_asks_and_tells(self):
+    def test_a_searcher_is_rebuilt_by_the_same_ask_and_tell_calls(self):
         self.in_any_order(lambda order: assert_rebuilt(self.make, order))
 
     def test_two_searchers_at_once_share_nothing(self):
@@ -332,7 +341,7 @@ class SearcherContract:
         self.in_any_order(check)
 
     @pytest.mark.property
-    def test_asks_for_which_there_is_no_trial_change_nothing(self):
+    def test_an_ask_that_returns_none_changes_nothing(self):
         def check(order):
             state = order.getstate()
             once = run_in_any_order(self.make(), evaluated_by(units), order)
@@ -355,17 +364,17 @@ class SearcherContract:
         assert len(outcomes) == self.total
         assert Direction.MAX.best(outcomes, lambda item: item.value) is None
 
-    def test_drive_gives_one_outcome_per_trial_in_order(self):
+    def test_drive_returns_one_outcome_per_trial_in_order(self):
         outcomes = drive(self.make(), lambda trial: outcome(trial, trial.id * 0.5))
         assert [item.trial for item in outcomes] == list(range(self.total))
         assert [item.value for item in outcomes] == [number * 0.5 for number in range(self.total)]
 
 
 class OrderlessContract(SearcherContract):
-    """What those keep, too, for which the order of outcomes means nothing."""
+    """The contract of searchers for which the order of outcomes does not matter."""
 
     @pytest.mark.property
-    def test_outcomes_may_be_told_in_any_order(self):
+    def test_outcomes_may_come_in_any_order(self):
         in_order = asked_by(self.make(), sometimes_without_value)
 
         def check(order):
@@ -375,7 +384,7 @@ class OrderlessContract(SearcherContract):
 
 
 class RandomSearcherContract(SearcherContract):
-    """What those keep, too, that draw random numbers."""
+    """The contract of searchers that draw random numbers."""
 
     def test_another_seed_gives_other_trials(self):
         one, other = (asked_by(self.make(seed), evaluated_by(units)) for seed in (1, 2))
@@ -391,23 +400,20 @@ class RandomSearcherContract(SearcherContract):
 
 
 class SpacesContract(SearcherContract):
-    """What those keep, too, that search any space."""
+    """The contract of searchers that search any space."""
 
     @pytest.mark.property
     @pytest.mark.parametrize("space", SPACES.values(), ids=SPACES)
-    def test_every_point_lies_in_its_space(self, space):
+    def test_every_point_lies_in_its_space_and_the_same_ask_and_tell_calls_rebuild(self, space):
         def check(order):
-            searcher = self.started(space=space, seed=order.randrange(100))
-            trials = run_in_any_order(searcher, sometimes_without_value, order)
+            seed = order.randrange(100)
+            trials = assert_rebuilt(
+                lambda: self.started(space=space, seed=seed), order, sometimes_without_value
+            )
             assert len(trials) == self.total
             assert all(lies_in(space, trial.params) for trial in trials)
 
         self.in_any_order(check)
-
-    @pytest.mark.property
-    @pytest.mark.parametrize("space", SPACES.values(), ids=SPACES)
-    def test_a_searcher_of_any_space_is_rebuilt_by_the_same_asks_and_tells(self, space):
-        self.in_any_order(lambda order: assert_rebuilt(lambda: self.started(space=space), order))
 
     @pytest.mark.parametrize("space", SPACES.values(), ids=SPACES)
     def test_a_search_of_any_space_whose_trials_all_fail_ends(self, space):
@@ -415,7 +421,7 @@ class SpacesContract(SearcherContract):
 
 
 class LearningContract(SpacesContract):
-    """What those keep, too, that go where trials were good.
+    """The contract of searchers that learn from outcomes.
 
     Attributes:
         learner: Settings with which it has learnt something at the end; None: those of `algorithm`.
@@ -426,7 +432,7 @@ class LearningContract(SpacesContract):
 
     @pytest.mark.parametrize("value", [None, math.nan])
     @pytest.mark.parametrize("direction", Direction)
-    def test_what_fails_attracts_nothing(self, direction, value):
+    def test_failed_trials_attract_no_others(self, direction, value):
         """A third of the space fails; zero would be better than anything else."""
         space = Space.of_bounds(
             {"units": [4, 40], "kind": ["good", "bad", "fair"], "x": [0.0, 1.0]}
@@ -445,7 +451,7 @@ class LearningContract(SpacesContract):
         assert bad < len(last) / 4
 
     @pytest.mark.parametrize("direction", Direction)
-    def test_the_senses_are_mirror_images(self, direction):
+    def test_the_directions_are_mirror_images(self, direction):
         def negated(trial):
             return outcome(trial, -units(trial.params))
 
@@ -455,7 +461,7 @@ class LearningContract(SpacesContract):
 
 
 class PointsContract(SearcherContract):
-    """What those keep, too, that try given points first."""
+    """The contract of searchers that try given points first."""
 
     def test_points_come_first_in_their_order_and_exactly(self):
         trials = asked_by(self.started(points=FIRST), evaluated_by(units))
@@ -482,7 +488,7 @@ class PointsContract(SearcherContract):
         assert len(drive(self.started(points=FIRST), all_fail)) == self.total
 
     @pytest.mark.property
-    def test_a_searcher_with_points_is_rebuilt_by_the_same_asks_and_tells(self):
+    def test_a_searcher_with_points_is_rebuilt_by_the_same_ask_and_tell_calls(self):
         self.in_any_order(lambda order: assert_rebuilt(lambda: self.started(points=FIRST), order))
 
     def test_changing_a_point_later_changes_no_trial(self):
@@ -494,34 +500,36 @@ class PointsContract(SearcherContract):
 
 
 class KnownContract(PointsContract):
-    """What those keep, too, that learn from what was evaluated before."""
+    """The contract of searchers that learn from prior observations."""
 
-    def test_what_is_known_is_not_among_the_trials(self):
+    def test_prior_observations_are_not_among_the_trials(self):
         searcher = self.started(known=KNOWN)
         trials = asked_by(searcher, evaluated_by(units))
         assert [trial.id for trial in trials] == list(range(self.total))
         assert searcher.total == self.total
 
-    def test_what_is_known_may_be_all_that_there_is(self):
+    def test_prior_observations_may_cover_the_whole_space(self):
         space = Space.of_bounds({"a": [0, 1], "b": [True, False]})
         known = [Evaluated({"a": a, "b": b}, 1.0) for a in (0, 1) for b in (True, False)]
         searcher = self.started(known=known, space=space)
         assert len(drive(searcher, evaluated_by(lambda params: 0.0))) == self.total
 
-    def test_points_come_first_where_something_is_known(self):
+    def test_points_come_first_with_prior_observations_too(self):
         known = [*KNOWN, Evaluated(FIRST[1], 0.5)]
         trials = asked_by(self.started(points=FIRST, known=known), evaluated_by(units))
         assert [trial.params for trial in trials[:3]] == FIRST
 
     @pytest.mark.parametrize("value", [None, math.nan])
-    def test_what_is_known_may_have_failed(self, value):
+    def test_prior_observations_may_have_failed(self, value):
         known = [Evaluated(item.params, value) for item in KNOWN]
         assert len(drive(self.started(known=known), evaluated_by(units))) == self.total
         assert len(drive(self.started(known=known), all_fail)) == self.total
 
     @pytest.mark.property
     @pytest.mark.parametrize("count", [2, 30])
-    def test_a_searcher_that_knows_something_is_rebuilt_by_the_same_asks_and_tells(self, count):
+    def test_a_searcher_with_prior_observations_is_rebuilt_by_the_same_ask_and_tell_calls(
+        self, count
+    ):
         def make():
             return self.started(points=FIRST, known=KNOWN[:count])
 
@@ -529,9 +537,9 @@ class KnownContract(PointsContract):
 
 
 class NoveltyContract(KnownContract):
-    """What those keep, too, that try nothing that is known, as long as there is anything else."""
+    """The contract of searchers that do not repeat prior observations while there are others."""
 
-    def test_what_is_known_never_comes_again(self):
+    def test_prior_observations_are_never_tried_again(self):
         space = Space.of_bounds({"a": [0, 7], "b": list("abcdef")})
         grid = [{"a": a, "b": b} for a in range(8) for b in "abcdef"]
         random.Random(0).shuffle(grid)
@@ -543,11 +551,11 @@ class NoveltyContract(KnownContract):
 
 
 class NoRepeatsContract(NoveltyContract):
-    """What those keep, too, that try no configuration twice while there are others."""
+    """The contract of searchers that try no configuration twice while there are others."""
 
     @pytest.mark.property
     @pytest.mark.parametrize("kind", ["one configuration", *SPACES])
-    def test_no_configuration_comes_again_before_all_others_did(self, kind):
+    def test_no_configuration_is_repeated_before_all_others_were_tried(self, kind):
         space = SPACES.get(kind, ONE)
         # The others have more than enough.
         size = {"one configuration": 1, "smaller than the budget": 6}.get(kind, self.total)
@@ -598,14 +606,14 @@ TWO = Directions.parse({"value": "max", "rest": "min"})
 
 
 def of_two(item):
-    """Make what has one objective have two that cannot both be best."""
+    """Turn one objective into two that cannot both be best."""
     known = item.value is not None
     values = {"value": item.value, "rest": item.value % 0.7} if known else {}
     return msgspec.structs.replace(item, value=None, values=values)
 
 
 class TellsTwo(Noted):
-    """A searcher of two objectives that is told of one."""
+    """A searcher of two objectives that receives outcomes of one."""
 
     @property
     def total(self):
@@ -700,19 +708,19 @@ class TestGroupedSearchByGeneration(RandomSearcherContract):
 @pytest.mark.parametrize(
     "given_first", [{"points": POINTS}, {"known": [Evaluated(POINTS[0], 1.0)]}]
 )
-def test_a_grid_takes_neither_points_nor_what_is_known(given_first):
+def test_a_grid_takes_neither_points_nor_prior_observations(given_first):
     name = "points" if "points" in given_first else "warm_start"
-    with pytest.raises(InvalidArgument, match=f"^{name}: expected nothing for a grid"):
+    with pytest.raises(InvalidArgument, match=f"^{name}: expected none for a grid"):
         Grid().start(Problem(space=LISTS, rng=random.Random(0), **given_first))
 
 
-def test_population_based_training_takes_nothing_that_is_known():
+def test_population_based_training_takes_no_prior_observations():
     problem = Problem(space=MIXED, rng=random.Random(0), known=KNOWN)
     with pytest.raises(InvalidArgument, match=r"^warm_start: .* checkpoints of the same run"):
         PopulationTraining().start(problem)
 
 
-def test_drive_ends_where_the_searcher_waits_for_an_outcome_of_someone_else():
+def test_drive_fails_if_the_searcher_waits_without_a_trial_in_flight():
     searcher = started(Evolution, MIXED, 0, generational=True, popsize=4)
     for _ in range(4):
         searcher.ask()
@@ -726,7 +734,7 @@ def test_drive_continues_a_search_that_was_begun():
     assert [item.trial for item in drive(searcher, all_fail)] == list(range(1, 12))
 
 
-def test_drive_of_a_finished_searcher_gives_nothing():
+def test_drive_of_a_finished_searcher_returns_nothing():
     assert drive(PointSearch([]), all_fail) == []
 
 

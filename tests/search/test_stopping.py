@@ -37,7 +37,7 @@ few = examples(50)
 
 
 def answers(judge, history):
-    """Tell a judge a history; return what it says to each report."""
+    """Pass a history to a judge; return its answer to each report."""
     given_ = []
     for kind, trial, *rest in history:
         answer = getattr(judge, kind)(trial, *rest)
@@ -60,7 +60,7 @@ def negated(history):
 
 
 def interleaved(curves, rng):
-    """Yield the reports of trials that run at the same time, and their ends, in some order."""
+    """Yield the reports of concurrent trials, and their ends, in some order."""
     left = {trial: list(enumerate(curve)) for trial, curve in enumerate(curves)}
     while left:
         trial = rng.choice(list(left))
@@ -83,7 +83,7 @@ EACH = pytest.mark.parametrize("rule", EVERY, ids=str)
 MIRRORED = {Threshold(lower=-1.0, n_warmup_steps=2): Threshold(upper=1.0, n_warmup_steps=2)}
 
 
-# The contract: a rule of the list above keeps all of this
+# The contract of every rule of the list above
 
 
 @EACH
@@ -99,7 +99,7 @@ def test_directions_mirror_each_other(rule, history, direction):
 @EACH
 @given(history=histories, direction=directions, ids=st.permutations(range(6)))
 @few
-def test_ids_of_trials_mean_nothing(rule, history, direction, ids):
+def test_ids_of_trials_do_not_matter(rule, history, direction, ids):
     renamed = [(kind, ids[trial], *rest) for kind, trial, *rest in history]
     expected = answers(rule.start(direction), history)
     assert answers(rule.start(direction), renamed) == expected
@@ -142,18 +142,18 @@ def test_steps_that_do_not_ascend_change_nothing(rule, history, direction, value
 @EACH
 @given(history=histories, direction=directions)
 @few
-def test_a_stopped_trial_hears_the_same_until_it_ended(rule, history, direction):
-    judge, told, ended = rule.start(direction), {}, set()
+def test_a_stopped_trial_gets_the_same_reason_until_it_ends(rule, history, direction):
+    judge, reasons, ended = rule.start(direction), {}, set()
     for kind, trial, *rest in history:
         answer = getattr(judge, kind)(trial, *rest)
         if kind == "ended":
-            told.pop(trial, None)
+            reasons.pop(trial, None)
             ended.add(trial)
         elif trial in ended:
             assert answer is None
         else:
-            assert answer == told.setdefault(trial, answer) or told[trial] is None
-            told[trial] = answer
+            assert answer == reasons.setdefault(trial, answer) or reasons[trial] is None
+            reasons[trial] = answer
 
 
 @EACH
@@ -172,7 +172,7 @@ def test_only_the_first_end_counts(rule, history, direction, status):
 @EACH
 @given(history=histories, direction=directions, data=st.data())
 @few
-def test_values_that_are_no_finite_numbers_are_all_the_same(rule, history, direction, data):
+def test_values_that_are_not_finite_are_all_equal(rule, history, direction, data):
     def replaced(value):
         return data.draw(st.sampled_from(NO_NUMBERS)) if value in NO_NUMBERS else value
 
@@ -187,14 +187,14 @@ def test_values_that_are_no_finite_numbers_are_all_the_same(rule, history, direc
 @given(history=histories, direction=directions)
 @few
 def test_reasons_are_one_line_that_begins_with_the_step(rule, history, direction):
-    judge, told = rule.start(direction), set()
+    judge, reasons = rule.start(direction), set()
     for event in history:
         for reason in answers(judge, [event]):
-            if reason is not None and event[1] not in told:
+            if reason is not None and event[1] not in reasons:
                 assert reason.startswith(f"step {event[2]}: ")
                 assert "\n" not in reason
                 assert len(reason) < 120
-                told.add(event[1])
+                reasons.add(event[1])
 
 
 @EACH
@@ -214,7 +214,7 @@ def test_json_says_type_and_arguments(rule):
 
 
 @EACH
-def test_the_end_of_an_unknown_trial_is_none_of_its_business(rule):
+def test_the_end_of_an_unknown_trial_is_ignored(rule):
     judge = rule.start(Direction.MAX)
     judge.ended(3, "cancelled")
     assert judge.report(3, 0, 1.0) is None
@@ -230,7 +230,7 @@ def finished(judge, *curves):
         judge.ended(trial)
 
 
-def test_a_trial_below_the_median_of_those_that_finished_is_stopped():
+def test_a_trial_below_the_median_of_finished_ones_is_stopped():
     judge = MedianStopping(n_startup_trials=3).start(Direction.MAX)
     finished(judge, [0.1, 0.6], [0.2, 0.7], [0.3, 0.8])
     assert judge.report(0, 0, 0.2) is None
@@ -260,7 +260,7 @@ def test_the_best_value_so_far_counts_and_not_the_latest():
 
 
 @pytest.mark.parametrize("status", ["failed", "stopped", "cancelled"])
-def test_only_trials_that_finished_are_compared_with(status):
+def test_only_finished_trials_count_in_the_median(status):
     judge = MedianStopping(n_startup_trials=1).start(Direction.MAX)
     judge.report(0, 0, 0.9)
     assert judge.report(1, 0, 0.1) is None
@@ -268,7 +268,7 @@ def test_only_trials_that_finished_are_compared_with(status):
     assert judge.report(2, 0, 0.1) is None
 
 
-def test_nobody_is_stopped_at_a_step_that_too_few_have_reported():
+def test_no_trial_is_stopped_at_a_step_with_too_few_reports():
     judge = MedianStopping(n_startup_trials=2).start(Direction.MAX)
     finished(judge, [1.0, 1.0], [1.0])
     assert judge.report(0, 1, 0.0) is None
@@ -346,7 +346,7 @@ def at_first_rung(values, direction=Direction.MAX, **kwargs):
     factor=st.integers(2, 5),
 )
 @few
-def test_number_n_at_a_rung_goes_on_if_it_is_one_of_the_best_nth(values, direction, factor):
+def test_the_nth_trial_at_a_rung_continues_if_among_the_best_nth(values, direction, factor):
     went_on = at_first_rung(values, direction, reduction_factor=factor)
     for number, value in enumerate(values, start=1):
         better = sum(direction.better(other, value) for other in values[:number])
@@ -368,7 +368,7 @@ def test_the_best_so_far_is_never_stopped(values, direction):
 
 @given(values=st.lists(numbers, min_size=1, max_size=40, unique=True), factor=st.integers(2, 5))
 @few
-def test_descending_arrivals_let_one_go_on_and_ascending_ones_all(values, factor):
+def test_descending_values_let_one_continue_and_ascending_ones_all(values, factor):
     ascending = at_first_rung(sorted(values), reduction_factor=factor)
     descending = at_first_rung(sorted(values, reverse=True), reduction_factor=factor)
     assert ascending == [True] * len(values)
@@ -376,7 +376,7 @@ def test_descending_arrivals_let_one_go_on_and_ascending_ones_all(values, factor
 
 
 @pytest.mark.parametrize("factor", [2, 3, 4])
-def test_in_random_order_about_one_in_reduction_factor_goes_on(factor):
+def test_in_random_order_about_one_in_reduction_factor_continues(factor):
     rng = random.Random(0)
     runs = [
         at_first_rung([rng.random() for _ in range(400)], reduction_factor=factor)
@@ -385,7 +385,7 @@ def test_in_random_order_about_one_in_reduction_factor_goes_on(factor):
     assert sum(map(sum, runs)) / (50 * 400) == pytest.approx(1 / factor, rel=0.05)
 
 
-def test_equals_of_the_best_go_on():
+def test_trials_equal_to_the_best_continue():
     assert at_first_rung([0.5] * 9) == [True] * 9
 
 
@@ -402,7 +402,7 @@ def test_rungs_lie_at_powers_of_the_reduction_factor():
     assert stopped_at == {1: 6, 2: 6, 3: 18, 4: 18, 5: 54, 6: 54}
 
 
-def test_a_gap_leads_over_several_rungs_at_once():
+def test_a_gap_in_steps_crosses_several_rungs_at_once():
     judge = SuccessiveHalving(reduction_factor=2).start(Direction.MAX)
     assert judge.report(0, 5, 0.5) is None  # at rungs 1, 2 and 4
     assert judge.report(1, 2, 0.6) is None
@@ -411,7 +411,7 @@ def test_a_gap_leads_over_several_rungs_at_once():
 
 
 @pytest.mark.parametrize("status", STATUSES)
-def test_a_rung_keeps_what_was_reported_whatever_became_of_the_trial(status):
+def test_a_rung_keeps_reports_whatever_the_outcome(status):
     judge = SuccessiveHalving().start(Direction.MIN)
     judge.report(0, 1, 0.5)
     judge.ended(0, status)
@@ -461,12 +461,12 @@ def test_values_outside_the_bounds_stop_a_trial_in_both_directions(direction):
 
 
 @pytest.mark.parametrize("value", NO_NUMBERS)
-def test_what_is_no_finite_number_is_outside_any_bounds(value):
+def test_values_that_are_not_finite_are_outside_any_bounds(value):
     judge = Threshold(lower=0.0).start(Direction.MIN)
     assert judge.report(0, 3, value) == "step 3: not a finite number"
 
 
-def test_nobody_is_stopped_below_the_warmup_steps():
+def test_no_trial_is_stopped_below_the_warmup_steps():
     judge = Threshold(upper=1.0, n_warmup_steps=3).start(Direction.MIN)
     assert judge.report(0, 1, math.nan) is None
     assert judge.report(0, 2, 9.0) is None
@@ -478,8 +478,9 @@ def test_nobody_is_stopped_below_the_warmup_steps():
 
 def test_reports_without_improvement_are_counted_as_keras_does():
     judge = Patience(2).start(Direction.MAX)
-    told = [judge.report(0, 5 * step, v) for step, v in enumerate([0.1, 0.3, 0.2, 0.4, 0.4, 0.3])]
-    assert told == [None] * 5 + ["step 25: no better than 0.4 for 2 reports"]
+    values = [0.1, 0.3, 0.2, 0.4, 0.4, 0.3]
+    reasons = [judge.report(0, 5 * step, value) for step, value in enumerate(values)]
+    assert reasons == [None] * 5 + ["step 25: no better than 0.4 for 2 reports"]
 
 
 def test_an_improvement_is_more_than_min_delta():
@@ -489,7 +490,7 @@ def test_an_improvement_is_more_than_min_delta():
     assert judge.report(0, 2, 1.75) == "step 2: no better than 2.25 by more than 0.5 for 1 reports"
 
 
-def test_what_is_no_number_improves_nothing():
+def test_values_that_are_no_numbers_improve_nothing():
     judge = Patience(2).start(Direction.MAX)
     assert judge.report(0, 0, math.nan) is None
     assert judge.report(0, 1, math.inf) == "step 1: no better than nan for 2 reports"
@@ -519,7 +520,7 @@ def test_patience_is_keras_early_stopping(curve, direction, patience, min_delta)
 # Several rules, arguments
 
 
-def test_any_of_several_rules_stops_and_all_of_them_hear_everything():
+def test_any_of_several_rules_stops_and_all_get_every_report():
     rules = [Threshold(lower=0.0), Patience(2), SuccessiveHalving()]
     judge = start_all(rules, Direction.MAX)
     assert judge.report(0, 0, -1.0) == "step 0: -1 is below the threshold 0"
@@ -531,7 +532,7 @@ def test_any_of_several_rules_stops_and_all_of_them_hear_everything():
     assert judge.report(1, 9, -1.0) is None
 
 
-def test_no_rules_stop_nobody():
+def test_no_rules_stop_no_trial():
     judge = start_all([], Direction.MAX)
     assert judge.report(0, 0, math.nan) is None
     judge.ended(0)

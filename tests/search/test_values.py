@@ -55,8 +55,8 @@ def through_json(value):
 
 @given(values)
 @examples(200)
-def test_values_arrive_as_they_were(value):
-    # the repr tells tuples from lists, 1 from 1.0 and True, 0.0 from -0.0, and knows NaN
+def test_values_survive_their_round_trip(value):
+    # The repr distinguishes tuples and lists, 1, 1.0 and True, 0.0 and -0.0, and shows NaN.
     assert repr(through_json(value)) == repr(value)
 
 
@@ -85,13 +85,13 @@ def test_plain_values_stay_as_they_are(value):
         "ß\u202e\U0001f40d\x00",
     ],
 )
-def test_examples_arrive_as_they_were(value):
+def test_examples_survive_their_round_trip(value):
     arrived = through_json(value)
     assert arrived == value
     assert repr(arrived) == repr(value)
 
 
-def test_nan_arrives_as_nan():
+def test_nan_survives_its_round_trip():
     assert math.isnan(through_json(math.nan))
 
 
@@ -137,7 +137,7 @@ Point = collections.namedtuple("Point", "x y")
     "value",
     [
         pytest.param(object(), id="object"),
-        pytest.param(test_nan_arrives_as_nan, id="function"),
+        pytest.param(test_nan_survives_its_round_trip, id="function"),
         int,
         b"bytes",
         bytearray(b"bytes"),
@@ -162,7 +162,7 @@ Point = collections.namedtuple("Point", "x y")
     ],
     ids=repr,
 )
-def test_what_cannot_travel_is_refused(value):
+def test_values_without_a_form_in_json_are_refused(value):
     with pytest.raises(InvalidArgument) as caught:
         plain_value("bounds['x']", value)
     assert caught.value.name == "bounds['x']"

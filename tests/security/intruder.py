@@ -1,4 +1,4 @@
-"""Another user of the host, who asks Spark for its blocks as an executor would.
+"""Another user of the host, who requests Spark's blocks as an executor does.
 
 As a program, `python -c SOURCE USER HOST:PORT...`, it becomes that user first, who may not be
 allowed to see this Python's files, and prints a line of JSON for each address, see `steal`.
@@ -22,11 +22,11 @@ from typing import Any
 # Of Spark's TransportContext; a frame is its length, the type, a body that depends on it.
 _FETCH, _FETCHED, _FETCH_FAILED, _CALL, _ANSWER, _CALL_FAILED = range(6)
 _BLOCKS = [f"broadcast_{number}_piece{piece}" for number in range(40) for piece in range(2)]
-_SECONDS = 120  # which only a test that fails needs
+_SECONDS = 120  # until a failing test gives up
 
 
 class Refused(Exception):
-    """What the other side says instead of an answer."""
+    """The other side's error instead of an answer."""
 
 
 class _Connection:
@@ -35,7 +35,7 @@ class _Connection:
         self._socket = socket.create_connection((host, int(port)), _SECONDS)
 
     def fetch(self, block: str) -> bytes:
-        """Return a block as it lies in a block manager."""
+        """Return a block as a block manager stores it."""
         asked = b"\0" + _text("app") + _text("driver") + struct.pack(">i", 1) + _text(block)
         self._send(_CALL, struct.pack(">qi", 1, len(asked)) + asked)
         stream = self._receive(_ANSWER)[12:][1:9]
@@ -82,17 +82,17 @@ def _ask(address: str) -> dict[str, Any]:
 
 
 def stranger() -> int:
-    """Return the number of a user that is nobody's on this host."""
+    """Return a user id that no user of this host has."""
     taken = {entry.pw_uid for entry in pwd.getpwall()}
     return next(user for user in range(60000, 65000) if user not in taken)
 
 
 def steal(addresses: Iterable[str], user: int) -> list[dict[str, Any]]:
-    """Ask each block manager for broadcasts, as another user; only root can do so.
+    """Request broadcasts from each block manager as another user; only root can do so.
 
     Args:
-        addresses: Of them, "host:port".
-        user: Number of the user.
+        addresses: The addresses of the block managers, "host:port".
+        user: The user id.
 
     Returns:
         For each: "user", "from", "blocks" of names to bytes, not compressed any more, and
@@ -114,7 +114,7 @@ def steal(addresses: Iterable[str], user: int) -> list[dict[str, Any]]:
 
 
 def _plain(data: bytes) -> bytes:
-    """Return what was compressed by Spark's default, LZ4 in blocks."""
+    """Decompress Spark's default format, LZ4 in blocks."""
     import pyarrow
 
     plain, head = bytearray(), struct.Struct("<8sBiii")
@@ -128,7 +128,7 @@ def _plain(data: bytes) -> bytes:
 
 
 def _become(user: int) -> None:
-    "localhost".encode("idna")  # loads what connections need
+    "localhost".encode("idna")  # loads the codec that connections need
     os.setgroups([])
     os.setresgid(user, user, user)
     os.setresuid(user, user, user)

@@ -1,4 +1,4 @@
-"""What another user of the host gets of a search by asking Spark, whose ports all users reach."""
+"""What another user of the host can read of a search from Spark, whose ports all users reach."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be anot
 
 RECIPE = "learning rate of nobody else"
 UNKNOWN = "Expected SaslMessage|Unknown challenge message"
-"""What Spark says to those who do not know its secret."""
+"""Spark's answer to clients without its secret."""
 QUIET = {"preload": (), "verbose": 0}
 
 
@@ -35,7 +35,7 @@ def train(x, folder):
     return x if recipe else None
 
 
-train.__module__ = "__main__"  # so that it travels by value
+train.__module__ = "__main__"  # so that it is pickled by value
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def addresses(monkeypatch):
 
 
 def secrets_of(addresses):
-    """Return by name what would let a stranger in."""
+    """Return the secrets that would let a stranger in, by name."""
     found = {"train function": RECIPE}
     for address in addresses:
         found[f"token of {address.target}"] = address.token
@@ -64,7 +64,7 @@ def secrets_of(addresses):
 
 
 def block_managers(spark):
-    """Return the addresses of those of driver and executors; a stranger tries all ports."""
+    """Return the block managers' addresses of driver and executors; a stranger tries all ports."""
     names = spark.sparkContext._jsc.sc().getExecutorMemoryStatus().keysIterator()
     found = []
     while names.hasNext():
@@ -73,7 +73,7 @@ def block_managers(spark):
 
 
 def stolen(spark, folder):
-    """Return what a stranger gets while a search runs and after an examination."""
+    """Return the answers to a stranger during a search and after an examination."""
     assert only(examine(spark, folder / "runs", train=train), "slots").level == "ok"
     handle = experiment.submit(
         experiment.launch, spark, train, {"x": [1.0, 2.0], "folder": [str(folder)]},

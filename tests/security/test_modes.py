@@ -1,4 +1,4 @@
-"""What a run writes is its user's alone: folders have mode 0700 and files 0600, on HDFS too."""
+"""Only the user can read a run: folders have mode 0700 and files 0600, on HDFS too."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from spark_jobs.run_folder.paths import RunPaths
 
 _FOLDERS = itertools.count()
 FROM_TRAIN = "of-train"
-"""How the names begin of what the train function writes by itself."""
+"""The prefix of the names of files that the train function writes itself."""
 
 
 def open_to_others(folder: Path) -> dict[str, str]:
-    """Return what is not 0700 or 0600, a folder and all below it, the train function's apart."""
+    """Return paths in a folder without mode 0700 or 0600, except the train function's."""
     found = {}
     for path in [folder, *folder.rglob("*")]:
         kind = path.lstat().st_mode
@@ -86,7 +86,7 @@ def test_a_run_on_this_host_is_its_users_alone(sparks, tmp_path, isolation):
     assert not RunPaths(root).secrets.exists()
     assert open_to_others(cache) == {}
     assert {path.name.rpartition(".")[2] for path in cache.iterdir()} > {"lock"}
-    # What the train function writes follows its own umask, in folders that are closed to others.
+    # The train function's files follow its own umask, in folders that are closed to others.
     [umask] = {trial.metrics["umask"] for trial in result.trials if trial.metrics}
     plain = [path for path in root.rglob(f"{FROM_TRAIN}*") if path.is_file()]
     assert {stat.S_IMODE(path.stat().st_mode) for path in plain} == {0o666 & ~int(umask)}
@@ -114,7 +114,7 @@ def test_the_file_that_stops_a_run_is_its_users_alone(spark, tmp_path, capsys):
     [root] = (tmp_path / "runs").iterdir()
     assert [path for path in RunPaths(root).secrets.rglob("*") if path.is_file()]
     assert open_to_others(root) == {}
-    assert experiment.load(root).trials == []  # whatever else lies there
+    assert experiment.load(root).trials == []  # whatever other files it has
     assert main(["stop", str(root)]) == 0
     handle.result(timeout=60)
     assert RunPaths(root).stop.exists()

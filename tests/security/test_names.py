@@ -1,4 +1,4 @@
-"""Names are labels, never paths: whatever they are, a run writes to its own folder alone."""
+"""Names are labels, never paths: with any names a run writes only to its own folder."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _OURS = re.compile(
 
 @pytest.fixture
 def sandbox(tmp_path):
-    """A folder that whatever climbs out of a run's folder, or begins at the root, comes to."""
+    """A folder that every path out of a run's folder, or from the root, leads to."""
     folder = tmp_path / "sandbox"
     folder.mkdir()
     return folder
 
 
 def hostile(sandbox: Path) -> dict[str, str]:
-    up = "../" * 24  # to the root, from wherever a process was started
+    up = "../" * 24  # to the root, from any current folder
     return {
         "parent": "../x",
         "parent of the run": "../../x",
@@ -55,7 +55,7 @@ def hostile(sandbox: Path) -> dict[str, str]:
 
 
 def assert_only_in(result, logdir: Path, sandbox: Path) -> None:
-    """There is one run's folder, and nothing but what belongs there."""
+    """Check that there is one run's folder, with only a run's files."""
     root = Path(result.logdir)
     assert list(logdir.iterdir()) == [root]
     assert re.fullmatch(r"[A-Za-z0-9_-]{1,40}-\d{8}T\d{6}Z-[0-9a-f]{8}", root.name)
@@ -69,7 +69,7 @@ def assert_only_in(result, logdir: Path, sandbox: Path) -> None:
 def train(**params):
     import experiment
 
-    # Those of metrics have 200 characters at the most.
+    # Names of metrics have at most 200 characters.
     names = {name: float(number) for number, name in enumerate(params) if len(name) <= 200}
     print(*params)
     experiment.report(step=0, **names)
@@ -108,7 +108,7 @@ def test_a_hostile_name_of_a_run_is_a_label(spark, sandbox, kind):
 
 @pytest.mark.fault(42)
 @pytest.mark.parametrize("name", ["", "a\0b", "a\nb", "\x1b[2J", "\ud800"])
-def test_names_that_no_file_could_hold_are_refused_as_parameters(spark, sandbox, name):
+def test_names_that_no_file_can_have_are_refused_as_parameters(spark, sandbox, name):
     with pytest.raises(InvalidArgument):
         experiment.launch(spark, train, [{name: 1}], logdir=sandbox, preload=())
     assert list(sandbox.iterdir()) == []
@@ -116,7 +116,7 @@ def test_names_that_no_file_could_hold_are_refused_as_parameters(spark, sandbox,
 
 @pytest.mark.parametrize("name", ["../evil", "a/../../evil", "/evil", "..", ".", "a\0b"])
 def test_a_listing_with_paths_for_names_is_refused(tmp_path, name):
-    """As by somebody between this host and a NameNode without TLS."""
+    """As sent by an attacker between this host and a NameNode without TLS."""
     entry = {"pathSuffix": name, "type": "FILE", "length": 0, "modificationTime": 0}
     other = entry | {"pathSuffix": "other"}
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Impostor) as server:

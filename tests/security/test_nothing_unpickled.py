@@ -1,4 +1,4 @@
-"""Nothing that came over the wire or from storage is unpickled, or run, where the driver is.
+"""No data from the network or from storage is unpickled, or run, in the driver's process.
 
 The first half walks the code for what could do so; the second plants a pickle that would tell.
 """
@@ -41,10 +41,10 @@ UNPICKLERS = (
     "pickle", "pyspark.cloudpickle", "pyspark.serializers", "ruamel", "shelve", "torch", "xmlrpc",
     "yaml",
 )  # fmt: skip
-"""Modules that make objects or code of data."""
+"""Modules that turn data into objects or code."""
 
 HARMLESS = ("dump", "dumps", "HIGHEST_PROTOCOL")
-"""What they have that does not."""
+"""Their names that do not."""
 
 RUNNERS = re.compile(
     r"__import__|compile|eval|exec|runpy\..+|subprocess\..+|pty\..+"
@@ -54,15 +54,15 @@ RUNNERS = re.compile(
 """Calls that run code or commands."""
 
 LOADERS = (
-    # Spark's, by which pickles come to the driver
+    # Spark's, which send pickles to the driver
     "accumulator", "collect", "collectAsMap", "rdd", "toLocalIterator", "toPandas",
     # numpy's, pandas', Keras' and TensorFlow's
     "load", "load_model", "load_weights", "model_from_json", "numpy_function", "py_function",
     "read_hdf", "read_pickle", "saved_model",
-    # of all that are like pickle
+    # of all modules like pickle
     "Unpickler", "full_load", "loads", "unsafe_load",
 )  # fmt: skip
-"""Attributes, of whatever."""
+"""Attributes of any object."""
 
 HOOKS = ("allow_pickle", "custom_objects", "dec_hook", "ext_hook", "safe_mode")
 """Arguments."""
@@ -84,10 +84,10 @@ ALLOWED = {
         "a call of an executor, which comes from the driver, in the process of the trial"
     ),
     ("experiment/setup/train_function.py", "_Pickler", "cloudpickle.Pickler"): (
-        "a class to derive from, which writes pickles and loads nothing"
+        "a base class, which writes pickles and loads nothing"
     ),
     ("experiment/background/joblib_backend.py", "", "joblib.parallel.ParallelBackendBase"): (
-        "a class to derive from, which loads nothing"
+        "a base class, which loads nothing"
     ),
     ("spark_jobs/session/session.py", "importing.run", "pickle.loads"): (
         "a function of ours, which comes from the driver, in a task of an executor"
@@ -97,6 +97,9 @@ ALLOWED = {
     ),
     ("spark_jobs/slot/zygote.py", "warm_up", "importlib.import_module"): "numpy, in the zygote",
     ("spark_jobs/doctor/checks.py", "_run_python", "subprocess.run"): COMMAND,
+    ("spark_jobs/submit.py", "_check_package", "importlib.machinery.PathFinder.find_spec"): (
+        "finds a file of the package `experiment`, and runs nothing"
+    ),
     ("spark_jobs/trial/gpu_share.py", "_limit_torch", "torch.cuda"): SETS_LIMIT,
     ("spark_jobs/trial/gpu_share.py", "_limit_torch", "torch.cuda.is_available"): SETS_LIMIT,
     (
@@ -117,9 +120,9 @@ ALLOWED = {
 
 
 def uses(source: str) -> Iterator[tuple[str, str]]:
-    """Yield what could make code of data: the function that it is in, and what it is."""
+    """Yield names that could turn data into code, each with the function that uses it."""
     tree = ast.parse(source)
-    imported = {}  # what the names of this module stand for
+    imported = {}  # full names by the names in this module
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for name in node.names:
@@ -189,16 +192,16 @@ def _unpickles(name: str) -> bool:
         ("import msgspec\nmsgspec.json.decode(b, dec_hook=f)", ("", "dec_hook")),
     ],
 )
-def test_the_walk_finds_what_could_make_code_of_data(source, found):
+def test_the_walk_finds_calls_that_turn_data_into_code(source, found):
     assert found in list(uses(source))
 
 
-def test_the_walk_lets_the_rest_be():
+def test_the_walk_ignores_other_code():
     source = "import gc, pickle, re\npickle.dumps(f)\ngc.collect()\nre.compile(p)\nself.run()"
     assert list(uses(source)) == []
 
 
-def test_only_trials_and_executors_make_objects_or_code_of_data():
+def test_only_trials_and_executors_turn_data_into_objects_or_code():
     found = set()
     for package in PACKAGES:
         for path in (ROOT / package).rglob("*.py"):
@@ -208,7 +211,7 @@ def test_only_trials_and_executors_make_objects_or_code_of_data():
 
 
 class Marker:
-    """A pickle that leaves a file when it is loaded."""
+    """A pickle that creates a file when it is loaded."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -219,7 +222,7 @@ class Marker:
 
 @pytest.fixture
 def mark(tmp_path):
-    """The file that would be there; the pickle is alive, so it could be."""
+    """The file that loading the pickle creates; checked to work."""
     path = tmp_path / "loaded"
     pickle.loads(pickle.dumps(Marker(path)))
     path.unlink()
@@ -228,7 +231,7 @@ def mark(tmp_path):
 
 
 def planted(mark: Path) -> dict[str, bytes]:
-    """Return what a file may be made of that holds the marker."""
+    """Return contents of files with the marker."""
     data = pickle.dumps(Marker(mark))
     text = json.dumps({"event": "planned", "trial": 0, "py/object": pickle.dumps(mark, 0).decode()})
     return {
@@ -250,7 +253,7 @@ def framed(data: bytes) -> bytes:
 
 
 def look_at(run: Path) -> None:
-    """Read a run in every way; those that are refused are."""
+    """Read a run in every way, ignoring refusals."""
     with contextlib.suppress(ExperimentError):
         experiment.load(run)
     with contextlib.suppress(ExperimentError):
@@ -344,7 +347,7 @@ def hostile_train(what, mark):
             (folder / name).write_bytes(data)
         Path(experiment.checkpoint_dir(), "model.pkl").write_bytes(data)
         (folder.parent.parent / "journal" / "000009.jsonl").write_bytes(data)
-    if what == "accumulator":  # which PySpark loads in the driver, whatever it is of
+    if what == "accumulator":  # which PySpark loads in the driver
         from pyspark import accumulators
 
         class Fake:
@@ -378,7 +381,7 @@ HOSTILE = {
     "accumulator": None,
     "channel": None,
 }
-"""What a hostile trial does, and how it fails."""
+"""The actions of a hostile trial, each with its failure."""
 
 
 @pytest.mark.fault(13)
@@ -393,7 +396,7 @@ def test_nothing_of_a_hostile_trial_is_loaded_in_the_driver(spark, tmp_path, mar
     assert bool(of_channel["clients"]) == (isolation == "none")
     assert of_channel["refusals"] == 3 * of_channel["clients"]
     look_at(Path(result.logdir))
-    # The next search in the folder, with the same data in it, has nothing to do with all that.
+    # The next search in the folder, with the same data, is not affected.
     again = experiment.launch(spark, lambda value: value, {"value": [1]}, preload=(), **settings)
     assert again.best.value == 1
 

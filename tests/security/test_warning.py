@@ -1,9 +1,11 @@
-"""One warning where strangers reach Spark's own ports, with what to paste."""
+"""One warning if strangers reach Spark's own ports, with the settings to add."""
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
+import sys
 import warnings
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import pyspark
 import pytest
 
 import experiment
+from tests import ROOT
 from tests.experiment.waiting import wait_until
 
 OPEN = {"spark.authenticate": "false"}
@@ -24,7 +27,7 @@ def test_a_local_session_without_authentication_is_warned_of_once(sparks, tmp_pa
         return experiment.launch(spark, lambda x: x, {"x": [1.0]}, **settings)
 
     line = '; make the session with SparkSession.builder.config("spark.authenticate", "true")'
-    with pytest.warns(UserWarning, match=f"can take a search over{re.escape(line)}$"):
+    with pytest.warns(UserWarning, match=f"can take over a search{re.escape(line)}$"):
         search()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -37,6 +40,59 @@ def test_a_local_session_with_authentication_runs_trials_of_every_isolation(spar
         settings = {"logdir": tmp_path, "preload": (), "verbose": 0, "isolation": isolation}
         result = experiment.launch(spark, lambda x: x, {"x": [1.0, 2.0]}, **settings)
         assert result.best.value == 2.0
+
+
+MADE = """
+from spark_jobs.session.classic import make_session
+
+spark = make_session()
+print([spark.conf.get(f"spark.{name}", None) for name in ("authenticate", "ui.killEnabled")])
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "made"),
+    [
+        ("local[1]", "['true', 'false']"),
+        ("local[1] --conf spark.authenticate=false", "['false', 'false']"),
+    ],
+)
+def test_a_job_has_authentication_in_local_mode_unless_its_settings_turn_it_off(given, made):
+    words = f"--master {given} --conf spark.ui.enabled=false pyspark-shell"
+    environment = {k: v for k, v in os.environ.items() if k != "SPARK_SUBMIT_OPTS"}
+    program = subprocess.run(
+        [sys.executable, "-c", MADE],
+        cwd=ROOT,
+        env=environment | {"PYSPARK_SUBMIT_ARGS": words},
+        capture_output=True,
+        text=True,
+    )
+    assert program.stdout.splitlines()[-1:] == [made], program.stderr
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "Makefile",
+        "docs/getting_started.md",
+        "examples/quickstart.ipynb",
+        "examples/jobs/kubernetes.sh",
+        "examples/jobs/yarn.sh",
+    ],
+)
+def test_sessions_that_the_project_advises_are_closed_to_strangers(page):
+    text = (ROOT / page).read_text()
+    on = re.compile(r"""spark\.authenticate(=true|\\": \\"true)""")
+    off = re.compile(r"""spark\.ui\.killEnabled(=false|\\": \\"false)""")
+    assert on.search(text)
+    assert off.search(text)
+    assert len(re.findall("--master 'local", text)) <= len(on.findall(text))
+
+
+def test_examples_set_no_authentication_since_they_run_under_any_master():
+    examples = list((ROOT / "examples").glob("*.py"))
+    assert examples
+    assert not [path for path in examples if "spark.authenticate" in path.read_text()]
 
 
 @pytest.fixture

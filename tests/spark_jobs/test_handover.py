@@ -1,4 +1,4 @@
-"""Files by which secrets come to slots: who may read them, what is refused, when they are gone."""
+"""Files that pass secrets to slots: permissions, refusals, removal."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import os
 import pickle
 import re
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import cloudpickle
@@ -24,6 +26,7 @@ from spark_jobs.slot.slot import PROBLEM, SlotConfig, host_name, not_lent, slot_
 from spark_jobs.storage.locations import Location
 from spark_jobs.trial.context import DataSettings
 from spark_jobs.trial.trial_process import Program
+from tests import ROOT
 
 TOKEN, KEY, CERTIFICATE = "token of this run", "key of this run", "certificate of this run"
 ADDRESS = Address(
@@ -35,7 +38,7 @@ ADDRESS = Address(
 
 
 class Broadcasting:
-    """A session that lends bytes as a broadcast does; only that is asked of it."""
+    """A session that lends bytes as a broadcast does, and nothing else."""
 
     class Value:
         def __init__(self, value):
@@ -68,11 +71,11 @@ def files_of(root):
 
 
 def travelled(lent):
-    """Return what has lent bytes as an executor gets it."""
+    """Return a `Lent` as an executor gets it."""
     return pickle.loads(cloudpickle.dumps(lent))
 
 
-def test_what_is_lent_lies_in_files_of_its_user_alone(session, root):
+def test_secrets_are_in_files_of_their_user_only(session, root):
     with handover(session, root, b"function") as lender:
         secrets = [lender.lend(b"first"), lender.lend(b"second")]
         assert [travelled(lent)() for lent in secrets] == [b"first", b"second"]
@@ -86,14 +89,14 @@ def test_what_is_lent_lies_in_files_of_its_user_alone(session, root):
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
-def test_files_are_gone_however_a_search_ends(session, root, error):
+def test_files_are_removed_however_a_search_ends(session, root, error):
     with pytest.raises(error), handover(session, root, b"function"):
         assert files_of(root)
         raise error
     assert list(Path(root.path).iterdir()) == []
 
 
-def test_what_a_killed_driver_has_lent_is_removed_by_the_next(session, root):
+def test_files_of_a_killed_driver_are_removed_by_the_next(session, root):
     killed = handover(session, root, b"function")
     old = killed.__enter__().lend(b"old")
     with handover(session, root, b"function") as lender:
@@ -149,7 +152,7 @@ def test_closures_of_slots_hold_no_secret(session, root):
 
 
 @pytest.mark.parametrize("place", ["hdfs://cluster/run", "a file system without modes"])
-def test_spark_carries_what_files_would_not_keep(session, root, place, monkeypatch):
+def test_secrets_go_through_spark_if_files_cannot_protect_them(session, root, place, monkeypatch):
     if place.startswith("hdfs"):
         root = Location.parse(place)
     else:  # such as those that stand for a bucket, where all files have one mode
@@ -170,7 +173,7 @@ def test_spark_carries_what_files_would_not_keep(session, root, place, monkeypat
 
 @pytest.fixture
 def lent(session, root):
-    """What a driver has lent, and the file in which it lies."""
+    """A secret that a driver has lent, and its file."""
     with handover(session, root, b"function") as lender:
         secret = lender.lend(b"a secret")
         [path] = [path for path in files_of(root) if path.read_bytes() == b"a secret"]
@@ -189,7 +192,7 @@ def test_a_file_that_is_open_to_others_is_refused(lent, mode):
 def test_another_content_is_refused(lent):
     secret, path = lent
     path.write_bytes(b"a Secret")
-    with pytest.raises(OSError, match="not what the driver has written there"):
+    with pytest.raises(OSError, match="its content is not the driver's"):
         secret()
 
 
@@ -203,7 +206,7 @@ def test_a_link_is_refused(lent, tmp_path):
 
 
 @pytest.mark.parametrize("make", [os.mkdir, os.mkfifo])
-def test_what_is_no_file_is_refused_at_once(lent, make):
+def test_anything_but_a_file_is_refused_at_once(lent, make):
     secret, path = lent
     path.unlink()
     make(path)
@@ -221,12 +224,12 @@ def test_a_file_of_a_stranger_is_refused(lent):
     assert secret() == b"a secret"
 
 
-def test_what_a_host_says_that_cannot_read(lent, root):
+def test_the_message_of_a_host_that_cannot_read(lent, root):
     secret, path = lent
     path.chmod(0o644)
     with pytest.raises(PermissionError) as refused:
         secret()
-    assert not_lent(refused.value).startswith("cannot read what the driver has written for it: ")
+    assert not_lent(refused.value).startswith("cannot read the driver's files for slots: ")
     path.unlink()
     with pytest.raises(FileNotFoundError) as missing:
         secret()
@@ -235,8 +238,8 @@ def test_what_a_host_says_that_cannot_read(lent, root):
     )
 
 
-def test_a_slot_that_does_not_see_what_the_driver_lends_fails_at_once_with_its_host(session, root):
-    """Spark hands on what a task raised at once, what it returned when all tasks have ended."""
+def test_a_slot_without_access_to_the_secrets_fails_at_once_with_its_host(session, root):
+    """Spark passes on an error of a task at once, but results when all tasks have ended."""
     with handover(session, root, b"function") as lender:
         config = lender.lend(encode(config_of(root)))
         slot = travelled(slot_function(7, config, lender.function, []))
@@ -245,6 +248,31 @@ def test_a_slot_that_does_not_see_what_the_driver_lends_fails_at_once_with_its_h
     assert str(caught.value) == (
         f"{PROBLEM}host {host_name()} does not see the folder {root} of the driver; "
         "give logdir a shared folder or hdfs://..."
+    )
+
+
+@pytest.mark.parametrize("package", ["search", "spark_jobs"])
+@pytest.mark.parametrize("make", [slot_function, examination_function])
+def test_a_file_that_hides_a_package_on_an_executor_is_named(
+    session, root, tmp_path, make, package
+):
+    """As one that was shipped there: Spark puts what it ships first on Python's path."""
+    hiding = tmp_path / f"{package}.py"
+    hiding.write_text("")
+    with handover(session, root, b"function") as lender:
+        access = lender.lend(b"{}")
+        first = 7 if make is slot_function else b"{}"
+        closure = cloudpickle.dumps(make(first, access, lender.function, [str(ROOT)]))
+    (tmp_path / "closure").write_bytes(closure)
+    code = "import pickle; list(pickle.load(open('closure', 'rb'))(iter(())))"
+    ended = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    last = ended.stderr.splitlines()[-1]
+    assert last.startswith(f"RuntimeError: {PROBLEM}Python ")
+    assert last.endswith(
+        f": {hiding} hides the package {package!r} of the framework, or is of another version; "
+        "rename it if it is yours, or install the driver's version on every executor"
     )
 
 
@@ -258,4 +286,4 @@ def test_a_slot_that_does_not_see_what_the_driver_lends_fails_at_once_with_its_h
     ],
 )
 def test_a_file_that_is_missing_elsewhere_names_no_folder_of_a_run(error):
-    assert not_lent(error) == f"cannot read what the driver has written for it: {error}"
+    assert not_lent(error) == f"cannot read the driver's files for slots: {error}"

@@ -53,7 +53,7 @@ failures = st.builds(
 metrics = st.dictionaries(text, st.floats(), max_size=4)
 outcomes = st.builds(
     lambda trial, value, metrics, seconds: Outcome(
-        trial, "finished", value, "metric", metrics, None, seconds
+        trial, "finished", value, "metric", metrics, seconds=seconds
     ),
     st.integers(0, 2**40),
     st.floats(allow_nan=False, allow_infinity=False),
@@ -64,7 +64,14 @@ outcomes = st.builds(
 )
 outcomes |= st.builds(
     lambda value, metrics, reason, step: Outcome(
-        3, "stopped", value, None if value is None else "metric", metrics, None, 1.0, reason, step
+        3,
+        "stopped",
+        value,
+        None if value is None else "metric",
+        metrics,
+        seconds=1.0,
+        reason=reason,
+        step=step,
     ),
     st.none() | st.floats(allow_nan=False, allow_infinity=False),
     metrics,
@@ -122,7 +129,16 @@ slots = st.builds("{}.{}.{}".format, parts, parts, parts)
 counts = st.integers(0, 2**53)
 
 
-@given(st.builds(Reports, slots, counts, counts, st.tuples(reports, reports), text))
+@given(
+    st.builds(
+        Reports,
+        slot=slots,
+        trial=counts,
+        attempt=counts,
+        reports=st.tuples(reports, reports),
+        output=text,
+    )
+)
 def test_reports_survive_the_wire_as_standard_json(message):
     data = encode(message)
     assert as_json(decode(data, Reports)) == as_json(message)
@@ -130,7 +146,7 @@ def test_reports_survive_the_wire_as_standard_json(message):
 
 
 @given(metrics)
-def test_what_was_reported_can_be_read(metrics):
+def test_reports_survive_their_round_trip(metrics):
     report = decode(encode(Report(1, metrics)), Report)
     for name, value in metrics.items():
         assert report.metrics[name] == value or math.isnan(value)
@@ -172,9 +188,17 @@ def test_answers_tell_each_other_apart(answer):
     ],
     ids=lambda data: str(data[:60]),
 )
-def test_what_is_no_message_is_refused(data):
+def test_invalid_messages_are_refused(data):
     with pytest.raises(ProtocolError):
         decode(data, Next)
+
+
+def test_a_message_is_refused_by_its_length_before_it_is_read():
+    data = encode(Heard("a" * (LARGEST_MESSAGE - 11)))
+    assert len(data) == LARGEST_MESSAGE
+    with pytest.raises(ProtocolError, match=f"{LARGEST_MESSAGE + 1} bytes, more than"):
+        decode(data + b" ", Heard)
+    assert decode(data + b" ", Heard, largest=None) == decode(data, Heard)
 
 
 @pytest.mark.parametrize(
@@ -184,7 +208,7 @@ def test_what_is_no_message_is_refused(data):
         *("1_0.0.0", "01.0.0", "1.0.1e3", "0x1.0.0", "1.0.999999999999", "\u0661.0.0", "1,0,0"),
     ],
 )
-def test_what_int_takes_for_a_number_is_not_yet_a_slot(slot):
+def test_odd_forms_of_integers_are_no_slots(slot):
     with pytest.raises(ProtocolError, match="slot"):
         decode(f'{{"slot": "{slot}"}}'.encode(), Next)
     assert decode(b'{"slot": "10.0.999999999"}', Next).slot == "10.0.999999999"
@@ -265,7 +289,7 @@ def test_a_long_or_odd_reason_is_made_to_fit():
     assert decode(encode(long), Outcome) == long
 
 
-def test_an_outcome_that_leaves_out_what_is_empty_is_one():
+def test_an_outcome_without_empty_fields_is_valid():
     several = {"a": 1.0, "b": 2.0}
     brief = {"trial": 1, "status": "finished", "values": several}
     assert from_json(brief, Outcome) == Outcome(1, "finished", values=several)
@@ -278,13 +302,13 @@ def test_an_outcome_that_leaves_out_what_is_empty_is_one():
     ("status", "more"),
     [("finished", {}), ("failed", {"value": 1.0}), ("cancelled", {"values": {"a": 1.0}})],
 )
-def test_nobody_can_make_an_outcome_that_contradicts_itself(status, more):
+def test_contradictory_outcomes_are_refused(status, more):
     with pytest.raises(ValueError, match="contradicts"):
         Outcome(0, status, **more)
 
 
 @given(text, st.floats())
-def test_what_was_given_can_be_changed_and_the_trial_cannot(name, value):
+def test_changing_the_given_dict_does_not_change_the_trial(name, value):
     given = {name: value}
     trial, report = Trial(0, given), Report(0, given)
     given.clear()
@@ -308,9 +332,9 @@ def test_a_report_of_too_many_metrics_is_kept_in_part():
     assert list(many.after(many).metrics) == [f"weight {n}" for n in range(MOST_METRICS)]
 
 
-def test_long_first_words_are_refused_and_cut_by_who_says_them():
+def test_a_long_hello_is_refused_and_cut_by_its_sender():
     long = "a" * 200_000
-    hello = Hello("1.0.0", long, long, (long, "short"), detour=long)
+    hello = Hello(slot="1.0.0", host=long, problem=long, warnings=(long, "short"), detour=long)
     with pytest.raises(ProtocolError, match="length <= 300"):
         decode(encode(hello), Hello)
     cut = decode(encode(hello.cut()), Hello)
@@ -324,5 +348,14 @@ def test_long_first_words_are_refused_and_cut_by_who_says_them():
 
 def test_usual_first_words_are_not_changed():
     aside = {"0": "GPU 0 of host a keeps 1.0 GiB"}
-    hello = Hello("1.0.0", "a", "no", ("w",), 1, ("0",), aside, "slow")
+    hello = Hello(
+        slot="1.0.0",
+        host="a",
+        problem="no",
+        warnings=("w",),
+        free_gpus=1,
+        gpus=("0",),
+        set_aside=aside,
+        detour="slow",
+    )
     assert decode(encode(hello.cut()), Hello) == hello.cut() == hello

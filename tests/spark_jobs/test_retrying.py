@@ -4,7 +4,7 @@ from spark_jobs.retrying import call_again
 
 
 class Script:
-    """Raises and returns what it is given, one after the other."""
+    """Raises or returns the given objects, one after the other."""
 
     def __init__(self, *answers):
         self.left, self.calls = list(answers), 0
@@ -30,12 +30,12 @@ def test_a_call_that_works_is_made_once():
 
 @pytest.mark.parametrize("longest_pause", [None, 0.0])
 def test_a_call_is_made_again_until_it_works(longest_pause):
-    first, second, told = ConnectionError("first"), ConnectionError("second"), []
+    first, second, warned = ConnectionError("first"), ConnectionError("second"), []
     script = Script(first, second, 5)
-    options = {"longest_pause": longest_pause, "tell": lambda *heard: told.append(heard)}
+    options = {"longest_pause": longest_pause, "tell": lambda *heard: warned.append(heard)}
     assert again(script, **options) == 5
-    assert [error for error, _ in told] == [first, second]
-    assert 0 <= told[0][1] <= told[1][1]
+    assert [error for error, _ in warned] == [first, second]
+    assert 0 <= warned[0][1] <= warned[1][1]
 
 
 @pytest.mark.parametrize("error", [OSError("no such file"), KeyboardInterrupt()])
@@ -48,14 +48,14 @@ def test_an_error_that_does_not_pass_is_raised_at_once(error):
 
 
 def test_the_first_error_after_an_outage_is_raised():
-    error, told = ConnectionError("away"), []
+    error, warned = ConnectionError("away"), []
     with pytest.raises(ConnectionError) as caught:
-        again(Script(error), outage=0.0, tell=lambda *heard: told.append(heard))
+        again(Script(error), outage=0.0, tell=lambda *heard: warned.append(heard))
     assert caught.value is error
-    assert told == []
+    assert warned == []
 
 
-def test_a_hurry_ends_it():
+def test_a_hurry_ends_the_retries():
     script = Script(ConnectionError("away"), ConnectionError("still"), 5)
     with pytest.raises(ConnectionError, match="still"):
         again(script, hurry=lambda: script.calls == 2)

@@ -28,7 +28,7 @@ import experiment
 
 
 def call_pickled(pickled: str, **params: Any) -> Any:
-    """Call the function that is given, so that trials of one runner call different ones."""
+    """Call the given function, so that trials of one runner call different ones."""
     return pickle.loads(base64.b64decode(pickled))(**params)
 
 
@@ -136,7 +136,7 @@ def segfault(x: float) -> float:
 
 
 def exhaust_memory(how: str) -> float:
-    """Run out of address space, of which it may have 128 MiB more than it has by now."""
+    """Run out of address space, limited to 128 MiB more than now."""
     with open("/proc/self/statm") as file:
         limit = int(file.read().split()[0]) * resource.getpagesize() + (128 << 20)
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
@@ -154,7 +154,7 @@ def exhaust_memory(how: str) -> float:
 
 
 def exhaust_tensorflow(how: str) -> float:
-    """Ask TensorFlow for 64 TiB in ways of which each says otherwise that there are none."""
+    """Ask TensorFlow for 64 TiB in several ways, each with another error."""
     import tensorflow as tf
 
     if how == "disk":  # the same class of exception
@@ -249,7 +249,7 @@ def scribble(x: float) -> float:
 
 
 def look_around(x: float) -> dict[str, float]:
-    """Return what of the framework the trial sees."""
+    """Return the framework's values that the trial sees."""
     folder = experiment.logdir()
     assert os.path.isdir(folder)
     assert experiment.params() == {"x": x}
@@ -289,7 +289,7 @@ def train_with_tensorflow(x: float) -> float:
 
 
 def report_and_wait(x: float, flag: str) -> float:
-    """Report, and go on only when somebody has heard of it."""
+    """Report, and continue only after the report was received."""
     experiment.report(step=0, loss=x)
     while not os.path.exists(flag):
         time.sleep(0.005)
@@ -382,7 +382,7 @@ def print_much(x: float) -> float:
 
 
 def flood(what: str) -> float:
-    """Fill what leads to the supervisor as fast as can be, for ever."""
+    """Fill the pipe to the supervisor as fast as possible, for ever."""
     if what == "output":
         subprocess.Popen("yes | head -c 200M; yes >&2", shell=True)
         hang("sleeping")
@@ -463,12 +463,12 @@ def crash_when_stopped(x: float) -> float:
         os.kill(os.getpid(), signal.SIGSEGV)
 
 
-def hear_and_go_on(x: float, folder: str) -> float:
-    """Report until it is stopped, and take its time then."""
+def hear_and_continue(x: float, folder: str) -> float:
+    """Report until it is stopped, and end late then."""
     try:
         return report_for_ever(x)
     except experiment.TrialStopped:
         pathlib.Path(folder, "heard").touch()
-        while not pathlib.Path(folder, "go on").exists():
+        while not pathlib.Path(folder, "continue").exists():
             time.sleep(0.01)
         return 7.0

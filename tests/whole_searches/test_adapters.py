@@ -14,7 +14,7 @@ from spark_jobs.run_folder.paths import RunPaths
 
 BOUNDS = {"x": [-5.0, 5.0], "y": [-5.0, 5.0], "epochs": [1, 9], "kind": ["plain", "odd"]}
 
-# Nevergrad's CMA draws it from pycma, alone as well.
+# The warning comes from pycma in Nevergrad's CMA, also without us.
 pytestmark = pytest.mark.filterwarnings("ignore:.*orphanated injected solution")
 
 
@@ -29,7 +29,7 @@ def cma_es(dimensions):
 
 
 @pytest.mark.parametrize(
-    ("make", "told"),
+    ("make", "type_name"),
     [
         (
             lambda: experiment.OptunaSearcher(optuna.samplers.TPESampler(n_startup_trials=4)),
@@ -41,7 +41,7 @@ def cma_es(dimensions):
     ],
     ids=["TPE of Optuna", "CMA of Nevergrad", "CMA-ES of DEAP", "DEHB"],
 )
-def test_a_search_runs_and_is_gone_on_with(spark, logdir, make, told):
+def test_a_search_runs_and_is_resumed(spark, logdir, make, type_name):
     def search(**settings):
         return experiment.run(
             spark, bowl, BOUNDS, searcher=make(), parallelism=2, isolation="none", **settings
@@ -52,7 +52,7 @@ def test_a_search_runs_and_is_gone_on_with(spark, logdir, make, told):
     assert {trial.status for trial in begun.trials} <= {"finished", "failed"}
     manifest = json.loads(RunPaths(Path(begun.logdir)).manifest.read_text())
     assert manifest["algorithm"] == {**make().to_json(), "samples": 12}
-    assert manifest["algorithm"]["type"] == told
+    assert manifest["algorithm"]["type"] == type_name
 
     resumed = search(samples=16, resume=begun)
     assert len(resumed.trials) == 16
@@ -60,7 +60,7 @@ def test_a_search_runs_and_is_gone_on_with(spark, logdir, make, told):
     assert [(trial.params, trial.value) for trial in resumed.trials[:12]] == before
 
 
-def test_workers_of_nevergrad_are_the_slots_that_the_search_began_with(spark, logdir):
+def test_nevergrads_workers_are_the_slots_of_the_first_call(spark, logdir):
     def search(samples, **settings):
         searcher = experiment.NevergradSearcher("CMA")
         return experiment.run(
@@ -79,7 +79,7 @@ def test_workers_of_nevergrad_are_the_slots_that_the_search_began_with(spark, lo
     assert search(8, parallelism=1, resume=begun).trials[:6] == begun.trials
 
 
-def test_the_result_of_a_search_that_tried_everything_misses_nothing(spark, logdir):
+def test_an_exhausted_sampler_ends_the_search_with_all_trials(spark, logdir):
     sampler = optuna.samplers.GridSampler({"a": [1, 2], "b": [0.5, 1.5]})
     result = experiment.run(
         spark,
@@ -105,13 +105,13 @@ def reporting(x):
     import time
 
     experiment.report(score=x)
-    while x < 0:  # until it is stopped
+    while x < 0:  # until a stop request
         experiment.report(score=x)
         time.sleep(0.005)
     return {"score": x}
 
 
-def test_a_pruner_of_optuna_stops_trials_and_a_resumed_search_makes_the_same(spark, logdir):
+def test_an_optuna_pruner_stops_trials_and_a_resumed_search_repeats_them(spark, logdir):
     def search(samples, **settings):
         searcher = experiment.OptunaSearcher(
             optuna.samplers.TPESampler(n_startup_trials=3), optuna.pruners.ThresholdPruner(lower=0)
@@ -137,7 +137,7 @@ def test_a_pruner_of_optuna_stops_trials_and_a_resumed_search_makes_the_same(spa
     assert search(10, resume=begun).trials[:8] == begun.trials
 
 
-def test_a_search_for_several_objectives_by_optuna_has_a_front(spark, logdir):
+def test_optuna_with_several_objectives_has_a_front(spark, logdir):
     def both(x, y):
         return {"near": -(x**2) - y**2, "left": x}
 

@@ -1,4 +1,4 @@
-"""What errors of input and warnings tell the user to do, before Spark is touched."""
+"""Advice in input errors and warnings, before Spark is used."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def train(learning_rate, optimizer="adam", dropout=0.5):
 
 
 def advice(call, *arguments, **keywords):
-    """Return the error of a call that has no Spark: it comes before anybody looks for it."""
+    """Return the input error of a call without Spark, which is raised before Spark is used."""
     with pytest.raises((experiment.InvalidArgument, TypeError)) as caught:
         call(None, train, *arguments, **keywords)
     return str(caught.value)
@@ -63,11 +63,11 @@ def advice(call, *arguments, **keywords):
         (experiment.launch, [{"learning_rate": [1]}], {"paralellism": 4}, "'parallelism'"),
     ],
 )
-def test_a_typo_is_told_with_what_is_meant(call, arguments, keywords, said):
+def test_a_typo_is_answered_with_the_intended_name(call, arguments, keywords, said):
     assert advice(call, *arguments, **keywords).endswith(f"; did you mean {said}?")
 
 
-def test_what_is_like_nothing_is_told_without_a_guess():
+def test_an_unlike_name_is_answered_without_a_guess():
     assert "did you mean" not in advice(experiment.launch, [{"learning_rate": 1, "x": 1}])
     assert "did you mean" not in advice(experiment.launch, {"learning_rate": [1]}, xyz=1)
 
@@ -98,12 +98,12 @@ def test_bounds_may_be_dicts_as_in_yaml(bounds, domain):
         ({"low": 0.1, "high": 0.9, "whne": {}}, "got 'whne'; did you mean 'when'?"),
     ],
 )
-def test_bounds_that_are_none_are_told_with_how_to_write_them(bounds, said):
+def test_invalid_bounds_are_answered_with_the_right_notation(bounds, said):
     assert said in advice(experiment.random_search, {"learning_rate": bounds})
 
 
 @pytest.mark.parametrize("call", [experiment.evolutionary_search, experiment.random_search])
-def test_numbers_in_texts_are_told_to_be_a_choice(call):
+def test_numbers_as_strings_are_a_choice_with_a_warning(call):
     said = (
         r"bounds\['learning_rate'\]: \['0.1', '1e-3'\] is a choice of texts; write \[0.1, 1e-3\] "
         r"for numbers, or experiment.Choice\(\['0.1', '1e-3'\]\) if texts are meant"
@@ -116,7 +116,7 @@ def test_numbers_in_texts_are_told_to_be_a_choice(call):
 
 
 @pytest.mark.parametrize("texts", [["a", "1"], Choice(["1", "2"]), [1, 2], ["one", "two"]])
-def test_other_choices_are_told_nothing(texts):
+def test_other_choices_give_no_warning(texts):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         advice(experiment.random_search, {"learning_rate": texts})
@@ -140,7 +140,7 @@ def test_other_choices_are_told_nothing(texts):
     ],
     ids=lambda made: type(made).__name__,
 )
-def test_numbers_of_numpy_are_those_of_python(made):
+def test_numpy_numbers_become_python_numbers(made):
     names = type(made).__dataclass_fields__
     kinds = {type(getattr(made, name)).__module__ for name in names}
     assert "numpy" not in kinds
@@ -148,14 +148,14 @@ def test_numbers_of_numpy_are_those_of_python(made):
         json.dumps(made.to_json())
 
 
-def test_calls_take_numbers_of_numpy():
+def test_calls_accept_numpy_numbers():
     four = np.int64(4)
     budget = {"popsize": four, "generations": four, "seed": four}
     assert advice(experiment.evolutionary_search, BOUNDS, **budget).startswith("spark: expected")
     assert advice(experiment.random_search, BOUNDS, samples=four).startswith("spark: expected")
 
 
-def test_checks_take_numbers_of_numpy():
+def test_checks_accept_numpy_numbers():
     check_integer("n", np.int64(3), 3)
     check_number("x", np.float32(0.5), "a number", lambda number: number < 1)
     check_flag("flag", np.bool_(True))
@@ -179,7 +179,7 @@ def test_checks_take_numbers_of_numpy():
         ),
     ],
 )
-def test_an_error_of_input_is_one_line_in_a_notebook(capsys, line, said):
+def test_an_input_error_is_one_line_in_a_notebook(capsys, line, said):
     shell = InteractiveShell.instance()
     try:
         shell.run_cell(f"import experiment; experiment.{line}")

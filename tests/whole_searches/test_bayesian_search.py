@@ -43,7 +43,7 @@ def params_of(result):
     return [trial.params for trial in result.trials]
 
 
-def test_a_bayesian_search_finds_the_best_in_spite_of_failed_trials(spark, tmp_path):
+def test_a_bayesian_search_finds_the_best_despite_failed_trials(spark, tmp_path):
     result = experiment.bayesian_search(
         spark, loss, BOUNDS, "min", samples=24, parallelism=2, seed=1, logdir=tmp_path, **QUIET
     )
@@ -55,7 +55,7 @@ def test_a_bayesian_search_finds_the_best_in_spite_of_failed_trials(spark, tmp_p
     assert params_of(again) == params_of(result)
 
 
-def test_a_bayesian_search_goes_on_with_its_trials(spark, tmp_path):
+def test_a_bayesian_search_is_resumed_with_its_trials(spark, tmp_path):
     first = experiment.bayesian_search(
         spark, loss, BOUNDS, "min", samples=12, parallelism=2, logdir=tmp_path, **QUIET
     )
@@ -95,7 +95,7 @@ def test_each_group_is_searched_in_one_run(spark, tmp_path):
     assert [info.name for info in config.hparam_infos] == ["group", "x", "rate"]
 
 
-def test_a_search_of_groups_goes_on_with_its_trials(spark, tmp_path):
+def test_a_search_of_groups_is_resumed_with_its_trials(spark, tmp_path):
     common = {"by": "group", "parallelism": 2, "resume": None, "logdir": tmp_path} | QUIET
     first = experiment.search_each(spark, regional, REGIONS, "min", samples=10, **common)
     more = experiment.search_each(
@@ -111,7 +111,7 @@ def test_a_search_of_groups_goes_on_with_its_trials(spark, tmp_path):
         )
 
 
-def test_groups_begin_with_points_and_with_what_is_known_of_them(spark, tmp_path):
+def test_groups_begin_with_their_points_and_prior_observations(spark, tmp_path):
     settings = {"parallelism": 1, "seed": 1, "logdir": tmp_path} | QUIET
     points = [{"group": "us", "x": 1.5, "rate": 0.01}]
     first = experiment.search_each(
@@ -124,11 +124,11 @@ def test_groups_begin_with_points_and_with_what_is_known_of_them(spark, tmp_path
     )
     assert [len(result) for result in later.values()] == [3, 3]
     assert all(trial.params not in known for trial in later.overall.trials)
-    for group in REGIONS:  # no design again: all are near the best
+    for group in REGIONS:  # no second initial design: all are near the best
         assert max(trial.value for trial in later[group].trials) < 0.3
 
 
-def test_a_group_that_is_good_enough_leaves_the_slots_to_the_others(spark, tmp_path):
+def test_a_group_at_its_target_leaves_the_slots_to_the_others(spark, tmp_path):
     points = [{"group": "eu", "x": 0.2, "rate": 0.01}]
     results = experiment.search_each(
         spark,
@@ -147,14 +147,14 @@ def test_a_group_that_is_good_enough_leaves_the_slots_to_the_others(spark, tmp_p
     assert not results["us"].target_reached
 
 
-def test_a_group_that_fails_does_not_end_the_others(spark, tmp_path):
+def test_a_failed_group_does_not_end_the_others(spark, tmp_path):
     settings = {"logdir": tmp_path, "parallelism": 2} | QUIET
     results = experiment.search_each(
         spark, failing_in_the_us, REGIONS, samples=9, max_failures=2, **settings
     )
     assert len(results["eu"]) == 9
     assert results["eu"].problem is None
-    assert 3 <= len(results["us"]) <= 4  # one was out when the third failed
+    assert 3 <= len(results["us"]) <= 4  # one was in flight when the third failed
     assert results["us"].best is None
     assert "more than max_failures=2" in results["us"].problem
     assert results.problem is None
@@ -162,7 +162,7 @@ def test_a_group_that_fails_does_not_end_the_others(spark, tmp_path):
     assert "max_failures" in results._repr_html_()
 
 
-def test_a_search_of_which_every_group_fails_has_failed(spark, tmp_path):
+def test_a_search_fails_if_every_group_fails(spark, tmp_path):
     bounds = {"us": REGIONS["us"]}
     with pytest.raises(experiment.SearchFailed, match="no data") as caught:
         experiment.search_each(
@@ -171,7 +171,7 @@ def test_a_search_of_which_every_group_fails_has_failed(spark, tmp_path):
     assert len(caught.value.result.failed) >= 2
 
 
-def test_groups_are_searched_by_any_algorithm_in_the_background(spark, tmp_path):
+def test_any_algorithm_searches_groups_in_the_background(spark, tmp_path):
     handle = experiment.submit(
         experiment.search_each,
         spark,
@@ -211,7 +211,7 @@ def refused(function, *arguments, **keywords):
     return caught.value
 
 
-def test_bad_input_is_refused_before_spark_is_looked_at():
+def test_bad_input_is_refused_before_spark_is_used():
     search = experiment.search_each
     assert refused(search, regional, {}).name == "bounds"
     assert refused(search, regional, {"eu": {"group": [0, 1]}}).name == "bounds['eu']"

@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import py4j.java_gateway
 import pytest
 
 import experiment
@@ -29,7 +30,7 @@ def product(a, b):
     return a * b
 
 
-def test_a_grid_runs_every_point_in_the_order_of_the_product(spark, logdir):
+def test_a_grid_runs_every_configuration_in_the_order_of_the_product(spark, logdir):
     result = experiment.launch(
         spark, product, {"a": [1, 2, 3], "b": (0.5, 4.0)}, logdir=logdir, isolation="none"
     )
@@ -63,7 +64,7 @@ def test_explicit_points_may_differ_in_their_names(spark, logdir):
     assert math.isnan(frame["b"][0])
 
 
-def test_the_evolutionary_search_of_the_mission_runs_literally(spark, tmp_path, monkeypatch):
+def test_the_evolutionary_search_of_the_mission_runs_verbatim(spark, tmp_path, monkeypatch):
     def train(learning_rate, dropout, num_layers):
         return -((math.log10(learning_rate) + 3) ** 2) - dropout - num_layers
 
@@ -135,7 +136,7 @@ def test_a_search_without_a_barrier_has_as_many_trials(spark, logdir):
     assert [trial["generation"] for trial in planned] == [trial // 5 for trial in range(20)]
 
 
-def test_a_search_without_a_barrier_goes_on_with_the_same_trials(spark, logdir):
+def test_a_search_without_a_barrier_is_resumed_with_the_same_trials(spark, logdir):
     def search(**settings):
         result = experiment.evolutionary_search(
             spark,
@@ -196,8 +197,8 @@ def test_the_folder_of_a_run(spark, logdir):
     assert b"BEGIN CERTIFICATE" not in text
 
 
-def test_what_the_user_trains_with_goes_through_the_calls(spark, logdir):
-    """Keras in a forked process: callbacks, History as a return, curves in the one run."""
+def test_keras_trains_in_a_search(spark, logdir):
+    """In a forked process: callbacks, a returned History, and curves in the trial's only run."""
 
     def train(units):
         import keras
@@ -225,7 +226,7 @@ def test_what_the_user_trains_with_goes_through_the_calls(spark, logdir):
 
 @pytest.mark.fault(1, 10, 11)
 @pytest.mark.parametrize("isolation", ["process", "spawn", "none"])
-def test_failures_are_values_and_the_search_goes_on(spark, logdir, isolation):
+def test_failures_are_outcomes_and_the_search_continues(spark, logdir, isolation):
     def train(x):
         if x == 1:
             raise ValueError("user bug")
@@ -280,7 +281,7 @@ def test_neighbours_finish_when_trials_end_their_processes(spark, logdir):
 
 
 @pytest.mark.fault(4, 7)
-def test_a_trial_that_hangs_gives_its_slot_back_and_leaves_no_process(spark, logdir):
+def test_a_hanging_trial_frees_its_slot_and_leaves_no_process(spark, logdir):
     result = experiment.launch(
         spark,
         functions.leave_children,
@@ -296,7 +297,7 @@ def test_a_trial_that_hangs_gives_its_slot_back_and_leaves_no_process(spark, log
 
 
 @pytest.mark.fault(1)
-def test_all_failed_is_an_error_with_the_first_traceback_and_the_result(spark, logdir):
+def test_a_search_without_a_finished_trial_raises_the_first_traceback_and_the_result(spark, logdir):
     with pytest.raises(experiment.SearchFailed, match="all 3 trials failed") as caught:
         experiment.launch(spark, functions.fail, {"x": [1, 2, 3]}, logdir=logdir, isolation="none")
     assert "ValueError: user bug" in str(caught.value)
@@ -321,7 +322,7 @@ def test_too_many_failures_end_the_search(spark, logdir):
     assert "max_failures" in summary["problem"]
 
 
-def test_trials_that_are_out_when_a_search_ends_are_cancelled(spark, tmp_path):
+def test_trials_in_flight_at_the_end_of_a_search_are_cancelled(spark, tmp_path):
     def train(x):
         import time
 
@@ -344,7 +345,7 @@ def test_trials_that_are_out_when_a_search_ends_are_cancelled(spark, tmp_path):
 
 
 @pytest.mark.fault(39)
-def test_a_session_that_is_stopped_during_a_search_is_said(sparks, tmp_path):
+def test_a_session_stopped_during_a_search_is_reported(sparks, tmp_path):
     spark = sparks.get("local[2]", **{"spark.a.session": "to be stopped"})
     mark = tmp_path / "started"
 
@@ -367,7 +368,7 @@ def test_a_session_that_is_stopped_during_a_search_is_said(sparks, tmp_path):
     assert {trial.status for trial in caught.value.result.trials} == {"cancelled"}
 
 
-def test_a_wrong_key_ends_the_search_at_the_first_trial_and_names_the_argument(spark, logdir):
+def test_a_wrong_optimization_key_ends_the_search_at_the_first_trial(spark, logdir):
     def train(x):
         return {"loss": x, "accuracy": x}
 
@@ -383,7 +384,7 @@ def test_a_wrong_key_ends_the_search_at_the_first_trial_and_names_the_argument(s
     assert len(caught.value.result.trials) == 1
 
 
-def test_several_keys_and_no_name_end_the_search_at_the_first(spark, logdir):
+def test_several_metrics_and_no_key_end_the_search_at_the_first_trial(spark, logdir):
     def train(x):
         return {"loss": x, "accuracy": x}
 
@@ -395,7 +396,7 @@ def test_several_keys_and_no_name_end_the_search_at_the_first(spark, logdir):
 
 
 @pytest.mark.fault(16)
-def test_a_python_worker_that_dies_costs_an_attempt_not_the_trial(spark, tmp_path):
+def test_a_dead_python_worker_costs_an_attempt_not_the_trial(spark, tmp_path):
     mark = tmp_path / "once"
 
     def train(x):
@@ -415,9 +416,7 @@ def test_a_python_worker_that_dies_costs_an_attempt_not_the_trial(spark, tmp_pat
     assert not list(lost.glob("*tfevents*"))
 
 
-def test_slots_that_die_without_a_result_end_the_search_with_sparks_error(
-    spark, logdir, monkeypatch
-):
+def test_dead_slots_end_the_search_with_sparks_error(spark, logdir, monkeypatch):
     def dead(job, lent, function, search_path):
         def slot(batches):
             raise RuntimeError("dead before its first words")
@@ -432,7 +431,7 @@ def test_slots_that_die_without_a_result_end_the_search_with_sparks_error(
     assert not RunPaths(Path(caught.value.result.logdir)).secrets.exists()
 
 
-def test_trials_that_end_their_slots_are_lost_a_few_times_and_have_failed_then(spark, logdir):
+def test_trials_that_end_their_slots_fail_after_a_few_lost_attempts(spark, logdir):
     def train(x):
         import os
 
@@ -448,7 +447,7 @@ def test_trials_that_end_their_slots_are_lost_a_few_times_and_have_failed_then(s
     ]
 
 
-def test_a_preload_that_breaks_is_one_sentence_with_the_host(spark, tmp_path, monkeypatch):
+def test_a_failed_preload_is_one_sentence_with_the_host(spark, tmp_path, monkeypatch):
     (tmp_path / "breaks_here.py").write_text("1 / 0")
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(
@@ -460,7 +459,7 @@ def test_a_preload_that_breaks_is_one_sentence_with_the_host(spark, tmp_path, mo
 
 
 @pytest.mark.slow
-def test_a_preload_that_runs_an_op_falls_back_to_fresh_processes_with_a_warning(
+def test_a_preload_that_runs_an_op_means_fresh_processes_and_a_warning(
     spark, tmp_path, monkeypatch
 ):
     (tmp_path / "eager_module.py").write_text("import tensorflow; tensorflow.constant(1)")
@@ -477,7 +476,7 @@ def test_a_preload_that_runs_an_op_falls_back_to_fresh_processes_with_a_warning(
 
 
 @pytest.mark.fault(42)
-def test_names_are_exact_in_json_and_harmless_on_disk(spark, logdir):
+def test_names_are_exact_in_json_and_safe_on_disk(spark, logdir):
     names = ["ünïcode", "..", "ת", "n" * 3_000, "<script>"]
 
     def train(**params):
@@ -493,7 +492,7 @@ def test_names_are_exact_in_json_and_harmless_on_disk(spark, logdir):
 
 
 @pytest.mark.fault(45)
-def test_a_grid_of_a_billion_points_starts_and_ends_at_the_first_problem(spark, logdir):
+def test_a_grid_of_a_billion_configurations_starts_and_ends_at_the_first_problem(spark, logdir):
     def train(a, b, c):
         raise ValueError("enough")
 
@@ -510,7 +509,7 @@ def test_a_grid_of_a_billion_points_starts_and_ends_at_the_first_problem(spark, 
 
 
 @pytest.mark.fault(40)
-def test_two_searches_at_once_share_nothing(spark, logdir):
+def test_concurrent_searches_share_nothing(spark, logdir):
     results = {}
 
     def search(key):
@@ -534,7 +533,7 @@ def test_two_searches_at_once_share_nothing(spark, logdir):
 
 
 @pytest.mark.fault(14)
-def test_a_function_that_drags_the_spark_context_along_is_refused_by_name(spark, logdir):
+def test_a_function_that_captures_the_spark_context_is_refused_by_name(spark, logdir):
     context = spark.sparkContext
 
     def train(x):
@@ -582,8 +581,35 @@ spark.stop()
     assert not [line for line in marked_commands().values() if "spark_jobs.slot.zygote" in line]
 
 
-def test_slots_that_spark_does_not_start_hold_nothing_up(spark, tmp_path):
-    """Another job has the second core until the search has returned."""
+def test_ctrl_c_is_heard_while_py4j_drops_a_java_object_before_the_search(
+    spark, logdir, monkeypatch
+):
+    drop, interrupted = py4j.java_gateway._garbage_collect_object, []
+
+    def interrupt_once_and_drop(*args):
+        if not interrupted:
+            interrupted.append(args)
+            signal.raise_signal(signal.SIGINT)
+        drop(*args)
+
+    def values():
+        java_object = spark.sparkContext._jvm.java.lang.Object()
+        with monkeypatch.context() as patch:
+            patch.setattr(py4j.java_gateway, "_garbage_collect_object", interrupt_once_and_drop)
+            del java_object
+            threading.Event().wait(60)
+        yield 1
+
+    with pytest.raises(KeyboardInterrupt):
+        experiment.launch(
+            spark, product, {"a": values(), "b": [2]}, logdir=logdir, isolation="none"
+        )
+    assert interrupted
+    assert not Path(logdir).exists() or not list(Path(logdir).iterdir())
+
+
+def test_slots_that_never_start_do_not_delay_the_search(spark, tmp_path):
+    """Another job occupies the second core until the search has returned."""
     release = tmp_path / "release"
 
     def occupy(_):
@@ -607,7 +633,7 @@ def test_slots_that_spark_does_not_start_hold_nothing_up(spark, tmp_path):
     assert [trial.value for trial in result.trials] == [2.0, 4.0, 6.0]
 
 
-def test_the_session_serves_other_jobs_and_searches_after_a_failed_one(spark, logdir):
+def test_the_session_runs_other_jobs_and_searches_after_a_failed_one(spark, logdir):
     with pytest.raises(experiment.SearchFailed):
         experiment.launch(spark, functions.fail, {"x": [1]}, logdir=logdir, isolation="none")
     assert spark.range(3).count() == 3
@@ -615,13 +641,13 @@ def test_the_session_serves_other_jobs_and_searches_after_a_failed_one(spark, lo
     assert result.best.value == 2.0
 
 
-def test_each_step_of_the_end_is_taken_where_one_fails(spark, tmp_path, monkeypatch):
-    from experiment.driver.coordinator import Coordinator
+def test_each_step_of_the_end_runs_even_if_one_fails(spark, tmp_path, monkeypatch):
+    from experiment.driver.trials.trials import Trials
 
     def fail(self):
         raise OSError("No space left on device")
 
-    monkeypatch.setattr(Coordinator, "cancel_rest", fail)
+    monkeypatch.setattr(Trials, "cancel_rest", fail)
     with pytest.warns(UserWarning, match="the end of the run is not written: No space left"):
         result = experiment.launch(
             spark, functions.double, {"x": [1]}, logdir=tmp_path, isolation="none"

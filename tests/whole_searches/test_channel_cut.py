@@ -1,4 +1,4 @@
-"""A bad network between slots and driver: no trial is hurt, and every result arrives."""
+"""A bad network between slots and driver: no trial fails, and every result arrives."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from spark_jobs.channel.grpc_channel import ChannelServer
 from spark_jobs.run_folder.paths import RunPaths
 from tests.proxy import Proxy
 
-SECONDS = 120  # after which something hangs
+SECONDS = 120  # the limit for each wait
 
 
 @pytest.fixture
 def proxies(monkeypatch):
-    """The proxies that stand between the slots and the driver of each search from now on."""
+    """The proxies between the slots and the driver of each search in the test."""
     made = []
 
     class Behind(ChannelServer):
-        """Tells slots the address of a proxy."""
+        """Gives slots the address of a proxy."""
 
         def __enter__(self):
             server = super().__enter__()
@@ -48,7 +48,7 @@ def proxies(monkeypatch):
 
 
 def steady(trial, folder):
-    """Report until a file says that it is enough; return how many reports there were."""
+    """Report until the file `enough` exists; return the number of reports."""
     import os
     import time
 
@@ -88,7 +88,7 @@ def wait_until(ready):
 
 
 def steps(folder, trial):
-    """Return how many steps a trial has made."""
+    """Return the number of a trial's steps."""
     try:
         return int((folder / f"alive-{trial}").read_text() or 0)
     except FileNotFoundError:
@@ -96,14 +96,14 @@ def steps(folder, trial):
 
 
 def wait_for_steps(folder, more=20):
-    """Wait until both trials have gone on."""
+    """Wait until both trials have made more steps."""
     before = [steps(folder, trial) for trial in (0, 1)]
     wait_until(lambda: all(steps(folder, t) >= before[t] + more for t in (0, 1)))
 
 
 @pytest.mark.fault(32, 33)
 @pytest.mark.parametrize("harm", ["cut", "hold", "hold answers", "slow"])
-def test_trials_go_on_and_all_is_heard_when_the_network_is_back(
+def test_trials_continue_and_all_reports_arrive_when_the_network_is_back(
     spark, proxies, logdir, tmp_path, harm
 ):
     handle = search(spark, logdir, tmp_path)
@@ -119,7 +119,7 @@ def test_trials_go_on_and_all_is_heard_when_the_network_is_back(
         proxy.slow(2_000)
     wait_for_steps(tmp_path)
     if harm != "slow":
-        (tmp_path / "enough").touch()  # their outcomes find no way either
+        (tmp_path / "enough").touch()  # their outcomes are held up, too
         wait_until(lambda: all_ended(handle, logdir))
         assert handle.status() == "running"
     proxy.forward()
@@ -137,32 +137,28 @@ def test_trials_go_on_and_all_is_heard_when_the_network_is_back(
 
 
 def all_ended(handle, logdir):
-    """Have both trials written their outcome?"""
+    """Return whether both trials have written their outcome."""
     (root,) = Path(logdir).iterdir()
     return all(RunPaths(root).attempt(trial).outcome.exists() for trial in (0, 1))
 
 
 @pytest.mark.slow
 @pytest.mark.fault(32)
-def test_a_network_that_drops_everything_in_one_direction_is_left_for_a_new_connection(
-    spark, proxies, logdir, tmp_path
-):
+def test_slots_reconnect_when_the_network_drops_one_direction(spark, proxies, logdir, tmp_path):
     handle = search(spark, logdir, tmp_path)
     wait_for_steps(tmp_path)
     (proxy,) = proxies
     proxy.drop("down")
     wait_for_steps(tmp_path)
     before = proxy.connected
-    proxy.forward()  # for new connections; the old ones stay dead
+    proxy.forward()  # only new connections work
     wait_until(lambda: proxy.connected >= before + 2)
     (tmp_path / "enough").touch()
     assert [trial.status for trial in handle.result(SECONDS).trials] == ["finished"] * 2
 
 
 @pytest.mark.fault(32)
-def test_a_search_can_be_cancelled_though_its_slots_cannot_be_reached(
-    spark, proxies, logdir, tmp_path
-):
+def test_a_search_with_unreachable_slots_can_be_cancelled(spark, proxies, logdir, tmp_path):
     handle = search(spark, logdir, tmp_path)
     wait_for_steps(tmp_path)
     proxies[0].cut()
@@ -190,7 +186,7 @@ DRIVER = """
 
 @pytest.mark.slow
 @pytest.mark.fault(33)
-def test_a_driver_that_is_stopped_for_a_while_holds_up_no_trial(logdir, tmp_path):
+def test_a_suspended_driver_delays_no_trial(logdir, tmp_path):
     script = tmp_path / "driver.py"
     script.write_text(textwrap.dedent(DRIVER))
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}

@@ -1,4 +1,4 @@
-"""What trials leave for those that go on from them, and for people."""
+"""Checkpoints that other trials resume from, and the files of a trial."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.spark_jobs.trial.test_event_file import scalars
 QUIET = {"preload": (), "verbose": 0}
 
 
-def test_a_population_goes_on_from_its_parents_checkpoints(spark, logdir):
+def test_candidates_resume_from_their_parents_checkpoints(spark, logdir):
     def train(rate):
         folder = Path(experiment.checkpoint_dir())
         state = folder / "state.json"
@@ -50,7 +50,7 @@ def test_a_population_goes_on_from_its_parents_checkpoints(spark, logdir):
         if trial < 4:
             assert parent is None
         else:
-            assert parent // 4 == trial // 4 - 1  # of the generation before
+            assert parent // 4 == trial // 4 - 1  # in the previous generation
             assert histories[trial][:-1] == histories[parent]
     planned = [r for r in read_journal(paths.journal) if r["event"] == "planned"]
     assert {r["trial"]["id"]: r["trial"]["parent"] for r in planned} == parents
@@ -83,16 +83,16 @@ def test_bad_arguments_are_refused_by_name(arguments, name):
 
 
 def lose_executor_once(mark: Path) -> None:
-    """Kill the executor's JVM under this trial, unless `mark` says that it was done."""
+    """Kill the JVM of this trial's executor, unless the file `mark` exists."""
     if not mark.exists():
         import psutil
 
         mark.touch()
         next(p for p in psutil.Process().parents() if p.name() == "java").kill()
-        psutil.wait_procs([psutil.Process()])  # it ends with its executor
+        psutil.wait_procs([psutil.Process()])  # this process ends with its executor
 
 
-def test_a_trial_that_lost_its_executor_finds_its_last_checkpoint(cluster, tmp_path):
+def test_a_retry_after_a_lost_executor_finds_the_last_checkpoint(cluster, tmp_path):
     mark = tmp_path / "killed"
 
     def train(x):
@@ -114,7 +114,7 @@ def test_a_trial_that_lost_its_executor_finds_its_last_checkpoint(cluster, tmp_p
     assert trial.files == [str(Path(trial.logdir, "checkpoint", "deep", "state"))]
 
 
-def test_keras_goes_on_after_its_last_epoch_where_its_executor_was_lost(cluster, tmp_path):
+def test_keras_resumes_after_its_last_epoch_when_its_executor_is_lost(cluster, tmp_path):
     mark, epochs = tmp_path / "killed", tmp_path / "epochs"
     epochs.mkdir()
 
@@ -143,10 +143,10 @@ def test_keras_goes_on_after_its_last_epoch_where_its_executor_was_lost(cluster,
     assert trial.error is None
     assert trial.logdir.endswith("000000-2")
     assert sorted(path.name for path in epochs.iterdir()) == ["0", "1", "2", "3", "4", "5"]
-    assert trial.value == 6  # a step per epoch, those before the loss too
+    assert trial.value == 6  # one step per epoch, including those before the executor was lost
 
 
-def test_the_files_of_a_trial_are_what_it_wrote(spark, logdir):
+def test_a_trials_files_are_those_that_it_wrote(spark, logdir):
     def train(x):
         folder = Path(experiment.logdir())
         print("into the log")
@@ -165,7 +165,7 @@ def test_the_files_of_a_trial_are_what_it_wrote(spark, logdir):
         ]
 
 
-def test_a_folder_that_is_gone_has_no_files(spark, tmp_path):
+def test_the_files_of_a_missing_folder_are_an_error(spark, tmp_path):
     result = experiment.launch(
         spark, lambda x: x, {"x": [1]}, logdir=tmp_path / "runs", isolation="none", verbose=0
     )
@@ -174,7 +174,7 @@ def test_a_folder_that_is_gone_has_no_files(spark, tmp_path):
         _ = result.trials[0].files
 
 
-def test_links_are_no_files_of_a_trial(tmp_path):
+def test_links_are_not_among_a_trials_files(tmp_path):
     from experiment.results.trial_files import files_of_trial
 
     folder = tmp_path / "000000"

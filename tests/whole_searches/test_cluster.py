@@ -13,14 +13,14 @@ from experiment.driver.slot_jobs import problem_of_spark
 from spark_jobs.slot.slot import SlotConfig
 from tests.experiment.waiting import wait_until
 from tests.spark_jobs import train_functions as functions
-from tests.whole_searches.blind import check_blind_executors
+from tests.whole_searches.unshared_folder import check_executors_without_the_folder
 
 CLUSTER = "local-cluster[2,1,1024]"
 MEMORY = {"spark.executor.memory": "512m"}
 
 
 def meet(folder, name):
-    """Wait, in a trial, until two slots have come here by different names."""
+    """Wait, in a trial, until two slots with different names have called this function."""
     (folder / f"slot-{name}").touch()
     wait_until(lambda: len(list(folder.glob("slot-*"))) == 2, seconds=200)
 
@@ -41,7 +41,7 @@ def test_trials_run_on_both_executors_with_this_interpreter(cluster, tmp_path, l
 
 @pytest.mark.fault(13)
 @pytest.mark.parametrize("isolation", ["process", "none"])
-def test_hostile_and_large_returns_fail_in_the_executor(cluster, tmp_path, isolation):
+def test_hostile_and_large_return_values_fail_in_the_executor(cluster, tmp_path, isolation):
     mark = tmp_path / "executed"
 
     def train(what):
@@ -81,7 +81,7 @@ def test_a_trial_that_ends_its_process_harms_no_neighbour(cluster, logdir):
 
 
 def test_a_folder_that_executors_do_not_see_is_one_sentence(cluster, tmp_path, monkeypatch):
-    # The executors are told another name, which is as missing there as on a host of its own disk.
+    # The executors get another path, which is missing as on a host with its own disk.
     monkeypatch.setattr(
         "experiment.driver.slot_jobs.SlotConfig",
         lambda *, root, **rest: SlotConfig(root=f"{root}-elsewhere", **rest),
@@ -96,17 +96,22 @@ def test_a_folder_that_executors_do_not_see_is_one_sentence(cluster, tmp_path, m
     assert message.endswith("give logdir a shared folder or hdfs://...")
 
 
-def test_executors_that_do_not_see_what_the_driver_lends_them_say_so(
+def test_executors_that_do_not_see_the_handed_over_files_are_reported(
     cluster, tmp_path, monkeypatch
 ):
-    check_blind_executors(cluster, tmp_path, monkeypatch)
+    check_executors_without_the_folder(cluster, tmp_path, monkeypatch)
 
 
 @pytest.fixture(scope="module")
 def bare_python(tmp_path_factory):
-    """An interpreter without any of our packages."""
+    """An interpreter without msgspec, which slots need.
+
+    Slots on the driver's host also import from the driver's folders, so it is hidden there.
+    """
     folder = tmp_path_factory.mktemp("bare")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    [packages] = folder.glob("lib/python3*/site-packages")
+    (packages / "hidden.pth").write_text("import sys; sys.modules['msgspec'] = None\n")
     return str(folder / "bin" / "python")
 
 
@@ -126,7 +131,7 @@ def test_a_missing_package_on_an_executor_is_one_sentence_with_the_host(
 
 
 @pytest.mark.fault(46)
-def test_a_python_that_is_not_there_is_one_sentence(sparks, logdir, monkeypatch):
+def test_a_missing_python_is_one_sentence(sparks, logdir, monkeypatch):
     spark = sparks.get(CLUSTER, **MEMORY, **{"spark.pyspark.python": "/no/such/python"})
     monkeypatch.setattr(spark.sparkContext, "pythonExec", "/no/such/python")
     with pytest.raises(experiment.SearchFailed, match="/no/such/python") as caught:
@@ -135,7 +140,7 @@ def test_a_python_that_is_not_there_is_one_sentence(sparks, logdir, monkeypatch)
 
 
 def gpu_settings(folder: Path, addresses: str) -> dict[str, str]:
-    """Settings for executors with GPUs that are not there: a script announces them."""
+    """Return settings for executors with fake GPUs, which a script announces."""
     script = folder / "discover"
     script.write_text(f'#!/bin/sh\necho \'{{"name": "gpu", "addresses": {addresses}}}\'\n')
     script.chmod(0o755)
@@ -148,7 +153,7 @@ def gpu_settings(folder: Path, addresses: str) -> dict[str, str]:
     }
 
 
-def test_each_trial_sees_the_gpu_that_spark_gave_its_slot(sparks, tmp_path):
+def test_each_trial_sees_the_gpu_that_spark_assigned_to_its_slot(sparks, tmp_path):
     settings = gpu_settings(tmp_path, '["3", "5"]')
     spark = sparks.get("local-cluster[1,2,1024]", **MEMORY, **settings)
 
@@ -162,7 +167,7 @@ def test_each_trial_sees_the_gpu_that_spark_gave_its_slot(sparks, tmp_path):
     assert {trial.value for trial in result.trials} == {3.0, 5.0}
 
 
-def test_the_variable_is_left_alone_where_spark_knows_of_no_gpus(cluster, logdir):
+def test_cuda_visible_devices_is_not_changed_without_gpus_in_spark(cluster, logdir):
     result = experiment.launch(
         cluster, functions.visible_devices, {"x": [1]}, logdir=logdir, preload=()
     )
@@ -179,11 +184,11 @@ MISMATCH = (
 
 @pytest.mark.fault(46)
 def test_a_wrong_python_version_is_one_sentence_with_the_host():
-    """From Spark's own message: a second Python is not on every machine that runs the tests."""
+    """From Spark's message, as not every test machine has a second Python."""
     sentence = problem_of_spark(RuntimeError(MISMATCH), ["node-7"])
     assert sentence.startswith("host node-7: the executor has Python 3.13, the driver 3.11")
 
 
-def test_other_errors_of_spark_have_no_sentence():
+def test_other_spark_errors_have_no_sentence():
     assert problem_of_spark(RuntimeError("Job aborted")) is None
     assert problem_of_spark(None) is None

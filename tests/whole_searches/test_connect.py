@@ -1,4 +1,4 @@
-"""Searches in a session of Spark Connect, on a server whose executors are other processes."""
+"""Searches in a Spark Connect session, on a server with executors in other processes."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from spark_jobs.storage.locations import Location
 from tests.conftest import marked_commands
 from tests.connect import ConnectServer
 from tests.experiment.waiting import alive, processes_in, wait_until
-from tests.whole_searches.blind import check_blind_executors
+from tests.whole_searches.unshared_folder import check_executors_without_the_folder
 
-UNREACHABLE = "192.0.2.1"  # of no host: RFC 5737
+UNREACHABLE = "192.0.2.1"  # for documentation only: RFC 5737
 QUIET = {"preload": (), "verbose": 0}
 
 
 def open_session(server, **settings):
-    """Return a new session of a server; pyspark's own entry refuses it beside a classic one."""
+    """Return a new session of a server; pyspark's builder refuses one beside a classic session."""
     from pyspark.sql.connect.session import SparkSession
 
     builder = SparkSession.builder.remote(server.address)
@@ -43,7 +43,7 @@ def open_session(server, **settings):
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     root = tmp_path_factory.mktemp("connect")
-    # What a killed client has started is not ended by the server while a test runs.
+    # The server does not end the jobs of a killed client while a test runs.
     kept = {"spark.connect.execute.manager.detachedTimeout": "1h"}
     with ConnectServer(root, "local[2]", **kept) as server:
         yield server
@@ -65,7 +65,7 @@ def connect(server):
 
 @pytest.fixture
 def submit(connect, tmp_path):
-    """Starts searches in the background, whose trials are held until the test lets them go."""
+    """Starts searches in the background, whose trials wait until the test releases them."""
     handles = []
 
     def start(trials=2, **settings):
@@ -81,7 +81,7 @@ def submit(connect, tmp_path):
         return handle
 
     yield start
-    for handle in handles:  # of a test that failed
+    for handle in handles:  # left by a failed test
         handle.cancel()
         with contextlib.suppress(Exception):
             handle.result(timeout=60)
@@ -123,13 +123,13 @@ def test_searches_and_calls(connect, tmp_path):
         assert list(pool.map(pow, [2, 3], [5, 2])) == [32, 9]
 
 
-def test_executors_that_do_not_see_what_the_driver_lends_them_say_so(
+def test_executors_that_do_not_see_the_handed_over_files_are_reported(
     connect, tmp_path, monkeypatch
 ):
-    check_blind_executors(connect, tmp_path, monkeypatch)
+    check_executors_without_the_folder(connect, tmp_path, monkeypatch)
 
 
-def test_what_is_known_of_a_session(connect, server):
+def test_a_session_has_its_master_and_no_warning(connect, server):
     session = session_of(connect)
     assert isinstance(session, ConnectSession)
     assert session.master == "local[2]"
@@ -146,13 +146,13 @@ def test_what_is_known_of_a_session(connect, server):
     assert warnings == []
 
 
-def test_who_has_no_token_is_refused(server, monkeypatch):
+def test_a_client_without_the_token_is_refused(server, monkeypatch):
     monkeypatch.delenv("SPARK_CONNECT_AUTHENTICATE_TOKEN", raising=False)
     without = SimpleNamespace(address=server.address.partition("/;")[0])
     stranger = open_session(without)
     with pytest.raises(InvalidArgument, match="No authentication token provided"):
         session_of(stranger)
-    stranger.client.close()  # at exit it would ask a server that has ended by then
+    stranger.client.close()  # at exit it would call a server that has ended
 
 
 def test_a_plan_runs_nothing(connect, tmp_path):
@@ -162,13 +162,13 @@ def test_a_plan_runs_nothing(connect, tmp_path):
     grid = {"x": [1, 2, 3]}
     plan = experiment.plan(experiment.launch, connect, train, grid, logdir=tmp_path, **QUIET)
     assert (plan.trials, plan.slots, plan.slots_now, plan.needs) == (3, 2, None, "1 core")
-    assert (plan.gpus, plan.gpus_now, plan.waves, plan.hindrances) == (0, None, 2, ())
-    assert "slots   2 at most; each 1 core" in str(plan)
+    assert (plan.gpus, plan.gpus_now, plan.trials_per_slot, plan.hindrances) == (0, None, 2, ())
+    assert "slots    2 at most; each 1 core" in str(plan)
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.slow
-def test_a_doctor_finds_a_sound_session_green(connect, tmp_path):
+def test_a_sound_session_is_green_for_the_doctor(connect, tmp_path):
     (tmp_path / "data.csv").write_text("1,2\n")
     examiner = Examiner(
         session=session_of(connect), timeout=240.0, modules=("msgspec", "numpy", "pyspark")
@@ -178,7 +178,7 @@ def test_a_doctor_finds_a_sound_session_green(connect, tmp_path):
     assert {f.level for f in diagnosis.findings} == {"ok"}, diagnosis
     found = {f.check: f.got for f in diagnosis.findings}
     assert found["slots"] == "2 of 2 slots answered, on 1 host"
-    assert found["data"].startswith("1 file, 4 bytes; 4 bytes of the first read")
+    assert found["data"].startswith("1 file, 4 bytes; 4 bytes of the first file read")
     assert set(found) == {
         *("train", "slots", "software", "driver", "clock", "logdir", "data", "space", "memory"),
         *("gpus", "authentication"),
@@ -203,22 +203,24 @@ def test_settings_of_a_session(server):
     spark.conf.set("spark.experiment.cache.limit", "much")
     with pytest.raises(InvalidArgument, match="spark.experiment.cache.limit: expected a size"):
         session_of(spark).data_settings()
-    session._settings["spark.speculation"] = "true"  # as of another server
+    session._settings["spark.speculation"] = "true"  # as on another server
     with pytest.raises(InvalidArgument, match="spark.speculation: expected false, got true"):
         session.check_worker_timeouts()
     spark.stop()
 
 
-def test_a_session_that_was_stopped_is_refused(server):
+def test_a_stopped_session_is_refused(server):
     spark = open_session(server)
     spark.stop()
     with pytest.raises(InvalidArgument, match="a stopped one"):
         experiment.launch(spark, lambda x: x, {"x": [1]})
 
 
-def test_a_server_that_is_too_old_is_refused(server, tmp_path, monkeypatch):
+def test_a_server_with_an_old_version_is_refused(server, tmp_path, monkeypatch):
     spark = open_session(server)
-    monkeypatch.setattr(type(spark), "version", "3.5.7")  # as one says that a newer client reaches
+    monkeypatch.setattr(
+        type(spark), "version", "3.5.7"
+    )  # as an old server reports to a newer client
     expected = "expected a Spark Connect server of Spark 4.0 or newer, got .* 3.5.7; connect to"
     with pytest.raises(InvalidArgument, match=expected):
         experiment.launch(spark, lambda x: x, {"x": [1]}, logdir=tmp_path / "runs")
@@ -226,15 +228,15 @@ def test_a_server_that_is_too_old_is_refused(server, tmp_path, monkeypatch):
     spark.stop()
 
 
-def test_a_session_that_its_server_has_ended_is_refused(server):
+def test_a_session_ended_by_its_server_is_refused(server):
     spark = open_session(server)
     spark.client.release_session()
     with pytest.raises(InvalidArgument, match="one that its server has ended"):
         experiment.launch(spark, lambda x: x, {"x": [1]})
-    spark.client.close()  # or pyspark would look for the server at the end of this process
+    spark.client.close()  # or pyspark would call the server when this process ends
 
 
-def test_cancelling_leaves_no_trial_and_spares_other_work(connect, tmp_path, submit):
+def test_cancelling_leaves_no_trial_and_keeps_other_jobs(connect, tmp_path, submit):
     release = tmp_path / "release"
 
     def other(batches):
@@ -272,7 +274,7 @@ def test_cancelling_leaves_no_trial_and_spares_other_work(connect, tmp_path, sub
 
 @pytest.mark.parametrize("what", ["the session", "a frame of it"])
 def test_a_function_that_captures_the_session_is_refused(connect, tmp_path, what):
-    """Of Spark Connect, unlike a classic one, it can be pickled, and is missed in the trial."""
+    """Unlike a classic session, that of Spark Connect can be pickled, and fails in the trial."""
     captured = connect if what == "the session" else connect.range(3)
     message = (
         r"train: .*one that refers to 'captured' \((SparkSession|DataFrame)\): "
@@ -287,7 +289,7 @@ def test_a_function_that_captures_the_session_is_refused(connect, tmp_path, what
 
 
 @pytest.mark.slow
-def test_frames_are_written_for_trials(connect, tmp_path):
+def test_data_frames_are_written_for_trials(connect, tmp_path):
     path = experiment.data.from_dataframe(connect.range(10), str(tmp_path / "frame"))
     rows = experiment.data.parquet(path)
     assert sorted(rows["id"].to_pylist()) == list(range(10))
@@ -307,7 +309,7 @@ def test_a_killed_executor_costs_an_attempt_not_the_trial(executors, tmp_path, s
     result = handle.result(timeout=120)
     assert [t.value for t in result.trials] == [0, 2, 4]
     assert sorted(t.attempt for t in result.trials) == [1, 1, 2]
-    spark.stop()  # before its server
+    spark.stop()  # before its server ends
 
 
 @pytest.mark.slow
@@ -319,7 +321,7 @@ def test_tfrecords_are_written_in_executors(connect, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_a_server_that_is_gone_ends_a_search(tmp_path, submit):
+def test_a_dead_server_ends_a_search(tmp_path, submit):
     with ConnectServer(tmp_path / "server", "local[1]") as server:
         spark = open_session(server)
         handle = submit(trials=2, spark=spark)
@@ -360,13 +362,12 @@ def test_ctrl_c_ends_the_search_and_not_the_session(server, tmp_path):
     output, errors = process.communicate(timeout=120)
     assert output == "['cancelled', 'cancelled'] 3\n", errors
     wait_until(lambda: not alive(processes_in(tmp_path)))
-    # Here no search waits for its tasks.
+    # No search waits for its tasks here.
     wait_until(lambda: not [c for c in marked_commands().values() if "spark_jobs.slot.zygote" in c])
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-@pytest.mark.filterwarnings("ignore:whoever reaches the network of this cluster:UserWarning")
 def test_executors_that_cannot_reach_the_client_use_the_mailbox(server, tmp_path):
     spark = open_session(server, **{"spark.experiment.driver.host": UNREACHABLE})
     (tmp_path / "release").touch()
@@ -379,9 +380,7 @@ def test_executors_that_cannot_reach_the_client_use_the_mailbox(server, tmp_path
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_slots_of_a_killed_client_leave_their_places_to_the_resumed_search(
-    connect, server, tmp_path
-):
+def test_slots_of_a_killed_client_end_for_the_resumed_search(connect, server, tmp_path):
     process = subprocess.Popen(
         [sys.executable, "-W", "ignore", "-c", PROGRAM, server.address, str(tmp_path)]
     )

@@ -18,7 +18,7 @@ ISOLATIONS = pytest.mark.parametrize(
 
 @pytest.fixture
 def digits(hdfs):
-    """Three files on HDFS; returns their bytes by name."""
+    """Three files on HDFS; the value is their bytes by name."""
     client = hdfs_package.InsecureClient(hdfs.http, user=getpass.getuser(), timeout=30)
     data = {f"part-{n}.bin": random.Random(n).randbytes(SIZE) for n in range(3)}
     for name, content in data.items():
@@ -29,7 +29,7 @@ def digits(hdfs):
 
 @pytest.fixture
 def hadoop(hdfs, tmp_path):
-    """Spark's settings for the HDFS and a cache of this test's own."""
+    """Spark's settings for the HDFS and the test's own cache."""
     settings = {f"spark.hadoop.{name}": value for name, value in hdfs.settings().items()}
     return {**settings, "spark.experiment.cache.folder": str(tmp_path / "cache")}
 
@@ -61,7 +61,7 @@ def test_all_trials_of_a_host_read_a_file_from_hdfs_once(
     )
     total = float(sum(zlib.crc32(content) for content in digits.values()))
     assert [trial.value for trial in result.trials] == [total] * 8, result.failed
-    assert 3 * SIZE <= bytes_read(hdfs) - before <= 1.05 * 3 * SIZE  # checksums are counted too
+    assert 3 * SIZE <= bytes_read(hdfs) - before <= 1.05 * 3 * SIZE  # with checksums
 
 
 def test_the_driver_reads_with_the_settings_of_its_session(sparks, hdfs, hadoop, digits):
@@ -81,7 +81,7 @@ def test_the_driver_reads_with_the_settings_of_its_session(sparks, hdfs, hadoop,
     assert rows == [{"number": 1, "name": "a"}, {"number": 2, "name": "b"}]
 
 
-def test_records_of_hdfs_are_a_data_set_of_tensorflow(sparks, hdfs, hadoop, logdir, tmp_path):
+def test_tensorflow_reads_records_on_hdfs(sparks, hdfs, hadoop, logdir, tmp_path):
     def train(shard):
         import tensorflow as tf
 
@@ -130,7 +130,7 @@ def sum_of(path):
     return float(sum(table.column("number").to_pylist()))
 
 
-def test_a_table_of_spark_feeds_trials_from_hdfs(sparks, hdfs, hadoop, logdir):
+def test_trials_read_a_spark_table_from_hdfs(sparks, hdfs, hadoop, logdir):
     spark = sparks.get("local[2]", **hadoop)
     path = experiment.data.from_dataframe(spark.createDataFrame(ROWS))
     assert path.startswith(f"{hdfs.uri}/user/{getpass.getuser()}/experiments/data/")
@@ -138,7 +138,7 @@ def test_a_table_of_spark_feeds_trials_from_hdfs(sparks, hdfs, hadoop, logdir):
     assert result.best.value == 4950.0
 
 
-def test_a_table_of_spark_feeds_trials_from_a_folder(spark, logdir, tmp_path, monkeypatch):
+def test_trials_read_a_spark_table_from_a_folder(spark, logdir, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     frame = spark.createDataFrame(ROWS)
     by_default = experiment.data.from_dataframe(frame)
@@ -151,7 +151,7 @@ def test_a_table_of_spark_feeds_trials_from_a_folder(spark, logdir, tmp_path, mo
     assert [trial.value for trial in result.trials] == [4950.0, 4950.0]
 
 
-def test_examples_of_spark_feed_trials_from_hdfs(sparks, hdfs, hadoop, logdir):
+def test_trials_read_sparks_examples_from_hdfs(sparks, hdfs, hadoop, logdir):
     def count(path):
         import experiment
 
@@ -164,7 +164,7 @@ def test_examples_of_spark_feed_trials_from_hdfs(sparks, hdfs, hadoop, logdir):
     assert path.startswith(f"{hdfs.uri}/user/{getpass.getuser()}/experiments/data/")
     names = [f"part-{number:05d}.tfrecord" for number in range(4)]
     assert experiment.data.listdir(path) == ["_SUCCESS", *names]
-    with pytest.raises(FileExistsError, match="there is something already"):
+    with pytest.raises(FileExistsError, match="exists and is not an empty folder"):
         experiment.data.from_dataframe(spark.range(1), path, format="tfrecord")
     result = experiment.launch(spark, count, {"path": [path]}, logdir=logdir)
     assert result.best.value == 100.0
@@ -187,12 +187,12 @@ def tf_feature(shape, dtype):
 
 
 SIDE = 512
-IMAGES = 32  # of 1 MiB each
+IMAGES = 32  # 1 MiB each
 
 
 @pytest.fixture
 def images(hdfs, tmp_path):
-    """Examples of large images on HDFS; returns their pattern and the sum of all pixels."""
+    """Examples of large images on HDFS; the value is their pattern and the sum of all pixels."""
     import numpy as np
     import tensorflow as tf
 
@@ -208,8 +208,8 @@ def images(hdfs, tmp_path):
     return "hdfs:///images.tfrecord", float(pixels.sum(dtype="float64"))
 
 
-def look_at(path, trial):
-    """Read all pixels twice; return their sum and how much memory of its own the second took."""
+def read_twice(path, trial):
+    """Read all pixels twice; return their sum and the private memory of the second reading."""
     import time
     from pathlib import Path
 
@@ -218,7 +218,7 @@ def look_at(path, trial):
     import experiment
 
     def own_bytes():
-        """Memory that no file backs; psutil's uss has pages of a file that nobody else maps."""
+        """Return the memory without a file; psutil's uss includes unshared pages of files."""
         lines = Path("/proc/self/status").read_text().splitlines()
         (found,) = [line.split()[1] for line in lines if line.startswith("RssAnon")]
         return 1024 * int(found)
@@ -229,13 +229,13 @@ def look_at(path, trial):
 
     features = {"image": tf.io.FixedLenFeature([SIDE, SIDE], tf.float32)}
     first = pixels()
-    time.sleep(0.5)  # so that trials are there at the same time
+    time.sleep(0.5)  # so that trials overlap
     before = own_bytes()
     second = pixels()
     total = float(second.sum(dtype="float64"))
     assert first.shape == second.shape == (IMAGES, SIDE, SIDE)
     assert not second.flags.owndata
-    assert int(tf.reduce_sum(tf.constant([1, 2]))) == 3  # ops work as before
+    assert int(tf.reduce_sum(tf.constant([1, 2]))) == 3  # TensorFlow still works
     return {"total": total, "own": own_bytes() - before}
 
 
@@ -248,7 +248,7 @@ def test_examples_are_parsed_once_and_shared_by_all_trials_of_a_host(
     before = bytes_read(hdfs)
     result = experiment.launch(
         spark,
-        look_at,
+        read_twice,
         {"path": [path], "trial": range(4)},
         logdir=logdir,
         isolation=isolation,

@@ -1,4 +1,4 @@
-"""`experiment.doctor` on real executors, with each illness that they can be given."""
+"""`experiment.doctor` on real executors, with each problem that a test can cause."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from spark_jobs.storage.locations import Location
 from spark_jobs.storage.stores import writable_files_at
 from tests.experiment.waiting import wait_until
 from tests.faults.test_executors import without
+from tests.faults.test_scaling import ALLOCATION
 from tests.hdfs import free_ports
 from tests.standalone import HOSTS
 from tests.whole_searches.test_cluster import CLUSTER, MEMORY, gpu_settings
@@ -36,7 +37,7 @@ FEW = ("msgspec", "numpy", "pyspark")  # without TensorFlow, whose import takes 
 def examine(
     spark, logdir, *, train=None, data=None, modules=FEW, timeout=240.0, clock=time.time, **gpus
 ):
-    """Examine all but TensorFlow."""
+    """Run the doctor's checks without TensorFlow."""
     examiner = Examiner(
         session=session_of(spark), timeout=timeout, clock=clock, modules=modules, **gpus
     )
@@ -45,7 +46,7 @@ def examine(
 
 
 def only(diagnosis, check, host=None):
-    """Return the one finding of a check, on a host."""
+    """Return the only finding of a check, on a host."""
     (finding,) = [
         f for f in diagnosis.findings if f.check == check and (host is None or f.host == host)
     ]
@@ -69,8 +70,8 @@ def test_a_sound_session_is_all_green(spark, tmp_path):
         *("space", "memory", "gpus", "authentication"),
     }
     assert only(diagnosis, "slots").got == "2 of 2 slots answered, on 1 host"
-    assert only(diagnosis, "data").got.startswith("1 file, 4 bytes; 4 bytes of the first read")
-    assert "a search has to give it x" in only(diagnosis, "train", "driver").got
+    assert only(diagnosis, "data").got.startswith("1 file, 4 bytes; 4 bytes of the first file read")
+    assert "the search must give it x" in only(diagnosis, "train", "driver").got
     assert only(diagnosis, "tensorflow").got.startswith(__import__("tensorflow").__version__)
     assert list((tmp_path / "runs of ü").iterdir()) == []
 
@@ -80,8 +81,8 @@ def test_a_diagnosis_is_a_table_in_text_html_and_pandas(spark, tmp_path, capsys)
     diagnosis = examine(spark, tmp_path, train=lambda x: len(table))
     said = capsys.readouterr().err.splitlines()
     assert said[:2] == [
-        "doctor: looks at the driver, its settings and its storage",
-        "doctor: examines 2 slots, for 240 s at the most",
+        "doctor: checks the driver, its settings and its storage",
+        "doctor: checks 2 slots, for at most 240 s",
     ]
     (finding,) = [f for f in diagnosis.findings if f.level != "ok"]
     assert diagnosis.ok
@@ -100,7 +101,19 @@ def test_a_diagnosis_is_a_table_in_text_html_and_pandas(spark, tmp_path, capsys)
     assert len(frame) == len(diagnosis.findings)
 
 
-def test_a_function_that_cannot_travel_hides_nothing_else(spark, tmp_path):
+def test_sparks_progress_bar_ends(sparks, tmp_path):
+    spark = sparks.get("local[2]", **{"spark.ui.showConsoleProgress": "true"})
+
+    def is_drawn():
+        threads = spark.sparkContext._jvm.java.lang.Thread.getAllStackTraces().keySet()
+        return "refresh progress" in {thread.getName() for thread in threads}
+
+    wait_until(is_drawn)
+    examine(spark, tmp_path)
+    wait_until(lambda: not is_drawn())
+
+
+def test_a_function_that_cannot_be_pickled_does_not_hide_other_checks(spark, tmp_path):
     table, lock = np.zeros(80 << 20, "u1"), __import__("threading").Lock()
 
     diagnosis = examine(spark, tmp_path, train=lambda x: len(table))
@@ -122,7 +135,7 @@ def test_a_function_that_cannot_travel_hides_nothing_else(spark, tmp_path):
 
 
 @pytest.mark.slow
-def test_slots_that_another_job_holds_are_told(spark, tmp_path):
+def test_slots_occupied_by_another_job_are_reported(spark, tmp_path):
     gate = tmp_path / "gate"
 
     def hold(batches):
@@ -143,12 +156,12 @@ def test_slots_that_another_job_holds_are_told(spark, tmp_path):
     finding = only(diagnosis, "slots")
     assert (finding.level, finding.got) == ("red", "1 of 2 slots answered, on 1 host")
     assert finding.expected == "all of them within 30 s"
-    assert "a slot asks for 1 core" in finding.advice
+    assert "a slot requests 1 core" in finding.advice
     assert [f.check for f in diagnosis.red] == ["slots"]
     assert only(diagnosis, "logdir").level == "ok"
 
 
-def test_a_clock_that_goes_wrong_is_named(spark, tmp_path):
+def test_a_wrong_clock_is_reported(spark, tmp_path):
     slow = examine(spark, tmp_path, clock=lambda: time.time() - 3)
     finding = only(slow, "clock")
     assert (finding.level, finding.got) == ("warning", "3.0 s ahead of the driver's clock")
@@ -158,7 +171,7 @@ def test_a_clock_that_goes_wrong_is_named(spark, tmp_path):
 
 
 def test_each_host_of_a_cluster_is_examined(two_hosts, tmp_path, monkeypatch):
-    """And what is on the driver's host only is missed on the others."""
+    """A module that only the driver's host has is missing on the others."""
     (tmp_path / "only_here.py").write_text("def train(x):\n    return x\n")
     monkeypatch.syspath_prepend(tmp_path)
     import only_here
@@ -173,12 +186,12 @@ def test_each_host_of_a_cluster_is_examined(two_hosts, tmp_path, monkeypatch):
         for check in ("software", "driver", "clock", "logdir", "space", "gpus"):
             assert only(diagnosis, check, host).level == "ok"
     table = str(diagnosis).splitlines()
-    assert sum(", ".join(HOSTS) in line for line in table) >= 6  # a row for both
+    assert sum(", ".join(HOSTS) in line for line in table) >= 6  # one row for both
     del sys.modules["only_here"]
 
 
-def test_a_port_that_executors_do_not_reach_is_named(two_hosts, tmp_path):
-    """The driver listens on another address than the one that executors are told."""
+def test_an_unreachable_port_is_reported(two_hosts, tmp_path):
+    """The driver listens on another address than the one that executors get."""
     two_hosts.conf.set("spark.sql.legacy.setCommandRejectsSparkCoreConfs", "false")
     two_hosts.conf.set("spark.driver.bindAddress", "127.0.0.9")
     wait_until(lambda: len(session_of(two_hosts).cluster().executors) == 2)
@@ -191,15 +204,22 @@ def test_a_port_that_executors_do_not_reach_is_named(two_hosts, tmp_path):
         assert finding.level == "warning"  # both see the folder
         assert finding.got.startswith("the driver at 127.0.0.1, port ")
         assert "Connection refused" in finding.got
-        assert "goes through the run's folder" in finding.got
+        assert "messages of its trials go through the run's folder" in finding.got
         assert "spark.driver.host" in finding.advice
     assert only(diagnosis, "slots").level == "ok"
     assert {f.check for f in diagnosis.findings if f.level != "ok"} == {"driver"}
 
 
 @pytest.mark.slow
-def test_a_host_whose_executors_cannot_start_is_named(two_hosts, standalone, tmp_path, monkeypatch):
-    """Its Java starts Spark's worker, and no executor."""
+@pytest.mark.parametrize("allocation", ["static", "dynamic"])
+def test_a_host_whose_executors_cannot_start_is_reported(
+    sparks, standalone, tmp_path, monkeypatch, allocation
+):
+    """The host's Java starts Spark's worker, but no executor."""
+    settings = standalone.settings()
+    if allocation == "dynamic":
+        settings |= ALLOCATION | {"spark.dynamicAllocation.minExecutors": "2"}
+    two_hosts = sparks.get(standalone.master, **settings)
     java, host = tmp_path / "bin" / "java", HOSTS[1]
     java.parent.mkdir()
     refuse = '*ExecutorBackend*) echo "no Java for executors" >&2; exit 1;;'
@@ -214,17 +234,31 @@ def test_a_host_whose_executors_cannot_start_is_named(two_hosts, standalone, tmp
     try:
         wait_until(session.failing_hosts)
         finding = only(examine(two_hosts, tmp_path, timeout=30.0), "slots", host)
-        log = finding.advice.removeprefix("see why in the log of the last one: ")
+        log = finding.advice.removeprefix("see the log of the last one: ")
         with urllib.request.urlopen(log, timeout=60) as page:
             assert "no Java for executors" in page.read().decode()
     finally:
-        standalone.kill_worker(host)  # the next test gets one with its own Java
+        standalone.kill_worker(host)  # the next test gets a worker with the usual Java
     assert finding.level == "red"
     assert re.fullmatch(r"no executor starts there: \d+ have ended", finding.got)
 
 
 @pytest.mark.slow
-def test_an_executor_of_another_python_version_is_told(two_hosts, tmp_path, monkeypatch):
+def test_hosts_whose_executors_ended_idle_are_not_reported(sparks, standalone):
+    spark = sparks.get(standalone.master, **standalone.settings() | ALLOCATION)
+    work = f"work/{{}}/{spark.sparkContext.applicationId}/*"
+
+    def most_ended():
+        wait_until(lambda: not any(map(standalone.executors, HOSTS)))
+        return max(len(list(standalone.root.glob(work.format(host)))) for host in HOSTS)
+
+    while most_ended() < 2:
+        assert len(spark.range(8).collect()) == 8  # without a shuffle, which Spark would keep
+    assert session_of(spark).failing_hosts() == ()
+
+
+@pytest.mark.slow
+def test_an_executor_with_another_python_version_is_reported(two_hosts, tmp_path, monkeypatch):
     here = ".".join(map(str, sys.version_info[:2]))
     monkeypatch.setattr(two_hosts.sparkContext, "pythonVer", "3.9")
     red = examine(two_hosts, tmp_path).red
@@ -238,7 +272,9 @@ def test_an_executor_of_another_python_version_is_told(two_hosts, tmp_path, monk
 
 @pytest.mark.slow
 @pytest.mark.parametrize("missing", ["msgspec", "keras"])
-def test_a_package_that_executors_lack_is_named(sparks, standalone, tmp_path, monkeypatch, missing):
+def test_a_package_missing_on_executors_is_reported(
+    sparks, standalone, tmp_path, monkeypatch, missing
+):
     python = without(tmp_path / "python", missing)
     monkeypatch.setenv("PYSPARK_PYTHON", python)
     sparks.stop()
@@ -249,7 +285,7 @@ def test_a_package_that_executors_lack_is_named(sparks, standalone, tmp_path, mo
         sparks.stop()
     finding = next(f for f in diagnosis.red if f.host in HOSTS)
     version = ".".join(map(str, sys.version_info[:3]))
-    if missing == "msgspec":  # nothing of ours runs without it
+    if missing == "msgspec":  # no slot runs without it
         assert finding.check == "slots"
         assert finding.got == f"Python {version} at {python}: no module named 'msgspec'"
         assert "install this package" in finding.advice
@@ -259,17 +295,17 @@ def test_a_package_that_executors_lack_is_named(sparks, standalone, tmp_path, mo
 
 
 @pytest.mark.slow
-def test_workers_that_announce_the_same_gpus_are_told(sparks, tmp_path):
+def test_workers_with_the_same_gpus_are_reported(sparks, tmp_path):
     settings = gpu_settings(tmp_path, '["0"]')
     one = {name: "1" for name in settings if name.endswith(".amount")}
     spark = sparks.get(CLUSTER, **MEMORY, **settings | one)
     finding = only(examine(spark, tmp_path / "runs"), "gpus")
     assert (finding.level, finding.got) == ("red", "GPU 0 in 2 slots at once")
-    assert finding.expected == "another GPU for each slot"
+    assert finding.expected == "one slot per GPU"
     assert "CUDA_VISIBLE_DEVICES" in finding.advice
 
 
-def test_a_local_session_that_is_to_hand_out_gpus_is_told_at_once(sparks, tmp_path):
+def test_a_local_session_with_gpu_settings_is_reported_at_once(sparks, tmp_path):
     amounts = {f"spark.{whose}.resource.gpu.amount": "1" for whose in ("executor", "task")}
     spark = sparks.get("local[2]", **amounts)
     (finding,) = examine(spark, tmp_path).red
@@ -278,16 +314,16 @@ def test_a_local_session_that_is_to_hand_out_gpus_is_told_at_once(sparks, tmp_pa
 
 
 @pytest.mark.slow
-def test_slots_are_examined_with_the_gpus_that_the_search_asks_for(sparks, tmp_path):
-    """Spark knows of the GPUs, and its tasks ask for none of themselves."""
+def test_slots_are_examined_with_the_gpus_of_the_search(sparks, tmp_path):
+    """Spark has GPUs, and its tasks request none by default."""
     settings = gpu_settings(tmp_path, '["0", "1"]')
     del settings["spark.task.resource.gpu.amount"]
     spark = sparks.get("local-cluster[1,2,1024]", **MEMORY, **settings)
     finding = only(examine(spark, tmp_path / "runs"), "gpus")
     assert (finding.level, finding.advice[:20]) == ("warning", "give gpus_per_trial=")
     for asked, handed_out in [
-        ({"gpus_per_trial": 1}, "2 GPUs handed out"),
-        ({"trials_per_gpu": 2}, "1 GPU handed out"),
+        ({"gpus_per_trial": 1}, "2 GPUs assigned"),
+        ({"trials_per_gpu": 2}, "1 GPU assigned"),
     ]:
         diagnosis = examine(spark, tmp_path / "runs", **asked)
         assert only(diagnosis, "slots").got == "2 of 2 slots answered, on 1 host"
@@ -296,13 +332,13 @@ def test_slots_are_examined_with_the_gpus_that_the_search_asks_for(sparks, tmp_p
     assert (finding.check, finding.got) == ("settings", "3")
 
 
-def test_gpus_for_trials_that_local_mode_cannot_give_are_told_at_once(spark, tmp_path):
+def test_gpus_for_trials_in_local_mode_are_reported_at_once(spark, tmp_path):
     (finding,) = examine(spark, tmp_path, trials_per_gpu=2).red
     assert (finding.check, finding.host) == ("settings", "driver")
     assert finding.expected == f"trials_per_gpu: 1 with the master {spark.sparkContext.master}"
 
 
-def test_slots_are_kept_until_one_of_each_job_that_runs_has_come():
+def test_slots_wait_until_each_running_job_has_one():
     gathering, ends = _Gathering(time.time), [threading.Event() for _ in range(3)]
     with contextlib.ExitStack() as running:
         jobs = []
@@ -310,17 +346,17 @@ def test_slots_are_kept_until_one_of_each_job_that_runs_has_come():
             job = running.enter_context(SlotJob(end.wait, end.set, list, list, lambda: 0))
             job.start()
             jobs.append(job)
-        gathering.hello(Hello("1.0.0", "node-1"))
-        gathering.hello(Hello("1.0.1", "node-1"))  # Spark tries a lost task again
-        gathering.hello(Hello("2.0.0", "node-2"))
-        assert not gathering.has_all(jobs)  # of three
+        gathering.hello(Hello(slot="1.0.0", host="node-1"))
+        gathering.hello(Hello(slot="1.0.1", host="node-1"))  # Spark's retry of a lost task
+        gathering.hello(Hello(slot="2.0.0", host="node-2"))
+        assert not gathering.has_all(jobs)  # two of three
         jobs[1].cancel()
-        assert not gathering.has_all(jobs)  # two are left, and three were heard
-        gathering.hello(Hello("3.0.0", "node-2"))
+        assert not gathering.has_all(jobs)  # two jobs are left, and three slots said hello
+        gathering.hello(Hello(slot="3.0.0", host="node-2"))
         assert gathering.has_all(jobs)
 
 
-def test_a_slot_that_does_not_see_the_folder_finds_out_what_else_it_can(tmp_path):
+def test_a_slot_that_does_not_see_the_folder_runs_its_other_checks(tmp_path):
     def lent():
         raise FileNotFoundError(2, "No such file or directory", str(tmp_path / "elsewhere"))
 
@@ -348,7 +384,7 @@ def test_a_slot_that_does_not_see_the_folder_finds_out_what_else_it_can(tmp_path
     assert found.trouble == {"folder": "file: expected mode 600, got 644, so others can read it"}
 
 
-def test_a_folder_and_data_on_hdfs_go_their_real_way(sparks, hdfs, tmp_path):
+def test_a_folder_and_data_on_hdfs_are_checked(sparks, hdfs, tmp_path):
     data = tmp_path / "data.csv"
     data.write_text("1,2\n")
     hadoop = {f"spark.hadoop.{name}": value for name, value in hdfs.settings().items()}
@@ -368,11 +404,11 @@ def test_a_folder_and_data_on_hdfs_go_their_real_way(sparks, hdfs, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("place", ["hdfs", "folder"])
-def test_storage_that_is_away_is_red_and_hides_nothing(spark, tmp_path, place):
+def test_unreachable_storage_is_red_and_does_not_hide_other_checks(spark, tmp_path, place):
     (port,) = free_ports(1)
     (tmp_path / "file").touch()
     away = f"webhdfs://127.0.0.1:{port}/runs" if place == "hdfs" else str(tmp_path / "file" / "x")
-    # A third of it is for the checks, and slots may take as long to come.
+    # A third of the timeout is for the checks, and another for the start of slots.
     diagnosis = examine(spark, away, data=f"{away}/data.csv", timeout=60.0)
     assert {f.check for f in diagnosis.red} == {"logdir", "data"}
     assert only(diagnosis, "logdir").host == "driver"
@@ -380,7 +416,7 @@ def test_storage_that_is_away_is_red_and_hides_nothing(spark, tmp_path, place):
     assert only(diagnosis, "slots").level == "ok"
 
 
-def test_no_room_for_copies_is_told(sparks, tmp_path):
+def test_a_cache_that_is_too_small_is_reported(sparks, tmp_path):
     (tmp_path / "data.bin").write_bytes(bytes(5000))
     folder = tmp_path / "cache"
     spark = sparks.get(
@@ -413,13 +449,13 @@ def test_no_room_for_copies_is_told(sparks, tmp_path):
         ({"timeout": float("nan")}, "timeout"),
     ],
 )
-def test_bad_arguments_are_refused_before_spark_is_touched(given, named):
+def test_bad_arguments_are_refused_before_spark_is_used(given, named):
     with pytest.raises(experiment.InvalidArgument) as caught:
         experiment.doctor(None, **given)
     assert caught.value.name == named
 
 
-def test_what_is_no_running_session_is_refused(sparks):
+def test_only_a_running_session_is_accepted(sparks):
     with pytest.raises(experiment.InvalidArgument, match="spark: expected a SparkSession"):
         experiment.doctor(None)
     spark = sparks.get("local[1]")

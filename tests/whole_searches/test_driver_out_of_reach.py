@@ -1,4 +1,4 @@
-"""Searches on a real cluster whose executors are refused by the driver's port."""
+"""Searches on a real cluster whose executors cannot reach the driver's port."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FOLDERS = itertools.count()
 
 @pytest.fixture
 def refused(monkeypatch):
-    """Executors are told an address of this host on which nobody listens."""
+    """Executors get an address of this host on which no process listens."""
     monkeypatch.setattr(ClassicSession, "driver_host", property(lambda _: "127.0.0.9"))
 
 
@@ -48,9 +48,9 @@ def search(spark, logdir, **settings):
     )
 
 
-def check(result, told):
-    """Was the search told of once that hosts were refused, and done all the same?"""
-    (sentence,) = [str(warning.message) for warning in told]
+def check(result, caught):
+    """Check that a search warned once of the refused port, and ended as usual."""
+    (sentence,) = [str(warning.message) for warning in caught]
     assert sentence.startswith("host 127.0.0.")
     assert "does not reach the driver at 127.0.0.9:" in sentence
     statuses = {trial.params["x"]: trial.status for trial in result.trials}
@@ -59,15 +59,15 @@ def check(result, told):
 
 
 @pytest.mark.usefixtures("refused")
-def test_a_search_goes_through_its_folder_where_the_port_is_refused(two_hosts, logdir):
-    with warnings.catch_warnings(record=True) as told:
+def test_a_search_uses_the_mailbox_if_the_port_is_refused(two_hosts, logdir):
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         result = search(two_hosts, logdir)
-    check(result, told)
+    check(result, caught)
     assert not Path(result.logdir, "mailbox").exists()
 
 
-def test_nobody_is_told_anything_where_the_port_is_open(two_hosts, logdir):
+def test_an_open_port_gives_no_warning_and_no_mailbox(two_hosts, logdir):
     result = search(two_hosts, logdir)  # a warning would be an error
     assert [trial.status for trial in result.trials].count("finished") == 3
     assert not Path(result.logdir, "mailbox").exists()
@@ -75,14 +75,14 @@ def test_nobody_is_told_anything_where_the_port_is_open(two_hosts, logdir):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("refused")
-def test_a_search_on_hdfs_goes_through_its_folder_there(sparks, standalone, hdfs):
+def test_a_search_on_hdfs_uses_the_mailbox_there(sparks, standalone, hdfs):
     hadoop = {f"spark.hadoop.{name}": value for name, value in hdfs.settings().items()}
     spark = sparks.get(standalone.master, **standalone.settings(), **hadoop)
     folder = f"/tmp/out of reach ü/{next(_FOLDERS)}"
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         result = search(spark, hdfs.uri + folder)
-    check(result, told)
+    check(result, caught)
     client = hdfs_package.InsecureClient(hdfs.http)
     (run,) = client.list(folder)
     assert "trials" in client.list(f"{folder}/{run}")
@@ -104,7 +104,7 @@ def test_the_trials_of_a_lost_host_run_on_the_other_one(standalone, two_hosts, l
             time.sleep(0.05)
         return float(trial)
 
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         handle = experiment.submit(
             experiment.launch,
@@ -120,7 +120,7 @@ def test_the_trials_of_a_lost_host_run_on_the_other_one(standalone, two_hosts, l
         result = handle.result(120)
     assert [trial.status for trial in result.trials] == ["finished"] * 2
     assert sorted(trial.value for trial in result.trials) == [0.0, 1.0]
-    assert len([t for t in told if "does not reach the driver" in str(t.message)]) == 1
+    assert len([t for t in caught if "does not reach the driver" in str(t.message)]) == 1
     records = list(read_journal(RunPaths(Path(result.logdir)).journal))
     assert [record["attempt"] for record in records if record["event"] == "lost"] == [1]
     assert not Path(result.logdir, "mailbox").exists()

@@ -1,4 +1,4 @@
-"""Searches that end early, and how: time limits, signals, the command line, a stopped session."""
+"""Early ends of searches: time limits, signals, the command line, a stopped session."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def hang_after_the_first(folder: Path):
     return train
 
 
-def test_a_deadline_ends_a_search_with_what_there_is(spark, tmp_path, monkeypatch):
-    """It passes when two trials hang and so the first one is done, however long that took."""
+def test_a_deadline_ends_a_search_with_a_partial_result(spark, tmp_path, monkeypatch):
+    """The fake clock passes it once two trials hang, and so the first one has finished."""
 
     def monotonic():
         return time.monotonic() + 600 * (len(processes_in(tmp_path)) == 4)
@@ -59,7 +59,7 @@ def test_a_deadline_ends_a_search_with_what_there_is(spark, tmp_path, monkeypatc
 
 
 def test_a_deadline_counts_from_the_call(spark, tmp_path, monkeypatch):
-    """Reading many points takes longer than there is time."""
+    """Reading the configurations takes longer than the deadline."""
     read = []
 
     def points():
@@ -77,7 +77,7 @@ def test_a_deadline_counts_from_the_call(spark, tmp_path, monkeypatch):
     assert result.problem == "the deadline of 600 s has passed"
 
 
-def test_a_deadline_that_is_not_reached_says_nothing(spark, logdir):
+def test_a_deadline_that_is_not_reached_is_not_reported(spark, logdir):
     result = experiment.launch(
         spark, functions.double, {"x": [1]}, deadline=600, logdir=logdir, **QUIET
     )
@@ -105,7 +105,7 @@ def test_a_search_ends_when_its_best_reaches_the_target(spark, tmp_path):
     wait_until(lambda: not alive(processes_in(tmp_path)), seconds=5)
 
 
-def test_a_search_that_has_reached_its_target_goes_on_to_another(spark, logdir):
+def test_a_search_at_its_target_is_resumed_with_another(spark, logdir):
     jobs = spark.sparkContext.statusTracker().getJobIdsForGroup
 
     def search(**settings):
@@ -129,7 +129,7 @@ def test_a_search_that_has_reached_its_target_goes_on_to_another(spark, logdir):
     assert whole.summary().startswith("6 trials, best")
 
 
-def test_a_trial_has_its_grace_to_end_itself(spark, tmp_path):
+def test_a_trial_may_end_itself_within_its_grace(spark, tmp_path):
     def train(stubborn):
         import os
         import signal
@@ -139,7 +139,7 @@ def test_a_trial_has_its_grace_to_end_itself(spark, tmp_path):
 
         def tidy(number, frame):
             if not stubborn:
-                time.sleep(0.5)  # what it has to do
+                time.sleep(0.5)  # its work at the end
                 (tmp_path / "tidied").touch()
                 raise SystemExit(0)
 
@@ -162,14 +162,14 @@ def test_a_trial_has_its_grace_to_end_itself(spark, tmp_path):
     assert [trial.error.kind for trial in result.trials] == ["time", "time"]
     assert "time limit of 5 s" in str(result.trials[0].error)
     tidy, stubborn = (trial.seconds for trial in result.trials)
-    assert 5.5 <= tidy < 10  # it went before its grace was over
+    assert 5.5 <= tidy < 10  # it ended before its grace was over
     assert 10 <= stubborn < 15
     assert alive(processes_in(tmp_path)) == []
 
 
 @pytest.mark.fault(19)
-def test_slots_that_never_start_are_an_error_that_says_what_was_asked_for(spark, tmp_path):
-    """Another job has both cores."""
+def test_slots_that_never_start_are_an_error_with_the_requested_slots(spark, tmp_path):
+    """Another job occupies both cores."""
 
     def occupy(_):
         import time
@@ -184,7 +184,7 @@ def test_slots_that_never_start_are_an_error_that_says_what_was_asked_for(spark,
     other.start()
     tracker = spark.sparkContext.statusTracker()
     wait_until(lambda: _active_tasks(tracker) == 2)
-    # Spark writes down what a stage runs and what an executor runs, each in its own time.
+    # Spark updates the tasks of stages and those of executors at different times.
     wait_until(lambda: ClassicSession(spark).cluster().executors[0].running == 2)
     try:
         with pytest.raises(experiment.SearchFailed) as caught:
@@ -215,27 +215,27 @@ def test_slots_that_never_start_are_an_error_that_says_what_was_asked_for(spark,
 
 
 @pytest.fixture
-def lonely_master(sparks, tmp_path):
-    """A standalone master that no worker ever joins."""
+def master_without_workers(sparks, tmp_path):
+    """A standalone master without workers."""
     with Standalone(tmp_path / "standalone", hosts=()) as cluster:
         yield cluster
-        sparks.stop()  # before its master
+        sparks.stop()  # before its master ends
 
 
 @pytest.mark.fault(19)
-def test_a_cluster_without_workers_is_an_error_that_says_what_was_asked_for(
-    sparks, lonely_master, tmp_path
+def test_a_cluster_without_workers_is_an_error_with_the_requested_slots(
+    sparks, master_without_workers, tmp_path
 ):
     needs = {"cores": "2", "memory": "7g", "instances": "3"}
     wanted = {f"spark.executor.{name}": value for name, value in needs.items()}
-    settings = lonely_master.settings() | wanted | {"spark.task.cpus": "2"}
+    settings = master_without_workers.settings() | wanted | {"spark.task.cpus": "2"}
     settings |= {"spark.ui.enabled": "true", "spark.ui.port": "0"}
     settings |= {"spark.executor.resource.gpu.amount": "1"}
-    spark = sparks.get(lonely_master.master, **settings)
+    spark = sparks.get(master_without_workers.master, **settings)
     plan = experiment.plan(
         experiment.launch, spark, functions.double, {"x": range(9)}, logdir=tmp_path
     )
-    assert (plan.slots_now, plan.slots, plan.waves) == (0, 3, 3)
+    assert (plan.slots_now, plan.slots, plan.trials_per_slot) == (0, 3, 3)
     assert (plan.gpus, plan.hindrances) == (0, ())
     with pytest.raises(experiment.SearchFailed) as caught:
         experiment.launch(
@@ -261,7 +261,7 @@ def _active_tasks(tracker):
 
 
 @pytest.mark.fault(39)
-def test_a_session_that_is_stopped_fails_the_search_with_its_result(sparks, tmp_path):
+def test_a_stopped_session_fails_the_search_with_a_partial_result(sparks, tmp_path):
     spark = sparks.get("local[2]", **{"spark.a.session": "to be stopped, too"})
 
     def stop():
@@ -308,13 +308,13 @@ ENDED = ["finished", "cancelled", "cancelled"]
 
 @pytest.fixture
 def script(tmp_path):
-    """A script with a search of which two trials hang."""
+    """A script that runs a search with two hanging trials."""
     process = subprocess.Popen(
         [sys.executable, "-c", SCRIPT, str(tmp_path)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        start_new_session=True,  # a group of its own, which a terminal would signal as a whole
+        start_new_session=True,  # its own process group, as in a terminal
     )
     yield process
     process.kill()
@@ -344,21 +344,21 @@ def test_the_command_line_stops_a_search_of_another_process(script, tmp_path, ca
     wait_until(lambda: not alive(processes_in(tmp_path)), seconds=5)
     assert main(["stop", str(run)]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert "expected a run that goes on, got " in line
+    assert "expected a run in progress, got " in line
     assert "ended early: stopped by python -m experiment stop" in line
 
 
 @pytest.mark.parametrize("problem", [None, "interrupted"])
-def test_a_run_that_has_ended_is_not_stopped_again(tmp_path, capsys, problem):
+def test_an_ended_run_cannot_be_stopped(tmp_path, capsys, problem):
     run = make_run(tmp_path, problem=problem)
     assert main(["stop", str(run)]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert "expected a run that goes on" in line
+    assert "expected a run in progress" in line
     assert ("finished" if problem is None else "ended early: interrupted") in line
     assert not (run / "stop").exists()
 
 
-def test_what_is_no_run_cannot_be_stopped(tmp_path, capsys):
+def test_a_folder_without_a_run_cannot_be_stopped(tmp_path, capsys):
     assert main(["stop", str(tmp_path)]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "the folder of a run" in line
@@ -372,7 +372,7 @@ TO_WHOM = pytest.mark.parametrize(
 
 @pytest.mark.fault(38)
 @TO_WHOM
-def test_ctrl_c_twice_ends_a_search_as_once(script, tmp_path, send):
+def test_two_ctrl_c_end_a_search_like_one(script, tmp_path, send):
     wait_until_trials_hang(script, tmp_path)
     send(script.pid, signal.SIGINT)
     send(script.pid, signal.SIGINT)
@@ -382,15 +382,15 @@ def test_ctrl_c_twice_ends_a_search_as_once(script, tmp_path, send):
     assert output.splitlines() == [f"interrupted {ENDED}", "[]"]
     assert "Traceback" not in errors
     assert "interrupted: 1 of 4 trials, 2 cancelled, best metric 0.5 in trial 0: x=0; " in errors
-    assert f"; resume={str(run)!r} goes on with it\n" in errors
+    assert f"; resume={str(run)!r} continues it\n" in errors
     assert script.returncode == 0
     assert json.loads((run / "result.json").read_text())["problem"] == "interrupted"
 
 
 @pytest.mark.slow
 @pytest.mark.fault(38)
-def test_ctrl_c_again_and_again_harms_nothing(script, tmp_path):
-    """Until the result is there, so that some come while the end is written."""
+def test_repeated_ctrl_c_keeps_the_result(script, tmp_path):
+    """Ctrl-C is sent until the result exists, so that some arrive while it is written."""
     wait_until_trials_hang(script, tmp_path)
     run = run_of(tmp_path)
     while not (run / "result.json").exists():
@@ -399,7 +399,7 @@ def test_ctrl_c_again_and_again_harms_nothing(script, tmp_path):
     summary = json.loads((run / "result.json").read_text())
     assert (summary["problem"], summary["trials"]) == ("interrupted", 3)
     wait_until(lambda: not alive(processes_in(tmp_path)), seconds=5)
-    script.communicate(timeout=120)  # what a script does with a Ctrl-C after the search is its own
+    script.communicate(timeout=120)  # a Ctrl-C after the search may end the script
     trials = experiment.load(run).trials
     assert [trial.status for trial in trials] == ENDED
 
@@ -426,10 +426,10 @@ def test_ctrl_c_at_the_start_leaves_no_process(script, tmp_path, moment):
 def test_sigterm_keeps_the_partial_result_and_ends_the_script(script, tmp_path, send):
     wait_until_trials_hang(script, tmp_path)
     run = run_of(tmp_path)
-    send(script.pid, signal.SIGTERM)  # to the group: Spark's JVM ends at once, too
+    send(script.pid, signal.SIGTERM)  # for the group: Spark's JVM also ends at once
     output, _ = script.communicate(timeout=120)
     assert script.returncode == -signal.SIGTERM
-    assert output == ""  # it does not go on behind the search
+    assert output == ""  # the script does not run past the search
     summary = json.loads((run / "result.json").read_text())
     assert (summary["problem"], summary["trials"]) == ("ended by SIGTERM", 3)
     assert summary["best"]["value"] == 0.5
@@ -452,7 +452,7 @@ def test_a_returned_path_is_an_error(spark, logdir):
     assert Path(trial.logdir, "model.txt").read_text() == "weights"
 
 
-def test_what_trials_print_is_shown_with_their_numbers(spark, logdir, capfd):
+def test_trials_output_is_shown_with_their_numbers(spark, logdir, capfd):
     def train(x):
         import sys
 

@@ -26,7 +26,7 @@ COMMANDS = {
     "spark-submit": [str(BIN / "spark-submit"), "--master", "local[2]"],
 }
 RUNS = [
-    # Those of the README's first page, and that spark-submit runs one, are seen soon.
+    # Those on the README's first page, and one with spark-submit, also run in the fast tests.
     ("python", "grid_search.py"),
     ("python", "evolutionary_search.py"),
     ("spark-submit", "grid_search.py"),
@@ -61,7 +61,7 @@ def run(command, folder, example, *arguments, **variables):
 
 
 @pytest.mark.parametrize(("command", "example"), RUNS)
-def test_an_example_prints_its_table_and_how_to_watch(tmp_path, example, command):
+def test_an_example_prints_its_table_and_the_command_to_watch_it(tmp_path, example, command):
     arguments, trials = EXAMPLES[example]
     output = run(COMMANDS[command], tmp_path, example, *arguments, "--logdir", str(tmp_path))
     table, best = output.split("Best: ")
@@ -74,7 +74,7 @@ def test_an_example_prints_its_table_and_how_to_watch(tmp_path, example, command
 
 
 @pytest.mark.slow
-def test_a_search_has_data_and_run_on_the_hdfs_of_hadoop_conf_dir(hdfs, tmp_path):
+def test_data_and_run_are_on_the_hdfs_of_hadoop_conf_dir(hdfs, tmp_path):
     variables = {**client_environment(hdfs, tmp_path / "conf"), "TMPDIR": str(tmp_path)}
     home = make_home(hdfs)
     arguments = ["--epochs", "1", "--popsize", "4", "--generations", "1"]

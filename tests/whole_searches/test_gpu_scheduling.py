@@ -1,4 +1,4 @@
-"""Slots with GPUs that are not there: a script announces them, and Spark hands them out."""
+"""Slots with fake GPUs, which a script announces and Spark assigns."""
 
 from __future__ import annotations
 
@@ -16,23 +16,8 @@ from tests.spark_jobs import train_functions as functions
 QUIET: dict[str, Any] = {"preload": (), "verbose": 0}
 
 
-@pytest.fixture
-def one_executor(sparks, tmp_path_factory):
-    """An executor with four cores and the GPUs 3 and 5, which usual tasks do not get."""
-    script = tmp_path_factory.getbasetemp() / "discover-3-and-5"
-    script.write_text('#!/bin/sh\necho \'{"name": "gpu", "addresses": ["3", "5"]}\'\n')
-    script.chmod(0o755)
-    settings = {
-        f"spark.{whose}.resource.gpu.{name}": value
-        for whose in ("worker", "executor")
-        for name, value in {"amount": "2", "discoveryScript": str(script)}.items()
-    }
-    memory = {"spark.executor.memory": "512m"}
-    return sparks.get("local-cluster[1,4,1024]", **memory, **settings)
-
-
-def tell_when_all_are_there(trial, trials):
-    """Print what a trial is told of GPUs; end when as many trials run at once."""
+def print_gpu_variables(trial, trials):
+    """Print a trial's environment variables for GPUs; end when all trials run at once."""
     import os
     import pathlib
     import time
@@ -50,31 +35,31 @@ def tell_when_all_are_there(trial, trials):
 
 
 def run_at_once(spark, trials: int, **settings: Any) -> list[list[str]]:
-    """Run so many trials at once; return, sorted, what each of them told."""
+    """Run some trials at once; return, sorted, the variables that each printed."""
     space = {"trial": range(trials), "trials": [trials]}
-    result = experiment.launch(spark, tell_when_all_are_there, space, **settings, **QUIET)
+    result = experiment.launch(spark, print_gpu_variables, space, **settings, **QUIET)
     logs = [Path(trial.logdir, "stdout.log").read_text() for trial in result.trials]
     return sorted(log.strip().split("|") for log in logs)
 
 
 @pytest.mark.parametrize("isolation", ["process", "spawn", "none"])
 def test_four_trials_share_a_gpu_and_its_memory(one_executor, logdir, isolation):
-    words = "runs 4 of the 8 trials at once .* 1 core and 0.25 GPU, and its cores are 4;"
+    words = "GPUs for 8 trials at once, but runs only 4: .* 1 core and 0.25 GPU, .* cores are 4;"
     with pytest.warns(UserWarning, match=words):
-        told = run_at_once(one_executor, 4, logdir=logdir, trials_per_gpu=4, isolation=isolation)
-    assert told in ([["3", "0.2250", "true"]] * 4, [["5", "0.2250", "true"]] * 4)
+        shares = run_at_once(one_executor, 4, logdir=logdir, trials_per_gpu=4, isolation=isolation)
+    assert shares in ([["3", "0.2250", "true"]] * 4, [["5", "0.2250", "true"]] * 4)
 
 
 @pytest.mark.parametrize("isolation", ["process", "none"])
-def test_two_trials_at_once_have_a_gpu_each(one_executor, logdir, isolation):
-    told = run_at_once(one_executor, 2, logdir=logdir, gpus_per_trial=1, isolation=isolation)
-    assert told == [["3", "None", "true"], ["5", "None", "true"]]
+def test_two_concurrent_trials_have_a_gpu_each(one_executor, logdir, isolation):
+    shares = run_at_once(one_executor, 2, logdir=logdir, gpus_per_trial=1, isolation=isolation)
+    assert shares == [["3", "None", "true"], ["5", "None", "true"]]
 
 
 def test_a_trial_may_have_both_gpus_or_none(one_executor, logdir):
     for gpus, seen in ((2, "3,5"), (0, "")):
-        told = run_at_once(one_executor, 1, logdir=logdir, gpus_per_trial=gpus)
-        assert told == [[seen, "None", "true"]]
+        shares = run_at_once(one_executor, 1, logdir=logdir, gpus_per_trial=gpus)
+        assert shares == [[seen, "None", "true"]]
 
 
 @pytest.mark.parametrize(
@@ -100,7 +85,7 @@ def test_local_mode_is_refused_at_once(spark, logdir, asked):
         experiment.launch(spark, functions.double, {"x": [1]}, logdir=logdir, **asked, **QUIET)
 
 
-def test_local_mode_whose_settings_ask_for_gpus_is_refused_at_once(sparks, logdir):
+def test_local_mode_with_gpu_settings_is_refused_at_once(sparks, logdir):
     amounts = {f"spark.{whose}.resource.gpu.amount": "1" for whose in ("task", "executor")}
     spark = sparks.get("local[2]", **amounts)
     with pytest.raises(InvalidArgument, match=r"^spark\.task\.resource\.gpu\.amount: .*for ever"):

@@ -45,7 +45,7 @@ def run_python(program, folder, *, fails=False, **environment):
 
 @pytest.fixture(scope="module")
 def fresh(tmp_path_factory):
-    """What a fresh interpreter finds after `import experiment`, and what works outside a trial."""
+    """The state of a fresh interpreter after `import experiment`, and calls outside a trial."""
     program = f"""
         import json, sys, types, warnings
 
@@ -81,13 +81,13 @@ def test_the_import_loads_nothing_heavy(fresh):
     assert fresh["loaded"] == []
 
 
-def test_all_names_what_can_be_imported_and_nothing_else(fresh):
+def test_all_lists_exactly_the_public_names(fresh):
     assert sorted(experiment.__all__) == sorted(set(experiment.__all__))
     assert sorted(fresh["starred"]) == sorted(experiment.__all__)
     assert sorted([*fresh["public"], "data"]) == sorted(experiment.__all__)  # data is a module
 
 
-def test_outside_of_a_trial_its_functions_do_no_harm(fresh):
+def test_functions_for_trials_work_outside_a_trial(fresh):
     assert fresh["params"] == {}
     assert fresh["same logdir"]
     assert fresh["logdir"].startswith(str(fresh["folder"]))
@@ -96,7 +96,7 @@ def test_outside_of_a_trial_its_functions_do_no_harm(fresh):
     assert fresh["loaded later"] == []
 
 
-def test_outside_of_a_trial_there_is_a_folder_for_checkpoints_too(tmp_path):
+def test_the_checkpoint_folder_exists_outside_a_trial(tmp_path):
     program = """
         import experiment, os
         folder = experiment.checkpoint_dir()
@@ -106,7 +106,7 @@ def test_outside_of_a_trial_there_is_a_folder_for_checkpoints_too(tmp_path):
     run_python(program, tmp_path, PYTHONPATH=HOME)
 
 
-def test_outside_of_a_trial_report_still_checks_its_arguments():
+def test_report_checks_its_arguments_outside_a_trial():
     with pytest.raises(ValueError, match="loss"):
         experiment.report(loss="0.5")
     with pytest.raises(ValueError, match="step"):
@@ -213,7 +213,7 @@ def test_the_defaults_of_an_evolutionary_search_can_be_seen():
 
 
 class Untouchable:
-    """In the place of a SparkSession: nobody may look at it."""
+    """A replacement for a SparkSession that fails on any access."""
 
     def __getattribute__(self, name):
         raise AssertionError(f"spark.{name} was read")
@@ -231,11 +231,11 @@ def needs_more(lr, epochs):
     return lr * epochs
 
 
-def cannot_travel(lr, lock=LOCK):
+def cannot_be_pickled(lr, lock=LOCK):
     return lr
 
 
-cannot_travel.__module__ = "__main__"  # otherwise it is pickled by its name only
+cannot_be_pickled.__module__ = "__main__"  # otherwise only its name is pickled
 
 GRID = {"lr": [0.1, 0.2]}
 BOUNDS = {"lr": [0.1, 0.2]}
@@ -311,7 +311,7 @@ def has_a_default(opt, lr=None):
 
 
 @pytest.mark.parametrize("search", [evolutionary_search, random_search, population_based_training])
-def test_what_only_some_trials_get_needs_a_default(search):
+def test_an_argument_of_only_some_trials_needs_a_default(search):
     def train(opt, lr):
         return 0.0
 
@@ -334,13 +334,13 @@ def test_what_only_some_trials_get_needs_a_default(search):
     ],
     ids=["nothing", "inactive", "no bool", "no argument", "no function"],
 )
-def test_a_constraint_that_cannot_be_met_is_refused(search, constraint, part):
+def test_an_unsatisfiable_constraint_is_refused(search, constraint, part):
     error = refused(search, has_a_default, CONDITIONAL, constraint=constraint)
     assert error.name == "constraint"
     assert part in str(error)
 
 
-def test_conditions_that_cannot_hold_are_refused():
+def test_unsatisfiable_conditions_are_refused():
     bounds = CONDITIONAL | {"lr": Float(0.0, 1.0, when={"opt": "sdg"})}
     error = refused(random_search, has_a_default, bounds)
     assert error.name == "bounds['lr'].when['opt']"
@@ -377,7 +377,7 @@ def test_arguments_of_an_evolutionary_search_are_checked(arguments, expected):
         assert (error.name, error.expected, error.got) == (name, expected, repr(value))
 
 
-def test_what_is_noisy_is_not_searched_by_generation():
+def test_a_noisy_objective_is_not_searched_by_generation():
     error = refused(evolutionary_search, train, BOUNDS, generational=True, noisy=True)
     assert (error.name, error.expected) == ("noisy", "False with generational=True")
 
@@ -394,7 +394,7 @@ def test_what_is_noisy_is_not_searched_by_generation():
     ],
     ids=lambda value: str(value)[:30],
 )
-def test_points_that_cannot_be_tried_are_refused(search, points, name, part):
+def test_invalid_points_are_refused(search, points, name, part):
     error = refused(search, train, BOUNDS, points=points)
     assert error.name == name
     assert part in str(error)
@@ -413,7 +413,7 @@ def test_points_that_cannot_be_tried_are_refused(search, points, name, part):
     ],
     ids=str,
 )
-def test_what_is_no_run_to_learn_from_is_refused(search, runs, part):
+def test_prior_observations_without_a_run_are_refused(search, runs, part):
     error = refused(search, train, BOUNDS, warm_start=runs)
     assert error.name == "warm_start"
     assert part in str(error)
@@ -480,7 +480,7 @@ def test_an_unknown_argument_is_a_type_error(search, space):
         (lambda rate: 0, "a function that accepts 'lr'"),
         (lambda lr, /: 0, "a function that accepts 'lr'"),
         (needs_more, "a hyperparameter for its argument 'epochs'"),
-        (cannot_travel, "one that refers to 'lock'"),
+        (cannot_be_pickled, "one that refers to 'lock'"),
     ],
     ids=["none", "nothing", "other", "by position", "more", "unpicklable"],
 )
@@ -497,13 +497,13 @@ def test_each_point_of_a_list_is_checked_against_the_train_function():
     assert error.expected == "a hyperparameter for its argument 'epochs'"
 
 
-def test_without_bad_input_the_session_is_looked_at():
+def test_the_session_is_used_only_after_all_checks():
     with pytest.raises(AssertionError, match=r"^spark\.\w+ was read$"):
         launch(SPARK, train, GRID)
 
 
 @pytest.mark.parametrize("spark", [None, "local[2]", 5])
-def test_what_is_no_session_is_refused(spark):
+def test_only_a_session_is_accepted(spark):
     with pytest.raises(InvalidArgument, match=r"^spark: expected a SparkSession, got "):
         launch(spark, train, GRID)
 

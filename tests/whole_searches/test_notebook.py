@@ -1,4 +1,4 @@
-"""The notebook of the examples, and a cell that is interrupted, in a real kernel."""
+"""The example notebook, and an interrupted cell, in a real kernel."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def client_of(notebook, folder):
 
 
 def output(cell, kind="text/plain"):
-    """Return what a cell shows as `kind`, its streams included where that is text."""
+    """Return a cell's output of type `kind`; for text, with its streams."""
     texts = [o["data"][kind] for o in cell.outputs if "data" in o and kind in o["data"]]
     if kind == "text/plain":
         texts += [o["text"] for o in cell.outputs if o["output_type"] == "stream"]
@@ -41,7 +41,7 @@ def test_the_quickstart_is_stored_without_outputs():
 
 
 @pytest.mark.slow
-def test_the_quickstart_tells_its_story(tmp_path):
+def test_the_quickstart_runs_with_the_expected_outputs(tmp_path):
     notebook = nbformat.read(QUICKSTART, 4)
     client_of(notebook, tmp_path).execute()
     cells = {
@@ -64,7 +64,7 @@ def test_the_quickstart_tells_its_story(tmp_path):
     assert "http://127.0.0.1:" in output(board)
     assert "<iframe" in output(board, "text/html")
     assert len(list((tmp_path / "experiments").iterdir())) == 2
-    assert not [cell for cell in notebook.cells if "board.close" in cell.source]  # still to be seen
+    assert not [cell for cell in notebook.cells if "board.close" in cell.source]  # still running
 
 
 TRAIN = """
@@ -85,16 +85,16 @@ LOOK = "print(len(result), [t.status for t in result.trials], result.problem, re
 
 
 @pytest.mark.fault(38)
-def test_interrupting_a_cell_ends_the_trials_and_keeps_what_there_is(tmp_path):
+def test_interrupting_a_cell_ends_the_trials_and_keeps_the_result(tmp_path):
     sources = [TRAIN.format(folder=str(tmp_path)), SEARCH, LOOK, "result", "spark.stop()"]
     notebook = new_notebook(cells=[new_code_cell(source) for source in sources])
     client = client_of(notebook, tmp_path)
     client.create_kernel_manager()
 
     def interrupt():
-        while len(list(tmp_path.glob("started-*"))) < 4:  # two ended, two sleep
+        while len(list(tmp_path.glob("started-*"))) < 4:  # two have ended, two sleep
             time.sleep(0.05)
-        os.killpg(client.km.provisioner.pgid, signal.SIGINT)  # as Jupyter's stop button does
+        os.killpg(client.km.provisioner.pgid, signal.SIGINT)  # like Jupyter's stop button
 
     interrupter = threading.Thread(target=interrupt, daemon=True)
     interrupter.start()
@@ -110,7 +110,7 @@ def test_interrupting_a_cell_ends_the_trials_and_keeps_what_there_is(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_search_that_is_told_to_be_silent_shows_nothing(tmp_path):
+def test_a_silent_search_shows_nothing(tmp_path):
     sources = [
         TRAIN.format(folder=str(tmp_path)),
         "experiment.launch(spark, train, {'x': [0, 1]}, isolation='none', verbose=0);",
@@ -138,7 +138,7 @@ experiment.launch(spark, train, {{"x": [0, 1]}}, logdir="runs", preload=())
 
 @pytest.mark.slow
 @pytest.mark.fault(39)
-def test_a_kernel_that_is_restarted_leaves_no_trial_behind(tmp_path):
+def test_a_restarted_kernel_leaves_no_trial_running(tmp_path):
     before = set(marked_commands())
     kernel, client = start_new_kernel(kernel_name="python3", cwd=str(tmp_path))
     try:

@@ -1,4 +1,4 @@
-"""Several objectives, all the way from what a trial returns to what people see."""
+"""Several objectives, from a trial's return value to the displays."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ from tensorboard.util import tensor_util
 import experiment
 from experiment.cli.commands import main
 from experiment.display.progress import Frame
-from experiment.driver.coordinator import Coordinator
 from experiment.results.result import Result
 from experiment.results.status import Status
 from experiment.results.tables import front_in_words, table_of
@@ -38,14 +37,14 @@ from search.space.spaces import Space
 from search.trial import Outcome, Trial
 from spark_jobs.messages import Attempt, Hello, Next
 from spark_jobs.run_folder.paths import RunPaths
-from tests.experiment.runs import BOUNDS, make_run, make_spec
+from tests.experiment.runs import BOUNDS, make_coordinator, make_run, make_spec
 from tests.search.fakes import started
 from tests.spark_jobs.trial.test_event_file import scalars, table_config, values
 
 BOTH = {"accuracy": "max", "latency": "min"}
 GOAL = Directions.parse(BOTH)
 POINTS = [(0.5, 3.0), (0.9, 9.0), (0.5, 4.0), (0.7, 3.0), None, (0.9, 9.0)]
-FRONT = [1, 5, 3]  # of these points, the best accuracy first
+FRONT = [1, 5, 3]  # of these points, by descending accuracy
 
 
 def outcome_at(number, point, **metrics):
@@ -93,7 +92,7 @@ def of_params(trial):
 # The result
 
 
-def test_the_front_are_the_trials_that_no_other_dominates():
+def test_the_front_is_the_non_dominated_trials():
     result = result_of(POINTS)
     assert numbers(result.front) == FRONT
     assert result.direction == BOTH
@@ -106,13 +105,13 @@ def test_the_front_are_the_trials_that_no_other_dominates():
 
 
 def test_there_is_no_best_of_several_objectives():
-    with pytest.raises(ExperimentError, match=r"'accuracy' and 'latency' at once: see \.front"):
+    with pytest.raises(ExperimentError, match=r"'accuracy' and 'latency' at once: use \.front"):
         result_of(POINTS).best  # noqa: B018
     with pytest.raises(ExperimentError, match=r"\.by\('accuracy'\)\.best"):
         result_of([]).best  # noqa: B018
 
 
-def test_by_one_of_the_objectives_there_is_a_best():
+def test_each_single_objective_has_a_best():
     result = result_of(POINTS, total=9, problem="interrupted", space=Space.of_bounds({"x": [0, 9]}))
     accuracy, latency = result.by("accuracy"), result.by("latency")
     assert (accuracy.best.id, latency.best.id) == (1, 0)
@@ -127,7 +126,7 @@ def test_by_one_of_the_objectives_there_is_a_best():
             of.by(other)
 
 
-def test_the_ranking_begins_with_the_front_and_ends_with_who_has_no_values():
+def test_the_ranking_begins_with_the_front_and_ends_with_trials_without_values():
     assert numbers(result_of(POINTS).ranking) == [*FRONT, 0, 2, 4]
     assert numbers(result_of([None, None]).ranking) == [0, 1]
 
@@ -141,7 +140,7 @@ def test_one_objective_has_a_front_of_the_best():
     assert Result([], Direction.MAX, "/runs").front == []
 
 
-def test_it_is_said_how_large_the_front_is():
+def test_the_summary_has_the_size_of_the_front():
     result = result_of(POINTS)
     words = "front 3: accuracy 0.7 to 0.9, latency 3 to 9"
     assert result.summary() == f"6 trials, 1 failed, {words}"
@@ -152,7 +151,7 @@ def test_it_is_said_how_large_the_front_is():
     assert front_in_words([]) == ""
 
 
-def test_a_table_says_who_is_on_the_front():
+def test_a_table_marks_the_trials_on_the_front():
     result = result_of(POINTS)
     head, rows = table_of(result, result.ranking)
     assert head == ["trial", "accuracy ↑", "latency ↓", "front", "x", "loss", "seconds", "status"]
@@ -164,7 +163,7 @@ def test_a_table_says_who_is_on_the_front():
     )
 
 
-def test_pandas_gets_who_is_on_the_front():
+def test_the_data_frame_marks_the_trials_on_the_front():
     frame = result_of(POINTS).to_pandas()
     assert list(frame.columns) == [
         "trial", "status", "on_front", "x", "metrics.accuracy", "metrics.latency", "metrics.loss",
@@ -175,7 +174,7 @@ def test_pandas_gets_who_is_on_the_front():
     assert math.isnan(frame["metrics.accuracy"][4])
 
 
-def test_hyperparameters_called_like_a_column_keep_out_of_its_way():
+def test_hyperparameters_named_like_a_column_do_not_replace_it():
     trial = TrialResult.of(Trial(0, {"on_front": 7, "value": 8}), outcome_at(0, (1.0, 2.0)), "/")
     frame = Result([trial], GOAL, "/runs").to_pandas()
     assert (frame["params.on_front"][0], frame["value"][0], frame["on_front"][0]) == (7, 8, True)
@@ -196,9 +195,9 @@ def test_the_front_is_drawn():
     pyplot.close("all")
 
 
-def test_what_cannot_be_drawn_is_refused_and_no_figure_is_left():
+def test_an_impossible_plot_is_refused_and_leaves_no_figure():
     result = result_of(POINTS)
-    with pytest.raises(InvalidArgument, match=r"say result.by\('accuracy'\).plot\(\), or result.p"):
+    with pytest.raises(InvalidArgument, match=r"use result.by\('accuracy'\).plot\(\), or result.p"):
         result.plot()
     with pytest.raises(InvalidArgument, match="across: expected 'accuracy' or 'latency', got 'lo"):
         result.plot_front("loss")
@@ -214,13 +213,15 @@ def test_what_cannot_be_drawn_is_refused_and_no_figure_is_left():
 
 @pytest.fixture
 def start(tmp_path):
-    """Start a coordinator of some points, whose one slot has said hello."""
+    """Start a coordinator of some points, with one slot that has said hello."""
     with Journal(tmp_path / "journal") as journal:
 
         def start(direction=GOAL, points=6):
             searcher = PointSearch([{"x": number} for number in range(points)])
-            coordinator = Coordinator(searcher, RunPaths(tmp_path), journal, direction=direction)
-            coordinator.hello(Hello("1.0.0", "host"))
+            coordinator = make_coordinator(
+                searcher, RunPaths(tmp_path), journal, direction=direction
+            )
+            coordinator.hello(Hello(slot="1.0.0", host="host"))
             return coordinator
 
         yield start
@@ -232,7 +233,7 @@ def run_to_the_end(coordinator, outcome_of):
     while isinstance(answer, Attempt):
         outcome = outcome_of(answer.trial.id)
         answer = coordinator.next(Next("1.0.0", answer.number, outcome))
-        fronts.append(numbers(coordinator.status.front))
+        fronts.append(numbers(coordinator.trials.status.front))
     return fronts
 
 
@@ -240,7 +241,7 @@ def test_the_front_grows_and_is_shown(start):
     coordinator = start()
     fronts = run_to_the_end(coordinator, lambda number: outcome_at(number, POINTS[number]))
     assert fronts == [[0], [1, 0], [1, 0], [1, 3], [1, 3], [1, 5, 3]]
-    status = coordinator.status
+    status = coordinator.trials.status
     assert (status.best, status.objective, status.failed) == (None, None, 1)
     assert Frame(name="digits", status=status, seconds=1.0, waiting="", now=1.0).line.endswith(
         "6/6 trials, 1 failed, took 1.0 s, front 3: accuracy 0.7 to 0.9, latency 3 to 9"
@@ -268,24 +269,24 @@ def test_an_outcome_with_other_objectives_than_the_search_has_fails(
 ):
     coordinator = start(direction, points=1)
     run_to_the_end(coordinator, lambda number: outcome)
-    [result] = coordinator.results
+    [result] = coordinator.trials.results
     assert (result.status, result.error.kind) == ("failed", "invalid value")
     assert message in result.error.message
-    assert coordinator.status.front == ()
+    assert coordinator.trials.status.front == ()
 
 
 def test_a_trial_that_was_stopped_and_returned_nothing_has_no_values(start):
     coordinator = start(points=1)
     run_to_the_end(coordinator, lambda number: Outcome(0, "stopped", metrics={"accuracy": 1.0}))
-    [result] = coordinator.results
+    [result] = coordinator.trials.results
     assert (result.status, result.values) == ("stopped", {})
-    assert coordinator.status.front == ()
+    assert coordinator.trials.status.front == ()
 
 
-# What is kept
+# The run folder
 
 
-def test_a_run_comes_back_with_its_front(root):
+def test_a_run_is_loaded_with_its_front(root):
     result = load(root)
     assert result.direction == BOTH
     assert numbers(result.front) == FRONT
@@ -313,7 +314,7 @@ def test_a_run_without_a_front_is_written_and_read(tmp_path):
 
 
 @pytest.mark.parametrize("direction", [{}, {"a": "max"}, {"a": "max", "b": "up"}, "up", None])
-def test_a_manifest_whose_objectives_make_no_sense_is_refused(root, direction):
+def test_a_manifest_with_invalid_objectives_is_refused(root, direction):
     manifest = json.loads((root / "manifest.json").read_bytes())
     (root / "manifest.json").write_text(json.dumps(manifest | {"direction": direction}))
     with pytest.raises(InvalidArgument, match=r"whose manifest.json cannot be used"):
@@ -453,13 +454,13 @@ def train(units, rate, kind):
 
 @pytest.fixture(scope="module")
 def once(tmp_path_factory):
-    """What the tests of this module make once."""
+    """The folder of the search that this module's tests share, and its result."""
     return {"logdir": tmp_path_factory.mktemp("searched")}
 
 
 @pytest.fixture
 def searched(spark, once):
-    """A search of the front, in processes of their own, two at a time."""
+    """A finished search for the front, with two concurrent trials in their own processes."""
     if "result" not in once:
         settings = {"direction": BOTH, "seed": 3, "logdir": once["logdir"], **LIGHT}
         once["result"] = experiment.evolutionary_search(
@@ -483,7 +484,7 @@ def test_a_search_returns_the_front(searched):
     assert len({repr(trial.params) for trial in searched.trials}) == 20
 
 
-def test_a_search_is_read_back_as_it_was(searched, printed):
+def test_a_search_is_loaded_unchanged(searched, printed):
     again = load(searched.logdir)
     assert again.trials == searched.trials
     assert (again.front, again.direction) == (searched.front, BOTH)
@@ -553,15 +554,17 @@ def test_grids_and_random_searches_take_several_objectives(spark, tmp_path):
     ("call", "arguments", "message"),
     [
         ("population_based_training", {}, "direction: expected 'max' or 'min', of one objective"),
-        ("evolutionary_search", {"strategy": "rand1bin"}, "strategy: expected nothing with"),
-        ("evolutionary_search", {"noisy": True}, "noisy: expected nothing with several objectives"),
+        ("evolutionary_search", {"strategy": "rand1bin"}, "strategy: expected the default with"),
+        ("evolutionary_search", {"noisy": True}, "noisy: expected the default with"),
         ("evolutionary_search", {"mutation": (0.5, 1.0)}, r"mutation: expected a number of"),
         ("evolutionary_search", {"target": 0.5}, "target: expected None with several objectives"),
         ("random_search", {"optimization_key": "accuracy"}, "optimization_key: expected None with"),
         ("random_search", {"stopping": experiment.Patience(3)}, "stopping: expected None with sev"),
     ],
 )  # fmt: skip
-def test_what_several_objectives_exclude_is_refused_before_spark_is_asked(call, arguments, message):
+def test_settings_excluded_by_several_objectives_are_refused_before_spark_is_used(
+    call, arguments, message
+):
     with pytest.raises(InvalidArgument, match=message):
         getattr(experiment, call)(None, train, SPACE, direction=BOTH, **arguments)
 

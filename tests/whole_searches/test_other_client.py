@@ -1,4 +1,4 @@
-"""A client that knows only the description of the messages runs searches to their end."""
+"""Searches with a client that is based only on the description of the messages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.experiment.driver.test_coordinator import Search, evolution
 LOOPBACK = "127.0.0.1"
 
 
-def test_it_shares_no_code_with_ours():
+def test_the_other_client_shares_no_code_with_ours():
     imported = {
         name.partition(".")[0]
         for node in ast.walk(ast.parse(inspect.getsource(other_client)))
@@ -39,18 +39,18 @@ def slot(server, name="1.0.0"):
     return other_client.Slot(address.target, address.token, address.certificate, name)
 
 
-def test_it_runs_an_evolution_to_its_end(tmp_path):
+def test_the_other_client_runs_an_evolution_to_its_end(tmp_path):
     search = Search(tmp_path / "run", evolution())
     with ChannelServer(LOOPBACK, search.coordinator) as server, slot(server) as other:
         assert other.run(lambda report, x, y: (x * x + y, "")) == search.searcher.total
-    assert search.coordinator.done
+    assert search.coordinator.trials.done
     assert all(
         result.value == pytest.approx(result.params["x"] ** 2 + result.params["y"])
-        for result in search.coordinator.results
+        for result in search.coordinator.trials.results
     )
 
 
-def test_it_reads_every_value_and_its_failures_are_told(tmp_path):
+def test_the_other_client_reads_every_value_and_reports_failures(tmp_path):
     values = [None, True, "ü", 2**60, 0.1, math.inf, (1, (2,)), [1, [2]], {"a": (1, -math.inf)}]
     search = Search(tmp_path / "run", PointSearch([{"x": value} for value in values]))
     seen = []
@@ -65,13 +65,13 @@ def test_it_reads_every_value_and_its_failures_are_told(tmp_path):
         assert other.run(train) == len(values)
     assert seen == values
     assert [type(x) for x in seen] == [type(x) for x in values]
-    failed, *finished = search.coordinator.results
+    failed, *finished = search.coordinator.trials.results
     assert (failed.status, failed.error.message) == ("failed", "no x")
     assert {result.status for result in finished} == {"finished"}
 
 
-def test_the_slots_of_a_real_search_may_be_of_another_kind(spark, logdir, monkeypatch):
-    """Spark runs them; the driver hands out trials, stops one, and keeps what they say."""
+def test_the_slots_of_a_real_search_may_be_other_clients(spark, logdir, monkeypatch):
+    """Spark runs them; the driver gives them trials, stops one, and records their messages."""
     source = str(ROOT)
 
     def slot_function(job, lent, function, search_path):

@@ -1,4 +1,4 @@
-"""Runs on a real HDFS, read by the library, the command line and TensorBoard while they go on."""
+"""Runs on a real HDFS, read by the library, the command line and TensorBoard, also in progress."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ from spark_jobs.storage.locations import Location
 from spark_jobs.storage.webhdfs import WebHdfs
 from tests.experiment.runs import begun, make_run, start_attempt
 
-SECONDS = 120  # after which something hangs
+SECONDS = 120  # the limit for each wait
 
 
 @pytest.fixture
 def logdir(hdfs):
-    """The location of a folder of runs, by the address that needs no configuration."""
+    """The location of a folder of runs, with an address that needs no configuration."""
     http = hdfs.http.removeprefix("http")
     return Location.parse(f"webhdfs{http}/runs-{secrets.token_hex(4)}")
 
 
 @pytest.fixture
 def upload(logdir):
-    """A function that puts a run on HDFS, or brings the one there up to date; returns its URL."""
+    """A function that uploads a run to HDFS, or updates it there, and returns its URL."""
     known = {}
     with contextlib.closing(WebHdfs(logdir, HadoopSettings(user=getpass.getuser()))) as files:
 
@@ -60,14 +60,14 @@ def command(*arguments):
 
 @pytest.fixture
 def temporary(tmp_path, monkeypatch):
-    """The folder for temporary files, in which copies are made."""
+    """The folder for temporary files, including copies."""
     folder = tmp_path / "temporary"
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
     return folder
 
 
-def test_a_run_reads_as_it_does_on_this_host(tmp_path, upload, temporary):
+def test_a_run_on_hdfs_is_loaded_like_a_local_one(tmp_path, upload, temporary):
     root = make_run(tmp_path, trials=6)
     url = upload(root)
     there, here = experiment.load(url), experiment.load(root)
@@ -77,16 +77,16 @@ def test_a_run_reads_as_it_does_on_this_host(tmp_path, upload, temporary):
     assert list(temporary.iterdir()) == []
 
 
-def test_a_run_that_goes_on_is_read_as_far_as_it_is(tmp_path, upload, capsys):
+def test_a_run_in_progress_is_loaded_up_to_its_last_record(tmp_path, upload, capsys):
     url = upload(make_run(tmp_path, trials=6, running=(2, 4), ended=False))
     assert experiment.load(url).done == 4
     assert main(["show", url]) == 0
     output = capsys.readouterr().out
-    assert "not ended, last news" in output
-    assert "Running, at the last news" in output
+    assert "not ended, last update" in output
+    assert "Running, at the last update" in output
 
 
-def test_a_run_that_goes_on_says_where_and_can_be_stopped(tmp_path, upload, capsys):
+def test_a_run_in_progress_shows_its_driver_and_can_be_stopped(tmp_path, upload, capsys):
     url = upload(make_run(tmp_path, trials=6, running=(2,), ended=False))
     root, hadoop = Location.parse(url), HadoopSettings(user=getpass.getuser())
     state = rf"running on host .*, pid {os.getpid()}"
@@ -101,14 +101,14 @@ def test_a_run_that_goes_on_says_where_and_can_be_stopped(tmp_path, upload, caps
     assert "running on" not in capsys.readouterr().out
 
 
-def test_runs_are_listed_the_newest_last(tmp_path, upload, logdir, capsys):
+def test_runs_are_listed_with_the_newest_last(tmp_path, upload, logdir, capsys):
     urls = [upload(make_run(tmp_path, trials=3, name=name)) for name in ("first", "second")]
     assert main(["list", str(logdir)]) == 0
     lines = capsys.readouterr().out.splitlines()[1:]
     assert [line.split()[0] for line in lines] == [url.rpartition("/")[2] for url in urls]
 
 
-def test_the_command_line_shows_a_trial_and_what_it_printed(tmp_path, upload, capsys):
+def test_the_command_line_shows_a_trial_and_its_output(tmp_path, upload, capsys):
     root = make_run(tmp_path, trials=4, failed=(1,))
     url = upload(root)
     assert main(["show", url, "1"]) == 0
@@ -145,7 +145,7 @@ def test_a_log_is_followed_while_it_is_uploaded(tmp_path, upload):
         follower.communicate()
 
 
-def test_tensorboard_shows_a_run_that_goes_on(tmp_path, upload):
+def test_tensorboard_shows_a_run_in_progress(tmp_path, upload):
     root = make_run(tmp_path, trials=8, generations=True, running=(7,), ended=False)
     url = upload(root)
     with experiment.tensorboard(url) as board:
@@ -163,7 +163,7 @@ def test_tensorboard_shows_a_run_that_goes_on(tmp_path, upload):
     assert alive == []
 
 
-def test_an_attempt_that_was_given_up_disappears_from_tensorboard(tmp_path, upload, logdir):
+def test_an_abandoned_attempt_disappears_from_tensorboard(tmp_path, upload, logdir):
     from spark_jobs.run_folder.writing import hide_events
 
     root = make_run(tmp_path, trials=3, failed=(), running=(2,), ended=False)
@@ -176,19 +176,19 @@ def test_an_attempt_that_was_given_up_disappears_from_tensorboard(tmp_path, uplo
 
 
 @pytest.mark.slow
-def test_tensorboard_goes_on_when_the_namenode_comes_back(hdfs, tmp_path, upload):
+def test_tensorboard_continues_when_the_namenode_is_back(hdfs, tmp_path, upload):
     root = make_run(tmp_path, trials=2, failed=(), running=(1,), ended=False)
     with experiment.tensorboard(upload(root)) as board:
         wait_for(f"{board.url}/data/runs", lambda found: "trials/000001" in found)
         hdfs.kill("namenode")
         hdfs.restore()
-        make_news(root)
+        add_nested_run(root)
         upload(root)
         wait_for(f"{board.url}/data/runs", lambda found: "trials/000001/train" in found)
 
 
-def make_news(root):
-    """Add a run below that of a trial, as Keras' own TensorBoard callback does."""
+def add_nested_run(root):
+    """Add a run below that of a trial, like Keras' TensorBoard callback."""
     from spark_jobs.trial.event_file import EventFile
 
     folder = RunPaths(root).attempt(1).folder / "train"
@@ -212,7 +212,9 @@ def wait_for(url, ready):
         (experiment.load, "", "it holds 1 run, the newest is"),
     ],
 )
-def test_what_is_no_run_is_refused_in_one_sentence(tmp_path, upload, logdir, read, path, reason):
+def test_a_folder_without_a_run_is_refused_in_one_sentence(
+    tmp_path, upload, logdir, read, path, reason
+):
     upload(make_run(tmp_path, trials=1, failed=()))
     url = str(logdir.below(path)).rstrip("/")
     with pytest.raises(InvalidArgument) as caught:
@@ -229,7 +231,7 @@ def test_the_tensorboard_of_a_folder_of_runs_shows_each(tmp_path, upload, logdir
         wait_for(f"{board.url}/data/runs", lambda found: f"{name}/trials/000000" in found)
 
 
-def test_a_file_that_may_not_be_read_is_said_with_user_and_place(tmp_path, upload, hdfs):
+def test_an_unreadable_file_is_reported_with_user_and_address(tmp_path, upload, hdfs):
     url = upload(make_run(tmp_path, trials=1, failed=()))
     import hdfs as hdfs_package
 
@@ -245,7 +247,7 @@ def test_a_file_that_may_not_be_read_is_said_with_user_and_place(tmp_path, uploa
     assert len(answer.stderr.splitlines()) == 1
 
 
-def test_what_others_left_beside_runs_hides_none(tmp_path, upload, logdir, hdfs, capsys):
+def test_other_files_beside_runs_do_not_hide_them(tmp_path, upload, logdir, hdfs, capsys):
     import hdfs as hdfs_package
 
     url = upload(make_run(tmp_path, trials=1, failed=()))
@@ -260,7 +262,7 @@ def test_what_others_left_beside_runs_hides_none(tmp_path, upload, logdir, hdfs,
     assert "it holds 1 run" in capsys.readouterr().err
 
 
-def test_the_last_news_of_a_run_are_as_old_as_they_are(tmp_path, upload, hdfs, capsys):
+def test_the_last_update_of_a_run_has_its_age(tmp_path, upload, hdfs, capsys):
     import hdfs as hdfs_package
 
     url = upload(make_run(tmp_path, trials=2, failed=(), running=(1,), ended=False))
@@ -271,10 +273,10 @@ def test_the_last_news_of_a_run_are_as_old_as_they_are(tmp_path, upload, hdfs, c
         for name in ("manifest.json", "journal/000001.jsonl"):
             client.set_times(f"{path}/{name}", modification_time=yesterday)
     assert main(["show", url]) == 0
-    assert "last news 24 h" in capsys.readouterr().out
+    assert "last update 24 h" in capsys.readouterr().out
 
 
-def test_a_damaged_journal_is_named_by_its_place(tmp_path, upload, capsys):
+def test_a_damaged_journal_is_reported_with_its_url(tmp_path, upload, capsys):
     root = make_run(tmp_path, trials=2, failed=())
     [segment] = RunPaths(root).journal.glob("*.jsonl")
     segment.write_bytes(b"damaged\n" + segment.read_bytes())
@@ -283,7 +285,7 @@ def test_a_damaged_journal_is_named_by_its_place(tmp_path, upload, capsys):
     assert f"{url}/journal/000001.jsonl, line 1" in capsys.readouterr().err
 
 
-def test_a_damaged_journal_is_repaired_where_it_is(tmp_path, upload, temporary, hdfs, capsys):
+def test_a_damaged_journal_is_repaired_on_hdfs(tmp_path, upload, temporary, hdfs, capsys):
     import hdfs as hdfs_package
 
     root = make_run(tmp_path, trials=3, failed=())
@@ -308,13 +310,13 @@ def test_a_damaged_journal_is_repaired_where_it_is(tmp_path, upload, temporary, 
     assert {status["permission"] for status in found.values()} == {"600"}
 
 
-def test_a_slash_at_the_end_is_none_of_the_name(tmp_path, upload):
+def test_a_trailing_slash_is_ignored(tmp_path, upload):
     url = upload(make_run(tmp_path, trials=1, failed=()))
     assert experiment.load(f"{url}/").trials[0].logdir == f"{url}/trials/000000"
 
 
 @pytest.mark.parametrize("run", ["foo://x/y", "hdfs:/x", "webhdfs://127.0.0.1:1/run"])
-def test_what_cannot_be_asked_is_refused_in_one_line(run, capsys, monkeypatch):
+def test_an_unreachable_address_is_refused_in_one_line(run, capsys, monkeypatch):
     monkeypatch.setattr("spark_jobs.storage.webhdfs.WebHdfs.__init__.__defaults__", (0.0,))
     assert main(["show", run]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1

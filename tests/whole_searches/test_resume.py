@@ -1,4 +1,4 @@
-"""Going on with runs: what is kept, what runs again, what is refused."""
+"""Resumed runs: which trials are kept, which run again, and which calls are refused."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def grid(trials):
 
 @pytest.fixture
 def make(tmp_path):
-    """Make the folder of a run of `train`."""
+    """A function that makes the run folder of a search with `train`."""
 
     def make(**arguments):
         return make_run(tmp_path / "runs", **{"failed": (), "function": hash_of(train)} | arguments)
@@ -75,24 +75,24 @@ def make(tmp_path):
 
 
 @pytest.fixture
-def go_on(spark):
-    """Resume a run of `launch`; returns the result, and how many jobs that took."""
+def resume(spark):
+    """A function that resumes a run; its attribute `jobs` is the number of Spark jobs."""
     jobs = spark.sparkContext.statusTracker().getJobIdsForGroup
 
-    def go_on(run, args=None, call=experiment.launch, train=train, **settings):
+    def resume(run, args=None, call=experiment.launch, train=train, **settings):
         before = set(jobs())
         settings = {"optimization_key": "accuracy"} | QUIET | settings
         args = grid(6) if args is None else args
         try:
             return call(spark, train, args, resume=run, **settings)
         finally:
-            go_on.jobs = len(set(jobs()) - before)
+            resume.jobs = len(set(jobs()) - before)
 
-    return go_on
+    return resume
 
 
 def contents(root):
-    """Return what is in a run's folder; its owners come and go."""
+    """Return the contents of a run folder by path, without the owner files."""
     files = (path for path in root.rglob("*") if "owners" not in path.parts)
     return {path: path.read_bytes() if path.is_file() else None for path in files}
 
@@ -102,12 +102,12 @@ def table(result):
 
 
 def kept(trials):
-    """What trials of `make_run` came to."""
+    """Return the outcomes of trials of `make_run`."""
     return {trial: ("finished", accuracy(Trial(trial, {}))) for trial in trials}
 
 
 def again(trials):
-    """What trials of a grid come to that run now."""
+    """Return the outcomes of a grid's trials that run on resume."""
     return {trial: ("finished", (trial + 1) / 100 + 1) for trial in trials}
 
 
@@ -120,7 +120,7 @@ def as_it_is(run):
     return run
 
 
-def test_what_a_killed_driver_was_writing_is_removed(make):
+def test_partial_files_of_a_killed_driver_are_removed(make):
     run = make(trials=6)
     (run / "owners").mkdir(exist_ok=True)
     for folder in (".", "journal", "search", "owners"):
@@ -130,11 +130,11 @@ def test_what_a_killed_driver_was_writing_is_removed(make):
 
 
 @pytest.mark.parametrize("given", [as_it_is, str, os.path.relpath, experiment.load])
-def test_a_finished_run_returns_at_once_without_a_job(make, go_on, given):
+def test_a_finished_run_returns_at_once_without_a_job(make, resume, given):
     run = make(trials=6, failed=(1,))
     before = experiment.load(run)
-    result = go_on(given(run))
-    assert go_on.jobs == 0
+    result = resume(given(run))
+    assert resume.jobs == 0
     assert result.trials == before.trials
     assert (result.problem, result.logdir) == (None, str(run))
     assert experiment.load(run).trials == before.trials
@@ -144,19 +144,19 @@ def test_a_finished_run_returns_at_once_without_a_job(make, go_on, given):
     assert resumed["records"] == 15
 
 
-def test_what_is_no_segment_is_not_counted_as_one(make, go_on):
+def test_other_files_are_not_counted_as_segments(make, resume):
     run = make(trials=6)
     journal = run / "journal"
     (journal / "copy.jsonl").write_bytes((journal / "000001.jsonl").read_bytes())
-    result = go_on(run)
+    result = resume(run)
     assert experiment.load(run).trials == result.trials
 
 
 @pytest.mark.fault(23)
-def test_a_run_whose_driver_was_killed_goes_on(make, go_on):
+def test_a_run_with_a_killed_driver_is_resumed(make, resume):
     run = make(trials=6, running=(2, 4), ended=False)
-    result = go_on(run)
-    assert go_on.jobs == 1
+    result = resume(run)
+    assert resume.jobs == 1
     assert table(result) == kept([0, 1, 3, 5]) | again([2, 4])
     assert [Path(trial.logdir).name for trial in result.trials][2:5] == [
         "000002-2",
@@ -168,11 +168,11 @@ def test_a_run_whose_driver_was_killed_goes_on(make, go_on):
 
 
 @pytest.mark.parametrize("problem", ["interrupted", "the deadline of 10 s has passed"])
-def test_a_run_that_was_ended_early_goes_on(make, go_on, problem):
+def test_a_run_that_ended_early_is_resumed(make, resume, problem):
     run = make(trials=6, running=(2,), problem=problem)
     (run / "stop").touch()  # as `python -m experiment stop` leaves it
     assert experiment.load(run).problem == problem
-    result = go_on(run)
+    result = resume(run)
     assert table(result) == kept([0, 1, 3, 4, 5]) | again([2])
     assert result.problem is None
     assert json.loads((run / "result.json").read_text())["problem"] is None
@@ -180,47 +180,47 @@ def test_a_run_that_was_ended_early_goes_on(make, go_on, problem):
     assert experiment.load(run).problem is None
 
 
-def test_a_run_with_too_many_failures_goes_on_once_more_are_allowed(make, go_on):
+def test_a_run_with_too_many_failures_is_resumed_with_a_higher_limit(make, resume):
     run = make(trials=6, failed=(0, 1), running=(4, 5), problem="2 trials failed")
     with pytest.raises(experiment.SearchFailed, match="more than max_failures=1"):
-        go_on(run, max_failures=1)
-    assert go_on.jobs == 0
-    result = go_on(run, max_failures=2)
+        resume(run, max_failures=1)
+    assert resume.jobs == 0
+    result = resume(run, max_failures=2)
     assert table(result) == {0: ("failed", None), 1: ("failed", None)} | kept([2, 3]) | again(
         [4, 5]
     )
     assert experiment.load(run).trials == result.trials
 
 
-def test_more_samples_go_on_and_fewer_are_refused(make, go_on):
+def test_a_run_is_resumed_with_more_samples_and_not_with_fewer(make, resume):
     run = make(call="random_search", trials=5)
     with pytest.raises(InvalidArgument, match="samples was 5, is 4"):
-        go_on(run, BOUNDS, experiment.random_search, samples=4)
-    result = go_on(run, BOUNDS, experiment.random_search, samples=8)
+        resume(run, BOUNDS, experiment.random_search, samples=4)
+    result = resume(run, BOUNDS, experiment.random_search, samples=8)
     searcher = make_search(8, call="random_search").searcher
     assert [trial.params for trial in result.trials] == [searcher.ask().params for _ in range(8)]
     assert {n: ending for n, ending in table(result).items() if n < 5} == kept(range(5))
     assert len(table(result)) == result.total == experiment.load(run).total == 8
     before = contents(run)
     with pytest.raises(InvalidArgument, match="trials were 8, are 7"):
-        go_on(run, BOUNDS, experiment.random_search, samples=7)
+        resume(run, BOUNDS, experiment.random_search, samples=7)
     assert contents(run) == before
 
 
-def test_more_generations_go_on_and_fewer_are_refused(make, go_on):
+def test_a_run_is_resumed_with_more_generations_and_not_with_fewer(make, resume):
     run = make(trials=8, generations=True, algorithm=EVOLUTION)
-    result = go_on(run, BOUNDS, by_generation, popsize=4, generations=3)
+    result = resume(run, BOUNDS, by_generation, popsize=4, generations=3)
     assert {n: ending for n, ending in table(result).items() if n < 8} == kept(range(8))
     assert len(result.trials) == result.total == experiment.load(run).total == 16
-    assert go_on.jobs == 1
+    assert resume.jobs == 1
     with pytest.raises(InvalidArgument, match="trials were 16, are 12"):
-        go_on(run, BOUNDS, by_generation, popsize=4, generations=2)
+        resume(run, BOUNDS, by_generation, popsize=4, generations=2)
 
 
-def test_more_points_go_on(make, go_on):
+def test_a_run_is_resumed_with_more_points(make, resume):
     points = [{"learning_rate": n / 10, "optimizer": "sgd"} for n in range(4)]
     run = make(points=points[:2])
-    result = go_on(run, points)
+    result = resume(run, points)
     assert table(result) == kept([0, 1]) | {2: ("finished", 1.2), 3: ("finished", 1.3)}
 
 
@@ -259,21 +259,21 @@ OTHERS = {
 
 @pytest.mark.fault(41)
 @pytest.mark.parametrize("what", OTHERS)
-def test_another_search_is_refused_with_the_difference(make, go_on, what):
+def test_another_search_is_refused_with_the_difference(make, resume, what):
     arguments, difference = OTHERS[what]
     run = make(trials=6, running=(2,), ended=False)
     before = contents(run)
     with pytest.raises(InvalidArgument) as caught:
-        go_on(run, **arguments)
+        resume(run, **arguments)
     assert caught.value.name == "resume"
     assert f"expected the search of {str(run)!r}, got another one: " in str(caught.value)
     assert difference in str(caught.value)
-    assert go_on.jobs == 0
+    assert resume.jobs == 0
     assert contents(run) == before
 
 
 @pytest.mark.fault(41)
-def test_other_points_are_refused_with_the_first_that_differs(make, go_on):
+def test_other_points_are_refused_with_the_first_difference(make, resume):
     points = [{"learning_rate": n / 10, "optimizer": "sgd"} for n in range(4)]
     run = make(points=points)
     before = contents(run)
@@ -282,28 +282,30 @@ def test_other_points_are_refused_with_the_first_that_differs(make, go_on):
         (points[:2], "None"),
     ]:
         with pytest.raises(InvalidArgument, match=r"point 2 was \{'learning_rate': 0.2, .*") as got:
-            go_on(run, others)
+            resume(run, others)
         assert is_now in str(got.value)
-    assert go_on.jobs == 0
+    assert resume.jobs == 0
     assert contents(run) == before
 
 
 @pytest.mark.fault(41)
-def test_another_function_is_a_warning_and_recorded(make, go_on):
+def test_another_function_is_a_warning_and_recorded(make, resume):
     def other(learning_rate, optimizer):
         return {"accuracy": 9.0}
 
     run = make(trials=6, running=(2,), ended=False)
-    with pytest.warns(UserWarning, match="the train function 'other' is not what .* keep what the"):
-        result = go_on(run, train=other)
+    with pytest.warns(
+        UserWarning, match="the train function 'other' has changed .* keep their outcomes"
+    ):
+        result = resume(run, train=other)
     assert table(result) == kept([0, 1, 3, 4, 5]) | {2: ("finished", 9.0)}
     assert segments(run)[1][0]["function"] == hash_of(other) != hash_of(train)
 
 
-def test_the_application_that_goes_on_is_recorded(spark, make, go_on):
+def test_the_resuming_application_is_recorded(spark, make, resume):
     run = make(trials=2)
     for _ in range(2):
-        go_on(run, grid(2))
+        resume(run, grid(2))
     first, *later = segments(run)
     assert [records[0]["records"] for records in later] == [len(first), len(first) + 1]
     assert {records[0]["application"] for records in later} == {spark.sparkContext.applicationId}
@@ -315,7 +317,7 @@ def newer(run):
     return run
 
 
-def test_a_run_that_cannot_be_opened_again_is_one_sentence(make, go_on):
+def test_a_run_that_cannot_be_resumed_is_one_sentence(make, resume):
     run = make(trials=2)
     for file in (run / "search").iterdir():
         file.unlink()
@@ -324,7 +326,7 @@ def test_a_run_that_cannot_be_opened_again_is_one_sentence(make, go_on):
     with pytest.raises(
         InvalidArgument, match="resume: expected a run that can be read and written"
     ):
-        go_on(run, grid(2))
+        resume(run, grid(2))
 
 
 @pytest.mark.parametrize(
@@ -333,7 +335,7 @@ def test_a_run_that_cannot_be_opened_again_is_one_sentence(make, go_on):
         (lambda run: 3, "expected the folder of a run, got 3"),
         (lambda run: "", "expected the folder of a run, got ''"),
         (lambda run: b"run", "expected the folder of a run, got b'run'"),
-        (lambda run: "hdfs:/one/slash", "a URL has two slashes behind its colon"),
+        (lambda run: "hdfs:/one/slash", "a URL has two slashes after its colon"),
         (lambda run: run / "nowhere", "which is no folder"),
         (lambda run: run / "manifest.json", "which is no folder"),
         (lambda run: run / "trials", "without a manifest.json"),
@@ -341,7 +343,7 @@ def test_a_run_that_cannot_be_opened_again_is_one_sentence(make, go_on):
         (newer, f"of format {FORMAT + 1}, while this version reads up to {FORMAT}"),
     ],
 )
-def test_what_is_no_run_is_refused_without_spark(make, given, reason):
+def test_only_a_run_is_resumed(make, given, reason):
     run = given(make(trials=2))
     with pytest.raises(InvalidArgument) as caught:
         experiment.launch(None, train, grid(2), resume=run)
@@ -356,7 +358,7 @@ def test_retries_are_a_number(retries):
 
 
 @pytest.mark.parametrize("kinds", ["user error", None, ["user"], [3], ["ambiguous objective"]])
-def test_only_known_failures_are_tried_again(kinds):
+def test_only_known_failures_are_retried(kinds):
     with pytest.raises(
         InvalidArgument, match="retry_on: expected a list of failures: 'user error'"
     ):
@@ -365,15 +367,15 @@ def test_only_known_failures_are_tried_again(kinds):
     assert Settings(retry_on=()).retry_on == ()
 
 
-# What trials have left.
+# Outcomes in trial folders.
 
 
 def finished(trial, value=0.777):
-    return Outcome(trial, "finished", value, "accuracy", {"accuracy": value}, None, 2.5)
+    return Outcome(trial, "finished", value, "accuracy", {"accuracy": value}, seconds=2.5)
 
 
 def leave(paths, trial, number, outcome):
-    """Leave what an attempt has in its folder, and what it says of its end."""
+    """Write the trial folder of an attempt, with its outcome."""
     files = paths.attempt(trial.id, number)
     if not files.folder.exists():
         start_attempt(paths, Attempt(trial, number))
@@ -388,16 +390,16 @@ def trial_of(number):
 
 
 @pytest.mark.fault(23)
-def test_what_trials_left_while_there_was_no_driver_counts(make, go_on):
+def test_outcomes_written_without_a_driver_count(make, resume):
     run = make(trials=6, running=(1, 2, 3, 4), ended=False)
     paths = RunPaths(run)
     leave(paths, trial_of(1), 1, finished(1))
     other = paths.attempt(2)
     other.trial.write_bytes(other.trial.read_bytes().replace(b"adam", b"sgd"))
-    leave(paths, trial_of(2), 1, finished(2))  # of other hyperparameters
-    leave(paths, trial_of(3), 3, None)  # has not ended
+    leave(paths, trial_of(2), 1, finished(2))  # with other hyperparameters
+    leave(paths, trial_of(3), 3, None)  # without an outcome
     leave(paths, trial_of(4), 1, Outcome.failed(4, "machine", "its disk was full"))
-    result = go_on(run)
+    result = resume(run)
     assert table(result) == kept([0, 5]) | again([2, 3, 4]) | {1: ("finished", 0.777)}
     names = {trial.id: Path(trial.logdir).name for trial in result.trials}
     assert [names[trial] for trial in range(1, 5)] == ["000001", "000002-2", "000003-4", "000004-2"]
@@ -405,22 +407,22 @@ def test_what_trials_left_while_there_was_no_driver_counts(make, go_on):
     assert experiment.load(run).trials == result.trials
 
 
-def test_what_an_unknown_trial_left_counts_once_it_is_asked_for(make, go_on):
-    """Of a driver whose host lost power: its journal lacks the last lines."""
+def test_the_outcome_of_an_unrecorded_trial_counts_once_it_is_proposed(make, resume):
+    """The driver's host lost power, and the journal its last lines."""
     run = make(trials=6, running=(4, 5), ended=False)
     paths = RunPaths(run)
     [segment] = paths.journal.iterdir()
     lines = segment.read_bytes().splitlines(keepends=True)
     segment.write_bytes(b"".join(lines[:8]))  # the first three trials
     leave(paths, trial_of(5), 1, finished(5))
-    result = go_on(run)
+    result = resume(run)
     assert table(result) == kept([0, 1, 2, 3]) | again([4]) | {5: ("finished", 0.777)}
     assert Path(result.trials[4].logdir).name == "000004-2"
 
 
 @pytest.fixture
 def left(tmp_path):
-    """Return what is found in the folder of trial 0."""
+    """A function that returns the outcomes found in the folders of trial 0."""
     paths = make_run_folder(tmp_path, "digits")
 
     def left(*tried_again):
@@ -442,7 +444,7 @@ FAILED = Outcome.failed(0, "memory", "no memory")
         ([finished(0), finished(0)], (), 1),
         ([None, finished(0)], (), 2),
         ([finished(0), None], (), 1),
-        ([finished(0), None], (1,), 1),  # it was thought to be lost, and was not
+        ([finished(0), None], (1,), 1),  # falsely recorded as lost
         ([FAILED], (), 1),
         ([FAILED], (1,), 0),
         ([FAILED, finished(0)], (1,), 2),
@@ -453,7 +455,9 @@ FAILED = Outcome.failed(0, "memory", "no memory")
         ([Outcome(0, "cancelled"), finished(0)], (), 2),
     ],
 )
-def test_the_first_finish_counts_and_of_failures_the_last(left, outcomes, tried_again, counts):
+def test_the_first_finished_attempt_counts_or_else_the_last_failure(
+    left, outcomes, tried_again, counts
+):
     for number, outcome in enumerate(outcomes, start=1):
         leave(left.paths, trial_of(0), number, outcome)
     found = left(*tried_again)
@@ -488,7 +492,7 @@ WHOLE = encode(finished(0))
         pickle.dumps(Marker()),
     ],
 )
-def test_what_is_no_outcome_is_passed_over(left, data, tmp_path, monkeypatch):
+def test_invalid_outcomes_are_ignored(left, data, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     leave(left.paths, trial_of(0), 1, data)
     assert left().end_of(trial_of(0)) is None
@@ -496,7 +500,7 @@ def test_what_is_no_outcome_is_passed_over(left, data, tmp_path, monkeypatch):
     assert not (tmp_path / "unpickled").exists()
 
 
-def test_what_is_no_file_is_passed_over(left):
+def test_entries_that_are_not_files_are_ignored(left):
     files = leave(left.paths, trial_of(0), 1, None)
     files.outcome.mkdir()
     assert left().end is None
@@ -508,7 +512,7 @@ def test_what_is_no_file_is_passed_over(left):
     assert left().end is None
 
 
-def test_what_is_no_attempt_is_passed_over(left):
+def test_folders_that_are_not_attempts_are_ignored(left):
     for name in ("000000-0", "000000-x", "0", ".000000", "notes"):
         (left.paths.trials / name).mkdir()
     files = leave(left.paths, trial_of(0), 1, finished(0))
@@ -517,7 +521,7 @@ def test_what_is_no_attempt_is_passed_over(left):
     assert left().end is None
 
 
-def test_a_checkpoint_is_handed_on(make, go_on):
+def test_a_checkpoint_is_passed_to_the_next_attempt(make, resume):
     def count(learning_rate, optimizer):
         state = Path(experiment.checkpoint_dir(), "state")
         before = int(state.read_text()) if state.exists() else 0
@@ -527,21 +531,21 @@ def test_a_checkpoint_is_handed_on(make, go_on):
     checkpoint = RunPaths(run).attempt(0).checkpoint
     checkpoint.mkdir()
     (checkpoint / "state").write_text("41")
-    result = go_on(run, grid(2), train=count)
+    result = resume(run, grid(2), train=count)
     assert table(result) == {0: ("finished", 42.0)} | kept([1])
 
 
-# What TensorBoard shows.
+# TensorBoard.
 
 
 def runs(root):
-    """Return the folders that TensorBoard takes for runs."""
+    """Return the folders that TensorBoard shows as runs."""
     return {str(path.parent.relative_to(root)) for path in root.rglob("*tfevents*")}
 
 
-def test_tensorboard_shows_each_trial_and_each_point_once(make, go_on):
+def test_tensorboard_shows_each_trial_and_each_point_once(make, resume):
     run = make(trials=8, generations=True, lost=(3,), running=(6, 7), algorithm=EVOLUTION)
-    result = go_on(run, BOUNDS, by_generation, popsize=4, generations=2)
+    result = resume(run, BOUNDS, by_generation, popsize=4, generations=2)
     assert len(result.trials) == 12
     folders = {str(Path(trial.logdir).relative_to(run)) for trial in result.trials}
     assert {"trials/000003-2", "trials/000006-2", "trials/000007-2"} <= folders
@@ -561,11 +565,11 @@ def test_tensorboard_shows_each_trial_and_each_point_once(make, go_on):
             assert tags.count(f"_hparams_/{tag}") == 1, folder
 
 
-def test_a_run_that_is_resumed_again_and_again_shows_the_same(make, go_on):
+def test_a_repeatedly_resumed_run_shows_the_same(make, resume):
     run = make(trials=6, failed=(1,))
     before = scalars(run / "search")
     for _ in range(3):
-        go_on(run)
+        resume(run)
     assert scalars(run / "search").keys() == before.keys()
     assert scalars(run / "search")["search/done"] == before["search/done"]
     assert len(list((run / "search").glob("*tfevents*"))) == 1
@@ -580,7 +584,7 @@ def test_a_difference_at_the_end_of_long_values_is_shown():
 
 
 def refused_run(make, **run):
-    """Make a run that another searcher than the one of its manifest has made."""
+    """Make a run whose searcher differs from that of its manifest."""
     run = make(call="random_search", trials=5, **run)
     path = run / "manifest.json"
     manifest = json.loads(path.read_text())
@@ -589,12 +593,12 @@ def refused_run(make, **run):
     return run
 
 
-def test_a_run_of_another_search_is_refused_and_left_as_it_was(make, go_on):
+def test_a_run_of_another_search_is_refused_and_not_changed(make, resume):
     run = refused_run(make)
     before = contents(run)
     with pytest.raises(InvalidArgument, match="resume: expected the search that began, with"):
-        go_on(run, BOUNDS, experiment.random_search, samples=5)
-    assert go_on.jobs == 0
+        resume(run, BOUNDS, experiment.random_search, samples=5)
+    assert resume.jobs == 0
     assert contents(run) == before
 
 
@@ -609,19 +613,17 @@ def test_a_run_of_another_search_is_refused_and_left_as_it_was(make, go_on):
         ),
     ],
 )
-def test_a_full_disk_at_the_first_record_is_an_error_of_ours(
-    make, go_on, monkeypatch, opener, full
-):
+def test_a_full_disk_at_the_first_record_fails_the_search(make, resume, monkeypatch, opener, full):
     run = make(trials=6, running=(2, 4), ended=False)
     monkeypatch.setattr(opener, lambda *_, **__: full())
     with pytest.raises(experiment.SearchFailed) as raised:
-        go_on(run)
-    said = "the driver cannot go on: OSError: [Errno 28] No space left on device"
+        resume(run)
+    said = "the driver cannot continue: OSError: [Errno 28] No space left on device"
     assert str(raised.value).startswith(said)
     assert raised.value.result.problem == str(raised.value)
-    assert go_on.jobs == 0
+    assert resume.jobs == 0
     monkeypatch.undo()
-    assert len(go_on(run).trials) == 6
+    assert len(resume(run).trials) == 6
 
 
 def scored_by_group(group, x):
@@ -629,7 +631,7 @@ def scored_by_group(group, x):
 
 
 @pytest.mark.parametrize("generational", [False, True])
-def test_a_search_of_each_group_goes_on_with_more_generations(spark, logdir, generational):
+def test_a_search_of_each_group_is_resumed_with_more_generations(spark, logdir, generational):
     def search(generations, **settings):
         return experiment.search_each(
             spark,
@@ -649,7 +651,7 @@ def test_a_search_of_each_group_goes_on_with_more_generations(spark, logdir, gen
         search(1, resume=gone_on)
 
 
-def test_a_search_of_each_group_goes_on_with_more_samples(spark, logdir):
+def test_a_search_of_each_group_is_resumed_with_more_samples(spark, logdir):
     def search(samples, **settings):
         return experiment.search_each(
             spark,

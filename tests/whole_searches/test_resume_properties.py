@@ -1,4 +1,4 @@
-"""Whatever becomes of drivers, slots and disks, a run that is gone on with ends as an uncut one."""
+"""After any failures of drivers, slots and disks, a resumed run ends like an uninterrupted one."""
 
 from __future__ import annotations
 
@@ -20,11 +20,10 @@ from hypothesis.stateful import (
     rule,
 )
 
-from experiment.driver.coordinator import Coordinator
 from experiment.results.result import Result
 from experiment.run_files import ownership
 from experiment.run_files.journal import Journal, read_journal
-from experiment.run_files.loading import read_run, state_of
+from experiment.run_files.loading import RunReader, read_run
 from experiment.run_files.manifest import write_manifest, write_result
 from experiment.run_files.ownership import owned
 from experiment.setup.resuming import Past, read_past, reopen
@@ -49,7 +48,7 @@ from spark_jobs.storage.files import LocalFiles
 from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.local_files import make_folder, write_whole
 from spark_jobs.storage.locations import Location
-from tests.experiment.runs import begun, make_manifest, make_spec
+from tests.experiment.runs import begun, make_coordinator, make_manifest, make_spec
 from tests.properties import examples
 from tests.search.fakes import started
 
@@ -90,7 +89,7 @@ def value_of(trial, step=3):
 
 
 def ending_of(trial):
-    """What becomes of a trial that nobody hinders."""
+    """Return the outcome of an uninterrupted trial."""
     if trial.id % 5 == 3:
         return Outcome.failed(trial.id, "user error", "ValueError: no")
     return finished(trial)
@@ -98,11 +97,11 @@ def ending_of(trial):
 
 def finished(trial):
     value = value_of(trial)
-    return Outcome(trial.id, "finished", value, "metric", {"metric": value}, None, 0.5)
+    return Outcome(trial.id, "finished", value, "metric", {"metric": value}, seconds=0.5)
 
 
 class Execution:
-    """An attempt on a slot: two reports, then its end; its folder has what a slot writes."""
+    """An attempt on a slot: two reports, then its end; it writes its folder like a slot."""
 
     def __init__(self, paths, work):
         self.work, self.trial = work, work.trial
@@ -115,7 +114,9 @@ class Execution:
     def report(self, slot):
         self.step += 1
         report = Report(self.step, {"metric": value_of(self.trial, self.step)})
-        return Reports(slot, self.work.trial.id, self.work.number, (report,))
+        return Reports(
+            slot=slot, trial=self.work.trial.id, attempt=self.work.number, reports=(report,)
+        )
 
     def end(self, outcome=None):
         if outcome is None and self.reason:
@@ -127,10 +128,9 @@ class Execution:
                 value,
                 "metric",
                 metrics,
-                None,
-                0.5,
-                self.reason,
-                self.step,
+                seconds=0.5,
+                reason=self.reason,
+                step=self.step,
             )
         self.outcome = outcome or ending_of(self.trial)
         write_whole(self.files.outcome, encode(self.outcome))
@@ -140,7 +140,7 @@ class Execution:
 
 
 class Driver:
-    """What one application does with a run, from its start to its end, its death or a full disk."""
+    """One application's work on a run, up to its end, its death or a full disk."""
 
     def __init__(self, paths, make, stopping, ears, *, resume):
         self.paths, self.search = paths, make()
@@ -151,7 +151,7 @@ class Driver:
             past = read_past(files, root, self.search)
             reopen(files, root, past)
         self.journal = Journal(paths.journal, past.segments + 1)
-        self.coordinator = Coordinator(
+        self.coordinator = make_coordinator(
             self.search.searcher,
             paths,
             self.journal,
@@ -160,25 +160,27 @@ class Driver:
             retry_on=(*RETRIED, "memory"),
             stopping=stopping,
             optimization_key="metric",
-            now=lambda: 1_700_000_000.0,  # a length of the journal that its crashes are drawn from
+            now=lambda: (
+                1_700_000_000.0
+            ),  # for a fixed length of the journal, from which crashes are drawn
         )
         record = begun(len(past.records), self.search.searcher.total)
-        self.coordinator.begin(record, past.records, past.left)
+        self.coordinator.trials.begin(record, past.records, past.left)
 
     def close(self):
-        with contextlib.suppress(OSError):  # of a disk that is full
+        with contextlib.suppress(OSError):  # if the disk is full
             self.journal.close()
         self.held.close()
 
 
 def owning(root):
-    def nobody_takes_it(reason):
+    def fail(reason):
         raise AssertionError(reason)
 
-    return owned(root, HadoopSettings(), "local-1", taken=nobody_takes_it, tell=nobody_takes_it)
+    return owned(root, HadoopSettings(), "local-1", taken=fail, tell=fail)
 
 
-class Ears:
+class EndedTrials:
     def __init__(self):
         self.results = {}
 
@@ -188,7 +190,7 @@ class Ears:
 
 @contextlib.contextmanager
 def room_for(path, size):
-    """Let no file of this process grow beyond the size of one and so many bytes."""
+    """Limit the files of this process to the size of one file and some more bytes."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + size, hard))
     try:
@@ -199,12 +201,12 @@ def room_for(path, size):
 
 @pytest.fixture
 def impatient(monkeypatch):
-    """Nobody else's lock is held for a moment only."""
-    monkeypatch.setattr(ownership, "_BRIEFLY", 0.0)
+    """Locks of other drivers are not waited for."""
+    monkeypatch.setattr(ownership, "_LOCK_TIMEOUT", 0.0)
 
 
 class Crashes(RuleBasedStateMachine):
-    """Drivers and slots that work at a run, and all that may hinder them."""
+    """Drivers and slots that work on a run, and their failures."""
 
     @initialize(
         make=st.sampled_from([point_search, grid_search, evolution, steady_state, population]),
@@ -215,8 +217,8 @@ class Crashes(RuleBasedStateMachine):
         self.paths, self.make = RunPaths(Path(self.folder.name, "run")), make
         self.stopping = stopping
         self.handed_out = set()
-        self.kept = {}  # what somebody has heard of, by trial
-        self.orphans = []  # attempts that go on without a driver
+        self.kept = {}  # results that an observer received, by trial
+        self.orphans = []  # attempts that continue without a driver
         make_folder(self.paths.trials)
         search = make()
         write_manifest(self.paths, make_manifest(search, optimization_key="metric"))
@@ -224,11 +226,11 @@ class Crashes(RuleBasedStateMachine):
         self.start(resume=False)
 
     def start(self, *, resume=True):
-        self.ears = Ears()
+        self.ears = EndedTrials()
         self.driver = Driver(self.paths, self.make, self.stopping, self.ears, resume=resume)
         self.tries, self.running = [0] * SLOTS, [None] * SLOTS
         for slot in range(SLOTS):
-            self.driver.coordinator.hello(Hello(self.name(slot), "host"))
+            self.driver.coordinator.hello(Hello(slot=self.name(slot), host="host"))
 
     def name(self, slot):
         return f"1.{slot}.{self.tries[slot]}"
@@ -237,7 +239,7 @@ class Crashes(RuleBasedStateMachine):
     def alive(self):
         return self.driver is not None
 
-    # What slots do.
+    # Actions of slots.
 
     slots = st.integers(0, SLOTS - 1)
     with_driver = precondition(lambda self: self.alive)
@@ -245,20 +247,20 @@ class Crashes(RuleBasedStateMachine):
 
     @with_driver
     @rule(slot=slots)
-    def go_on(self, slot):
-        """Ask, report, or hand in and ask."""
+    def ask_or_send(self, slot):
+        """Ask for a trial, report, or send an outcome and ask for the next."""
         self.send(slot, self.message(slot))
 
     @with_driver
     @rule(slot=slots)
     def run_out_of_memory(self, slot):
-        """What is tried again, and is not the host's fault."""
+        """Fail a trial so that it is retried, and its host is not blamed."""
         if running := self.running[slot]:
             running.end(Outcome.failed(running.trial.id, "memory", "no memory"))
             self.send(slot, running.hand_in(self.name(slot)))
 
     def message(self, slot):
-        """Return what a slot says next, and write what it writes before."""
+        """Return a slot's next message, after writing the files that precede it."""
         running, name = self.running[slot], self.name(slot)
         if running is None:
             return Next(name)
@@ -281,7 +283,7 @@ class Crashes(RuleBasedStateMachine):
             self.running[slot] = Execution(self.paths, answer)
 
     def remember(self):
-        """Everybody has heard of these ends: they are never to be lost."""
+        """Record the ends that observers received, which may never be lost."""
         for trial, result in self.ears.results.items():
             if result.status != "cancelled":
                 before = self.kept.setdefault(trial, result)
@@ -295,21 +297,21 @@ class Crashes(RuleBasedStateMachine):
         self.driver.coordinator.slots_lost([self.name(slot)])
         self.tries[slot] += 1
         self.running[slot] = None
-        self.driver.coordinator.hello(Hello(self.name(slot), "host"))
+        self.driver.coordinator.hello(Hello(slot=self.name(slot), host="host"))
         self.remember()
 
     @precondition(lambda self: self.orphans)
     @rule(data=st.data())
-    def end_what_nobody_waits_for(self, data):
-        """An attempt that its driver gave up, or whose driver is dead, leaves its outcome."""
+    def end_an_abandoned_attempt(self, data):
+        """Write the outcome of an attempt that its driver gave up, or whose driver is dead."""
         orphan = data.draw(st.sampled_from(self.orphans))
         self.orphans.remove(orphan)
-        if orphan.reason or not self.stopping:  # whom nobody judges ends otherwise than uncut
+        if orphan.reason or not self.stopping:  # unjudged, it would end differently
             orphan.end()
 
-    # What becomes of drivers.
+    # Ends of drivers.
 
-    def bury(self):
+    def discard_driver(self):
         self.driver.close()
         self.driver = None
         self.orphans += [running for running in self.running if running is not None]
@@ -317,17 +319,17 @@ class Crashes(RuleBasedStateMachine):
     @with_driver
     @rule()
     def kill_the_driver(self):
-        self.bury()
+        self.discard_driver()
 
     @with_driver
     @rule(slot=slots, data=st.data())
     def kill_the_driver_while_it_writes(self, slot, data):
-        """What it wrote last is there in part, and nobody has heard of it."""
+        """The last records are written in part, and no observer received them."""
         path = self.driver.journal.path
         before, heard = path.stat().st_size, dict(self.kept)
-        self.say_unanswered(slot, self.message(slot))
+        self.send_unanswered(slot, self.message(slot))
         size = data.draw(st.integers(before, path.stat().st_size))
-        self.bury()
+        self.discard_driver()
         with path.open("r+b") as file:
             file.truncate(size)
         written = {
@@ -337,8 +339,8 @@ class Crashes(RuleBasedStateMachine):
         }
         self.kept = {t: result for t, result in self.kept.items() if t in heard or t in written}
 
-    def say_unanswered(self, slot, message):
-        """Its slot dies with the driver."""
+    def send_unanswered(self, slot, message):
+        """Send a message whose slot dies with the driver."""
         coordinator = self.driver.coordinator
         orphan, self.running[slot] = self.running[slot], None
         if isinstance(message, Reports):
@@ -351,16 +353,18 @@ class Crashes(RuleBasedStateMachine):
     @with_driver
     @rule(records=st.integers(1, 6))
     def cut_the_power(self, records):
-        """The last records are lost, but not what trials have left of them in their folders."""
+        """The last records are lost, but not the outcomes in trial folders."""
         path = self.driver.journal.path
-        self.bury()
+        self.discard_driver()
         lines = path.read_bytes().splitlines(keepends=True)
         for _ in range(min(records, len(lines))):
             record = json.loads(lines[-1][9:])
             if record["event"] == "finished" and not self.is_left(record):
                 break
             if record["event"] == "planned" and self.make is steady_state:
-                self.kept.pop(record["trial"]["id"], None)  # made anew of what is known by then
+                self.kept.pop(
+                    record["trial"]["id"], None
+                )  # proposed again from the outcomes of that time
             lines.pop()
         path.write_bytes(b"".join(lines))
 
@@ -372,29 +376,29 @@ class Crashes(RuleBasedStateMachine):
     @with_driver
     @rule(slot=slots, room=st.integers(0, 300))
     def fill_the_disk(self, slot, room):
-        """What the journal cannot take nobody hears of; the search ends."""
+        """No observer receives records that do not fit into the journal; the search ends."""
         message = self.message(slot)
         with room_for(self.driver.journal.path, room):
             try:
-                self.say_unanswered(slot, message)
+                self.send_unanswered(slot, message)
             except OSError:
                 with pytest.raises(OSError, match="too large"):
                     self.driver.journal.append({"event": "planned"})
-        self.bury()
+        self.discard_driver()
         written = {result.id for result in read_run(self.paths).result.trials}
         assert self.ears.results.keys() <= written
 
     @with_driver
     @rule()
     def end_early(self):
-        self.driver.coordinator.cancel_rest()
+        self.driver.coordinator.trials.cancel_rest()
         self.write_the_end()
-        self.bury()
+        self.discard_driver()
 
     def write_the_end(self):
         coordinator = self.driver.coordinator
         result = Result(
-            coordinator.results, Direction.MAX, str(self.paths.root), problem="interrupted"
+            coordinator.trials.results, Direction.MAX, str(self.paths.root), problem="interrupted"
         )
         write_result(self.paths, result)
 
@@ -406,23 +410,23 @@ class Crashes(RuleBasedStateMachine):
 
     @with_driver
     @rule()
-    def come_second(self):
+    def start_second_driver(self):
         with pytest.raises(InvalidArgument, match="a run with no active driver"):
             Driver(self.paths, self.make, self.stopping, self.ears, resume=True)
 
-    # What always holds.
+    # Invariants.
 
     @invariant()
-    def the_folder_says_what_the_driver_knows(self):
+    def folder_matches_driver(self):
         if not self.alive:
             return
-        run, status = read_run(self.paths), self.driver.coordinator.status
+        run, status = read_run(self.paths), self.driver.coordinator.trials.status
         assert run.result.trials == sorted(status.results, key=lambda result: result.id)
         running = sorted((out.attempt for out in status.running), key=lambda out: out.trial.id)
         assert sorted(run.running, key=lambda out: out.trial.id) == running
         assert max(Counter(result.id for result in status.results).values(), default=1) == 1
         assert not run.ended
-        assert state_of(self.paths) == self.driver.coordinator.state
+        assert RunReader(self.paths).state() == self.driver.coordinator.trials.state
 
     def teardown(self):
         if not hasattr(self, "folder"):
@@ -438,22 +442,22 @@ class Crashes(RuleBasedStateMachine):
         if not self.alive:
             self.resume()
         self.finish_all()
-        results = {result.id: result for result in self.driver.coordinator.results}
+        results = {result.id: result for result in self.driver.coordinator.trials.results}
         assert all(same(results[trial], result) for trial, result in self.kept.items())
         assert sorted(results) == list(range(self.driver.search.searcher.total))
-        self.the_folder_says_what_the_driver_knows()
+        self.folder_matches_driver()
         halving = self.stopping and isinstance(self.stopping[0], SuccessiveHalving)
         if halving or self.make is steady_state:
-            return  # goes by who was there first
-        expected = uncut(self.make, self.stopping)
+            return  # depends on the order of outcomes
+        expected = uninterrupted(self.make, self.stopping)
         assert {n: (r.params, r.status, r.value) for n, r in results.items()} == expected
 
     def finish_all(self):
         for _ in range(10 * self.driver.search.searcher.total):
-            if self.driver.coordinator.done:
+            if self.driver.coordinator.trials.done:
                 return
             for slot in range(SLOTS):
-                self.go_on(slot)
+                self.ask_or_send(slot)
         raise AssertionError("the search does not come to its end")
 
 
@@ -465,14 +469,14 @@ def same(result, other):
     )
 
 
-def uncut(make, stopping):
-    """Return what a search comes to that nobody hinders."""
+def uninterrupted(make, stopping):
+    """Return the trials of an uninterrupted search: parameters, status and value."""
     machine = Crashes()
     machine.begin(make, stopping)
     with machine.folder:
         machine.finish_all()
         machine.driver.close()
-        results = machine.driver.coordinator.results
+        results = machine.driver.coordinator.trials.results
     return {result.id: (result.params, result.status, result.value) for result in results}
 
 

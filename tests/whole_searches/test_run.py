@@ -61,13 +61,13 @@ def test_a_space_is_searched_with_two_trials_at_once(spark, logdir, kind):
     assert result.best.value == max(values)
     manifest = json.loads(RunPaths(Path(result.logdir)).manifest.read_text())
     assert manifest["call"] == "run"
-    told = SEARCHERS[kind].to_json()
-    assert manifest["algorithm"] == {**told, "samples": 16, "points": points}
+    written = SEARCHERS[kind].to_json()
+    assert manifest["algorithm"] == {**written, "samples": 16, "points": points}
     assert trials_of(experiment.load(result.logdir)) == trials_of(result)
 
 
 @pytest.mark.parametrize("kind", SEARCHERS)
-def test_a_run_goes_on_with_the_same_trials(spark, logdir, kind):
+def test_a_run_is_resumed_with_the_same_trials(spark, logdir, kind):
     def search(samples, searcher=SEARCHERS[kind], **settings):
         settings = {"parallelism": 1, **QUIET, **settings}
         return experiment.run(spark, train, SPACE, searcher=searcher, samples=samples, **settings)
@@ -93,7 +93,7 @@ def test_a_run_goes_on_with_the_same_trials(spark, logdir, kind):
         SEARCHERS["reinforce"].start,
     ],
 )
-def test_what_is_no_algorithm_is_refused_without_spark(searcher):
+def test_only_an_algorithm_is_accepted_as_searcher(searcher):
     with pytest.raises(experiment.InvalidArgument) as caught:
         experiment.run(None, train, SPACE, searcher=searcher, samples=3)
     assert caught.value.name == "searcher"
@@ -101,7 +101,7 @@ def test_what_is_no_algorithm_is_refused_without_spark(searcher):
 
 
 @pytest.mark.parametrize("kind", SEARCHERS)
-def test_how_many_trials_has_to_be_said(kind):
+def test_the_number_of_trials_is_required(kind):
     with pytest.raises(experiment.InvalidArgument, match="^samples: expected an integer of at"):
         experiment.run(None, train, SPACE, searcher=SEARCHERS[kind])
 
@@ -110,14 +110,14 @@ def test_how_many_trials_has_to_be_said(kind):
     ("space", "name"),
     [([1], "space"), ({}, "space"), ({"x": []}, "space['x']"), ({"": [0, 1]}, "space")],
 )
-def test_a_bad_space_is_called_as_the_argument_is(space, name):
+def test_a_bad_space_is_refused_by_the_arguments_name(space, name):
     with pytest.raises(experiment.InvalidArgument) as caught:
         experiment.run(None, train, space, searcher=SEARCHERS["reinforce"], samples=3)
     assert caught.value.name == name
 
 
 class Own:
-    """An algorithm of the user, whose settings and searcher may be anything."""
+    """A user's algorithm, with any settings and any searcher."""
 
     def __init__(self, settings, searcher=None):
         self.settings, self.searcher = settings, searcher
@@ -146,7 +146,7 @@ def test_an_algorithm_that_breaks_the_protocol_is_refused_without_spark(searcher
     assert caught.value.name == "searcher"
 
 
-def test_a_run_goes_on_whose_algorithm_has_settings_that_json_writes_otherwise(spark, logdir):
+def test_a_run_is_resumed_if_json_changes_its_algorithms_settings(spark, logdir):
     def search(**settings):
         own = Own({"type": "own", "sizes": (1, 2), 3: "number"})
         return experiment.run(spark, train, SPACE, searcher=own, samples=2, **settings, **QUIET)

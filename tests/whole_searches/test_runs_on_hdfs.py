@@ -1,4 +1,4 @@
-"""Searches that are kept on a real HDFS, which dies and comes back meanwhile."""
+"""Searches with their runs on a real HDFS, which fails and restarts meanwhile."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ OF_A_TRIAL = {
 
 @pytest.fixture(autouse=True)
 def scratch(tmp_path, monkeypatch):
-    """The folder that scratch folders of the driver are made in."""
+    """The folder for the driver's scratch folders."""
     (tmp_path / "scratch").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "scratch"))
     return tmp_path / "scratch"
@@ -43,13 +43,13 @@ def scratch(tmp_path, monkeypatch):
 
 @pytest.fixture(scope="module")
 def scratch_of_slots(tmp_path_factory):
-    """The folder that slots make theirs in; one that is killed leaves it there."""
+    """The folder for the slots' scratch folders; a killed slot leaves its own."""
     return tmp_path_factory.mktemp("slots")
 
 
 @pytest.fixture
 def spark(sparks, hdfs, scratch_of_slots):
-    """A session whose default is the HDFS."""
+    """A session with the HDFS as its default file system."""
     settings = {f"spark.hadoop.{name}": value for name, value in hdfs.settings().items()}
     return sparks.get("local[2]", **settings, **{"spark.executorEnv.TMPDIR": str(scratch_of_slots)})
 
@@ -63,18 +63,18 @@ def client(hdfs):
 
 @pytest.fixture
 def logdir(hdfs):
-    """A folder for runs on HDFS that is not there, with a name that has to be quoted."""
+    """A missing folder on HDFS for runs, with a name that must be quoted."""
     return f"{hdfs.uri}/runs of ü/{next(_FOLDERS)}"
 
 
 @pytest.fixture
 def impatient(monkeypatch):
-    """Calls of HDFS by the driver give up soon."""
+    """The driver's HDFS calls fail after a second."""
     monkeypatch.setattr(webhdfs.WebHdfs.__init__, "__defaults__", (1.0,))
 
 
 class Kept:
-    """What is there of a run on HDFS."""
+    """The files of a run on HDFS."""
 
     def __init__(self, client, hdfs, url):
         assert url.startswith(f"{hdfs.uri}/")
@@ -96,7 +96,7 @@ class Kept:
 
 
 def assert_all_is_there(kept, result):
-    """The run's own files, and what each trial left."""
+    """Check the run's own files, and those of each trial."""
     assert "manifest.json" in kept.names
     assert json.loads(kept.read("result.json"))["trials"] == len(result.trials)
     assert not [name for name in kept.names if name.endswith(".part") or "probe" in name]
@@ -121,7 +121,7 @@ def train(x):
     return x
 
 
-def test_a_run_is_on_hdfs_with_all_that_belongs_to_it(
+def test_a_run_is_on_hdfs_with_all_its_files(
     spark, hdfs, client, logdir, scratch, scratch_of_slots
 ):
     result = experiment.launch(spark, train, {"x": [1.0, 2.0, 3.0]}, logdir=logdir, **LIGHT)
@@ -157,7 +157,7 @@ def test_an_evolution_is_on_hdfs(spark, hdfs, client, logdir):
     assert json.loads(kept.read("manifest.json"))["call"] == "evolutionary_search"
 
 
-def test_what_a_run_on_hdfs_has_learnt_from_another_is_kept_there(spark, hdfs, client, logdir):
+def test_prior_observations_of_a_run_on_hdfs_are_recorded_there(spark, hdfs, client, logdir):
     def search(**settings):
         bounds = {"x": [0.0, 1.0]}
         return experiment.evolutionary_search(
@@ -174,7 +174,7 @@ def test_what_a_run_on_hdfs_has_learnt_from_another_is_kept_there(spark, hdfs, c
     assert len(resumed.trials) == 12
 
 
-def test_processes_of_their_own_and_sub_folders_are_on_hdfs(spark, hdfs, client, logdir):
+def test_files_of_separate_processes_and_sub_folders_are_on_hdfs(spark, hdfs, client, logdir):
     def save(x):
         from pathlib import Path
 
@@ -230,15 +230,15 @@ def test_a_lost_attempt_disappears_from_tensorboard(spark, hdfs, client, logdir,
     assert not [name for name in kept.in_folder("trials/000001") if "tfevents" in name]
 
 
-def steadily(folder):
-    """Return a train function of trials that wait for a file and then end."""
+def waiting_trial(folder):
+    """Return a train function that waits for a file and then ends."""
 
     def wait(x):
         import time
 
         print("trial", x)
         (folder / f"began-{x}").touch()
-        while not (folder / "go on").exists():
+        while not (folder / "continue").exists():
             time.sleep(0.02)
         return x
 
@@ -246,7 +246,7 @@ def steadily(folder):
 
 
 def when_begun(folder, action):
-    """Start a thread that acts when the first trial has begun, and lets all trials go on then."""
+    """Start a thread that acts when the first trial has begun, and then releases all trials."""
 
     def act():
         end = time.monotonic() + 60
@@ -255,7 +255,7 @@ def when_begun(folder, action):
         try:
             action()
         finally:
-            (folder / "go on").touch()
+            (folder / "continue").touch()
 
     thread = threading.Thread(target=act)
     thread.start()
@@ -267,12 +267,14 @@ def when_begun(folder, action):
 def test_a_namenode_that_restarts_costs_no_trial(spark, hdfs, client, logdir, tmp_path, scratch):
     def restart():
         hdfs.kill("namenode")
-        (tmp_path / "go on").touch()  # trials end while there is no NameNode
+        (tmp_path / "continue").touch()  # trials end without a NameNode
         time.sleep(0.5)
         hdfs.start_namenode()
 
     thread = when_begun(tmp_path, restart)
-    result = experiment.launch(spark, steadily(tmp_path), {"x": range(8)}, logdir=logdir, **LIGHT)
+    result = experiment.launch(
+        spark, waiting_trial(tmp_path), {"x": range(8)}, logdir=logdir, **LIGHT
+    )
     thread.join()
     hdfs.wait_ready()
     assert [trial.value for trial in result.trials] == [float(x) for x in range(8)]
@@ -284,14 +286,16 @@ def test_a_namenode_that_restarts_costs_no_trial(spark, hdfs, client, logdir, tm
 @pytest.mark.parametrize("name", ["datanode0", pytest.param("datanode1", marks=pytest.mark.slow)])
 def test_a_datanode_that_dies_costs_no_trial(spark, hdfs, client, logdir, tmp_path, name):
     thread = when_begun(tmp_path, lambda: hdfs.kill(name))
-    result = experiment.launch(spark, steadily(tmp_path), {"x": range(4)}, logdir=logdir, **LIGHT)
+    result = experiment.launch(
+        spark, waiting_trial(tmp_path), {"x": range(4)}, logdir=logdir, **LIGHT
+    )
     thread.join()
     assert [trial.value for trial in result.trials] == [float(x) for x in range(4)]
     assert_all_is_there(Kept(client, hdfs, result.logdir), result)
 
 
 @pytest.mark.fault(38)
-def test_an_interrupted_search_keeps_what_there_is(spark, hdfs, client, logdir, tmp_path, scratch):
+def test_an_interrupted_search_keeps_its_files(spark, hdfs, client, logdir, tmp_path, scratch):
     def train(x):
         import time
 
@@ -330,7 +334,7 @@ def never(x):
 
 
 def refused(spark, logdir):
-    """Return the one sentence by which a folder is refused before any trial."""
+    """Return the error that refuses a folder before any trial."""
     with pytest.raises(InvalidArgument) as caught:
         experiment.launch(spark, never, {"x": [1]}, logdir=logdir, **LIGHT)
     message = str(caught.value)
@@ -341,7 +345,7 @@ def refused(spark, logdir):
 
 
 @pytest.mark.fault(30)
-def test_a_folder_of_somebody_else_is_refused(spark, hdfs, client, monkeypatch):
+def test_a_folder_of_another_user_is_refused(spark, hdfs, client, monkeypatch):
     client.makedirs("/own", permission="700")
     monkeypatch.setattr(ClassicSession, "_hadoop_user", "somebody")
     for folder in ("/own", "/own/runs", "/runs-of-somebody"):
@@ -353,19 +357,19 @@ def test_a_folder_of_somebody_else_is_refused(spark, hdfs, client, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.fault(28)
 @pytest.mark.usefixtures("impatient")
-def test_a_safe_mode_is_said(spark, hdfs, logdir):
+def test_safe_mode_is_reported(spark, hdfs, logdir):
     hdfs.admin("-safemode", "enter")
     try:
         message = refused(spark, logdir)
     finally:
         hdfs.admin("-safemode", "leave")
-    assert "HDFS was in trouble for 1 s: " in message
+    assert "HDFS failed for 1 s: " in message
     assert "safe mode" in message
 
 
 @pytest.mark.fault(30)
 @pytest.mark.parametrize("quota", [("-setSpaceQuota", "1m"), ("-setQuota", "1")])
-def test_a_quota_that_is_used_up_is_said(spark, hdfs, client, logdir, quota):
+def test_an_exhausted_quota_is_reported(spark, hdfs, client, logdir, quota):
     path = logdir.removeprefix(hdfs.uri)
     client.makedirs(path)
     hdfs.admin(*quota, path)
@@ -376,7 +380,7 @@ def test_a_quota_that_is_used_up_is_said(spark, hdfs, client, logdir, quota):
 
 
 @pytest.mark.usefixtures("impatient")
-def test_a_port_that_is_not_that_of_webhdfs_is_said(spark, hdfs):
+def test_a_port_without_webhdfs_is_reported(spark, hdfs):
     message = refused(spark, hdfs.uri.replace("hdfs://", "webhdfs://") + "/runs")
     assert "RPC port; WebHDFS answers on another, by default 9870" in message
     message = refused(spark, "webhdfs://127.0.0.1:9/runs")
@@ -384,7 +388,7 @@ def test_a_port_that_is_not_that_of_webhdfs_is_said(spark, hdfs):
     assert "is the address right" in message
 
 
-def test_a_file_in_the_way_is_said(spark, hdfs, client, logdir):
+def test_a_file_in_place_of_a_folder_is_reported(spark, hdfs, client, logdir):
     path = logdir.removeprefix(hdfs.uri)
     client.write(path, data=b"mine")
     for folder in (logdir, f"{logdir}/deeper"):
@@ -392,7 +396,7 @@ def test_a_file_in_the_way_is_said(spark, hdfs, client, logdir):
     assert client.status(path)["length"] == 4
 
 
-def test_a_run_goes_on_there_in_the_background(spark, hdfs, client, logdir, scratch):
+def test_a_run_is_resumed_on_hdfs_in_the_background(spark, hdfs, client, logdir, scratch):
     points = [{"x": x} for x in (1, 2, 3, 4)]
     before = experiment.launch(spark, train, points[:2], logdir=logdir, **LIGHT)
     handle = experiment.submit(
@@ -408,7 +412,7 @@ def test_a_run_goes_on_there_in_the_background(spark, hdfs, client, logdir, scra
     assert not list(scratch.iterdir())
 
 
-def test_a_run_that_is_refused_leaves_nothing_on_this_host(spark, hdfs, client, logdir, scratch):
+def test_a_refused_run_leaves_nothing_on_this_host(spark, hdfs, client, logdir, scratch):
     before = experiment.launch(spark, train, [{"x": 1}], logdir=logdir, preload=(), verbose=0)
     journal = f"{before.logdir.removeprefix(hdfs.uri)}/journal/000001.jsonl"
     client.write(journal, b"damaged\n", overwrite=True)
@@ -417,7 +421,7 @@ def test_a_run_that_is_refused_leaves_nothing_on_this_host(spark, hdfs, client, 
     assert not list(scratch.iterdir())
 
 
-def test_the_calls_of_an_executor_go_over_hdfs_both_ways(spark, logdir):
+def test_an_executors_calls_and_values_go_through_hdfs(spark, logdir):
     big = np.arange(20_000.0)
     with experiment.executor(spark, logdir=logdir, parallelism=1) as pool:
         assert pool.submit(np.add, big, 1).result(60).tolist() == (big + 1).tolist()

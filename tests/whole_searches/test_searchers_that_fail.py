@@ -1,4 +1,4 @@
-"""Searches whose searcher, or constraint, cannot go on while they run."""
+"""Searches whose searcher or constraint fails while they run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LIGHT = {"preload": (), "isolation": "none", "verbose": 0}
 
 
 class Fixed:
-    """Asks for these points, whatever the space."""
+    """Proposes the given points, for any space."""
 
     def __init__(self, *points):
         self._points = points
@@ -39,7 +39,7 @@ def test_the_largest_configuration_arrives_whole(spark, logdir):
     assert experiment.load(result.logdir).best.params == {"x": grid["x"][1]}
 
 
-def test_a_searcher_that_asks_for_too_much_fails_its_search_and_no_other(spark, logdir):
+def test_a_searcher_with_too_large_a_configuration_fails_only_its_search(spark, logdir):
     searcher = Fixed({"x": 1}, {"x": 2}, {"x": "a" * 2_000_000})
     with pytest.raises(experiment.SearchFailed) as caught:
         experiment.run(spark, square, {"x": [1, 9]}, searcher=searcher, logdir=logdir, **LIGHT)
@@ -52,7 +52,7 @@ def test_a_searcher_that_asks_for_too_much_fails_its_search_and_no_other(spark, 
     assert experiment.launch(spark, square, {"x": [3]}, logdir=logdir, **LIGHT).best.value == 9
 
 
-def test_a_constraint_that_raises_late_is_told_with_the_configuration(spark, logdir):
+def test_a_constraint_that_raises_late_is_reported_with_the_configuration(spark, logdir):
     asked = []
 
     def constraint(params):

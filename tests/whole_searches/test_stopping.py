@@ -15,19 +15,19 @@ ONE_BY_ONE = {"preload": (), "parallelism": 1, "verbose": 0}
 
 
 def climb(x):
-    """Report x until told to stop; return it after 8 steps where x is even."""
+    """Report x until a stop request; return it after 8 steps if x is even."""
     import itertools
     import time
 
     for step in itertools.takewhile(lambda step: x % 2 or step <= 8, itertools.count(1)):
         experiment.report(step=step, score=x)
-        time.sleep(0.005)  # a trial that is to be stopped waits for that, and fills no disk
+        time.sleep(0.005)  # wait for the stop request without filling the disk
     return {"score": x}
 
 
 @pytest.fixture(scope="module")
 def halved(sparks, tmp_path_factory):
-    """Of each two trials that reach a rung the worse is stopped."""
+    """A finished search that stopped the worse of each two trials at a rung."""
     return experiment.launch(
         sparks.get("local[2]"),
         climb,
@@ -38,7 +38,7 @@ def halved(sparks, tmp_path_factory):
     )
 
 
-def test_halving_stops_what_is_worse_and_says_so_everywhere(halved):
+def test_halving_stops_the_worse_trials_and_all_displays_show_it(halved):
     assert [t.status for t in halved.trials] == ["finished", "stopped", "stopped", "finished"]
     assert [t.value for t in halved.trials] == [4.0, 3.0, 1.0, 6.0]
     assert [t.reason for t in halved.trials] == [
@@ -58,7 +58,7 @@ def test_halving_stops_what_is_worse_and_says_so_everywhere(halved):
     assert "stopped at step 1: 3 is not among the best" in halved._repr_html_()
 
 
-def test_the_folder_of_a_run_says_what_was_stopped(halved):
+def test_the_run_folder_has_the_stopped_trials(halved):
     loaded = experiment.load(halved.logdir)
     assert loaded.trials == halved.trials
     assert loaded.objective == "score"
@@ -107,7 +107,7 @@ def test_tensorboards_table_has_the_value_and_the_last_step(halved, serve):  # n
     assert "stopped at step 1: 3 is not among the best 1 of 2 trials" in text[0]["text"]
 
 
-def test_evolution_takes_the_value_of_a_stopped_trial_for_its_value(spark, logdir):
+def test_evolution_uses_the_value_of_a_stopped_trial(spark, logdir):
     def train(x):
         import time
 
@@ -124,7 +124,7 @@ def test_evolution_takes_the_value_of_a_stopped_trial_for_its_value(spark, logdi
         popsize=4,
         generations=1,
         seed=1,
-        optimization_key="loss",  # else nobody is sure what a report is
+        optimization_key="loss",  # otherwise a report is ambiguous
         stopping=experiment.Threshold(upper=0.5),
         logdir=logdir,
         **ONE_BY_ONE,
@@ -138,8 +138,8 @@ def test_evolution_takes_the_value_of_a_stopped_trial_for_its_value(spark, logdi
     assert result.best.value == min(trial.params["x"] for trial in result.trials)
 
 
-def test_a_stopped_trial_is_not_the_best_by_a_mistake_of_naming(spark, logdir):
-    """What it reports is a loss, what the others return an accuracy."""
+def test_a_stopped_trial_with_another_metric_is_not_the_best(spark, logdir):
+    """The stopped trial reports a loss; the others return an accuracy."""
 
     def train(x):
         import time
@@ -166,7 +166,7 @@ def test_a_stopped_trial_is_not_the_best_by_a_mistake_of_naming(spark, logdir):
     assert (loaded.trials, loaded.objective) == (result.trials, "metric")
 
 
-def test_a_lone_number_and_a_report_are_the_same_where_the_user_says_so(spark, logdir):
+def test_a_single_number_and_a_report_are_the_same_metric_on_request(spark, logdir):
     def train(x):
         import time
 
@@ -190,7 +190,7 @@ def test_a_lone_number_and_a_report_are_the_same_where_the_user_says_so(spark, l
 
 
 @pytest.mark.parametrize("isolation", ["process", "spawn", "none"])
-def test_rules_work_together_however_trials_are_run(spark, logdir, isolation):
+def test_rules_work_together_with_any_isolation(spark, logdir, isolation):
     def train(x):
         import time
 
@@ -216,8 +216,8 @@ def test_rules_work_together_however_trials_are_run(spark, logdir, isolation):
     ]
 
 
-def test_what_a_trial_does_when_it_is_stopped(spark, tmp_path):
-    """It may tidy up; `except Exception` does not hold it up; a report after it raises no more."""
+def test_a_stopped_trial_may_clean_up(spark, tmp_path):
+    """`except Exception` does not catch the stop, and a later report does not raise again."""
 
     def train(x):
         import time
@@ -263,7 +263,7 @@ def test_several_metrics_and_no_key_end_the_search_with_a_sentence(spark, logdir
     assert caught.value.result.trials[0].status == "cancelled"
 
 
-def test_keras_is_stopped_after_an_epoch_and_its_return_counts(spark, logdir):
+def test_keras_is_stopped_after_an_epoch_and_its_return_value_counts(spark, logdir):
     def train(learning_rate):
         import keras
         import numpy as np

@@ -1,4 +1,4 @@
-"""What TensorBoard itself serves of a run's folder."""
+"""TensorBoard's own responses for a run folder."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from experiment.run_files.loading import load
 from search.algorithms import Evolution
 from search.space.spaces import Choice, Float, Integer, Space
 from search.trial import Outcome
-from tests.experiment.display.test_card import Page
+from tests.experiment.display.test_description import Page
 from tests.experiment.runs import TRACEBACK, make_run, make_spec
 from tests.search.fakes import started
 from tests.spark_jobs.trial.test_event_file import scalars
@@ -45,7 +45,7 @@ class Server:
             return json.loads(answer.read())
 
     def wait_for(self, path: str, body, ready):
-        """Ask until `ready(answer)`; the limit only keeps a failing test from hanging."""
+        """Request until `ready(answer)`; the limit only keeps a failing test from hanging."""
         end = time.monotonic() + 90
         while True:
             try:
@@ -161,7 +161,7 @@ def test_generations_are_curves_of_the_search(spark, logdir):
     assert best == sorted(best)
 
 
-def test_a_search_is_seen_while_it_runs(spark, tmp_path, serve):
+def test_a_search_is_shown_while_it_runs(spark, tmp_path, serve):
     release = tmp_path / "release"
 
     def train(x):
@@ -244,7 +244,9 @@ def test_the_table_of_several_runs_has_a_row_for_each_trial_of_each_run(serve, t
     def run_of(number):
         def outcome_of(trial):
             score = number + trial.id / 10
-            return Outcome(trial.id, "finished", score, "accuracy", {"accuracy": score}, None, 2.5)
+            return Outcome(
+                trial.id, "finished", score, "accuracy", {"accuracy": score}, seconds=2.5
+            )
 
         points = [{"rate": float(number), "units": units} for units in (8, 16)]
         return make_run(tmp_path / "runs", points=points, outcome_of=outcome_of)
@@ -276,7 +278,7 @@ NAME = "|<script>alert(1)</script> `x` *b*\\"
 
 @pytest.fixture(scope="module")
 def evolution(tmp_path_factory):
-    """A server on a differential evolution with odd names: its folder, and the server."""
+    """A differential evolution with odd names: its run folder, and a server for it."""
     space = Space(
         {
             "rate": Float(1e-4, 0.1, log=True),
@@ -336,7 +338,7 @@ def test_the_charts_of_the_search_have_their_curves(evolution):
                 assert [step for _, step, _ in points] == [0, 1, 2]
 
 
-def test_the_text_page_has_the_card_and_the_failures(evolution):
+def test_the_text_page_has_the_description_and_the_failures(evolution):
     root, server = evolution
     tags = server.wait_for("/data/plugin/text/tags", None, lambda a: len(a.get("search", [])) == 3)
     assert sorted(tags["search"]) == ["about", "failed/000002", "failed/000009"]
@@ -361,7 +363,7 @@ def test_the_text_page_has_the_card_and_the_failures(evolution):
     assert failure.texts["code"] == [TRACEBACK]
 
 
-def test_the_table_says_what_differs(evolution):
+def test_the_table_has_the_hyperparameters_that_differ(evolution):
     _, server = evolution
     path = "/data/plugin/hparams/experiment"
     config = server.wait_for(path, {}, lambda a: len(a.get("hparamInfos", [])) == 4)
@@ -370,7 +372,7 @@ def test_the_table_says_what_differs(evolution):
     assert [info["displayName"] for info in config["metricInfos"]] == ["accuracy ↑", "loss"]
 
 
-def test_the_driver_writes_all_of_it_without_tensorflow(logdir):
+def test_the_driver_writes_its_events_without_tensorflow(logdir):
     program = f"""
 import sys, experiment
 from pyspark.sql import SparkSession

@@ -1,1 +1,1 @@
-"""The slots of a running search: which are there, on which hosts, and which may get work."""
+"""The slots of a running search, their hosts and GPUs, and which of them may get trials."""

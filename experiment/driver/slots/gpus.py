@@ -1,16 +1,16 @@
-"""GPUs that get no more trials, while the search goes on with others."""
+"""GPUs that get no more trials, while the search continues on others."""
 
 from __future__ import annotations
 
 from spark_jobs.messages import Hello
 
-_OTHERS = 60.0  # seconds that slots have to start while all that are there have such a GPU
+_OTHERS = 60.0  # seconds for further slots to start, while all present ones have such a GPU
 
 
 class Gpus:
-    """Knows which GPUs are set aside, and which slots have them.
+    """The GPUs that are set aside, and the slots that have them.
 
-    A slot that has one is told to wait: when it ended, Spark would give the GPU to another task.
+    A slot with such a GPU has to wait: if it ended, Spark would give the GPU to another task.
     """
 
     def __init__(self) -> None:
@@ -19,7 +19,7 @@ class Gpus:
         self._none_since: float | None = None
 
     def hear(self, message: Hello) -> list[str]:
-        """Take in what a slot says; return a sentence for each GPU that is set aside by that."""
+        """Take a slot's hello; return a sentence for each GPU that it sets aside."""
         self._of[message.slot] = message.host, message.gpus
         new = {
             (message.host, gpu): f"{why} and gets no more trials"
@@ -34,20 +34,20 @@ class Gpus:
         return self._of.get(slot, ("", ()))
 
     def reasons(self, slot: str) -> list[str]:
-        """Return why a slot gets no more trials; nothing where it does."""
+        """Return why a slot gets no more trials; [] if it may get some."""
         host, gpus = self.of(slot)
         return [self._aside[host, gpu] for gpu in gpus if (host, gpu) in self._aside]
 
     def problem(self, slots: dict[str, str], running: int, wanted: int, now: float) -> str | None:
-        """Return in one sentence that all GPUs are set aside; None where it can go on.
+        """Return one sentence if all GPUs are set aside; None if the search can continue.
 
-        Slots that the search asked for and that are not there have a minute to start.
+        Slots that were requested and are not present have a minute to start.
 
         Args:
-            slots: Those that are there.
-            running: How many trials are out.
-            wanted: How many slots the search asked for.
-            now: Seconds that only grow.
+            slots: The present slots, with their hosts.
+            running: Number of trials in flight.
+            wanted: Number of slots requested.
+            now: Monotonic time in seconds.
         """
         if not slots or running or not all(map(self.reasons, slots)):
             self._none_since = None

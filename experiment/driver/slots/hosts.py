@@ -1,38 +1,38 @@
-"""Hosts that trials die on for reasons that are the host's."""
+"""Hosts on which trials die because of the host."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
-_MOST_DEATHS = 3  # different trials
+_MOST_DEATHS = 3  # number of different trials
 
 
 class Hosts:
-    """Knows which hosts get no more work, and why."""
+    """The hosts that get no more trials, and the reasons."""
 
     def __init__(self) -> None:
         self._deaths: dict[str, dict[int, str]] = {}
         self._excluded: dict[str, str] = {}
 
     def exclude(self, host: str, reason: str) -> None:
-        """Give a host no more work.
+        """Give a host no more trials.
 
         Args:
-            host: Its name.
-            reason: A sentence that names it; the first one counts.
+            host: The host's name.
+            reason: A sentence that names the host; the first one counts.
         """
         self._excluded.setdefault(host, reason)
 
     def is_excluded(self, host: str) -> bool:
-        """Does a host get no more work?"""
+        """Return whether a host gets no more trials."""
         return host in self._excluded
 
     def reasons(self, hosts: Collection[str]) -> list[str]:
-        """Return why some of these hosts get no more work."""
+        """Return the reasons why some of these hosts get no more trials."""
         return [reason for host, reason in self._excluded.items() if host in hosts]
 
     def died(self, host: str, trial: int, message: str) -> None:
-        """Note that a trial died on a host for a reason that is the machine's.
+        """Record that a trial died on a host because of the machine.
 
         A host on which three different trials died is excluded.
         """

@@ -1,4 +1,4 @@
-"""What runs: each attempt with its slots, since when it runs, what it reported last."""
+"""The attempts in flight: their slots, start times and last reports."""
 
 from __future__ import annotations
 
@@ -10,99 +10,98 @@ from spark_jobs.messages import Attempt, Report, SlotId
 
 
 class InFlight:
-    """Knows the attempts that slots run. A trial has one attempt at a time, which has its slots.
+    """The attempts that slots run; at most one per trial.
 
-    `running` and `len` are safe to call from another thread: what they read is replaced, never
-    changed.
+    `running` and `len` are thread safe: the data that they read is replaced, never changed.
 
     Args:
-        clock: Seconds that only grow.
+        clock: Monotonic time in seconds.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._running: Mapping[int, Running] = {}  # by trial
         self._trials: dict[str, int] = {}  # by slot
-        self._prepared: set[str] = set()  # slots whose first trial has begun to run
+        self._prepared: set[str] = set()  # slots whose first trial has started to run
 
     def __len__(self) -> int:
         return len(self._running)
 
     @property
     def running(self) -> tuple[Running, ...]:
-        """The attempts that run, in the order in which they were given out."""
+        """The attempts in flight, in the order in which slots got them."""
         return tuple(self._running.values())
 
     def on(self, slot: str) -> Running | None:
-        """Return what a slot runs; None where it runs nothing."""
+        """Return the attempt that a slot runs, or None."""
         trial = self._trials.get(slot)
         return None if trial is None else self._running[trial]
 
     def find(self, slot: str, trial: int, number: int) -> Running | None:
-        """Return what a slot runs if it is this attempt at this trial; None otherwise."""
-        out = self.on(slot)
-        if out is None or (out.attempt.trial.id, out.attempt.number) != (trial, number):
+        """Return what a slot runs if it is this attempt of this trial, else None."""
+        running = self.on(slot)
+        if running is None or (running.attempt.trial.id, running.attempt.number) != (trial, number):
             return None
-        return out
+        return running
 
     def add(self, attempt: Attempt, slots: tuple[str, ...]) -> None:
-        """Give an attempt to its slots, which run nothing.
+        """Give an attempt to its slots, which are free.
 
-        Its time counts from now where all of them are prepared.
+        Its time starts now if all of them are prepared.
 
         Args:
             attempt: The attempt.
-            slots: Its slots; none where they are of a driver before.
+            slots: The attempt's slots; empty if they belonged to an earlier driver.
         """
         since = self._clock() if self._prepared.issuperset(slots) else None
-        out = Running(attempt=attempt, slots=slots, since=since)
+        running = Running(attempt=attempt, slots=slots, since=since)
         trial = attempt.trial.id
-        self._running = {**self._running, trial: out}
+        self._running = {**self._running, trial: running}
         self._trials.update(dict.fromkeys(slots, trial))
 
     def prepared(self, slot: str) -> None:
-        """Note that a slot has imported what is preloaded, so that its trial has begun to run."""
+        """Record that a slot has imported the preloaded modules, so its trial runs."""
         self._prepared.add(slot)
-        out = self.on(slot)
-        if out is not None and out.since is None and self._prepared.issuperset(out.slots):
-            self._replace(replace(out, since=self._clock()))
+        running = self.on(slot)
+        if running and running.since is None and self._prepared.issuperset(running.slots):
+            self._replace(replace(running, since=self._clock()))
 
     def report(self, slot: str, reports: Sequence[Report], stop: str) -> str:
-        """Keep what the trial of a slot reported.
+        """Keep the last report of a slot's trial.
 
         Args:
-            slot: A slot that runs one.
+            slot: A slot that runs a trial.
             reports: The reports, oldest first.
-            stop: Why it is to stop; '' where nothing new says so.
+            stop: Why the trial has to stop, by these reports; '' if it has not.
 
         Returns:
-            Why it is to stop, as it has been said at any time; '' where it is not.
+            Why the trial has to stop, by these or earlier reports; '' if it has not.
         """
-        out = self._running[self._trials[slot]]
-        last = out.last
+        running = self._running[self._trials[slot]]
+        last = running.last
         for report in reports:
             last = report if last is None else report.after(last)
-        out = replace(out, last=last, stop=stop or out.stop)
-        self._replace(out)
-        return out.stop
+        running = replace(running, last=last, stop=stop or running.stop)
+        self._replace(running)
+        return running.stop
 
     def remove(self, trial: int) -> None:
-        """Forget the attempt at a trial, if there is one: its slots run nothing."""
+        """Remove the attempt of a trial, if there is one: its slots are free."""
         if trial not in self._running:
             return
         for slot in self._running[trial].slots:
             del self._trials[slot]
-        self._running = {other: out for other, out in self._running.items() if other != trial}
+        self._running = {other: run for other, run in self._running.items() if other != trial}
 
     def clear(self) -> None:
-        """Forget all attempts."""
+        """Remove all attempts."""
         self._running = {}
         self._trials = {}
 
     def is_doubled(self, slot: str) -> bool:
-        """Has another slot of this task a trial? Spark kills it when the task has ended well."""
+        """Return whether another attempt of the slot's task has a trial; Spark would kill it."""
         task = SlotId.parse(slot).task
         return any(SlotId.parse(other).task == task for other in self._trials if other != slot)
 
-    def _replace(self, out: Running) -> None:
-        self._running = {**self._running, out.attempt.trial.id: out}
+    def _replace(self, running: Running) -> None:
+        self._running = {**self._running, running.attempt.trial.id: running}

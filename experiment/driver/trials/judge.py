@@ -1,4 +1,4 @@
-"""What trials report and return, held to the objective of the search and to its stopping rules."""
+"""Checks outcomes against the objective of the search, and reports against its stopping rules."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _MOST_NAMED = 10  # metrics in a warning
 
 
 class Verdict(NamedTuple):
-    """What the rules make of reports.
+    """The decision of the stopping rules on reports.
 
     Attributes:
-        reason: Why the trial is to stop; None where it may go on.
-        reports: What was reported of the objective, and of nothing else.
+        reason: Why the trial has to stop; None if it may continue.
+        reports: The reports of the objective, without other metrics.
     """
 
     reason: str | None
@@ -33,18 +33,18 @@ class Verdict(NamedTuple):
 
 
 class Judge:
-    """Holds outcomes to the objective's name, and asks the rules which trials are to stop.
+    """Checks the objective's name in outcomes, and applies the stopping rules to reports.
 
     Args:
-        direction: Of the objective, or of each of several; then there is no stopping.
-        optimization_key: Which of the metrics that trials report is the objective.
-        stopping: Rules by which trials are stopped.
-        further: Stops trials, too; None where only the rules do.
-        state: Of the run: what its outcomes have called the objective.
-        warn: Shows the user a sentence, each once.
+        direction: Direction of the objective, or of each of several; then no trial is stopped.
+        optimization_key: The name of the objective among the reported metrics.
+        stopping: The stopping rules.
+        further: The searcher's own stopping rule, or None.
+        state: The state of the run, with the objective's name.
+        warn: Called with each warning for the user, once.
 
     Attributes:
-        rules: Are there any?
+        rules: Whether there are stopping rules.
     """
 
     def __init__(
@@ -66,20 +66,20 @@ class Judge:
         if (stopping or further is not None) and isinstance(direction, Direction):
             self._rules = start_all(stopping, direction, further)
         self._who = "stopping=" if stopping else "the searcher's pruner"
-        self._unjudged: dict[int, list[str]] = {}  # what trials reported instead of the objective
-        self._judged = False  # has any report told the rules of the objective?
-        self._named = False  # has any trial returned something by the name of the objective?
+        self._unjudged: dict[int, list[str]] = {}  # metrics reported instead of the objective
+        self._judged = False  # whether any report had the objective
+        self._named = False  # whether any trial has returned the objective
 
     @property
     def rules(self) -> bool:
-        """Are there rules by which trials are stopped?"""
+        """Whether there are stopping rules."""
         return self._rules is not None
 
     def report(self, trial: int, reports: Sequence[Report]) -> Verdict:
-        """Return what the rules make of what a trial reported.
+        """Return the decision of the rules on a trial's reports.
 
         Raises:
-            AmbiguousObjective: Nobody can say which metric is the objective.
+            AmbiguousObjective: It is not clear which metric is the objective.
         """
         reason: str | None = None
         judged: list[Report] = []
@@ -94,13 +94,13 @@ class Judge:
         return Verdict(reason, judged)
 
     def replay(self, trial: int, step: int, value: float) -> str | None:
-        """Tell the rules of a value of the objective; return why the trial is to stop."""
-        assert self._rules is not None, "only where there are any"
+        """Pass a value of the objective to the rules; return why the trial has to stop, or None."""
+        assert self._rules is not None, "called without stopping rules"
         self._judged = True
         return self._rules.report(trial, step, value)
 
     def ended(self, outcome: Outcome) -> None:
-        """Take in the end of a trial, and tell the rules of it."""
+        """Pass the end of a trial to the rules."""
         error = outcome.error
         unusable = error is not None and error.kind == "invalid value"
         self._named = self._named or unusable or outcome.status == "finished"
@@ -112,33 +112,33 @@ class Judge:
             said = ", ".join(map(repr, names)) or "nothing"
             wanted = self._key or outcome.objective
             self._warn(
-                f"{self._who} goes by what trials report of {wanted!r}, and they report {said}: "
-                "none of them is judged"
+                f"{self._who} needs reports of {wanted!r}, but trials report {said}, so it stops "
+                "none of them"
             )
 
     def stopped(self, trial: int, reason: str, last: Report | None, seconds: float) -> Outcome:
-        """Return the outcome of a trial that was to stop and did not come to say so itself."""
+        """Return the outcome of a trial that had to stop and sent no outcome itself."""
         return stopped(self._objective_of, trial, reason, last, seconds)
 
     def scored(self, outcome: Outcome) -> Outcome:
-        """Return an outcome for the searcher, which takes back nothing that it was told.
+        """Return an outcome for the searcher, which cannot withdraw one.
 
-        What a stopped trial reported is its value once it is sure that it is called so.
+        A stopped trial's report is its value only once the objective's name is certain.
         """
         sure = self._state.named_by_finished or self._key is not None
         return outcome if sure or outcome.status != "stopped" else replace(outcome, value=None)
 
     def held(self, outcome: Outcome) -> Outcome:
-        """Hold an outcome to the objectives of the search, which a slot may not know.
+        """Return an outcome after a check of its objectives, which a slot may not know.
 
-        A key of the user that the first trials lack is wrong; later, it is the trial that is.
+        If the first trials lack the user's key, the key is wrong; later the trial is.
         """
         error = outcome.error
         if error is not None and error.kind == "ambiguous objective" and self._key and self._named:
             return replace(outcome, error=replace(error, kind="invalid value"))
         names = self._direction.names if isinstance(self._direction, Directions) else ()
         if not names and not outcome.values:
-            return self.held_to_one(outcome)
+            return self._held_to_one(outcome)
         has_none = outcome.value is None and not outcome.values
         if has_none or (names and set(outcome.values) == set(names)):
             return outcome
@@ -146,8 +146,8 @@ class Judge:
         message = f"want {wanted}, got {shown(dict(outcome.values) or outcome.objective)}"
         return Outcome.failed(outcome.trial, "invalid value", message, seconds=outcome.seconds)
 
-    def held_to_one(self, outcome: Outcome) -> Outcome:
-        """Hold an outcome to the objective's name, which the state of the run knows."""
+    def _held_to_one(self, outcome: Outcome) -> Outcome:
+        """Return an outcome after a check of its objective's name."""
         if outcome.objective is None:
             return outcome
         before, name = self._state.objective, self._state.objective_with(outcome)
@@ -155,7 +155,7 @@ class Judge:
             self._warn_of_names(before, name)
         if outcome.objective == name:
             return outcome
-        if outcome.status == "stopped":  # what it reported cannot be told from another quantity
+        if outcome.status == "stopped":  # its report may be of another metric
             self._warn_of_names(outcome.objective, name)
             return replace(outcome, value=None)
         message = f"the objective is {outcome.objective!r}, it was {name!r} before"
@@ -164,5 +164,5 @@ class Judge:
     def _warn_of_names(self, reported: str | None, returned: str | None) -> None:
         self._warn(
             f"trials report {reported!r} and return {returned!r}, so those that are stopped have "
-            f"no value; if the two are the same, say optimization_key={reported!r}"
+            f"no value; if the two are the same, set optimization_key={reported!r}"
         )

@@ -1,4 +1,4 @@
-"""Which attempt at a trial comes next: trials that run again, and outcomes that trials left."""
+"""The next attempts of trials: retries, and outcomes found in trial folders."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class NextAttempts:
 
     Args:
         state: The state of the run; only read.
-        retries: How often a trial runs again.
-        retry_on: The kinds of failures after which it does.
+        retries: Maximum number of retries of a trial.
+        retry_on: The kinds of failures that are retried.
     """
 
     def __init__(self, state: RunState, *, retries: int, retry_on: Collection[FailureKind]) -> None:
@@ -27,13 +27,13 @@ class NextAttempts:
         self._least: dict[int, int] = {}  # the least number of a trial's next attempt
 
     def found(self, left: Iterable[LeftBehind]) -> None:
-        """Take in what trials have left in their folders."""
+        """Keep the outcomes found in trial folders."""
         self._left = {found.trial: found for found in left}
 
     def end_found(self, trial: Trial) -> tuple[Attempt, Outcome] | None:
-        """Return the end that a trial has left in its folder; None where it is to run.
+        """Return the outcome in a trial's folder, with its attempt; None if the trial has to run.
 
-        To be asked once, before the trial runs.
+        Call it once, before the trial runs.
         """
         left = self._left.pop(trial.id, None)
         if left is None:
@@ -45,7 +45,7 @@ class NextAttempts:
         return end
 
     def is_retried(self, outcome: Outcome) -> bool:
-        """Does a trial with this outcome run again?"""
+        """Return whether a trial with this outcome runs again."""
         error = outcome.error
         return (
             error is not None
@@ -54,14 +54,14 @@ class NextAttempts:
         )
 
     def first(self, trial: Trial) -> Attempt:
-        """Return the first attempt at a trial that the searcher has just asked for."""
+        """Return the first attempt of a trial that the searcher has just proposed."""
         return self._numbered(Attempt(trial))
 
     def again(self, avoids: Callable[[int], bool]) -> Attempt | None:
-        """Return the first attempt that waits; None where none does.
+        """Return the next attempt of a trial that is waiting to run again, or None.
 
         Args:
-            avoids: Is a trial not to run on the slots that ask?
+            avoids: Returns whether a trial must not run on the slots that ask.
         """
         for trial, attempt in self._state.waiting.items():
             if not avoids(trial):
@@ -69,11 +69,11 @@ class NextAttempts:
         return None
 
     def before(self) -> list[Attempt]:
-        """Return the attempts that ran last of the trials that wait to run again."""
+        """Return the last attempts of the trials that are waiting to run again."""
         waiting = map(self._numbered, self._state.waiting.values())
         return [Attempt(again.trial, again.number - 1) for again in waiting]
 
     def _numbered(self, attempt: Attempt) -> Attempt:
-        """Return an attempt with a number that no folder of its trial has."""
+        """Return the attempt with a number that no folder of its trial has."""
         least = self._least.get(attempt.trial.id, 0)
         return Attempt(attempt.trial, max(attempt.number, least))

@@ -1,4 +1,4 @@
-"""Brings a searcher and a judge to where the journal of their search says that they were."""
+"""Restores the state of a searcher and a judge from the journal of their search."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from spark_jobs.messages import as_json
 
 
 class Replay:
-    """Asks a searcher, a judge and the state of a run again what a journal says they were asked.
+    """Repeats the calls to a searcher, a judge and the state of a run by the journal.
 
     Args:
         state: The state of the run.
-        searcher: The searcher, which has been asked nothing.
-        judge: The judge, which has heard nothing.
-        in_flight: What runs; holds what ran at each record, and nothing in the end.
-        ended: Called with each outcome that the state has just got.
-        selected: Called with the trials whose selection the journal has.
+        searcher: The searcher, which has not been used.
+        judge: The judge, which has not been used.
+        in_flight: The attempts in flight at each record; empty at the end.
+        ended: Called with each outcome after the state has it.
+        selected: Called with the trials whose selections the journal has.
     """
 
     def __init__(
@@ -55,13 +55,13 @@ class Replay:
         self._last: dict[int, Running] = {}
 
     def run(self, records: Iterable[Record]) -> dict[int, Running]:
-        """Take in the records of a journal.
+        """Replay the records of a journal.
 
         Returns:
-            Each trial's last attempt, with what it reported last and why it was to stop.
+            Each trial's last attempt, with its last report and why it had to stop.
 
         Raises:
-            InvalidArgument: The searcher asks for other trials than those in the journal.
+            InvalidArgument: The searcher proposes other trials than those in the journal.
             SearcherFailed: The searcher or its judge raised.
         """
         for record in records:
@@ -76,9 +76,8 @@ class Replay:
             case Reported() if self._judge.rules:
                 self._report(record)
             case Finished() if self._is_end(record):
-                held = self._judge.held_to_one(record.outcome)
-                self._state.apply(Finished(record.attempt, held, at=record.at))
-                self._ended(held)
+                self._state.apply(record)
+                self._ended(record.outcome)
             case Selected():
                 self._selected({selection.trial for selection in record.selections})
             case Begun():
@@ -91,7 +90,7 @@ class Replay:
                 self._state.apply(record)
 
     def _is_end(self, record: Finished) -> bool:
-        """Is a trial over with this? The first end counts, and what was cancelled runs again."""
+        """Return whether it is the trial's outcome: the first one, and not 'cancelled'."""
         outcome = record.outcome
         return outcome.status != "cancelled" and outcome.trial not in self._state.ended
 
@@ -101,7 +100,7 @@ class Replay:
             self._ask_again(record.trial)
         self._state.apply(record)
         attempt = self._state.in_flight[trial]
-        self._in_flight.add(attempt, ())  # its slot was one of a driver before
+        self._in_flight.add(attempt, ())  # its slot belonged to an earlier driver
         self._last[trial] = Running(attempt=attempt, since=None)
 
     def _ask_again(self, before: Trial) -> None:
@@ -109,7 +108,7 @@ class Replay:
         if trial is None or as_json(trial) != as_json(before):
             now = "no trial" if trial is None else f"trial {trial.id} with {dict(trial.params)}"
             then = f"trial {before.id} with {dict(before.params)}"
-            hint = "see that points and versions of the packages are what they were"
+            hint = "use the same points and versions of packages as before"
             raise InvalidArgument("resume", f"the search that began, with {then}", now, hint)
 
     def _report(self, record: Reported) -> None:

@@ -1,4 +1,4 @@
-"""What is shown of a search: counts, the best trials, what trials print, notes about slots."""
+"""The status of a search: counts, the best trials, the output of trials, notes about slots."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ _MOST_OUTPUT = 1_000  # pieces that wait to be shown
 
 
 class Standing:
-    """Keeps what is shown of a search, and tells observers of each result.
+    """Keeps the status of a search, and passes each result to observers.
 
-    `status` is safe to call from another thread: each part of it is read at once.
+    `status` is thread safe: each part of it is read at once.
 
     Args:
         state: The state of the run, which has the results.
         direction: Direction of the objective, or of each of several.
-        target: A value of the objective with which the search ends; None goes on without.
-        observers: They hear of each result in this order.
-        warn: Shows the user a sentence.
+        target: The objective's value at which the search ends, or None.
+        observers: Observers that receive each result, in this order.
+        warn: Called with each warning for the user.
 
     Attributes:
-        observers: Those that hear of results; one that raises is left out from then on.
-        failed: The number of failed trials.
-        output: Trial and text of what trials printed, until it is shown.
-        notes: What people should know of the slots, until it is shown.
+        observers: The remaining observers: one that raises is removed.
+        failed: Number of failed trials.
+        output: Trials and their output; the consumer removes entries.
+        notes: Notes about the slots for the user; the consumer removes entries.
     """
 
     def __init__(
@@ -51,13 +51,13 @@ class Standing:
         self.failed = 0
         self._cancelled = 0
         self._finished = 0
-        self._seconds = 0.0  # that the finished trials took in all
-        self._objective: str | None = None  # which the values of the front are of
-        self._front: list[TrialResult] = []  # replaced, since other threads look at it
+        self._seconds = 0.0  # total of the finished trials
+        self._objective: str | None = None  # the objective of the front's values
+        self._front: list[TrialResult] = []  # replaced, never changed: other threads read it
 
     @property
     def target_reached(self) -> bool:
-        """Is the best trial as good as the target, so that no more is to be tried?"""
+        """Whether the best trial has reached the target, so that the search ends."""
         if not isinstance(self._direction, Direction):
             return False
         return any(self._direction.reaches(best.value, self._target) for best in self._front)
@@ -65,31 +65,31 @@ class Standing:
     def take(self, result: TrialResult) -> None:
         """Count the newest result of the run's state."""
         if self._objective not in (None, self._state.objective):
-            self._front = []  # of trials whose values are another quantity's
+            self._front = []  # its values were of another metric
         self._objective = self._state.objective
         self.failed += result.status == "failed"
         self._cancelled += result.status == "cancelled"
-        if result.status == "finished":  # failed ones may end at once, and would promise too much
+        if result.status == "finished":  # failed ones may end at once, and distort the estimate
             self._finished += 1
             self._seconds += result.seconds
         self._front = self._direction.joined(self._front, result)
 
     def tell(self, result: TrialResult, status: Status) -> None:
-        """Tell the observers of a result."""
+        """Pass a result to the observers."""
         for observer in list(self.observers):
             try:
                 observer.ended(result, status)
-            except Exception as error:  # a full disk under TensorBoard's files ends no search
+            except Exception as error:  # a full disk under TensorBoard's files must not end it
                 self.observers.remove(observer)
                 self._warn(f"{type(observer).__name__} is left out from now on: {error}")
 
     def status(self, *, total: int, running: tuple[Running, ...], slots: int) -> Status:
-        """Return how far the search is.
+        """Return the status of the search.
 
         Args:
-            total: The number of trials of the search.
-            running: The trials that run.
-            slots: The number of slots.
+            total: Number of trials of the search.
+            running: The trials in flight.
+            slots: Number of slots.
         """
         front, results = tuple(self._front), self._state.results
         return Status(

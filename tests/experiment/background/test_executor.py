@@ -1,8 +1,10 @@
-"""`experiment.executor`: the contract of `concurrent.futures`, and what is ours; real Spark."""
+"""`experiment.executor`: the contract of `concurrent.futures`, and its own features; real Spark."""
 
 from __future__ import annotations
 
+import dataclasses
 import errno
+import inspect
 import os
 import signal
 import sys
@@ -27,7 +29,7 @@ from spark_jobs.storage.files import LocalFiles
 from tests.experiment import calls
 from tests.experiment.waiting import alive, processes_in, wait_until
 
-LONG = 60  # seconds that only keep a failing test from hanging
+LONG = 60  # seconds until a failing test stops waiting
 
 
 @pytest.fixture(scope="class", params=["threads", "spark"])
@@ -41,15 +43,15 @@ def pool(request, sparks, tmp_path_factory):
         yield pool
     with pytest.raises(RuntimeError, match="cannot schedule new futures after shutdown"):
         pool.submit(int)
-    pool.shutdown()  # again, and nothing happens
+    pool.shutdown()  # a second call does nothing
 
 
 class TestContract:
-    """What holds for every executor, shown by the one that everybody knows, too."""
+    """The contract of every executor, checked for the standard library's, too."""
 
     @pytest.fixture
     def gate(self, tmp_path):
-        """A file that lets `calls.wait_for` return; there at the end, whatever happens."""
+        """A file that lets `calls.wait_for` return; it is created at the end in any case."""
         path = tmp_path / "gate"
         yield path
         path.touch()
@@ -69,13 +71,13 @@ class TestContract:
         with pytest.raises(TimeoutError):
             list(pool.map(calls.wait_for, [gate], timeout=0.05))
 
-    def test_map_raises_where_the_call_did(self, pool):
+    def test_map_raises_the_error_of_its_call(self, pool):
         results = pool.map(divmod, [1, 2, 3], [1, 0, 1], timeout=LONG)
         assert next(results) == (1, 0)
         with pytest.raises(ZeroDivisionError):
             next(results)
 
-    def test_an_exception_is_that_of_the_call(self, pool):
+    def test_a_future_raises_the_exception_of_its_call(self, pool):
         future = pool.submit(calls.fail, "what went wrong")
         error = future.exception(LONG)
         assert type(error) is ValueError
@@ -83,16 +85,16 @@ class TestContract:
         with pytest.raises(ValueError, match="^what went wrong$"):
             future.result()
 
-    def test_callbacks_are_called_once_each_then_or_at_once(self, pool, gate):
+    def test_each_callback_is_called_once_also_if_added_late(self, pool, gate):
         future = pool.submit(calls.wait_for, gate, 5)
-        told = []
-        future.add_done_callback(lambda done: told.append(done.result()))
-        future.add_done_callback(lambda done: told.append(done is future))
-        assert told == []
+        called = []
+        future.add_done_callback(lambda done: called.append(done.result()))
+        future.add_done_callback(lambda done: called.append(done is future))
+        assert called == []
         gate.touch()
-        wait_until(lambda: len(told) == 2)
-        future.add_done_callback(told.append)
-        assert told == [5, True, future]
+        wait_until(lambda: len(called) == 2)
+        future.add_done_callback(called.append)
+        assert called == [5, True, future]
 
     def test_a_callback_may_submit(self, pool):
         more = []
@@ -118,14 +120,14 @@ class TestContract:
         assert [future.result() for future in running] == [0, 1]
         assert waiting[1].result() == 7
 
-    def test_the_fastest_comes_first(self, pool, gate):
+    def test_as_completed_yields_the_fastest_call_first(self, pool, gate):
         slow, fast = pool.submit(calls.wait_for, gate, "slow"), pool.submit(str, "fast")
         done, _ = wait([slow, fast], timeout=LONG, return_when=FIRST_COMPLETED)
         assert done == {fast}
         gate.touch()
         assert {future.result() for future in as_completed([slow, fast], LONG)} == {"slow", "fast"}
 
-    def test_a_result_is_not_waited_for_longer_than_asked(self, pool, gate):
+    def test_result_waits_no_longer_than_its_timeout(self, pool, gate):
         future = pool.submit(calls.wait_for, gate)
         with pytest.raises(TimeoutError):
             future.result(0.01)
@@ -148,9 +150,7 @@ class TestContract:
 
 @pytest.mark.parametrize("cancel", [True, False])
 @pytest.mark.parametrize("kind", ["threads", "spark"])
-def test_shutdown_ends_what_waits_only_where_it_is_asked_to(
-    request, logdir, tmp_path, kind, cancel
-):
+def test_shutdown_cancels_waiting_calls_only_on_request(request, logdir, tmp_path, kind, cancel):
     if kind == "threads":
         pool = ThreadPoolExecutor(1)
     else:
@@ -171,12 +171,12 @@ def test_shutdown_ends_what_waits_only_where_it_is_asked_to(
 
 
 def test_calls_are_trials_of_a_run(spark, logdir):
-    big = np.arange(1_000_000.0)  # more than a message may have, both ways
+    big = np.arange(1_000_000.0)  # larger than a message may be, in both directions
 
     def mean_and_more(array, scale):
         experiment.report(mean=array.mean())
         print("in a call")
-        array *= scale  # which is the call's own
+        array *= scale  # the call has its own copy
         return {"folder": experiment.logdir(), "pid": os.getpid(), "array": array, 5: (None, [])}
 
     with experiment.executor(spark, logdir=logdir, name="means") as pool:
@@ -233,7 +233,7 @@ def test_calls_are_trials_of_a_run(spark, logdir):
     assert "in a call" in Path(values[1]["folder"], "stdout.log").read_text()
 
 
-def test_calls_are_written_behind_who_makes_them(spark, logdir, monkeypatch):
+def test_submit_does_not_wait_until_a_call_is_written(spark, logdir, monkeypatch):
     made, files, write = threading.Event(), [], LocalFiles.write
 
     def write_later(self, location, source, length=None):
@@ -248,10 +248,10 @@ def test_calls_are_written_behind_who_makes_them(spark, logdir, monkeypatch):
         values = pool.map(abs, range(-30, 0))
         made.set()
         assert list(values) == [*range(30, 0, -1)]
-    assert len(files) <= 2  # the first, and those that came while it was written
+    assert len(files) <= 2  # the first, and all that were submitted while it was written
 
 
-def test_a_call_that_cannot_be_written_has_failed(spark, logdir, monkeypatch):
+def test_a_call_that_cannot_be_written_fails(spark, logdir, monkeypatch):
     def refuse(self, location, source, length=None):
         if location.parent.name == "calls":
             raise OSError(errno.ENOSPC, "No space left on device", location.path)
@@ -284,7 +284,7 @@ def test_a_call_whose_slot_was_lost_runs_again(spark, logdir, tmp_path):
         assert pool.submit(int, "5").result(LONG) == 5
 
 
-def test_a_call_beyond_its_time_is_ended(spark, logdir, tmp_path):
+def test_a_call_beyond_its_timeout_is_killed(spark, logdir, tmp_path):
     with experiment.executor(spark, logdir=logdir, parallelism=1, timeout=5) as pool:
         error = pool.submit(calls.hang_in, tmp_path).exception(LONG)
         assert (type(error), error.kind) == (experiment.CallFailed, "time")
@@ -313,7 +313,7 @@ def test_ctrl_c_ends_the_calls(spark, logdir, tmp_path, capsys):
     main(["show", pool.logdir])
     shown = capsys.readouterr().out
     assert "cancelled" in shown
-    assert "resume" not in shown  # nobody has the calls any more
+    assert "resume" not in shown  # the calls are gone with their caller
 
 
 def test_a_stopped_session_ends_the_calls(spark, logdir, tmp_path):
@@ -339,15 +339,8 @@ def test_calls_are_isolated_as_trials_are(spark, logdir, isolation):
 
 
 def test_bad_settings_are_refused_before_any_job(spark, logdir):
-    of_searches = (
-        "direction",
-        "optimization_key",
-        "resume",
-        "stopping",
-        "max_failures",
-        "target",
-    )
-    for name in of_searches:
+    of_searches = {field.name for field in dataclasses.fields(experiment.Settings)}
+    for name in of_searches - inspect.signature(experiment.executor).parameters.keys():
         with pytest.raises(TypeError, match=f"'{name}'"):
             experiment.executor(spark, **{name: None})
     with pytest.raises(experiment.InvalidArgument, match="parallelism"):
@@ -373,7 +366,7 @@ def shared_pool(sparks, tmp_path_factory):
 
 
 class TestOthers:
-    """Libraries that take executors."""
+    """Libraries that accept an executor."""
 
     def test_scikit_learn_by_map(self, shared_pool):
         from sklearn.datasets import load_iris

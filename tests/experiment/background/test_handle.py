@@ -19,7 +19,7 @@ QUIET = {"preload": (), "verbose": 0}
 
 
 def hang_in(folder: Path):
-    """Return a train function that writes its process id down and waits for a file to appear."""
+    """Return a train function that writes its process id to a file and waits for another file."""
 
     def train(x):
         import os
@@ -61,12 +61,12 @@ def test_a_handle_follows_a_search_to_its_result(spark, tmp_path):
     assert handle.status() == "finished"
     assert sorted(trial.id for trial in handle.trials()) == [0, 1, 2]
     assert handle.result() is result
-    handle.cancel()  # too late to mean anything
+    handle.cancel()  # too late: it has no effect
     assert handle.status() == "finished"
 
 
 @pytest.mark.fault(7)
-def test_a_cancelled_search_gives_what_there_is_and_leaves_no_process(spark, tmp_path):
+def test_a_cancelled_search_returns_its_trials_and_leaves_no_process(spark, tmp_path):
     spark.sparkContext.pythonExec = sys.executable
     other = {}
 
@@ -107,7 +107,7 @@ def test_a_cancelled_search_gives_what_there_is_and_leaves_no_process(spark, tmp
 
 
 @pytest.mark.filterwarnings("ignore:cancelled")
-def test_a_search_may_be_cancelled_before_it_has_begun(spark, logdir):
+def test_a_search_may_be_cancelled_before_it_starts(spark, logdir):
     handle = experiment.submit(
         experiment.launch, spark, functions.double, {"x": range(10**6)}, logdir=logdir, **QUIET
     )
@@ -116,7 +116,7 @@ def test_a_search_may_be_cancelled_before_it_has_begun(spark, logdir):
     assert len(result.trials) < 10**6
 
 
-def test_errors_come_out_of_result(spark, logdir):
+def test_result_raises_the_search_s_error(spark, logdir):
     handle = experiment.submit(
         experiment.launch, spark, functions.fail, {"x": [1]}, logdir=logdir, **QUIET
     )
@@ -126,14 +126,14 @@ def test_errors_come_out_of_result(spark, logdir):
     assert [trial.status for trial in handle.trials()] == ["failed"]
 
 
-def test_bad_arguments_come_out_of_result_too(spark):
+def test_result_raises_the_error_of_bad_arguments_too(spark):
     handle = experiment.submit(experiment.launch, spark, functions.double, {"x": []})
     with pytest.raises(experiment.InvalidArgument, match="at least one value"):
         handle.result(timeout=60)
     assert handle.trials() == []
 
 
-def test_what_is_no_search_is_refused_at_once(spark):
+def test_an_argument_that_is_no_search_is_refused_at_once(spark):
     with pytest.raises(experiment.InvalidArgument, match="search: expected a function such as"):
         experiment.submit(spark)
 
@@ -233,7 +233,7 @@ print([trial.value for trial in handle.result().trials])
 """
 
 
-def test_an_interrupt_ends_the_waiting_and_not_the_search(tmp_path):
+def test_an_interrupt_ends_the_wait_but_not_the_search(tmp_path):
     process = subprocess.Popen(
         [sys.executable, "-c", GOES_ON, str(tmp_path)],
         stdout=subprocess.PIPE,
@@ -276,13 +276,13 @@ def test_a_search_whose_run_another_driver_has_taken_over_ends_and_writes_nothin
     (run / "owners" / "000002.json").write_bytes(mark.read_bytes())
     before = (run / "journal" / "000001.jsonl").read_bytes()
     result = handle.result(timeout=60)
-    assert result.problem.endswith("has taken the run over, since nothing was heard from here")
+    assert result.problem.endswith("has taken over the run, since this driver gave no sign of life")
     wait_until(lambda: not alive(processes_in(tmp_path)))
     assert (run / "journal" / "000001.jsonl").read_bytes() == before
     assert not (run / "result.json").exists()
 
 
-def test_a_cancelled_search_goes_on_in_the_same_session_and_loses_no_slot(spark, tmp_path):
+def test_a_cancelled_search_is_resumed_in_the_same_session_without_losing_a_slot(spark, tmp_path):
     handle = experiment.submit(
         experiment.launch, spark, hang_in(tmp_path), {"x": [1, 2, 3]}, logdir=tmp_path, **QUIET
     )

@@ -4,6 +4,7 @@ import json
 import math
 import os
 import re
+import shlex
 import shutil
 import signal
 import socket
@@ -19,6 +20,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import experiment
 from experiment.cli.commands import main
 from experiment.results.text import printable
 from experiment.run_files.ownership import owned
@@ -30,7 +32,7 @@ from tests.experiment.display.test_progress import HARMLESS, HOSTILE, in_termina
 from tests.experiment.runs import TRACEBACK, make_run, make_search
 
 COMMAND = [sys.executable, "-m", "experiment"]
-SECONDS = 120  # after which a command hangs
+SECONDS = 120  # until a test gives up
 
 
 def run(*arguments, **options):
@@ -40,7 +42,7 @@ def run(*arguments, **options):
 
 @pytest.fixture
 def call(capsys):
-    """Call a command that succeeds and return what it printed."""
+    """Run a command that succeeds and return its output."""
 
     def call(*arguments):
         assert main([str(argument) for argument in arguments]) == 0
@@ -53,7 +55,7 @@ def call(capsys):
 
 @pytest.fixture
 def refused(capsys):
-    """Call a command that is refused and return its error."""
+    """Run a command that is refused and return its error."""
 
     def call(*arguments):
         assert main([str(argument) for argument in arguments]) == 2
@@ -73,13 +75,13 @@ def finished(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def unfinished(tmp_path_factory):
-    """A run whose trial 2 was tried again and whose trial 3 is out."""
+    """A run whose trial 2 was retried and whose trial 3 is in flight."""
     folder = tmp_path_factory.mktemp("unfinished")
     return make_run(folder, failed=(1,), lost=(2,), running=(3,), ended=False)
 
 
 def started(folder):
-    """Make a run that has a manifest and nothing else yet."""
+    """Create a run that has only a manifest yet."""
     root = make_run(folder, ended=False)
     for name in ("journal", "trials", "search"):
         shutil.rmtree(root / name)
@@ -90,12 +92,12 @@ def hostile_outcome(trial):
     if trial.id == 0:
         return Outcome.failed(0, "user error", HOSTILE, f"Traceback\n\t{HOSTILE}")
     metrics = {HOSTILE: 1.0, f"{HOSTILE}2": 2.0}
-    return Outcome(trial.id, "finished", 1.0, HOSTILE, metrics, None, 1.0)
+    return Outcome(trial.id, "finished", 1.0, HOSTILE, metrics, seconds=1.0)
 
 
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory):
-    """A run in which every text of the user and of the trials would move a cursor."""
+    """A run in which every text of the user and the trials has control characters."""
     root = make_run(
         tmp_path_factory.mktemp("hostile"),
         points=[{"a": HOSTILE, "b[red]": (HOSTILE,)}, {"a": "\x1b[8m", "<b>": 1}],
@@ -120,7 +122,7 @@ def rows_of(table):
     return [re.split(r"\s{2,}", line.strip()) for line in table.splitlines()]
 
 
-def test_a_list_has_a_line_per_run_with_what_became_of_it(call, tmp_path):
+def test_a_list_has_a_line_per_run_with_its_state(call, tmp_path):
     folders = [
         make_run(tmp_path, failed=(0, 1)),
         make_run(tmp_path, running=(3,), ended=False),
@@ -141,7 +143,7 @@ def test_a_list_has_a_line_per_run_with_what_became_of_it(call, tmp_path):
     ]
     states = [row[2] for row in rows]
     assert states[0] == states[3] == "finished"
-    assert re.fullmatch(r"not ended, last news [\d.]+ s ago", states[1])
+    assert re.fullmatch(r"not ended, last update [\d.]+ s ago", states[1])
     assert states[2] == "ended early: 2 trials failed, more than max_failures=1"
 
 
@@ -153,7 +155,7 @@ def owned_by_us(root):
 
 
 def leave_a_mark(root, **changes):
-    """Leave the mark of a driver that did not hand the run back, as one that was killed does."""
+    """Leave the owner file of a driver that did not release the run, such as a killed one."""
     with owned_by_us(root):
         mark = (root / "owners" / "000001.json").read_bytes()
     (root / "owners" / "000001.json").write_text(json.dumps(json.loads(mark) | changes))
@@ -162,17 +164,17 @@ def leave_a_mark(root, **changes):
 US = f"host {socket.gethostname()}, pid {os.getpid()}"
 
 
-def test_a_run_whose_driver_lives_says_where(call, tmp_path):
+def test_a_run_with_an_active_driver_names_it(call, tmp_path):
     root = make_run(tmp_path, running=(3,), ended=False)
     with owned_by_us(root):
         assert rows_of(call("list", tmp_path))[1][2] == f"running on {US}"
         assert ["state", f"running on {US}"] in rows_of(call("show", root))
         assert call("stop", root) == f"asked to stop: {root}, running on {US}\n"
     assert (root / "stop").exists()
-    assert "not ended, last news" in call("show", root)
+    assert "not ended, last update" in call("show", root)
 
 
-def test_a_run_that_ended_and_goes_on_again_is_running(call, tmp_path):
+def test_a_resumed_run_is_running(call, tmp_path):
     root = make_run(tmp_path, problem="interrupted")
     with owned_by_us(root):
         assert ["state", f"running on {US}"] in rows_of(call("show", root))
@@ -180,22 +182,24 @@ def test_a_run_that_ended_and_goes_on_again_is_running(call, tmp_path):
 
 
 @pytest.mark.fault(24)
-def test_a_run_whose_driver_is_gone_says_how_to_go_on_and_is_not_stopped(call, refused, tmp_path):
+def test_a_run_without_its_driver_shows_how_to_resume_and_cannot_be_stopped(
+    call, refused, tmp_path
+):
     root = make_run(tmp_path, running=(3,), ended=False)
     leave_a_mark(root)
-    gone = rf"not ended, last news [\d.]+ s ago, its driver \({re.escape(US)}\) is gone"
-    how = f"resume='{root}' goes on with it"
+    gone = rf"not ended, last update [\d.]+ s ago, its driver \({re.escape(US)}\) is gone"
+    how = f"resume='{root}' continues it"
     rows = dict(row for row in rows_of(call("show", root)) if len(row) == 2)
     assert re.fullmatch(gone, rows["state"])
-    assert rows["to go on"] == how
+    assert rows["to continue"] == how
     assert re.fullmatch(gone, rows_of(call("list", tmp_path))[1][2])
     refusal = refused("stop", root)
-    assert re.match(f"run: expected a run that goes on, got '{root}', {gone}; ", refusal)
+    assert re.match(f"run: expected a run in progress, got '{root}', {gone}; ", refusal)
     assert refusal.endswith(f"{how}\n")
     assert not (root / "stop").exists()
 
 
-def test_a_driver_on_another_host_is_known_by_its_signs_of_life(call, tmp_path):
+def test_a_driver_on_another_host_is_shown_with_its_last_sign_of_life(call, tmp_path):
     root = make_run(tmp_path, running=(3,), ended=False)
     elsewhere = {"boot": "0" * 32, "namespace": 1, "started": 1}
     leave_a_mark(root, host=HOSTILE, origin=elsewhere)
@@ -203,11 +207,11 @@ def test_a_driver_on_another_host_is_known_by_its_signs_of_life(call, tmp_path):
     os.utime(mark, times=(0, mark.stat().st_mtime - 300))
     rows = dict(row for row in rows_of(call("show", root)) if len(row) == 2)
     assert re.search(r"s ago, last sign of life of its driver \(.* 5 min \d s ago$", rows["state"])
-    assert "to go on" not in rows
+    assert "to continue" not in rows
     assert "asked to stop" in call("stop", root)
 
 
-def test_the_list_is_of_the_default_folder_unless_told_otherwise(call, tmp_path, monkeypatch):
+def test_the_list_shows_the_default_folder_by_default(call, tmp_path, monkeypatch):
     root = make_run(tmp_path / "experiments")
     monkeypatch.chdir(tmp_path)
     assert root.name in call("list")
@@ -288,14 +292,14 @@ def test_broken_runs_hide_no_other(call, tmp_path):
     assert [rows[root.name][2:4] for root in good] == [["finished", "6/6"]] * 2
 
 
-def test_what_is_no_segment_of_a_journal_is_passed_over(call, tmp_path):
+def test_files_that_are_no_segments_of_the_journal_are_ignored(call, tmp_path):
     root = make_run(tmp_path)
     (root / "journal" / "notes.jsonl").write_text("mine")
     (root / "journal" / "notes.txt").write_text("mine")
     assert "6/6" in call("list", tmp_path)
 
 
-def test_show_says_what_a_run_is_and_what_became_of_it(call, finished):
+def test_show_has_the_description_and_the_state_of_a_run(call, finished):
     output = call("show", finished)
     rows = rows_of(output)
     assert rows[0] == ["run", "digits"]
@@ -333,9 +337,9 @@ def test_show_counts_the_outcomes_that_are_ignored(call, tmp_path):
     ]
 
 
-def test_show_of_a_run_that_goes_on_has_what_is_out(call, unfinished):
+def test_show_of_a_run_in_progress_has_the_trials_in_flight(call, unfinished):
     rows = rows_of(call("show", unfinished))
-    running = rows.index(["Running, at the last news"])
+    running = rows.index(["Running, at the last update"])
     assert rows[running + 2] == ["3", "learning_rate=0.04, optimizer=adam"]
     assert rows[running + 3] == [""]
     assert any(
@@ -371,7 +375,7 @@ def test_many_failures_are_cut_and_counted(call, tmp_path):
     assert "Failed trials, 10 more not shown" in call("show", root)
 
 
-def test_show_of_a_trial_has_all_of_it(call, finished):
+def test_show_of_a_trial_has_all_its_facts(call, finished):
     rows = rows_of(call("show", finished, 5))
     assert rows[:6] == [
         ["trial", "5"],
@@ -385,20 +389,20 @@ def test_show_of_a_trial_has_all_of_it(call, finished):
     assert rows[7][1].endswith(f"-m experiment logs {finished} 5")
 
 
-def test_show_of_a_failed_trial_has_its_traceback_as_it_was(call, finished):
+def test_show_of_a_failed_trial_has_its_traceback(call, finished):
     output = call("show", finished, 1)
     assert ["error", "ValueError: too large (user error)"] in rows_of(output)
     assert output.endswith(f"\n{TRACEBACK}\n")
 
 
-def test_show_of_a_trial_that_is_out_or_was_tried_again(call, unfinished):
+def test_show_of_a_trial_in_flight_or_retried(call, unfinished):
     assert ["status", "running"] in rows_of(call("show", unfinished, 3))
     assert f"{RunPaths(unfinished).attempt(2, 2).folder}\n" in re.sub(
         " +\n", "\n", call("show", unfinished, 2)
     )
 
 
-def test_show_does_without_the_folders_of_trials(call, tmp_path):
+def test_show_needs_no_trial_folders(call, tmp_path):
     root = make_run(tmp_path)
     shutil.rmtree(root / "trials")
     assert ["status", "finished"] in rows_of(call("show", root, 5))
@@ -406,14 +410,14 @@ def test_show_does_without_the_folders_of_trials(call, tmp_path):
 
 @pytest.mark.parametrize("number", [-1, 6, 10**30, -(10**30), 2**53 + 1])
 @pytest.mark.parametrize("command", ["show", "logs"])
-def test_a_trial_that_is_not_there_is_refused(refused, unfinished, command, number):
+def test_an_unknown_trial_is_refused(refused, unfinished, command, number):
     error = refused(command, unfinished, number)
     assert error.startswith("trial: expected the number of a trial that has started, got ")
     assert f"-m experiment show {unfinished}" in error
 
 
 @pytest.mark.parametrize("command", ["show", "logs"])
-def test_before_the_first_trial_there_is_none_to_see(refused, tmp_path, command):
+def test_a_trial_is_refused_before_the_first_one_starts(refused, tmp_path, command):
     assert "no trial has started yet" in refused(command, started(tmp_path), 0)
 
 
@@ -439,9 +443,47 @@ def test_a_command_line_that_cannot_be_read_is_refused_with_its_usage(capsys, ar
     assert "usage: python -m experiment" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "command", ["list", "show", "logs", "stop", "repair", "tensorboard", "export"]
+)
+def test_the_help_of_each_command_has_an_example_that_can_be_read(capsys, command, monkeypatch):
+    with pytest.raises(SystemExit) as caught:
+        main([command, "--help"])
+    assert caught.value.code == 0
+    _, example = capsys.readouterr().out.split(f"example: python -m experiment {command} ")
+    read = []
+    monkeypatch.setattr(f"experiment.cli.commands._{command}", read.append)
+    arguments = shlex.split(example.partition(">")[0])
+    arguments[0] = "/run" if command != "list" else arguments[0]  # not looked for
+    assert main([command, *arguments]) == 0
+    assert len(read) == 1
+
+
+def test_the_help_lists_each_command_and_has_an_example(capsys):
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    text = capsys.readouterr().out
+    assert "example: python -m experiment show latest" in text
+    assert re.findall(r"^    (\w+)\b", text, re.MULTILINE) == [
+        "list",
+        "show",
+        "logs",
+        "stop",
+        "repair",
+        "tensorboard",
+        "export",
+    ]
+
+
+def test_the_version_is_that_of_the_package(capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(["--version"])
+    assert (caught.value.code, capsys.readouterr().out) == (0, f"{experiment.__version__}\n")
+
+
 @pytest.mark.parametrize("command", [["show"], ["logs"], ["tensorboard"], ["export", "--csv"]])
 @pytest.mark.parametrize("folder", ["", "missing", "file", "hdfs://host/run", "\x1b[2J", "\udcff"])
-def test_what_is_no_run_is_refused(refused, tmp_path, monkeypatch, command, folder):
+def test_a_folder_that_is_no_run_is_refused(refused, tmp_path, monkeypatch, command, folder):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").touch()
     trial = [0] if command == ["logs"] else []
@@ -459,7 +501,7 @@ def test_a_folder_of_runs_where_one_is_needed_names_the_newest(refused, finished
     assert str(finished) in refused("show", finished.parent)
 
 
-def test_logs_are_what_a_trial_printed_on_the_same_streams(capfd, finished):
+def test_logs_are_the_output_of_a_trial_on_the_same_streams(capfd, finished):
     assert main(["logs", str(finished), "5"]) == 0
     assert capfd.readouterr() == ("trial 5 says hello\n", "trial 5 warns\n")
 
@@ -489,7 +531,7 @@ def test_the_newest_run_is_called_latest(call, tmp_path, monkeypatch, latest):
     assert str(RunPaths(run).attempt(2).folder) in call("show", latest, 2)
 
 
-def test_without_a_run_none_is_the_latest(refused, tmp_path):
+def test_latest_is_refused_without_a_run(refused, tmp_path):
     assert f"expected a folder of runs, got '{tmp_path}', which has none" in refused(
         "show", f"{tmp_path}/latest"
     )
@@ -511,7 +553,7 @@ def test_logs_of_a_trial_that_printed_nothing_are_empty(capfd, tmp_path):
 
 
 def logs_of(data):
-    """Return what `logs` makes of the bytes that a trial printed."""
+    """Return the output of `logs` for the bytes that a trial printed."""
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()) as out:
         paths = RunPaths(Path(folder)).attempt(0)
         paths.folder.mkdir(parents=True)
@@ -533,7 +575,7 @@ pieces = st.sampled_from(
 
 
 @given(st.binary() | st.lists(pieces).map(b"".join))
-def test_any_bytes_are_shown_as_harmless_lines(data):
+def test_any_bytes_are_shown_without_control_characters(data):
     assert logs_of(data) == printable(as_text(data), keep="\n\t")
 
 
@@ -548,24 +590,24 @@ def test_any_bytes_are_shown_as_harmless_lines(data):
     ],
     ids=ascii,
 )
-def test_logs_are_as_they_were_meant(data, wanted):
+def test_logs_decode_text_and_progress_bars(data, wanted):
     assert logs_of(data) == wanted
 
 
 @pytest.mark.parametrize("before", [65_534, 65_535, 65_536])
 @pytest.mark.parametrize("data", ["ü".encode(), b"\r\n", b"\r", b"\xff"], ids=ascii)
-def test_it_does_not_matter_where_a_log_is_cut_for_reading(before, data):
+def test_a_log_may_be_read_in_any_pieces(before, data):
     data = b"\n" * before + data + b"x"
     assert logs_of(data) == as_text(data)
 
 
-def test_a_line_of_ten_megabytes_without_an_end_is_shown_too():
+def test_a_line_of_ten_megabytes_without_end_is_shown():
     assert logs_of(b"x" * 10_000_000) == "x" * 10_000_000 + "\n"
 
 
 @contextlib.contextmanager
 def started_command(*arguments):
-    """Yield a command that runs, and end it."""
+    """Yield a running command, and end it."""
     with subprocess.Popen(
         [*COMMAND, *map(str, arguments)],
         stdout=subprocess.PIPE,
@@ -608,7 +650,7 @@ def test_a_long_line_is_shown_before_it_has_an_end(tmp_path):
         assert process.stdout.read(100_000) == "x" * 100_000
 
 
-def test_a_log_that_is_not_there_yet_is_followed_too(tmp_path):
+def test_a_log_that_does_not_exist_yet_is_followed(tmp_path):
     root = make_run(tmp_path, running=(3,), ended=False)
     paths = RunPaths(root).attempt(3)
     paths.stdout.unlink()
@@ -619,12 +661,12 @@ def test_a_log_that_is_not_there_yet_is_followed_too(tmp_path):
 
 
 @pytest.mark.parametrize("arguments", [{}, {"running": (3,)}], ids=["finished", "cancelled"])
-def test_what_has_ended_is_not_followed(tmp_path, arguments):
+def test_an_ended_trial_is_not_followed(tmp_path, arguments):
     ended = run("logs", "-f", make_run(tmp_path, **arguments), 3)
     assert (ended.returncode, ended.stdout) == (0, "trial 3 says hello\n")
 
 
-def test_a_trial_that_is_tried_again_is_followed_through_its_next_attempt(tmp_path):
+def test_a_retried_trial_is_followed_through_its_next_attempt(tmp_path):
     root = make_run(tmp_path, running=(3,), ended=False)
     again = RunPaths(root).attempt(3, 2)
     with follow(root, 3) as process:
@@ -649,7 +691,7 @@ def test_ctrl_c_ends_a_command_without_a_traceback(tmp_path):
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory):
-    """A run of which each command says more than a pipe holds."""
+    """A run for which each command prints more than a pipe holds."""
 
     def outcome_of(trial):
         return Outcome.failed(trial.id, "user error", "x" * 8_000, "y" * 8_000)
@@ -674,7 +716,7 @@ COMMANDS = {
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_reader_that_has_seen_enough_ends_a_command_in_silence(large, command):
+def test_a_closed_pipe_ends_a_command_silently(large, command):
     names = {"LOGDIR": large.parent, "RUN": large}
     reader, writer = os.pipe()
     os.close(reader)
@@ -702,7 +744,7 @@ def exported(output):
     return json.loads(output, parse_constant=not_json)
 
 
-def test_json_has_all_trials_with_all_that_is_known(call, finished):
+def test_json_has_all_facts_of_all_trials(call, finished):
     trials = exported(call("export", "--json", finished))
     assert [trial["trial"] for trial in trials] == list(range(12))
     assert trials[1] == {
@@ -741,7 +783,7 @@ ODD = [
 
 def odd_metrics(trial):
     metrics = {"loss": 1.0, "inf": math.inf, "nan": math.nan}
-    return Outcome(trial.id, "finished", 1.0, "loss", metrics, None, 1.0)
+    return Outcome(trial.id, "finished", 1.0, "loss", metrics, seconds=1.0)
 
 
 @pytest.fixture(scope="module")
@@ -749,7 +791,7 @@ def odd(tmp_path_factory):
     return make_run(tmp_path_factory.mktemp("odd"), points=ODD, outcome_of=odd_metrics)
 
 
-def test_json_is_standard_json_whatever_it_holds(call, odd):
+def test_json_is_standard_json_for_any_values(call, odd):
     trials = exported(call("export", "--json", odd))
     assert [trial["params"]["y"] for trial in trials] == [point["y"] for point in ODD]
     assert [trial["params"]["x"] for trial in trials] == [
@@ -767,7 +809,7 @@ def test_nested_values_are_lists_in_json(call, tmp_path):
     assert trial["params"] == {"a": [1, ["inf", [None]]], "b": {"c": ["-inf"]}}
 
 
-def test_csv_is_read_back_as_the_table_that_it_was(call, odd, finished):
+def test_csv_is_read_back_as_the_same_table(call, odd, finished):
     table = pandas.read_csv(io.StringIO(call("export", "--csv", odd), newline=""))
     assert list(table.trial) == list(range(len(ODD)))
     assert list(table.y) == [point["y"] for point in ODD]
@@ -779,19 +821,19 @@ def test_csv_is_read_back_as_the_table_that_it_was(call, odd, finished):
     assert list(table.error.dropna()) == ["ValueError: too large"] * 2
 
 
-def test_a_run_that_goes_on_is_exported_as_far_as_it_is(call, unfinished):
+def test_a_run_in_progress_is_exported(call, unfinished):
     trials = exported(call("export", "--json", unfinished))
     assert [trial["trial"] for trial in trials] == [0, 1, 2, 4, 5]
     assert len(pandas.read_csv(io.StringIO(call("export", "--csv", unfinished)))) == 5
 
 
-def test_a_run_without_a_trial_is_exported_as_nothing(call, tmp_path):
+def test_a_run_without_a_trial_is_exported_as_an_empty_list(call, tmp_path):
     root = started(tmp_path)
     assert exported(call("export", "--json", root)) == []
     assert len(pandas.read_csv(io.StringIO(call("export", "--csv", root)))) == 0
 
 
-def test_no_command_hands_control_characters_on(capfd, hostile):
+def test_no_command_prints_control_characters(capfd, hostile):
     for command in COMMANDS.values():
         if "export" in command:
             continue
@@ -802,7 +844,7 @@ def test_no_command_hands_control_characters_on(capfd, hostile):
             assert line.replace("\t", "").isprintable(), command
 
 
-def test_errors_hand_no_control_characters_on(capfd, hostile):
+def test_errors_have_no_control_characters(capfd, hostile):
     for arguments in (["show", str(hostile), "9"], ["list", str(hostile)]):
         assert main(arguments) == 2
         assert capfd.readouterr().err.replace("\n", "").isprintable()
@@ -843,9 +885,10 @@ def test_a_bad_folder_is_status_2_and_one_line_on_standard_error(tmp_path):
     assert len(ended.stderr.splitlines()) == 1
 
 
-def test_looking_at_runs_needs_neither_tensorflow_nor_spark(finished):
+def test_commands_need_neither_tensorflow_nor_spark(finished):
     program = f"""
 import sys
+import experiment
 from experiment.cli.commands import main
 main(["list", {str(finished.parent)!r}])
 main(["show", {str(finished)!r}])
@@ -857,7 +900,7 @@ print({{"tensorflow", "pyspark", "grpc"}} & set(sys.modules), file=sys.stderr)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_folder_whose_name_is_no_unicode_can_be_looked_at(tmp_path, command):
+def test_a_folder_whose_name_is_no_unicode_can_be_shown(tmp_path, command):
     root = make_run(tmp_path)
     folder = root.rename(root.with_name("run-\udcff"))
     words = {"LOGDIR": tmp_path, "RUN": folder}
@@ -866,12 +909,21 @@ def test_a_folder_whose_name_is_no_unicode_can_be_looked_at(tmp_path, command):
     assert ended.returncode == 0, ended.stderr
 
 
-def test_a_stopped_trial_says_when_and_why(call, tmp_path):
+def test_a_stopped_trial_is_shown_with_its_step_and_reason(call, tmp_path):
     def outcome_of(trial):
         reason = "step 7: 0.25 is not among the best 1 of 4 trials"
         if trial.id == 1:
-            return Outcome(1, "stopped", 0.25, "accuracy", {"accuracy": 0.25}, None, 1.0, reason, 7)
-        return Outcome(trial.id, "finished", 0.5, "accuracy", {"accuracy": 0.5}, None, 1.0)
+            return Outcome(
+                1,
+                "stopped",
+                0.25,
+                "accuracy",
+                {"accuracy": 0.25},
+                seconds=1.0,
+                reason=reason,
+                step=7,
+            )
+        return Outcome(trial.id, "finished", 0.5, "accuracy", {"accuracy": 0.5}, seconds=1.0)
 
     root = make_run(tmp_path, trials=3, outcome_of=outcome_of)
     reason = "step 7: 0.25 is not among the best 1 of 4 trials"

@@ -70,12 +70,12 @@ STOPPED = TrialResult(
         (BROKEN, "stopped by python -m experiment stop", CANCELLED),
     ],
 )
-def test_the_status_says_how_a_search_ended(trial, problem, status):
+def test_the_exit_status_of_an_ended_search(trial, problem, status):
     result = Result([trial], Direction("max"), "", problem=problem)
     assert _status(result, 60) == status
 
 
-def test_a_problem_is_no_deadline_where_there_is_none():
+def test_a_problem_without_a_deadline_is_an_early_end():
     result = Result([FINISHED], Direction("max"), "", problem="interrupted")
     assert _status(result, None) == CANCELLED
 
@@ -90,12 +90,12 @@ def test_a_problem_is_no_deadline_where_there_is_none():
         ([AMBIGUOUS], "which one?", NO_RESULT),
         ([BROKEN], "no", FAILED),
         ([BROKEN], "the SparkSession was stopped during the search", FAILED),
-        ([BROKEN], "the driver cannot go on: OSError: No space left on device", FAILED),
+        ([BROKEN], "the driver cannot continue: OSError: No space left on device", FAILED),
         ([FINISHED], "the SparkSession was stopped during the search", FAILED),
         ([], "the SparkSession was stopped during the search", FAILED),
     ],
 )
-def test_only_trials_that_failed_end_with_3(trials, problem, status):
+def test_only_failed_trials_end_with_status_3(trials, problem, status):
     result = Result(trials, Direction("max"), "", problem=problem)
     assert _status_of_failure(result, 2) == status
 

@@ -1,10 +1,12 @@
-"""What a command line asks for: `read_job`, without Spark."""
+"""The call of a command line: `read_job`, without Spark."""
 
 from __future__ import annotations
 
 import inspect
 import json
+import shlex
 import sys
+from pathlib import Path
 
 import cloudpickle
 import pytest
@@ -12,6 +14,7 @@ import pytest
 import experiment
 from experiment import InvalidArgument
 from experiment.cli.job_options import read_job
+from experiment.setup.keywords import SearchKeywords, entries
 from tests.experiment import calls as train_module
 
 TRAIN = ["--train", "options_module:train"]
@@ -63,7 +66,7 @@ def test_a_grid_may_be_a_list_of_points(folder):
         (["--searcher", "NSGA2"], experiment.run),
     ],
 )
-def test_a_searcher_stands_for_a_call(searcher, call):
+def test_the_call_of_each_searcher(searcher, call):
     job = read_job([*TRAIN, "--bounds", "space.yaml", *searcher])
     assert job.call is call
 
@@ -76,32 +79,32 @@ def test_a_searcher_has_arguments():
 
 
 @pytest.mark.parametrize(
-    "told",
+    "written",
     ["type: NSGA2\npopsize: 8", "{type: NSGA2, popsize: 8}", "searcher.yaml"],
 )
-def test_a_searcher_may_be_said_in_any_style_of_yaml(folder, told):
+def test_a_searcher_may_be_written_in_any_style_of_yaml(folder, written):
     (folder / "searcher.yaml").write_text("type: NSGA2\npopsize: 8\n")
-    job = read_job([*TRAIN, "--bounds", "space.yaml", "--searcher", told])
+    job = read_job([*TRAIN, "--bounds", "space.yaml", "--searcher", written])
     assert job.arguments == {"searcher": experiment.NSGA2(popsize=8)}
 
 
 @pytest.mark.parametrize(
-    "told",
+    "written",
     [
         "- type: Patience\n  patience: 2\n- options_module:RULE",
         "- 'type: Patience\n\n  patience: 2'\n- options_module:RULE",
         "rules.yaml",
     ],
 )
-def test_stopping_rules_may_be_said_in_any_style_of_yaml(folder, told):
+def test_stopping_rules_may_be_written_in_any_style_of_yaml(folder, written):
     (folder / "rules.yaml").write_text("- type: Patience\n  patience: 2\n- options_module:RULE\n")
     with (folder / "options_module.py").open("a") as file:
         file.write("\nimport experiment\n\nRULE = experiment.Patience(patience=3)\n")
-    job = read_job([*TRAIN, "--bounds", "space.yaml", "--stopping", told])
+    job = read_job([*TRAIN, "--bounds", "space.yaml", "--stopping", written])
     assert [rule.patience for rule in job.arguments["stopping"]] == [2, 3]
 
 
-def test_groups_are_searched_each(folder):
+def test_each_group_is_searched(folder):
     (folder / "groups.yaml").write_text("eu: {x: {type: choice, values: [1]}}\nus: {x: [1, 3]}\n")
     job = read_job([*TRAIN, "--groups", "groups.yaml", "--by", "region"])
     assert job.call is experiment.search_each
@@ -109,7 +112,7 @@ def test_groups_are_searched_each(folder):
     assert job.arguments == {"by": "region"}
 
 
-def test_values_are_what_the_calls_take():
+def test_values_have_the_types_of_the_calls():
     words = ["--popsize", "8", "--crossover", "0.9", "--mutation", "[0.5, 1e0]", "--noisy"]
     words += ["--generational", "false", "--name", "7", "--description", "a: b", "--seed", "3"]
     words += ["--direction", "{accuracy: max, latency: min}", "--preload", "[]"]
@@ -140,7 +143,7 @@ def test_points_may_be_a_file(folder):
     assert job.arguments == {"points": [{"x": 1e-3}]}
 
 
-def test_every_domain_can_be_said(folder):
+def test_every_domain_can_be_written(folder):
     domains = {
         "a": experiment.Float(1e-5, 1, log=True),
         "b": experiment.Float(0, 1, step=0.25),
@@ -149,7 +152,7 @@ def test_every_domain_can_be_said(folder):
         "e": experiment.Float(0, 1, when={"d": ["sgd", 1]}),
         "f": experiment.Choice([1, 2, 3], ordered=True, when={"d": "sgd"}),
     }
-    told = """
+    written = """
 a: {type: float, low: 1e-5, high: 1, log: true}
 b: {type: float, low: 0, high: 1, step: 0.25}
 c: {type: integer, low: 2, high: 64, log: true}
@@ -157,13 +160,13 @@ d: {type: choice, values: [sgd, no, 1, null]}
 e: {type: float, low: 0, high: 1, when: {d: [sgd, 1]}}
 f: {type: choice, values: [1, 2, 3], ordered: true, when: {d: sgd}}
 """
-    assert bounds(folder, told) == domains
+    assert bounds(folder, written) == domains
 
 
-def test_the_space_of_a_run_is_read_as_it_is_written(folder):
+def test_the_space_of_a_manifest_can_be_read(folder):
     domains = {"a": experiment.Float(1e-5, 1, log=True), "b": experiment.Choice(range(9))}
-    told = {name: domain.to_json() for name, domain in domains.items()}
-    assert bounds(folder, json.dumps(told)) == domains
+    written = {name: domain.to_json() for name, domain in domains.items()}
+    assert bounds(folder, json.dumps(written)) == domains
 
 
 def test_every_argument_of_a_call_has_an_option(capsys):
@@ -177,12 +180,30 @@ def test_every_argument_of_a_call_has_an_option(capsys):
             assert name in given or f"--{name.replace('_', '-')}" in text
 
 
-def test_a_module_of_the_current_folder_travels_by_value():
+def test_the_help_has_the_meaning_of_each_option_and_an_example(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "10000")
+    with pytest.raises(SystemExit):
+        read_job(["--help"])
+    text = capsys.readouterr().out
+    for name, meaning in entries(inspect.getdoc(experiment.Settings)).items():
+        if name in SearchKeywords.__optional_keys__:
+            assert " ".join(meaning.partition(": ")[2].split()) in text
+    assert "Example: spark-submit " in text
+    _, example = text.split("spark_jobs/submit.py ")
+    Path("my_module.py").write_text("def train(x): return x\n")
+    Path("bounds.yaml").write_text("x: [1, 2]\n")
+    try:
+        assert read_job(shlex.split(example)).arguments == {"popsize": 20}
+    finally:
+        cloudpickle.unregister_pickle_by_value(sys.modules.pop("my_module"))
+
+
+def test_a_module_of_the_current_folder_is_sent_by_value():
     read_job([*TRAIN, "--grid", "space.yaml"])
     assert "options_module" in cloudpickle.list_registry_pickle_by_value()
 
 
-def test_another_module_is_imported_where_it_is_needed():
+def test_another_module_is_imported_on_executors():
     job = read_job(["--train", f"{train_module.__name__}:fail", "--grid", "space.yaml"])
     assert job.train is train_module.fail
     assert "tests" not in cloudpickle.list_registry_pickle_by_value()
@@ -205,6 +226,10 @@ def test_another_module_is_imported_where_it_is_needed():
             "--searcher: expected one of evol",
         ),
         (["--bounds", "space.yaml", "--searcher", "{type: NSGA2, pop: 1}"], "arguments of NSGA2"),
+        (
+            ["--bounds", "space.yaml", "--searcher", "{type: NSGA2, popsiz: 8}"],
+            "keyword argument 'popsiz'; did you mean 'popsize'?",
+        ),
         (["--bounds", "space.yaml", "--stopping", "Never"], "--stopping: expected one of Median"),
         (["--bounds", "space.yaml", "--popsize", "[1"], "--popsize: expected YAML, got '[1'"),
         (
@@ -220,6 +245,37 @@ def test_bad_input_is_named(words, message):
         read_job([*TRAIN, *words])
     assert message in str(error.value)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("file", ["experiment.py", "json/__init__.py"])
+def test_a_module_of_the_current_folder_hidden_by_another_of_its_name_is_named(folder, file):
+    (folder / file).parent.mkdir(exist_ok=True)
+    (folder / file).write_text("def train(x): return x\n")
+    module = sys.modules[file.split("/")[0].removesuffix(".py")]
+    with pytest.raises(InvalidArgument) as error:
+        read_job(["--grid", "space.yaml", "--train", f"{module.__name__}:train"])
+    assert str(error.value) == (
+        f"--train: expected a name in {module.__file__}, got 'train'; {folder / file} has the same "
+        "name and is not imported: rename it"
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "hint"),
+    [
+        ("options_module.py:train", "; write options_module:train"),
+        ("./options_module.py:train", "; write options_module:train"),
+        ("jobs/lenet.py:train", "; write jobs.lenet:train"),
+        ("../lenet.py:train", "; put it into the current folder"),
+        ("/home/user/lenet.py:train", "; put it into the current folder"),
+    ],
+)
+def test_a_file_instead_of_a_module_is_answered_with_the_module(given, hint):
+    with pytest.raises(InvalidArgument) as error:
+        read_job(["--grid", "space.yaml", "--train", given])
+    file = given.partition(":")[0]
+    said = f"--train: expected a module that can be imported, got {file!r}{hint}"
+    assert str(error.value).startswith(said)
 
 
 @pytest.mark.parametrize(
@@ -281,8 +337,25 @@ def test_a_module_that_cannot_be_imported_is_named_with_its_line(folder, text, m
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            ["--verbos", "2"],
+            "unrecognized arguments: --verbos 2; did you mean 'verbose'?; --help",
+        ),
+        (["--optimisation-key=loss"], "; did you mean 'optimization-key'?; --help lists"),
+        (["--magic", "1"], "unrecognized arguments: --magic 1; --help lists the options"),
+    ],
+)
+def test_an_unknown_option_is_refused_with_the_nearest_one(words, message, capsys):
+    with pytest.raises(SystemExit):
+        read_job([*TRAIN, "--grid", "space.yaml", *words])
+    assert message in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("words", [[], TRAIN, [*TRAIN, "--grid", "space.yaml", "--magic", "1"]])
-def test_words_that_are_no_options_end_with_4(words, capsys):
+def test_invalid_command_lines_end_with_status_4(words, capsys):
     with pytest.raises(SystemExit) as ended:
         read_job(words)
     assert ended.value.code == 4

@@ -1,4 +1,4 @@
-"""Judging facts: what one machine cannot be made to show, or not in seconds."""
+"""Findings from facts that a single machine cannot produce, or not within seconds."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def sick(**facts):
     return msgspec.structs.replace(SOUND, **facts)
 
 
-def test_sound_facts_are_green():
+def test_facts_without_problems_are_ok():
     findings = list(assess((SOUND,), EXPECTED))
     assert {f.level for f in findings} == {"ok"}
     assert len(findings) == 9
@@ -132,17 +132,17 @@ def test_a_folder_that_is_not_the_drivers():
 
 
 @pytest.mark.parametrize(
-    ("data", "level", "told"),
+    ("data", "level", "wording"),
     [
         (Data(files=2, bytes=4000, read=1000, seconds=0.1), "red", "2 files, 4 kB"),
         (Data(files=3, bytes=5000, read=1000, seconds=0.1), "red", "3 files, 5 kB"),
         (Data(files=3, bytes=4000, read=1000, seconds=0.1), "ok", "3 files, 4 kB"),
     ],
 )
-def test_data_that_is_not_the_drivers(data, level, told):
+def test_data_that_is_not_the_drivers(data, level, wording):
     finding = judged(sick(data=data), check="data")
     assert finding.level == level
-    assert finding.got.startswith(told)
+    assert finding.got.startswith(wording)
 
 
 def test_data_larger_than_the_room_for_copies():
@@ -174,12 +174,12 @@ def test_memory_for_all_slots_of_a_host():
 @pytest.mark.parametrize(
     ("gpus", "share", "level", "got"),
     [
-        ([("0",), ("1",)], 1, "ok", "2 GPUs handed out, each to a slot of its own"),
+        ([("0",), ("1",)], 1, "ok", "2 GPUs assigned, each to a slot of its own"),
         ([("0",), ("0",)], 1, "red", "GPU 0 in 2 slots at once"),
-        ([("0",), ("0",)], 2, "ok", "1 GPU handed out, each to at most 2 slots"),
+        ([("0",), ("0",)], 2, "ok", "1 GPU assigned, each to at most 2 slots"),
         ([("0",), ("0",), ("0",)], 2, "red", "GPU 0 in 3 slots at once"),
-        ([("0",), ("9",), ("1", "7")], 1, "warning", "4 GPUs handed out by Spark, 2 on the host"),
-        ([()], 1, "warning", "2 GPUs, which Spark does not hand out: all trials see all of them"),
+        ([("0",), ("9",), ("1", "7")], 1, "warning", "4 GPUs assigned by Spark, 2 on the host"),
+        ([()], 1, "warning", "2 GPUs, which Spark does not assign: all trials see all of them"),
     ],
 )
 def test_gpus_of_a_host(gpus, share, level, got):
@@ -191,37 +191,37 @@ def test_gpus_of_a_host(gpus, share, level, got):
 
 
 @pytest.mark.parametrize("present", [0, 4])
-def test_gpus_that_spark_knows_and_no_slot_asks_for(present):
+def test_gpus_that_spark_knows_and_no_slot_requests(present):
     slot = sick(gpus=Gpus((), present))
     finding = judged(slot, check="gpus", assigns_gpus=False, executor_gpus=4)
-    got = "4 GPUs of each executor, for which no slot asks: all trials see all of them"
+    got = "4 GPUs per executor, but slots request none: all trials see all of them"
     assert (finding.level, finding.got) == ("warning", got)
-    assert finding.advice.startswith("give gpus_per_trial= or trials_per_gpu= to the search")
+    assert finding.advice.startswith("set gpus_per_trial= or trials_per_gpu= of the search")
     assert "spark.executor.resource" not in finding.advice
     hidden = judged(slot, check="gpus", assigns_gpus=True, executor_gpus=4)  # gpus_per_trial=0
     assert hidden.level == "ok"
 
 
 @pytest.mark.parametrize(
-    ("there", "told"), [(None, "no pynvml"), ("11.5", "pynvml 11.5 (driver: 12.560)")]
+    ("there", "wording"), [(None, "no pynvml"), ("11.5", "pynvml 11.5 (driver: 12.560)")]
 )
-def test_what_only_watches_gpus_is_no_need(there, told):
+def test_a_missing_gpu_monitor_is_only_a_warning(there, wording):
     driver = with_packages(pynvml="12.560")
     finding = judged(software(pynvml=there), check="software", software=driver)
-    assert (finding.level, finding.got) == ("warning", told)
+    assert (finding.level, finding.got) == ("warning", wording)
     for worse in ({"numpy": None}, {"pyspark": "4.1.0"}):
         slot = software(pynvml=there, **worse)
         assert judged(slot, check="software", software=driver).level == "red"
 
 
 def test_a_driver_that_cannot_be_reached_costs_time_where_the_folder_is_shared():
-    told = "the driver at [::1], port 4000, cannot be reached: timed out"
+    wording = "the driver at [::1], port 4000, cannot be reached: timed out"
     trouble = {"driver": "timed out"}
     finding = judged(sick(driver=None, trouble=trouble, folder=None), check="driver")
-    assert (finding.level, finding.got) == ("red", told)
+    assert (finding.level, finding.got) == ("red", wording)
     finding = judged(sick(driver=None, trouble=trouble), check="driver")
     assert finding.level == "warning"
-    assert finding.got.startswith(f"{told}; what trials say there goes through the run's folder")
+    assert finding.got.startswith(f"{wording}; messages of its trials go through the run's folder")
 
 
 def test_many_hosts_share_a_row_and_the_worst_of_each_counts():
@@ -252,7 +252,7 @@ def test_many_hosts_share_a_row_and_the_worst_of_each_counts():
     assert "\x1b" not in str(diagnosis) + diagnosis._repr_html_()
 
 
-def test_hosts_are_told_by_name_in_whatever_order_they_answered():
+def test_findings_are_ordered_by_host_whatever_the_order_of_answers():
     first, second = sick(slot="1.0.0"), sick(slot="1.1.0", host="node-2")
     heard = {"1.0.0": 1000.0, "1.1.0": 1000.0}
     table, mirrored = (
@@ -263,12 +263,12 @@ def test_hosts_are_told_by_name_in_whatever_order_they_answered():
     assert mirrored == table
 
 
-def test_nothing_found_is_no_error():
+def test_a_diagnosis_without_findings_is_no_error():
     assert str(diagnosis_of([])) == "all is well"
 
 
 @pytest.mark.parametrize(
-    ("amount", "told"),
+    ("amount", "wording"),
     [
         (0, "0 bytes"),
         (999, "999 bytes"),
@@ -277,5 +277,5 @@ def test_nothing_found_is_no_error():
         (10**15, "1e+03 TB"),
     ],
 )
-def test_sizes(amount, told):
-    assert size(amount) == told
+def test_sizes(amount, wording):
+    assert size(amount) == wording

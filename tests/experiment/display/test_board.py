@@ -12,7 +12,7 @@ from tensorboard.plugins.hparams import api_pb2, metadata
 from tensorboard.util import tensor_util
 
 from experiment.display.board import Board
-from experiment.display.card import card, failure_card
+from experiment.display.description import description, failure_description
 from experiment.results.status import Status
 from experiment.results.trial_result import TrialResult
 from experiment.run_files.loading import load, read_manifest
@@ -56,7 +56,7 @@ def columns_of(folder, search):
 
 
 def texts(root):
-    """Return tag to Markdown of what the text page shows of the search."""
+    """Return the texts of the search's text page: tag to Markdown."""
     return {
         tag: tensor_util.make_ndarray(value.tensor).item().decode()
         for tag, _, value in values(root / "search")
@@ -85,7 +85,7 @@ def curve(root, tag):
     return scalars(root / "search")[tag]
 
 
-def test_the_curves_of_a_search_go_by_trials_done(tmp_path):
+def test_the_steps_of_a_search_s_curves_are_trials_done(tmp_path):
     root = make_run(tmp_path, trials=5, failed=(1, 3))
     assert curve(root, "search/done") == [(n, n) for n in range(1, 6)]
     assert curve(root, "search/failed") == [(1, 0), (2, 1), (3, 1), (4, 2), (5, 2)]
@@ -113,12 +113,12 @@ def test_there_is_no_best_before_the_first_value(tmp_path):
     assert "search/best_so_far" not in scalars(none / "search")
 
 
-def test_slots_that_have_work_are_busy(tmp_path):
+def test_busy_slots_are_counted(tmp_path):
     root = make_run(tmp_path, trials=6, running=(1, 3), failed=(), ended=False)
     assert curve(root, "search/slots_busy") == [(1, 1), (2, 2), (3, 3), (4, 3), (4, 0)]
 
 
-def test_cancelled_trials_are_not_done_and_say_nothing_of_slots(tmp_path):
+def test_cancelled_trials_add_no_point_to_the_curves(tmp_path):
     root = make_run(tmp_path, trials=4, running=(1, 2), failed=())
     assert curve(root, "search/done") == [(1, 1), (2, 2), (3, 2), (4, 2)]
     assert curve(root, "search/failed") == [(n, 0) for n in range(1, 5)]
@@ -152,7 +152,7 @@ def test_a_cancelled_trial_of_another_host_is_ended_in_a_file_of_the_drivers_own
     assert curve(tmp_path, "search/done") == [(1, 0)]
 
 
-def test_a_trial_that_was_lost_counts_once(tmp_path):
+def test_a_retried_trial_counts_once(tmp_path):
     root = make_run(tmp_path, trials=3, lost=(1,), failed=())
     assert curve(root, "search/done") == [(1, 1), (2, 2), (3, 3)]
 
@@ -186,7 +186,7 @@ def test_the_curves_of_generations_are_the_logbook(tmp_path, direction, generati
     ]
 
 
-def test_a_generation_without_a_value_has_only_what_is_known(tmp_path):
+def test_a_generation_without_a_value_has_only_known_statistics(tmp_path):
     root = make_run(tmp_path, trials=8, generations=True, failed=range(8))
     curves = scalars(root / "search")
     assert [step for step, _ in curves["generation/diversity"]] == [0, 1]
@@ -201,7 +201,7 @@ def test_a_search_without_generations_has_no_curves_of_them(tmp_path):
     assert histograms(root / "search") == {}
 
 
-def test_a_generation_that_is_not_done_is_not_there(tmp_path):
+def test_an_incomplete_generation_is_not_written(tmp_path):
     root = make_run(tmp_path, trials=12, generations=True, running=(9,), ended=False)
     curves = scalars(root / "search")
     assert [step for step, _ in curves["generation/best"]] == [0, 1]
@@ -261,7 +261,7 @@ def test_numbers_are_shown_as_they_are(tmp_path, domain):
 @pytest.mark.parametrize(
     "domain", [Float(1e-5, 0.1, log=True), Integer(1, 10**6, log=True)], ids=repr
 )
-def test_what_is_searched_on_a_log_scale_is_shown_on_one(tmp_path, domain):
+def test_a_domain_on_a_log_scale_is_shown_on_a_log_scale(tmp_path, domain):
     ends, members, description = axis(tmp_path, domain)
     assert ends == pytest.approx((math.log10(min(members)), math.log10(max(members))))
     assert description == "log10"
@@ -280,14 +280,14 @@ def test_what_is_searched_on_a_log_scale_is_shown_on_one(tmp_path, domain):
     ],
     ids=lambda case: repr(case)[:30],
 )
-def test_what_is_no_number_is_shown_by_its_place_in_the_list(tmp_path, choice, description):
+def test_choices_that_are_no_numbers_are_shown_by_their_index(tmp_path, choice, description):
     ends, members, said = axis(tmp_path, Choice(choice))
     places = [list(map(repr, choice)).index(repr(member)) for member in members]
     assert ends == (min(places), max(places))
     assert said == description
 
 
-def test_the_description_of_a_long_list_has_an_end(tmp_path):
+def test_the_description_of_a_long_choice_is_cut(tmp_path):
     _, _, description = axis(tmp_path, Choice([f"choice {n}" for n in range(10**4)]))
     assert description.endswith("99: choice 99")
 
@@ -365,7 +365,7 @@ def test_a_hyperparameter_called_generation_is_the_users(tmp_path):
     assert columns["generation"].domain_interval.max_value == 9.0
 
 
-def test_columns_say_what_differs(tmp_path):
+def test_columns_have_the_hyperparameters_that_differ(tmp_path):
     fixed = columns_of(tmp_path / "a", grid(a=[1, 2], b=["x"], c=range(3)))
     assert {name: info.differs for name, info in fixed.items()} == {
         "a": True,
@@ -398,7 +398,7 @@ def test_the_metrics_of_the_table_are_the_objective_and_two_others(tmp_path):
 
 def test_the_table_is_configured_once_by_the_first_trial_that_finishes(tmp_path):
     root = make_run(tmp_path, trials=5, failed=(0, 1))
-    infos = table_config(root / "search").metric_infos  # raises where there are two
+    infos = table_config(root / "search").metric_infos  # raises if there are two
     assert [info.display_name for info in infos] == ["accuracy ↑", "loss"]
 
 
@@ -410,37 +410,37 @@ def test_a_search_without_a_finished_trial_has_a_table_too(tmp_path, key, shown)
     assert [info.name for info in config.hparam_infos] == ["learning_rate", "optimizer"]
 
 
-def test_a_search_that_never_began_has_a_table_a_card_and_a_layout(tmp_path):
+def test_a_search_without_trials_has_a_table_a_description_and_a_layout(tmp_path):
     search = make_search(3)
     manifest = make_manifest(search)
     Board(RunPaths(tmp_path), search, Direction.MAX, manifest).close(None, Status(total=3))
     assert [info.display_name for info in table_config(tmp_path / "search").metric_infos] == [
         "metric ↑"
     ]
-    assert texts(tmp_path) == {"about": card(manifest)}
+    assert texts(tmp_path) == {"about": description(manifest)}
     assert len(layout(tmp_path).category) == 1
 
 
-def test_the_card_of_the_run_is_there_from_the_start(tmp_path):
+def test_the_description_of_the_run_is_written_at_the_start(tmp_path):
     search = make_search(3)
     manifest = make_manifest(search, name="größe | <b>")
     board = Board(RunPaths(tmp_path), search, Direction.MAX, manifest)
-    assert texts(tmp_path) == {"about": card(manifest)}
+    assert texts(tmp_path) == {"about": description(manifest)}
     board.close(None, Status(total=3))
     root = make_run(tmp_path, trials=3, failed=())
-    assert texts(root) == {"about": card(read_manifest(RunPaths(root)))}
+    assert texts(root) == {"about": description(read_manifest(RunPaths(root)))}
 
 
-def test_each_failure_has_a_card_called_like_its_folder(tmp_path):
+def test_each_failure_has_a_description_named_after_its_folder(tmp_path):
     root = make_run(tmp_path, trials=5, failed=(1, 3), lost=(3,), running=(4,))
     one, other = load(root).failed
     assert {tag: text for tag, text in texts(root).items() if tag != "about"} == {
-        "failed/000001": failure_card(one),
-        "failed/000003-2": failure_card(other),
+        "failed/000001": failure_description(one),
+        "failed/000003-2": failure_description(other),
     }
 
 
-def test_only_the_first_hundred_failures_have_a_card(tmp_path):
+def test_only_the_first_hundred_failures_have_a_description(tmp_path):
     root = make_run(tmp_path, trials=103, failed=range(103))
     assert list(texts(root)) == ["about", *(f"failed/{n:06d}" for n in range(100))]
 
@@ -498,7 +498,7 @@ def test_the_layout_has_the_population_first(tmp_path):
     assert [category.title for category in layout(plain).category] == ["Search, by trials done"]
 
 
-def test_scores_that_no_float32_holds_stop_no_search(tmp_path):
+def test_scores_too_large_for_float32_do_not_end_the_search(tmp_path):
     def outcome_of(trial):
         return Outcome(trial.id, "finished", [1e300, -1e300][trial.id % 2], "a")
 
@@ -510,8 +510,10 @@ def test_scores_that_no_float32_holds_stop_no_search(tmp_path):
 
 def stopped_at_first(trial):
     if trial.id == 0:
-        return Outcome(0, "stopped", 5.0, "loss", {"loss": 5.0}, None, 1.0, "step 3: bad", 3)
-    return Outcome(trial.id, "finished", 0.5, "metric", {"metric": 0.5}, None, 1.0)
+        return Outcome(
+            0, "stopped", 5.0, "loss", {"loss": 5.0}, seconds=1.0, reason="step 3: bad", step=3
+        )
+    return Outcome(trial.id, "finished", 0.5, "metric", {"metric": 0.5}, seconds=1.0)
 
 
 @pytest.mark.filterwarnings("ignore:trials report")
@@ -523,7 +525,7 @@ def stopped_at_first(trial):
         ("loss", 3, ["loss ↑", "last step"]),
     ],
 )
-def test_the_table_is_named_by_what_trials_return(tmp_path, key, trials, shown):
+def test_the_table_has_the_name_of_the_returned_metric(tmp_path, key, trials, shown):
     root = make_run(
         tmp_path,
         trials=trials,

@@ -89,7 +89,7 @@ def running(number, since=0.0, generation=None, params=None, last=None):
 
 
 def status(total=5, results=(), out=(), slots=1, objective="accuracy", typical=None):
-    """Return what a coordinator would say after these results."""
+    """Return the status of a coordinator after these results."""
     results = list(results)
     best = Direction.MAX.best(results, lambda result: result.value)
     return Status(
@@ -117,7 +117,7 @@ def result_of(state):
 
 
 class Clock:
-    """Seconds that grow when the test says so."""
+    """A clock that the test sets."""
 
     def __init__(self):
         self.now = 1_000.0
@@ -127,7 +127,7 @@ class Clock:
 
 
 class Recording:
-    """A view that keeps what it is told."""
+    """A view that records its frames and lines."""
 
     every = 2.0
 
@@ -146,7 +146,7 @@ class Recording:
 
 
 def begin(name, folder, asked, **arguments):
-    """Start a progress as the driver does."""
+    """Create a `Progress` as the driver does."""
     progress = Progress(name, **arguments)
     progress.asked = asked
     progress.announce(folder)
@@ -155,7 +155,7 @@ def begin(name, folder, asked, **arguments):
 
 @pytest.fixture
 def start():
-    """Start a progress on a view that records, with a clock that stands still."""
+    """Create a `Progress` with a view that records and a clock that stands still."""
 
     def start(**arguments):
         view, clock = Recording(), Clock()
@@ -186,7 +186,7 @@ def start():
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_a_frame_counts_what_there_is(state, seconds, wanted):
+def test_a_frame_counts_done_running_and_failed_trials(state, seconds, wanted):
     assert frame(state, seconds).counts == wanted
 
 
@@ -219,14 +219,14 @@ def test_a_frame_is_one_line_whatever_the_user_calls_things(name, value, objecti
     assert frame(state).line.isprintable()
 
 
-def test_a_search_says_first_where_it_writes_and_how_to_watch_it(start):
+def test_the_first_lines_are_the_folder_and_the_command_to_watch_the_run(start):
     writes, watch = start().view.lines
     assert writes == "train: writes to /runs/a b"
     assert watch.startswith("watch it: ")
     assert watch.endswith("-m experiment tensorboard '/runs/a b'")
 
 
-def test_frames_come_no_faster_than_the_view_wants(start):
+def test_frames_are_shown_no_faster_than_the_view_s_interval(start):
     search = start()
     for _ in range(100):
         search.clock.now += 0.25
@@ -234,7 +234,7 @@ def test_frames_come_no_faster_than_the_view_wants(start):
     assert [frame.seconds for frame in search.view.frames] == [2.0 * n for n in range(1, 13)]
 
 
-def test_the_last_frame_comes_at_once_and_shows_how_it_ended(start):
+def test_the_last_frame_is_shown_at_once_with_the_end_of_the_search(start):
     search = start()
     state = status(5, [finished(0)])
     search.clock.now += 0.1
@@ -244,7 +244,7 @@ def test_the_last_frame_comes_at_once_and_shows_how_it_ended(start):
     assert search.view.closed == 1
 
 
-def test_without_a_slot_it_says_since_when_and_what_was_asked_for(start):
+def test_without_a_slot_a_frame_has_the_time_and_the_requested_slots(start):
     search = start(asked="4 slots of 1 core and 1 GPU")
     search.clock.now += 30.0
     search.progress.refresh(status(5, slots=0))
@@ -256,7 +256,7 @@ def test_without_a_slot_it_says_since_when_and_what_was_asked_for(start):
     assert search.view.frames[-1].waiting.startswith("no executor yet, 1 min 15 s: ")
 
 
-def test_without_a_slot_it_says_what_spark_has_of_them(start):
+def test_without_a_slot_a_frame_has_the_resources_of_spark(start):
     search = start(asked="2 slots of 1 core")
     search.progress.there = "2 executors run 2 tasks of the search, whose Python is starting"
     search.clock.now += 30.0
@@ -267,7 +267,7 @@ def test_without_a_slot_it_says_what_spark_has_of_them(start):
     )
 
 
-def test_slots_in_its_way_are_said_anew_each_time(start):
+def test_slots_of_another_driver_are_updated_in_each_frame(start):
     search = start(asked="2 slots of 1 core")
     said = ["", "slots leave within 88 s", "slots leave within 118 s"]
     search.progress.leaving = said.pop
@@ -277,7 +277,7 @@ def test_slots_in_its_way_are_said_anew_each_time(start):
         assert search.view.frames[-1].waiting.endswith(end)
 
 
-def test_what_became_of_slots_is_said_once(start):
+def test_each_note_about_slots_is_shown_once(start):
     search = start()
     state = replace(status(5), notes=deque(["executor on host a\x1b lost, trial 7 runs again"]))
     before = len(search.view.lines)
@@ -291,7 +291,7 @@ def test_what_became_of_slots_is_said_once(start):
     ]
 
 
-def test_with_a_slot_it_waits_for_nothing_and_when_the_last_is_gone_it_waits_anew(start):
+def test_a_frame_waits_for_slots_again_when_the_last_slot_is_lost(start):
     search = start()
     waiting = []
     for slots in (0, 1, 2, 0, 0, 1):
@@ -303,7 +303,7 @@ def test_with_a_slot_it_waits_for_nothing_and_when_the_last_is_gone_it_waits_ane
     assert waiting == [alone + "10 s", "", "", "", again + "10 s", ""]
 
 
-def test_slots_that_leave_a_finished_search_are_not_missed(start):
+def test_a_finished_search_does_not_wait_for_slots_that_have_ended(start):
     search = start()
     for results in ([], [finished(0)]):
         search.clock.now += 10.0
@@ -313,7 +313,7 @@ def test_slots_that_leave_a_finished_search_are_not_missed(start):
     assert [frame.waiting for frame in search.view.frames] == ["", "", ""]
 
 
-def test_a_search_that_is_over_waits_for_nothing(start):
+def test_an_ended_search_waits_for_nothing(start):
     search = start()
     search.progress.refresh(status(5, slots=0))
     search.progress.close(status(5, slots=0), result_of(status(5)))
@@ -352,7 +352,7 @@ def test_many_failures_are_counted_and_the_command_that_shows_them_is_named(star
     assert more.endswith("-m experiment show '/runs/a b'")
 
 
-def test_a_talkative_search_has_a_line_per_trial_as_soon_as_it_ends(start):
+def test_a_verbose_search_has_a_line_per_trial_as_soon_as_it_ends(start):
     search = start(verbose=2)
     state = status(5, [finished(0, 1 / 3, {"lr": 0.1})])
     search.progress.refresh(state)
@@ -382,7 +382,7 @@ def test_a_talkative_search_has_a_line_per_trial_as_soon_as_it_ends(start):
     assert search.view.lines[5] == "trial 3 failed after 1.0 s: ValueError: no"
 
 
-def test_nothing_of_the_user_gets_to_a_view_unprintable(start):
+def test_a_view_gets_only_printable_text_of_the_user(start):
     search = start(name=HOSTILE, folder=HOSTILE, verbose=2)
     params = {HOSTILE: HOSTILE}
     state = status(2, [failed(0, HOSTILE), finished(1, 1.0, params)], objective=HOSTILE)
@@ -394,7 +394,7 @@ def test_nothing_of_the_user_gets_to_a_view_unprintable(start):
     assert search.view.frames[0].line.startswith(HARMLESS)
 
 
-def test_a_talkative_search_says_at_which_step_a_trial_was_stopped(start):
+def test_a_verbose_search_shows_the_step_at_which_a_trial_was_stopped(start):
     search = start(verbose=2)
     search.progress.refresh(status(5, [stopped(0), stopped(1, HOSTILE)]))
     assert search.view.lines[2:] == [
@@ -407,19 +407,19 @@ def printing(*pieces):
     return replace(status(5), output=deque(pieces))
 
 
-def test_a_talkative_search_shows_what_trials_print_line_by_line(start):
+def test_a_verbose_search_shows_the_output_of_trials_line_by_line(start):
     search = start(verbose=2)
     state = printing((0, "a\nb"), (1, "c\n"), (0, "b\n\n"), (0, "d"))
     search.progress.refresh(state)
     assert search.view.lines[2:] == ["[trial 0] a", "[trial 1] c", "[trial 0] bb", "[trial 0] "]
-    assert not state.output  # taken out
+    assert not state.output  # removed from the queue
     search.progress.refresh(printing((0, "e\nf")))
     assert search.view.lines[6:] == ["[trial 0] de"]
     search.progress.close(printing((1, "g")), result_of(status(5)))
     assert sorted(search.view.lines[7:]) == ["[trial 0] f", "[trial 1] g"]
 
 
-def test_a_line_that_does_not_end_is_shown_all_the_same(start):
+def test_a_long_line_without_end_is_shown(start):
     search = start(verbose=2)
     for _ in range(3):
         search.progress.refresh(printing((0, "x" * 6_000)))
@@ -427,7 +427,7 @@ def test_a_line_that_does_not_end_is_shown_all_the_same(start):
 
 
 @pytest.mark.parametrize("verbose", [0, 1])
-def test_what_trials_print_is_shown_to_nobody_who_did_not_ask(start, verbose):
+def test_the_output_of_trials_is_shown_only_on_request(start, verbose):
     search = start(verbose=verbose)
     before = list(search.view.lines)
     search.progress.refresh(printing((0, "a\n")))
@@ -435,7 +435,7 @@ def test_what_trials_print_is_shown_to_nobody_who_did_not_ask(start, verbose):
     assert search.view.lines == before
 
 
-def test_what_trials_print_moves_no_cursor(start):
+def test_the_output_of_trials_moves_no_cursor(start):
     search = start(verbose=2)
     search.progress.refresh(printing((0, HOSTILE + "\n")))
     first, second, third = (line for line in re.split("(?<=c)\\?|(?<=f)\\?", HARMLESS))
@@ -451,11 +451,11 @@ def test_what_trials_print_moves_no_cursor(start):
         (Report(9, dict.fromkeys("abcde", 1.0)), "running, step 9: a=1, b=1, c=1"),
     ],
 )
-def test_a_running_trial_says_what_it_reported_last(last, wanted):
+def test_a_running_trial_shows_its_last_report(last, wanted):
     assert running_in_words(running(0, last=last)) == wanted
 
 
-def test_a_trial_whose_slot_prepares_itself_is_starting_and_has_not_run_yet():
+def test_a_trial_whose_slot_imports_modules_is_starting():
     assert running_in_words(running(0, since=None)) == "starting"
     assert running(0, since=None).seconds(7.0) == 0.0
 
@@ -464,7 +464,7 @@ def lines_of(stream):
     return stream.getvalue().splitlines()
 
 
-def test_a_log_gets_a_line_in_ten_seconds_at_the_most(start):
+def test_a_log_gets_at_most_one_line_in_ten_seconds(start):
     stream = io.StringIO()
     search = start(view=LineView(stream))
     for _ in range(1_000):
@@ -488,7 +488,7 @@ def test_a_log_has_no_control_characters(start):
 
 
 @pytest.mark.parametrize("moment", ["write", "show", "close"])
-def test_a_view_that_fails_is_left_out_with_one_warning(moment, start):
+def test_a_view_that_fails_is_closed_with_one_warning(moment, start):
     warnings = []
     search = start(warn=warnings.append)
 
@@ -505,7 +505,7 @@ def test_a_view_that_fails_is_left_out_with_one_warning(moment, start):
     assert "no screen" in warning
 
 
-def test_a_stream_that_is_closed_or_full_stops_no_search(start, tmp_path):
+def test_a_closed_or_full_stream_does_not_end_the_search(start, tmp_path):
     closed = io.StringIO()
     closed.close()
     state = status(1, [finished(0)])
@@ -519,7 +519,7 @@ def test_a_stream_that_is_closed_or_full_stops_no_search(start, tmp_path):
             full.close()
 
 
-def test_without_a_terminal_or_a_notebook_a_line_now_and_then_is_what_there_is(monkeypatch):
+def test_without_a_terminal_or_a_notebook_progress_is_lines(monkeypatch):
     for stream in (None, io.StringIO()):
         monkeypatch.setattr(sys, "stderr", stream)
         view = choose_view()
@@ -597,7 +597,7 @@ RICH_SETTINGS = ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE"
 
 
 def in_terminal(program, *, columns=80, stdout=None, term="xterm-256color"):
-    """Run a program in a pseudo terminal; return what a person sees and what it wrote."""
+    """Run a program in a pseudo terminal; return the screen's text and the raw output."""
     program = TERMINAL_PROGRAM.format(**globals()) + textwrap.dedent(program)
     names = [name for name in os.environ if name not in RICH_SETTINGS]
     environment = {name: os.environ[name] for name in names} | {"TERM": term}
@@ -644,7 +644,7 @@ def test_a_terminal_has_one_bar_that_is_drawn_over():
     assert re.fullmatch(r"train \S+ 5/5 trials, took [\d.]+ s", bar)
     assert best == "best accuracy 1 in trial 4: lr=0.1"
     assert all(b"%d/5 trials" % n in raw for n in range(6))
-    assert raw.endswith(b"\x1b[?25h")  # the cursor is there again
+    assert raw.endswith(b"\x1b[?25h")  # the cursor is visible again
 
 
 def test_a_terminal_shows_the_last_reports_of_some_trials_below_the_bar():
@@ -671,7 +671,7 @@ def test_a_terminal_shows_the_last_reports_of_some_trials_below_the_bar():
     ]
 
 
-def test_what_it_waits_for_goes_away_when_it_is_there():
+def test_the_reason_to_wait_disappears_once_it_is_gone():
     program = """
         progress = start()
         alone = Status(total=5)
@@ -693,7 +693,7 @@ HOSTILE_PROGRAM = """
 """
 
 
-def test_hostile_text_moves_no_cursor_and_is_shown_without_its_teeth():
+def test_hostile_text_moves_no_cursor_and_is_shown_without_control_characters():
     seen, raw = in_terminal(HOSTILE_PROGRAM.format("HOSTILE"), columns=300)
     _, harmless = in_terminal(HOSTILE_PROGRAM.format("HARMLESS"), columns=300)
     assert raw == harmless
@@ -703,7 +703,7 @@ def test_hostile_text_moves_no_cursor_and_is_shown_without_its_teeth():
     assert f"best {HARMLESS} 1 in trial 0: {HARMLESS}={HARMLESS}" in seen
 
 
-def test_what_is_printed_meanwhile_is_above_the_bar():
+def test_text_printed_during_a_search_is_above_the_bar():
     seen, _ = in_terminal(
         """
         progress = start()
@@ -736,7 +736,7 @@ def test_a_line_without_an_end_is_not_lost():
     assert sum("afterwards" in line for line in seen) == 1
 
 
-def test_what_is_printed_into_a_file_goes_into_the_file(tmp_path):
+def test_text_printed_to_a_file_is_written_to_the_file(tmp_path):
     path = tmp_path / "output"
     with path.open("w") as stdout:
         seen, raw = in_terminal(
@@ -770,7 +770,7 @@ def test_a_narrow_terminal_shows_the_bar_once_too():
     assert everything.count("best") == 1
 
 
-def test_a_terminal_that_can_draw_nothing_gets_the_end_as_text():
+def test_a_terminal_that_cannot_overwrite_gets_the_end_as_text():
     seen, raw = in_terminal(
         """
         progress = start()
@@ -785,7 +785,7 @@ def test_a_terminal_that_can_draw_nothing_gets_the_end_as_text():
     assert any("1/5 trials" in line for line in seen)
 
 
-def test_a_terminal_that_was_closed_stops_no_search(monkeypatch):
+def test_a_closed_terminal_does_not_end_the_search(monkeypatch):
     with terminal() as (master, slave), open(slave, "wb", buffering=0, closefd=False) as file:
         stream = io.TextIOWrapper(file, write_through=True)
         monkeypatch.setattr(sys, "stderr", stream)
@@ -845,7 +845,7 @@ CELLS = {
         progress = begin("train", "/runs", "4 slots", view=NotebookView(every=0.0))
         progress.refresh(status(9, slots=0))
     """,
-    "talkative": """
+    "verbose": """
         progress = begin("train", "/runs", "1 slot", verbose=2)
         close(progress, results(2))
     """,
@@ -914,7 +914,7 @@ def test_two_searches_in_a_cell_have_a_table_each(notebook):
     assert "second: 1/1 trial" in second.said
 
 
-def test_the_table_of_a_notebook_has_what_runs_and_what_ended_last(notebook):
+def test_the_table_of_a_notebook_has_running_trials_and_those_that_ended_last(notebook):
     [html] = pages(notebook["long"])
     assert Reader(html, "th").inside == ["trial", "status", "accuracy", "time", "lr", "opt"]
     cells = Reader(html, "td").inside
@@ -925,7 +925,7 @@ def test_the_table_of_a_notebook_has_what_runs_and_what_ended_last(notebook):
     assert rows[3][2:] == ["9.9", "1.0 s", "0.1", ""]
 
 
-def test_the_table_of_a_notebook_has_reports_and_why_a_trial_was_stopped(notebook):
+def test_the_table_of_a_notebook_has_reports_and_stop_reasons(notebook):
     [html] = pages(notebook["reporting"])
     cells = Reader(html, "td").inside
     assert cells[1] == "running, step 3: loss=0.25, accuracy=0.5"
@@ -943,19 +943,19 @@ def test_hostile_text_does_not_become_html_in_a_notebook(notebook):
     assert all(line.isprintable() for line in printed(notebook["hostile"]))
 
 
-def test_a_notebook_says_what_a_search_waits_for(notebook):
+def test_a_notebook_shows_the_reason_to_wait(notebook):
     [html] = pages(notebook["waiting"])
     assert "no executor yet, 0" in Reader(html).said
     assert "asked for 4 slots" in Reader(html).said
     assert "table" not in Reader(html).tags
 
 
-def test_a_talkative_search_prints_its_lines_in_a_notebook(notebook):
-    assert printed(notebook["talkative"])[2:] == [
+def test_a_verbose_search_prints_its_lines_in_a_notebook(notebook):
+    assert printed(notebook["verbose"])[2:] == [
         "trial 0 (lr=0.1) finished after 1.0 s with 0",
         "trial 1 (lr=0.1) finished after 1.0 s with 0.1",
     ]
 
 
-def test_no_kernel_is_needed_to_make_a_notebooks_view():
+def test_a_notebook_view_can_be_created_without_a_kernel():
     assert NotebookView().every == 1.0

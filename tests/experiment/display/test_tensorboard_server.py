@@ -22,7 +22,7 @@ from search.trial import Outcome
 from tests.experiment.results.test_html import Reader
 from tests.experiment.runs import make_run, make_spec
 
-SECONDS = 120  # after which something hangs
+SECONDS = 120  # until the test gives up
 NASTY = "--a b,c:d'e\"f$g*[h]?%PORT%~<i>\x1b[2J\n\\ü"
 
 
@@ -32,7 +32,7 @@ def get(url):
 
 
 def wait_for(url, ready):
-    """Ask until the answer is ready; the limit only keeps a failing test from hanging."""
+    """Poll until the answer is ready, for a limited time."""
     end = time.monotonic() + SECONDS
     while True:
         try:
@@ -46,7 +46,7 @@ def wait_for(url, ready):
 
 
 def servers(of=None):
-    """Return the processes of all servers that a process has started."""
+    """Return the processes of all servers started by a process."""
     started = psutil.Process(of).children()
     ours = [
         process
@@ -86,7 +86,7 @@ def test_the_address_answers_with_the_data_of_the_run(board, run):
     assert b"<!doctype html>" in get(f"{board.url}/")
 
 
-def test_the_page_of_the_search_has_the_search_alone(board):
+def test_the_page_of_the_search_has_only_the_search(board):
     search = urllib.parse.urlsplit(board.pages["search: curves"]).path
     assert search == "/search/"
     wait_for(f"{board.url}{search}data/runs", lambda runs: runs == ["search"])
@@ -94,7 +94,7 @@ def test_the_page_of_the_search_has_the_search_alone(board):
 
 
 @pytest.mark.parametrize("arguments", [{}, {"generations": True, "trials": 8}], ids=str)
-def test_what_is_pinned_on_the_page_of_the_search_is_there(tmp_path, arguments):
+def test_the_curve_pinned_on_the_page_of_the_search_exists(tmp_path, arguments):
     with tensorboard(make_run(tmp_path, **arguments)) as board:
         url = urllib.parse.urlsplit(board.pages["search: curves"])
         query = urllib.parse.parse_qs(url.query)
@@ -105,7 +105,7 @@ def test_what_is_pinned_on_the_page_of_the_search_is_there(tmp_path, arguments):
         assert card["tag"].startswith("generation" if arguments else "search")
 
 
-def test_the_server_does_without_tensorflow_whatever_is_looked_at(board):
+def test_the_server_needs_no_tensorflow_for_any_page(board):
     wait_for(f"{board.url}/data/runs", lambda runs: "search" in runs)
     for plugin in ("scalars/tags", "text/tags", "text/text?run=search&tag=about"):
         get(f"{board.url}/data/plugin/{plugin}")
@@ -129,7 +129,7 @@ def test_two_servers_have_different_addresses(board, run):
         assert other.url != board.url
 
 
-def test_what_is_printed_is_the_address_and_the_pages(run, capsys, display):
+def test_the_address_and_the_pages_are_printed(run, capsys, display):
     with experiment.tensorboard(str(run)) as board:
         assert capsys.readouterr().out == f"{board}\n"
     first, *rest = str(board).splitlines()
@@ -142,7 +142,7 @@ def test_a_result_can_be_given_instead_of_its_folder(run):
         assert json.loads(get(f"{board.url}/data/logdir")) == {"logdir": str(run)}
 
 
-def test_a_run_that_goes_on_is_read_as_it_grows(tmp_path):
+def test_a_run_in_progress_is_read_as_it_grows(tmp_path):
     run = make_run(tmp_path, running=(3,), ended=False)
     with tensorboard(run) as board:
         wait_for(f"{board.url}/data/runs", lambda runs: "trials/000003" in runs)
@@ -151,7 +151,7 @@ def test_a_run_that_goes_on_is_read_as_it_grows(tmp_path):
         wait_for(f"{board.url}/data/runs", lambda runs: "trials/000006" in runs)
 
 
-def test_a_run_that_has_just_started_is_read_as_soon_as_there_is_something(tmp_path):
+def test_a_new_run_is_read_as_soon_as_it_has_events(tmp_path):
     run = make_run(tmp_path)
     (run / "search").rename(tmp_path / "search")
     with tensorboard(run) as board:
@@ -181,15 +181,15 @@ def test_a_folder_of_runs_is_opened_as_one_and_grows(tmp_path):
 def test_the_table_of_several_runs_has_the_columns_of_all(tmp_path):
     def run_of(space, objective):
         def outcome_of(trial):
-            return Outcome(trial.id, "finished", 0.5, objective, {objective: 0.5}, None, 2.5)
+            return Outcome(trial.id, "finished", 0.5, objective, {objective: 0.5}, seconds=2.5)
 
         space = Space.of_grid(space)
         search = make_spec("launch", GridSearch(space), space)
         make_run(tmp_path, search=search, outcome_of=outcome_of, optimization_key=objective)
 
-    def has_all(told):
-        columns = {c["name"]: c.get("domainDiscrete") for c in told.get("hparamInfos", [])}
-        metrics = {metric["displayName"] for metric in told.get("metricInfos", [])}
+    def has_all(received):
+        columns = {c["name"]: c.get("domainDiscrete") for c in received.get("hparamInfos", [])}
+        metrics = {metric["displayName"] for metric in received.get("metricInfos", [])}
         wanted = {"rate": None, "units": [8.0], "kind": ["a"]}
         return columns == wanted and metrics == {"accuracy ↑", "loss ↑"}
 
@@ -203,8 +203,8 @@ def test_the_table_of_several_runs_has_the_columns_of_all(tmp_path):
 
 @pytest.mark.parametrize("page", ["", "/search"])
 def test_the_browsers_window_has_the_name_of_the_run(board, run, page):
-    told = json.loads(get(f"{board.url}{page}/data/environment"))
-    assert told["window_title"] == run.name
+    received = json.loads(get(f"{board.url}{page}/data/environment"))
+    assert received["window_title"] == run.name
 
 
 def test_close_ends_the_server_and_may_be_called_twice(run):
@@ -218,7 +218,7 @@ def test_close_ends_the_server_and_may_be_called_twice(run):
         get(board.url)
 
 
-def test_nothing_of_a_server_is_left_on_the_disk(run, tmp_path, monkeypatch):
+def test_a_server_leaves_no_file_behind(run, tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     with tensorboard(run) as board:
         get(board.url)
@@ -266,7 +266,7 @@ sys.stdin.readline()
 
 @pytest.fixture
 def starter(run):
-    """A process, with a process group of its own, that has started a server."""
+    """A process that has started a server, with a process group of its own."""
     with subprocess.Popen(
         [sys.executable, "-c", PROGRAM, str(run)],
         stdin=subprocess.PIPE,
@@ -305,7 +305,7 @@ def test_ctrl_c_does_not_end_the_server_while_the_process_lives(starter):
 
 
 @pytest.mark.parametrize("folder", ["", ".", "missing", "file", "hdfs://host/run", None, 7])
-def test_what_is_no_run_is_refused_without_a_process(tmp_path, monkeypatch, capfd, folder):
+def test_a_folder_without_a_run_is_refused_without_a_process(tmp_path, monkeypatch, capfd, folder):
     (tmp_path / "file").touch()
     monkeypatch.chdir(tmp_path)
     before = psutil.Process().children()
@@ -327,7 +327,7 @@ def test_a_manifest_that_cannot_be_used_is_refused_without_a_process(tmp_path):
 @pytest.mark.parametrize(
     "text", ["raise RuntimeError('no such plugin')", "import os; os.write(2, b'no such plugin')\nx"]
 )
-def test_a_server_that_cannot_start_is_one_error_with_what_it_said(
+def test_a_server_that_cannot_start_is_one_error_with_its_output(
     run, tmp_path, monkeypatch, capfd, text
 ):
     package = tmp_path / "tensorboard"
@@ -352,7 +352,7 @@ def test_a_server_that_cannot_start_is_one_error_with_what_it_said(
     ],
     ids=str,
 )
-def test_without_a_display_it_says_how_to_get_there(board, monkeypatch, variables, wanted):
+def test_without_a_display_the_ssh_command_is_shown(board, monkeypatch, variables, wanted):
     for name in ("DISPLAY", "WAYLAND_DISPLAY"):
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
@@ -372,7 +372,7 @@ def addresses(html):
     return frame, dict(zip(Reader(html, "a").inside, links, strict=True))
 
 
-def test_a_notebook_shows_the_trials_and_has_links_to_the_rest(board, monkeypatch):
+def test_a_notebook_shows_the_trials_and_links_to_the_other_pages(board, monkeypatch):
     monkeypatch.delenv("TENSORBOARD_PROXY_URL", raising=False)
     frame, links = addresses(board._repr_html_())
     assert frame == [board.pages["trials"]] == [f"{board.url}/#hparams"]
@@ -397,7 +397,7 @@ def test_a_proxys_address_stays_inside_its_attribute(board, monkeypatch):
 
 
 @pytest.mark.parametrize("name", [NASTY, "~"], ids=ascii)
-def test_any_name_of_a_folder_will_do(tmp_path, capsys, name):
+def test_a_folder_may_have_any_name(tmp_path, capsys, name):
     run = make_run(tmp_path)
     run = run.rename(tmp_path / name)
     with tensorboard(run) as board:

@@ -6,11 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiment.driver.coordinator import Coordinator
 from experiment.run_files.journal import Journal, read_journal
 from experiment.run_files.journal_records import Lost, read_records
 from experiment.run_files.left_outcomes import LeftBehind
-from experiment.run_files.loading import read_run, state_of
+from experiment.run_files.loading import RunReader, read_run
 from experiment.run_files.manifest import write_manifest
 from search.algorithms import Evolution
 from search.direction import Direction
@@ -32,13 +31,13 @@ from spark_jobs.messages import (
     Wait,
 )
 from spark_jobs.run_folder.paths import RunPaths
-from tests.experiment.runs import begun, make_manifest, make_search
+from tests.experiment.runs import begun, make_coordinator, make_manifest, make_search
 from tests.properties import examples
 from tests.search.fakes import started
 
 
 class Ears:
-    """An observer that looks into the journal's file when it hears of a result."""
+    """An observer that reads the journal when it receives a result."""
 
     def __init__(self, folder):
         self.folder, self.heard = folder, []
@@ -53,13 +52,13 @@ class Ears:
 
 
 class Search:
-    """A coordinator with a real journal, called as the channel's server would for the slots."""
+    """A coordinator with a real journal, called as by the channel's server for slots."""
 
     def __init__(self, root, searcher, observers=(), **arguments):
         self.paths, self.searcher = RunPaths(root), searcher
         self.journal = Journal(self.paths.journal)
         self.ears, self.warnings = Ears(self.paths.journal), []
-        self.coordinator = Coordinator(
+        self.coordinator = make_coordinator(
             searcher,
             self.paths,
             self.journal,
@@ -67,10 +66,10 @@ class Search:
             warn=self.warnings.append,
             **arguments,
         )
-        self.coordinator.begin(begun(trials=searcher.total))
+        self.coordinator.trials.begin(begun(trials=searcher.total))
 
     def hello(self, slot, **said):
-        self.coordinator.hello(Hello(slot, "host", **said))
+        self.coordinator.hello(Hello(slot=slot, host="host", **said))
 
     def ask(self, slot):
         return self.coordinator.next(Next(slot))
@@ -85,13 +84,15 @@ class Search:
         return self.hand_in(slot, work.number, Outcome.failed(work.trial.id, kind, message))
 
     def report(self, slot, work, step, output="", **metrics):
-        """Pass on one report, or only output; return why the trial is to stop."""
+        """Forward one report, or only output; return why the trial is to stop."""
         reports = (Report(step, metrics),) if metrics else ()
-        message = Reports(slot, work.trial.id, work.number, reports, output)
+        message = Reports(
+            slot=slot, trial=work.trial.id, attempt=work.number, reports=reports, output=output
+        )
         return self.coordinator.report(message).stop
 
     def run_to_the_end(self, slot):
-        """Finish all work that a slot gets; return the trials and the last answer."""
+        """Finish all trials that a slot gets; return their numbers and the last answer."""
         trials = []
         answer = self.ask(slot)
         while isinstance(answer, Attempt):
@@ -104,11 +105,11 @@ class Search:
 
     @property
     def ended(self):
-        return [result.id for result in self.coordinator.results]
+        return [result.id for result in self.coordinator.trials.results]
 
 
 def finished(trial, value=1.0, objective="metric"):
-    return Outcome(trial, "finished", value, objective, {objective: value}, None, 0.5)
+    return Outcome(trial, "finished", value, objective, {objective: value}, seconds=0.5)
 
 
 def points(count):
@@ -150,12 +151,12 @@ def test_all_trials_of_a_grid_end_once(start):
     while any(isinstance(work, Attempt) for work in works.values()):
         for slot, work in works.items():
             if isinstance(work, Attempt):
-                assert not search.coordinator.done
+                assert not search.coordinator.trials.done
                 works[slot] = search.finish(slot, work, value=float(work.trial.id))
     assert set(works.values()) == {Stop()}
-    assert search.coordinator.done
-    assert search.coordinator.problem is None
-    results = search.coordinator.results
+    assert search.coordinator.trials.done
+    assert search.coordinator.trials.problem is None
+    results = search.coordinator.trials.results
     assert [result.params for result in sorted(results, key=lambda result: result.id)] == [
         {"a": a, "b": b} for a in (1, 2, 3) for b in ((4,), (5,))
     ]
@@ -164,29 +165,29 @@ def test_all_trials_of_a_grid_end_once(start):
     assert search.records("lost") == []
 
 
-def test_a_result_says_where_its_attempt_lies_and_what_it_was(start):
+def test_a_result_has_the_folder_and_the_outcome_of_its_attempt(start):
     search = start(points(1), "1.0.0")
     work = search.ask("1.0.0")
     assert search.finish("1.0.0", work, 0.5) == Stop()
-    [result] = search.coordinator.results
+    [result] = search.coordinator.trials.results
     assert (result.id, result.params, result.value) == (0, {"x": 0}, 0.5)
     assert (result.status, result.error, result.seconds) == ("finished", None, 0.5)
     assert result.metrics == {"metric": 0.5}
     assert result.logdir == str(search.paths.attempt(0).folder)
 
 
-def test_a_lost_answer_is_given_again(start):
+def test_a_lost_answer_is_repeated(start):
     search = start(points(3), "1.0.0", "1.1.0")
     work = search.ask("1.0.0")
     other = search.ask("1.1.0")
     for _ in range(3):
         assert search.ask("1.0.0") == work
     assert other.trial.id != work.trial.id
-    assert len(search.coordinator.status.running) == 2
+    assert len(search.coordinator.trials.status.running) == 2
     assert len(search.records("planned")) == 2
 
 
-def test_an_outcome_told_twice_counts_once(start):
+def test_an_outcome_received_twice_counts_once(start):
     search = start(points(3), "1.0.0")
     work = search.ask("1.0.0")
     following = search.finish("1.0.0", work, 1.0)
@@ -195,19 +196,19 @@ def test_an_outcome_told_twice_counts_once(start):
     assert search.ended == [0]
     assert len(search.ears.heard) == 1
     assert len(search.records("finished")) == 1
-    assert search.coordinator.results[0].value == 1.0
+    assert search.coordinator.trials.results[0].value == 1.0
 
 
-def test_the_last_outcome_told_twice_counts_once(start):
+def test_the_last_outcome_received_twice_counts_once(start):
     search = start(points(1), "1.0.0")
     work = search.ask("1.0.0")
     assert search.finish("1.0.0", work) == Stop()
     assert search.finish("1.0.0", work) == Stop()
     assert search.ended == [0]
-    assert search.coordinator.done
+    assert search.coordinator.trials.done
 
 
-def test_an_outcome_of_work_that_another_slot_has_is_ignored(start):
+def test_an_outcome_of_another_slots_attempt_is_ignored(start):
     search = start(points(2), "1.0.0", "1.1.0")
     first, second = search.ask("1.0.0"), search.ask("1.1.0")
     assert search.finish("1.0.0", second) == first
@@ -229,12 +230,12 @@ def lose_by_the_end_of_the_job(search):
 
 
 @pytest.mark.parametrize("lose", [lose_by_the_task, lose_by_the_end_of_the_job])
-def test_a_trial_whose_slot_is_gone_runs_again_as_the_next_attempt(start, lose):
+def test_a_trial_of_a_lost_slot_runs_again_as_the_next_attempt(start, lose):
     search = start(points(2), "1.0.0")
     work = search.ask("1.0.0")
     slot = lose(search)
-    assert len(search.coordinator.status.running) == 0
-    assert not search.coordinator.done
+    assert len(search.coordinator.trials.status.running) == 0
+    assert not search.coordinator.trials.done
     again = search.ask(slot)
     assert again == Attempt(work.trial, 2)
     [lost] = search.records("lost")
@@ -242,7 +243,7 @@ def test_a_trial_whose_slot_is_gone_runs_again_as_the_next_attempt(start, lose):
     assert lost["kind"] == "lost executor"
     assert "host" in lost["message"]
     search.finish(slot, again)
-    [result] = search.coordinator.results
+    [result] = search.coordinator.trials.results
     assert result.logdir == str(search.paths.attempt(work.trial.id, 2).folder)
     assert search.records("finished")[0]["attempt"] == 2
 
@@ -252,10 +253,10 @@ def test_a_lost_attempt_is_no_failure_of_its_trial(start, lose):
     search = start(points(1), "1.0.0", max_failures=0)
     search.ask("1.0.0")
     slot = lose(search)
-    assert search.coordinator.problem is None
-    assert search.coordinator.results == []
+    assert search.coordinator.trials.problem is None
+    assert search.coordinator.trials.results == []
     assert search.run_to_the_end(slot) == ([0], Stop())
-    assert search.coordinator.done
+    assert search.coordinator.trials.done
 
 
 @pytest.mark.parametrize("lose", [lose_by_the_task, lose_by_the_end_of_the_job])
@@ -266,13 +267,13 @@ def test_a_late_outcome_of_an_attempt_that_was_given_up_is_ignored(start, lose):
     again = search.ask(slot)
     search.finish("1.0.0", work, 7.0)
     assert search.hand_in(slot, 1, finished(0, 7.0)) == again
-    assert search.coordinator.results == []
+    assert search.coordinator.trials.results == []
     search.finish(slot, again, 1.0)
-    assert [result.value for result in search.coordinator.results] == [1.0]
+    assert [result.value for result in search.coordinator.trials.results] == [1.0]
     assert len(search.records("finished")) == 1
 
 
-def test_an_attempt_can_be_lost_as_often_as_it_may_be_tried_again(start):
+def test_a_trial_can_be_lost_as_often_as_it_may_be_retried(start):
     search = start(points(2), "1.0.0", retries=5)
     for number in range(1, 6):
         assert search.ask(f"1.0.{number - 1}") == Attempt(Trial(0, {"x": 0}), number)
@@ -280,7 +281,7 @@ def test_an_attempt_can_be_lost_as_often_as_it_may_be_tried_again(start):
         search.hello(f"1.0.{number}")
     assert search.run_to_the_end("1.0.5") == ([0, 1], Stop())
     assert [record["attempt"] for record in search.records("lost")] == [1, 2, 3, 4, 5]
-    assert search.coordinator.done
+    assert search.coordinator.trials.done
 
 
 def test_a_trial_that_was_lost_too_often_has_failed(start):
@@ -290,7 +291,7 @@ def test_a_trial_that_was_lost_too_often_has_failed(start):
         search.hello(f"1.0.{number + 1}")
         search.coordinator.slots_lost([f"1.0.{number}"])
     assert search.run_to_the_end("1.0.2") == ([1], Stop())
-    lost, other = search.coordinator.results
+    lost, other = search.coordinator.trials.results
     assert (lost.status, lost.error.kind) == ("failed", "lost executor")
     assert "host" in lost.error.message
     assert lost.logdir == str(search.paths.attempt(0, 2).folder)
@@ -298,25 +299,25 @@ def test_a_trial_that_was_lost_too_often_has_failed(start):
 
 
 @pytest.mark.parametrize("kind", ["machine", "user error", "exit", "gpu memory"])
-def test_a_failure_is_tried_again_where_that_was_asked_for(start, kind):
+def test_a_failure_of_a_kind_in_retry_on_is_retried(start, kind):
     search = start(points(1), "1.0.0", retries=1, retry_on=(kind,))
     again = search.fail("1.0.0", search.ask("1.0.0"), kind)
     assert again == Attempt(Trial(0, {"x": 0}), 2)
-    assert search.coordinator.results == []
+    assert search.coordinator.trials.results == []
     assert search.records("lost")[0]["kind"] == kind
     assert search.fail("1.0.0", again, kind) == Stop()
-    assert [result.error.kind for result in search.coordinator.results] == [kind]
+    assert [result.error.kind for result in search.coordinator.trials.results] == [kind]
 
 
-def test_by_default_only_the_machines_trouble_is_tried_again(start):
+def test_a_user_error_is_not_retried_by_default(start):
     search = start(points(1), "1.0.0")
     assert search.fail("1.0.0", search.ask("1.0.0"), "user error") == Stop()
-    assert search.coordinator.done
+    assert search.coordinator.trials.done
 
 
-def test_a_trial_that_died_of_the_machine_runs_on_another_host(start):
+def test_a_trial_with_a_machine_failure_runs_on_another_host(start):
     search = start(points(2), "1.0.0")
-    search.coordinator.hello(Hello("1.1.0", "other"))
+    search.coordinator.hello(Hello(slot="1.1.0", host="other"))
     first = search.ask("1.0.0")
     answer = search.fail("1.0.0", first, "machine", "host host: no space left")
     assert answer.trial.id == 1
@@ -325,9 +326,9 @@ def test_a_trial_that_died_of_the_machine_runs_on_another_host(start):
     assert search.ask("1.1.0") == Attempt(Trial(0, {"x": 0}), 2)
 
 
-def test_a_host_on_which_three_trials_died_gets_no_more_work_and_is_named(start):
+def test_a_host_on_which_three_trials_died_gets_no_more_trials_and_is_named(start):
     search = start(points(9), "1.0.0")
-    search.coordinator.hello(Hello("1.1.0", "other"))
+    search.coordinator.hello(Hello(slot="1.1.0", host="other"))
     answer = search.ask("1.0.0")
     for _ in range(3):
         assert search.warnings == []
@@ -336,16 +337,16 @@ def test_a_host_on_which_three_trials_died_gets_no_more_work_and_is_named(start)
     (warning,) = search.warnings
     assert warning == (
         "host host: trials 0, 1, 2 died there, the last one since host host: no space left; this "
-        "host gets no more work"
+        "host gets no more trials"
     )
     search.hello("1.2.0")
     assert search.ask("1.2.0") == Stop()
     trials, answer = search.run_to_the_end("1.1.0")
     assert sorted(trials) == list(range(9))
-    assert search.coordinator.done
+    assert search.coordinator.trials.done
 
 
-def test_without_another_host_that_is_the_end(start):
+def test_a_search_ends_when_its_only_host_gets_no_more_trials(start):
     search = start(points(9), "1.0.0", retries=0)
     answer = search.ask("1.0.0")
     for _ in range(3):
@@ -355,9 +356,9 @@ def test_without_another_host_that_is_the_end(start):
     for job in (2, 3):
         search.hello(f"{job}.0.0")
         assert search.ask(f"{job}.0.0") == Stop()
-        assert search.coordinator.problem is None
+        assert search.coordinator.trials.problem is None
         search.coordinator.job_ended(job)
-    assert search.coordinator.problem == (
+    assert search.coordinator.trials.problem == (
         "host host: trials 0, 1, 2 died there, the last one since no space left"
     )
 
@@ -380,24 +381,24 @@ def test_a_hello_of_another_slot_loses_nothing(start, slot):
     assert search.records("lost") == []
 
 
-def test_the_end_of_a_job_loses_what_its_slots_had_and_nothing_else(start):
+def test_the_end_of_a_job_loses_only_the_attempts_of_its_slots(start):
     slots = ("1.0.0", "1.10.0", "11.0.0", "2.1.0")
     search = start(points(4), *slots)
     works = {slot: search.ask(slot) for slot in slots}
     search.coordinator.job_ended(1)
     assert [record["slot"] for record in search.records("lost")] == ["1.0.0", "1.10.0"]
-    assert len(search.coordinator.status.running) == 2
+    assert len(search.coordinator.trials.status.running) == 2
     for slot in ("11.0.0", "2.1.0"):
         assert search.ask(slot) == works[slot]
     search.coordinator.job_ended(3)
-    assert len(search.coordinator.status.running) == 2
+    assert len(search.coordinator.trials.status.running) == 2
 
 
-def test_the_end_of_a_job_without_work_changes_nothing(start):
+def test_the_end_of_a_job_without_trials_changes_nothing(start):
     search = start(points(1), "1.0.0")
     search.run_to_the_end("1.0.0")
     search.coordinator.job_ended(1)
-    assert search.coordinator.done
+    assert search.coordinator.trials.done
     assert search.records("lost") == []
 
 
@@ -413,24 +414,24 @@ def test_a_slot_does_not_end_while_another_of_its_task_has_a_trial(start):
     assert search.records("lost") == []
 
 
-def test_a_slot_that_is_lost_is_none_any_more(start):
+def test_a_lost_slot_gets_no_more_trials(start):
     search = start(points(2), "1.0.0", "1.1.0")
     search.ask("1.0.0")
     search.coordinator.slots_lost(["1.0.0", "1.7.0"])
     search.hello("1.0.0", warnings=("slow",))
-    assert search.coordinator.status.slots == 1
+    assert search.coordinator.trials.status.slots == 1
     assert search.ask("1.0.0") == Stop()
     assert search.warnings == []
 
 
-def test_a_lost_executor_is_said_once_with_the_trials_that_run_again(start):
+def test_a_lost_executor_is_noted_once_with_the_trials_that_run_again(start):
     search = start(points(5), "1.0.0", "1.1.0", "1.2.0", "1.3.0")
     for slot in ("1.0.0", "1.1.0", "1.2.0"):
         search.ask(slot)
     search.coordinator.slots_lost(["1.2.0", "1.0.0"])
     search.coordinator.slots_lost(["1.2.0", "1.0.0", "1.3.0"])  # which had no trial
     search.coordinator.job_ended(1)
-    assert list(search.coordinator.status.notes) == [
+    assert list(search.coordinator.trials.status.notes) == [
         "executor on host host lost, trials 0 and 2 run again",
         "Spark ended the slot's job, trial 1 runs again",
     ]
@@ -445,27 +446,27 @@ def end_by_the_task(search):
 
 
 @pytest.mark.parametrize("end", [end_by_the_job, end_by_the_task])
-def test_a_trial_whose_slot_spark_has_ended_runs_again_whatever_retries_says(start, end):
+def test_a_trial_whose_slot_spark_has_ended_runs_again_without_retries(start, end):
     search = start(points(1), "1.0.0", retries=0, retry_on=())
     search.ask("1.0.0")
     end(search)
-    assert list(search.coordinator.status.notes) == [
+    assert list(search.coordinator.trials.status.notes) == [
         "Spark ended the slot's job, trial 0 runs again"
     ]
-    assert search.coordinator.results == []
-    assert search.coordinator.progress == 0  # so that jobs that end again and again are told
+    assert search.coordinator.trials.results == []
+    assert search.coordinator.trials.progress == 0  # so repeated ends of jobs are noticed
     [lost] = search.records("lost")
     assert (lost["message"], lost["counts"]) == ("Spark ended its slot's job on host host", False)
     search.hello("2.0.0")
     assert search.run_to_the_end("2.0.0") == ([0], Stop())
 
 
-def test_the_end_of_a_job_counts_where_nobody_knows_which_task_was_lost(start):
+def test_the_end_of_a_job_counts_where_the_lost_task_is_not_known(start):
     """Else a trial that ends its slot each time would end the search."""
     search = start(points(1), "1.0.0", retries=0)
     search.ask("1.0.0")
     search.coordinator.job_ended(1, counts=True)
-    [result] = search.coordinator.results
+    [result] = search.coordinator.trials.results
     assert (result.status, result.error.kind) == ("failed", "lost executor")
     assert result.error.message == "Spark ended its slot's job on host host"
 
@@ -481,12 +482,12 @@ def test_a_resumed_search_counts_attempts_as_the_first_did(tmp_path):
     first.journal.close()
     records = list(read_records(read_journal(first.paths.journal), "the journal"))
     assert [record.counts for record in records if isinstance(record, Lost)] == [False, True]
-    later = Coordinator(points(1), first.paths, Journal(first.paths.journal, 2), retries=1)
-    later.begin(begun(len(records), 1), records)
-    assert later.progress == 1
+    later = make_coordinator(points(1), first.paths, Journal(first.paths.journal, 2), retries=1)
+    later.trials.begin(begun(len(records), 1), records)
+    assert later.trials.progress == 1
 
 
-def test_observers_hear_the_same_again_when_a_search_is_resumed(tmp_path):
+def test_observers_get_the_same_results_again_when_a_search_is_resumed(tmp_path):
     class Counting:
         def __init__(self):
             self.heard = []
@@ -506,16 +507,16 @@ def test_observers_hear_the_same_again_when_a_search_is_resumed(tmp_path):
     first.journal.close()
     records = list(read_records(read_journal(first.paths.journal), "the journal"))
     with Journal(first.paths.journal) as journal:
-        later = Coordinator(points(3), first.paths, journal, observers=[again])
-        later.begin(begun(len(records), 3), records)
+        later = make_coordinator(points(3), first.paths, journal, observers=[again])
+        later.trials.begin(begun(len(records), 3), records)
     assert again.heard == live.heard == [(1, 1, 0), (0, 2, 0), (2, 3, 0)]
 
 
-def test_a_trial_that_is_not_to_run_again_is_not_said_to(start):
+def test_a_trial_that_is_not_retried_is_not_noted(start):
     search = start(points(2), "1.0.0", retries=0)
     search.ask("1.0.0")
     search.coordinator.slots_lost(["1.0.0"])
-    assert list(search.coordinator.status.notes) == []
+    assert list(search.coordinator.trials.status.notes) == []
 
 
 def test_a_slot_whose_executor_leaves_ends_its_trial_and_gets_no_more(start):
@@ -523,11 +524,11 @@ def test_a_slot_whose_executor_leaves_ends_its_trial_and_gets_no_more(start):
     work, other = search.ask("1.0.0"), search.ask("1.1.0")
     search.coordinator.slots_leaving(["1.0.0"])
     assert search.ask("1.0.0") == work  # its last answer got lost
-    assert search.coordinator.status.slots == 2
+    assert search.coordinator.trials.status.slots == 2
     assert search.finish("1.0.0", work) == Stop()
     assert search.ask("1.0.0") == Stop()
     assert list(search.coordinator.roster.let_go) == ["1.0.0"]
-    assert search.coordinator.status.slots == 1
+    assert search.coordinator.trials.status.slots == 1
     assert search.finish("1.1.0", other).trial.id == 2
     assert search.run_to_the_end("1.1.0") == ([2, 3], Stop())
     assert search.ended == [0, 1, 2, 3]
@@ -567,16 +568,16 @@ def test_a_slot_that_leaves_does_not_end_while_another_of_its_task_has_a_trial(s
     assert search.ask("1.0.1") == Stop()
 
 
-def test_an_executor_that_leaves_is_said_once(start):
+def test_an_executor_that_leaves_is_noted_once(start):
     search = start(points(5), "1.0.0", "1.1.0")
     search.coordinator.slots_leaving(["1.1.0", "1.0.0", "1.2.0"])  # which has not come
     search.coordinator.slots_leaving(["1.1.0", "1.0.0", "1.2.0"])
-    assert list(search.coordinator.status.notes) == [
+    assert list(search.coordinator.trials.status.notes) == [
         "executor on host host is decommissioned, it gets no more trials"
     ]
 
 
-def test_lost_work_comes_before_new_work(start):
+def test_lost_trials_come_before_new_ones(start):
     search = start(points(4), "1.0.0", "1.1.0")
     search.ask("1.0.0")
     search.ask("1.1.0")
@@ -601,16 +602,16 @@ def test_slots_wait_at_the_end_of_a_generation_and_stop_at_the_end_of_all(start)
         work = search.finish("1.0.0", work)
     assert work.trial.id == 7
     assert search.ask("1.1.0") == Stop()
-    assert not search.coordinator.done
+    assert not search.coordinator.trials.done
     assert search.finish("1.0.0", work) == Stop()
-    assert search.coordinator.done
+    assert search.coordinator.trials.done
     assert sorted(search.ended) == list(range(8))
     assert [record["trial"]["generation"] for record in search.records("planned")] == [0] * 4 + [
         1
     ] * 4
 
 
-def test_a_slot_that_waits_gets_the_work_that_another_lost(start):
+def test_a_slot_that_waits_gets_the_trial_that_another_lost(start):
     search = start(evolution(4, 1), "1.0.0", "1.1.0")
     slow = search.ask("1.0.0")
     work = search.ask("1.1.0")
@@ -633,14 +634,14 @@ def test_more_failures_than_allowed_end_the_search(start, most):
     for _ in range(most):
         answer = search.fail("1.0.0", answer)
         assert isinstance(answer, Attempt)
-    assert search.coordinator.problem is None
+    assert search.coordinator.trials.problem is None
     assert search.fail("1.0.0", answer) == Stop()
-    assert search.coordinator.problem == (
+    assert search.coordinator.trials.problem == (
         f"{most + 1} trials failed, more than max_failures={most}"
     )
     assert search.finish("1.1.0", other) == Stop()
-    assert search.ended[-1] == other.trial.id  # what was out still counts
-    assert not search.coordinator.done
+    assert search.ended[-1] == other.trial.id  # trials in flight still count
+    assert not search.coordinator.trials.done
 
 
 def test_failures_without_a_limit_do_not_end_the_search(start):
@@ -648,9 +649,9 @@ def test_failures_without_a_limit_do_not_end_the_search(start):
     answer = search.ask("1.0.0")
     while isinstance(answer, Attempt):
         answer = search.fail("1.0.0", answer)
-    assert search.coordinator.problem is None
-    assert search.coordinator.done
-    assert {result.status for result in search.coordinator.results} == {"failed"}
+    assert search.coordinator.trials.problem is None
+    assert search.coordinator.trials.done
+    assert {result.status for result in search.coordinator.trials.results} == {"failed"}
     assert search.records("finished")[0]["outcome"]["error"] == {
         "kind": "user error",
         "message": "ValueError: no",
@@ -658,12 +659,12 @@ def test_failures_without_a_limit_do_not_end_the_search(start):
     }
 
 
-def test_an_ambiguous_objective_ends_the_search_with_its_own_words(start):
+def test_an_ambiguous_objective_ends_the_search_with_its_message(start):
     search = start(points(5), "1.0.0", max_failures=4)
     message = "set optimization_key to one of 'a', 'b'"
     answer = search.fail("1.0.0", search.ask("1.0.0"), "ambiguous objective", message)
     assert answer == Stop()
-    assert search.coordinator.problem == message
+    assert search.coordinator.trials.problem == message
 
 
 def test_a_key_that_the_first_trials_lack_ends_the_search_and_a_later_one_fails(tmp_path):
@@ -672,75 +673,81 @@ def test_a_key_that_the_first_trials_lack_ends_the_search_and_a_later_one_fails(
     first.hello("0.0.0")
     first.fail("0.0.0", first.ask("0.0.0"))
     assert first.fail("0.0.0", first.ask("0.0.0"), "ambiguous objective", message) == Stop()
-    assert first.coordinator.problem == message
+    assert first.coordinator.trials.problem == message
 
     later = Search(tmp_path / "later", points(3), optimization_key="acc")
     later.hello("0.0.0")
     later.finish("0.0.0", later.ask("0.0.0"), objective="acc")
     later.fail("0.0.0", later.ask("0.0.0"), "ambiguous objective", message)
     later.finish("0.0.0", later.ask("0.0.0"), objective="acc")
-    assert later.coordinator.problem is None
-    assert later.coordinator.results[1].error.kind == "invalid value"
+    assert later.coordinator.trials.problem is None
+    assert later.coordinator.trials.results[1].error.kind == "invalid value"
 
 
-def test_what_no_host_can_do_ends_the_search(start):
+def test_a_search_ends_if_no_host_can_run_slots(start):
     search = start(points(5))
     for job in (1, 2, 3):
         for task, host in enumerate("abb"):
             slot = f"{job}.{task}.0"
-            search.coordinator.hello(Hello(slot, host, f"host {host} does not see the folder"))
+            search.coordinator.hello(
+                Hello(slot=slot, host=host, problem=f"host {host} does not see the folder")
+            )
             assert search.ask(slot) == Stop()
-        assert search.coordinator.problem is None  # there may be more of them
+        assert search.coordinator.trials.problem is None  # there may be more of them
         search.coordinator.job_ended(job)
-    assert search.coordinator.problem == (
+    assert search.coordinator.trials.problem == (
         "host a does not see the folder; host b does not see the folder"
     )
     assert search.warnings == []
 
 
-def test_further_jobs_that_no_host_can_do_do_not_end_what_others_can(start):
+def test_refused_jobs_do_not_end_a_search_with_other_slots(start):
     search = start(points(2), "1.0.0")
     work = search.ask("1.0.0")
     for job in (2, 3, 4, 5):
-        search.coordinator.hello(Hello(f"{job}.0.0", "b", "host b does not see the folder"))
+        search.coordinator.hello(
+            Hello(slot=f"{job}.0.0", host="b", problem="host b does not see the folder")
+        )
         assert search.coordinator.roster.has_come(job)
         search.coordinator.job_ended(job)
         assert not search.coordinator.roster.has_come(job)
-    assert search.coordinator.problem is None
+    assert search.coordinator.trials.problem is None
     assert isinstance(search.finish("1.0.0", work), Attempt)
 
 
-def test_what_is_left_is_what_may_still_be_handed_out(start):
+def test_the_trials_left_are_those_that_may_still_start(start):
     search = start(points(3), "1.0.0", "2.0.0")
-    assert search.coordinator.left == 3
+    assert search.coordinator.trials.left == 3
     work = search.ask("1.0.0")
     other = search.ask("2.0.0")
-    assert search.coordinator.left == 1
+    assert search.coordinator.trials.left == 1
     search.coordinator.slots_lost(["2.0.0"])
-    assert search.coordinator.left == 2
+    assert search.coordinator.trials.left == 2
     again = search.finish("1.0.0", work)
-    assert (again.trial.id, search.coordinator.left) == (other.trial.id, 1)
+    assert (again.trial.id, search.coordinator.trials.left) == (other.trial.id, 1)
     last = search.finish("1.0.0", again)
-    assert search.coordinator.left == 0
+    assert search.coordinator.trials.left == 0
     search.finish("1.0.0", last)
-    assert search.coordinator.left == 0
+    assert search.coordinator.trials.left == 0
 
 
-def test_what_one_host_cannot_do_is_done_elsewhere_and_said(start):
+def test_a_host_that_cannot_run_slots_is_warned_of_and_others_run_the_trials(start):
     search = start(points(3))
-    search.coordinator.hello(Hello("1.0.0", "a", "host a does not see the folder"))
+    search.coordinator.hello(
+        Hello(slot="1.0.0", host="a", problem="host a does not see the folder")
+    )
     assert search.warnings == []
-    search.coordinator.hello(Hello("1.1.0", "b"))
-    assert search.warnings == ["host a does not see the folder; this host gets no more work"]
+    search.coordinator.hello(Hello(slot="1.1.0", host="b"))
+    assert search.warnings == ["host a does not see the folder; this host gets no more trials"]
     assert search.ask("1.0.0") == Stop()
     assert search.run_to_the_end("1.1.0") == ([0, 1, 2], Stop())
-    assert search.coordinator.done
+    assert search.coordinator.trials.done
 
 
-def test_a_slot_that_finds_out_later_that_it_can_do_nothing_gives_its_trial_back(start):
+def test_a_trial_of_a_slot_that_reports_a_problem_later_runs_again(start):
     search = start(points(1), "1.0.0")
     search.ask("1.0.0")
-    search.coordinator.hello(Hello("1.1.0", "other"))
+    search.coordinator.hello(Hello(slot="1.1.0", host="other"))
     search.hello("1.0.0", problem="host host: TensorFlow cannot be imported")
     assert search.ask("1.0.0") == Stop()
     assert search.ask("1.1.0") == Attempt(Trial(0, {"x": 0}), 2)
@@ -755,7 +762,7 @@ def set_aside(search, slot, gpu):
     search.hello(slot, gpus=(gpu,), set_aside={gpu: f"GPU {gpu} of host host keeps 4.2 GiB"})
 
 
-def test_slots_of_a_gpu_that_is_set_aside_wait_while_others_go_on(start):
+def test_slots_of_a_gpu_that_is_set_aside_wait_while_others_run(start):
     search = start(points(6), slots=3)
     gpu_slots(search, "3", "3", "5")
     works = [search.ask(f"1.{number}.0") for number in range(3)]
@@ -769,11 +776,11 @@ def test_slots_of_a_gpu_that_is_set_aside_wait_while_others_go_on(start):
         work = search.finish("1.2.0", work)
     assert search.ask("1.0.0") == search.ask("1.1.0") == Stop()  # nothing is left to hand out
     assert search.finish("1.2.0", work) == Stop()
-    assert search.coordinator.done
+    assert search.coordinator.trials.done
     assert search.warnings == ["GPU 3 of host host keeps 4.2 GiB and gets no more trials"]
 
 
-def test_a_gpu_that_is_set_aside_is_so_for_the_slots_of_the_next_job(start):
+def test_a_gpu_stays_set_aside_for_the_slots_of_the_next_job(start):
     search = start(points(2), slots=2)
     gpu_slots(search, "3", "5")
     set_aside(search, "1.0.0", "3")
@@ -788,7 +795,7 @@ def test_the_same_address_on_another_host_is_another_gpu(start):
     search = start(points(1))
     gpu_slots(search, "3")
     set_aside(search, "1.0.0", "3")
-    search.coordinator.hello(Hello("1.1.0", "other", gpus=("3",)))
+    search.coordinator.hello(Hello(slot="1.1.0", host="other", gpus=("3",)))
     assert search.ask("1.1.0") == Attempt(Trial(0, {"x": 0}), 1)
 
 
@@ -799,9 +806,9 @@ def test_when_all_gpus_are_set_aside_the_search_ends_after_the_last_trial_that_r
     set_aside(search, "1.0.0", "3")
     set_aside(search, "1.1.0", "5")
     assert search.finish("1.0.0", works[0]) == Wait()
-    assert search.coordinator.problem is None
+    assert search.coordinator.trials.problem is None
     assert search.finish("1.1.0", works[1]) == Stop()
-    assert search.coordinator.problem == (
+    assert search.coordinator.trials.problem == (
         "GPU 3 of host host keeps 4.2 GiB and gets no more trials; "
         "GPU 5 of host host keeps 4.2 GiB and gets no more trials"
     )
@@ -809,7 +816,7 @@ def test_when_all_gpus_are_set_aside_the_search_ends_after_the_last_trial_that_r
     assert search.ask("1.0.0") == Stop()
 
 
-def test_slots_that_are_not_there_yet_have_a_minute_before_that_is_the_end(start):
+def test_missing_slots_have_a_minute_to_connect_before_the_search_ends(start):
     now = 0.0
     search = start(points(9), slots=2, clock=lambda: now)
     gpu_slots(search, "3")
@@ -824,20 +831,20 @@ def test_slots_that_are_not_there_yet_have_a_minute_before_that_is_the_end(start
     assert search.ask("1.0.0") == Wait()
     now = 160.0
     assert search.ask("1.0.0") == Stop()
-    assert "GPU 3 of host host" in search.coordinator.problem
+    assert "GPU 3 of host host" in search.coordinator.trials.problem
 
 
-def test_a_trial_that_calls_its_objective_otherwise_fails(start):
+def test_a_trial_with_another_objective_fails(start):
     search = start(points(3), "1.0.0")
     answer = search.finish("1.0.0", search.ask("1.0.0"), 1.0, "loss")
     answer = search.finish("1.0.0", answer, 5.0, "accuracy")
     assert search.finish("1.0.0", answer, 2.0, "loss") == Stop()
-    assert [result.status for result in search.coordinator.results] == [
+    assert [result.status for result in search.coordinator.trials.results] == [
         "finished",
         "failed",
         "finished",
     ]
-    odd = search.coordinator.results[1]
+    odd = search.coordinator.trials.results[1]
     assert (odd.value, odd.metrics, odd.seconds) == (None, {}, 0.5)
     assert odd.error.kind == "invalid value"
     assert odd.error.message == "the objective is 'accuracy', it was 'loss' before"
@@ -845,11 +852,11 @@ def test_a_trial_that_calls_its_objective_otherwise_fails(start):
     assert {objective for _, objective, _ in search.ears.heard} == {"loss"}
 
 
-def test_a_trial_that_calls_its_objective_otherwise_counts_as_a_failure(start):
+def test_a_trial_with_another_objective_counts_as_a_failure(start):
     search = start(points(3), "1.0.0", max_failures=0)
     answer = search.finish("1.0.0", search.ask("1.0.0"), 1.0, "loss")
     assert search.finish("1.0.0", answer, 1.0, "accuracy") == Stop()
-    assert search.coordinator.problem == "1 trials failed, more than max_failures=0"
+    assert search.coordinator.trials.problem == "1 trials failed, more than max_failures=0"
 
 
 def test_the_objective_is_unknown_until_a_trial_names_it(start):
@@ -859,7 +866,7 @@ def test_the_objective_is_unknown_until_a_trial_names_it(start):
     assert [objective for _, objective, _ in search.ears.heard] == [None, "loss"]
 
 
-def test_observers_hear_after_the_journal_and_in_their_order(start):
+def test_observers_get_results_after_the_journal_and_in_their_order(start):
     order = []
 
     class Named:
@@ -876,7 +883,7 @@ def test_observers_hear_after_the_journal_and_in_their_order(start):
         answer = search.finish("1.0.0", answer)
     assert order == [("a", 0), ("b", 0), ("a", 1), ("b", 1)]
     assert [in_journal for _, _, in_journal in search.ears.heard] == [[0], [0, 1]]
-    assert [result for result, _, _ in search.ears.heard] == search.coordinator.results
+    assert [result for result, _, _ in search.ears.heard] == search.coordinator.trials.results
 
 
 class FullDisk:
@@ -890,24 +897,26 @@ class FullDisk:
             raise OSError("No space left on device")
 
 
-def test_nobody_hears_of_what_the_journal_could_not_take(tmp_path):
+def test_observers_get_no_result_that_the_journal_could_not_write(tmp_path):
     ears = Ears(None)
-    coordinator = Coordinator(points(2), RunPaths(tmp_path), FullDisk("finished"), observers=[ears])
-    coordinator.hello(Hello("1.0.0", "host"))
+    coordinator = make_coordinator(
+        points(2), RunPaths(tmp_path), FullDisk("finished"), observers=[ears]
+    )
+    coordinator.hello(Hello(slot="1.0.0", host="host"))
     work = coordinator.next(Next("1.0.0"))
     with pytest.raises(OSError, match="No space left"):
         coordinator.next(Next("1.0.0", 1, finished(work.trial.id)))
     assert ears.heard == []
-    assert coordinator.results == []
-    assert not coordinator.done
+    assert coordinator.trials.results == []
+    assert not coordinator.trials.done
 
 
-def test_no_work_is_handed_out_that_the_journal_could_not_take(tmp_path):
-    coordinator = Coordinator(points(2), RunPaths(tmp_path), FullDisk("planned"))
-    coordinator.hello(Hello("1.0.0", "host"))
+def test_no_slot_gets_a_trial_that_the_journal_could_not_write(tmp_path):
+    coordinator = make_coordinator(points(2), RunPaths(tmp_path), FullDisk("planned"))
+    coordinator.hello(Hello(slot="1.0.0", host="host"))
     with pytest.raises(OSError, match="No space left"):
         coordinator.next(Next("1.0.0"))
-    assert coordinator.status.running == ()
+    assert coordinator.trials.status.running == ()
 
 
 def test_each_warning_is_shown_once(start):
@@ -918,7 +927,7 @@ def test_each_warning_is_shown_once(start):
     assert search.warnings == ["slow", "old", "new"]
 
 
-def test_a_detour_is_told_of_the_first_slot_only(start):
+def test_only_the_first_slots_detour_is_warned_of(start):
     search = start(points(1))
     search.hello("1.0.0")
     assert search.warnings == []
@@ -928,7 +937,7 @@ def test_a_detour_is_told_of_the_first_slot_only(start):
     assert search.warnings == ["host a goes round", "slow"]
 
 
-def test_gpus_that_spark_does_not_know_of_are_warned_of_once(start):
+def test_gpus_that_spark_does_not_assign_are_warned_of_once(start):
     search = start(points(8), slots=5)
     search.hello("1.0.0", free_gpus=0)
     assert search.warnings == []
@@ -941,22 +950,22 @@ def test_gpus_that_spark_does_not_know_of_are_warned_of_once(start):
     assert "spark.task.resource.gpu.amount" in gpus
 
 
-def test_warnings_go_to_the_warnings_module_unless_told_otherwise(tmp_path):
-    coordinator = Coordinator(points(1), RunPaths(tmp_path), FullDisk(None))
+def test_warnings_go_to_the_warnings_module_by_default(tmp_path):
+    coordinator = make_coordinator(points(1), RunPaths(tmp_path), FullDisk(None))
     with pytest.warns(UserWarning, match="^slow$"):
-        coordinator.hello(Hello("1.0.0", "host", warnings=("slow",)))
+        coordinator.hello(Hello(slot="1.0.0", host="host", warnings=("slow",)))
 
 
-def test_a_search_is_not_done_while_work_is_out_or_to_be_done_again(start):
+def test_a_search_is_not_done_while_trials_are_in_flight_or_wait_to_run_again(start):
     search = start(points(1), "1.0.0")
-    assert not search.coordinator.done
+    assert not search.coordinator.trials.done
     search.ask("1.0.0")
-    assert not search.coordinator.done
+    assert not search.coordinator.trials.done
     search.coordinator.job_ended(1)
-    assert not search.coordinator.done
+    assert not search.coordinator.trials.done
     search.hello("2.0.0")
     assert search.run_to_the_end("2.0.0") == ([0], Stop())
-    assert search.coordinator.done
+    assert search.coordinator.trials.done
 
 
 def evaluate(trial):
@@ -968,12 +977,12 @@ def evaluate(trial):
 
 
 class Cluster:
-    """Slots that ask, finish, die and say things twice, one per partition of a job."""
+    """Slots that ask, finish, die and repeat messages, one per partition of a job."""
 
     def __init__(self, search, partitions):
         self.search, self.coordinator = search, search.coordinator
         self.job, self.partitions = 1, partitions
-        self.ghosts = []  # what slots that are gone may still say
+        self.ghosts = []  # messages that lost slots may still send
         self.start_job()
 
     def start_job(self):
@@ -1001,7 +1010,7 @@ class Cluster:
         outcome = evaluate(work.trial)
         return Next(self.slot(partition), work.number, outcome)
 
-    def go_on(self, partition):
+    def ask_or_send(self, partition):
         """Ask, or hand in the outcome and ask."""
         self.send(partition, self.message(partition))
 
@@ -1016,7 +1025,7 @@ class Cluster:
         self.search.hello(self.slot(partition), warnings=("slow",))
 
     def leave_ghost(self, partition):
-        self.ghosts += [Hello(self.slot(partition), "host"), self.message(partition)]
+        self.ghosts += [Hello(slot=self.slot(partition), host="host"), self.message(partition)]
 
     def haunt(self, partition):
         for ghost in self.ghosts[-2 * partition - 2 :]:
@@ -1047,17 +1056,17 @@ class Cluster:
 
     def finish(self):
         for _ in range(5 * self.search.searcher.total):
-            if self.coordinator.done:
+            if self.coordinator.trials.done:
                 return
             for partition in range(self.partitions):
-                self.go_on(partition)
+                self.ask_or_send(partition)
 
 
 steps = st.lists(
     st.tuples(
         st.integers(0, 2),
         st.sampled_from(
-            ["go_on"] * 6
+            ["ask_or_send"] * 6
             + ["lose_answer", "repeat", "greet", "die", "die", "end_job", "haunt", "haunt"]
             + ["leave", "leave"]
         ),
@@ -1091,10 +1100,10 @@ def test_whatever_slots_do_every_trial_ends_once_and_as_without_slots(steps, mak
             getattr(cluster, action)(partition)
         cluster.finish()
         search.journal.close()
-        assert search.coordinator.done
-        assert search.coordinator.problem is None
+        assert search.coordinator.trials.done
+        assert search.coordinator.trials.problem is None
         assert_journal_adds_up(search)
-    results = sorted(search.coordinator.results, key=lambda result: result.id)
+    results = sorted(search.coordinator.trials.results, key=lambda result: result.id)
     assert [result.id for result in results] == list(range(alone.total))
     assert [result.params for result in results] == [trials[n].params for n in range(alone.total)]
     assert [result.value for result in results] == [outcome.value for outcome in expected]
@@ -1123,7 +1132,7 @@ def assert_journal_adds_up(search):
 
 
 @pytest.mark.parametrize("slot", ["", "1.0", "1.0.0.0"])
-def test_a_name_that_is_no_slot_is_a_fault_of_the_sender(start, slot):
+def test_an_invalid_slot_name_is_a_protocol_error(start, slot):
     with pytest.raises(ProtocolError):
         start(points(1), slot)
 
@@ -1144,40 +1153,42 @@ def test_an_observer_that_raises_is_left_out_and_ends_nothing(start):
     assert len(search.ears.heard) == 3
 
 
-def test_a_cancelled_trial_that_was_to_run_again_is_the_attempt_that_ran(start):
+def test_a_cancelled_trial_that_waits_to_run_again_keeps_its_last_attempt(start):
     search = start(points(1), "1.0.0")
     search.ask("1.0.0")
     search.coordinator.slots_lost(["1.0.0"])
-    search.coordinator.cancel_rest()
-    [result] = search.coordinator.results
+    search.coordinator.trials.cancel_rest()
+    [result] = search.coordinator.trials.results
     assert result.logdir == search.paths.shown_attempt(0, 1)
     assert [record["attempt"] for record in search.records("finished")] == [1]
 
 
 def stopped(trial, value=0.25, objective="metric", reason="step 3: too bad"):
     metrics = {objective: value}
-    return Outcome(trial, "stopped", value, objective, metrics, None, 0.5, reason, 3)
+    return Outcome(trial, "stopped", value, objective, metrics, seconds=0.5, reason=reason, step=3)
 
 
-def test_a_trials_time_counts_from_when_its_slot_is_prepared(start):
+def test_the_seconds_of_a_trial_count_from_when_its_slot_is_prepared(start):
     now = 100.0
     search = start(points(3), "1.0.0", clock=lambda: now)
     first = search.ask("1.0.0")
-    (running,) = search.coordinator.status.running
+    (running,) = search.coordinator.trials.status.running
     assert (running.since, running.seconds(130.0)) == (None, 0.0)
     now = 120.0  # it has imported TensorFlow meanwhile
-    assert search.coordinator.report(Reports("1.0.0", first.trial.id, 1, ())) == Heard("")
-    (running,) = search.coordinator.status.running
+    assert search.coordinator.report(
+        Reports(slot="1.0.0", trial=first.trial.id, attempt=1, reports=())
+    ) == Heard("")
+    (running,) = search.coordinator.trials.status.running
     assert (running.since, running.seconds(130.0)) == (120.0, 10.0)
     now = 125.0
-    search.coordinator.report(Reports("1.0.0", first.trial.id, 1, ()))
-    assert search.coordinator.status.running[0].since == 120.0
+    search.coordinator.report(Reports(slot="1.0.0", trial=first.trial.id, attempt=1, reports=()))
+    assert search.coordinator.trials.status.running[0].since == 120.0
     search.hand_in("1.0.0", 1, Outcome(first.trial.id, "finished", 1.0, "metric", {"metric": 1.0}))
-    (running,) = search.coordinator.status.running
+    (running,) = search.coordinator.trials.status.running
     assert running.since == 125.0  # the slot is prepared by now
 
 
-def test_a_report_is_judged_and_kept(start):
+def test_a_report_is_judged_and_recorded(start):
     search = start(points(2), "1.0.0", stopping=[Threshold(upper=1.0)])
     work = search.ask("1.0.0")
     assert search.report("1.0.0", work, 0, loss=0.5) == ""
@@ -1189,20 +1200,20 @@ def test_a_report_is_judged_and_kept(start):
         (0, 1, [{"step": 1, "metrics": {"loss": 2.5}}]),
         (0, 1, [{"step": 2, "metrics": {"loss": 0.5}}]),
     ]
-    (running,) = search.coordinator.status.running
+    (running,) = search.coordinator.trials.status.running
     assert running.last == Report(2, {"loss": 0.5})
 
 
-def test_reports_without_rules_are_seen_and_not_kept(start):
+def test_reports_without_stopping_rules_are_shown_and_not_recorded(start):
     search = start(points(1), "1.0.0")
     work = search.ask("1.0.0")
     assert search.report("1.0.0", work, 7, loss=0.5, accuracy=0.25) == ""
-    assert search.coordinator.problem is None
-    assert search.coordinator.status.running[0].last.step == 7
+    assert search.coordinator.trials.problem is None
+    assert search.coordinator.trials.status.running[0].last.step == 7
     assert search.records("reported") == []
 
 
-def test_what_is_no_number_is_judged_as_none(start):
+def test_a_value_that_is_not_finite_stops_its_trial(start):
     search = start(points(1), "1.0.0", stopping=[Threshold(upper=1.0)])
     work = search.ask("1.0.0")
     reason = search.report("1.0.0", work, 0, loss=float("nan"))
@@ -1211,7 +1222,7 @@ def test_what_is_no_number_is_judged_as_none(start):
 
 
 @pytest.mark.parametrize("lose", [lose_by_the_task, lose_by_the_end_of_the_job])
-def test_an_attempt_that_was_given_up_is_told_to_stop(start, lose):
+def test_an_attempt_that_was_given_up_gets_a_stop(start, lose):
     search = start(points(1), "1.0.0", stopping=[Threshold(upper=1.0)])
     work = search.ask("1.0.0")
     slot = lose(search)
@@ -1222,18 +1233,18 @@ def test_an_attempt_that_was_given_up_is_told_to_stop(start, lose):
     assert search.report(slot, again, 0, loss=0.5) == ""
 
 
-def test_several_metrics_and_no_key_end_the_search_with_a_sentence(start):
+def test_several_metrics_without_an_optimization_key_end_the_search(start):
     search = start(points(2), "1.0.0", stopping=[Threshold(upper=1.0)])
     work = search.ask("1.0.0")
     assert search.report("1.0.0", work, 0, loss=0.5, accuracy=0.1) == ""
-    assert search.coordinator.problem == (
+    assert search.coordinator.trials.problem == (
         "a trial reports several metrics ('loss', 'accuracy'); say which one stopping= goes by: "
         "optimization_key='loss'"
     )
     assert search.finish("1.0.0", work) == Stop()
 
 
-def test_the_key_says_which_metric_is_judged(start):
+def test_the_optimization_key_names_the_judged_metric(start):
     rules = {"stopping": [Threshold(upper=1.0)], "optimization_key": "loss"}
     search = start(points(2), "1.0.0", **rules)
     work = search.ask("1.0.0")
@@ -1242,28 +1253,28 @@ def test_the_key_says_which_metric_is_judged(start):
     assert search.report("1.0.0", work, 2, accuracy=0.0, loss=5.0).startswith("step 2: 5 is above")
 
 
-def test_what_trials_print_waits_to_be_shown(start):
+def test_output_of_trials_is_kept_for_display(start):
     search = start(points(2), "1.0.0")
     work = search.ask("1.0.0")
     search.report("1.0.0", work, 0, output="a\nb")
     search.report("1.0.0", work, 0, output="c\n")
-    assert list(search.coordinator.status.output) == [(0, "a\nb"), (0, "c\n")]
+    assert list(search.coordinator.trials.status.output) == [(0, "a\nb"), (0, "c\n")]
 
 
-def test_a_stopped_trial_has_its_value_and_says_why(start):
+def test_a_stopped_trial_has_its_value_and_the_reason(start):
     search = start(points(2), "1.0.0", optimization_key="metric")
     answer = search.hand_in("1.0.0", 1, stopped(search.ask("1.0.0").trial.id))
     search.finish("1.0.0", answer, 0.125)
-    first, second = search.coordinator.results
+    first, second = search.coordinator.trials.results
     assert (first.status, first.value, first.reason) == ("stopped", 0.25, "step 3: too bad")
     assert first.ending == "stopped at step 3: too bad"
     assert (second.status, second.ending) == ("finished", "finished")
-    assert search.coordinator.status.best is first
+    assert search.coordinator.trials.status.best is first
     assert search.warnings == []
 
 
 @pytest.mark.parametrize("order", ["stopped first", "stopped last"])
-def test_what_is_reported_under_another_name_is_nobodys_value(start, order):
+def test_a_reported_metric_of_another_name_is_not_the_value(start, order):
     search = start(points(2), "1.0.0")
     outcomes = [stopped(0, 5.0, "loss"), finished(1, 0.5, "metric")]
     if order == "stopped last":
@@ -1271,29 +1282,29 @@ def test_what_is_reported_under_another_name_is_nobodys_value(start, order):
     search.ask("1.0.0")
     for outcome in outcomes:
         search.hand_in("1.0.0", 1, outcome)
-    values = {result.status: result.value for result in search.coordinator.results}
+    values = {result.status: result.value for result in search.coordinator.trials.results}
     assert values == {"stopped": None, "finished": 0.5}
-    status = search.coordinator.status
+    status = search.coordinator.trials.status
     assert (status.best.status, status.objective) == ("finished", "metric")
     (warning,) = search.warnings
     assert "report 'loss' and return 'metric'" in warning
     assert "optimization_key='loss'" in warning
 
 
-def test_the_objective_of_trials_that_are_all_stopped_is_what_they_report(start):
+def test_the_objective_of_stopped_trials_is_the_reported_metric(start):
     search = start(points(2), "1.0.0")
     answer = search.hand_in("1.0.0", 1, stopped(search.ask("1.0.0").trial.id, 0.25, "loss"))
     search.hand_in("1.0.0", 1, stopped(answer.trial.id, 0.5, "loss"))
-    assert search.coordinator.status.objective == "loss"
-    assert [result.value for result in search.coordinator.results] == [0.25, 0.5]
+    assert search.coordinator.trials.status.objective == "loss"
+    assert [result.value for result in search.coordinator.trials.results] == [0.25, 0.5]
 
 
 class TalkingCluster(Cluster):
-    """Slots whose trials also report, and end when they are told to; with a judge to compare."""
+    """Slots whose trials also report, and stop on request; with a judge to compare."""
 
     def __init__(self, search, partitions, rule):
         self.judge = start_all([rule], Direction.MAX)
-        self.steps, self.told, self.kept = {}, {}, []
+        self.steps, self.last_outcomes, self.kept = {}, {}, []
         self.asking = set()  # partitions whose answer got lost: their last trial has ended
         super().__init__(search, partitions)
 
@@ -1326,13 +1337,13 @@ class TalkingCluster(Cluster):
             (work.trial.id, work.number, [{"step": step, "metrics": {"metric": value}}])
         )
         if reason:
-            self.told[work.trial.id, work.number] = stopped(
+            self.last_outcomes[work.trial.id, work.number] = stopped(
                 work.trial.id, value, ["metric", "other"][work.trial.id % 2], reason
             )
 
     def message(self, partition):
         work = self.work[partition]
-        outcome = None if work is None else self.told.get((work.trial.id, work.number))
+        outcome = None if work is None else self.last_outcomes.get((work.trial.id, work.number))
         if outcome is None:
             return super().message(partition)
         return Next(self.slot(partition), work.number, outcome)
@@ -1341,7 +1352,12 @@ class TalkingCluster(Cluster):
         super().leave_ghost(partition)
         if self.work[partition] is not None:
             slot, work = self.slot(partition), self.work[partition]
-            report = Reports(slot, work.trial.id, work.number, (Report(99, {"metric": 1.0}),))
+            report = Reports(
+                slot=slot,
+                trial=work.trial.id,
+                attempt=work.number,
+                reports=(Report(99, {"metric": 1.0}),),
+            )
             self.given_up = [*getattr(self, "given_up", []), report]
 
     def whisper(self, partition):
@@ -1351,19 +1367,19 @@ class TalkingCluster(Cluster):
 
 def assert_folder_says_what_the_coordinator_knows(search):
     run = read_run(search.paths)
-    status = search.coordinator.status
+    status = search.coordinator.trials.status
     assert run.result.trials == sorted(status.results, key=lambda result: result.id)
     assert run.result.objective == (status.objective or "accuracy")  # the manifest's key
     by_id = sorted((out.attempt for out in status.running), key=lambda out: out.trial.id)
     assert sorted(run.running, key=lambda out: out.trial.id) == by_id
-    assert state_of(search.paths) == search.coordinator.state
+    assert RunReader(search.paths).state() == search.coordinator.trials.state
 
 
 talking_steps = st.lists(
     st.tuples(
         st.integers(0, 2),
         st.sampled_from(
-            ["go_on"] * 3
+            ["ask_or_send"] * 3
             + ["talk"] * 8
             + ["lose_answer", "repeat", "die", "end_job", "haunt", "whisper", "whisper"]
         ),
@@ -1380,13 +1396,13 @@ def test_whatever_trials_report_is_judged_in_order_kept_and_read_back(steps, mak
         search = Search(Path(folder), make(), stopping=[rule])
         write_manifest(search.paths, make_manifest(make_search(7)))
         cluster = TalkingCluster(search, 3, rule)
-        search.coordinator.standing.observers.append(cluster)
+        search.coordinator.trials.standing.observers.append(cluster)
         for partition, action in steps:
             getattr(cluster, action)(partition)
         assert_folder_says_what_the_coordinator_knows(search)
         cluster.finish()
-        assert search.coordinator.done
-        assert search.coordinator.problem is None
+        assert search.coordinator.trials.done
+        assert search.coordinator.trials.problem is None
         kept = [(r["trial"], r["attempt"], r["reports"]) for r in search.records("reported")]
         assert kept == cluster.kept
         assert_folder_says_what_the_coordinator_knows(search)
@@ -1399,7 +1415,7 @@ def test_a_trial_that_is_to_stop_and_is_lost_does_not_run_again(start):
     assert search.report("1.0.0", work, 0, metric=0.5, other=2.0) == ""
     assert "above the threshold" in search.report("1.0.0", work, 1, metric=5.0)
     search.coordinator.slots_lost(["1.0.0"])
-    [result] = search.coordinator.results
+    [result] = search.coordinator.trials.results
     assert (result.status, result.value) == ("stopped", 5.0)
     assert result.metrics == {"metric": 5.0, "other": 2.0}
     assert search.records("lost") == []
@@ -1411,27 +1427,27 @@ def test_a_trial_that_is_to_stop_and_fails_does_not_run_again(start):
     work = search.ask("1.0.0")
     assert "above the threshold" in search.report("1.0.0", work, 1, metric=5.0)
     assert search.fail("1.0.0", work, "machine", "the disk is full") == Stop()
-    [result] = search.coordinator.results
+    [result] = search.coordinator.trials.results
     assert (result.status, result.value) == ("stopped", 5.0)
     assert search.records("lost") == []
 
 
-def test_a_searcher_is_told_no_value_that_may_be_taken_back(start):
-    told = []
+def test_a_searcher_receives_no_value_that_may_be_withdrawn(start):
+    ended = []
 
     class Listening(PointSearch):
         def tell(self, outcome):
-            told.append((outcome.status, outcome.value))
+            ended.append((outcome.status, outcome.value))
             super().tell(outcome)
 
     search = start(Listening([{"x": x} for x in range(3)]), "1.0.0")
     search.ask("1.0.0")
     for outcome in (stopped(0, 5.0), finished(1, 0.5, "metric"), stopped(2, 0.25)):
         search.hand_in("1.0.0", 1, outcome)
-    assert told == [("stopped", None), ("finished", 0.5), ("stopped", 0.25)]
+    assert ended == [("stopped", None), ("finished", 0.5), ("stopped", 0.25)]
 
 
-def test_rules_that_hear_nothing_of_the_objective_are_said_once(start):
+def test_stopping_rules_without_reports_of_the_objective_are_warned_of_once(start):
     search = start(points(2), "1.0.0", stopping=[Threshold(upper=1.0)], optimization_key="accuracy")
     for _ in range(2):
         work = search.ask("1.0.0")
@@ -1439,8 +1455,8 @@ def test_rules_that_hear_nothing_of_the_objective_are_said_once(start):
         search.hand_in("1.0.0", 1, finished(work.trial.id, 0.5, "accuracy"))
     (warning,) = search.warnings
     assert warning == (
-        "stopping= goes by what trials report of 'accuracy', and they report 'val_accuracy': none "
-        "of them is judged"
+        "stopping= needs reports of 'accuracy', but trials report 'val_accuracy', so it stops none "
+        "of them"
     )
 
 
@@ -1448,71 +1464,83 @@ def test_rules_that_hear_nothing_of_the_objective_are_said_once(start):
 
 
 @pytest.mark.parametrize(("direction", "last"), [(Direction.MAX, 0.9), (Direction.MIN, -0.9)])
-def test_once_the_target_is_reached_there_is_no_more_work(start, direction, last):
+def test_no_trial_starts_once_the_target_is_reached(start, direction, last):
     search = start(points(9), "1.0.0", "1.1.0", "1.2.0", direction=direction, target=last, slots=3)
     works = [search.ask(slot) for slot in ("1.0.0", "1.1.0")]
     again = search.finish("1.0.0", works[0], last * 0.9)
     assert isinstance(again, Attempt)
-    assert not search.coordinator.target_reached
+    assert not search.coordinator.trials.target_reached
     assert search.finish("1.0.0", again, last) == Stop()
-    assert search.coordinator.target_reached
-    assert not search.coordinator.done
+    assert search.coordinator.trials.target_reached
+    assert not search.coordinator.trials.done
     assert search.ask("1.2.0") == Stop()
-    search.coordinator.cancel_rest()
-    assert search.coordinator.problem is None
-    assert [r.status for r in search.coordinator.results] == ["finished", "finished", "cancelled"]
+    search.coordinator.trials.cancel_rest()
+    assert search.coordinator.trials.problem is None
+    assert [r.status for r in search.coordinator.trials.results] == [
+        "finished",
+        "finished",
+        "cancelled",
+    ]
 
 
-def test_what_was_left_behind_may_end_the_search(tmp_path):
+def test_outcomes_found_in_trial_folders_may_end_the_search(tmp_path):
     twin, left = evolution(), []
     while trial := twin.ask():
         outcome = Outcome.failed(trial.id, "user error", "ValueError: no")
         left.append(LeftBehind(trial.id, 1, (Attempt(trial), outcome)))
     search = Search(tmp_path, evolution(), max_failures=1)
-    search.coordinator.begin(begun(trials=12), left=left)
+    search.coordinator.trials.begin(begun(trials=12), left=left)
     search.hello("1.0.0")
     assert isinstance(search.ask("1.0.0"), Stop)
-    assert search.coordinator.problem == "2 trials failed, more than max_failures=1"
+    assert search.coordinator.trials.problem == "2 trials failed, more than max_failures=1"
     assert search.ended == [0, 1]
 
 
 class Custom:
-    """A searcher of a user: asks for what it is given, and may raise when it is told."""
+    """A user's searcher: proposes the given trials, and may raise in `tell`."""
 
     finished = False
 
-    def __init__(self, *asked, told=None):
-        self._asked, self._told, self.total = list(asked), told, len(asked)
+    def __init__(self, *asked, error=None):
+        self._asked, self._error, self.total = list(asked), error, len(asked)
 
     def ask(self):
         return self._asked.pop(0)
 
     def tell(self, outcome):
-        if self._told:
-            raise self._told
+        if self._error:
+            raise self._error
 
 
-def test_a_searcher_that_asks_for_what_no_slot_can_take_ends_the_search(tmp_path):
+def test_a_searcher_that_proposes_too_large_a_trial_ends_the_search(tmp_path):
     search = Search(tmp_path, Custom(Trial(0, {"x": 1}), Trial(1, {"x": "a" * 2_000_000})))
     search.hello("0.0.0")
     assert search.finish("0.0.0", search.ask("0.0.0")) == Stop()
     said = "Custom.ask(): params['x'] of the trial: expected at most 1,000,000 bytes"
-    assert search.coordinator.problem.startswith(said)
+    assert search.coordinator.trials.problem.startswith(said)
     assert search.ended == [0]
     assert len(search.records("planned")) == 1
 
 
-def test_a_searcher_that_raises_when_it_is_told_ends_the_search(tmp_path):
-    told = InvalidArgument("constraint", "True or False", "KeyError: 'y', for {'x': 3}")
-    search = Search(tmp_path, Custom(*(Trial(i, {"x": i}) for i in range(3)), told=told))
+def test_a_searcher_that_waits_for_nothing_ends_the_search(tmp_path):
+    search = Search(tmp_path, Custom(Trial(0, {"x": 1}), None))
     search.hello("0.0.0")
     assert search.finish("0.0.0", search.ask("0.0.0")) == Stop()
-    assert search.coordinator.problem == str(told)
+    said = "Custom.ask(): expected a trial, since no trial is in flight"
+    assert search.coordinator.trials.problem.startswith(said)
+
+
+def test_a_searcher_that_raises_in_tell_ends_the_search(tmp_path):
+    error = InvalidArgument("constraint", "True or False", "KeyError: 'y', for {'x': 3}")
+    search = Search(tmp_path, Custom(*(Trial(i, {"x": i}) for i in range(3)), error=error))
+    search.hello("0.0.0")
+    assert search.finish("0.0.0", search.ask("0.0.0")) == Stop()
+    assert search.coordinator.trials.problem == str(error)
     assert search.ended == [0]
 
 
 class Unsure(Custom):
-    """A searcher whose `finished` or `total` raises once its first trial was told."""
+    """A searcher whose `finished` or `total` raises after its first outcome."""
 
     def __init__(self, raising):
         super().__init__(*(Trial(number, {"x": number}) for number in range(3)))
@@ -1540,15 +1568,17 @@ class Unsure(Custom):
 
 
 @pytest.mark.parametrize("raising", ["finished", "total"])
-def test_a_searcher_that_cannot_say_how_far_it_is_ends_the_search(tmp_path, raising):
+def test_a_searcher_whose_properties_raise_ends_the_search(tmp_path, raising):
     search = Search(tmp_path, Unsure(raising))
     coordinator = search.coordinator
-    assert coordinator.status.total == 3
+    assert coordinator.trials.status.total == 3
     search.hello("0.0.0")
     search.finish("0.0.0", search.ask("0.0.0"))
-    assert (coordinator.done, coordinator.left >= 0) == (False, True)
-    assert coordinator.problem.startswith(f"Unsure.{raising} raised RuntimeError: {raising} is not")
-    assert (coordinator.status.total, search.ended) == (3, [0])
+    assert (coordinator.trials.done, coordinator.trials.left >= 0) == (False, True)
+    assert coordinator.trials.problem.startswith(
+        f"Unsure.{raising} raised RuntimeError: {raising} is not"
+    )
+    assert (coordinator.trials.status.total, search.ended) == (3, [0])
     assert search.ask("0.0.0") == Stop()
 
 
@@ -1577,5 +1607,5 @@ def test_a_pruner_that_raises_ends_the_search(tmp_path, at, said):
     work = search.ask("0.0.0")
     assert search.report("0.0.0", work, 0, metric=0.5) == ""
     assert search.finish("0.0.0", work) == Stop()
-    assert search.coordinator.problem.startswith(f"Pruned.judge.{at}() raised {said} (")
+    assert search.coordinator.trials.problem.startswith(f"Pruned.judge.{at}() raised {said} (")
     assert search.ended == [0]

@@ -4,6 +4,7 @@ import sys
 import threading
 import traceback
 
+import py4j.java_gateway
 import pytest
 
 from experiment.driver.control import Control
@@ -15,7 +16,7 @@ def interrupt():
     os.kill(os.getpid(), signal.SIGINT)
 
 
-def test_an_interrupt_is_raised_until_the_end_is_written():
+def test_an_interrupt_is_raised_until_interrupts_are_held():
     before = signal.getsignal(signal.SIGINT)
     with Interrupts(Control()) as interrupts:
         with pytest.raises(KeyboardInterrupt):
@@ -26,9 +27,10 @@ def test_an_interrupt_is_raised_until_the_end_is_written():
     assert signal.getsignal(signal.SIGINT) is before
 
 
-def test_an_interrupt_in_a_call_into_sparks_jvm_is_raised_behind_it(spark, caplog):
+def test_an_interrupt_in_a_call_into_sparks_jvm_is_raised_after_the_call(spark, caplog):
     control, main = Control(), threading.get_ident()
     latch = spark.sparkContext._jvm.java.util.concurrent.CountDownLatch(1)
+    returned = []
 
     def interrupt_in_py4j():
         wait_until(lambda: "/py4j/" in str(traceback.extract_stack(sys._current_frames()[main])))
@@ -40,14 +42,81 @@ def test_an_interrupt_in_a_call_into_sparks_jvm_is_raised_behind_it(spark, caplo
     with Interrupts(control) as interrupts:
         interrupter.start()
         with pytest.raises(KeyboardInterrupt):
-            getattr(latch, "await")()
-            interrupts.check()
-        interrupts.check()
+            returned.append(getattr(latch, "await")())
+            threading.Event().wait(60)
+        assert not interrupts.noted
     interrupter.join()
+    assert len(returned) == 1
     assert [record.getMessage() for record in caplog.records] == []
 
 
-def test_a_second_interrupt_keeps_nobody_from_ending_the_search():
+def test_an_interrupt_while_py4j_drops_a_java_object_is_raised_after_that(spark, monkeypatch):
+    """Python ignores what the callback of a weak reference raises."""
+    drop, interrupted = py4j.java_gateway._garbage_collect_object, []
+
+    def interrupt_once_and_drop(*args):
+        if not interrupted:
+            interrupted.append(args)
+            interrupt()
+        drop(*args)
+
+    java_object = spark.sparkContext._jvm.java.lang.Object()
+    with Interrupts(Control()), monkeypatch.context() as patch:
+        patch.setattr(py4j.java_gateway, "_garbage_collect_object", interrupt_once_and_drop)
+        with pytest.raises(KeyboardInterrupt):
+            del java_object
+            threading.Event().wait(60)
+
+
+def test_an_interrupt_in_the_last_call_into_sparks_jvm_is_raised_at_the_end():
+    call = {"__name__": "py4j.java_gateway", "signal": signal}
+    with pytest.raises(KeyboardInterrupt), Interrupts(Control()):
+        exec("signal.raise_signal(signal.SIGINT)", call)
+
+
+def test_a_forked_child_does_not_delay_the_end(tmp_path):
+    """It has inherited everything that is open here."""
+    release = tmp_path / "release"
+    os.mkfifo(release)
+    with Interrupts(Control()):
+        child = os.fork()
+        if not child:
+            release.open("rb").read()
+            os._exit(0)
+    release.open("wb").close()
+    os.waitpid(child, 0)
+
+
+def test_sigterm_before_results_are_kept_is_not_caught():
+    before = signal.getsignal(signal.SIGTERM)
+    with Interrupts(Control()) as interrupts:
+        assert signal.getsignal(signal.SIGTERM) is before
+        interrupts.keep_results()
+        assert signal.getsignal(signal.SIGTERM) is not before
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_an_interrupt_that_is_raised_after_a_call_is_not_noted_while_results_are_written(spark):
+    latch = spark.sparkContext._jvm.java.util.concurrent.CountDownLatch(1)
+    control, main = Control(), threading.get_ident()
+
+    def interrupt_in_py4j():
+        wait_until(lambda: "/py4j/" in str(traceback.extract_stack(sys._current_frames()[main])))
+        interrupt()
+        wait_until(lambda: control.reason is not None)
+        interrupts.hold()
+        latch.countDown()
+
+    interrupter = threading.Thread(target=interrupt_in_py4j)
+    with Interrupts(control) as interrupts:
+        interrupter.start()
+        getattr(latch, "await")()
+        interrupter.join()
+    assert not interrupts.noted
+    assert [thread.name for thread in threading.enumerate() if "interrupts" in thread.name] == []
+
+
+def test_a_second_interrupt_is_noted_and_not_raised():
     control = Control()
     with Interrupts(control) as interrupts:
         with pytest.raises(KeyboardInterrupt):
@@ -58,11 +127,12 @@ def test_a_second_interrupt_keeps_nobody_from_ending_the_search():
         assert interrupts.noted
 
 
-def test_sigterm_cancels_and_comes_back_at_the_end():
+def test_sigterm_cancels_and_reaches_the_previous_handler_at_the_end():
     control, came = Control(), []
     before = signal.signal(signal.SIGTERM, lambda number, frame: came.append(number))
     try:
         with Interrupts(control) as interrupts:
+            interrupts.keep_results()
             os.kill(os.getpid(), signal.SIGTERM)
             assert control.reason == "ended by SIGTERM"
             interrupts.hold()
@@ -73,14 +143,14 @@ def test_sigterm_cancels_and_comes_back_at_the_end():
         signal.signal(signal.SIGTERM, before)
 
 
-def test_the_first_reason_counts():
+def test_the_first_reason_to_cancel_is_kept():
     control = Control()
     control.cancel("the deadline of 5 s has passed")
     control.cancel("cancelled")
     assert control.reason == "the deadline of 5 s has passed"
 
 
-def test_in_another_thread_the_handlers_stay_as_they_are():
+def test_the_handlers_do_not_change_in_another_thread():
     before, inside = signal.getsignal(signal.SIGINT), []
 
     def search():

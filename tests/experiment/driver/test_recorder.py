@@ -1,4 +1,4 @@
-"""What the journal gets of what happens, with a journal on disk and no search."""
+"""The records that events add to the journal, with a journal on disk and no search."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FINISHED = Outcome(0, "finished", 1.0, "metric", {"metric": 1.0})
 
 
 class Recording:
-    """A recorder with its journal and its state; each record is a second after the one before."""
+    """A recorder with its journal and its state; each record is a second after the previous one."""
 
     def __init__(self, root):
         self.paths = RunPaths(root)
@@ -42,7 +42,7 @@ class Recording:
 
     @property
     def records(self):
-        """Those after the first."""
+        """The records after the first."""
         first, *others = read_records(read_journal(self.paths.journal), "the journal")
         assert first == begun(trials=2)
         return others
@@ -80,12 +80,12 @@ def test_each_record_has_its_time_and_changes_the_state(recording):
     assert folded == recording.state
 
 
-def test_an_attempt_without_a_slot_is_recorded_as_one(recording):
+def test_an_attempt_without_a_slot_is_recorded_with_an_empty_slot(recording):
     recording.recorder.planned(FIRST, ())
     assert recording.records == [Planned(FIRST.trial, 1, "", at=1.0)]
 
 
-def test_that_a_slot_waits_is_recorded_once_while_the_reason_stays(recording):
+def test_a_waiting_slot_is_recorded_once_per_reason(recording):
     recorder = recording.recorder
     for why in ("no trial yet", "no trial yet", "nothing left"):
         recorder.waits("1.0.0", why)
@@ -98,7 +98,7 @@ def test_that_a_slot_waits_is_recorded_once_while_the_reason_stays(recording):
 
 
 @pytest.mark.parametrize("between", ["planned", "left"])
-def test_a_slot_that_ran_or_left_waits_anew(recording, between):
+def test_a_slot_that_waits_after_a_trial_or_after_leaving_is_recorded_again(recording, between):
     recorder = recording.recorder
     recorder.waits("1.0.0", "no trial yet")
     if between == "planned":
@@ -124,7 +124,7 @@ def test_selections_are_recorded_together_and_once(recording):
     assert selected(recording) == [selections]
 
 
-def test_selections_that_the_journal_has_are_not_recorded_again(recording):
+def test_selections_of_the_journal_are_not_recorded_again(recording):
     recorder, selections = recording.recorder, [Selection(n, True, None) for n in range(3)]
     recorder.selected(selections)
     recorder.has_selected({0, 2})
@@ -132,7 +132,7 @@ def test_selections_that_the_journal_has_are_not_recorded_again(recording):
     assert selected(recording) == [[selections[1]]]
 
 
-def test_selections_that_are_dropped_are_never_recorded(recording):
+def test_dropped_selections_are_not_recorded(recording):
     recorder = recording.recorder
     recorder.selected([Selection(0, True, None)])
     recorder.drop_selections()
@@ -140,7 +140,7 @@ def test_selections_that_are_dropped_are_never_recorded(recording):
     assert selected(recording) == []
 
 
-def test_the_state_has_nothing_that_the_journal_could_not_take(tmp_path):
+def test_a_record_that_cannot_be_written_does_not_change_the_state(tmp_path):
     class FullDisk:
         def append(self, record):
             raise OSError("No space left on device")

@@ -11,12 +11,12 @@ from experiment.driver.started_jobs import StartedJobs
 from experiment.run_files.ownership import Owned, Owner
 from spark_jobs.cluster.cluster import ClusterExecutor
 from spark_jobs.session.slot_job import LostTask, SlotJob
-from spark_jobs.slot.slot import INSTALL, PROBLEM
+from spark_jobs.slot.slot import PROBLEM
 from spark_jobs.storage.locations import Location
 
 
 def killed(seen):
-    """A run whose driver has given its last sign of life then."""
+    """Return the ownership of a killed driver that was last seen at the time `seen`."""
     return Owned(
         Location.parse("/run/owners/000002.json"),
         Owner(host="h", pid=7, application="app", ran=1.0, seen=seen, alive=None),
@@ -35,23 +35,23 @@ def test_slots_of_a_killed_driver_have_two_minutes_to_leave_whatever_its_clock(n
     ("on_this_host", "classic", "waits"),
     [(True, True, False), (False, True, True), (True, False, True)],
 )
-def test_a_resumed_search_says_whose_slots_are_in_its_way(on_this_host, classic, waits):
+def test_a_resumed_search_names_the_driver_whose_slots_are_leaving(on_this_host, classic, waits):
     session = SimpleNamespace(on_this_host=on_this_host, tells_lost_tasks=classic)
     leaving = slot_jobs.Leaving.of(killed(time.time() + 9), session)
     if waits:
-        whose = r"slots of the driver that was killed \(host h, pid 7\) leave within \d+ s"
-        assert re.fullmatch(whose, str(leaving))
+        expected = r"slots of the driver that was killed \(host h, pid 7\) leave within \d+ s"
+        assert re.fullmatch(expected, str(leaving))
     else:
         assert leaving is None
     assert slot_jobs.Leaving.of(killed(0.0), session) is None
 
 
-def test_slots_that_are_gone_are_in_nobodys_way():
+def test_slots_that_have_left_are_not_named():
     assert str(slot_jobs.Leaving("the driver that was killed", time.monotonic() - 1)) == ""
 
 
 def executors(*running):
-    """Return executors that run so many tasks each."""
+    """Return executors with the given numbers of running tasks."""
     return [
         ClusterExecutor(
             name=str(n), host=f"h{n}", cores=1, memory=1 << 30, resources={}, running=tasks
@@ -72,20 +72,26 @@ def executors(*running):
         (executors(1, 1), 2, "2 executors run 2 tasks of the search, whose Python is starting"),
     ],
 )
-def test_without_a_slot_it_is_known_what_there_is(there, tasks, said):
+def test_without_slots_the_executors_and_their_tasks_are_named(there, tasks, said):
     assert slot_jobs.without_slots(there, tasks) == said
 
 
-class Told:
-    """A coordinator that keeps what it is told."""
+class RecordingCoordinator:
+    """A coordinator that records its calls."""
 
     def __init__(self):
-        self.calls, self.problem, self.done, self.target_reached = [], None, False, False
+        self.calls = []
         self.roster = SimpleNamespace(has_started=True, let_go=deque(), has_come=lambda job: True)
-        self.status, self.left = SimpleNamespace(slots=0), 0
+        self.trials = SimpleNamespace(
+            problem=None,
+            done=False,
+            target_reached=False,
+            status=SimpleNamespace(slots=0),
+            left=0,
+        )
 
     def __getattr__(self, name):
-        return lambda *told, **more: self.calls.append((name, *told, *more.values()))
+        return lambda *args, **kwargs: self.calls.append((name, *args, *kwargs.values()))
 
 
 LOST = [
@@ -94,8 +100,8 @@ LOST = [
 ]
 
 
-def look(run, told, *, tells=True, seconds=60.0):
-    """Look once at a job with the tasks above, at its end or after some seconds."""
+def look(run, coordinator, *, tells=True, seconds=60.0):
+    """Check a job with the lost tasks above once, at its end or after some seconds."""
     session = SimpleNamespace(
         stopped=False, tells_lost_tasks=tells, on_this_host=True, task_slots=lambda: 2
     )
@@ -115,14 +121,14 @@ def look(run, told, *, tells=True, seconds=60.0):
     )
     started.start(2)
     started.wait(seconds)
-    jobs._look(started, server, told)
+    jobs._look(started, server, coordinator)
 
 
-def test_tasks_that_failed_are_lost_and_those_that_spark_killed_were_ended():
-    told, end = Told(), threading.Event()
-    look(end.wait, told, seconds=0.0)
+def test_failed_tasks_are_lost_slots_and_tasks_killed_by_spark_ended_slots():
+    coordinator, end = RecordingCoordinator(), threading.Event()
+    look(end.wait, coordinator, seconds=0.0)
     end.set()
-    assert told.calls == [("slots_lost", ["1.0.0"]), ("slots_ended", ["1.1.0"], True)]
+    assert coordinator.calls == [("slots_lost", ["1.0.0"]), ("slots_ended", ["1.1.0"], True)]
 
 
 @pytest.mark.parametrize(
@@ -133,28 +139,28 @@ def test_tasks_that_failed_are_lost_and_those_that_spark_killed_were_ended():
         (f": RuntimeError: {PROBLEM}host b has no folder", False, True),
     ],
 )
-def test_the_tasks_that_failed_are_told_before_the_end_of_their_job(reason, tells, counts):
-    """The others do not count where a host cannot run slots, and Spark tells which it has lost."""
-    told = Told()
+def test_the_coordinator_gets_failed_tasks_before_the_end_of_their_job(reason, tells, counts):
+    """The end of the job counts unless a host cannot run slots and Spark names the lost tasks."""
+    coordinator = RecordingCoordinator()
 
     def aborted():
         raise RuntimeError(f"Job aborted{reason}")
 
-    look(aborted, told, tells=tells)
-    assert told.calls[:2] == [("slots_lost", ["1.0.0"]), ("job_ended", 1, counts)]
+    look(aborted, coordinator, tells=tells)
+    assert coordinator.calls[:2] == [("slots_lost", ["1.0.0"]), ("job_ended", 1, counts)]
 
 
 BLIND = "host b does not see the folder /runs/r of the driver; give logdir a shared folder"
 
 
-def test_a_host_that_does_not_see_the_folder_is_named_in_its_own_words():
+def test_the_message_of_a_host_that_does_not_see_the_folder_is_shown_unchanged():
     error = RuntimeError(f"Job aborted: RuntimeError: {PROBLEM}{BLIND}\n\tat org.apache.spark")
     assert slot_jobs.problem_of_spark(error, ["b"]) == BLIND
     assert slot_jobs.problem_of_spark(error) == BLIND  # as with Spark Connect
 
 
-def test_a_host_without_a_package_is_named_with_what_to_do():
-    said = f"Python /p: no module named 'msgspec'; {INSTALL}"
-    error = RuntimeError(f"Job aborted: RuntimeError: {PROBLEM}{said}\n\tat org.apache.spark")
-    assert slot_jobs.problem_of_spark(error, ["b"]) == f"host b, {said}"
-    assert slot_jobs.problem_of_spark(error) == f"an executor, {said}"
+def test_a_host_without_a_package_is_named_with_a_remedy():
+    problem = "Python /p: no module named 'msgspec'; install it"
+    error = RuntimeError(f"Job aborted: RuntimeError: {PROBLEM}{problem}\n\tat org.apache.spark")
+    assert slot_jobs.problem_of_spark(error, ["b"]) == f"host b, {problem}"
+    assert slot_jobs.problem_of_spark(error) == f"an executor, {problem}"

@@ -1,4 +1,4 @@
-"""Which slots are lost, told from what slots say: with a real coordinator, and a clock of ours."""
+"""Lost slots detected from their messages, with a real coordinator and a simulated clock."""
 
 import pytest
 
@@ -13,7 +13,7 @@ GIVEN_UP = Heard("its slot was given up")
 
 
 class Waiting(PointSearch):
-    """Makes who asks wait for more, as a search by generations does."""
+    """A searcher that lets slots wait for more trials, as a generational search does."""
 
     @property
     def finished(self):
@@ -27,7 +27,7 @@ class Waiting(PointSearch):
 
 
 class Slots:
-    """A search that waits for its trials, whose slots are heard at the seconds of `now`."""
+    """A search that waits for its trials, whose slots send messages at the time `now`."""
 
     def __init__(self, root, trials=2):
         self.now = 0.0
@@ -35,13 +35,15 @@ class Slots:
         self.liveness = SlotLiveness(self.search.coordinator, lambda: self.now)
 
     def hello(self, slot):
-        self.liveness.hello(Hello(slot, "host"))
+        self.liveness.hello(Hello(slot=slot, host="host"))
 
     def ask(self, slot):
         return self.liveness.next(Next(slot))
 
     def runs(self, slot, work):
-        return self.liveness.report(Reports(slot, work.trial.id, work.number, ()))
+        return self.liveness.report(
+            Reports(slot=slot, trial=work.trial.id, attempt=work.number, reports=())
+        )
 
 
 @pytest.fixture
@@ -49,7 +51,7 @@ def slots(tmp_path):
     return Slots(tmp_path)
 
 
-def test_the_next_attempt_of_a_task_tells_that_the_one_before_is_lost(slots):
+def test_a_hello_of_a_tasks_next_attempt_means_that_the_previous_one_is_lost(slots):
     for slot in ("1.0.0", "1.1.0"):
         slots.hello(slot)
     lost, other = slots.ask("1.0.0"), slots.ask("1.1.0")
@@ -61,7 +63,7 @@ def test_the_next_attempt_of_a_task_tells_that_the_one_before_is_lost(slots):
     assert slots.runs("1.1.0", other) == Heard("")
 
 
-def test_an_attempt_that_says_hello_again_is_itself(slots):
+def test_a_repeated_or_late_hello_loses_no_slot(slots):
     slots.hello("1.0.1")
     work = slots.ask("1.0.1")
     slots.hello("1.0.1")
@@ -70,7 +72,7 @@ def test_an_attempt_that_says_hello_again_is_itself(slots):
     assert slots.runs("1.0.1", work) == Heard("")
 
 
-def test_a_slot_that_is_silent_while_others_speak_is_lost(slots):
+def test_a_slot_that_is_silent_while_others_send_messages_is_lost(slots):
     for slot in ("1.0.0", "1.1.0"):
         slots.hello(slot)
     silent, other = slots.ask("1.0.0"), slots.ask("1.1.0")
@@ -86,7 +88,7 @@ def test_a_slot_that_is_silent_while_others_speak_is_lost(slots):
     assert slots.now > time_limits.SLOT_SILENCE
 
 
-def test_a_slot_that_only_says_that_its_trial_runs_is_not_lost(slots):
+def test_a_slot_that_sends_only_empty_reports_is_not_lost(slots):
     for slot in ("1.0.0", "1.1.0"):
         slots.hello(slot)
     first, second = slots.ask("1.0.0"), slots.ask("1.1.0")
@@ -96,11 +98,11 @@ def test_a_slot_that_only_says_that_its_trial_runs_is_not_lost(slots):
 
 
 @pytest.mark.parametrize("pause", [600, 36_000])
-def test_a_driver_that_heard_nobody_blames_none(slots, pause):
+def test_no_slot_is_lost_if_the_driver_received_no_messages(slots, pause):
     for slot in ("1.0.0", "1.1.0"):
         slots.hello(slot)
     first, second = slots.ask("1.0.0"), slots.ask("1.1.0")
-    slots.now += pause  # as of a network that was away, or a laptop that slept
+    slots.now += pause  # as after a network outage, or on a suspended laptop
     assert slots.runs("1.1.0", second) == Heard("")
     slots.now += 30
     assert slots.runs("1.1.0", second) == Heard("")

@@ -1,4 +1,4 @@
-"""Slot jobs side by side, as jobs of a real session."""
+"""Concurrent slot jobs in a real session."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.experiment.waiting import wait_until
 
 @pytest.fixture
 def make(spark, tmp_path):
-    """Makes jobs whose slots wait for a file with their job's number, and raise what it says."""
+    """Return a function that makes jobs; their slots wait for a file and raise its text, if any."""
 
     def make(number, slots):
         gate = tmp_path / str(number)
@@ -34,7 +34,7 @@ def make(spark, tmp_path):
     return make
 
 
-def test_jobs_run_side_by_side_and_end_one_by_one(make, tmp_path):
+def test_jobs_run_concurrently_and_end_one_by_one(make, tmp_path):
     with StartedJobs(make) as jobs:
         for number in (1, 2):
             jobs.start(1)
@@ -56,7 +56,7 @@ def test_jobs_run_side_by_side_and_end_one_by_one(make, tmp_path):
         assert (jobs.forget(), jobs.asked) == (1, 0)
 
 
-def test_leaving_ends_all_that_run(make, tmp_path):
+def test_an_exception_ends_all_running_jobs(make, tmp_path):
     with pytest.raises(KeyboardInterrupt), StartedJobs(make) as jobs:
         for number in (1, 2):
             jobs.start(1)
@@ -66,7 +66,7 @@ def test_leaving_ends_all_that_run(make, tmp_path):
     assert len(jobs.take_ended()) == 2
 
 
-def test_slots_that_are_put_off_are_asked_for_again_after_a_minute():
+def test_slots_that_are_put_off_are_requested_again_after_a_minute():
     now = 0.0
     jobs = StartedJobs(make=None, clock=lambda: now)
     jobs.asked = 5
@@ -86,7 +86,7 @@ def test_slots_that_are_put_off_are_asked_for_again_after_a_minute():
 
 @pytest.fixture
 def jobs():
-    """Yields the jobs, what the one with three slots has lost, what leaves it, and how it ends."""
+    """Yield the jobs, and the lost tasks, leaving tasks and end of their job with three slots."""
     end, lost, leaving = threading.Event(), [], []
 
     def run():
@@ -112,7 +112,7 @@ def test_slots_on_executors_that_leave_are_named_while_their_job_runs(jobs):
     assert jobs.leaving_slots() == []
 
 
-def test_a_slot_that_was_let_go_is_not_asked_for_any_more(jobs):
+def test_a_slot_that_was_let_go_is_not_requested_any_more(jobs):
     jobs, _, _, end = jobs
     jobs.let_go("1.2.1")
     assert jobs.asked == 2
@@ -123,7 +123,7 @@ def test_a_slot_that_was_let_go_is_not_asked_for_any_more(jobs):
     assert jobs.asked == 0
 
 
-def test_a_slot_that_was_let_go_and_lost_is_asked_for_again_by_spark(jobs):
+def test_a_slot_that_was_let_go_and_lost_is_requested_again_by_spark(jobs):
     jobs, lost, _, _ = jobs
     jobs.let_go("1.2.1")
     jobs.let_go("1.0.0")

@@ -1,4 +1,4 @@
-"""Plans: what a search would ask of a cluster, without running anything."""
+"""Plans: a search's demand on a cluster, without running it."""
 
 from __future__ import annotations
 
@@ -125,12 +125,12 @@ def test_no_slots_at_all_are_refused_by_the_executor_too(spark, tmp_path):
 
 PLAN = """\
 plan of evolutionary_search:
-  trials  20
-  slots   2 now, 2 at most; each 1 core
-  GPUs    none
-  waves   12 on 2 slots
-  barrier after each 5 trials
-  idle    17% of the slots' time if trials take equally long, 17% if their times are exponential; \
+  trials   20
+  slots    2 now, 2 at most; each 1 core
+  GPUs     none
+  per slot 12 trials with 2 slots
+  barrier  after each 5 trials
+  idle     17% of the slots' time if trials take equally long, 17% if their times are exponential; \
 without a barrier 0% and 5%
 no setting hurts"""
 
@@ -147,15 +147,15 @@ def test_a_plan_is_text_and_a_table_of_a_notebook(spark, tmp_path):
         **EVOLUTION,
     )
     assert repr(plan) == str(plan) == PLAN
-    assert plan.waves == 12
+    assert plan.trials_per_slot == 12
     assert plan.idle == pytest.approx((1 / 6, 1 / 6))
     page = Reader(plan._repr_html_(), "td")
-    facts = [line[2:].split(maxsplit=1) for line in PLAN.splitlines()[1:-1]]
+    facts = [(line[2:11].strip(), line[11:]) for line in PLAN.splitlines()[1:-1]]
     assert page.inside == [cell for fact in facts for cell in fact]
     assert "No setting hurts." in page.said
 
 
-def test_what_nobody_knows_is_left_out():
+def test_unknown_numbers_are_left_out():
     plan = experiment.Plan(
         call="launch",
         trials=6,
@@ -167,11 +167,11 @@ def test_what_nobody_knows_is_left_out():
         batch=None,
         hindrances=(),
     )
-    assert plan.waves == 3
-    assert "  slots   2 at most; each 1 core and 2 GPUs\n  GPUs    4 at most\n" in str(plan)
+    assert plan.trials_per_slot == 3
+    assert "  slots    2 at most; each 1 core and 2 GPUs\n  GPUs     4 at most\n" in str(plan)
 
 
-def test_the_whole_takes_what_its_first_trials_promise(spark, tmp_path):
+def test_seconds_are_estimated_from_finished_trials(spark, tmp_path):
     def quick(x):
         return x
 
@@ -205,14 +205,14 @@ def test_executors_gpus_and_settings_of_a_cluster_are_seen(sparks, tmp_path):
 
     seen = plan()
     assert (seen.slots_now, seen.slots, seen.needs) == (2, 2, "2 cores and 1 GPU")
-    assert (seen.gpus_now, seen.gpus, seen.waves) == (2, 2, 3)
+    assert (seen.gpus_now, seen.gpus, seen.trials_per_slot) == (2, 2, 3)
     hurt = {item.setting: (item.value, item.effect) for item in seen.hindrances}
     assert hurt == {
         "spark.speculation": (
             "true",
-            "slots run long by their nature: Spark starts copies of them, which take cores",
+            "Spark starts copies of slots, since these run long, and the copies take cores",
         ),
-        "spark.task.cpus": ("2", "1 core of the executors that are there can run no slot"),
+        "spark.task.cpus": ("2", "no slot can use 1 core of the current executors"),
     }
     more = plan(parallelism=4)
     assert (more.slots_now, more.slots, more.gpus) == (2, 4, 4)
@@ -224,7 +224,7 @@ def test_executors_gpus_and_settings_of_a_cluster_are_seen(sparks, tmp_path):
     assert "settings that hurt:\n  parallelism = 4: the executors run 2 at once" in str(more)
 
 
-def test_jobs_that_run_now_are_seen(spark, tmp_path):
+def test_running_jobs_are_a_hindrance(spark, tmp_path):
     def occupy(_):
         import time
 
@@ -250,7 +250,7 @@ def test_jobs_that_run_now_are_seen(spark, tmp_path):
 
 
 class Elsewhere:
-    """Stands for a session on a cluster that is not there: only its settings are asked."""
+    """A session of which only the settings are read, in place of one on a real cluster."""
 
     def __init__(self, master, **settings):
         self.master = master
@@ -282,24 +282,24 @@ def hurt(master, *, batch=None, preload=("tensorflow",), **settings):
     )
 
 
-def test_ports_that_are_open_to_strangers_are_said():
+def test_spark_without_authentication_is_a_hindrance():
     (open_one,) = hurt("spark://host:7077", authenticate="true")
     assert (open_one.setting, open_one.value) == ("spark.network.crypto.enabled", "off")
     assert hurt("spark://host:7077", **SAFE) == ()
     (open_one,) = hurt("local[2]")
     assert (open_one.setting, open_one.value) == ("spark.authenticate", "off")
-    assert "take a search over" in open_one.effect
+    assert "take over a search" in open_one.effect
     assert open_one.advice.endswith('.config("spark.authenticate", "true")')
     assert hurt("local[2]", authenticate="true") == ()
 
 
-def test_speculation_counts_where_spark_speculates():
+def test_speculation_is_a_hindrance_only_where_spark_speculates():
     (hindrance,) = hurt("spark://host:7077", **SAFE | {"speculation": "true"})
     assert (hindrance.setting, hindrance.value) == ("spark.speculation", "true")
     assert hurt("local[8]", **SAFE | {"speculation": "true"}) == ()
 
 
-def test_executors_of_waiting_slots_are_kept_by_dynamic_allocation():
+def test_dynamic_allocation_with_a_barrier_is_a_hindrance():
     dynamic = SAFE | {"dynamicAllocation.enabled": "true"}
     (kept,) = hurt("spark://host:7077", batch=10, **dynamic)
     assert (kept.setting, kept.value) == ("spark.dynamicAllocation.executorIdleTimeout", "60s")
@@ -321,7 +321,7 @@ def test_executors_of_waiting_slots_are_kept_by_dynamic_allocation():
         ("spark://host:7077", {}, None),
     ],
 )
-def test_containers_without_room_for_tensorflow_are_said(master, settings, room):
+def test_too_little_memory_for_tensorflow_in_containers_is_a_hindrance(master, settings, room):
     """Four trials of an executor take 3.2 GB."""
     found = hurt(master, **SAFE | settings)
     assert [(item.setting, item.value, item.advice) for item in found] == (

@@ -49,7 +49,7 @@ def shown(raw):
 
 
 @given(text)
-def test_text_is_read_back_as_it_was_and_never_as_html(raw):
+def test_text_is_shown_literally_and_never_as_html(raw):
     reader = Reader(cell(raw))
     assert reader.tags == []
     assert reader.said == shown(raw)
@@ -93,13 +93,13 @@ def test_values_that_are_no_text_are_shown_as_text():
 
 
 @given(texts)
-def test_what_stands_between_dollar_signs_is_no_formula(raw):
+def test_text_between_dollar_signs_is_no_formula(raw):
     html = block(*(line(part) for part in raw))
     reader = Reader(html)
     assert reader.tags == ["div"] * (1 + len(raw))
     [(name, classes)] = reader.attributes
     assert name == "class"
-    # The first is what MathJax 2 looks for, the second MathJax 3 and JupyterLab.
+    # The first is MathJax 2's class, the second that of MathJax 3 and JupyterLab.
     assert classes.split() == ["tex2jax_ignore", "mathjax_ignore"]
     assert reader.open == []
 
@@ -110,7 +110,7 @@ def test_a_block_leaves_out_parts_that_are_empty():
 
 
 @pytest.mark.parametrize(("done", "total"), [(0, 4), (3, 4), (4, 4)])
-def test_a_bar_says_how_much_of_what_is_done(done, total):
+def test_a_bar_shows_done_and_total(done, total):
     reader = Reader(bar(done, total))
     assert reader.tags == ["progress"]
     assert {("value", str(done)), ("max", str(total))} <= set(reader.attributes)

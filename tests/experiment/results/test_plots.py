@@ -34,7 +34,7 @@ def closed_figures():
 
 
 def finished(number, value, params=None):
-    outcome = Outcome(number, "finished", value, "metric", {"metric": value}, None, 1.0)
+    outcome = Outcome(number, "finished", value, "metric", {"metric": value}, seconds=1.0)
     return TrialResult.of(Trial(number, {} if params is None else params), outcome, "/runs")
 
 
@@ -61,7 +61,7 @@ def maximum(*trials, **arguments):
 
 
 def drawn(result, kind, **arguments):
-    """Draw to the last pixel, where matplotlib finds what it cannot draw; return the axes."""
+    """Render the whole plot, so that matplotlib raises its errors; return the axes."""
     ax = result.plot(kind, **arguments)
     ax.figure.canvas.draw()
     return ax
@@ -76,7 +76,7 @@ def ticks(axis):
 
 
 def texts(ax):
-    """Return what stands beside the axes of parallel coordinates."""
+    """Return the texts beside the axes of parallel coordinates."""
     return [text.get_text() for text in ax.texts]
 
 
@@ -110,7 +110,7 @@ def test_convergence_marks_failed_trials_and_names_them_once():
     assert labels == ["trial", "best so far", "failed"]
 
 
-def test_convergence_is_what_is_drawn_unless_told_otherwise():
+def test_convergence_is_drawn_by_default():
     assert maximum(finished(0, 1.0)).plot().get_xlabel() == "trial"
 
 
@@ -125,7 +125,7 @@ def test_a_parameter_is_drawn_against_the_objective():
     assert (ax.get_xlabel(), ax.get_xscale()) == ("units", "linear")
 
 
-def test_a_parameter_that_was_searched_on_a_log_scale_is_drawn_on_one():
+def test_a_parameter_on_a_log_scale_is_drawn_on_a_log_scale():
     trials = [finished(n, n / 2, {"lr": 10.0**-n}) for n in (1, 2, 3)]
     ax = drawn(maximum(*trials, space=SPACE), "parameter", parameter="lr")
     assert points(ax) == [(0.1, 0.5), (0.01, 1.0), (0.001, 1.5)]
@@ -180,7 +180,7 @@ def test_a_parameter_that_never_changes_is_drawn_in_the_middle(value):
     drawn(result, "parameter")
 
 
-def test_points_with_different_parameters_are_drawn_where_they_have_them():
+def test_points_with_different_parameters_are_drawn_on_the_axes_they_have():
     trials = [
         finished(0, 0.1, {"a": 1.0}),
         finished(1, 0.2, {"b": 2.0}),
@@ -193,7 +193,7 @@ def test_points_with_different_parameters_are_drawn_where_they_have_them():
     assert lines(drawn(maximum(*trials[:2]), "parallel")) == []
 
 
-def test_the_line_of_a_trial_passes_below_what_is_inactive_there():
+def test_the_line_of_a_trial_passes_below_the_axes_of_inactive_hyperparameters():
     space = Space(
         {
             "opt": Choice(["adam", "sgd"]),
@@ -234,7 +234,7 @@ def test_few_trials_can_be_drawn(trials, space, kind):
 
 @pytest.mark.parametrize("kind", ["convergence", "parallel"])
 @pytest.mark.parametrize("space", [None, SPACE], ids=["points", "space"])
-def test_a_search_without_a_trial_is_an_empty_picture(kind, space):
+def test_a_search_without_a_trial_is_an_empty_plot(kind, space):
     drawn(maximum(space=space), kind)
 
 
@@ -284,7 +284,7 @@ def test_names_and_choices_are_no_formulas(name, kind):
 
 @examples(50)
 @given(st.text("$\\x^{}_", max_size=8))
-def test_text_is_drawn_as_it_is(name):
+def test_text_is_drawn_literally(name):
     ax = maximum(finished(0, 1.0, {name: 1})).plot("parameter")
     label = ax.xaxis.get_label()
     as_it_is = Text(0, 0, name, figure=ax.figure, parse_math=False, size=label.get_fontsize())
@@ -292,14 +292,14 @@ def test_text_is_drawn_as_it_is(name):
     pyplot.close(ax.figure)
 
 
-def test_control_characters_do_not_get_into_a_picture():
+def test_a_plot_has_no_control_characters():
     ax = drawn(maximum(finished(0, 1.0, {"a\nb": "c\rd"})), "parameter")
     assert ax.get_xlabel() == printable("a\nb")
     assert ticks(ax.xaxis) == ["c?d"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_it_is_drawn_where_it_was_told_to(kind):
+def test_a_plot_is_drawn_on_the_given_axes(kind):
     figure, (left, right) = pyplot.subplots(1, 2)
     result = maximum(finished(0, 1.0, {"x": 1}))
     assert drawn(result, kind, ax=right) is right
@@ -308,7 +308,7 @@ def test_it_is_drawn_where_it_was_told_to(kind):
     assert pyplot.get_fignums() == [figure.number]
 
 
-def test_a_new_figure_is_made_for_each_picture():
+def test_each_plot_has_a_new_figure():
     result = maximum(finished(0, 1.0))
     assert result.plot().figure is not result.plot().figure
 
@@ -323,14 +323,14 @@ def test_an_unknown_kind_is_refused_and_no_figure_is_left(kind):
 
 
 @pytest.mark.parametrize("parameter", ["units", "", None, ["lr"], 1], ids=str)
-def test_an_unknown_parameter_is_refused_with_those_that_there_are(parameter):
+def test_an_unknown_parameter_is_refused_with_the_names_of_the_parameters(parameter):
     result = maximum(finished(0, 1.0, {"lr": 0.1, "momentum": 0.9}))
     with pytest.raises(InvalidArgument, match="expected 'lr' or 'momentum', got"):
         result.plot("parameter", parameter=parameter)
     assert pyplot.get_fignums() == []
 
 
-def test_a_parameter_for_a_picture_of_all_is_refused():
+def test_a_parameter_for_a_plot_of_all_parameters_is_refused():
     for kind in ("convergence", "parallel"):
         with pytest.raises(InvalidArgument, match="parameter: expected None with kind="):
             maximum(finished(0, 1.0, {"lr": 0.1})).plot(kind, parameter="lr")
@@ -373,7 +373,7 @@ def test_importing_the_package_does_not_import_matplotlib():
     assert subprocess.run([sys.executable, "-c", program], timeout=120).returncode == 0
 
 
-def test_values_that_look_alike_are_apart():
+def test_values_with_different_reprs_are_different_choices():
     long = "/data/a/very/long/path/to/"
     trials = [finished(n, 1.0, {"path": long + name}) for n, name in enumerate(["a", "b"])]
     ax = drawn(maximum(*trials), "parameter", parameter="path")

@@ -21,7 +21,7 @@ FIXED = FIRST + LAST
 
 def finished(number, value, params=None, metrics=None):
     metrics = {"metric": value} if metrics is None else metrics
-    outcome = Outcome(number, "finished", value, "metric", metrics, None, 1.5)
+    outcome = Outcome(number, "finished", value, "metric", metrics, seconds=1.5)
     return TrialResult.of(Trial(number, params or {}), outcome, f"/runs/{number}")
 
 
@@ -43,7 +43,7 @@ def test_best_follows_the_direction(direction, best):
 
 
 @pytest.mark.parametrize("direction", list(Direction))
-def test_of_equals_the_lowest_id_is_best_whatever_the_order(direction):
+def test_among_equals_the_lowest_id_is_best_in_any_order(direction):
     trials = [finished(7, 1.0), finished(3, 1.0), failed(0), finished(5, 1.0)]
     assert Result(trials, direction, "/runs").best.id == 3
 
@@ -54,7 +54,7 @@ def test_there_is_no_best_when_none_finished(direction, trials):
     assert Result(trials, direction, "/runs").best is None
 
 
-def test_the_best_mean_is_of_what_was_tried_several_times():
+def test_the_best_mean_is_of_configurations_evaluated_several_times():
     a, b = {"x": (1, [2])}, {"x": (1, [3])}
     trials = [
         finished(0, 9.0, {"x": 0}),
@@ -115,7 +115,7 @@ def test_failed_holds_the_failed_trials_in_order():
     assert [trial.id for trial in result.failed] == [0, 3]
 
 
-def test_a_trial_takes_over_its_outcome():
+def test_a_trial_result_has_its_outcome():
     trial = failed(3, {"lr": 0.1})
     assert trial.params == {"lr": 0.1}
     assert (trial.value, trial.metrics, trial.status) == (None, {}, "failed")
@@ -203,19 +203,19 @@ def test_repr_is_one_short_line_with_what_matters():
     )
 
 
-def test_repr_leaves_out_what_is_not_there():
+def test_repr_leaves_out_missing_values():
     assert repr(maximum()) == "<Result: 0 trials; /runs>"
     assert repr(maximum(finished(0, 1.0))) == "<Result: 1 trial, best metric 1 in trial 0; /runs>"
     assert repr(maximum(failed(0))) == "<Result: 1 trial, 1 failed; /runs>"
 
 
 @given(text, text, text, text)
-def test_repr_is_one_line_whatever_its_parts_hold(name, value, objective, logdir):
+def test_repr_is_one_line_for_any_text(name, value, objective, logdir):
     trials = [finished(0, 1.0, {name: value})]
     assert repr(Result(trials, Direction.MAX, logdir, objective=objective)).isprintable()
 
 
-def test_a_trial_is_a_line_to_read_and_in_a_notebook_a_table():
+def test_a_trial_is_printed_as_a_line_and_in_a_notebook_as_a_table():
     trial = finished(3, 0.5, {"lr": 1 / 3, "layers": (8, 8)}, {"accuracy": 0.5, "loss": 2.0})
     line = "trial 3 (lr=0.333333, layers=(8, 8)) finished after 1.5 s with 0.5"
     assert str(trial) == line
@@ -244,7 +244,7 @@ def test_a_result_is_a_sequence_of_its_trials():
     assert trials[1] in result
 
 
-def test_a_best_trial_that_was_stopped_is_said_to_be():
+def test_a_best_trial_that_was_stopped_is_marked():
     trial = TrialResult(
         id=1,
         params={"lr": 0.1},
@@ -268,7 +268,7 @@ def test_the_summary_says_how_many_trials_are_missing():
     )
 
 
-def test_what_is_not_said_of_a_result_follows_from_its_trials():
+def test_the_defaults_of_a_result_follow_from_its_trials():
     result = maximum(finished(0, 1.0), failed(1))
     assert (result.objective, result.total, result.problem, result.space) == (
         "metric",
@@ -278,7 +278,7 @@ def test_what_is_not_said_of_a_result_follows_from_its_trials():
     )
 
 
-def test_a_result_keeps_what_was_said_of_it():
+def test_a_result_keeps_its_arguments():
     space = Space.of_grid({"lr": [0.1]})
     result = Result(
         [], Direction.MIN, "/runs", objective="loss", total=3, problem="interrupted", space=space
@@ -309,7 +309,7 @@ def test_the_ranking_has_all_trials_and_the_best_first(values, direction):
     assert not any(direction.better(after, before) for before, after in pairwise(scores))
 
 
-def test_the_table_of_the_best_has_what_people_look_for():
+def test_the_table_of_the_best_has_scores_hyperparameters_and_metrics():
     trials = [
         finished(0, 0.5, {"lr": 0.1}, {"accuracy": 0.5, "loss": 2.0}),
         finished(1, 0.75, {"lr": 1 / 3, "layers": (8, 8)}, {"accuracy": 0.75}),
@@ -332,7 +332,7 @@ def test_the_table_of_the_best_has_what_people_look_for():
     )
 
 
-def test_the_arrow_of_the_table_says_which_way_is_better():
+def test_the_arrow_of_the_table_shows_the_direction():
     for direction, arrow in [(Direction.MAX, "↑"), (Direction.MIN, "↓")]:
         head, rows = table_of(Result([], direction, "/runs", objective="loss"), [])
         assert (head[1], rows) == (f"loss {arrow}", [])
@@ -354,7 +354,7 @@ def test_a_notebook_shows_the_summary_the_best_first_and_the_tracebacks():
 
 
 @given(text, text, text, text, text, text)
-def test_nothing_that_came_from_a_user_becomes_html(name, value, message, trace, metric, problem):
+def test_text_of_a_user_never_becomes_html(name, value, message, trace, metric, problem):
     outcome = Outcome.failed(1, "user error", message, trace)
     trials = [
         finished(0, 1.0, {name: value}, {metric: 1.0}),
@@ -390,7 +390,7 @@ def test_plot_refuses_an_unknown_kind():
         maximum(finished(0, 1.0)).plot("pie")
 
 
-def test_search_failed_brings_the_result():
+def test_search_failed_has_the_result():
     result = maximum(failed(0))
     error = SearchFailed("all 1 trials failed", result)
     assert error.result is result
@@ -418,7 +418,9 @@ def test_search_failed_survives_pickling():
 
 def stopped(number, value, reason="step 7: worse than others"):
     metrics = {} if value is None else {"metric": value}
-    outcome = Outcome(number, "stopped", value, "metric", metrics, None, 1.5, reason, 7)
+    outcome = Outcome(
+        number, "stopped", value, "metric", metrics, seconds=1.5, reason=reason, step=7
+    )
     return TrialResult.of(Trial(number, {}), outcome, f"/runs/{number}")
 
 
@@ -433,7 +435,7 @@ def test_a_stopped_trial_counts_with_its_value_and_says_why():
     assert [trial.id for trial in result.ranking] == [0, 1, 2, 3]
     assert [trial.id for trial in result.failed] == [3]
     assert result.summary() == "4 trials, 2 stopped, 1 failed, best metric 0.5 in trial 0"
-    assert maximum(stopped(0, 0.5)).best.id == 0  # as with Patience, which stops all that is good
+    assert maximum(stopped(0, 0.5)).best.id == 0  # as with Patience, which stops good trials too
 
 
 def test_the_table_has_a_column_of_reasons_only_where_a_trial_was_stopped():

@@ -34,13 +34,13 @@ def test_printable_text_has_only_printable_characters(raw):
 
 
 @given(text | nasty)
-def test_printable_text_has_those_others_that_were_asked_for(raw):
+def test_printable_text_keeps_the_given_characters(raw):
     assert printable(raw, keep="\n\t").replace("\n", "").replace("\t", "").isprintable()
     assert printable(raw, keep="\n\t").count("\n") == raw.count("\n")
 
 
 @given(text | nasty)
-def test_what_is_printable_stays_as_it_is(raw):
+def test_printable_text_is_unchanged(raw):
     once = printable(raw)
     assert printable(once) == once
     if raw.isprintable():
@@ -61,7 +61,7 @@ def test_what_is_printable_stays_as_it_is(raw):
     ],
     ids=ascii,
 )
-def test_colours_are_left_out_and_what_moves_or_hides_is_a_question_mark(raw, wanted):
+def test_colours_are_removed_and_control_characters_become_question_marks(raw, wanted):
     assert printable(raw) == wanted
 
 
@@ -88,12 +88,12 @@ def test_a_number_has_six_digits_and_is_short(value):
     ],
     ids=str,
 )
-def test_a_hyperparameter_is_written_as_people_would(value, wanted):
+def test_the_text_of_a_hyperparameter(value, wanted):
     assert hyperparameter(value) == wanted
 
 
 @given(values, st.integers(10, 80))
-def test_a_hyperparameter_is_one_short_line_whatever_it_is(value, limit):
+def test_any_hyperparameter_is_one_short_line(value, limit):
     written = hyperparameter(value, limit)
     assert written.isprintable()
     assert len(written) <= max(limit, 13)
@@ -130,7 +130,7 @@ def test_hyperparameters_are_a_line_in_their_order():
         (360_000, "100 h 0 min"),
     ],
 )
-def test_durations_are_as_people_say_them(seconds, wanted):
+def test_the_text_of_durations(seconds, wanted):
     assert duration(seconds) == wanted
 
 
@@ -147,12 +147,12 @@ def test_a_duration_is_right_to_its_last_unit_and_no_unit_overflows(seconds):
 
 
 @given(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])))
-def test_a_shell_reads_a_command_as_it_was_meant(folder):
+def test_a_shell_splits_a_command_correctly(folder):
     words = shlex.split(command("show", folder))
     assert words[1:] == ["-m", "experiment", "show", folder]
 
 
-def test_a_command_names_this_python_whatever_python_means_in_the_shell(tmp_path, monkeypatch):
+def test_a_command_names_this_python_if_the_shell_finds_another(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     assert shlex.split(command("show", "run"))[0] == sys.executable
     (tmp_path / "python").symlink_to(sys.executable)  # another path, so perhaps other packages

@@ -1,4 +1,4 @@
-"""Which line a warning names."""
+"""The line that a warning names."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from experiment.results.warned import users_line, warn_at
 
 
 def here() -> int:
-    """Return the number of the line that called."""
+    """Return the line number of the caller."""
     return inspect.stack()[1].lineno
 
 
-def test_the_line_is_that_of_who_called_python_or_us():
+def test_the_line_is_the_users_line():
     assert users_line()[:3] == (__file__, here(), __name__)
     with contextlib.ExitStack() as stack:
         stack.callback(lambda: None)
@@ -33,7 +33,7 @@ def test_a_thread_warns_at_the_line_that_started_it():
     assert line[:3] == (__file__, number, __name__)
 
 
-def test_python_tells_the_same_of_a_line_once():
+def test_the_same_warning_at_a_line_is_shown_once():
     line = users_line()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("default")
@@ -48,13 +48,13 @@ def silent(x):
 
 
 def call(search):
-    """Run a search; return in which line."""
+    """Run a search; return the line number of the call."""
     search()
     return here() - 1
 
 
 def submit(search):
-    """Run a search in the background; return in which line."""
+    """Run a search in the background; return the line number of the call."""
     handle = experiment.submit(search)
     handle.result()
     return here() - 2
@@ -62,10 +62,10 @@ def submit(search):
 
 @pytest.mark.parametrize("way", [call, submit])
 def test_a_search_warns_at_the_line_that_called_it(spark, tmp_path, way):
-    """Of trials that report nothing, which the driver notices in the thread of its channel."""
+    """The warning about trials without reports comes from the thread of the channel."""
     settings = {"logdir": tmp_path, "preload": (), "verbose": 0, "parallelism": 1}
     settings["stopping"] = experiment.MedianStopping()
     search = functools.partial(experiment.launch, spark, silent, {"x": [1.0]}, **settings)
-    with pytest.warns(UserWarning, match="none of them is judged") as caught:
+    with pytest.warns(UserWarning, match="so it stops none of them") as caught:
         number = way(search)
     assert [(warning.filename, warning.lineno) for warning in caught] == [(__file__, number)]

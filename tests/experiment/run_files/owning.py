@@ -1,4 +1,4 @@
-"""Drivers, in processes of their own, that own a run or try to; no Spark is needed for that."""
+"""Drivers, in processes of their own, that own a run or try to; without Spark."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.locations import Location
 from spark_jobs.storage.stores import writable_files_at
 
-SECONDS = 60  # after which a driver hangs
+SECONDS = 60  # timeout of a driver's answer
 
 
 class Driver:
-    """A process that takes a run when it is told to.
+    """A process that takes a run on request.
 
     Args:
         root: The run's folder.
@@ -63,21 +63,21 @@ class Driver:
         return self.process.pid
 
     def say(self, order: str) -> None:
-        """Tell it to "take" or "release" the run, or to "fork" a child."""
+        """Send it the order to "take" or "release" the run, or to "fork" a child."""
         self.process.stdin.write(f"{order}\n")
         self.process.stdin.flush()
 
     def hear(self) -> str:
-        """Wait for what it says next: "owned", "refused: ...", "told: ...", "taken: ..."."""
+        """Wait for its next line: "owned", "refused: ...", "note: ...", "taken: ..."."""
         return self._said.get(timeout=SECONDS)
 
     def hears_nothing(self) -> bool:
         return self._said.empty()
 
     def take(self) -> str:
-        """Let it take the run; return what it says in the end."""
+        """Let it take the run; return its last line."""
         self.say("take")
-        while (said := self.hear()).startswith("told: "):
+        while (said := self.hear()).startswith("note: "):
             pass
         return said
 
@@ -86,7 +86,7 @@ class Driver:
         return self.hear()
 
     def kill(self) -> None:
-        """End it as kill -9 does."""
+        """Kill it with SIGKILL."""
         self.process.kill()
         self.process.wait()
         with contextlib.suppress(BrokenPipeError):
@@ -100,7 +100,7 @@ class Driver:
 
 
 class Place:
-    """Where a run is, and the drivers there. A context manager, which kills them.
+    """A run's folder and its drivers. A context manager, which kills them.
 
     Args:
         root: The run's folder.
@@ -132,12 +132,12 @@ class Place:
         return self._drivers[-1]
 
     def files(self) -> contextlib.closing[WritableFiles]:
-        """Return what reads and writes files there."""
+        """Return the store of the folder."""
         hadoop = HadoopSettings(self.values, getpass.getuser())
         return contextlib.closing(writable_files_at(self.root, hadoop))
 
     def marks(self) -> list[str]:
-        """Return the names in the folder of the marks."""
+        """Return the names of the marks."""
         with self.files() as files:
             return [status.location.name for status in files.listdir(self.root.below("owners"))]
 
@@ -149,12 +149,12 @@ class Place:
 
 
 def race(drivers: list[Driver]) -> Driver:
-    """Let all of them take the run at once; one gets it, of which the others hear; return it."""
+    """Let all drivers take the run at once; return the one that gets it; the others are refused."""
     for driver in drivers:
         driver.say("take")
     said = {driver: driver.hear() for driver in drivers}
-    while told := [driver for driver, words in said.items() if words.startswith("told: ")]:
-        said |= {driver: driver.hear() for driver in told}
+    while noted := [driver for driver, words in said.items() if words.startswith("note: ")]:
+        said |= {driver: driver.hear() for driver in noted}
     [winner] = [driver for driver, words in said.items() if words == "owned"]
     assert all(f"pid {winner.pid} " in words for words in said.values() if words != "owned")
     return winner
@@ -183,7 +183,7 @@ def _main(root: str, values: str, locks: str, beat: str, silence: str) -> None:
                 hadoop,
                 f"app-{os.getpid()}",
                 taken=lambda reason: _say(f"taken: {reason}"),
-                tell=lambda message: _say(f"told: {message}"),
+                tell=lambda message: _say(f"note: {message}"),
                 beat=float(beat),
                 silence=float(silence),
             )

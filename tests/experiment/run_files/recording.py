@@ -1,4 +1,4 @@
-"""Record anew the run that later versions have to read.
+"""Record again the run that later versions have to read.
 
     .venv/bin/python -m tests.experiment.run_files.recording
 
@@ -45,7 +45,7 @@ def train(x: float, units: int) -> dict[str, float]:
 
 
 def search(spark: Any, generations: int, **settings: Any) -> experiment.Result:
-    """Run the search, or go on with it, so that every kind of record is written."""
+    """Run or resume the search, so that every kind of record is written."""
     return experiment.evolutionary_search(
         spark,
         train,
@@ -65,7 +65,7 @@ def search(spark: Any, generations: int, **settings: Any) -> experiment.Result:
 
 
 def main() -> None:
-    """Run the search in a session of its own and keep what names neither a host nor a folder."""
+    """Run the search in a session of its own, and keep its files without names of this machine."""
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     spark = builder.config("spark.authenticate", "true").getOrCreate()
     try:
@@ -82,7 +82,7 @@ def main() -> None:
 
 
 def _without_names(data: bytes, run: Path, suffix: str) -> bytes:
-    """Return what a file holds without the names of this machine."""
+    """Return a file's content without the names of this machine."""
     for name, instead in (
         (str(run), "run"),
         (f"{Path(__file__).parents[3]}/", ""),

@@ -43,7 +43,7 @@ records = st.dictionaries(text, json_values, max_size=4)
 
 
 def begun(count, version=FORMAT):
-    """Return what a segment begins with that has `count` records before it."""
+    """Return the first record of a segment that has `count` records before it."""
     return {"event": "begun", "records": count, "format": version}
 
 
@@ -64,7 +64,7 @@ def written(folder):
 
 @examples(40)
 @given(st.lists(records, max_size=5))
-def test_records_come_back_as_they_were_written(wanted):
+def test_records_are_read_as_they_were_written(wanted):
     with tempfile.TemporaryDirectory() as folder:
         with Journal(Path(folder)) as journal:
             for record in [begun(0), *wanted]:
@@ -73,13 +73,13 @@ def test_records_come_back_as_they_were_written(wanted):
 
 
 @given(records)
-def test_a_record_is_one_line_whatever_it_holds(record):
+def test_any_record_is_one_line(record):
     line = encode_line(record)
     assert line.endswith(b"\n")
     assert line.count(b"\n") == 1
 
 
-def test_a_new_journal_opens_a_new_segment_and_leaves_the_old_ones_alone(tmp_path):
+def test_a_new_journal_opens_a_new_segment_and_keeps_the_old_ones(tmp_path):
     contents, wanted = {}, []
     for number in range(1, 4):
         with Journal(tmp_path) as journal:
@@ -100,7 +100,7 @@ def test_two_open_journals_of_one_folder_write_to_different_segments(tmp_path):
     assert written(tmp_path) == [begun(0), begun(1)]
 
 
-def test_a_segment_has_the_number_that_was_asked_for_and_no_other(tmp_path):
+def test_a_segment_has_the_given_number(tmp_path):
     with Journal(tmp_path, 1) as journal:
         journal.append(THREE[0])
         with pytest.raises(FileExistsError):
@@ -116,7 +116,7 @@ def test_segments_are_read_in_the_order_of_their_numbers(tmp_path):
     assert written(tmp_path) == [*map(begun, range(12))]
 
 
-def test_numbers_of_segments_go_on_beyond_six_digits(tmp_path):
+def test_segment_numbers_may_exceed_six_digits(tmp_path):
     write_segment(tmp_path, b"", 999_999)
     with Journal(tmp_path) as journal:
         assert journal.path.name == "1000000.jsonl"
@@ -133,7 +133,7 @@ def test_files_with_other_names_are_no_segments(tmp_path, name):
         assert journal.path.name == "000002.jsonl"
 
 
-def test_a_missing_folder_is_made_with_its_parents_for_the_owner_only(tmp_path):
+def test_a_missing_folder_is_created_with_its_parents_for_the_owner_only(tmp_path):
     folder = tmp_path / "a" / "b" / "journal"
     with Journal(folder) as journal:
         assert stat.S_IMODE(journal.path.stat().st_mode) == 0o600
@@ -152,9 +152,7 @@ TORN = LINES[1][:9]
 
 @pytest.mark.parametrize("nothing", [b"", TORN, b"\0" * 100, TORN + b"\0" * 100], ids=repr)
 @pytest.mark.parametrize("count", [1, 2, 3])
-def test_a_driver_that_was_killed_at_once_leaves_a_segment_without_records(
-    tmp_path, nothing, count
-):
+def test_a_segment_of_a_driver_that_was_killed_at_once_has_no_records(tmp_path, nothing, count):
     for number in range(1, count + 1):
         write_segment(tmp_path, nothing, number)
     assert written(tmp_path) == []
@@ -163,7 +161,7 @@ def test_a_driver_that_was_killed_at_once_leaves_a_segment_without_records(
     assert written(tmp_path) == [begun(0)]
 
 
-def test_a_journal_that_is_not_there_is_empty(tmp_path):
+def test_a_missing_journal_is_empty(tmp_path):
     assert written(tmp_path / "nowhere") == []
 
 
@@ -175,18 +173,18 @@ def test_a_record_can_be_read_as_soon_as_append_has_returned(tmp_path):
 
 
 @pytest.mark.fault(26)
-def test_every_torn_tail_loses_the_last_line_only(tmp_path):
+def test_an_incomplete_last_line_is_skipped_wherever_it_is_cut(tmp_path):
     whole, last = LINES[0] + LINES[1], LINES[2]
     for cut in range(len(last) - 1):
         write_segment(tmp_path, whole + last[:cut])
         assert written(tmp_path) == THREE[:2], f"after {cut} bytes of the last line"
-    for last in (LINES[2][:-1], LINES[2]):  # cut just before its newline it is there
+    for last in (LINES[2][:-1], LINES[2]):  # without its newline it counts
         write_segment(tmp_path, whole + last)
         assert written(tmp_path) == THREE
 
 
 @pytest.mark.fault(26)
-def test_zeros_behind_the_records_are_a_torn_tail(tmp_path):
+def test_zeros_after_the_records_are_skipped(tmp_path):
     for zeros in (1, 2, 5_000):
         for cut in range(len(LINES[2]) + 1):
             write_segment(tmp_path, LINES[0] + LINES[2][:cut] + b"\0" * zeros)
@@ -194,7 +192,7 @@ def test_zeros_behind_the_records_are_a_torn_tail(tmp_path):
             assert written(tmp_path) == ([THREE[0]] if lost else [THREE[0], THREE[2]])
 
 
-def test_a_torn_tail_stays_alone_when_the_next_journal_goes_on(tmp_path):
+def test_an_incomplete_last_line_stays_when_the_next_journal_continues(tmp_path):
     torn = write_segment(tmp_path, LINES[0] + LINES[1][:9])
     with Journal(tmp_path) as journal:
         journal.append(begun(1))
@@ -203,7 +201,7 @@ def test_a_torn_tail_stays_alone_when_the_next_journal_goes_on(tmp_path):
 
 
 def damaged_lines():
-    """Yield the number of the line, what is changed, and the bytes of the segment."""
+    """Yield the number of the line, the change, and the bytes of the segment."""
     start = 0
     for number, line in enumerate(LINES[:-1], start=1):
         for offset in range(start, start + len(line)):
@@ -216,7 +214,7 @@ def damaged_lines():
 
 
 @pytest.mark.fault(26)
-def test_every_changed_byte_of_a_line_that_is_not_the_last_is_damage_in_that_line(tmp_path):
+def test_every_changed_byte_before_the_last_line_is_damage_in_its_line(tmp_path):
     unnoticed = []
     for number, change, data in damaged_lines():
         path = write_segment(tmp_path, data)
@@ -229,7 +227,7 @@ def test_every_changed_byte_of_a_line_that_is_not_the_last_is_damage_in_that_lin
     assert unnoticed == []
 
 
-def test_damage_names_the_segment_that_it_is_in_and_what_came_before_is_read(tmp_path):
+def test_damage_names_its_segment_and_records_before_it_are_read(tmp_path):
     write_segment(tmp_path, LINES[0], 1)
     path = write_segment(tmp_path, encode_line(begun(1)) + LINES[2].replace(b"3", b"4"), 2)
     lines = read_journal(tmp_path)
@@ -240,7 +238,7 @@ def test_damage_names_the_segment_that_it_is_in_and_what_came_before_is_read(tmp
     assert isinstance(caught.value, ExperimentError)
 
 
-def test_damage_says_how_to_repair_it_by_the_name_that_the_user_gave_the_run(tmp_path):
+def test_the_message_of_damage_has_the_repair_command_with_the_users_name_of_the_run(tmp_path):
     for run, wanted in (
         ("", str(tmp_path)),
         ("hdfs://host/a run of 'ü'", "hdfs://host/a run of 'ü'"),
@@ -250,7 +248,7 @@ def test_damage_says_how_to_repair_it_by_the_name_that_the_user_gave_the_run(tmp
             list(read_journal(path.parent, run))
         assert str(caught.value) == (
             f"{wanted}/journal/{path.name}, line 1: the checksum does not match; "
-            f"to go on without the rest: {command('repair', wanted)}"
+            f"to keep only the records before it: {command('repair', wanted)}"
         )
 
 
@@ -272,39 +270,41 @@ def joined(contents):
 
 
 def assert_refused(folder, number, reason):
-    """Check that the journal is good up to line 1 of a segment."""
+    """Check that the journal is intact up to line 1 of a segment."""
     with pytest.raises(JournalDamaged, match=f"{number:06d}.jsonl, line 1: {reason}"):
         written(folder)
 
 
-def test_segments_that_go_on_from_each_other_are_one_journal(tmp_path):
+def test_consecutive_segments_are_one_journal(tmp_path):
     write_segments(tmp_path, SEGMENTS)
     assert written(tmp_path) == joined(SEGMENTS)
 
 
 @pytest.mark.fault(26)
 @pytest.mark.parametrize("number", [1, 2, 3])
-def test_an_emptied_segment_is_noticed_by_the_next(tmp_path, number):
+def test_an_emptied_segment_is_damage(tmp_path, number):
     write_segments(tmp_path, SEGMENTS)
     write_segment(tmp_path, b"", number)
-    assert_refused(tmp_path, number + 1, "begun after . records, and there are .")
+    assert_refused(tmp_path, number + 1, "expected . records in earlier segments, got .")
 
 
 @pytest.mark.fault(26)
 @pytest.mark.parametrize("number", [1, 2, 4])
-def test_a_segment_that_lacks_its_last_lines_is_noticed_by_the_next(tmp_path, number):
+def test_a_segment_without_its_last_lines_is_damage(tmp_path, number):
     contents = [*SEGMENTS, [begun(7)]]
     contents[number - 1] = contents[number - 1][:-1]
     write_segments(tmp_path, contents)
-    assert_refused(tmp_path, number + 1, "begun after . records, and there are .")
+    assert_refused(tmp_path, number + 1, "expected . records in earlier segments, got .")
 
 
 @pytest.mark.fault(26)
 @pytest.mark.parametrize("number", [1, 2, 3])
-def test_a_segment_that_is_missing_is_named(tmp_path, number):
+def test_a_missing_segment_is_named(tmp_path, number):
     write_segments(tmp_path, SEGMENTS)
     (tmp_path / f"{number:06d}.jsonl").unlink()
-    with pytest.raises(JournalDamaged, match=f"{number:06d}.jsonl: there are later segments"):
+    with pytest.raises(
+        JournalDamaged, match=f"{number:06d}.jsonl: missing, though there are later segments"
+    ):
         written(tmp_path)
 
 
@@ -321,31 +321,31 @@ def test_segments_in_another_order_are_refused(tmp_path):
 
 @pytest.mark.fault(26)
 @pytest.mark.parametrize(("first", "second"), list(itertools.product(range(4), range(1, 5))))
-def test_a_segment_that_is_there_twice_is_refused(tmp_path, first, second):
+def test_a_duplicate_segment_is_refused(tmp_path, first, second):
     write_segments(tmp_path, [*SEGMENTS[:second], SEGMENTS[first], *SEGMENTS[second:]])
     with pytest.raises(JournalDamaged, match="line 1: "):
         written(tmp_path)
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 4])
-def test_what_a_driver_wrote_after_it_was_taken_for_dead_does_not_count(tmp_path, number):
+def test_records_that_a_driver_wrote_after_it_was_presumed_dead_do_not_count(tmp_path, number):
     contents = [*SEGMENTS, [], [begun(7)]]
     late = [*contents[number - 1], {"late": 1}, {"late": 2}]
     write_segments(tmp_path, [*contents[: number - 1], late, *contents[number:]])
     assert written(tmp_path) == joined(contents)
 
 
-def test_all_that_a_driver_wrote_may_be_too_late(tmp_path):
+def test_all_records_of_a_driver_may_be_too_late(tmp_path):
     write_segments(tmp_path, [[begun(0) | {"late": 1}, {"late": 2}], [begun(0), {"n": 1}]])
     assert written(tmp_path) == [begun(0), {"n": 1}]
 
 
-def test_a_search_that_was_resumed_before_it_had_a_journal_begins_after_no_record(tmp_path):
+def test_a_search_resumed_before_it_had_a_journal_starts_with_no_records(tmp_path):
     write_segments(tmp_path, [THREE, [begun(3)]])
     assert written(tmp_path) == [*THREE, begun(3)]
 
 
-def test_of_two_drivers_that_began_after_as_many_records_the_newer_one_counts(tmp_path):
+def test_the_newer_of_two_drivers_that_started_after_the_same_records_counts(tmp_path):
     late = [begun(2) | {"at": 1.0}, {"late": 2}]
     write_segments(tmp_path, [SEGMENTS[0], late, [begun(2) | {"at": 2.0}, {"n": 3}]])
     assert written(tmp_path) == [*SEGMENTS[0], begun(2) | {"at": 2.0}, {"n": 3}]
@@ -356,9 +356,9 @@ def test_of_two_drivers_that_began_after_as_many_records_the_newer_one_counts(tm
     [{"n": 1}, {"event": "begun"}, {"event": "begun", "records": 0, "format": "1"}],
     ids=str,
 )
-def test_a_journal_that_begins_with_anything_else_is_refused(tmp_path, record):
+def test_a_journal_with_another_first_record_is_refused(tmp_path, record):
     write_segments(tmp_path, [[record]])
-    assert_refused(tmp_path, 1, "not what a segment begins with")
+    assert_refused(tmp_path, 1, "a segment has to start with the record 'begun'")
 
 
 @pytest.mark.parametrize("number", [1, 2])
@@ -374,16 +374,16 @@ def test_a_segment_of_a_newer_format_is_refused(tmp_path, number):
     )
 
 
-def test_a_segment_that_begins_inside_another_is_refused(tmp_path):
+def test_a_second_first_record_in_a_segment_is_refused(tmp_path):
     write_segments(tmp_path, [joined(SEGMENTS[:2])])
-    with pytest.raises(JournalDamaged, match="000001.jsonl, line 3: another segment begins"):
+    with pytest.raises(JournalDamaged, match="000001.jsonl, line 3: a second record 'begun'"):
         written(tmp_path)
 
 
 @pytest.mark.fault(26)
 @examples(40)
 @given(st.lists(st.lists(records, max_size=3), min_size=1, max_size=4), st.data())
-def test_a_journal_that_is_cut_anywhere_gives_the_records_before_the_cut(contents, data):
+def test_a_journal_cut_anywhere_yields_the_records_before_the_cut(contents, data):
     with tempfile.TemporaryDirectory() as folder:
         whole = write_journal(Path(folder), contents)
         last = max(Path(folder).iterdir())
@@ -400,7 +400,7 @@ def test_a_journal_that_is_cut_anywhere_gives_the_records_before_the_cut(content
 @pytest.mark.fault(26)
 @examples(25)
 @given(st.lists(st.lists(records, max_size=3), min_size=1, max_size=3), st.data())
-def test_a_changed_byte_is_refused_or_costs_no_more_than_a_torn_tail(contents, data):
+def test_a_changed_byte_is_refused_or_loses_only_the_last_line(contents, data):
     with tempfile.TemporaryDirectory() as folder:
         whole = write_journal(Path(folder), contents)
         path = data.draw(st.sampled_from(sorted(Path(folder).iterdir())))
@@ -411,7 +411,7 @@ def test_a_changed_byte_is_refused_or_costs_no_more_than_a_torn_tail(contents, d
             changed[offset] ^= 1 + (step * offset) % 255
             path.write_bytes(changed)
             if offset == len(content) - 1 and changed[offset] == 0:
-                assert written(Path(folder)) == whole  # zeros are what a power failure leaves
+                assert written(Path(folder)) == whole  # a power failure may leave zeros
                 continue
             found = []
             with pytest.raises(JournalDamaged, match=rf"{path.name}, line \d+: "):
@@ -421,7 +421,7 @@ def test_a_changed_byte_is_refused_or_costs_no_more_than_a_torn_tail(contents, d
 
 
 def write_journal(folder, contents):
-    """Write segments as a search and its resumptions do; return all their records."""
+    """Write the segments of a search that is resumed; return all their records."""
     segments, count = [], 0
     for records in contents:
         segments.append([begun(count), *records])
@@ -431,7 +431,7 @@ def write_journal(folder, contents):
 
 
 @pytest.mark.parametrize("missing", [0, 1])
-def test_a_line_that_has_no_newline_any_more_is_damage(tmp_path, missing):
+def test_a_line_that_has_lost_its_newline_is_damage(tmp_path, missing):
     lines = [line[:-1] if number == missing else line for number, line in enumerate(LINES)]
     write_segment(tmp_path, b"".join(lines))
     with pytest.raises(JournalDamaged, match=f"line {missing + 1}:"):
@@ -442,7 +442,7 @@ NO_OBJECTS = [b"[1]", b"null", b"{", b'"a"', b'{"a": "\xff"}', b'{"a": ' + b"[" 
 
 
 @pytest.mark.parametrize("data", NO_OBJECTS, ids=lambda data: repr(data[:20]))
-def test_a_line_with_the_right_checksum_that_holds_no_object_is_damage(tmp_path, data):
+def test_a_line_with_the_right_checksum_but_without_an_object_is_damage(tmp_path, data):
     write_segment(tmp_path, b"%08x %s\n" % (zlib.crc32(data), data) + LINES[0])
     with pytest.raises(JournalDamaged, match="line 1:"):
         written(tmp_path)
@@ -491,9 +491,9 @@ def descriptor_of(path):
 
 
 @pytest.mark.fault(25)
-def test_after_a_failed_sync_append_and_close_say_so(tmp_path):
+def test_append_and_close_raise_after_a_failed_sync(tmp_path):
     journal = Journal(tmp_path)
-    reader, writer = os.pipe()  # takes what is written, and cannot be synced
+    reader, writer = os.pipe()  # accepts writes, and cannot be synced
     os.dup2(writer, descriptor_of(journal.path))
 
     def append_until_the_sync_has_failed():
@@ -544,7 +544,7 @@ def test_close_syncs_what_was_appended_during_a_sync(tmp_path, monkeypatch):
     journal.append({"n": 2})
     closing = threading.Thread(target=journal.close)
     closing.start()
-    closing.join(0.2)  # it waits for the sync that is under way
+    closing.join(0.2)  # it waits for the running sync
     go.set()
     closing.join(30)
     assert synced[-1] == journal.path.stat().st_size
@@ -566,7 +566,7 @@ def test_append_refuses_after_half_a_line_was_written(tmp_path):
 
 
 class Looks:
-    """Looks at a journal again and again; a new reader begins anew where the last one has to."""
+    """Reads a journal repeatedly, with a new reader after `JournalRewritten`."""
 
     def __init__(self, folder):
         self.folder, self.begun = folder, 0
@@ -586,7 +586,7 @@ class Looks:
 
 @examples(40)
 @given(st.lists(st.lists(records, max_size=3), min_size=1, max_size=4), st.data())
-def test_looks_while_a_journal_grows_add_up_to_one_look_at_it(contents, data):
+def test_repeated_reads_of_a_growing_journal_equal_one_read(contents, data):
     with tempfile.TemporaryDirectory() as name:
         folder, looks, before = Path(name), Looks(Path(name)), 0
         for number, new in enumerate(contents, start=1):
@@ -600,7 +600,7 @@ def test_looks_while_a_journal_grows_add_up_to_one_look_at_it(contents, data):
         assert looks.begun == 1
 
 
-def test_a_second_look_does_not_read_again_what_the_first_has_read(tmp_path):
+def test_a_second_read_does_not_repeat_the_first_one(tmp_path):
     write_segments(tmp_path, SEGMENTS[:2])
     looks = Looks(tmp_path)
     assert looks.look() == joined(SEGMENTS[:2])
@@ -611,7 +611,7 @@ def test_a_second_look_does_not_read_again_what_the_first_has_read(tmp_path):
     assert looks.begun == 1
 
 
-def test_what_turns_out_to_be_too_late_is_taken_back(tmp_path):
+def test_records_that_were_written_too_late_are_withdrawn(tmp_path):
     late = [*SEGMENTS[0], {"late": 1}]
     write_segments(tmp_path, [late])
     looks = Looks(tmp_path)
@@ -623,7 +623,7 @@ def test_what_turns_out_to_be_too_late_is_taken_back(tmp_path):
     assert looks.begun == 2
 
 
-def test_a_driver_that_begins_while_the_journal_is_read_is_no_damage(tmp_path):
+def test_a_driver_that_starts_during_a_read_is_no_damage(tmp_path):
     late = encode_line({"n": "late"})
     write_segment(tmp_path, b"".join([*LINES, late]))
     write_segment(tmp_path, b"", 2)
@@ -637,13 +637,13 @@ def test_a_driver_that_begins_while_the_journal_is_read_is_no_damage(tmp_path):
     assert written(tmp_path) == [*THREE, begun(3)]
 
 
-def test_zeros_behind_the_record_that_begins_a_segment_do_not_hide_it(tmp_path):
+def test_zeros_after_the_first_record_of_a_segment_do_not_hide_it(tmp_path):
     write_segment(tmp_path, b"".join([*LINES, encode_line({"n": "late"})]))
     write_segment(tmp_path, encode_line(begun(3)).rstrip(b"\n") + bytes(10), 2)
     assert written(tmp_path) == [*THREE, begun(3)]
 
 
-def test_a_driver_that_began_too_late_is_taken_back(tmp_path):
+def test_a_driver_that_started_too_late_is_withdrawn(tmp_path):
     first, second = ([begun(2) | {"at": at}, {"at": at}] for at in (1.0, 2.0))
     write_segments(tmp_path, [SEGMENTS[0], first])
     looks = Looks(tmp_path)
@@ -653,7 +653,7 @@ def test_a_driver_that_began_too_late_is_taken_back(tmp_path):
     assert looks.begun == 2
 
 
-def test_a_journal_that_was_cut_is_read_anew(tmp_path):
+def test_a_journal_that_was_cut_is_read_again(tmp_path):
     write_segments(tmp_path, SEGMENTS)
     looks = Looks(tmp_path)
     looks.look()
@@ -664,7 +664,7 @@ def test_a_journal_that_was_cut_is_read_anew(tmp_path):
     assert looks.begun == 2
 
 
-def test_a_segment_that_was_given_up_before_its_first_record_is_forgotten(tmp_path):
+def test_a_segment_discarded_before_its_first_record_is_ignored(tmp_path):
     write_segments(tmp_path, [THREE, []])
     looks = Looks(tmp_path)
     assert looks.look() == THREE
@@ -675,7 +675,7 @@ def test_a_segment_that_was_given_up_before_its_first_record_is_forgotten(tmp_pa
     assert looks.begun == 1
 
 
-def test_a_line_without_its_end_counts_once(tmp_path):
+def test_a_line_without_its_newline_counts_once(tmp_path):
     line = encode_line({"n": 2})
     write_segment(tmp_path, LINES[0] + line[:-1])
     looks = Looks(tmp_path)
@@ -691,7 +691,7 @@ def test_a_line_without_its_end_counts_once(tmp_path):
     assert looks.begun == 2
 
 
-def test_damage_is_told_at_each_look_that_comes_to_it(tmp_path):
+def test_every_read_that_reaches_damage_raises(tmp_path):
     write_segment(tmp_path, LINES[0] + LINES[1])
     looks = Looks(tmp_path)
     looks.look()

@@ -1,19 +1,19 @@
-"""What the journal says of how a run came to where it is: slots, waiting, populations, times."""
+"""The records of slots, waiting, populations and times in the journal."""
 
 import itertools
 
 import pytest
 
-from experiment.driver.coordinator import Coordinator
 from experiment.run_files.journal import Journal, read_journal
 from experiment.run_files.journal_records import read_records
-from experiment.run_files.loading import state_of
+from experiment.run_files.loading import RunReader
 from search.algorithms import Evolution
 from search.direction import Direction
+from search.sequential.regularized_evolution import RegularizedEvolution
 from search.space.spaces import Space
 from spark_jobs.messages import Attempt, Hello, Stop, Wait
 from tests.experiment.driver.test_coordinator import Search, evolution, points
-from tests.experiment.runs import begun
+from tests.experiment.runs import begun, make_coordinator
 from tests.search.fakes import started
 
 
@@ -28,9 +28,14 @@ def steady(seed=0):
     )
 
 
+def ageing(seed=0):
+    space = Space.of_bounds({"x": [-1.0, 1.0]})
+    return started(RegularizedEvolution, space, seed, samples=12, popsize=4, tournament=2)
+
+
 @pytest.fixture
 def start(tmp_path):
-    """Start a search whose clock counts records, with slots that have said hello."""
+    """Start a search whose clock counts records, with slots that have joined."""
     searches = []
 
     def start(searcher, *slots, **arguments):
@@ -58,7 +63,7 @@ def test_every_record_has_the_time_at_which_the_driver_wrote_it(start):
     search.report("1.0.0", work, 1, metric=0.5)
     search.coordinator.slots_lost(["1.1.0"])
     search.run_to_the_end("1.0.0")
-    search.coordinator.cancel_rest()
+    search.coordinator.trials.cancel_rest()
     first, *others = records(search)
     assert first["at"] == begun().at
     assert [record["at"] for record in others] == list(range(1, len(others) + 1))
@@ -68,17 +73,19 @@ def test_every_record_has_the_time_at_which_the_driver_wrote_it(start):
 
 def test_slots_join_once_with_their_host_and_gpus_and_leave_with_the_reason(start):
     search = start(points(3))
-    search.coordinator.hello(Hello("1.0.0", "a", gpus=("0", "1")))
-    search.coordinator.hello(Hello("1.0.0", "a", gpus=("0", "1"), set_aside={"1": "GPU 1 is full"}))
-    search.coordinator.hello(Hello("1.1.0", "b"))
-    search.coordinator.hello(Hello("1.2.0", "c", problem="host c: its disk is full"))
+    search.coordinator.hello(Hello(slot="1.0.0", host="a", gpus=("0", "1")))
+    search.coordinator.hello(
+        Hello(slot="1.0.0", host="a", gpus=("0", "1"), set_aside={"1": "GPU 1 is full"})
+    )
+    search.coordinator.hello(Hello(slot="1.1.0", host="b"))
+    search.coordinator.hello(Hello(slot="1.2.0", host="c", problem="host c: its disk is full"))
     assert [(r["slot"], r["host"], r["gpus"]) for r in search.records("joined")] == [
         ("1.0.0", "a", ["0", "1"]),
         ("1.1.0", "b", []),
     ]
     search.ask("1.1.0")
     search.coordinator.slots_lost(["1.1.0", "1.7.0"])
-    search.coordinator.hello(Hello("1.3.0", "d"))
+    search.coordinator.hello(Hello(slot="1.3.0", host="d"))
     assert search.run_to_the_end("1.3.0") == ([0, 1, 2], Stop())
     assert [(r["slot"], r["why"]) for r in search.records("left")] == [
         ("1.1.0", "its executor on host b was lost"),
@@ -86,16 +93,18 @@ def test_slots_join_once_with_their_host_and_gpus_and_leave_with_the_reason(star
     ]
 
 
-def test_a_slot_whose_host_gets_no_more_work_leaves_with_that(start):
+def test_a_slot_whose_host_gets_no_more_trials_leaves_with_that_reason(start):
     search = start(points(9), "1.0.0")
-    search.coordinator.hello(Hello("1.1.0", "host", problem="host host: its disk is full"))
+    search.coordinator.hello(
+        Hello(slot="1.1.0", host="host", problem="host host: its disk is full")
+    )
     assert search.ask("1.0.0") == Stop()
     assert [(r["slot"], r["why"]) for r in search.records("left")] == [
-        ("1.0.0", "its host gets no more work")
+        ("1.0.0", "its host gets no more trials")
     ]
 
 
-def test_a_slot_that_waits_for_the_end_of_a_generation_says_so_once(start):
+def test_a_wait_for_the_end_of_a_generation_is_recorded_once(start):
     search = start(evolution(4, 2), "1.0.0", "1.1.0")
     slow, work = search.ask("1.0.0"), search.ask("1.1.0")
     for _ in range(3):
@@ -111,15 +120,17 @@ def test_a_slot_that_waits_for_the_end_of_a_generation_says_so_once(start):
     assert len(search.records("waiting")) == 2
 
 
-def test_a_slot_with_a_gpu_that_is_set_aside_waits_for_that(start):
+def test_a_slot_whose_gpu_is_set_aside_waits(start):
     search = start(points(9), "1.1.0", slots=2)
     search.ask("1.1.0")
-    search.coordinator.hello(Hello("1.0.0", "a", gpus=("0",), set_aside={"0": "GPU 0 is full"}))
+    search.coordinator.hello(
+        Hello(slot="1.0.0", host="a", gpus=("0",), set_aside={"0": "GPU 0 is full"})
+    )
     assert search.ask("1.0.0") == Wait()
     assert [r["why"] for r in search.records("waiting")] == ["gpu set aside"]
 
 
-def test_a_slot_waits_for_the_other_attempt_at_its_task(start):
+def test_a_slot_waits_for_the_other_attempt_of_its_task(start):
     search = start(points(2), "1.0.0", "1.0.1")
     search.ask("1.0.0")
     work = search.ask("1.0.1")
@@ -127,9 +138,9 @@ def test_a_slot_waits_for_the_other_attempt_at_its_task(start):
     assert [r["why"] for r in search.records("waiting")] == ["nothing left"]
 
 
-def test_a_slot_waits_whose_host_the_last_trial_avoids(start):
+def test_a_slot_waits_if_the_last_trial_avoids_its_host(start):
     search = start(points(1), "1.0.0")
-    search.coordinator.hello(Hello("1.1.0", "other"))
+    search.coordinator.hello(Hello(slot="1.1.0", host="other"))
     work = search.ask("1.0.0")
     assert search.fail("1.0.0", work, "machine") == Wait()
     assert [r["why"] for r in search.records("waiting")] == ["host avoided"]
@@ -155,7 +166,7 @@ def run(search, slot, until=None):
 
 
 @pytest.mark.parametrize("make", [evolution, steady])
-def test_a_population_is_what_the_selections_add_up_to(start, make):
+def test_the_selections_give_the_population(start, make):
     searcher = make()
     search = start(searcher, "1.0.0")
     run(search, "1.0.0")
@@ -181,14 +192,14 @@ def test_a_generation_is_selected_as_a_whole_once_it_has_ended(start):
     assert events.index("selected") == [n for n, e in enumerate(events) if e == "finished"][3] + 1
 
 
-def test_what_nobody_has_tried_is_not_selected(start):
+def test_trials_that_were_not_run_are_not_selected(start):
     search = start(evolution(4, 1), "1.0.0")
     run(search, "1.0.0", until=4)
-    search.coordinator.cancel_rest()
+    search.coordinator.trials.cancel_rest()
     assert [trial for trial, _, _ in selections(search)] == [0, 1, 2, 3]
 
 
-@pytest.mark.parametrize("make", [evolution, steady])
+@pytest.mark.parametrize("make", [evolution, steady, ageing])
 @pytest.mark.parametrize("cut", range(1, 30, 4))
 def test_a_driver_that_is_killed_anywhere_leaves_no_trial_without_its_selection(
     tmp_path, make, cut
@@ -202,12 +213,12 @@ def test_a_driver_that_is_killed_anywhere_leaves_no_trial_without_its_selection(
     search.journal.path.write_bytes(b"".join(lines[:cut]))
     past = list(read_records(read_journal(search.paths.journal), "the journal"))
     with Journal(search.paths.journal) as journal:
-        later = Coordinator(make(), search.paths, journal)
-        later.begin(begun(len(past), 12), past)
-        later.hello(Hello("2.0.0", "host"))
+        later = make_coordinator(make(), search.paths, journal)
+        later.trials.begin(begun(len(past), 12), past)
+        later.hello(Hello(slot="2.0.0", host="host"))
         search.coordinator = later
         run(search, "2.0.0")
-        assert state_of(search.paths) == later.state
+        assert RunReader(search.paths).state() == later.trials.state
     assert sorted(selections(search)) == sorted(whole)
 
 
@@ -218,7 +229,7 @@ def test_a_search_without_a_population_selects_nothing(start):
 
 
 class Selecting:
-    """A searcher that says anything of its population."""
+    """A searcher with arbitrary selections."""
 
     total, finished = 1, False
 
@@ -233,7 +244,7 @@ class Selecting:
 
 
 @pytest.mark.parametrize("said", [[(0, True, None)], None, 5], ids=repr)
-def test_selections_that_are_none_end_the_search_with_a_sentence(start, said):
+def test_invalid_selections_end_the_search_with_a_message(start, said):
     search = start(Selecting(said), "1.0.0")
     search.finish("1.0.0", search.ask("1.0.0"))
-    assert "Selecting.selections" in search.coordinator.problem
+    assert "Selecting.selections" in search.coordinator.trials.problem

@@ -20,7 +20,6 @@ from experiment.run_files.format import FORMAT
 from experiment.run_files.journal import Journal, JournalDamaged, encode_line, read_journal
 from experiment.run_files.loading import (
     RunReader,
-    StateReader,
     find_run,
     find_runs,
     load,
@@ -80,7 +79,7 @@ def table(result):
     return {trial.id: (trial.status, trial.value) for trial in result.trials}
 
 
-def test_a_finished_run_reads_as_what_it_was(tmp_path):
+def test_a_finished_run_is_read_as_it_was(tmp_path):
     root = make_run(tmp_path, trials=3)
     result = load(root)
     assert (result.direction, result.objective, result.total) == ("max", "accuracy", 3)
@@ -117,7 +116,7 @@ def test_a_run_of_each_kind_is_read(tmp_path):
     assert len(randomly.result) == 5
 
 
-def test_a_run_that_goes_on_has_trials_that_are_out(tmp_path):
+def test_an_active_run_has_trials_in_flight(tmp_path):
     run = read_run(make_run(tmp_path, trials=6, running=(2, 4), ended=False))
     assert not run.ended
     assert [attempt.trial.id for attempt in run.running] == [2, 4]
@@ -127,7 +126,7 @@ def test_a_run_that_goes_on_has_trials_that_are_out(tmp_path):
     assert run.result.summary().startswith("4 of 6 trials, 1 failed, best accuracy 0.006")
 
 
-def test_a_run_that_ended_early_says_why_and_nothing_is_out(tmp_path):
+def test_a_run_that_ended_early_has_a_problem_and_no_trials_in_flight(tmp_path):
     run = read_run(make_run(tmp_path, trials=6, running=(2,), problem="interrupted"))
     assert run.ended
     assert run.running == []
@@ -135,7 +134,7 @@ def test_a_run_that_ended_early_says_why_and_nothing_is_out(tmp_path):
     assert table(run.result)[2] == ("cancelled", None)
 
 
-def test_what_a_killed_driver_leaves_out_is_not_out_once_the_search_has_ended(tmp_path):
+def test_trials_in_flight_at_a_killed_driver_are_not_in_flight_after_the_end(tmp_path):
     root = make_run(tmp_path, trials=3, running=(2,), ended=False)
     write_result(RunPaths(root), Result([], Direction.MAX, str(root)))
     assert read_run(root).running == []
@@ -151,7 +150,7 @@ def test_a_run_without_a_journal_has_no_trials_yet(tmp_path):
         Journal(paths.journal).close()
 
 
-def test_the_objective_is_named_by_trials_then_by_the_user_then_by_nobody(tmp_path):
+def test_the_objectives_name_comes_from_trials_then_from_the_user_then_is_none(tmp_path):
     named = load(make_run(tmp_path, trials=3, optimization_key="loss"))
     assert named.objective == "accuracy"
     asked = load(make_run(tmp_path, trials=3, failed=range(3), optimization_key="loss"))
@@ -160,12 +159,12 @@ def test_the_objective_is_named_by_trials_then_by_the_user_then_by_nobody(tmp_pa
     assert nobody.objective == "metric"
 
 
-def test_values_that_json_lacks_come_back(tmp_path):
+def test_values_that_json_lacks_are_read_back(tmp_path):
     params = {"layers": (64, (32,)), "norm": float("inf"), "n": 2**70, "o": {"float": [None]}}
 
     def outcome_of(trial):
         metrics = {"a": 0.5, "nan": float("nan"), "inf": float("-inf")}
-        return Outcome(trial.id, "finished", 0.5, "a", metrics, None, 0.1)
+        return Outcome(trial.id, "finished", 0.5, "a", metrics, seconds=0.1)
 
     result = load(make_run(tmp_path, points=[params], outcome_of=outcome_of))
     assert repr(result.trials[0].params) == repr(params)
@@ -192,7 +191,7 @@ def test_a_trial_that_was_lost_has_the_folder_of_its_last_attempt(tmp_path):
     assert [trial.id for trial in run.result.failed] == [2]
 
 
-def test_an_attempt_that_was_lost_is_not_out_and_the_next_one_is(tmp_path):
+def test_a_lost_attempt_is_not_in_flight_and_the_next_one_is(tmp_path):
     search = Search(tmp_path, PointSearch([{"x": 0}, {"x": 1}]))
     write_manifest(search.paths, make_manifest(make_search(0, points=[{"x": 0}, {"x": 1}])))
     search.hello("1.0.0")
@@ -208,27 +207,27 @@ def test_an_attempt_that_was_lost_is_not_out_and_the_next_one_is(tmp_path):
 
 @examples(40)
 @given(steps, searchers, st.booleans())
-def test_whatever_slots_do_the_folder_says_what_the_coordinator_knows(steps, make_searcher, end):
+def test_the_folder_always_has_the_state_of_the_coordinator(steps, make_searcher, end):
     with tempfile.TemporaryDirectory() as folder:
         search = Search(Path(folder), make_searcher())
         specification = make_spec("launch", search.searcher, None)
         write_manifest(search.paths, make_manifest(specification))
-        cluster, looks = Cluster(search, 3), StateReader(search.paths)
+        cluster, looks = Cluster(search, 3), RunReader(search.paths)
         for partition, action in steps:
             getattr(cluster, action)(partition)
-            assert looks.read() == search.coordinator.state
+            assert looks.state() == search.coordinator.trials.state
         if end:
             cluster.finish()
         run, coordinator = read_run(folder), search.coordinator
         search.journal.close()
-    by_id = sorted(coordinator.results, key=lambda result: result.id)
+    by_id = sorted(coordinator.trials.results, key=lambda result: result.id)
     assert run.result.trials == by_id
-    out = [running.attempt for running in coordinator.status.running]
+    out = [running.attempt for running in coordinator.trials.status.running]
     assert sorted(run.running, key=str) == sorted(out, key=str)
-    assert run.result.best == coordinator.status.best
+    assert run.result.best == coordinator.trials.status.best
 
 
-def test_a_run_is_looked_at_again_and_again(tmp_path):
+def test_a_run_is_read_repeatedly(tmp_path):
     root = make_run(tmp_path, trials=4, lost=(2,), running=(3,), ended=False)
     path, data = segment(root), segment(root).read_bytes()
     reader = RunReader(RunPaths(root))
@@ -251,7 +250,7 @@ def test_a_run_is_looked_at_again_and_again(tmp_path):
     assert reader.read().result.trials == trials
 
 
-def test_a_run_that_was_cut_anywhere_reads_as_it_was_then(tmp_path):
+def test_a_run_cut_anywhere_is_read_as_it_was_then(tmp_path):
     root = make_run(tmp_path, trials=4, lost=(2,), running=(3,), ended=False)
     path, whole = segment(root), load(root)
     data = path.read_bytes()
@@ -291,7 +290,7 @@ def test_a_run_is_read_while_another_process_writes_it(tmp_path):
     assert load(root).trials == whole.trials
 
 
-def test_a_run_that_was_moved_is_read_where_it_is(tmp_path):
+def test_a_moved_run_is_read_at_its_new_place(tmp_path):
     old = make_run(tmp_path / "a", trials=3)
     new = tmp_path / "b ü" / "moved"
     new.parent.mkdir()
@@ -304,7 +303,7 @@ def test_a_run_that_was_moved_is_read_where_it_is(tmp_path):
     assert len(result) == 3
 
 
-def test_a_run_is_named_in_any_way(tmp_path, monkeypatch):
+def test_a_run_can_be_given_by_any_kind_of_path_or_its_result(tmp_path, monkeypatch):
     root = make_run(tmp_path / "runs", trials=3)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(root.parent)
@@ -328,7 +327,7 @@ def test_loading_is_public(tmp_path):
     assert experiment.load(make_run(tmp_path, trials=3)).best.id == 2
 
 
-def test_a_run_that_is_loaded_again_has_what_came_since(tmp_path):
+def test_a_run_that_is_loaded_again_has_new_trials(tmp_path):
     root = make_run(tmp_path, trials=4, running=(3,), ended=False)
     early = load(root)
     record = {
@@ -352,7 +351,7 @@ def test_several_segments_are_one_journal(tmp_path):
     assert load(root).trials == whole.trials
 
 
-def test_files_that_are_no_segments_are_passed_over(tmp_path):
+def test_files_that_are_no_segments_are_skipped(tmp_path):
     root = make_run(tmp_path, trials=3)
     whole = load(root)
     for name in ("._000001.jsonl", "000001 (copy).jsonl", "000002.jsonl.swp", "notes.txt"):
@@ -360,7 +359,7 @@ def test_files_that_are_no_segments_are_passed_over(tmp_path):
     assert load(root).trials == whole.trials
 
 
-def test_what_is_not_there_is_no_run(tmp_path):
+def test_a_missing_folder_is_no_run(tmp_path):
     missing = tmp_path / "nowhere"
     assert refusal(missing) == (
         f"run: expected the folder of a run, got {str(missing)!r}, which is no folder"
@@ -382,7 +381,7 @@ def test_a_folder_without_a_manifest_is_no_run(tmp_path):
     assert f"{str(root / 'trials')!r}, without a manifest.json" in refusal(root / "trials")
 
 
-def test_a_folder_of_runs_names_the_newest(tmp_path):
+def test_the_refusal_of_a_folder_of_runs_names_the_newest(tmp_path):
     first = make_run(tmp_path, trials=3)
     assert refusal(tmp_path).endswith(
         f"got {str(tmp_path)!r}, which is a folder of runs; "
@@ -396,7 +395,7 @@ def test_a_folder_of_runs_names_the_newest(tmp_path):
 @pytest.mark.parametrize(
     "run", [None, "", 5, 1.5, True, b"", b"/tmp", ["/tmp"], {"logdir": "/tmp"}, object], ids=repr
 )
-def test_what_is_no_path_is_no_run(run):
+def test_a_value_that_is_no_path_is_no_run(run):
     assert refusal(run).endswith(f", got {run!r}")
 
 
@@ -416,7 +415,7 @@ def test_odd_names_are_shown_in_one_printable_line(run):
     assert "which is no folder" in message
 
 
-def test_a_name_that_is_too_long_is_cut_and_said_to_be_unreadable():
+def test_a_name_that_is_too_long_is_cut_and_called_unreadable():
     message = refusal("x" * 10_000)
     assert len(message) < 500
     assert "that cannot be read: File name too long" in message
@@ -441,14 +440,14 @@ NO_JSON = [
 @pytest.mark.parametrize(
     "data", [*NO_JSON, b'{"name": "x"}', b'{"format": "1"}'], ids=lambda data: repr(data[:20])
 )
-def test_a_manifest_that_is_none_is_refused(tmp_path, data):
+def test_an_invalid_manifest_is_refused(tmp_path, data):
     root = make_run(tmp_path, trials=3)
     (root / "manifest.json").write_bytes(data)
     for read in (load, read_run, read_manifest):
         assert f"{str(root)!r}, whose manifest.json cannot be used: " in refusal(root, read)
 
 
-def test_half_a_manifest_is_refused_wherever_it_ends(tmp_path):
+def test_a_cut_manifest_is_refused_wherever_it_ends(tmp_path):
     root = make_run(tmp_path, trials=3)
     path = root / "manifest.json"
     data = path.read_bytes().rstrip()
@@ -481,22 +480,26 @@ def change(path, **changes):
     ],
     ids=str,
 )
-def test_a_manifest_with_other_facts_is_refused(tmp_path, changes):
+def test_a_manifest_with_invalid_fields_is_refused(tmp_path, changes):
     root = make_run(tmp_path, trials=3)
     change(root / "manifest.json", **changes)
     assert f"{str(root)!r}, whose manifest.json cannot be used: " in refusal(root)
 
 
-def test_a_newer_format_is_refused_whatever_else_it_has(tmp_path):
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [("manifest.json", {"name": ..., "space": "new"}), ("result.json", {"failed": ...})],
+)
+def test_a_newer_format_is_refused_with_any_other_fields(tmp_path, name, changes):
     root = make_run(tmp_path, trials=3)
-    change(root / "manifest.json", format=FORMAT + 1, name=..., space="new")
+    change(root / name, format=FORMAT + 1, **changes)
     assert refusal(root).endswith(
         f"got {str(root)!r}, of format {FORMAT + 1}, while this version reads up to {FORMAT}; "
         "upgrade spark-tf-experiment"
     )
 
 
-def test_facts_of_a_later_version_with_the_same_format_are_passed_over(tmp_path):
+def test_unknown_fields_of_the_same_format_are_ignored(tmp_path):
     root = make_run(tmp_path, trials=3)
     change(root / "manifest.json", colour="blue")
     change(root / "result.json", colour="blue")
@@ -504,21 +507,23 @@ def test_facts_of_a_later_version_with_the_same_format_are_passed_over(tmp_path)
 
 
 @pytest.mark.parametrize("data", NO_JSON, ids=lambda data: repr(data[:20]))
-def test_a_summary_that_is_none_is_refused(tmp_path, data):
+def test_an_invalid_summary_is_refused(tmp_path, data):
     root = make_run(tmp_path, trials=3)
     (root / "result.json").write_bytes(data)
     assert f"{str(root)!r}, whose result.json cannot be used: " in refusal(root)
     assert read_manifest(root).name == "digits"
 
 
-@pytest.mark.parametrize("changes", [{"problem": 5}, {"trials": None}, {"failed": ...}], ids=str)
-def test_a_summary_with_other_facts_is_refused(tmp_path, changes):
+@pytest.mark.parametrize(
+    "changes", [{"problem": 5}, {"trials": None}, {"failed": ...}, {"format": "1"}], ids=str
+)
+def test_a_summary_with_invalid_fields_is_refused(tmp_path, changes):
     root = make_run(tmp_path, trials=3)
     change(root / "result.json", **changes)
     assert f"{str(root)!r}, whose result.json cannot be used: " in refusal(root)
 
 
-def test_a_journal_that_was_changed_is_refused_with_file_and_line(tmp_path):
+def test_a_changed_journal_is_refused_with_file_and_line(tmp_path):
     root = make_run(tmp_path, trials=3)
     path = segment(root)
     lines = path.read_bytes().splitlines(keepends=True)
@@ -574,7 +579,7 @@ FINISHED = {"event": "finished", "at": 2.0, "attempt": 1, "outcome": OUTCOME}
     ],
     ids=str,
 )
-def test_a_record_that_is_none_of_ours_is_refused_by_its_number(tmp_path, record):
+def test_an_invalid_record_is_refused_with_its_number(tmp_path, record):
     write_manifest(RunPaths(tmp_path), make_manifest(make_search(3)))
     journal = tmp_path / "journal" / "000001.jsonl"
     journal.parent.mkdir()
@@ -602,7 +607,7 @@ def test_the_first_of_two_outcomes_of_a_trial_counts(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "result.json", "journal/000001.jsonl"])
-def test_what_cannot_be_read_is_said_with_its_reason(tmp_path, name):
+def test_an_unreadable_file_is_refused_with_the_reason(tmp_path, name):
     root = make_run(tmp_path, trials=3)
     (root / name).unlink()
     (root / name).mkdir()
@@ -620,7 +625,7 @@ def test_a_file_in_place_of_the_journal_is_no_empty_journal(tmp_path):
 @pytest.mark.parametrize(
     "name", [".", "manifest.json", "result.json", "journal", "journal/000001.jsonl"]
 )
-def test_what_may_not_be_read_is_said_with_its_reason(tmp_path, name):
+def test_a_file_without_read_permission_is_refused_with_the_reason(tmp_path, name):
     root = make_run(tmp_path, trials=3)
     (root / name).chmod(0)
     try:
@@ -629,7 +634,7 @@ def test_what_may_not_be_read_is_said_with_its_reason(tmp_path, name):
         (root / name).chmod(0o700)
 
 
-def test_runs_are_found_by_age_the_newest_last(tmp_path):
+def test_runs_are_found_in_the_order_of_age_the_newest_last(tmp_path):
     assert find_runs(place(tmp_path)) == []
     with pytest.raises(FileNotFoundError):
         find_runs(place(tmp_path / "nowhere"))
@@ -684,7 +689,7 @@ def test_nothing_is_unpickled_and_nothing_heavy_is_imported(tmp_path):
 
 
 @pytest.mark.parametrize("run", ["dbfs:/runs/a", "s3a:/x", "abfss:/x", "wasbs:/x"])
-def test_a_url_with_a_slash_too_few_is_no_run_of_this_host(run, tmp_path, monkeypatch):
+def test_a_url_that_lacks_a_slash_is_no_run_of_this_host(run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InvalidArgument) as caught:
         load(run)

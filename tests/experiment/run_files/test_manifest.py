@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import experiment
 from experiment.results.result import Result
 from experiment.results.trial_result import TrialResult
 from experiment.run_files.format import FORMAT
@@ -56,7 +57,7 @@ def mode(path):
         ("x" * 500, "x" * 40),
     ],
 )
-def test_a_folder_is_called_by_the_label_and_the_time(name, label):
+def test_a_folders_name_has_the_label_and_the_time(name, label):
     before = datetime.datetime.now(datetime.UTC).replace(microsecond=0)
     folder = folder_name(name)
     after = datetime.datetime.now(datetime.UTC)
@@ -66,11 +67,11 @@ def test_a_folder_is_called_by_the_label_and_the_time(name, label):
     assert before <= made <= after
 
 
-def test_two_runs_of_one_name_are_two_folders():
+def test_two_runs_with_one_name_have_two_folders():
     assert len({folder_name("train") for _ in range(20)}) == 20
 
 
-def test_the_manifest_says_what_the_run_is(tmp_path):
+def test_the_manifest_describes_the_run(tmp_path):
     paths = make_run_folder(tmp_path, "train")
     before = datetime.datetime.now(datetime.UTC).replace(microsecond=0)
     manifest = make_manifest(make_search(3), name="größe", description="zwei\nZeilen", seed=2**40)
@@ -86,6 +87,7 @@ def test_the_manifest_says_what_the_run_is(tmp_path):
     created = datetime.datetime.fromisoformat(written["created"])
     assert created.utcoffset() == datetime.timedelta(0)
     assert before <= created <= datetime.datetime.now(datetime.UTC)
+    assert written["versions"]["spark-tf-experiment"] == experiment.__version__
     assert written["versions"]["python"] == platform.python_version()
     assert {"pyspark", "deap", "numpy"} <= written["versions"].keys()
     assert set(written) == {field.name for field in msgspec.structs.fields(Manifest)}
@@ -114,7 +116,7 @@ texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
     ),
 )
 @examples(60)
-def test_a_manifest_comes_back_as_it_was_written(key, search, **facts):
+def test_a_manifest_is_read_as_it_was_written(key, search, **facts):
     manifest = make_manifest(search, optimization_key=key, **facts)
     with tempfile.TemporaryDirectory() as folder:
         paths = RunPaths(Path(folder))
@@ -122,7 +124,7 @@ def test_a_manifest_comes_back_as_it_was_written(key, search, **facts):
         assert read_manifest(paths) == manifest
 
 
-def test_the_manifest_is_written_for_people_too(tmp_path):
+def test_the_manifest_is_indented_for_people(tmp_path):
     paths = make_run_folder(tmp_path, "train")
     write_manifest(paths, make_manifest(make_search(3), name="größe"))
     lines = paths.manifest.read_text("utf-8").splitlines()
@@ -222,7 +224,7 @@ def test_the_best_trial_is_written_with_its_parameters(tmp_path):
     }
 
 
-def test_writing_again_replaces_the_file_and_leaves_nothing_beside_it(tmp_path):
+def test_writing_again_replaces_the_file_and_leaves_no_other(tmp_path):
     paths = make_run_folder(tmp_path, "train")
     for problem in ("first" * 1_000, None):
         write_result(paths, Result([], Direction.MAX, "/runs", problem=problem))

@@ -49,7 +49,7 @@ def paths_of(place):
     return RunPaths(Path(place.root.path))
 
 
-def test_a_second_driver_is_refused_and_told_who_owns_the_run(place):
+def test_a_second_driver_is_refused_with_the_owners_name(place):
     first, second = place.driver(), place.driver()
     assert first.take() == "owned"
     refusal = second.take()
@@ -61,7 +61,7 @@ def test_a_second_driver_is_refused_and_told_who_owns_the_run(place):
     assert first.ask("release") == "released"
 
 
-def test_a_run_that_was_handed_back_is_taken_at_once(place):
+def test_a_released_run_is_taken_at_once(place):
     first, second = place.driver(silence=1000), place.driver(silence=1000)
     for driver in (first, second, first, first):
         assert driver.ask("take") == "owned"
@@ -78,14 +78,14 @@ def test_a_run_whose_driver_was_killed_on_this_host_is_taken_at_once(place):
     assert second.ask("release") == "released"
 
 
-def test_a_driver_that_is_killed_while_it_is_waited_for_is_waited_for_no_longer(place):
+def test_waiting_ends_when_the_awaited_driver_is_killed(place):
     if place.locks:
-        pytest.skip("a driver that lives and holds the lock is not waited for")
+        pytest.skip("an active driver that holds the lock is not waited for")
     first, second = place.driver(beat=1000), place.driver(silence=1000)
     assert first.take() == "owned"
     assert second.ask("take") == (
-        f"told: {str(place.root)!r} was not handed back by host {HOST}, pid {first.pid}; "
-        "1000 s without a sign of life are waited for"
+        f"note: host {HOST}, pid {first.pid} has not released {str(place.root)!r}; "
+        "waiting for 1000 s without a sign of life"
     )
     first.kill()
     assert second.hear() == "owned"
@@ -93,7 +93,7 @@ def test_a_driver_that_is_killed_while_it_is_waited_for_is_waited_for_no_longer(
 
 
 @pytest.mark.parametrize("dead", [False, True])
-def test_of_several_that_take_a_run_at_once_one_gets_it(place, dead):
+def test_one_of_several_drivers_that_take_a_run_at_once_gets_it(place, dead):
     if dead:
         before = place.driver()
         assert before.take() == "owned"
@@ -103,11 +103,11 @@ def test_of_several_that_take_a_run_at_once_one_gets_it(place, dead):
     assert not [name for name in place.marks() if name.startswith(".")]
 
 
-def test_an_owner_that_slept_notices_that_it_was_taken_for_dead(place):
+def test_a_suspended_owner_notices_that_it_was_presumed_dead(place):
     first, second = place.driver(), place.driver()
     assert first.take() == "owned"
     first.process.send_signal(signal.SIGSTOP)
-    if place.locks:  # it holds the lock, asleep or not
+    if place.locks:  # it holds the lock while suspended, too
         assert f"pid {first.pid} " in second.take()
         first.process.send_signal(signal.SIGCONT)
         assert first.ask("release") == "released"
@@ -115,8 +115,8 @@ def test_an_owner_that_slept_notices_that_it_was_taken_for_dead(place):
     assert second.take() == "owned"
     first.process.send_signal(signal.SIGCONT)
     assert first.hear() == (
-        f"taken: host {HOST}, pid {second.pid} has taken the run over, since nothing was heard "
-        "from here"
+        f"taken: host {HOST}, pid {second.pid} has taken over the run, since this driver gave no "
+        "sign of life"
     )
     assert first.ask("release") == "released"
     assert second.hears_nothing()
@@ -124,13 +124,13 @@ def test_an_owner_that_slept_notices_that_it_was_taken_for_dead(place):
     assert second.ask("release") == "released"
 
 
-def test_an_owner_whose_mark_is_gone_does_not_go_on(place):
+def test_an_owner_whose_mark_was_removed_ends(place):
     driver = place.driver()
     assert driver.take() == "owned"
     mark = place.root.below("owners/000001.json")
     with place.files() as files:
         files.remove(mark)
-    assert driver.hear() == f"taken: {mark}, which says who runs it, was removed"
+    assert driver.hear() == f"taken: the owner file {mark} was removed"
     assert driver.ask("release") == "released"
 
 
@@ -157,13 +157,13 @@ BROKEN = {
 
 @pytest.mark.parametrize("content", BROKEN.values(), ids=BROKEN)
 @pytest.mark.parametrize("place", ["local"], indirect=True)
-def test_a_mark_that_cannot_be_read_is_that_of_nobody_once_it_is_silent(place, content):
+def test_an_unreadable_mark_has_no_owner_after_enough_silence(place, content):
     place.put("000007.json", content)
     assert owner_of(paths_of(place)) is None
-    told = []
-    with taking(place, tell=told.append, silence=0.3, beat=0.1):
+    notes = []
+    with taking(place, tell=notes.append, silence=0.3, beat=0.1):
         assert owner_of(paths_of(place)).pid == os.getpid()
-    assert "not handed back by its driver, whose mark cannot be read" in told[0]
+    assert "its driver, whose mark cannot be read, has not released" in notes[0]
     assert "000008.json" in place.marks()
 
 
@@ -173,10 +173,10 @@ def taking(place, **options):
 
 
 @pytest.mark.parametrize("place", ["local"], indirect=True)
-def test_who_waits_names_the_faster_one_although_its_mark_has_a_name_before_a_content(place):
+def test_a_waiting_driver_names_the_faster_one_even_if_its_mark_is_still_empty(place):
     place.put("000001.json", mark_of(host="elsewhere"))
     waiting = place.driver(silence=1000)
-    assert waiting.ask("take").startswith("told: ")
+    assert waiting.ask("take").startswith("note: ")
     place.put("000002.json", b"")
     looks = {part_of(place)}
     wait_until(lambda: looks.add(part_of(place)) or len(looks) > 3)
@@ -197,22 +197,22 @@ ELSEWHERE = {
 
 @pytest.mark.parametrize("where", ELSEWHERE.values(), ids=ELSEWHERE)
 @pytest.mark.parametrize("place", ["local"], indirect=True)
-def test_a_process_that_cannot_be_looked_up_here_is_waited_for(place, where):
-    """Although this host has no process of its number, and another host's lock is not seen here."""
+def test_a_driver_whose_process_cannot_be_checked_here_is_waited_for(place, where):
+    """Even if this host has no process with that id, and does not see the other host's lock."""
     ended = place.driver()
     ended.kill()
     mark = mark_of(pid=ended.pid, origin=where, locked=where != ELSEWHERE["a container"])
     place.put("000001.json", mark)
-    told = []
-    with taking(place, tell=told.append, silence=0.5, beat=0.1):
+    notes = []
+    with taking(place, tell=notes.append, silence=0.5, beat=0.1):
         pass
-    assert [message.partition(";")[0] for message in told] == [
-        f"{str(place.root)!r} was not handed back by host {HOST}, pid {ended.pid}"
+    assert [message.partition(";")[0] for message in notes] == [
+        f"host {HOST}, pid {ended.pid} has not released {str(place.root)!r}"
     ]
 
 
 @pytest.mark.parametrize("place", ["local"], indirect=True)
-def test_a_process_that_has_got_the_number_of_a_killed_driver_is_not_taken_for_it(place):
+def test_a_process_with_the_reused_id_of_a_killed_driver_is_not_the_driver(place):
     started = Origin.of_this_process().started
     mark = mark_of(pid=os.getpid(), origin=origin(started=started + 1), locked=False)
     place.put("000001.json", mark)
@@ -221,7 +221,7 @@ def test_a_process_that_has_got_the_number_of_a_killed_driver_is_not_taken_for_i
         assert (ours.killed.pid, ours.mark.name) == (os.getpid(), "000002.json")
 
 
-def test_a_process_that_has_ended_and_that_nobody_has_asked_for_its_end_does_not_run():
+def test_a_zombie_process_does_not_run():
     child = subprocess.Popen(["sleep", "60"])
     process = psutil.Process(child.pid)
     mark = msgspec.json.decode(mark_of(pid=child.pid, origin=origin()), type=Mark)
@@ -242,10 +242,10 @@ def process_started(pid):
 
 
 @pytest.mark.parametrize("place", ["local"], indirect=True)
-def test_who_waits_goes_on_when_an_owner_has_removed_what_it_had_written(place):
+def test_a_waiting_driver_continues_when_an_owner_has_removed_its_file(place):
     place.put("000001.json", mark_of(host="elsewhere"))
     waiting = place.driver(silence=1000)
-    assert waiting.ask("take").startswith("told: ")
+    assert waiting.ask("take").startswith("note: ")
     [part] = Path(place.root.path, "owners").glob(".part-*")
     part.unlink()
     wait_until(part.exists)
@@ -265,14 +265,14 @@ def test_a_hostile_mark_moves_no_cursor(place):
     place.put("000001.json", mark_of(host=hostile, application=hostile))
     owner = owner_of(paths_of(place))
     assert f"{owner} {owner.application}".isprintable()
-    told = []
-    with taking(place, tell=told.append, silence=0.3, beat=0.1):
+    notes = []
+    with taking(place, tell=notes.append, silence=0.3, beat=0.1):
         pass
-    assert told[0].isprintable()
+    assert notes[0].isprintable()
 
 
 @pytest.mark.parametrize("place", ["local"], indirect=True)
-def test_what_is_no_mark_is_passed_over(place):
+def test_files_that_are_no_marks_are_skipped(place):
     for name in ("000001.json.bak", "x.json", ".part-1", "-1.json", "1234567890.json"):
         place.put(name, b"?")
     Path(place.root.path, "owners", "000005.json").mkdir()
@@ -282,7 +282,7 @@ def test_what_is_no_mark_is_passed_over(place):
 
 
 @pytest.mark.parametrize("place", ["local"], indirect=True)
-def test_a_driver_of_another_host_is_waited_for_although_the_lock_is_free(place):
+def test_a_driver_of_another_host_is_waited_for_even_if_the_lock_is_free(place):
     """Where a shared folder is mounted so that its locks are seen on one host only."""
     place.put("000001.json", mark_of(host="elsewhere", pid=4711, since=time.time() - 200))
     owner = owner_of(paths_of(place))
@@ -291,14 +291,14 @@ def test_a_driver_of_another_host_is_waited_for_although_the_lock_is_free(place)
     with pytest.raises(InvalidArgument, match="which host elsewhere, pid 4711 .* for 3 min 2"):
         with taking(place, tell=lambda message: os.utime(mark), silence=1000, beat=0.1):
             pass
-    told = []
-    with taking(place, tell=told.append, silence=0.5, beat=0.1):
+    notes = []
+    with taking(place, tell=notes.append, silence=0.5, beat=0.1):
         pass
-    assert len(told) == 1
+    assert len(notes) == 1
 
 
 @pytest.mark.parametrize("place", ["local", "without locks"], indirect=True)
-def test_a_reader_says_whether_the_owner_lives(place):
+def test_a_reader_sees_whether_the_owner_is_alive(place):
     paths = paths_of(place)
     assert owner_of(paths) is None
     driver = place.driver()
@@ -318,7 +318,7 @@ def test_a_reader_says_whether_the_owner_lives(place):
 
 
 @pytest.mark.parametrize("place", ["local"], indirect=True)
-def test_readers_keep_no_driver_from_starting(place):
+def test_readers_do_not_keep_a_driver_from_starting(place):
     ended = threading.Event()
 
     def look():
@@ -361,7 +361,7 @@ def test_a_child_that_is_forked_and_ends_does_not_end_the_ownership(place):
 
 
 @pytest.mark.parametrize("place", ["local"], indirect=True)
-def test_what_is_left_in_the_folder_is_private(place):
+def test_the_files_in_the_folder_are_private(place):
     with taking(place):
         folder = Path(place.root.path, "owners")
         modes = {path.name: path.stat().st_mode & 0o777 for path in folder.iterdir()}
@@ -380,7 +380,7 @@ def test_a_folder_that_cannot_be_written_to_is_refused(place):
 
 
 @pytest.mark.parametrize("place", ["local"], indirect=True)
-def test_who_is_interrupted_while_it_waits_leaves_nothing(place):
+def test_a_driver_interrupted_while_it_waits_leaves_no_files(place):
     place.put("000001.json", mark_of(host="elsewhere"))
 
     def interrupt(message):
@@ -392,7 +392,7 @@ def test_who_is_interrupted_while_it_waits_leaves_nothing(place):
     assert place.marks() == ["000001.json", "lock"]
 
 
-def test_a_mark_takes_no_more_than_a_reader_reads(tmp_path):
+def test_a_mark_is_not_larger_than_readers_accept(tmp_path):
     root = Location.parse(tmp_path / secrets.token_hex(50))
     with owned(root, HadoopSettings(), "ü" * 1000, taken=pytest.fail, tell=pytest.fail):
         assert owner_of(RunPaths(Path(root.path))).application == "ü" * 200
@@ -402,7 +402,7 @@ GAPS = st.lists(st.floats(0.01, 3.0), max_size=60)
 
 
 @given(GAPS)
-def test_silence_is_over_when_it_was_listened_to_for_long_enough(gaps):
+def test_silence_is_over_after_enough_time_with_checks(gaps):
     silence, now, heard = Silence(5.0, 1.0, 100.0), 100.0, 0.0
     for gap in gaps:
         now += gap

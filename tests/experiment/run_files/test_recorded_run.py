@@ -1,4 +1,4 @@
-"""A run of format 1, recorded once by `recording.py`, is loaded, shown and resumed ever after."""
+"""A run of format 1, recorded once by `recording.py`, can be loaded, shown and resumed."""
 
 import re
 import shutil
@@ -21,7 +21,7 @@ def ends(result):
     return [(trial.id, trial.params, trial.status, trial.value) for trial in result.trials]
 
 
-def test_it_names_no_host_and_no_folder_of_a_machine():
+def test_it_has_no_name_of_a_host_or_folder():
     for path in RECORDED.rglob("*"):
         if path.is_file():
             assert not re.search(rb"(?<![\w.])/\w+/", path.read_bytes()), path
@@ -57,8 +57,8 @@ def test_it_is_shown(run, capsys):
     assert main(["export", str(run), "--json"]) == 0
 
 
-# Another Python compiles the train function otherwise.
-@pytest.mark.filterwarnings("ignore:the train function 'train' is not what")
+# Another version of Python compiles the train function differently.
+@pytest.mark.filterwarnings("ignore:the train function 'train' has changed")
 def test_it_is_resumed(spark, run):
     before = ends(experiment.load(run))
     result = search(spark, 2, resume=run)

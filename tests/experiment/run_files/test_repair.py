@@ -21,7 +21,7 @@ pytestmark = pytest.mark.fault(26)
 
 
 def resume(journal):
-    """Add the segment of a resumption that had nothing to do."""
+    """Add the segment of a resumed search without trials left."""
     records = len(list(read_journal(journal)))
     with Journal(journal) as segment:
         segment.append(begun(records, 4))
@@ -75,7 +75,7 @@ def cut_all(journal):
         path.write_bytes(path.read_bytes()[:-1] + b"\x0b")
 
 
-# The damage, how many of the 13 records are kept, which segments are set aside.
+# The damage, the number of records kept of 13, the segments set aside.
 DAMAGES = {
     "the first line": (change_line(1), 0, [1, 2, 3]),
     "a line": (change_line(4), 3, [1, 2, 3]),
@@ -93,7 +93,7 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize("kind", DAMAGES)
-def test_what_is_before_the_damage_is_kept_and_the_rest_is_set_aside(paths, kind, capsys):
+def test_records_before_the_damage_are_kept_and_the_rest_is_set_aside(paths, kind, capsys):
     damage, kept, aside = DAMAGES[kind]
     whole = list(read_journal(paths.journal))
     damage(paths.journal)
@@ -121,16 +121,16 @@ def test_what_is_before_the_damage_is_kept_and_the_rest_is_set_aside(paths, kind
     assert list(read_journal(paths.journal))[:kept] == whole[:kept]
 
 
-def test_a_journal_that_is_whole_stays_as_it_is(paths, capsys):
+def test_an_intact_journal_is_not_changed(paths, capsys):
     add(paths.journal / "000003.jsonl", b"torn")
     before = contents(paths.journal)
     assert main(["repair", str(paths.root)]) == 0
-    assert capsys.readouterr().out == f"nothing to repair: {paths.journal} is whole\n"
+    assert capsys.readouterr().out == f"nothing to repair: {paths.journal} is not damaged\n"
     assert contents(paths.journal) == before
     assert not paths.owners.exists()
 
 
-def test_what_was_set_aside_before_is_kept_too(paths):
+def test_segments_set_aside_earlier_are_kept(paths):
     for times in range(1, 4):
         change_line(3)(paths.journal)
         before = contents(paths.journal)
@@ -167,7 +167,7 @@ class Cut(LocalFiles):
 
 
 @pytest.mark.parametrize("kind", DAMAGES)
-def test_one_that_was_killed_is_done_again(paths, kind):
+def test_an_interrupted_repair_can_be_repeated(paths, kind):
     damage, kept, _ = DAMAGES[kind]
     whole = list(read_journal(paths.journal))
     damage(paths.journal)
@@ -183,7 +183,7 @@ def test_one_that_was_killed_is_done_again(paths, kind):
     assert before <= set(contents(paths.journal).values())
 
 
-def test_records_that_make_no_sense_are_not_repaired_and_not_called_whole(paths, capsys):
+def test_invalid_records_are_neither_repaired_nor_called_intact(paths, capsys):
     finished = encode_line({"event": "finished", "attempt": 1, "outcome": {}, "at": 1.0})
     add(paths.journal / "000003.jsonl", finished)
     before = contents(paths.journal)
@@ -192,7 +192,7 @@ def test_records_that_make_no_sense_are_not_repaired_and_not_called_whole(paths,
     assert contents(paths.journal) == before
 
 
-def test_a_run_whose_driver_lives_is_refused(paths, capsys):
+def test_a_run_with_an_active_driver_is_refused(paths, capsys):
     change_line(3)(paths.journal)
     before = contents(paths.journal)
     with owned(Location.parse(paths.root), HadoopSettings(), "", taken=fail, tell=fail):
@@ -205,6 +205,6 @@ def fail(message):
     raise AssertionError(message)
 
 
-def test_what_is_no_run_is_refused(tmp_path, capsys):
+def test_a_folder_that_is_no_run_is_refused(tmp_path, capsys):
     assert main(["repair", str(tmp_path)]) == 2
     assert "without a manifest.json" in capsys.readouterr().err

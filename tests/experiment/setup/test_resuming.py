@@ -1,4 +1,4 @@
-"""What is read back of a run to resume, without Spark."""
+"""The reading of a run to resume, without Spark."""
 
 import pytest
 
@@ -11,7 +11,7 @@ from spark_jobs.storage.locations import Location
 from tests.experiment.runs import make_run, make_search
 
 
-def test_a_run_that_a_newer_version_went_on_with_is_refused_as_the_run_to_resume(tmp_path):
+def test_a_run_that_a_newer_version_resumed_is_refused(tmp_path):
     run = make_run(tmp_path)
     later = {"event": "begun", "records": 99, "format": FORMAT + 1}
     (run / "journal" / "000002.jsonl").write_bytes(encode_line(later))
@@ -19,6 +19,6 @@ def test_a_run_that_a_newer_version_went_on_with_is_refused_as_the_run_to_resume
         read_past(LocalFiles(), Location.parse(str(run)), make_search(6))
 
 
-def test_what_is_no_run_is_refused_as_the_run_to_resume(tmp_path):
+def test_a_missing_run_folder_is_refused(tmp_path):
     with pytest.raises(InvalidArgument, match="^resume: expected the folder of a run"):
         manifest_of(tmp_path / "gone")

@@ -1,6 +1,5 @@
 import dataclasses
 import getpass
-import inspect
 import math
 import os
 import subprocess
@@ -9,8 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import experiment
-from experiment.setup.settings import Settings, choose_logdir, takes_settings
+from experiment.setup.settings import Settings, choose_logdir
 from search.direction import Direction, Directions
 from search.errors import ExperimentError, InvalidArgument
 from search.stopping import MedianStopping, Patience, Threshold
@@ -105,7 +103,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("arguments", "expected", "got"), REFUSED, ids=lambda case: str(case)[:40])
-def test_what_cannot_be_used_is_refused_by_name(arguments, expected, got):
+def test_an_invalid_setting_is_refused_by_name(arguments, expected, got):
     name = next(iter(arguments))
     with pytest.raises(InvalidArgument) as caught:
         Settings(**arguments)
@@ -116,7 +114,7 @@ def test_what_cannot_be_used_is_refused_by_name(arguments, expected, got):
     assert str(error).startswith(f"{name}: expected {error.expected}, got {error.got}")
 
 
-def test_a_refusal_is_a_value_error_and_one_of_ours():
+def test_a_refusal_is_a_value_error_and_an_experiment_error():
     with pytest.raises(ValueError, match="direction"):
         Settings(direction="up")
     assert issubclass(InvalidArgument, ExperimentError)
@@ -130,14 +128,14 @@ def test_a_refusal_is_a_value_error_and_one_of_ours():
         ([None], "stopping[0]", "such as MedianStopping()"),
     ],
 )
-def test_what_is_no_stopping_rule_is_refused_with_advice(stopping, name, hint):
+def test_an_object_that_is_no_stopping_rule_is_refused_with_a_hint(stopping, name, hint):
     with pytest.raises(InvalidArgument) as caught:
         Settings(stopping=stopping)
     assert caught.value.name == name
     assert hint in str(caught.value)
 
 
-def test_a_timeout_without_a_process_says_why_it_is_refused():
+def test_a_timeout_without_a_process_is_refused_with_the_reason():
     with pytest.raises(InvalidArgument, match="cannot be ended"):
         Settings(timeout=5, isolation="none")
 
@@ -166,12 +164,12 @@ def test_a_timeout_without_a_process_says_why_it_is_refused():
     ],
     ids=str,
 )
-def test_what_can_be_used_is_kept(arguments):
+def test_valid_settings_are_kept(arguments):
     made = Settings(**arguments)
     assert {name: getattr(made, name) for name in arguments} == arguments
 
 
-def test_a_search_shows_how_far_it_is_unless_told_otherwise():
+def test_a_search_shows_its_progress_by_default():
     assert Settings().verbose == 1
 
 
@@ -187,37 +185,14 @@ def test_settings_cannot_be_changed():
         Settings().seed = 1
 
 
-@takes_settings
-def search(spark, train, direction="max", *, samples=10, **settings):
-    """Search."""
-    return (spark, train, direction, samples, settings)
-
-
-def test_the_signature_shows_all_settings_once_and_keyword_only():
-    parameters = inspect.signature(search).parameters
-    own = ["spark", "train", "direction", "samples"]
-    shared = [f.name for f in dataclasses.fields(Settings) if f.name != "direction"]
-    assert list(parameters) == own + shared
-    for field in dataclasses.fields(Settings):
-        if field.name != "direction":
-            assert parameters[field.name].kind is inspect.Parameter.KEYWORD_ONLY
-            assert parameters[field.name].default == field.default
-    assert parameters["direction"].kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
-
-
-def test_the_decorated_function_is_called_as_before_and_keeps_its_name():
-    assert search(1, 2, "min", samples=3, seed=4) == (1, 2, "min", 3, {"seed": 4})
-    assert (search.__name__, search.__doc__) == ("search", "Search.")
-
-
 def chosen(given, default="experiments"):
-    """Return the folder that is chosen, on this host."""
+    """Return the chosen folder, a local one."""
     location = choose_logdir(given, default, HadoopSettings())
     assert location.scheme == "file"
     return Path(location.path)
 
 
-def test_the_default_is_taken_where_the_user_gave_none_and_made(tmp_path, monkeypatch):
+def test_the_default_folder_is_created_where_the_user_gives_none(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for _ in range(2):
         assert chosen(None) == tmp_path / "experiments"
@@ -238,7 +213,7 @@ def test_the_folder_is_absolute_and_a_tilde_means_home(tmp_path, monkeypatch):
     assert chosen(f"file://{tmp_path}/url") == tmp_path / "url"
 
 
-def test_nothing_is_left_in_the_folder_by_the_check(tmp_path):
+def test_the_check_leaves_no_files_in_the_folder(tmp_path):
     (tmp_path / "mine").touch()
     chosen(str(tmp_path))
     assert os.listdir(tmp_path) == ["mine"]
@@ -250,12 +225,12 @@ def test_the_default_is_checked_like_the_argument(default):
         chosen(None, default)
 
 
-def test_an_hdfs_that_spark_does_not_know_is_refused():
+def test_an_hdfs_url_without_a_host_needs_a_default_hdfs():
     with pytest.raises(InvalidArgument, match="since fs.defaultFS is no HDFS"):
         chosen("hdfs:///runs")
 
 
-def test_an_hdfs_that_does_not_answer_is_one_sentence(monkeypatch):
+def test_an_hdfs_that_does_not_answer_is_refused_in_one_line(monkeypatch):
     monkeypatch.setattr("spark_jobs.storage.webhdfs.WebHdfs.__init__.__defaults__", (0.5,))
     with pytest.raises(InvalidArgument) as caught:
         chosen("webhdfs://127.0.0.1:9/runs")
@@ -266,7 +241,7 @@ def test_an_hdfs_that_does_not_answer_is_one_sentence(monkeypatch):
 
 
 @pytest.mark.parametrize("below", ["", "runs", "runs/deep"])
-def test_a_file_in_the_way_is_refused_by_name(tmp_path, below):
+def test_a_file_in_place_of_a_folder_is_refused_by_name(tmp_path, below):
     file = tmp_path / "file"
     file.write_text("mine")
     path = file / below
@@ -286,19 +261,19 @@ def test_a_folder_that_cannot_be_written_to_is_refused(path):
 
 
 @pytest.mark.fault(30)
-def test_a_folder_of_somebody_else_is_refused_with_path_and_user(tmp_path):
+def test_a_folder_of_another_user_is_refused_with_path_and_user(tmp_path):
     folder = tmp_path / "not mine"
     folder.mkdir(mode=0o500)
     user = os.geteuid()
-    if user == 0:  # who may write everywhere
+    if user == 0:  # root can write everywhere
         os.seteuid(12_345)
     try:
         with pytest.raises(InvalidArgument) as caught:
             chosen(folder)
     finally:
         os.seteuid(user)
-    who = "12345" if user == 0 else getpass.getuser()
-    assert caught.value.got == f"{str(folder)!r}: Permission denied, as user {who}"
+    name = "12345" if user == 0 else getpass.getuser()
+    assert caught.value.got == f"{str(folder)!r}: Permission denied, as user {name}"
 
 
 @pytest.mark.fault(30)
@@ -339,7 +314,7 @@ def test_a_read_only_and_a_full_disk_are_refused(tmp_path, options, problem):
     ],
     ids=ascii,
 )
-def test_other_exceptions_do_not_get_out(arguments):
+def test_no_other_exceptions_are_raised(arguments):
     with pytest.raises(InvalidArgument) as caught:
         Settings(**arguments)
     assert caught.value.name == next(iter(arguments))
@@ -354,17 +329,12 @@ def test_preload_may_be_an_iterator():
     assert tuple(Settings(preload=iter(["a"])).preload) == ("a",)
 
 
-def test_numpys_numbers_and_strings_become_plain():
+def test_numpys_numbers_and_strings_are_converted_to_python_types():
     made = Settings(timeout=np.float64(2.5), name=np.str_("a"))
     assert (type(made.timeout), type(made.name)) == (float, str)
 
 
-def test_an_argument_that_no_search_has_is_named_with_the_call():
-    with pytest.raises(TypeError, match=r"launch\(\): got an unexpected keyword argument 'timout'"):
-        experiment.launch(None, None, {}, timout=3)
-
-
-def test_several_objectives_are_kept_as_they_were_given():
+def test_several_objectives_keep_their_order_and_are_copied():
     given = {"b": "min", "a": Direction.MAX}
     settings = Settings(direction=given)
     given["c"] = "max"

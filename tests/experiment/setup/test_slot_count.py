@@ -26,19 +26,19 @@ def free(monkeypatch):
     return set_free
 
 
-def test_as_many_slots_as_tasks_fit_and_no_more_than_trials(free):
+def test_there_are_as_many_slots_as_task_slots_and_at_most_one_per_trial(free):
     free(1e12)
     assert slots_of(100, Settings(), session(8)) == 8
     assert slots_of(3, Settings(), session(8)) == 3
 
 
-def test_parallelism_is_a_cap(free):
+def test_parallelism_is_an_upper_limit(free):
     free(1e12)
     assert slots_of(100, Settings(parallelism=2), session(8)) == 2
     assert slots_of(1, Settings(parallelism=2), session(8)) == 1
 
 
-def test_without_an_end_of_trials_something_else_has_to_be_a_limit(free):
+def test_a_search_without_a_total_needs_another_limit_of_its_slots(free):
     free(1e12)
     assert slots_of(None, Settings(), session(8)) == 8
     assert slots_of(None, Settings(parallelism=2), session(2**31)) == 2
@@ -46,7 +46,7 @@ def test_without_an_end_of_trials_something_else_has_to_be_a_limit(free):
         slots_of(None, Settings(), session(2**31))
 
 
-def test_little_memory_on_this_host_means_fewer_slots_and_is_said(free):
+def test_little_memory_on_this_host_reduces_the_slots_with_a_warning(free):
     free(2e9)
     with pytest.warns(UserWarning, match="2 trials at once instead of 8"):
         assert slots_of(100, Settings(), session(8)) == 2

@@ -18,17 +18,17 @@ class Fits:
         return True
 
 
-def same(constraint, **settings):
+def hash_in_call(constraint, **settings):
     return hash_of_constraint(constraint)
 
 
-def test_a_function_is_known_by_its_source():
+def test_a_function_is_hashed_by_its_source():
     source = inspect.getsource(fits).encode()
     assert hash_of_train(fits, b"pickled") == hashlib.sha256(source).hexdigest()
     assert hash_of_constraint(fits) == hash_of_train(functools.partial(fits), b"")
 
 
-def test_a_function_without_source_is_known_by_what_it_is_pickled_as_or_its_name():
+def test_a_function_without_source_is_hashed_by_its_pickled_bytes_or_its_name():
     assert hash_of_train(len, b"pickled") == hashlib.sha256(b"pickled").hexdigest()
     assert hash_of_constraint(len) == hashlib.sha256(b"len").hexdigest()
     assert hash_of_constraint(Fits()) == hashlib.sha256(b"Fits").hexdigest()
@@ -47,18 +47,18 @@ def test_no_constraint_has_no_hash():
         (lambda p: p, "<lambda>"),
     ],
 )
-def test_what_a_function_is_called(function, name):
+def test_the_name_of_a_function(function, name):
     assert name_of(function) == name
 
 
-def test_a_lambda_is_known_apart_from_the_call_that_it_stands_in():
-    one = same(lambda p: p["a"] * p["b"] < 10, samples=5)
-    longer = same(
+def test_a_lambda_is_hashed_without_the_call_around_it():
+    one = hash_in_call(lambda p: p["a"] * p["b"] < 10, samples=5)
+    longer = hash_in_call(
         lambda p: p["a"] * p["b"]
         < 10,
         samples=500,
     )  # fmt: skip
-    other = same(
+    other = hash_in_call(
         lambda p: p["a"] * p["b"]
         < 11,
         samples=5,
@@ -66,7 +66,7 @@ def test_a_lambda_is_known_apart_from_the_call_that_it_stands_in():
     assert one == longer != other
 
 
-def test_a_lambda_without_source_is_known_by_its_name():
+def test_a_lambda_without_source_is_hashed_by_its_name():
     program = "from experiment.setup.sources import *; print(hash_of_constraint(lambda p: True))"
     printed = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True

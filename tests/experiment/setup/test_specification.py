@@ -26,7 +26,7 @@ def test_the_columns_of_a_space_are_its_domains_in_order():
     assert search.as_text == ()
 
 
-def test_the_columns_of_points_are_all_their_names_without_a_domain():
+def test_the_columns_of_points_are_all_their_names_and_have_no_domain():
     search = points({"a": 1}, {"b": 2, "a": 3}, {}, {"c": 4})
     assert search.columns == {"a": None, "b": None, "c": None}
     assert list(search.columns) == ["a", "b", "c"]
@@ -71,16 +71,16 @@ def test_values_of_several_types_are_shown_as_text(values, mixed):
     assert points(*[{"plain": 1, "x": value} for value in values]).as_text == expected
 
 
-def test_mixed_parameters_are_named_in_order():
+def test_hyperparameters_of_several_types_are_named_in_order():
     assert grid(b=[1, "1"], fine=[1], a=[None, 2]).as_text == ("b", "a")
 
 
-def test_a_name_that_some_points_lack_is_not_mixed_for_that():
+def test_a_name_that_some_points_lack_is_not_shown_as_text_for_that():
     assert points({"a": 1}, {"b": "x"}, {"a": 2.5, "b": "y"}).as_text == ()
     assert points({"a": 1}, {"b": "x"}, {"a": "2", "b": "y"}).as_text == ("a",)
 
 
-def test_a_long_range_is_not_written_out():
+def test_a_long_range_is_not_expanded():
     search = grid(seed=range(10**12), act=["relu", 1])
     assert search.columns["seed"] == Choice(range(10**12))
     assert search.as_text == ("act",)
@@ -123,7 +123,7 @@ def test_a_domain_with_several_values_is_not_fixed(domain):
     assert make_spec("random_search", PointSearch([]), Space({"x": domain})).fixed == ()
 
 
-def test_what_all_points_have_alike_is_fixed():
+def test_a_hyperparameter_with_the_same_value_in_all_points_is_fixed():
     search = points({"b": 1, "c": [1], "a": "x"}, {"a": "x", "b": 2, "c": [1]})
     assert search.fixed == ("c", "a")
 
@@ -148,7 +148,7 @@ def test_a_name_that_some_points_lack_is_not_fixed():
     ],
     ids=str,
 )
-def test_points_are_alike_where_value_and_type_are(values, fixed):
+def test_values_of_points_are_the_same_if_their_types_are_too(values, fixed):
     assert points(*[{"x": value} for value in values]).fixed == (("x",) if fixed else ())
 
 
@@ -157,7 +157,7 @@ def test_nothing_is_fixed_without_points():
     assert points({}).fixed == ()
 
 
-def test_what_only_some_trials_get_is_conditional_and_not_fixed():
+def test_a_hyperparameter_that_only_some_trials_have_is_conditional_and_not_fixed():
     space = Space(
         {
             "region": Choice(["eu"]),

@@ -8,7 +8,7 @@ import pytest
 from experiment.setup.train_function import LARGEST_FUNCTION, check_arguments, pickle_function
 from search.errors import InvalidArgument
 
-LOCK = threading.Lock()  # of this module: cannot be pickled
+LOCK = threading.Lock()  # a global that cannot be pickled
 
 
 def refusal(function, *arguments):
@@ -81,7 +81,7 @@ def test_a_class_is_checked_by_its_constructor():
     assert "accepts 'lr'" in refusal(check_arguments, Model, ["lr"]).expected
 
 
-def test_a_builtin_without_a_signature_is_left_to_the_call():
+def test_a_builtin_without_a_signature_is_not_checked():
     with pytest.raises(ValueError, match="no signature"):
         inspect.signature(dict)
     check_arguments(dict, ["anything"])
@@ -90,7 +90,7 @@ def test_a_builtin_without_a_signature_is_left_to_the_call():
 @pytest.mark.parametrize(
     "train", [None, 5, "train", pytest.param([accepts_lr], id="list")], ids=repr
 )
-def test_what_cannot_be_called_is_refused(train):
+def test_a_value_that_is_not_callable_is_refused(train):
     error = refusal(check_arguments, train, ["lr"])
     assert error.expected == "a function"
     assert error.got.startswith(repr(train)[:9])
@@ -107,7 +107,7 @@ def test_what_cannot_be_called_is_refused(train):
         (functools.partial(lambda lr, x: lr, 1), "x"),
     ],
 )
-def test_an_argument_that_is_not_accepted_is_named_with_those_that_are(train, accepted):
+def test_an_argument_that_is_not_accepted_is_named_with_the_accepted_ones(train, accepted):
     error = refusal(check_arguments, train, ["lr"])
     assert error.expected == "a function that accepts 'lr'"
     assert error.got == f"one that accepts {accepted}"
@@ -127,21 +127,21 @@ def test_self_is_no_argument_of_a_bound_method():
         functools.partial(lambda lr, momentum: lr, momentum=0.5),
     ],
 )
-def test_what_only_some_trials_get_may_be_left_out(train):
+def test_a_conditional_hyperparameter_with_a_default_is_accepted(train):
     check_arguments(train, ["lr", "momentum"], ["momentum"])
 
 
 @pytest.mark.parametrize(
     "train", [lambda lr, momentum: lr, lambda momentum, **kwargs: 0, lambda *, lr, momentum: lr]
 )
-def test_what_only_some_trials_get_needs_a_default(train):
+def test_a_conditional_hyperparameter_needs_a_default(train):
     error = refusal(check_arguments, train, ["lr", "momentum"], ["momentum"])
     assert error.expected.startswith("a default for its argument 'momentum'")
     assert error.hint.startswith("write momentum=None")
     check_arguments(train, ["lr", "momentum"])
 
 
-def test_what_only_some_trials_get_is_accepted_by_name():
+def test_a_conditional_hyperparameter_that_is_not_accepted_is_refused():
     error = refusal(check_arguments, accepts_lr, ["lr", "momentum"], ["momentum"])
     assert error.expected == "a function that accepts 'momentum'"
 
@@ -155,14 +155,14 @@ def test_what_only_some_trials_get_is_accepted_by_name():
         functools.partial(lambda data, epochs, lr: lr, "data"),
     ],
 )
-def test_a_required_argument_that_no_hyperparameter_gives_is_named(train):
+def test_a_required_argument_without_a_hyperparameter_is_named(train):
     error = refusal(check_arguments, train, ["lr"])
     assert error.expected == "a hyperparameter for its argument 'epochs'"
     assert error.got == "lr"
     assert error.hint == "add 'epochs' or give the argument a default"
 
 
-def test_an_argument_by_position_only_is_refused_unless_it_has_a_default():
+def test_a_positional_only_argument_is_refused_unless_it_has_a_default():
     error = refusal(check_arguments, lambda x, /, lr: lr, ["lr"])
     assert error.expected == "arguments that can be passed by name"
     assert error.got == "'x', by position only"
@@ -171,12 +171,12 @@ def test_an_argument_by_position_only_is_refused_unless_it_has_a_default():
     check_arguments(lambda x=1, /, **kwargs: x, ["lr"])
 
 
-def test_a_name_that_only_kwargs_can_take_is_accepted():
+def test_a_name_that_no_argument_can_have_is_accepted_by_kwargs():
     check_arguments(lambda **kwargs: kwargs, ["learning rate", "1", "class"])
     assert "'learning rate'" in refusal(check_arguments, accepts_lr, ["learning rate"]).expected
 
 
-def test_names_may_come_as_an_iterator_or_a_dict():
+def test_names_may_be_an_iterator_or_a_dict():
     check_arguments(lambda a, b: a, iter(["a", "b"]))
     check_arguments(lambda a, b: a, {"a": 1, "b": 2})
 
@@ -197,25 +197,25 @@ def counter(start):
         (logged(counter(1)), 7),
     ],
 )
-def test_a_function_comes_back_as_it_was(train, value):
+def test_a_function_survives_pickling(train, value):
     assert cloudpickle.loads(pickle_function(train))(3) == value
 
 
-def test_bound_methods_and_objects_come_back_with_their_state():
+def test_bound_methods_and_objects_keep_their_state_when_pickled():
     model = Model()
     model.offset = 5
     assert cloudpickle.loads(pickle_function(model.train))(0.5) == 0.5
     assert cloudpickle.loads(pickle_function(model)).offset == 5
 
 
-def test_a_function_that_refers_to_itself_is_no_endless_recursion():
+def test_a_function_that_refers_to_itself_can_be_pickled():
     def train(n):
         return 1 if n == 0 else n * train(n - 1)
 
     assert cloudpickle.loads(pickle_function(train))(5) == 120
 
 
-def test_a_list_that_holds_itself_and_the_function_is_no_endless_recursion():
+def test_a_function_and_a_list_that_refer_to_each_other_can_be_pickled():
     parts = []
 
     def train(n):
@@ -234,7 +234,7 @@ def assert_names(train, name, kind="lock"):
 
 
 @pytest.mark.fault(14)
-def test_the_culprit_in_the_closure_is_named():
+def test_an_unpicklable_object_in_the_closure_is_named():
     connection, fine = threading.Lock(), [1, 2]
 
     def train(lr):
@@ -244,14 +244,14 @@ def test_the_culprit_in_the_closure_is_named():
 
 
 @pytest.mark.fault(14)
-def test_the_culprit_among_the_globals_is_named():
+def test_an_unpicklable_object_among_the_globals_is_named():
     def train(lr):
         return accepts_lr, LOCK
 
     assert_names(train, "LOCK")
 
 
-def test_the_culprit_among_the_defaults_is_named():
+def test_an_unpicklable_object_among_the_defaults_is_named():
     def train(lr, fine=1, guard=LOCK):
         return lr
 
@@ -266,11 +266,11 @@ def test_the_object_of_a_bound_method_is_named():
     assert_names(Model(LOCK).train, "self", "Model")
 
 
-def test_the_attribute_of_an_object_that_is_called_is_named():
+def test_the_attribute_of_a_callable_object_is_named():
     assert_names(Model(LOCK), "lock")
 
 
-def test_a_container_that_holds_the_culprit_is_named():
+def test_a_container_of_an_unpicklable_object_is_named():
     tools = {"guard": LOCK}
 
     def train(lr):
@@ -279,7 +279,7 @@ def test_a_container_that_holds_the_culprit_is_named():
     assert_names(train, "tools", "dict")
 
 
-def test_a_helper_that_refers_to_the_culprit_is_named():
+def test_a_helper_that_refers_to_an_unpicklable_object_is_named():
     def helper():
         return LOCK
 
@@ -289,7 +289,7 @@ def test_a_helper_that_refers_to_the_culprit_is_named():
     assert_names(train, "helper", "function")
 
 
-def test_the_culprit_is_named_although_the_function_refers_to_itself():
+def test_an_unpicklable_object_is_named_although_the_function_refers_to_itself():
     guard = threading.Lock()
 
     def train(lr):
@@ -298,7 +298,7 @@ def test_the_culprit_is_named_although_the_function_refers_to_itself():
     assert_names(train, "guard")
 
 
-def test_the_culprit_behind_a_decorator_is_named():
+def test_an_unpicklable_object_behind_a_decorator_is_named():
     guard = threading.Lock()
 
     @logged
@@ -320,7 +320,7 @@ def test_a_partial_that_cannot_be_pickled_is_refused_with_the_reason(train):
 
 
 class Context:
-    """Refuses as pyspark's SparkContext does."""
+    """An object that refuses to be pickled, as pyspark's SparkContext does."""
 
     def __reduce__(self):
         raise RuntimeError(
@@ -330,7 +330,7 @@ class Context:
 
 
 @pytest.mark.fault(14)
-def test_a_spark_context_is_refused_in_words_of_ours():
+def test_a_spark_context_is_refused_with_our_own_message():
     spark = [Context()]
 
     def train(lr):
@@ -342,7 +342,7 @@ def test_a_spark_context_is_refused_in_words_of_ours():
     )
 
 
-def test_a_reason_of_several_lines_is_cut_to_the_first():
+def test_only_the_first_line_of_a_reason_is_shown():
     class Odd:
         def __reduce__(self):
             raise ValueError("first line\nsecond line")
@@ -352,7 +352,7 @@ def test_a_reason_of_several_lines_is_cut_to_the_first():
     assert error.got == "one that refers to 'odd' (Odd): first line"
 
 
-def test_an_error_without_a_text_is_called_by_its_type():
+def test_an_error_without_a_message_is_named_by_its_type():
     class Odd:
         def __reduce__(self):
             raise KeyError
@@ -384,13 +384,13 @@ def test_data_beyond_the_limit_is_refused_and_named():
     assert "'data'" in error.hint
 
 
-def test_data_that_is_too_large_in_sum_only_is_refused():
+def test_data_whose_total_is_too_large_is_refused():
     first, second = bytes(LARGEST_FUNCTION // 2), bytearray(LARGEST_FUNCTION // 2)
     error = refusal(pickle_function, lambda lr: (first, second))
     assert error.got == "more than 64 MiB; every slot would get a copy of it"
 
 
-def test_data_below_the_limit_is_fine():
+def test_data_below_the_limit_is_accepted():
     data = bytes(1 << 20)
     pickled = pickle_function(lambda: data)
     assert 1 << 20 < len(pickled) < LARGEST_FUNCTION
@@ -455,7 +455,7 @@ def partial_self():
         (repeats(), "lock"),
     ],
 )
-def test_every_culprit_is_named(train, name):
+def test_an_unpicklable_object_is_named_wherever_it_is(train, name):
     with pytest.raises(InvalidArgument, match=f"refers to '{name}' "):
         pickle_function(train)
 

@@ -1,4 +1,4 @@
-"""Learning from trials of other runs, and trying given points first."""
+"""Prior observations from other runs, and given points that are tried first."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def train(learning_rate, units, optimizer):
 
 @pytest.fixture
 def make(tmp_path):
-    """Make the folder of a random search."""
+    """Return a function that makes the run folder of a random search."""
     return lambda **given: make_run(tmp_path / "before", call="random_search", **given)
 
 
@@ -38,15 +38,15 @@ def tried(trials):
 
 
 def planned(run):
-    """Return what was asked for, in the order of the journal."""
+    """Return the planned configurations in the order of the journal."""
     records = read_journal(RunPaths(Path(run)).journal)
     return [record["trial"]["params"] for record in records if record["event"] == "planned"]
 
 
-# What is known
+# Prior observations
 
 
-def test_trials_that_finished_or_failed_are_known(make):
+def test_finished_and_failed_trials_are_prior_observations(make):
     def outcome_of(trial):
         if trial.id == 1:
             return Outcome.failed(1, "user error", "ValueError: no")
@@ -62,7 +62,7 @@ def test_trials_that_finished_or_failed_are_known(make):
     ]
 
 
-def test_several_runs_are_known_in_their_order_and_one_that_goes_on(make):
+def test_prior_observations_keep_the_order_of_runs_and_include_an_active_run(make):
     runs = [make(trials=3), make(trials=4, running=(3,), ended=False)]
     known = known_of(runs_of(runs), SPACE, ACCURACY)
     assert len(known) == 6
@@ -80,7 +80,7 @@ def test_a_run_is_named_by_its_folder_or_its_result_and_counts_once(make, monkey
 
 
 @pytest.mark.parametrize("order", [list(BOUNDS), list(reversed(BOUNDS))])
-def test_the_order_of_the_space_means_nothing(make, order):
+def test_the_order_of_the_hyperparameters_does_not_matter(make, order):
     space = Space.of_bounds({name: BOUNDS[name] for name in order})
     assert len(known_of([str(make(trials=3))], space, ACCURACY)) == 3
 
@@ -109,18 +109,18 @@ def test_runs_of_another_problem_are_refused_with_the_difference(
     assert difference in caught.value.got
 
 
-def test_a_list_of_points_is_no_space(tmp_path):
+def test_a_run_of_a_list_of_points_is_refused(tmp_path):
     run = make_run(tmp_path, points=[{"learning_rate": 0.1}, {"learning_rate": 0.2}])
     with pytest.raises(InvalidArgument, match="its trials were a list of points"):
         known_of([str(run)], SPACE, ACCURACY)
 
 
-def test_what_the_objective_was_called_may_be_said_later(make):
+def test_a_run_without_an_optimization_key_is_accepted(make):
     run = make(trials=3, optimization_key=None)
     assert len(known_of([str(run)], SPACE, ACCURACY)) == 3
 
 
-def test_population_based_training_learns_nothing_from_other_runs(make):
+def test_population_based_training_refuses_other_runs(make):
     from search.evolution.population_based import PopulationTraining
 
     arguments = {"searcher": PopulationTraining(), "optimization_key": "accuracy"}
@@ -135,7 +135,7 @@ def search(spark, call=experiment.evolutionary_search, **settings):
     return call(spark, train, BOUNDS, optimization_key="accuracy", **QUIET, **settings)
 
 
-def test_an_evolution_begins_with_what_is_known_and_goes_on_the_same_when_that_is_gone(
+def test_an_evolution_starts_from_prior_observations_and_resumes_without_their_run(
     spark, make, logdir
 ):
     run = make(trials=12, failed=(3,))
@@ -161,7 +161,7 @@ def test_an_evolution_begins_with_what_is_known_and_goes_on_the_same_when_that_i
 
 
 @pytest.mark.parametrize("damage", [b"", b"{}", b'{"trials":[{"params":{"units":9000}}]}', b"\xff"])
-def test_what_a_run_has_kept_of_others_and_was_damaged_is_said(tmp_path, damage):
+def test_damaged_prior_observations_of_a_run_are_refused(tmp_path, damage):
     algorithm = {"type": "random", "samples": 2, "warm_start": ["/gone"]}
     run = make_run(tmp_path, search=make_search(2, call="random_search"), algorithm=algorithm)
     RunPaths(run).known.write_bytes(damage)
@@ -169,7 +169,7 @@ def test_what_a_run_has_kept_of_others_and_was_damaged_is_said(tmp_path, damage)
         experiment.random_search(None, train, BOUNDS, samples=2, resume=run, warm_start="/gone")
 
 
-def test_points_are_tried_first_and_their_run_goes_on(spark, logdir):
+def test_points_are_tried_first_and_their_run_is_resumed(spark, logdir):
     points = [
         {"optimizer": "sgd", "units": 8, "learning_rate": 0.0003},
         {"units": 64},
@@ -182,15 +182,15 @@ def test_points_are_tried_first_and_their_run_goes_on(spark, logdir):
     assert tried(plain.trials)[0] == tried(begun.trials)[2]
     resumed = search(spark, experiment.random_search, samples=4, points=points, resume=begun)
     assert tried(resumed.trials)[:3] == tried(begun.trials)
-    # What was drawn may be said, as `python -m experiment show` has it.
-    said = [first, second]
-    again = search(spark, experiment.random_search, samples=5, points=said, resume=begun)
+    # Drawn values may be given, as shown by `python -m experiment show`.
+    shown = [first, second]
+    again = search(spark, experiment.random_search, samples=5, points=shown, resume=begun)
     assert tried(again.trials)[:4] == tried(resumed.trials)
     with pytest.raises(InvalidArgument, match="points was .*, is "):
         search(spark, experiment.random_search, samples=5, points=points[:1], resume=begun)
 
 
-def test_a_noisy_search_tries_its_best_again(spark, logdir):
+def test_a_noisy_search_evaluates_its_best_configuration_again(spark, logdir):
     result = search(spark, popsize=4, generations=4, noisy=True, seed=1, logdir=logdir)
     assert len(result.trials) == 20
     best = result.best_mean

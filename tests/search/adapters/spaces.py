@@ -16,7 +16,7 @@ PLANE = Space.of_bounds({"x": [-5.0, 5.0], "y": [-5.0, 5.0]})
 
 
 def bowl(params):
-    """Has its maximum, which is 0, at (1, -2)."""
+    """An objective with its maximum, 0, at (1, -2)."""
     return -((params["x"] - 1) ** 2) - (params["y"] + 2) ** 2
 
 
@@ -64,7 +64,7 @@ def problem_on(space, samples, seed=0, **arguments):
 
 @contextlib.contextmanager
 def global_random_numbers(seed):
-    """Seed the global random numbers for a while, as who uses a library directly does."""
+    """Seed the global random numbers for a while, as a direct user of the library does."""
     before = random.getstate(), np.random.get_state()
     random.seed(seed)
     np.random.seed(seed)
@@ -76,7 +76,7 @@ def global_random_numbers(seed):
 
 
 class AdapterContract:
-    """What every adapter keeps beyond the contract of all searchers."""
+    """The contract of every adapter, beyond that of all searchers."""
 
     def algorithm(self):
         raise NotImplementedError
@@ -116,7 +116,7 @@ class AdapterContract:
         assert self.run(points=[between])[0].params == between
 
     @pytest.mark.parametrize("seed", range(1))
-    def test_a_searcher_with_points_and_known_is_rebuilt_by_the_same_asks_and_tells(self, seed):
+    def test_a_searcher_with_points_and_prior_observations_is_rebuilt_by_the_same_calls(self, seed):
         points = [point(seed) for seed in range(3)]
         known = [Evaluated(point(seed), seed if seed % 3 else None) for seed in range(9)]
 
@@ -126,11 +126,11 @@ class AdapterContract:
 
         assert_rebuilt(make, random.Random(seed))
 
-    def test_what_is_known_is_learned(self):
+    def test_prior_observations_are_learned(self):
         known = [Evaluated(point(seed), seed * 1.5 if seed % 7 else None) for seed in range(30)]
         assert self.run(known=known) != self.run()
 
-    def test_settings_can_be_used_again_and_say_what_they_are(self):
+    def test_settings_can_be_used_again_and_have_a_form_in_json(self):
         algorithm = self.algorithm()
         first, second = (
             run_in_any_order(

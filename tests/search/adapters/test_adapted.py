@@ -24,7 +24,7 @@ from tests.search.fakes import evaluated_by, outcome, run_in_any_order
 
 
 class Counting:
-    """Proposes x = 0, 1, 2, ..., and notes down what it is told."""
+    """Proposes x = 0, 1, 2, ..., and records its calls."""
 
     def __init__(self, learns=True, last=math.inf):
         self.learns, self.last = learns, last
@@ -50,12 +50,12 @@ class Counting:
         return self.learns
 
 
-def started(optimiser, samples=5, space=PLANE, most_out=None, **arguments):
+def started(optimiser, samples=5, space=PLANE, most_in_flight=None, **arguments):
     problem = problem_on(space, samples, **arguments)
-    return AdaptedSearch(problem, lambda: optimiser, most_out)
+    return AdaptedSearch(problem, lambda: optimiser, most_in_flight)
 
 
-def test_the_optimiser_is_told_of_what_it_proposed_and_of_points_as_known_ones():
+def test_the_optimiser_learns_its_proposals_and_points_like_prior_observations():
     optimiser = Counting()
     points, known = [{"x": 4.0, "y": 0.0}], [Evaluated({"x": 5.0, "y": 0.0}, None)]
     searcher = started(optimiser, samples=3, points=points, known=known)
@@ -71,7 +71,7 @@ def test_the_optimiser_is_told_of_what_it_proposed_and_of_points_as_known_ones()
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-def test_the_optimiser_never_sees_what_is_no_finite_number(value):
+def test_the_optimiser_gets_finite_numbers_only(value):
     optimiser = Counting()
     known = [Evaluated({"x": 5.0, "y": 0.0}, value)]
     searcher = started(optimiser, points=[{"x": 4.0, "y": 0.0}], known=known)
@@ -79,7 +79,7 @@ def test_the_optimiser_never_sees_what_is_no_finite_number(value):
     assert {event[-1] for event in optimiser.events} == {None}
 
 
-def test_what_the_constraint_does_not_allow_is_rejected_and_asked_again():
+def test_disallowed_proposals_are_rejected_and_replaced():
     optimiser = Counting()
     space = Space(PLANE, constraint=lambda params: params["x"] % 3 == 2)
     trials = []
@@ -95,7 +95,7 @@ def test_what_the_constraint_does_not_allow_is_rejected_and_asked_again():
     ]
 
 
-def test_an_optimiser_that_proposes_nothing_allowed_gives_way_to_random_points():
+def test_random_points_replace_proposals_that_are_never_allowed():
     optimiser = Counting()
     space = Space(PLANE, constraint=lambda params: params["x"] < 0)
     trials = []
@@ -111,8 +111,8 @@ def test_a_constraint_that_allows_nothing_ends_in_an_error():
         started(Counting(), 2, space).ask()
 
 
-def test_no_more_trials_are_out_than_the_optimiser_bears():
-    searcher = started(Counting(), 5, most_out=2, points=[{"x": 4.0, "y": 0.0}])
+def test_no_more_trials_are_in_flight_than_the_optimiser_supports():
+    searcher = started(Counting(), 5, most_in_flight=2, points=[{"x": 4.0, "y": 0.0}])
     first = searcher.ask()
     searcher.ask()
     assert searcher.ask() is None
@@ -131,7 +131,7 @@ def test_an_optimiser_that_has_tried_everything_ends_the_search():
     assert searcher.ask() is None
 
 
-def test_a_warm_start_of_what_cannot_learn_it_is_refused():
+def test_a_warm_start_is_refused_by_optimisers_that_cannot_learn_it():
     known = [Evaluated({"x": 5.0, "y": 0.0}, 1.0)]
     with pytest.raises(InvalidArgument, match="warm_start: expected none.* got 1 trial"):
         started(Counting(learns=False), known=known)
@@ -176,7 +176,7 @@ def test_two_searches_at_once_have_random_numbers_of_their_own():
         sys.setswitchinterval(before)
 
 
-def test_random_numbers_are_given_back_where_the_library_raises():
+def test_random_numbers_are_restored_if_the_library_raises():
     class Broken(Counting):
         def propose(self):
             random.seed(0)
@@ -188,7 +188,7 @@ def test_random_numbers_are_given_back_where_the_library_raises():
     assert random.getstate() == before
 
 
-def test_a_description_has_the_class_and_what_is_plain():
+def test_a_description_has_the_class_and_plain_attributes():
     class Part:
         def __init__(self, **attributes):
             vars(self).update(attributes)
@@ -232,7 +232,7 @@ def test_the_nearest_value_of_a_domain(domain, number, value):
         ("dehb", "DehbSearcher('epochs')"),
     ],
 )
-def test_a_missing_library_is_said_with_the_command_that_installs_it(missing, made):
+def test_a_missing_library_is_an_error_with_the_command_to_install_it(missing, made):
     program = f"""
 import sys
 sys.modules[{missing!r}] = None
@@ -294,7 +294,7 @@ def two_values(trial):
     ids=["TPE", "NSGA-II", "DE", "CMA"],
 )
 class TestSeveralObjectives:
-    def test_a_searcher_is_rebuilt_by_the_same_asks_and_tells(self, algorithm):
+    def test_a_searcher_is_rebuilt_by_the_same_ask_and_tell_calls(self, algorithm):
         points = [{"x": 1.0, "y": 1.0}]
         values = {"near": -8.0, "left": 2.0}
         known = [Evaluated({"x": 2.0, "y": 2.0}, None, values)]
@@ -307,7 +307,7 @@ class TestSeveralObjectives:
         assert run_in_any_order(make(), two_values, random.Random(1)) == trials
         assert len(trials) == 20
 
-    def test_what_a_trial_comes_to_counts_in_each_objective(self, algorithm):
+    def test_an_outcome_counts_in_each_objective(self, algorithm):
         def run(of):
             searcher = algorithm.start(problem_on(PLANE, 80, direction=SEVERAL))
             trials = []
@@ -315,8 +315,8 @@ class TestSeveralObjectives:
             return [dict(trial.params) for trial in trials]
 
         def left_reversed(trial):
-            told = two_values(trial)
-            values = {name: -v if name == "left" else v for name, v in told.values.items()}
-            return msgspec.structs.replace(told, values=values)
+            given = two_values(trial)
+            values = {name: -v if name == "left" else v for name, v in given.values.items()}
+            return msgspec.structs.replace(given, values=values)
 
         assert run(two_values) == run(two_values) != run(left_reversed)

@@ -51,7 +51,7 @@ class TestDeap(AdapterContract):
 
 
 def native_values(strategy, generations, seed, direction):
-    """What a user of DEAP would write: `eaGenerateUpdate` on the global random numbers."""
+    """The loop of a user of DEAP: `eaGenerateUpdate` on the global random numbers."""
 
     class Fitness(base.Fitness):
         weights = (direction.weight,)
@@ -86,11 +86,11 @@ def test_trials_one_by_one_are_those_of_deaps_own_loop(make, direction):
     seed = random.Random(4).getrandbits(32)  # the first that the searcher draws
     native = native_values(make(2), 10, seed, direction)
     problem = problem_on(PLANE, samples, seed=4, direction=direction)
-    told = drive(
+    outcomes = drive(
         DeapSearcher(strategy).start(problem),
         lambda trial: outcome(trial, bowl(trial.params) * direction.weight),
     )
-    assert [item.value for item in told] == native
+    assert [item.value for item in outcomes] == native
 
 
 @pytest.mark.parametrize("slots", [1, 8])
@@ -113,7 +113,7 @@ def test_there_is_no_barrier_between_generations():
     assert None not in [searcher.ask() for _ in range(100)]
 
 
-def test_what_is_known_moves_the_strategy():
+def test_prior_observations_update_the_strategy():
     known = [Evaluated({"x": x, "y": -2.0}, bowl({"x": x, "y": -2.0})) for x in (0.8, 0.9, 1, 1.1)]
     known += [Evaluated({"x": -5.0, "y": 5.0}, None)] * 20
     means = []
@@ -123,7 +123,7 @@ def test_what_is_known_moves_the_strategy():
     assert abs(means[1] - 1) < abs(means[0] - 1)
 
 
-def test_the_strategy_of_the_user_stays_as_it_was_made():
+def test_the_users_strategy_is_not_changed():
     strategy = cma_es(2)
     trials = [
         run_in_any_order(
@@ -138,15 +138,15 @@ def test_the_strategy_of_the_user_stays_as_it_was_made():
     assert strategy.centroid.tolist() == [0.5, 0.5]
 
 
-def test_the_manifest_tells_strategies_apart():
-    told = DeapSearcher(cma_es(3)).to_json()
-    assert told["type"] == "deap"
-    assert told["strategy"].items() >= {"class": "Strategy", "lambda_": 7, "sigma": 0.3}.items()
+def test_the_manifest_distinguishes_strategies():
+    written = DeapSearcher(cma_es(3)).to_json()
+    assert written["type"] == "deap"
+    assert written["strategy"].items() >= {"class": "Strategy", "lambda_": 7, "sigma": 0.3}.items()
     assert DeapSearcher(cma_es).to_json() == {"type": "deap", "strategy": "cma_es"}
 
 
 @pytest.mark.parametrize("strategy", [None, "cma", cma.Strategy, 3])
-def test_what_is_no_strategy_is_refused(strategy):
+def test_invalid_strategies_are_refused(strategy):
     with pytest.raises(InvalidArgument, match="strategy: expected a strategy of DEAP"):
         DeapSearcher(strategy)
 
@@ -167,7 +167,7 @@ def test_settings_cannot_be_changed():
 
 
 @given(st.floats(-1e6, 1e6))
-def test_reflection_keeps_what_is_inside_and_brings_in_what_is_not(number):
+def test_reflection_keeps_numbers_inside_and_moves_others_inside(number):
     inside = _reflected(number)
     assert 0.0 <= inside <= 1.0
     assert _reflected(-number) == pytest.approx(inside, abs=1e-9)
@@ -178,5 +178,5 @@ def test_reflection_keeps_what_is_inside_and_brings_in_what_is_not(number):
 def test_a_space_of_one_hyperparameter():
     space = Space.of_bounds({"x": [-5.0, 5.0]})
     searcher = DeapSearcher(cma_es).start(problem_on(space, 60))
-    told = drive(searcher, evaluated_by(lambda params: -abs(params["x"] - 1)))
-    assert max(item.value for item in told) > -0.01
+    outcomes = drive(searcher, evaluated_by(lambda params: -abs(params["x"] - 1)))
+    assert max(item.value for item in outcomes) > -0.01

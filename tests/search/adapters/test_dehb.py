@@ -62,17 +62,17 @@ def test_trials_one_by_one_are_those_of_dehbs_own_loop(native, direction):
     assert trials == expected
 
 
-def test_few_trials_get_to_the_largest_fidelity():
+def test_few_trials_reach_the_largest_fidelity():
     trials = []
     searcher = DehbSearcher("epochs").start(problem_on(TRAINED, 120))
-    told = drive(searcher, lambda t: trials.append(t) or outcome(t, trained(t.params)))
+    outcomes = drive(searcher, lambda t: trials.append(t) or outcome(t, trained(t.params)))
     counts = collections.Counter(trial.params["epochs"] for trial in trials)
     assert sorted(counts) == [1, 3, 9, 27]
     assert counts[1] > counts[3] > counts[9] > counts[27] > 0
-    assert max(item.value for item in told) > -0.1
+    assert max(item.value for item in outcomes) > -0.1
 
 
-def test_fidelities_that_are_no_integers_stay_within_their_bounds():
+def test_real_fidelities_stay_within_their_bounds():
     space = Space({"x": Float(-5.0, 5.0), "y": Float(-5.0, 5.0), "share": Float(0.1, 1.0)})
     trials = []
     searcher = DehbSearcher("share", eta=2).start(problem_on(space, 60))
@@ -85,20 +85,20 @@ def test_there_is_no_barrier():
     assert None not in [searcher.ask() for _ in range(200)]
 
 
-def test_a_search_whose_first_trials_all_fail_goes_on():
+def test_a_search_whose_first_trials_all_fail_continues():
     searcher = DehbSearcher("epochs").start(problem_on(TRAINED, 120))
-    told = drive(searcher, lambda t: outcome(t, None if t.id < 40 else trained(t.params)))
-    assert max(item.value for item in told if item.value is not None) > -5.0
+    outcomes = drive(searcher, lambda t: outcome(t, None if t.id < 40 else trained(t.params)))
+    assert max(item.value for item in outcomes if item.value is not None) > -5.0
 
 
-def test_what_is_known_is_in_the_population():
+def test_prior_observations_are_in_the_population():
     point = {"x": 1.0, "epochs": 1, "y": -2.0}
     known = [Evaluated(point | {"x": 1 + i / 100}, -i / 100) for i in range(40)]
     means = []
     for evaluated in ([], known):
         searcher = DehbSearcher("epochs").start(problem_on(TRAINED, 27, known=evaluated))
-        told = drive(searcher, evaluated_by(bowl))
-        means.append(sum(item.value for item in told) / 27)
+        outcomes = drive(searcher, evaluated_by(bowl))
+        means.append(sum(item.value for item in outcomes) / 27)
     assert means[1] > means[0]
 
 
@@ -141,5 +141,5 @@ def test_the_settings_are_checked(arguments):
         DehbSearcher(**arguments)
 
 
-def test_the_manifest_tells_settings_apart():
+def test_the_manifest_distinguishes_settings():
     assert DehbSearcher("epochs").to_json() == {"type": "dehb", "fidelity": "epochs", "eta": 3}

@@ -44,12 +44,13 @@ class TestNevergrad(AdapterContract):
 
 
 def sequential(searcher, function, direction=Direction.MAX):
-    told = drive(searcher, lambda trial: outcome(trial, function(trial.params) * direction.weight))
-    return [item.value for item in told]
+    weight = direction.weight
+    outcomes = drive(searcher, lambda trial: outcome(trial, function(trial.params) * weight))
+    return [item.value for item in outcomes]
 
 
 @pytest.mark.parametrize("name", [*OPTIMIZERS, "NGOpt"])
-def test_the_same_seed_gives_the_same_trials_whoever_else_draws(name):
+def test_the_same_seed_gives_the_same_trials_if_other_code_draws_too(name):
     def trials(seed, other):
         np.random.seed(other)
         searcher = NevergradSearcher(name, num_workers=3).start(problem_on(MIXED, 20, seed))
@@ -98,7 +99,7 @@ def test_cma_es_finds_the_best(slots):
     assert max(values) > -1e-4
 
 
-def test_an_optimizer_that_works_alone_has_one_trial_out():
+def test_an_optimizer_for_one_worker_has_one_trial_in_flight():
     searcher = NevergradSearcher("NelderMead").start(problem_on(PLANE, 60))
     assert max(sequential(searcher, bowl)) > -1
     searcher = NevergradSearcher("NelderMead").start(problem_on(PLANE, 5))
@@ -108,7 +109,7 @@ def test_an_optimizer_that_works_alone_has_one_trial_out():
         NevergradSearcher("NelderMead", num_workers=2)
 
 
-def test_one_that_only_learns_from_its_own_refuses_a_warm_start_and_takes_points():
+def test_an_optimizer_that_learns_its_proposals_only_refuses_a_warm_start_and_takes_points():
     point = {"x": 1.0, "y": -2.0}
     with pytest.raises(InvalidArgument, match="warm_start"):
         known = [Evaluated(point, 0.0)]
@@ -117,8 +118,8 @@ def test_one_that_only_learns_from_its_own_refuses_a_warm_start_and_takes_points
     assert sequential(searcher, bowl)[0] == 0.0
 
 
-def test_what_is_known_moves_the_optimizer():
-    # DE breeds from what it knows.
+def test_prior_observations_update_the_optimizer():
+    # DE breeds from its population.
     rng = random.Random(0)
     near = [{"x": 1 + rng.gauss(0, 0.1), "y": -2 + rng.gauss(0, 0.1)} for _ in range(40)]
     known = [Evaluated(params, bowl(params)) for params in near]
@@ -141,7 +142,7 @@ def test_names_classes_and_configured_ones_are_optimizers(optimizer):
     assert len(sequential(algorithm.start(problem_on(PLANE, 5)), bowl)) == 5
 
 
-def test_the_manifest_tells_optimizers_apart():
+def test_the_manifest_distinguishes_optimizers():
     assert NevergradSearcher("CMA").to_json() == {
         "type": "nevergrad",
         "optimizer": "CMA",
@@ -156,14 +157,14 @@ def test_the_manifest_tells_optimizers_apart():
 
 
 @pytest.mark.parametrize("optimizer", ["CMAA", None, 3, print])
-def test_what_is_no_optimizer_is_refused(optimizer):
+def test_invalid_optimizers_are_refused(optimizer):
     with pytest.raises(
         InvalidArgument, match="optimizer: expected one of Nevergrad.*such as 'CMA'"
     ):
         NevergradSearcher(optimizer)
 
 
-def test_workers_follow_the_slots_where_none_are_given():
+def test_the_default_of_num_workers_is_the_slots():
     out = {}
     for name, given in (("CMA", None), ("CMA", 2), ("NelderMead", None)):
         algorithm = NevergradSearcher(name, num_workers=given)

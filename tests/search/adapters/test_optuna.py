@@ -93,7 +93,7 @@ def model(params):
 
 
 def suggested(trial):
-    """What a user of Optuna would write for `MODEL`."""
+    """The objective that a user of Optuna would write for `MODEL`."""
     params = {
         "optimizer": trial.suggest_categorical("optimizer", ["adam", "sgd"]),
         "rate": trial.suggest_float("rate", 1e-4, 0.1, log=True),
@@ -157,23 +157,23 @@ def test_trials_are_those_of_the_sampler_in_a_study_of_its_own(make, direction):
 
 
 @pytest.mark.parametrize("make", SAMPLERS)
-def test_a_sampler_without_a_seed_gets_that_of_the_search(make):
+def test_a_sampler_without_a_seed_is_seeded_by_the_search(make):
     seed = random.Random(3).getrandbits(32)
     assert our_trials(make(), 9, seed=3) == native_trials(make(seed=seed), 9)
     assert our_trials(make(), 9, seed=3) != our_trials(make(), 9, seed=4)
 
 
 @pytest.mark.parametrize("make", SAMPLERS)
-def test_the_sampler_of_the_user_stays_as_it_was_made(make):
+def test_the_users_sampler_is_not_changed(make):
     sampler = make(seed=7)
     algorithm = OptunaSearcher(sampler)
-    told = algorithm.to_json()
+    written = algorithm.to_json()
     first = our_trials(sampler, 8)
     assert our_trials(sampler, 8) == first
-    assert algorithm.to_json() == told
+    assert algorithm.to_json() == written
 
 
-def test_what_is_known_is_in_the_study_as_if_it_had_been_tried_there():
+def test_prior_observations_are_in_the_study_like_trials():
     known = [
         {"optimizer": "sgd", "momentum": 0.5, "rate": 0.02, "layers": 2},
         {"optimizer": "adam", "rate": 0.001, "layers": 5},
@@ -201,7 +201,7 @@ def test_tpe_comes_near_the_best():
     assert max(item.value for item in drive(searcher, evaluated_by(bowl))) > -0.2
 
 
-def test_a_grid_ends_the_search_when_all_of_it_was_tried():
+def test_a_grid_ends_the_search_when_it_is_exhausted():
     grid = samplers.GridSampler({"x": [-1.0, 0.0, 1.0], "y": [2.0, 3.0]})
     searcher, trials = OptunaSearcher(grid).start(problem_on(PLANE, 50)), []
     drive(searcher, lambda t: trials.append(tuple(t.params.values())) or outcome(t, 1.0))
@@ -219,7 +219,7 @@ def test_a_search_of_every_configuration_ends_when_all_were_tried():
     assert trials == {(a, b, c) for a in (1, 2, 3) for b in (True, None) for c in (0.1, 0.2, 0.3)}
 
 
-def test_choices_have_their_values_in_the_study_where_optuna_takes_them():
+def test_choices_have_their_values_in_the_study_if_optuna_supports_them():
     seen = {}
 
     class Looking(samplers.RandomSampler):
@@ -251,13 +251,13 @@ def test_optuna_writes_nothing_and_keeps_the_verbosity_of_its_user(capfd):
 
 
 @pytest.mark.parametrize("sampler", ["TPESampler", samplers.TPESampler, object()])
-def test_what_is_no_sampler_is_refused(sampler):
+def test_invalid_samplers_are_refused(sampler):
     with pytest.raises(InvalidArgument, match="sampler: expected a sampler of Optuna"):
         OptunaSearcher(sampler)
 
 
 @pytest.mark.parametrize(("name", "package"), [("CmaEsSampler", "cmaes"), ("GPSampler", "torch")])
-def test_a_package_that_a_sampler_needs_is_asked_for_before_the_search(name, package, monkeypatch):
+def test_a_missing_package_of_a_sampler_is_an_error_before_the_search(name, package, monkeypatch):
     algorithm = OptunaSearcher(getattr(samplers, name)())
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(
@@ -266,18 +266,18 @@ def test_a_package_that_a_sampler_needs_is_asked_for_before_the_search(name, pac
         algorithm.start(problem_on(PLANE, 10))
 
 
-def test_the_manifest_tells_samplers_apart():
-    def told(**arguments):
+def test_the_manifest_distinguishes_samplers():
+    def written(**arguments):
         return OptunaSearcher(samplers.TPESampler(**arguments)).to_json()
 
-    assert told()["type"] == "optuna"
-    assert told()["sampler"]["class"] == "TPESampler"
-    assert told() == OptunaSearcher().to_json() == told(seed=3)
-    assert told() != told(n_ei_candidates=30)
-    assert told() != OptunaSearcher(samplers.RandomSampler()).to_json()
+    assert written()["type"] == "optuna"
+    assert written()["sampler"]["class"] == "TPESampler"
+    assert written() == OptunaSearcher().to_json() == written(seed=3)
+    assert written() != written(n_ei_candidates=30)
+    assert written() != OptunaSearcher(samplers.RandomSampler()).to_json()
 
 
-def test_an_unseeded_state_is_seeded_and_another_left_alone():
+def test_only_unseeded_states_are_seeded():
     unseeded, seeded = samplers.TPESampler(), samplers.TPESampler(seed=5)
     kept = copy.deepcopy(seeded)
     assert our_trials(unseeded, 8, seed=1) != our_trials(unseeded, 8, seed=2)
@@ -357,7 +357,7 @@ PRUNERS = [
 
 
 @pytest.mark.parametrize("pruner", PRUNERS, ids=lambda pruner: type(pruner).__name__)
-def test_what_is_pruned_is_what_the_pruner_prunes_in_a_study_of_its_own(pruner):
+def test_the_pruner_prunes_the_same_trials_as_in_a_study_of_its_own(pruner):
     def make():
         return samplers.TPESampler(n_startup_trials=4, seed=7)
 
@@ -402,13 +402,13 @@ def test_what_is_pruned_is_what_the_pruner_prunes_in_a_study_of_its_own(pruner):
 
 
 class Unsure(optuna.pruners.BasePruner):
-    """A pruner that cannot say."""
+    """A pruner that raises."""
 
     def prune(self, study, trial):
         raise ValueError(f"nothing is known of step {trial.last_step}")
 
 
-def test_a_pruner_that_raises_is_told_as_the_searchers_error_with_its_line():
+def test_an_error_of_a_pruner_is_shown_as_the_searchers_with_its_line():
     searcher = CheckedSearcher(OptunaSearcher(pruner=Unsure()).start(problem_on(MODEL, 5)))
     trial = searcher.ask()
     said = r"judge\.report\(\) raised ValueError: nothing is known of step 2 \(.*optuna.py, line "
@@ -419,7 +419,7 @@ def test_a_pruner_that_raises_is_told_as_the_searchers_error_with_its_line():
 @pytest.mark.parametrize("pruner", PRUNERS, ids=lambda pruner: type(pruner).__name__)
 def test_the_same_reports_prune_the_same_trials_again(pruner):
     algorithm = OptunaSearcher(samplers.TPESampler(n_startup_trials=4), pruner)
-    done = []  # what was done with a searcher, and what it answered
+    done = []  # the calls of a searcher and their results
 
     def do(searcher, what, *arguments):
         match what:

@@ -92,7 +92,7 @@ def test_ask_waits_for_the_last_outcome_of_the_generation():
     assert searcher.ask() is None
 
 
-def test_outcomes_may_be_told_before_the_generation_was_asked_whole():
+def test_outcomes_may_come_before_the_whole_generation_was_proposed():
     searcher = evolution(popsize=4, generations=1)
     first = searcher.ask()
     searcher.tell(outcome(first, 1.0))
@@ -104,7 +104,7 @@ def test_outcomes_may_be_told_before_the_generation_was_asked_whole():
 
 @given(orders=st.lists(st.permutations(range(6)), min_size=4, max_size=4), seed=seeds)
 @examples(30)
-def test_trials_do_not_depend_on_the_order_of_telling(orders, seed):
+def test_trials_do_not_depend_on_the_order_of_outcomes(orders, seed):
     evaluate = evaluated_by(lambda params: None if params["units"] % 5 == 0 else mixed(params))
     reference = evolution(MIXED, seed, popsize=6, direction=Direction.MIN)
     expected, _ = traced(reference, evaluate)
@@ -122,7 +122,7 @@ def test_trials_do_not_depend_on_the_order_of_telling(orders, seed):
 
 @given(rng=st.randoms(use_true_random=False), seed=seeds)
 @examples(20)
-def test_trials_do_not_depend_on_how_asking_and_telling_interleave(rng, seed):
+def test_trials_do_not_depend_on_how_ask_and_tell_interleave(rng, seed):
     expected, _ = traced(evolution(seed=seed, popsize=5), evaluated_by(sphere))
     assert run_in_any_order(evolution(seed=seed, popsize=5), evaluated_by(sphere), rng) == expected
 
@@ -244,7 +244,7 @@ def test_logbook_prints_its_columns():
     assert len(rows) == 2
 
 
-def test_generation_0_takes_nobodys_place():
+def test_generation_0_replaces_no_individual():
     searcher = evolution(popsize=4, generations=1)
     drive(searcher, evaluated_by(sphere))
     assert searcher.logbook[0]["acceptance"] is None
@@ -268,13 +268,13 @@ def test_acceptance_is_the_share_of_individuals_that_were_replaced(seed, directi
     assert searcher.logbook.select("acceptance") == [None, *shares]
 
 
-def test_nothing_of_a_generation_that_failed_is_accepted():
+def test_a_failed_generation_is_not_accepted():
     searcher = evolution(popsize=4, generations=2)
     drive(searcher, fails_in(1))
     assert searcher.logbook[1]["acceptance"] == 0.0
 
 
-def test_all_of_a_generation_that_is_as_good_as_its_parents_is_accepted():
+def test_a_generation_as_good_as_its_parents_is_accepted():
     searcher = evolution(popsize=4, generations=2)
     drive(searcher, evaluated_by(lambda params: 1.0))
     assert searcher.logbook.select("acceptance") == [None, 1.0, 1.0]
@@ -286,7 +286,7 @@ def test_failed_individuals_are_replaced_by_failed_trials_too():
     assert searcher.logbook.select("acceptance") == [None, 1.0, 1.0]
 
 
-def test_there_is_no_population_before_generation_0_is_done():
+def test_there_is_no_population_before_generation_0_has_ended():
     searcher = evolution(popsize=4, generations=1)
     assert searcher.population == []
     trials = [searcher.ask() for _ in range(4)]
@@ -318,7 +318,7 @@ def test_the_population_has_each_individuals_best_hyperparameters(seed, directio
     assert searcher.finished
 
 
-def test_changing_the_population_that_was_given_out_changes_nothing():
+def test_changing_the_returned_population_changes_nothing():
     searcher = evolution(popsize=4, generations=1)
     for trial in [searcher.ask() for _ in range(4)]:
         searcher.tell(outcome(trial, 1.0))
@@ -496,7 +496,7 @@ def test_settings_at_the_edge_are_accepted(settings_at_the_edge):
     assert len(drive(searcher, evaluated_by(sphere))) == searcher.total
 
 
-def test_of_two_weights_the_one_that_cannot_be_used_is_named():
+def test_the_invalid_one_of_two_weights_is_named():
     for pair in [(0.5, 3.0), [3.0, 0.5]]:
         with pytest.raises(InvalidArgument, match="mutation: .* got 3.0"):
             evolution(mutation=pair)
@@ -550,14 +550,14 @@ def test_constants_and_single_hyperparameters_can_be_searched():
     assert [trial.params for trial in trials] == [{"n": 3}] * 40
 
 
-# Points and what is known
+# Points and prior observations
 
 
 def known_of(scores):
     return [Evaluated({"a": number / 64, "b": 0.5}, score) for number, score in enumerate(scores)]
 
 
-def test_the_best_that_is_known_are_the_population_that_generation_0_is_bred_from():
+def test_the_best_prior_observations_are_the_parents_of_generation_0():
     known = known_of([1.0, 5.0, None, 3.0, 4.0, math.nan, 2.0])
     searcher = evolution(CUBE, popsize=4, known=known)
     assert searcher.population == [known[index].params for index in (1, 4, 3, 6)]
@@ -574,14 +574,14 @@ def test_the_best_that_is_known_are_the_population_that_generation_0_is_bred_fro
     assert searcher.logbook[0]["acceptance"] == 0.5
 
 
-def test_of_a_configuration_that_is_known_twice_the_best_score_counts():
+def test_the_best_of_repeated_prior_observations_counts():
     known = known_of([1.0, 2.0, 3.0, 4.0])
     twice = [*known, Evaluated(known[0].params, 9.0), Evaluated(known[0].params, 0.0)]
     searcher = evolution(CUBE, popsize=4, known=twice)
     assert searcher.population == [known[index].params for index in (0, 3, 2, 1)]
 
 
-def test_fewer_that_are_known_than_individuals_compete_with_generation_0():
+def test_few_prior_observations_compete_with_generation_0():
     known = known_of([3.0, None, 1.0])
     searcher = evolution(CUBE, popsize=4, known=known)
     trials = [searcher.ask() for _ in range(4)]

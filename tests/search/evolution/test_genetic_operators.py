@@ -29,7 +29,9 @@ def individual(*scores, crowding=0.0):
 
 
 @given(pair=pairs, rate=units, eta=st.floats(0, 100), seed=seeds)
-def test_a_child_lies_in_the_cube_and_takes_what_has_no_order_from_a_parent(pair, rate, eta, seed):
+def test_a_child_lies_in_the_cube_and_takes_unordered_coordinates_from_a_parent(
+    pair, rate, eta, seed
+):
     one, other, unordered = zip(*pair, strict=True)
     child = mate_simulated_binary(
         one, other, rate=rate, unordered=unordered, rng=random.Random(seed), eta=eta
@@ -88,7 +90,7 @@ def test_a_coordinate_mutates_at_the_rate_near_where_it_was_and_without_order_an
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_tournament_is_won_by_who_dominates_then_by_who_has_more_room(seed):
+def test_dominance_then_crowding_distance_wins_a_tournament(seed):
     rng = random.Random(seed)
     best, worse = individual(2.0, 1.0), individual(1.0, 2.0, crowding=9.0)
     assert select_tournament([best, worse], rng=rng) is best
@@ -96,7 +98,7 @@ def test_a_tournament_is_won_by_who_dominates_then_by_who_has_more_room(seed):
     assert select_tournament([lonely, crowded], rng=rng) is lonely
 
 
-def test_of_equals_each_wins_a_tournament_now_and_then():
+def test_equal_individuals_win_a_tournament_equally_often():
     rng, pair = random.Random(0), [individual(2.0, 3.0), individual(1.0, 2.0)]
     won = [select_tournament(pair, rng=rng) for _ in range(200)]
     assert all(60 < sum(winner is member for winner in won) < 140 for member in pair)

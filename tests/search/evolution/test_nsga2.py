@@ -67,7 +67,7 @@ def hypervolume(outcomes, reference):
 
 
 def run_out_of_order(searcher, evaluate, at_once, rng):
-    """Keep some trials out, and tell whichever is drawn."""
+    """Keep some trials in flight, and tell the outcome of a random one."""
     out, asked = [], []
     while out or not searcher.finished:
         trial = searcher.ask() if len(out) < at_once else None
@@ -79,7 +79,7 @@ def run_out_of_order(searcher, evaluate, at_once, rng):
     return asked
 
 
-# What it asks for
+# Proposals
 
 
 @pytest.mark.parametrize("generational", [False, True])
@@ -98,7 +98,7 @@ def test_there_is_always_another_trial_without_a_barrier():
     assert searcher.finished
 
 
-def test_by_generation_nothing_is_asked_before_the_last_trial_is_told():
+def test_by_generation_ask_waits_for_the_last_outcome():
     searcher = nsga2(popsize=4, generations=2, generational=True)
     trials = [searcher.ask() for _ in range(4)]
     for trial in trials:
@@ -115,7 +115,7 @@ def test_no_configuration_is_tried_twice(seed, generational):
     assert len({repr(trial.params) for trial in trials}) == len(trials) == 210
 
 
-def test_a_space_with_fewer_configurations_than_trials_is_tried_all_over():
+def test_a_space_with_fewer_configurations_than_trials_is_tried_again():
     searcher = nsga2(TINY, popsize=4, generations=2)
     evaluate = several(lambda p: {"error": p["units"], "cost": -p["units"]})
     trials = run_out_of_order(searcher, evaluate, 1, random.Random(0))
@@ -123,7 +123,7 @@ def test_a_space_with_fewer_configurations_than_trials_is_tried_all_over():
 
 
 @pytest.mark.parametrize("generational", [False, True])
-def test_every_trial_meets_the_constraint_and_lacks_what_is_not_active(generational):
+def test_every_trial_meets_the_constraint_and_has_active_hyperparameters_only(generational):
     bounds = {
         "optimizer": ["adam", "sgd"],
         "momentum": Float(0.0, 1.0, when={"optimizer": "sgd"}),
@@ -143,7 +143,7 @@ def test_every_trial_meets_the_constraint_and_lacks_what_is_not_active(generatio
 
 @given(seed=st.integers(0, 10**6), at_once=st.integers(1, 12), generational=st.booleans())
 @examples(25)
-def test_the_best_in_each_objective_stays_in_the_population(seed, at_once, generational):
+def test_the_best_of_each_objective_stays_in_the_population(seed, at_once, generational):
     searcher = nsga2(MIXED, seed, popsize=5, generations=3, generational=generational)
     outcomes = []
 
@@ -159,11 +159,11 @@ def test_the_best_in_each_objective_stays_in_the_population(seed, at_once, gener
         assert min(values[name] for values in kept) == best
 
 
-# What it is told
+# Outcomes
 
 
 @pytest.mark.parametrize("generational", [False, True])
-def test_who_fails_or_lacks_an_objective_joins_nothing(generational):
+def test_trials_that_fail_or_lack_an_objective_do_not_join(generational):
     searcher = nsga2(popsize=5, generations=6, generational=generational)
     lacking = {}
 
@@ -185,7 +185,7 @@ def test_who_fails_or_lacks_an_objective_joins_nothing(generational):
 
 
 @pytest.mark.parametrize("generational", [False, True])
-def test_the_population_is_what_the_selections_add_up_to(generational):
+def test_the_selections_add_up_to_the_population(generational):
     searcher = nsga2(popsize=5, generations=6, generational=generational)
     params, population, decided = {}, [], []
     while trial := searcher.ask():
@@ -203,7 +203,7 @@ def test_the_population_is_what_the_selections_add_up_to(generational):
 
 
 @pytest.mark.parametrize("generational", [False, True])
-def test_a_search_whose_trials_all_fail_goes_on_drawing(generational):
+def test_a_search_whose_trials_all_fail_keeps_drawing(generational):
     searcher = nsga2(popsize=5, generations=2, generational=generational)
     outcomes = drive(searcher, lambda trial: Outcome.failed(trial.id, "user error", "boom"))
     assert len(outcomes) == 15
@@ -224,7 +224,7 @@ def test_the_logbook_has_the_front_of_the_population():
     assert searcher.logbook.select("front")[-1] == min(5, len(found))
 
 
-# Points to try first, and what is known
+# Points and prior observations
 
 
 @pytest.mark.parametrize("generational", [False, True])
@@ -237,7 +237,7 @@ def test_points_are_tried_first(generational):
 
 
 @pytest.mark.parametrize("generational", [False, True])
-def test_what_is_known_is_the_first_population(generational):
+def test_prior_observations_are_the_first_population(generational):
     params = [{"a": x / 10, "b": 0.0} for x in range(8)]
     known = [Evaluated(p, None, plain(p)) for p in params]
     known += [Evaluated({"a": 0.0, "b": 1.0}, None), Evaluated({"a": 1.0, "b": 1.0}, 5.0)]
@@ -250,18 +250,18 @@ def test_what_is_known_is_the_first_population(generational):
     assert not any(child in params for child in children)
 
 
-def test_less_than_a_population_is_filled_up_by_design_points():
+def test_design_points_fill_up_a_small_first_population():
     known = [Evaluated({"a": 0.5, "b": 0.5}, None, {"error": 1.0, "cost": 1.0})]
     searcher = nsga2(popsize=6, known=known)
     drive(searcher, several(plain))
     assert len(searcher.population) == 6
 
 
-# It finds
+# Quality
 
 
 @pytest.mark.parametrize("generational", [False, True])
-def test_its_front_is_ahead_of_random_search(generational):
+def test_its_front_is_better_than_random_searchs(generational):
     space = Space.of_bounds({f"x{number}": [0.0, 1.0] for number in range(6)})
     for seed in range(5):
         searcher = nsga2(space, seed, generations=19, generational=generational)
@@ -282,7 +282,7 @@ def test_without_a_barrier_it_is_no_worse_than_by_generation():
     assert mean(False) > 0.98 * mean(True)
 
 
-# As an algorithm
+# Settings
 
 
 def problem(**changes):

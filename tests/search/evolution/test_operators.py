@@ -89,7 +89,7 @@ def test_current_to_pbest_selects_the_individual_one_of_the_best_and_two_others(
     assert better < max(1, round(size / 5))
 
 
-def test_current_to_pbest_takes_everyone_in_the_roles_that_are_open_to_all():
+def test_current_to_pbest_selects_every_individual_in_the_open_roles():
     rng, population = random.Random(0), scored(range(10))
     drawn = [selected(population, 4, Direction.MAX, rng) for _ in range(400)]
     _, best, plus, minus = map(set, zip(*drawn, strict=True))

@@ -15,7 +15,7 @@ from search.evolution.population_based import (
     explore,
     perturb,
 )
-from search.searcher import drive
+from search.searcher import Selection, drive
 from search.space.spaces import Choice, Float, Integer, Space
 from search.trial import Outcome
 from tests.properties import examples
@@ -109,14 +109,14 @@ def test_parents_are_trials_of_the_generation_before_that_finished(seed, popsize
             assert {trial.parent for trial in trials} == {None}
 
 
-def test_generation_0_begins_anew():
+def test_generation_0_starts_from_scratch():
     (trials, _), *_ = generations_of(training(), all_fail)
     assert {trial.parent for trial in trials} == {None}
 
 
 @given(seed=seeds, popsize=st.integers(2, 12), quantile=st.floats(0, 0.5), direction=directions)
 @few
-def test_the_worst_copy_the_best_and_the_others_go_on(seed, popsize, quantile, direction):
+def test_the_worst_copy_the_best_and_the_others_resume(seed, popsize, quantile, direction):
     searcher = training(
         MIXED, seed, popsize=popsize, generations=4, quantile=quantile, direction=direction
     )
@@ -151,7 +151,7 @@ def test_each_of_the_best_is_copied_as_often():
 
 
 @pytest.mark.parametrize("quantile", [0.01, 0.25, 0.5])
-def test_of_two_members_the_worse_one_goes_on_from_the_better_one(quantile):
+def test_of_two_members_the_worse_one_resumes_from_the_better_one(quantile):
     searcher = training(popsize=2, generations=5, quantile=quantile)
     for before, outcomes, trials in steps(searcher, some_fail(0.0, 3)):
         winner = Direction.MAX.best(outcomes, lambda result: result.value).trial
@@ -169,7 +169,7 @@ def test_members_whose_trials_failed_copy(seed, quantile):
                 assert trial.parent != result.trial
 
 
-def test_when_all_fail_everything_is_drawn_anew():
+def test_after_a_generation_of_failures_all_members_are_drawn_anew():
     searcher = training(popsize=6, generations=3)
     generations = generations_of(searcher, all_fail)
     params = [tuple(trial.params.values()) for trials, _ in generations for trial in trials]
@@ -178,7 +178,18 @@ def test_when_all_fail_everything_is_drawn_anew():
     assert searcher.logbook.select("best") == [None] * 4
 
 
-def test_without_a_quantile_all_that_have_a_value_go_on_unchanged():
+def test_each_trial_replaces_its_members_previous_trial():
+    searcher = training(popsize=3, generations=2)
+    said = []
+    for trial in range(9):
+        searcher.tell(some_fail(0.5, 2)(searcher.ask()))
+        assert len(searcher.selections) == (3 if trial % 3 == 2 else 0)
+        said += searcher.selections
+    before = [None] * 3 + list(range(6))
+    assert said == [Selection(trial, True, before[trial]) for trial in range(9)]
+
+
+def test_without_a_quantile_members_with_values_resume_unchanged():
     searcher = training(popsize=4, generations=3, quantile=0)
     for before, _, trials in steps(searcher, some_fail(0.0, 0)):
         assert [trial.params for trial in trials] == [trial.params for trial in before]
@@ -187,7 +198,7 @@ def test_without_a_quantile_all_that_have_a_value_go_on_unchanged():
 
 @given(orders=st.lists(st.permutations(range(6)), min_size=4, max_size=4), seed=seeds)
 @few
-def test_trials_do_not_depend_on_the_order_of_telling(orders, seed):
+def test_trials_do_not_depend_on_the_order_of_outcomes(orders, seed):
     evaluate = some_fail(0.3, seed)
     reference, searcher = (training(MIXED, seed, popsize=6) for _ in range(2))
     expected = [trial for trials, _ in generations_of(reference, evaluate) for trial in trials]
@@ -227,7 +238,7 @@ def test_the_logbook_is_about_the_generation():
     assert searcher.hall_of_fame[0].score == max(searcher.logbook.select("best"))
 
 
-def test_the_population_is_the_last_generation_that_is_done():
+def test_the_population_is_the_last_finished_generation():
     searcher = training(MIXED, popsize=4, generations=2)
     before = []
     for _ in range(3):
@@ -299,7 +310,7 @@ def test_explored_hyperparameters_stay_in_the_space(points, seed, rate):
         assert 1 <= params["units"] <= 64
 
 
-def test_each_hyperparameter_is_resampled_with_the_probability_asked_for():
+def test_each_hyperparameter_is_resampled_with_its_probability():
     rng, params = random.Random(0), {"h0": 0.5, "h1": 0.5}
     explored = [explore(PLANE, params, 0.25, rng) for _ in range(4000)]
     resampled = [[point[name] not in (0.4, 0.6) for name in PLANE] for point in explored]
@@ -336,7 +347,7 @@ def toy(seed, **kwargs):
 
 
 @pytest.mark.parametrize("popsize", [2, 6])
-def test_on_the_papers_toy_problem_copying_beats_going_on(popsize):
+def test_on_the_papers_toy_problem_copying_beats_resuming_alone(popsize):
     with_copies = [toy(seed, popsize=popsize) for seed in range(10)]
     without = [toy(seed, popsize=popsize, quantile=0) for seed in range(10)]
     assert np.mean(with_copies) > 1.19

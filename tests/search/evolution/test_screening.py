@@ -50,7 +50,7 @@ def test_the_most_promising_is_one_of_the_points(scores, points):
     assert screen(evaluated).most_promising(points) in points
 
 
-def test_the_order_of_choices_means_nothing():
+def test_the_order_of_choices_does_not_matter():
     space = Space.of_bounds({"x": [0.0, 1.0], "act": list("abcdefgh")})
     act = [space.encode({"x": 0.0, "act": name})[1] for name in "abcdefgh"]
     # "b" lies next to the good "a" and "h" far from it; only x says where they are near to.

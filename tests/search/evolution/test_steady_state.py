@@ -64,7 +64,7 @@ def is_latin_hypercube(trials, space):
 
 
 def begun(scores, space=CUBE, seed=0, **kwargs):
-    """Return a searcher of which as many design points were told, and their trials."""
+    """Return a searcher with outcomes for as many design points, and their trials."""
     searcher = steady(space, seed, popsize=len(scores), **kwargs)
     trials = [searcher.ask() for _ in scores]
     for trial, score in zip(trials, scores, strict=True):
@@ -76,7 +76,7 @@ def begun(scores, space=CUBE, seed=0, **kwargs):
 
 
 @pytest.mark.parametrize(("popsize", "generations"), [(4, 1), (5, 3), (10, 2)])
-def test_a_trial_is_of_the_generation_that_its_number_says(popsize, generations):
+def test_a_trials_number_determines_its_generation(popsize, generations):
     searcher = steady(popsize=popsize, generations=generations)
     trials = asked_by(searcher, evaluated_by(sphere))
     assert [trial.generation for trial in trials] == [
@@ -84,7 +84,7 @@ def test_a_trial_is_of_the_generation_that_its_number_says(popsize, generations)
     ]
 
 
-def test_there_is_always_another_trial_whatever_is_out():
+def test_there_is_always_another_trial_whatever_is_in_flight():
     searcher = steady(popsize=4, generations=9)
     trials = [searcher.ask() for _ in range(40)]
     assert None not in trials
@@ -93,16 +93,16 @@ def test_there_is_always_another_trial_whatever_is_out():
         assert is_latin_hypercube(trials[start : start + 4], PLANE)
 
 
-@pytest.mark.parametrize("told", range(5))
-def test_design_points_come_until_as_many_were_told_as_there_are_individuals(told):
+@pytest.mark.parametrize("ended", range(5))
+def test_design_points_come_until_popsize_outcomes_have_come(ended):
     searcher = steady(popsize=4)
     bred = []
     searcher.toolbox.register("repair", lambda vector, target: bred.append(0) or [0.5, 0.25])
     out = [searcher.ask() for _ in range(9)]
-    for trial in out[:told]:
+    for trial in out[:ended]:
         searcher.tell(outcome(trial, 1.0))
     assert searcher.ask() is not None
-    assert bool(bred) == (told >= 4)
+    assert bool(bred) == (ended >= 4)
 
 
 def test_while_no_trial_has_a_value_only_design_points_are_tried():
@@ -118,7 +118,7 @@ def test_while_no_trial_has_a_value_only_design_points_are_tried():
 
 @given(rng=st.randoms(use_true_random=False), seed=seeds, direction=directions)
 @examples(20)
-def test_more_generations_begin_with_the_same_trials(rng, seed, direction):
+def test_more_generations_start_with_the_same_trials(rng, seed, direction):
     state = rng.getstate()
     runs = []
     for generations in (3, 6):
@@ -207,19 +207,19 @@ def test_no_configuration_is_tried_twice_before_all_were_once(domains, rng, seed
 # The population
 
 
-def test_a_trial_meets_whoever_holds_its_place_by_then():
+def test_a_trial_competes_with_the_current_holder_of_its_place():
     searcher, trials = begun([0.0, 1.0, 2.0, 3.0])
     assert searcher.population == [trial.params for trial in trials]
     later = [searcher.ask() for _ in range(5)]
     searcher.tell(outcome(later[4], 10.0))  # trial 8, of place 0
     assert searcher.population == [later[4].params, *(trial.params for trial in trials[1:])]
-    searcher.tell(outcome(later[0], 5.0))  # trial 4, better than who was there when it was made
+    searcher.tell(outcome(later[0], 5.0))  # trial 4, better than the holder when it was bred
     assert searcher.population[0] == later[4].params
     searcher.tell(outcome(later[1], 1.0))  # as good is good enough
     assert searcher.population[1] == later[1].params
 
 
-def test_design_points_that_come_late_take_the_place_of_the_worst():
+def test_late_design_points_take_the_place_of_the_worst():
     searcher = steady(CUBE, popsize=4)
     trials = [searcher.ask() for _ in range(7)]
     for trial, score in zip(trials, [5.0, 1.0, None, 4.0, 3.0, 2.0, math.nan], strict=True):
@@ -229,7 +229,7 @@ def test_design_points_that_come_late_take_the_place_of_the_worst():
 
 @given(rng=st.randoms(use_true_random=False), data=st.data(), direction=directions, seed=seeds)
 @examples(60)
-def test_who_has_a_place_only_gives_way_to_what_is_as_good(rng, data, direction, seed):
+def test_an_individual_is_replaced_only_by_one_as_good(rng, data, direction, seed):
     searcher = steady(CUBE, seed, popsize=4, generations=4, direction=direction)
     out, scores = [], {}
     while out or not searcher.finished:
@@ -252,14 +252,14 @@ def test_who_has_a_place_only_gives_way_to_what_is_as_good(rng, data, direction,
 
 
 @pytest.mark.parametrize("value", [None, math.nan])
-def test_failed_trials_take_nobodys_place_not_even_that_of_another(value):
+def test_failed_trials_take_no_place_not_even_of_failed_ones(value):
     searcher, trials = begun([1.0, None, math.nan, None])
     for _ in range(8):
         searcher.tell(outcome(searcher.ask(), value))
     assert searcher.population == [trial.params for trial in trials]
 
 
-def test_changing_the_population_that_was_given_out_changes_nothing():
+def test_changing_the_returned_population_changes_nothing():
     searcher, _ = begun([0.0] * 4)
     before = searcher.population
     searcher.population[0]["a"] = None
@@ -271,7 +271,7 @@ def test_changing_the_population_that_was_given_out_changes_nothing():
 
 
 def collapsing(spread):
-    """Return a searcher in which four trials that lie `spread` apart are told, and two are out."""
+    """Return a searcher with four outcomes, `spread` apart, and two trials in flight."""
     searcher, _ = begun([0.0, 0.0, 0.0, 0.0], generations=9)
     points = itertools.cycle([[0.5, 0.5 + number * spread] for number in range(7)])
     searcher.toolbox.register("repair", lambda vector, target: list(next(points)))
@@ -281,7 +281,7 @@ def collapsing(spread):
     return searcher, trials
 
 
-def test_of_a_population_that_has_collapsed_only_the_best_stays():
+def test_only_the_best_of_a_collapsed_population_stays():
     searcher, trials = collapsing(COLLAPSED / 10)
     assert searcher.population == [trials[1].params]
     fresh = [searcher.ask() for _ in range(3)]
@@ -309,11 +309,11 @@ def test_a_new_population_has_a_latin_hypercube_of_its_own():
     assert is_latin_hypercube([searcher.ask() for _ in range(4)], CUBE)
 
 
-def test_what_was_bred_before_competes_with_the_best_alone():
+def test_candidates_bred_before_a_renewal_compete_with_the_best_alone():
     searcher, trials = collapsing(COLLAPSED / 10)
     searcher.tell(outcome(trials[4], 3.9))
     assert searcher.population == [trials[1].params]
-    searcher.tell(outcome(trials[5], 5.0))  # it was made for another place
+    searcher.tell(outcome(trials[5], 5.0))  # it was bred for another place
     assert searcher.population == [trials[5].params]
 
 
@@ -327,7 +327,7 @@ def test_a_choice_counts_by_its_values_when_a_population_collapses():
     assert len(searcher.population) == 1
 
 
-def test_a_long_search_goes_on_from_a_new_population():
+def test_a_long_search_continues_from_a_new_population():
     searcher = steady(popsize=6, generations=60, direction=Direction.MIN)
     drive(searcher, evaluated_by(sphere))
     diversity = searcher.logbook.select("diversity")
@@ -359,14 +359,14 @@ def test_the_first_trials_are_each_chosen_of_several_vectors_later_ones_more_rar
     assert 0.75 * expected < len(screened) < 1.25 * expected
 
 
-# Points and what is known
+# Points and prior observations
 
 
 def known_of(scores):
     return [Evaluated({"a": number / 64, "b": 0.5}, score) for number, score in enumerate(scores)]
 
 
-def test_the_best_that_is_known_are_the_first_population():
+def test_the_best_prior_observations_are_the_first_population():
     known = known_of([1.0, 5.0, None, 3.0, 4.0, math.nan, 2.0])
     searcher = steady(CUBE, popsize=4, known=known)
     assert searcher.population == [known[index].params for index in (1, 4, 3, 6)]
@@ -376,7 +376,7 @@ def test_the_best_that_is_known_are_the_first_population():
     assert searcher.population[0] == trial.params
 
 
-def test_design_points_fill_the_population_up_where_less_is_known():
+def test_design_points_fill_up_few_prior_observations():
     known = known_of([3.0, None, 1.0])
     searcher = steady(CUBE, popsize=4, known=known)
     trials = [searcher.ask() for _ in range(3)]
@@ -386,8 +386,8 @@ def test_design_points_fill_the_population_up_where_less_is_known():
     assert searcher.population == [known[0].params, known[2].params, *kept]
 
 
-def test_all_that_is_known_is_screened_by():
-    """Known failures on one half of the cube keep the trials out of it."""
+def test_all_prior_observations_count_in_the_screening():
+    """Prior failures on one half of the cube keep the trials out of it."""
     good = [Evaluated({"a": 0.1 + number / 100, "b": number / 20}, 1.0) for number in range(20)]
     bad = [Evaluated({"a": 0.6 + number / 100, "b": number / 30}, None) for number in range(30)]
     spread = [
@@ -442,8 +442,8 @@ def test_one_trial_in_ten_repeats_the_best_individual_and_its_score_is_the_mean(
         values.setdefault(configuration(trial), []).append(rng.gauss(0, 1))
         searcher.tell(outcome(trial, values[configuration(trial)][-1]))
         for member in searcher._population:
-            told = values[tuple((type(v), str(v)) for v in searcher._params(member).values())]
-            assert member.score == pytest.approx(np.mean(told))
+            seen = values[tuple((type(v), str(v)) for v in searcher._params(member).values())]
+            assert member.score == pytest.approx(np.mean(seen))
     assert repeated == 8
     assert max(map(len, values.values())) > 1
 
@@ -462,7 +462,7 @@ def test_a_repetition_that_fails_changes_nothing():
                       zip(searcher.population, searcher._population, strict=True)]  # fmt: skip
 
 
-def test_who_was_lucky_once_does_not_stay_the_best():
+def test_one_lucky_evaluation_does_not_stay_the_best():
     searcher, trials = begun([0.0, 9.0, 2.0, 1.0], noisy=True, generations=9)
     for _ in range(5):
         searcher.tell(outcome(searcher.ask(), -1.0))
@@ -476,7 +476,16 @@ def test_who_was_lucky_once_does_not_stay_the_best():
     assert champion.score == 2.0
 
 
-def test_what_is_known_several_times_counts_by_its_mean_where_there_is_noise():
+def test_repeated_prior_observations_count_each_by_itself_without_noise():
+    known = [
+        Evaluated({"a": 0.5, "b": 0.5}, 9.0),
+        *known_of([1.0, 2.0, 3.0, 4.0]),
+        Evaluated({"a": 0.5, "b": 0.5}, -7.0),
+    ]
+    assert steady(CUBE, popsize=4, known=known).population[0] == known[0].params
+
+
+def test_repeated_prior_observations_count_by_their_mean_with_noise():
     known = [
         Evaluated({"a": 0.5, "b": 0.5}, 9.0),
         *known_of([1.0, 2.0, 3.0, 4.0]),
@@ -489,7 +498,7 @@ def test_what_is_known_several_times_counts_by_its_mean_where_there_is_noise():
 
 
 @pytest.mark.slow
-def test_with_noise_the_score_of_the_best_promises_less_for_the_repetitions():
+def test_repetitions_with_noise_lower_the_score_of_the_best():
     """Of the same budget; how far below its true value the score of the best is."""
 
     def promise(noisy, seed):
@@ -510,7 +519,7 @@ def test_with_noise_the_score_of_the_best_promises_less_for_the_repetitions():
 
 @given(rng=st.randoms(use_true_random=False), seed=seeds)
 @examples(20)
-def test_there_is_a_record_per_as_many_trials_told_as_there_are_individuals(rng, seed):
+def test_the_logbook_has_a_record_per_popsize_outcomes(rng, seed):
     searcher = steady(MIXED, seed, popsize=5, generations=3, direction=Direction.MIN)
     out, scores, records = [], [], 0
     accepted = 0
@@ -544,7 +553,7 @@ def test_the_logbook_is_that_of_the_search_by_generation():
     assert len(rows) == 3
 
 
-# It finds
+# Quality
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -554,7 +563,7 @@ def test_it_finds_the_minimum_of_a_sphere(seed):
     assert searcher.hall_of_fame[0].score < 1e-2
 
 
-def test_it_is_ahead_of_the_search_by_generation_at_small_budgets():
+def test_it_is_better_than_the_search_by_generation_at_small_budgets():
     def best(seed, **how):
         searcher = steady(MIXED, seed, generations=5, direction=Direction.MIN, **how)
         drive(searcher, evaluated_by(mixed))

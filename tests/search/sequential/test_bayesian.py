@@ -75,7 +75,7 @@ def regrets(function, space, samples, workers):
 
 @pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.slow), 6])
 @pytest.mark.parametrize(("function", "space"), [(bowl, PLANE), (tuning, MIXED)])
-def test_it_is_far_ahead_of_random_search(function, space, workers):
+def test_it_is_far_better_than_random_search(function, space, workers):
     ours, others = regrets(function, space, 25, workers)
     assert ours.mean() < 0.4 * others.mean()
 
@@ -86,7 +86,7 @@ def test_it_is_as_good_at_a_maximum():
     assert trials_of(up, evaluated_by(lambda params: -bowl(params))) == down
 
 
-def test_trials_that_are_out_are_spread():
+def test_trials_in_flight_are_spread():
     def wavy(params):
         return math.sin(12 * params["x"]) * math.cos(12 * params["y"])
 
@@ -98,7 +98,7 @@ def test_trials_that_are_out_are_spread():
     assert distances[np.triu_indices(10, k=1)].min() > 0.005
 
 
-def test_more_trials_than_there_are_values_for_a_model_are_out():
+def test_more_trials_may_be_in_flight_than_a_model_needs_values():
     searcher = make(samples=50)
     trials = [searcher.ask() for _ in range(40)]
     assert len({tuple(trial.params.values()) for trial in trials}) == 40
@@ -141,7 +141,7 @@ def test_points_come_first_and_literally():
     assert [trial.params for trial in trials[:2]] == points
 
 
-def test_a_search_goes_on_from_what_is_known():
+def test_a_search_starts_from_prior_observations():
     known = [
         Evaluated(params := PLANE.decode([x / 4, y / 4]), bowl(params))
         for x in range(5)
@@ -154,7 +154,7 @@ def test_a_search_goes_on_from_what_is_known():
     assert all(trial.params not in taken for trial in trials)
 
 
-def test_what_is_near_failed_trials_is_avoided():
+def test_points_near_failed_trials_are_avoided():
     def evaluate(trial):  # the better, the nearer to where all fail
         failed = trial.params["x"] > 0.5
         return outcome(trial, None if failed else -trial.params["x"])
@@ -179,7 +179,7 @@ def test_an_objective_that_is_the_same_everywhere_is_searched(value):
     assert len({tuple(trial.params.values()) for trial in trials}) == 15
 
 
-def test_with_noise_the_search_goes_by_the_mean_and_may_repeat():
+def test_with_noise_the_mean_counts_and_trials_may_repeat():
     space = Space({"x": Integer(0, 3)})
     rng = random.Random(1)
     trials = trials_of(
@@ -225,7 +225,7 @@ def test_it_works_outside_of_the_main_thread():
     assert found == [best_of(make(samples=12), bowl)]
 
 
-def test_more_is_evaluated_than_the_model_is_made_of():
+def test_more_points_are_evaluated_than_the_model_uses():
     rng = random.Random(0)
     known = [
         Evaluated(params := PLANE.decode([rng.random(), rng.random()]), bowl(params))
@@ -262,7 +262,7 @@ def test_its_settings_start_it():
         BayesianOptimization(noisy="yes")
 
 
-def test_it_is_not_asked_again_for_what_it_cannot_have_asked_for():
+def test_trials_that_it_cannot_have_proposed_are_not_asked_again():
     points = [{"x": 0.25, "y": 0.75}]
     trials = trials_of(make(points=points), evaluated_by(bowl))
     searcher = make(points=points)

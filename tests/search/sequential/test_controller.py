@@ -94,7 +94,7 @@ def test_the_gradient_is_that_of_finite_differences(steps, advantage, entropy, s
         assert gradient[index] == pytest.approx(difference, abs=1e-7)
 
 
-def test_what_was_left_out_has_no_gradient():
+def test_positions_not_visited_have_no_gradient():
     gradient = trained().gradient([(0, 1), (2, 3)], 1.0, 0.5)
     columns = np.abs(gradient).sum(axis=0) > 0
     assert columns.tolist() == [True] * 3 + [False] * 2 + [True] * 4 + [False]

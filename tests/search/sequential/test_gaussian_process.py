@@ -72,7 +72,7 @@ def test_noise_is_learnt():
     assert process.predict(points)[1].max() < 0.25  # of the function, without the noise
 
 
-def test_expected_improvement_is_what_it_says():
+def test_expected_improvement_matches_its_definition():
     z = np.linspace(-5, 5, 41)
     mean, std = 2 + 0.5 * z, np.full(41, 0.5)
     exact = 0.5 * (norm.pdf(z) + z * norm.cdf(z))

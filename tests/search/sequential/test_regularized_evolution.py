@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from search.direction import Direction
 from search.errors import InvalidArgument
 from search.random_search import RandomSearch
-from search.searcher import Problem
+from search.searcher import Problem, Selection
 from search.sequential.regularized_evolution import (
     STEP,
     RegularizedEvolution,
@@ -40,8 +40,8 @@ def differences(one, other):
     return sum(one[name] != other[name] for name in one)
 
 
-def told(searcher, scores):
-    """Ask once per score and tell it; return the trials."""
+def tell_all(searcher, scores):
+    """Ask once per score and tell the outcome; return the trials."""
     trials = []
     for score in scores:
         trials.append(searcher.ask())
@@ -69,13 +69,13 @@ def test_numbers_beyond_the_bounds_are_refused(make, arguments, message):
 
 
 @pytest.mark.parametrize("samples", [None, 0, 1.0])
-def test_how_many_trials_has_to_be_said(samples):
+def test_samples_are_required(samples):
     problem = Problem(space=ARCHITECTURES, rng=random.Random(0), samples=samples)
     with pytest.raises(InvalidArgument, match="^samples: expected an integer of at least 1"):
         RegularizedEvolution().start(problem)
 
 
-def test_settings_are_told_as_json():
+def test_settings_have_a_form_in_json():
     assert RegularizedEvolution(popsize=9, tournament=3).to_json() == {
         "type": "regularized evolution",
         "popsize": 9,
@@ -88,7 +88,7 @@ def test_settings_are_told_as_json():
 
 def test_each_trial_after_the_first_ones_differs_from_a_member_in_one_value():
     searcher = searched(popsize=10, tournament=4)
-    told(searcher, [float(number % 7) for number in range(10)])
+    tell_all(searcher, [float(number % 7) for number in range(10)])
     for number in range(60):
         population = searcher.population
         trial = searcher.ask()
@@ -96,11 +96,11 @@ def test_each_trial_after_the_first_ones_differs_from_a_member_in_one_value():
         searcher.tell(outcome(trial, float(number % 5)))
 
 
-def test_the_oldest_dies_even_if_it_is_the_best():
+def test_the_oldest_leaves_even_if_it_is_the_best():
     searcher = searched(popsize=3, tournament=2)
-    trials = told(searcher, [100.0, 1.0, 2.0])
+    trials = tell_all(searcher, [100.0, 1.0, 2.0])
     assert searcher.population == [trial.params for trial in trials]
-    trials += told(searcher, [0.0])
+    trials += tell_all(searcher, [0.0])
     assert searcher.population == [trial.params for trial in trials[1:]]
 
 
@@ -109,7 +109,7 @@ def test_the_best_of_a_tournament_with_replacement_is_the_parent(direction):
     parents = dict.fromkeys(range(4), 0)
     for seed in range(20):
         searcher = searched(seed=seed, popsize=4, tournament=4, direction=direction)
-        trials = told(searcher, [direction.weight * score for score in (1.0, 3.0, 2.0, 0.0)])
+        trials = tell_all(searcher, [direction.weight * score for score in (1.0, 3.0, 2.0, 0.0)])
         for _ in range(20):
             child = searcher.ask()
             apart = [differences(child.params, trial.params) for trial in trials]
@@ -121,13 +121,31 @@ def test_the_best_of_a_tournament_with_replacement_is_the_parent(direction):
 
 @pytest.mark.parametrize("value", [None, math.nan])
 @pytest.mark.parametrize("direction", Direction)
-def test_what_failed_is_no_member_and_kills_nobody(direction, value):
+def test_failed_trials_neither_join_nor_replace_a_member(direction, value):
     searcher = searched(popsize=3, tournament=3, direction=direction)
-    trials = told(searcher, [1.0, value, -1.0, value, 2.0])
+    trials = tell_all(searcher, [1.0, value, -1.0, value, 2.0])
     members = [trials[0].params, trials[2].params, trials[4].params]
     assert searcher.population == members
-    told(searcher, [value] * 20)
+    tell_all(searcher, [value] * 20)
     assert searcher.population == members
+
+
+def test_a_selection_names_the_member_that_a_trial_replaces():
+    known = [Evaluated(ARCHITECTURES.decode([0.5] * len(ARCHITECTURES)), 1.0)]
+    searcher = searched(popsize=2, tournament=2, known=known)
+    assert searcher.selections == []
+    trials, said = [searcher.ask() for _ in range(6)], []
+    for number, value in [(1, 5.0), (0, 2.0), (2, None), (4, math.nan), (3, 0.0), (5, 1.0)]:
+        searcher.tell(outcome(trials[number], value))
+        said += searcher.selections
+    assert said == [
+        Selection(1, True, None),
+        Selection(0, True, None),  # instead of what was known
+        Selection(2, False, None),
+        Selection(4, False, None),
+        Selection(3, True, 1),  # the oldest member, though it is the best
+        Selection(5, True, 0),
+    ]
 
 
 def test_trials_are_random_until_there_is_a_tournament():
@@ -142,15 +160,15 @@ def test_trials_are_random_until_there_is_a_tournament():
     assert 1 in [differences(searcher.ask().params, member) for member in searcher.population]
 
 
-def test_what_is_known_to_fail_takes_no_random_trial_away():
+def test_failed_prior_observations_do_not_reduce_the_random_trials():
     known = [Evaluated(ARCHITECTURES.decode([i / 9] * len(ARCHITECTURES)), None) for i in range(8)]
     searcher = searched(popsize=8, tournament=2, known=known)
-    trials = told(searcher, range(8))
+    trials = tell_all(searcher, range(8))
     for number, trial in enumerate(trials):
         assert all(differences(trial.params, other.params) > 1 for other in trials[:number])
 
 
-def test_what_is_known_is_the_first_population_of_which_the_last_are_the_youngest():
+def test_prior_observations_are_the_first_population_the_last_the_youngest():
     rng = random.Random(1)
     points = [[rng.random() for _ in ARCHITECTURES] for _ in range(9)]
     values = [0.0, 1.0, None, 3.0, 4.0, math.nan, 6.0, 7.0, 8.0]
@@ -170,7 +188,7 @@ def test_what_is_known_is_the_first_population_of_which_the_last_are_the_younges
 
 
 @given(data=st.data(), space=conditional_spaces(), seed=st.integers(0, 999))
-def test_a_mutant_differs_in_one_value_and_what_that_makes_active(data, space, seed):
+def test_a_mutant_differs_in_one_value_and_those_it_makes_active(data, space, seed):
     point = data.draw(points_of(space))
     parent = space.decode(point)
     child = space.decode(mutated(space, point, random.Random(seed)))
@@ -197,7 +215,7 @@ def test_every_active_hyperparameter_is_mutated_as_often():
     assert all(count == pytest.approx(1000, abs=120) for count in counts.values())
 
 
-def test_what_becomes_active_gets_any_value():
+def test_hyperparameters_that_become_active_get_any_value():
     rng = random.Random(3)
     parent = {"optimizer": "adam", "units": 9, "depth": "small", "seed": 7}
     children = [
@@ -217,7 +235,7 @@ def test_a_choice_gets_each_other_value_as_often():
     assert all(count == pytest.approx(1000, abs=120) for count in counts.values())
 
 
-def test_what_has_an_order_goes_to_its_neighbour_most_often():
+def test_ordered_values_move_to_a_neighbour_most_often():
     space = Space({"depth": Choice(list("abcde"), ordered=True), "n": Integer(1, 5)})
     rng, steps = random.Random(5), []
     for _ in range(4000):
@@ -235,7 +253,7 @@ def test_a_real_number_takes_a_normal_step_in_the_unit_cube(log):
     assert fmean(steps) == pytest.approx(0.0, abs=0.01)
     assert fmean(step**2 for step in steps) == pytest.approx(STEP**2, rel=0.1)
     at_the_bound = [mutated(space, [1.0], rng)[0] for _ in range(4000)]
-    assert max(at_the_bound) <= 1.0  # and not heaped up there
+    assert max(at_the_bound) <= 1.0  # and not piled up there
     assert at_the_bound.count(1.0) == 0
 
 
@@ -248,11 +266,11 @@ def test_a_domain_of_next_to_one_or_any_number_of_values_ends(domain):
     assert 0 <= point[0] <= 1
 
 
-# What it is good for
+# Quality
 
 
 @pytest.mark.parametrize("in_flight", [1, 10])
-def test_it_is_far_ahead_of_random_search_on_architectures(in_flight):
+def test_it_is_far_better_than_random_search_on_architectures(in_flight):
     gains = []
     for seed in range(10):
         score = operations_in_pairs(seed)

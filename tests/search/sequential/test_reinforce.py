@@ -51,7 +51,7 @@ def test_numbers_beyond_the_bounds_are_refused(make, arguments, message):
 
 
 @pytest.mark.parametrize("samples", [None, 0])
-def test_how_many_trials_has_to_be_said(samples):
+def test_samples_are_required(samples):
     problem = Problem(space=ARCHITECTURES, rng=random.Random(0), samples=samples)
     with pytest.raises(InvalidArgument, match="^samples: expected an integer of at least 1"):
         Reinforce().start(problem)
@@ -59,12 +59,14 @@ def test_how_many_trials_has_to_be_said(samples):
 
 def test_a_space_with_more_actions_than_a_controller_can_have_is_refused():
     space = Space({"id": Choice(range(998)), "op": Choice(list("abc"))})
-    with pytest.raises(InvalidArgument, match="^space: expected at most 1,000 values .* got 1,001"):
+    with pytest.raises(
+        InvalidArgument, match="^space: expected at most 1,000 actions, .* got 1,001"
+    ):
         searched(space)
     assert searched(Space({"id": Integer(0, 10**9), "op": Choice(list("abc"))})).ask() is not None
 
 
-def test_settings_are_told_as_json():
+def test_settings_have_a_form_in_json():
     assert Reinforce(bins=4).to_json() == {
         "type": "reinforce",
         "learning_rate": 0.05,
@@ -78,7 +80,7 @@ def test_settings_are_told_as_json():
 
 
 @pytest.mark.parametrize("direction", Direction)
-def test_it_comes_to_draw_what_is_rewarded(direction):
+def test_it_learns_to_draw_rewarded_values(direction):
     searcher = searched(direction=direction, samples=200)
     trials = trials_of(
         searcher,
@@ -121,8 +123,8 @@ def test_only_the_order_of_objectives_counts(changed):
 
 @pytest.mark.parametrize("value", [None, math.nan])
 @pytest.mark.parametrize("direction", Direction)
-def test_what_fails_is_rewarded_as_the_worst(direction, value):
-    """Nothing but a failure tells the operations apart, and all values would lose to zero."""
+def test_failed_trials_get_the_worst_reward(direction, value):
+    """Only failures distinguish the operations, and all values would lose to zero."""
 
     def score(params):
         return value if params["layer0"] in ("pool", "none") else -direction.weight * 5.0 - noise()
@@ -133,9 +135,9 @@ def test_what_fails_is_rewarded_as_the_worst(direction, value):
 
 
 def test_failures_alone_teach_nothing():
-    """All are asked as if nothing was told."""
-    told, untold = searched(), searched()
-    assert trials_of(told, lambda params: None) == [untold.ask().params for _ in range(100)]
+    """All trials are proposed as if no outcome had come."""
+    one, other = searched(), searched()
+    assert trials_of(one, lambda params: None) == [other.ask().params for _ in range(100)]
 
 
 def test_a_hyperparameter_that_is_inactive_learns_nothing():
@@ -153,7 +155,7 @@ def test_a_hyperparameter_that_is_inactive_learns_nothing():
     assert controller.probabilities(2, [(1, 0)]).argmax() == 7
 
 
-def test_what_is_known_teaches_before_the_first_trial():
+def test_prior_observations_train_the_controller_before_the_first_trial():
     rng, known = random.Random(2), []
     for _ in range(200):
         params = ARCHITECTURES.decode([rng.random() for _ in ARCHITECTURES])
@@ -165,11 +167,11 @@ def test_what_is_known_teaches_before_the_first_trial():
     assert fmean(counts) > 3
 
 
-# What it is good for
+# Quality
 
 
 @pytest.mark.parametrize("in_flight", [1, 10])
-def test_it_is_far_ahead_of_random_search_on_architectures(in_flight):
+def test_it_is_far_better_than_random_search_on_architectures(in_flight):
     gains = []
     for seed in range(10):
         score = operations_in_pairs(seed)

@@ -35,7 +35,7 @@ def test_only_active_hyperparameters_are_decoded_in_the_order_of_the_space(space
 
 @given(space=conditional_spaces(), data=st.data())
 @examples(200)
-def test_a_configuration_has_one_place_whatever_its_inactive_coordinates_are(space, data):
+def test_inactive_coordinates_do_not_change_the_position(space, data):
     point = data.draw(points_of(space))
     params = space.decode(point)
     other = [
@@ -57,7 +57,7 @@ def test_a_configuration_has_one_place_whatever_its_inactive_coordinates_are(spa
 
 @given(space=conditional_spaces())
 @examples(100)
-def test_conditions_come_back_from_json_as_they_were(space):
+def test_conditions_survive_their_round_trip(space):
     again = Space.from_json(json.loads(json.dumps(space.to_json(), allow_nan=False)))
     assert repr(again) == repr(space)
     assert again == space
@@ -189,7 +189,7 @@ def test_a_condition_on_a_real_number_is_refused():
     assert "steps" in error.hint
 
 
-def test_what_is_read_back_is_checked_too():
+def test_json_is_checked_too():
     data = {"b": {"type": "choice", "values": [1], "when": {"a": ["x"]}}}
     with pytest.raises(ValueError, match="another hyperparameter"):
         Space.from_json(data)
@@ -215,7 +215,7 @@ def test_a_space_without_a_constraint_allows_everything():
     assert Space.of_bounds({"a": [1, 2]}).allows([0.5])
 
 
-def test_a_constraint_may_answer_as_numpy_does():
+def test_a_constraint_may_return_numpys_bool():
     space = Space.of_bounds({"a": [1, 4]}, lambda p: np.prod([p["a"], 2]) < 4)
     assert [space.allows([unit]) for unit in (0.0, 1.0)] == [True, False]
     assert type(space.allows([0.0])) is bool
@@ -238,7 +238,7 @@ def test_a_constraint_that_raises_is_refused_with_the_hyperparameters():
     assert type(error.__cause__) is ZeroDivisionError
 
 
-def test_a_constraint_that_reads_what_is_inactive_is_told_how_to():
+def test_a_constraint_that_reads_an_inactive_hyperparameter_gets_a_hint():
     space = Space(
         {"a": Choice([1, 2]), "b": Integer(5, 9, when={"a": 2})}, constraint=lambda p: p["b"] < 7
     )
@@ -279,19 +279,19 @@ def test_random_points_of_a_space_without_a_constraint_are_even_draws():
     assert random_point(space, random.Random(3)) == [rng.random(), rng.random()]
 
 
-def test_a_constraint_that_allows_nothing_is_said_after_so_many_draws():
+def test_a_constraint_that_allows_nothing_is_an_error_after_some_draws():
     asked = []
     space = Space.of_bounds({"a": [1, 1], "opt": Choice(["sgd"])}, lambda p: bool(asked.append(p)))
     error = refusal(random_point, space, random.Random(0))
     assert type(error) is NothingAllowed
     assert str(error) == (
-        "constraint: expected one that some configurations meet, got none among 10,000 drawn at "
-        "random, such as {'a': 1, 'opt': 'sgd'}"
+        "constraint: expected a constraint that allows some configurations, got none among 10,000 "
+        "drawn at random, such as {'a': 1, 'opt': 'sgd'}"
     )
     assert len(asked) == DRAWS == 10_000
 
 
-def test_a_constraint_is_asked_a_few_times_before_a_search():
+def test_a_constraint_is_called_a_few_times_before_a_search():
     check_constraint(Space.of_bounds({"a": [1, 2]}), random.Random(0))
     check_constraint(TRAINING, random.Random(0))
     with pytest.raises(NothingAllowed):

@@ -1,4 +1,4 @@
-"""Every algorithm tries only what conditions and a constraint leave."""
+"""Every algorithm tries only configurations that conditions and a constraint allow."""
 
 import math
 import random
@@ -53,7 +53,9 @@ def check(trial, space):
 @each_algorithm
 @given(space=conditional_spaces(constraint=some_refused), seed=st.integers(0, 99))
 @examples(25, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
-def test_every_trial_is_allowed_and_has_what_is_active(algorithm, samples, space, seed):
+def test_every_trial_is_allowed_and_has_active_hyperparameters_only(
+    algorithm, samples, space, seed
+):
     try:
         searcher = started(algorithm, samples, space, seed)
         trials = run_in_any_order(searcher, sometimes_failed, random.Random(seed))
@@ -105,14 +107,14 @@ def test_a_constraint_that_allows_everything_changes_nothing(algorithm, samples)
     assert plain == constrained
 
 
-def test_evolution_without_a_barrier_tries_all_that_is_allowed_before_any_twice():
+def test_evolution_without_a_barrier_repeats_none_before_all_allowed_were_tried():
     space = Space.of_bounds({"a": [0, 9], "b": [0, 9]}, lambda p: p["a"] < p["b"])
     searcher = started(Evolution(popsize=5, generations=8), None, space)
     trials = run_in_any_order(searcher, sometimes_failed, random.Random(0))
     assert len({(trial.params["a"], trial.params["b"]) for trial in trials}) == 45
 
 
-def test_evolution_without_a_barrier_counts_configurations_as_they_are_seen():
+def test_evolution_without_a_barrier_distinguishes_configurations_by_active_values():
     space = Space(
         {
             "opt": Choice(["adam", "sgd"]),
@@ -127,7 +129,7 @@ def test_evolution_without_a_barrier_counts_configurations_as_they_are_seen():
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_another_is_found_down_to_the_last_that_is_allowed(seed):
+def test_another_is_found_down_to_the_last_allowed_one(seed):
     space = Space.of_bounds({"n": [1, 300], "flag": [True, False]}, lambda p: p["n"] % 2 == 0)
     known = Tried(space, random.Random(seed))
     everything = {(n, flag) for n in range(2, 301, 2) for flag in (True, False)}
@@ -158,7 +160,7 @@ def test_explored_hyperparameters_that_become_active_are_drawn():
     assert {params.get("b") for params in explored} == {None, 6, 8}
 
 
-def test_what_cannot_be_explored_stays():
+def test_hyperparameters_that_cannot_be_explored_stay():
     space = Space.of_bounds({"a": [1, 10**6], "b": [1, 10**6]}, lambda p: p["a"] + p["b"] == 700)
     params = {"a": 300, "b": 400}
     assert explore(space, params, 0.25, random.Random(0)) == params
@@ -186,8 +188,8 @@ def test_a_grid_has_no_conditions():
     assert caught.value.hint == "launch a list of dicts, one per trial"
 
 
-def test_members_go_on_within_what_is_allowed():
-    """A copy that explores must not leave what is allowed, nor gain what is inactive."""
+def test_members_stay_within_the_constraint():
+    """Explored copies meet the constraint and have active hyperparameters only."""
     searcher = started(PopulationTraining(popsize=6, generations=6), None, TRAINING, 3)
     for _ in range(searcher.total):
         trial = searcher.ask()

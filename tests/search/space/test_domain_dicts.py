@@ -1,4 +1,4 @@
-"""What is said of a domain that is written as a dict and is none."""
+"""Messages about invalid domains that are written as dicts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from search.space.domains import Choice, Integer
 
 
 @pytest.mark.parametrize(
-    ("told", "expected", "hint"),
+    ("given", "expected", "hint"),
     [
         ({"values": "abc"}, "a domain of type choice", "values is a list"),
         (
@@ -36,31 +36,31 @@ from search.space.domains import Choice, Integer
         ),
     ],
 )
-def test_what_is_no_domain_is_shown_as_it_was_written(told, expected, hint):
+def test_an_invalid_domain_is_shown_as_written(given, expected, hint):
     with pytest.raises(InvalidArgument) as caught:
-        read_domain("bounds['x']", told)
+        read_domain("bounds['x']", given)
     error = caught.value
-    assert (error.name, error.expected, error.got) == ("bounds['x']", expected, repr(told))
+    assert (error.name, error.expected, error.got) == ("bounds['x']", expected, repr(given))
     assert error.hint == hint
 
 
 @pytest.mark.parametrize(
-    ("told", "got", "hint"),
+    ("given", "got", "hint"),
     [
         ({"type": "integer", "low": 1, "high": 5, "range": [1]}, "'range'", ""),
         ({"low": 1, "high": 5, "range": [1, 2, 1]}, "'low'", ""),
         (
             {"values": [1, 2], "range": [1, 3, 1]},
             "{'values': [1, 2], 'range': [1, 3, 1]}",
-            "leave one of them out",
+            "remove one of them",
         ),
         ({"low": 1, "high": 5, "lg": True}, "'lg'", "did you mean 'log'?"),
         ({"type": "choice", "rnge": [1, 3, 1]}, "'rnge'", "did you mean 'range'?"),
     ],
 )
-def test_a_key_that_the_type_does_not_have_is_refused_by_its_name(told, got, hint):
+def test_an_unknown_key_is_refused_by_its_name(given, got, hint):
     with pytest.raises(InvalidArgument) as caught:
-        read_domain("x", told)
+        read_domain("x", given)
     assert (caught.value.got, caught.value.hint) == (got, hint)
 
 

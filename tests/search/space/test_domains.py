@@ -64,7 +64,7 @@ def test_steps_count_from_the_low_bound_up_to_the_last_that_fits(domain, expecte
 @given(domain=stepped_floats | stepped_integers, unit=units)
 @example(domain=Float(1 / 3, 2.0, step=0.1), unit=1.0)
 @examples(200)
-def test_what_has_steps_decodes_to_one_of_them_and_encodes_to_the_middle_of_its_bin(domain, unit):
+def test_steps_decode_to_values_and_encode_to_the_middle_of_their_bin(domain, unit):
     value = domain.decode(unit)
     assert value in domain
     assert domain.low <= value <= domain.high
@@ -95,6 +95,11 @@ def test_a_value_between_two_steps_encodes_to_the_nearest():
     assert Float(0, 1, step=0.5).encode(0.3) == 0.5
     assert Integer(0, 20, step=10).encode(14) == 0.5
     assert Integer(0, 20, step=10).encode(16) == pytest.approx(5 / 6)
+
+
+def test_values_between_bounds_of_an_infinite_distance_encode_to_their_position():
+    domain = Float(-1.7e308, 1.7e308)
+    assert [domain.encode(value) for value in (-1.7e308, 0.0, 1.7e308)] == [0.0, 0.5, 1.0]
 
 
 @pytest.mark.parametrize("log", ["log-uniform", 0.1, 1, None, np.int64(1)], ids=repr)
@@ -166,7 +171,7 @@ def test_an_integer_on_a_log_scale_may_say_that_its_step_is_one():
         ),
     ],
 )
-def test_domains_show_what_was_said(domain, text):
+def test_the_repr_of_domains_has_the_given_arguments(domain, text):
     assert repr(domain) == text
 
 
@@ -208,7 +213,7 @@ def test_the_size_of_a_domain_is_how_many_values_it_has(domain, size):
     assert domain.size == size
 
 
-def test_nan_is_found_whichever_it_is():
+def test_any_nan_is_found():
     domain = Choice([1.0, math.nan, (math.nan, 2)])
     assert domain.index(float("nan")) == 1
     assert domain.index((float("nan"), 2)) == 2
@@ -248,12 +253,12 @@ def test_the_index_is_that_of_an_equal_value_of_the_same_types(items):
 @pytest.mark.parametrize(
     "value", [{1, 2}, {"a": {1}}, np.array([1, 2]), pytest.param(object(), id="object")], ids=repr
 )
-def test_what_can_be_no_value_has_no_index(value):
+def test_unhashable_values_have_no_index(value):
     with pytest.raises(ValueError, match="is none of"):
         Choice([1, [1, 2], {"a": 1}]).index(value)
 
 
-def test_a_long_list_is_walked_through_once():
+def test_a_long_list_is_indexed_once():
     class Counted(tuple):
         walks = 0
 
@@ -305,7 +310,7 @@ def test_domains_with_conditions_have_a_hash():
     ],
     ids=repr,
 )
-def test_what_is_perturbed_moves_by_one_step_at_least(domain, factor):
+def test_perturbed_values_move_by_at_least_one_step(domain, factor):
     for value in values(domain):
         for seed in range(6):
             moved = perturb(domain, value, random.Random(seed))
@@ -314,7 +319,7 @@ def test_what_is_perturbed_moves_by_one_step_at_least(domain, factor):
                 assert moved != value
 
 
-def test_what_the_json_of_a_domain_leaves_out_is_its_default():
+def test_fields_missing_in_the_json_of_a_domain_are_defaults():
     plain = {"type": "integer", "low": 1, "high": 9, "log": False}
     assert domain_of_json(plain) == Integer(1, 9)
     assert domain_of_json({"type": "choice", "values": ["a"]}) == Choice(["a"])
@@ -334,7 +339,7 @@ def test_what_the_json_of_a_domain_leaves_out_is_its_default():
     ],
     ids=repr,
 )
-def test_what_contradicts_itself_is_refused(changed):
+def test_contradictory_arguments_are_refused(changed):
     with pytest.raises(ValueError):
         domain_of_json({"type": "integer", "low": 1, "high": 9, "log": False, **changed})
     with pytest.raises(ValueError):

@@ -24,7 +24,7 @@ def read(points, seed=0, space=SPACE):
     return read_first_points(space, points, random.Random(seed))
 
 
-def test_points_are_what_they_were_in_the_order_of_the_space():
+def test_points_keep_their_values_in_the_order_of_the_space():
     points = [WHOLE, {"layers": None, "units": 64, "lr": 1e-5}]
     assert read(points) == points
     assert [list(point) for point in read(iter(points))] == [list(SPACE)] * 2
@@ -40,7 +40,7 @@ def test_numbers_of_numpy_and_integers_for_real_numbers_become_what_the_domain_h
 
 
 @given(seed=st.integers(0, 10**6), names=st.sets(st.sampled_from(list(WHOLE))))
-def test_what_a_point_leaves_out_is_drawn(seed, names):
+def test_missing_hyperparameters_are_drawn(seed, names):
     given_ = {name: WHOLE[name] for name in names}
     (point,) = read([given_], seed)
     assert list(point) == list(SPACE)
@@ -49,7 +49,7 @@ def test_what_a_point_leaves_out_is_drawn(seed, names):
     assert read([given_], seed) == [point]
 
 
-def test_what_is_left_out_differs_from_point_to_point_and_whole_points_draw_nothing():
+def test_draws_differ_between_points_and_complete_points_draw_nothing():
     assert len({point["lr"] for point in read([{"units": 5}] * 10)}) == 10
     rng = random.Random(3)
     before = rng.getstate()
@@ -79,7 +79,7 @@ def test_what_is_left_out_differs_from_point_to_point_and_whole_points_draw_noth
     ],
     ids=lambda value: str(value)[:30],
 )
-def test_points_that_cannot_be_tried_are_refused(points, name, expected, got):
+def test_invalid_points_are_refused(points, name, expected, got):
     with pytest.raises(InvalidArgument) as caught:
         read(points)
     assert caught.value.name == name
@@ -99,7 +99,7 @@ OPTIMIZERS = Space.of_bounds(
 )
 
 
-def test_what_is_inactive_is_left_out():
+def test_inactive_hyperparameters_are_omitted():
     rng = random.Random(3)
     before = rng.getstate()
     points = [{"optimizer": "adam", "units": 1}]
@@ -108,7 +108,7 @@ def test_what_is_inactive_is_left_out():
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_what_is_drawn_goes_with_what_was_given(seed):
+def test_drawn_values_fit_the_given_ones(seed):
     (active,) = read([{"momentum": 0.5}], seed, OPTIMIZERS)
     assert active == {"momentum": 0.5, "optimizer": "sgd", "units": active["units"]}
     points = read([{"optimizer": "adam"}] * 50, seed, OPTIMIZERS)

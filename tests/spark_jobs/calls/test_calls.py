@@ -1,4 +1,4 @@
-"""How calls travel to their processes, on this host's files."""
+"""Calls and their results, through files of this host."""
 
 import builtins
 import contextlib
@@ -32,14 +32,14 @@ def outbox(tmp_path):
 
 
 def put(outbox, function, arguments):
-    """Put a call there; return where it is once it has been written."""
-    told = queue.SimpleQueue()
-    outbox.put(function, arguments, told.put)
-    return told.get(timeout=60)
+    """Put a call; return its place once it has been written."""
+    ends = queue.SimpleQueue()
+    outbox.put(function, arguments, ends.put)
+    return ends.get(timeout=60)
 
 
 def run(folder, call):
-    """Run a call as in a trial whose folder that is."""
+    """Run a call as in a trial with this folder."""
     folder.mkdir(exist_ok=True)
     with context.entered(context.TrialContext(params={}, folder=folder)):
         return run_call("function", call.batch, call.index)
@@ -66,7 +66,7 @@ def test_a_call_returns_a_value(outbox, tmp_path):
     assert metrics == {"returned bytes": (tmp_path / "trial" / RETURNED).stat().st_size}
 
 
-def test_what_travels_inside_a_batch_can_be_written_to(outbox, tmp_path):
+def test_arrays_inside_a_batch_are_writable(outbox, tmp_path):
     array = np.arange(5.0)
     call = put(outbox, pickled(double_in_place), pickled(((array,), {}), apart=True))
     assert len(list((tmp_path / "calls").iterdir())) == 1
@@ -82,7 +82,7 @@ def test_nothing_is_unpickled_that_the_driver_has_not_sent(outbox, tmp_path):
     for file in files:
         content = file.read_bytes()
         file.write_bytes(content + b"!")
-        with pytest.raises(OSError, match=f"{file.name}: not what the driver has written there"):
+        with pytest.raises(OSError, match=f"{file.name}: its content is not the driver's"):
             run(tmp_path / "trial", call)
         file.write_bytes(content)
     run(tmp_path / "trial", call)
@@ -102,7 +102,7 @@ def fail_with(error):
         UnicodeDecodeError("ascii", b"\xff", 0, 1, "ordinal not in range"),
     ],
 )
-def test_exceptions_of_python_are_what_they_were(outbox, tmp_path, error):
+def test_exceptions_of_python_survive_their_round_trip(outbox, tmp_path, error):
     call = put(outbox, pickled(fail_with), pickled(((error,), {})))
     with pytest.raises(type(error)):
         run(tmp_path / "trial", call)
@@ -112,7 +112,7 @@ def test_exceptions_of_python_are_what_they_were(outbox, tmp_path, error):
 
 
 @pytest.mark.parametrize("error", [NotPlain("mine"), ValueError(object()), ValueError({1, 2})])
-def test_of_other_exceptions_nothing_is_left(outbox, tmp_path, error):
+def test_other_exceptions_are_not_encoded(outbox, tmp_path, error):
     call = put(outbox, pickled(fail_with), pickled(((error,), {})))
     with pytest.raises(type(error)):
         run(tmp_path / "trial", call)
@@ -144,13 +144,13 @@ def test_no_file_makes_anything_but_an_exception(tmp_path, left, monkeypatch):
     assert raised(tmp_path) is None
 
 
-def test_what_may_not_be_returned_is_told(outbox, tmp_path, monkeypatch):
+def test_a_value_that_cannot_be_returned_is_an_error(outbox, tmp_path, monkeypatch):
     call = put(outbox, pickled(object), pickled(((), {})))
-    with pytest.raises(UnusableReturn, match="what a call returns: expected None, .* of type obj"):
+    with pytest.raises(UnusableReturn, match="the returned value: expected None, .* of type obj"):
         run(tmp_path / "trial", call)
     monkeypatch.setattr("spark_jobs.calls.calls.LARGEST_RESULT", 1 << 20)
     call = put(outbox, pickled(bytes), pickled(((2 << 20,), {})))
-    with pytest.raises(UnusableReturn, match="expected 1 MiB at the most, got 2 MiB; write it to"):
+    with pytest.raises(UnusableReturn, match="expected at most 1 MiB, got 2 MiB; write it to"):
         run(tmp_path / "trial", call)
     (tmp_path / RETURNED).write_bytes(bytes(2 << 20))
     with pytest.raises(NotPlain, match="2097152 bytes, more than 1048576"):

@@ -1,4 +1,4 @@
-"""What a call returns survives its way back, and no bytes make anything else of it."""
+"""Returned values survive their round trip, and no bytes decode to other objects."""
 
 import collections
 import datetime
@@ -62,7 +62,7 @@ def values():
 
 
 def same(one, other):
-    """Are they equal, of the same types, NaN like NaN, all the way down?"""
+    """Whether they are equal and of the same types at every depth; NaN equals NaN."""
     if type(one) is not type(other):
         return False
     if isinstance(one, np.ndarray | np.generic):
@@ -111,7 +111,7 @@ Point = collections.namedtuple("Point", "x")
         (np.ma.masked_array([1.0]), "numpy.ma.MaskedArray"),
     ],
 )
-def test_anything_else_is_refused_and_told_what_is_not(value, kind):
+def test_anything_else_is_refused_by_its_type(value, kind):
     with pytest.raises(NotPlain) as caught:
         encode({"deep": [(value,)]})
     message = str(caught.value)
@@ -119,7 +119,7 @@ def test_anything_else_is_refused_and_told_what_is_not(value, kind):
     assert message.endswith(f" of type {kind}")
 
 
-def test_what_contains_itself_is_refused():
+def test_values_that_contain_themselves_are_refused():
     endless = []
     endless.append(endless)
     with pytest.raises(NotPlain, match="nested"):
@@ -135,7 +135,7 @@ def test_text_that_utf_8_cannot_hold_is_refused():
     st.binary()
     | st.tuples(values().map(encode), st.binary()).map(lambda parts: parts[0] + parts[1])
 )
-def test_of_any_bytes_comes_a_value_or_one_error(data):
+def test_any_bytes_decode_to_a_value_or_one_error(data):
     try:
         value = decode(data)
     except NotPlain:
@@ -169,7 +169,7 @@ def test_of_any_bytes_comes_a_value_or_one_error(data):
         datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC),
     ],
 )
-def test_trees_that_nobody_encoded_are_refused(tree):
+def test_trees_that_were_not_encoded_are_refused(tree):
     with pytest.raises(NotPlain):
         decode(msgspec.msgpack.encode(tree))
 

@@ -1,4 +1,4 @@
-"""What every channel between slots and driver does; each one's tests inherit it."""
+"""The contract of every channel between slots and driver; each one's tests inherit it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from search.trial import Outcome, Trial
-from spark_jobs.channel.exchange import ChannelLost, ChannelRefused
+from spark_jobs.channel.exchange import ChannelClosed, ChannelLost, ChannelRefused
 from spark_jobs.messages import (
     LARGEST_MESSAGE,
     Attempt,
@@ -32,7 +32,7 @@ GOOD_REPORTS = b'{"slot":"1.0.0","trial":3,"attempt":1,"reports":[%s]}'
 
 
 class Script:
-    """A handler that answers from a list and keeps what it was told."""
+    """A handler that answers from a list and keeps the messages."""
 
     def __init__(self, *answers):
         self.answers, self.heard = list(answers), []
@@ -66,13 +66,13 @@ def wait_until(condition, seconds=60.0):
 
 
 class Working:
-    """A driver that has work once it got an outcome; counts how often it got each."""
+    """A driver that has work after an outcome; counts each outcome."""
 
     def __init__(self):
         self.outcomes, self.calls = [], 0
 
     def hello(self, message):
-        """Nothing to note."""
+        """Do nothing."""
 
     def alike(self, slot):
         return None
@@ -98,7 +98,7 @@ class ChannelContract:
         handler = Script(ATTEMPT, Stop())
         outcome = Outcome(3, "finished", 0.5, "metric", {"metric": 0.5})
         with opened(handler) as (_, connect), connect("1.0.0") as slot:
-            slot.hello(Hello("1.0.0", "host", warnings=("w",)))
+            slot.hello(Hello(slot="1.0.0", host="host", warnings=("w",)))
             assert slot.next() == ATTEMPT
             assert slot.next(2, outcome) is None
         assert [type(message) for message in handler.heard] == [Hello, Next, Next]
@@ -137,12 +137,16 @@ class ChannelContract:
             assert slot.report(ATTEMPT, REPORTS[:1], "said\n") == "step 2: too bad ü"
             assert slot.report(ATTEMPT, (), "said\n") == ""
         first, second, third = handler.heard
-        assert as_json(first) == as_json(Reports("1.0.0", 3, 2, REPORTS))  # with NaN
-        assert second == Reports("1.0.0", 3, 2, REPORTS[:1], "said\n")
-        assert third == Reports("1.0.0", 3, 2, (), "said\n")
+        assert as_json(first) == as_json(
+            Reports(slot="1.0.0", trial=3, attempt=2, reports=REPORTS)
+        )  # with NaN
+        assert second == Reports(
+            slot="1.0.0", trial=3, attempt=2, reports=REPORTS[:1], output="said\n"
+        )
+        assert third == Reports(slot="1.0.0", trial=3, attempt=2, reports=(), output="said\n")
         assert len(handler.threads) == 1
 
-    def test_as_much_as_a_slot_sends_at_once_is_taken(self, opened):
+    def test_the_largest_messages_of_a_slot_are_accepted(self, opened):
         from spark_jobs.channel import reporter
         from spark_jobs.trial import link
 
@@ -173,7 +177,7 @@ class ChannelContract:
             GOOD_REPORTS % b'{"step":1,"metrics":{},"extra":1}',
         ],
     )
-    def test_reports_with_wrong_fields_are_refused_and_the_server_goes_on(self, opened, message):
+    def test_reports_with_wrong_fields_are_refused_and_the_server_continues(self, opened, message):
         handler = Script(Heard())
         with opened(handler) as (server, connect), connect("1.0.0") as slot:
             with pytest.raises(ChannelRefused, match="INVALID_ARGUMENT$"):
@@ -196,7 +200,7 @@ class ChannelContract:
             server.call(lambda: None)
             assert answer.result(timeout=30) == ATTEMPT
 
-    def test_closing_ends_a_call_that_is_out_and_refuses_new_ones(self, opened):
+    def test_closing_ends_a_running_call_and_refuses_new_ones(self, opened):
         handler = Script(Wait())
         with opened(handler) as (_, connect), ThreadPoolExecutor() as pool:
             slot = connect("1.0.0")
@@ -204,9 +208,10 @@ class ChannelContract:
             wait_until(lambda: handler.heard)
             slot.__exit__()
             error = answer.exception(timeout=30)
-            assert type(error) is ChannelLost, error  # the driver has refused nothing
+            assert isinstance(error, ChannelLost), error
+            assert not isinstance(error, ChannelRefused), error  # the driver has refused nothing
             assert "was closed" in str(error)
-            with pytest.raises(ChannelLost, match="was closed here"):
+            with pytest.raises(ChannelClosed, match="was closed here"):
                 slot.report(ATTEMPT, REPORTS)
 
     def test_two_servers_live_side_by_side(self, opened):
@@ -216,7 +221,7 @@ class ChannelContract:
                 assert (a.next(), b.next()) == (ATTEMPT, None)
         assert one.address.token != two.address.token
 
-    def test_a_slot_whose_work_got_lost_on_the_way_asks_again_with_the_key_it_has(self, opened):
+    def test_a_slot_whose_answer_was_lost_asks_again_with_its_old_key(self, opened):
         handler = Script(*[ATTEMPT] * 3, Heard(), Stop())
         with opened(handler) as (_, connect), connect("1.0.0") as slot:
             for _ in range(2):  # as the answers do not arrive
@@ -226,7 +231,7 @@ class ChannelContract:
             assert slot.next(2, OUTCOME) is None
 
     @pytest.mark.parametrize("message", [b"", b"nonsense", b'{"slot": 1}', b"[" * 10_000])
-    def test_what_is_no_message_is_refused_and_the_server_goes_on(self, opened, message):
+    def test_an_invalid_message_is_refused_and_the_server_continues(self, opened, message):
         handler = Script(Stop())
         with opened(handler) as (server, connect), connect("1.0.0") as slot:
             with pytest.raises(ChannelRefused, match="INVALID_ARGUMENT$"):
@@ -254,11 +259,11 @@ class ChannelContract:
     @pytest.mark.fault(35)
     @pytest.mark.parametrize("call", ["Hello", "Next", "Report"])
     @pytest.mark.parametrize("key", ["", "0" * 31, "0" * 32, "another slot's", "the last one's"])
-    def test_a_slot_speaks_for_its_own_attempt_only(self, opened, call, key):
+    def test_a_slot_sends_messages_for_its_own_attempt_only(self, opened, call, key):
         message = {
-            "Hello": Hello("1.0.0", "host"),
+            "Hello": Hello(slot="1.0.0", host="host"),
             "Next": Next("1.0.0", 2, OUTCOME),
-            "Report": Reports("1.0.0", 3, 2, REPORTS),
+            "Report": Reports(slot="1.0.0", trial=3, attempt=2, reports=REPORTS),
         }[call]
         handler = Script(ATTEMPT, ATTEMPT, Heard(), Stop())
         with (
@@ -277,7 +282,7 @@ class ChannelContract:
             assert slot.next(2, OUTCOME) is None
         assert server.error is None
 
-    def test_a_message_that_is_too_large_is_refused_and_the_server_goes_on(self, opened):
+    def test_a_message_that_is_too_large_is_refused_and_the_server_continues(self, opened):
         handler = Script(Stop())
         with opened(handler) as (_, connect), connect("1.0.0") as slot:
             with pytest.raises(ChannelRefused, match="RESOURCE_EXHAUSTED$"):
@@ -285,7 +290,7 @@ class ChannelContract:
             assert slot.next() is None
         assert len(handler.heard) == 1
 
-    def test_what_was_handed_in_twice_is_heard_twice(self, opened):
+    def test_an_outcome_sent_twice_is_received_twice(self, opened):
         """It is the coordinator that counts an outcome once."""
         handler = Working()
         with opened(handler) as (_, connect), connect("1.0.0") as slot:

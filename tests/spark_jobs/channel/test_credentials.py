@@ -81,7 +81,7 @@ KEY, OTHER = Seal.new_key(), Seal.new_key()
 
 
 @given(st.binary(max_size=2_000), NAMES)
-def test_what_is_sealed_is_read_with_the_key_and_under_its_name(data, name):
+def test_sealed_data_is_read_with_its_key_and_name(data, name):
     sealed = Seal(KEY).close(data, name)
     assert Seal(KEY).open(sealed, name) == data
     assert len(sealed) == len(data) + Seal.OVERHEAD
@@ -89,7 +89,7 @@ def test_what_is_sealed_is_read_with_the_key_and_under_its_name(data, name):
 
 
 @given(st.binary(max_size=200), NAMES, st.data())
-def test_what_was_changed_moved_or_cut_is_refused(data, name, draw):
+def test_changed_moved_or_truncated_data_is_refused(data, name, draw):
     sealed = Seal(KEY).close(data, name)
     place, flip = draw.draw(st.integers(0, len(sealed) - 1)), draw.draw(st.integers(1, 255))
     changed = sealed[:place] + bytes([sealed[place] ^ flip]) + sealed[place + 1 :]
@@ -106,7 +106,7 @@ def test_what_was_changed_moved_or_cut_is_refused(data, name, draw):
 
 
 @given(st.binary(max_size=200))
-def test_what_nobody_sealed_is_refused(data):
+def test_data_that_was_not_sealed_is_refused(data):
     with pytest.raises(SealBroken):
         Seal(KEY).open(data, "name")
 

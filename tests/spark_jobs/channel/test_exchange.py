@@ -1,4 +1,4 @@
-"""How the driver lets slots wait, without any channel."""
+"""Waiting slots on the driver's side, without any channel."""
 
 import asyncio
 import json
@@ -42,7 +42,7 @@ async def line_up(exchange, handler, names, host, patience=_PATIENCE):
     """Let slots say hello and wait; return the calls that are out."""
     keys = {name: new_key() for name in names}
     for name, key in keys.items():
-        await exchange.answer("Hello", encode(Hello(name, host)), key, patience)
+        await exchange.answer("Hello", encode(Hello(slot=name, host=host)), key, patience)
     handler.asked.clear()
     calls = []
     for name, key in keys.items():
@@ -99,7 +99,7 @@ def test_as_many_slots_are_asked_as_there_is_work_for_and_one_more():
     run(test)
 
 
-def test_a_host_without_work_holds_up_no_other():
+def test_a_host_without_work_delays_no_other():
     async def test(exchange, handler):
         await line_up(exchange, handler, slots(1), "a")
         (call, *_) = await line_up(exchange, handler, slots(2), "b")
@@ -111,7 +111,7 @@ def test_a_host_without_work_holds_up_no_other():
     run(test)
 
 
-def test_a_slot_that_left_the_line_gets_nothing():
+def test_a_slot_that_left_the_queue_gets_nothing():
     async def test(exchange, handler):
         names = slots(1)
         calls = await line_up(exchange, handler, names, "a")
@@ -124,7 +124,7 @@ def test_a_slot_that_left_the_line_gets_nothing():
     run(test)
 
 
-def test_who_has_waited_long_enough_is_told_to_ask_again():
+def test_a_slot_that_has_waited_long_enough_gets_an_answer():
     async def test(exchange, handler):
         (call,) = await line_up(exchange, handler, ["1.0.0"], "a", patience=0.01)
         await asyncio.wait([call])
@@ -139,7 +139,9 @@ def test_who_has_waited_long_enough_is_told_to_ask_again():
 def test_an_outcome_of_one_slot_brings_others_their_work():
     async def test(exchange, handler):
         (waiting,) = await line_up(exchange, handler, ["1.0.0"], "a")
-        await exchange.answer("Hello", encode(Hello("1.1.0", "a")), key := new_key(), _PATIENCE)
+        await exchange.answer(
+            "Hello", encode(Hello(slot="1.1.0", host="a")), key := new_key(), _PATIENCE
+        )
         handler.work["a"] = [1, 2]
         message = encode(Next("1.1.0", 1, Outcome(0, "cancelled")))
         answer, _ = await exchange.answer("Next", message, key, _PATIENCE)
@@ -149,7 +151,7 @@ def test_an_outcome_of_one_slot_brings_others_their_work():
     run(test)
 
 
-def test_where_the_driver_cannot_go_on_who_waits_hears_of_it():
+def test_an_error_of_the_driver_ends_waiting_calls():
     async def test(exchange, handler):
         calls = await line_up(exchange, handler, slots(1), "a")
         handler.error = OSError("the disk is full")
@@ -164,10 +166,10 @@ def test_where_the_driver_cannot_go_on_who_waits_hears_of_it():
     run(test)
 
 
-def test_a_slot_that_asks_again_while_its_first_question_is_out_is_asked_once():
+def test_a_slot_that_asks_again_during_its_first_call_is_answered_once():
     async def test(exchange, handler):
         key = new_key()
-        await exchange.answer("Hello", encode(Hello("1.0.0", "a")), key, _PATIENCE)
+        await exchange.answer("Hello", encode(Hello(slot="1.0.0", host="a")), key, _PATIENCE)
         first, second = (
             asyncio.ensure_future(exchange.answer("Next", encode(Next("1.0.0")), key, _PATIENCE))
             for _ in range(2)
@@ -188,7 +190,7 @@ def test_a_hello_that_brings_others_work_is_followed_by_it():
     async def test(exchange, handler):
         (waiting,) = await line_up(exchange, handler, ["1.0.0"], "a")
         handler.work["a"] = [6]  # as where the next attempt at a task tells that the last is lost
-        await exchange.answer("Hello", encode(Hello("1.1.1", "b")), new_key(), _PATIENCE)
+        await exchange.answer("Hello", encode(Hello(slot="1.1.1", host="b")), new_key(), _PATIENCE)
         await asyncio.wait([waiting])
         assert trial_of(waiting) == 6
 

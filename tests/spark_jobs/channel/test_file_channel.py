@@ -42,7 +42,7 @@ _FOLDERS = itertools.count()
 
 @contextlib.contextmanager
 def opened_at(root, hadoop, handler):
-    """Yield a server, what connects a slot to it, and its mailbox."""
+    """Yield a server, a function that connects a slot to it, and its mailbox."""
     with (
         ChannelServer(LOOPBACK, handler) as server,
         FileChannelServer(server, root.below("mailbox"), hadoop) as box,
@@ -104,7 +104,7 @@ class TestMailboxOnHdfs(ChannelContract):
 
 @pytest.fixture
 def impatient(monkeypatch):
-    """Slots send again what was not answered within a second or so."""
+    """Slots repeat messages that are not answered within about a second."""
     monkeypatch.setattr(time_limits, "MAILBOX_WAIT", 0.2)
     monkeypatch.setattr(time_limits, "MAILBOX_ANSWER", 1.0)
 
@@ -114,7 +114,7 @@ def files_below(folder):
 
 
 def request_in(folder):
-    """Return the only request, once it has the name that it keeps."""
+    """Return the only request, once it has its final name."""
     wait_until(lambda: any(not path.name.startswith(PART) for path in files_below(folder)))
     (request,) = files_below(folder)
     return request
@@ -134,7 +134,7 @@ def test_nothing_is_left_of_messages_nor_of_the_mailbox(opened, run):
     assert list(run.iterdir()) == []
 
 
-def test_what_a_driver_that_was_killed_has_left_is_removed(opened, run):
+def test_mailboxes_of_killed_drivers_are_removed(opened, run):
     old = run / "mailbox" / "0123" / "requests"
     old.mkdir(parents=True)
     (old / "1.0.0-Next-1").write_bytes(b"old")
@@ -143,7 +143,7 @@ def test_what_a_driver_that_was_killed_has_left_is_removed(opened, run):
         assert not old.exists()
 
 
-def test_a_driver_that_wakes_after_it_was_taken_for_dead_leaves_the_next_ones_mailbox(opened, run):
+def test_a_driver_presumed_dead_that_wakes_leaves_its_successors_mailbox(opened, run):
     with contextlib.ExitStack() as earlier:
         earlier.enter_context(opened(Script()))
         with opened(Script(Stop())) as (_, connect, box), connect("1.0.0") as slot:
@@ -171,7 +171,7 @@ def test_folders_and_files_are_the_users_alone(opened, run):
 
 
 class frozen:
-    """Keeps the driver from looking into a mailbox until it is closed."""
+    """Keeps the driver from listing a mailbox until it is closed."""
 
     def __init__(self, box):
         self._box, self._collect, looked = box, box._collect, threading.Event()
@@ -182,7 +182,7 @@ class frozen:
         self._box._collect = self._collect
 
 
-def test_nobody_reads_a_message_or_an_answer(opened, run):
+def test_messages_and_answers_are_encrypted(opened, run):
     seen = []
     with opened(Script(ATTEMPT)) as (_, connect, box), connect("1.0.0") as slot:
         seal, post, key = slot._seal, box._post, slot._key
@@ -208,7 +208,7 @@ def test_nobody_reads_a_message_or_an_answer(opened, run):
 @pytest.mark.fault(35)
 @pytest.mark.parametrize("data", [b"", b"x", b"x" * 28, b"x" * 500], ids=len)
 @pytest.mark.parametrize("name", ["1.0.0-Next-1", "1.0.0-Next-999", "1.1.0-Hello-1", "x", ".x"])
-def test_a_forged_message_is_not_heard_and_does_not_stay(opened, monkeypatch, name, data):
+def test_a_forged_message_is_ignored_and_removed(opened, monkeypatch, name, data):
     # Where the driver's look was from before.
     monkeypatch.setattr(time_limits, "MAILBOX_ANSWER", 10.0)
     handler = Script(Stop())
@@ -222,7 +222,7 @@ def test_a_forged_message_is_not_heard_and_does_not_stay(opened, monkeypatch, na
 
 
 @pytest.mark.fault(35)
-def test_a_message_sealed_with_another_runs_key_is_not_heard(opened):
+def test_a_message_sealed_with_another_runs_key_is_ignored(opened):
     handler = Script(Stop())
     with opened(handler) as (_, connect, box), connect("1.0.0") as slot:
         requests, _ = folders_of(box)
@@ -235,7 +235,7 @@ def test_a_message_sealed_with_another_runs_key_is_not_heard(opened):
 
 
 @pytest.mark.fault(35)
-def test_a_message_that_is_put_there_again_or_elsewhere_is_not_heard_again(opened):
+def test_a_repeated_or_moved_message_is_ignored(opened):
     handler, seen = Working(), {}
     with opened(handler) as (_, connect, box), connect("1.0.0") as slot:
         taken = box._take
@@ -285,7 +285,7 @@ def test_a_huge_file_is_removed_unread(opened):
 
 
 @pytest.mark.parametrize("kind", ["folder", "link", "pipe"])
-def test_what_is_no_file_is_removed_and_nothing_behind_it(opened, tmp_path, kind):
+def test_odd_files_in_the_mailbox_are_removed_but_not_the_targets_of_links(opened, tmp_path, kind):
     (tmp_path / "behind").write_text("kept")
     with opened(Script(Stop())) as (_, connect, box), connect("1.0.0") as slot:
         odd = folders_of(box)[0] / "1.0.0-Next-1"
@@ -302,7 +302,7 @@ def test_what_is_no_file_is_removed_and_nothing_behind_it(opened, tmp_path, kind
     assert (tmp_path / "behind").read_text() == "kept"
 
 
-def test_a_file_that_is_being_written_is_left_alone(opened):
+def test_a_file_that_is_being_written_is_skipped(opened):
     with opened(Script(Stop())) as (_, connect, box), connect("1.0.0") as slot:
         part = folders_of(box)[0] / ".part-0123"
         part.write_bytes(b"half")
@@ -328,7 +328,7 @@ def test_a_forged_answer_is_passed_over(opened):
 
 
 def looked_at_twice(slot):
-    """Wait until a slot has looked for its answer once more."""
+    """Wait until a slot has listed its answers once more."""
     files, looks = slot._lanes["Next"].files, threading.Semaphore(0)
     listdir = type(files).listdir
 
@@ -388,7 +388,7 @@ def test_an_answer_that_comes_late_is_not_taken_for_the_next_one(opened, monkeyp
         assert files_below(answers) == []
 
 
-def test_a_slot_that_is_gone_with_a_message_out_does_not_matter(opened):
+def test_a_slot_lost_during_a_call_does_not_matter(opened):
     handler = Script(Wait(), ATTEMPT, ATTEMPT)
     with opened(handler) as (server, connect, _), ThreadPoolExecutor() as pool:
         gone = connect("1.0.0")
@@ -416,7 +416,7 @@ CLOSED = "127.0.0.9:1"
 
 
 @pytest.mark.parametrize("reached", [True, False])
-def test_a_slot_takes_the_mailbox_where_the_driver_refuses_it(opened, reached):
+def test_a_slot_uses_the_mailbox_if_the_connection_is_refused(opened, reached):
     handler = Script(ATTEMPT)
     with opened(handler) as (server, _, box):
         target = server.address.target if reached else CLOSED
@@ -430,7 +430,7 @@ def test_a_slot_takes_the_mailbox_where_the_driver_refuses_it(opened, reached):
 
 
 @pytest.mark.parametrize("seen", [True, False])
-def test_a_driver_that_says_nothing_is_given_some_seconds(opened, monkeypatch, seen):
+def test_a_silent_driver_has_some_seconds(opened, monkeypatch, seen):
     import socket
 
     monkeypatch.setattr("spark_jobs.channel.connecting._PROBE", 0.5)
@@ -448,7 +448,7 @@ def test_a_driver_that_says_nothing_is_given_some_seconds(opened, monkeypatch, s
     assert not Path("/nonexistent").exists()
 
 
-def test_without_a_mailbox_nobody_is_asked_first():
+def test_without_a_mailbox_the_driver_is_not_probed():
     with ChannelServer(LOOPBACK, Script()) as server:
         address = msgspec.structs.replace(server.address, target=CLOSED)
         slot, said = connect(address, "1.0.0", "host-7", HERE)
@@ -457,5 +457,5 @@ def test_without_a_mailbox_nobody_is_asked_first():
     assert not isinstance(slot, FileChannelClient)
 
 
-def test_a_hello_may_say_that_there_is_a_detour():
-    assert Hello("1.0.0", "host").detour == ""
+def test_a_hello_names_no_detour_by_default():
+    assert Hello(slot="1.0.0", host="host").detour == ""

@@ -71,7 +71,7 @@ def behind_proxy(handler):
 
 @pytest.fixture
 def impatient(monkeypatch):
-    """Calls give up, and the driver says that there is nothing yet, after parts of a second."""
+    """Calls time out, and the driver answers that there is no work yet, within a second."""
     monkeypatch.setattr(time_limits, "WAIT", 0.2)
     monkeypatch.setattr(time_limits, "ANSWER", 1.0)
     monkeypatch.setattr(exchange, "_PAUSE", 0.01)
@@ -89,7 +89,7 @@ def impatient(monkeypatch):
     ids=["reset", "silent", "silent up", "silent down"],
 )
 def test_an_outcome_survives_an_outage(trouble):
-    """Once the network is back it arrives: at least once, and the coordinator counts it once."""
+    """After the outage it arrives at least once, and the coordinator counts it once."""
     handler = Working()
     with behind_proxy(handler) as (slot, proxy), ThreadPoolExecutor() as pool:
         assert slot.next() == ATTEMPT
@@ -114,8 +114,8 @@ def reported(slot):
 
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("directions", [(), ("up",), ("down",)], ids=["both", "up", "down"])
-def test_a_connection_that_died_without_a_word_is_made_anew(directions, monkeypatch):
-    """A firewall forgot it: nobody is told, and it never passes anything again."""
+def test_a_silently_broken_connection_is_replaced(directions, monkeypatch):
+    """A firewall dropped it silently, and never passes anything again."""
     quick = [(name, milliseconds // 10) for name, milliseconds in grpc_channel._KEEPALIVE]
     monkeypatch.setattr(grpc_channel, "_KEEPALIVE", quick)
     handler = Working()
@@ -215,7 +215,7 @@ def test_a_wrong_token_is_refused_before_the_message_is_read(token):
 
 
 def stranger(address):
-    """Return a connection of somebody who knows address and certificate, and no token."""
+    """Return a connection with address and certificate, but without the token."""
     credentials = grpc.ssl_channel_credentials(address.certificate.encode())
     options = [("grpc.ssl_target_name_override", "experiment-run")]
     return grpc.secure_channel(address.target, credentials, options)
@@ -234,16 +234,16 @@ def test_a_call_without_a_token_is_refused():
 
 
 METHODS = {
-    "Hello": Hello("1.0.0", "host"),
+    "Hello": Hello(slot="1.0.0", host="host"),
     "Next": Next("1.0.0", 2),
-    "Report": Reports("1.0.0", 3, 2, REPORTS),
+    "Report": Reports(slot="1.0.0", trial=3, attempt=2, reports=REPORTS),
 }
 
 
 @pytest.mark.fault(35)
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("key", [None, "", "0" * 31, "0" * 32, "another slot's", "the last one's"])
-def test_who_has_the_token_still_speaks_for_its_own_attempt_only(method, key):
+def test_with_the_token_a_slot_still_needs_the_key_of_its_attempt(method, key):
     handler = Script(ATTEMPT, ATTEMPT, Heard(), Stop())
     with (
         ChannelServer(LOOPBACK, handler) as server,
@@ -295,7 +295,7 @@ def test_only_the_runs_own_certificate_is_accepted():
 
 
 @pytest.mark.fault(35)
-def test_nothing_is_said_without_encryption():
+def test_nothing_is_sent_without_encryption():
     handler = Script(Stop())
     with ChannelServer(LOOPBACK, handler) as server:
         metadata = [
@@ -312,7 +312,7 @@ def test_nothing_is_said_without_encryption():
     assert len(handler.heard) == 1
 
 
-def test_a_call_with_a_lot_of_metadata_is_refused_and_the_server_goes_on():
+def test_a_call_with_a_lot_of_metadata_is_refused_and_the_server_continues():
     with (
         ChannelServer(LOOPBACK, Script(Stop())) as server,
         ChannelClient(server.address, "1.0.0") as slot,

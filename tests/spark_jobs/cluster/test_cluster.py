@@ -1,4 +1,4 @@
-"""What executors an application has: as a value, of real sessions, and in words."""
+"""The executors of an application: as a value, of real sessions, and in words."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_tasks_never_need_more_than_an_executor_has(cores, cpus, gpus, amount):
     assert (fit + 1) * cpus > cores or (fit + 1) * amount > gpus
 
 
-def test_what_is_not_known_is_none():
+def test_unknown_versions_are_none():
     assert Cluster() == Cluster(None, None, None)
     assert Cluster().tasks(TaskNeeds(1)) is None
     assert Cluster().amount("gpu") is None
@@ -127,6 +127,6 @@ def test_executors_in_words(executors, words):
         ({"cores": "4", "resource.gpu.amount": "1"}, "1g of memory, 4 cores and 1 GPU"),
     ],
 )
-def test_what_is_asked_of_executors(settings, words):
+def test_the_needs_of_executors(settings, words):
     asked = {f"spark.executor.{name}": value for name, value in settings.items()}
     assert executor_needs(asked.get) == words

@@ -17,18 +17,18 @@ def exposure(master, environment=(), **settings):
 
 
 @pytest.mark.parametrize("master", [*ONE_HOST, *SEVERAL])
-def test_without_authentication_strangers_can_take_a_search_over(master):
+def test_without_authentication_a_search_can_be_taken_over(master):
     found = exposure(master)
     assert found.off[0] == "spark.authenticate"
-    assert found.danger.endswith("can take a search over")
+    assert found.danger.endswith("can take over a search")
     assert str(found) == f"{found.danger}; {found.remedy}"
 
 
 @pytest.mark.parametrize("master", SEVERAL)
-def test_what_several_hosts_send_each_other_is_to_be_encrypted(master):
+def test_traffic_between_hosts_must_be_encrypted(master):
     found = exposure(master, **AUTHENTICATED)
     assert found.off == ("spark.network.crypto.enabled",)
-    assert "reads along" in found.danger
+    assert "intercepts" in found.danger
     assert "spark.authenticate.secret" not in found.remedy
     for other in (
         "spark.network.crypto.enabled",
@@ -66,7 +66,7 @@ def test_the_remedy_has_what_to_paste(master, remedy):
 
 
 @pytest.mark.parametrize("mark", ["PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS"])
-def test_who_starts_with_a_command_is_told_its_words(mark):
+def test_the_remedy_for_a_command_has_its_arguments(mark):
     words = "--conf spark.authenticate=true"
     assert exposure("local[2]", [mark]).remedy.endswith(words)
     assert exposure("k8s://https://host:443", [mark]).remedy.endswith(
@@ -82,7 +82,7 @@ def test_a_client_of_spark_connect_shows_a_token():
     assert exposure_of_connect("15002", None, token=True, encrypted=True) is None
 
 
-def test_what_is_open_behind_a_server_of_spark_connect_is_said_in_the_same_sentence():
+def test_the_risks_of_a_connect_server_and_its_spark_are_one_sentence():
     spark = exposure("local[2]", ["PYSPARK_GATEWAY_PORT"])
     found = exposure_of_connect("", spark, token=False, encrypted=False)
     assert found.off == ("SPARK_CONNECT_AUTHENTICATE_TOKEN", "use_ssl", "spark.authenticate")
@@ -90,6 +90,6 @@ def test_what_is_open_behind_a_server_of_spark_connect_is_said_in_the_same_sente
     for word in ("SPARK_CONNECT_AUTHENTICATE_TOKEN", ";use_ssl=true", spark.remedy):
         assert word in found.remedy
     assert "localhost" not in found.remedy
-    assert exposure_of_connect("", None, token=True, encrypted=False).danger.startswith("whoever")
+    assert exposure_of_connect("", None, token=True, encrypted=False).danger.startswith("anyone")
     only_spark = exposure_of_connect("15002", spark, token=True, encrypted=True)
     assert (only_spark.danger, only_spark.remedy) == (spark.danger, spark.remedy)

@@ -86,9 +86,7 @@ def test_arguments_come_before_the_applications_setting_and_keep_its_cores():
         ),
     ],
 )
-def test_what_no_executor_can_give_is_refused_with_what_is_asked_and_offered(
-    asked, settings, master, words
-):
+def test_impossible_needs_are_refused_with_need_and_offer(asked, settings, master, words):
     with pytest.raises(InvalidArgument) as caught:
         slot_needs(*asked, settings.get, master)
     assert str(caught.value) == words
@@ -104,7 +102,7 @@ def test_what_no_executor_can_give_is_refused_with_what_is_asked_and_offered(
         ((0, 1), {"spark.task.resource.gpu.amount": "1"}, "spark.task.resource.gpu", "1"),
     ],
 )
-def test_local_mode_assigns_no_gpus_and_that_is_said(master, asked, settings, name, got):
+def test_gpus_in_local_mode_are_refused_with_a_hint(master, asked, settings, name, got):
     with pytest.raises(InvalidArgument) as caught:
         slot_needs(*asked, settings.get, master)
     message = str(caught.value)

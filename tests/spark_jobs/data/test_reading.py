@@ -82,13 +82,13 @@ def open_below(folder):
     return [link for link in links if link.startswith(f"{folder}/")]
 
 
-def test_a_file_is_one_local_copy(folder, store):
+def test_local_copy_of_a_file_returns_one_path(folder, store):
     store("a", b"1")
     store("b", b"2")
     assert contents(data.local_copy(f"{folder}/a")) == [b"1"]
 
 
-def test_a_folder_is_its_files_but_those_that_spark_leaves_out(folder, store):
+def test_local_copy_of_a_folder_copies_the_files_that_spark_reads(folder, store):
     for name in (*NAMES, "sub/x"):
         store(name, name.encode())
     wanted = sorted(name for name in NAMES if name[0] not in "_.")
@@ -101,7 +101,7 @@ def test_a_slash_behind_a_folder_changes_nothing(folder, store):
     assert data.glob(f"{folder}/") == [f"{folder}/a"]
 
 
-def test_a_pattern_is_what_matches_in_the_order_of_names(folder, store):
+def test_local_copy_of_a_pattern_returns_its_matches_sorted_by_name(folder, store):
     for name in NAMES:
         store(name, name.encode())
     assert contents(data.local_copy(f"{folder}/part-?.txt")) == [b"part-0.txt", b"part-1.txt"]
@@ -131,7 +131,7 @@ NOTHING = ["nothing", "nothing/*", "*.none", "*/*/*/*", "empty", "a/*", "a/b", "
 
 
 @pytest.mark.parametrize("path", NOTHING)
-def test_nothing_at_all_is_an_error_that_names_the_path(folder, store, path):
+def test_no_match_is_an_error_that_names_the_path(folder, store, path):
     store("a", b"")
     store("empty/_SUCCESS", b"")
     for function in (data.local_copy, data.glob):
@@ -149,7 +149,7 @@ patterns = st.lists(st.text("ab.[]*?", min_size=1, max_size=3), min_size=1, max_
 
 @examples(100)
 @given(st.sets(st.lists(parts, min_size=1, max_size=3).map("/".join), max_size=8), patterns)
-def test_patterns_mean_what_they_mean_to_the_standard_library(paths, pattern):
+def test_patterns_have_the_meaning_of_the_standard_librarys(paths, pattern):
     with tempfile.TemporaryDirectory() as folder:
         for path in sorted(paths):
             if not any(other.startswith(f"{path}/") for other in paths):
@@ -190,7 +190,7 @@ def test_copies_are_held_until_the_trial_ends(remote, trial, copies):
     assert open_below(copies) == []
 
 
-def test_copies_of_a_trial_that_raises_are_let_go_of_too(remote, trial, copies):
+def test_copies_of_a_trial_that_raises_are_released_too(remote, trial, copies):
     put(f"{remote}/a", b"1")
     with (
         pytest.raises(KeyError),
@@ -201,7 +201,7 @@ def test_copies_of_a_trial_that_raises_are_let_go_of_too(remote, trial, copies):
     assert open_below(copies) == []
 
 
-def test_one_trial_never_takes_away_its_own_copies(remote, tmp_path, copies):
+def test_a_trial_never_removes_its_own_copies(remote, tmp_path, copies):
     for name in "abcd":
         put(f"{remote}/{name}", name.encode() * 60)
     small = DataSettings(cache=CacheSettings(str(copies), 100))
@@ -232,7 +232,7 @@ def test_a_file_whose_name_is_a_pattern_can_be_opened(folder, store):
 
 @pytest.mark.parametrize("mode", ["w", "wb", "a", "r+", "x", "", None])
 def test_data_is_only_read(folder, mode):
-    with pytest.raises(InvalidArgument, match=r"mode: expected 'r' or 'rb', got .*only read here"):
+    with pytest.raises(InvalidArgument, match=r"mode: expected 'r' or 'rb', got .*data is read"):
         data.open(f"{folder}/a", mode)
 
 
@@ -242,7 +242,7 @@ def test_a_folder_cannot_be_opened(folder, store):
         data.open(f"{folder}/sub")
 
 
-def test_what_is_missing_cannot_be_opened(folder):
+def test_a_missing_file_cannot_be_opened(folder):
     with pytest.raises(FileNotFoundError, match="data/a"):
         data.open(f"{folder}/a")
 
@@ -388,7 +388,7 @@ CALLS = ["local_copy", "glob", "tfrecords", "open", "exists", "listdir", "parque
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_hdfs_of_which_nothing_is_known_is_refused_in_one_sentence(call):
+def test_an_hdfs_that_is_not_configured_is_refused_in_one_sentence(call):
     if call == "tfrecords":
         pytest.importorskip("tensorflow")
     with pytest.raises(InvalidArgument) as caught:
@@ -540,7 +540,7 @@ def test_a_file_without_records_has_columns_without_rows(tensorflow, folder, fea
     assert table["xy"].chunk(0).to_numpy_ndarray().shape == (0, 2)
 
 
-def test_a_record_that_lacks_a_feature_is_said_and_nothing_is_kept(
+def test_a_record_without_a_feature_is_an_error_and_nothing_is_kept(
     tensorflow, remote, features, copies
 ):
     put_examples(tensorflow, f"{remote}/a", [1])
@@ -579,7 +579,7 @@ ROWS = [
 ROW = "n long, flag boolean, text string, xy array<double>, maybe int"
 
 
-def test_a_table_of_spark_comes_back_from_tfrecords(tensorflow, spark, tmp_path):
+def test_a_dataframe_survives_its_round_trip_through_tfrecords(tensorflow, spark, tmp_path):
     frame = spark.createDataFrame(ROWS, ROW).repartition(3)
     path = data.from_dataframe(frame, str(tmp_path / "ü table"), format="tfrecord")
     assert path == str(tmp_path / "ü table")
@@ -621,7 +621,7 @@ def test_spark_leaves_a_file_per_partition_with_rows_but_always_one(spark, tenso
 def test_a_folder_that_has_something_in_it_is_not_written_to(spark, tmp_path):
     put(f"{tmp_path}/full/a", b"1")
     for path in ("full", "full/a"):
-        with pytest.raises(FileExistsError, match="there is something already; remove it or name"):
+        with pytest.raises(FileExistsError, match="exists and is not an empty folder; remove"):
             data.from_dataframe(spark.range(1), f"{tmp_path}/{path}", format="tfrecord")
     assert data.listdir(f"{tmp_path}/full") == ["a"]
 
@@ -639,7 +639,7 @@ def test_tfrecords_go_to_no_other_store(spark):
 
 
 @pytest.mark.slow
-def test_tasks_that_are_run_again_double_nothing(sparks, tensorflow, tmp_path):
+def test_retried_tasks_double_no_rows(sparks, tensorflow, tmp_path):
     def lost_once(batches):
         from pathlib import Path
 
@@ -708,9 +708,9 @@ def test_streamed_records_are_the_records_in_their_order(files, size, step):
 
 
 @pytest.mark.parametrize("cut", [1, 5, 12, 20])
-def test_a_file_of_records_that_was_cut_off_is_said(remote, cut):
+def test_a_truncated_file_of_records_is_an_error(remote, cut):
     put(f"{remote}/a", as_tfrecords([b"0123456789"])[:-cut])
-    with pytest.raises(OSError, match="no TFRecord file, or one that was cut off"):
+    with pytest.raises(OSError, match="no TFRecord file, or a truncated one"):
         list(data.record_batches(f"{remote}/a"))
 
 

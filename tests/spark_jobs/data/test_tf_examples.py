@@ -1,4 +1,4 @@
-"""What is written as `tf.train.Example`s, and what is parsed of them; without Spark's tasks."""
+"""Writing and parsing of `tf.train.Example`s, without Spark's tasks."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ LISTS = {
 
 
 def as_example_has_it(value):
-    """Return a list of what TensorFlow should find in a feature."""
+    """Return the list that TensorFlow should find in a feature."""
     items = value if isinstance(value, list) else [value]
     return [item.encode() if isinstance(item, str) else item for item in items]
 
@@ -154,7 +154,7 @@ def test_every_row_is_an_example_and_a_null_leaves_its_feature_out(rows, offset)
             np.testing.assert_equal(values, as_example_has_it(row[name]))
 
 
-def test_an_array_with_a_null_in_it_is_said():
+def test_an_array_with_a_null_in_it_is_an_error():
     batch = pyarrow.RecordBatch.from_pydict({"x": [[1, None]]})
     with pytest.raises(ValueError, match=r"^column 'x': an array has a null in it"):
         list(encoded(batch, {"x": "int64_list"}))
@@ -168,7 +168,7 @@ complete = st.lists(
 
 @examples(50)
 @given(complete, st.sampled_from([None, "GZIP", "ZLIB"]))
-def test_what_is_parsed_is_what_tensorflow_parses(rows, compression):
+def test_parsed_values_are_those_that_tensorflow_parses(rows, compression):
     import tensorflow as tf
 
     columns = list(zip(*rows, strict=True)) or [[]] * 4
@@ -230,21 +230,21 @@ WRONG = {
 
 
 @pytest.mark.parametrize("said", WRONG)
-def test_a_record_that_is_not_as_expected_is_said_with_its_file_and_feature(said):
+def test_an_unexpected_record_is_an_error_with_its_file_and_feature(said):
     with pytest.raises(ValueError) as caught:
         parse([example(x=[1.0, 2.0]), example(**WRONG[said])], {"x": fixed([2], "float32")})
     assert str(caught.value) == f"{SOURCE}: {said}"
 
 
-def test_a_record_that_is_no_example_is_said_with_its_file():
+def test_a_record_that_is_no_example_is_an_error_with_its_file():
     with pytest.raises(ValueError, match=f"^{SOURCE}: Could not parse example input, value: 'gar"):
         parse([b"garbage"], {"x": fixed([2], "float32")})
 
 
 @pytest.mark.parametrize("compression", [None, "GZIP"])
-def test_a_file_that_is_none_of_records_is_said(tmp_path, compression):
+def test_a_file_that_has_no_records_is_an_error(tmp_path, compression):
     (tmp_path / "x").write_bytes(b"garbage" * 9)
-    with pytest.raises(OSError, match=f"^{SOURCE}: no TFRecord file, or one that was cut off$"):
+    with pytest.raises(OSError, match=f"^{SOURCE}: no TFRecord file, or a truncated one$"):
         parsed({SOURCE: tmp_path / "x"}, {"x": fixed([], "int64")}, compression)
 
 
@@ -261,7 +261,7 @@ BAD_FIXED = [
 
 
 @pytest.mark.parametrize(("features", "message"), BAD_FEATURES)
-def test_what_cannot_be_parsed_is_refused(features, message):
+def test_invalid_features_are_refused(features, message):
     with pytest.raises(InvalidArgument) as caught:
         selected(features, None)
     assert str(caught.value).startswith(message)

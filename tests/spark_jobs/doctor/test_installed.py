@@ -1,4 +1,4 @@
-"""What slots import is what the doctor compares."""
+"""The doctor compares the packages that slots import."""
 
 from __future__ import annotations
 
@@ -41,6 +41,6 @@ def test_every_package_that_a_slot_imports_is_compared():
     assert needed <= set(known_modules())
 
 
-def test_what_is_compared_has_a_version():
+def test_compared_packages_have_a_version():
     versions = software(known_modules()).versions
     assert [name for name, version in versions.items() if not version] == []

@@ -17,7 +17,7 @@ EVERYTHING = re.compile(".*")
 
 
 class CountingFiles(LocalFiles):
-    """Notes what is asked for."""
+    """Records the calls."""
 
     def __init__(self):
         self.listed, self.read_bytes = [], 0
@@ -67,7 +67,7 @@ def add(path, data):
         file.write(data)
 
 
-def test_only_what_is_wanted_is_fetched(files, source, target):
+def test_only_wanted_files_are_fetched(files, source, target):
     for name in ("manifest.json", "search/a.tfevents", "trials/1/b.tfevents", "trials/1/model"):
         put(source / name, name.encode())
     wanted = re.compile(r"(search|trials)/(.*/)?([^/]*tfevents[^/]*)?")
@@ -75,7 +75,7 @@ def test_only_what_is_wanted_is_fetched(files, source, target):
     assert set(tree(target)) == {"search/a.tfevents", "trials/1/b.tfevents"}
 
 
-def test_of_a_file_that_grows_the_new_part_is_read(files, source, target):
+def test_only_the_new_part_of_a_growing_file_is_read(files, source, target):
     mirror = Mirror(files, Location.parse(source), target, EVERYTHING)
     for number in range(1, 5):
         add(source / "stdout.log", b"x" * 1000)
@@ -92,9 +92,7 @@ def test_a_mirror_that_is_up_to_date_reads_nothing(files, source, target):
     assert files.read_bytes == 1
 
 
-def test_a_trial_with_an_outcome_is_looked_into_once_more_only_when_a_name_changes(
-    files, source, target
-):
+def test_a_trial_with_an_outcome_is_listed_again_only_when_a_name_changes(files, source, target):
     events = source / "trials/000001/a.tfevents"
     put(events, b"1")
     mirror = Mirror(files, Location.parse(source), target, EVERYTHING)
@@ -126,7 +124,7 @@ def test_a_folder_that_is_not_there_is_an_error(files, source, target):
         mirror.update()
 
 
-def test_a_round_goes_on_where_the_one_before_broke_off(files, source, target):
+def test_a_round_continues_where_the_last_one_failed(files, source, target):
     class Failing(LocalFiles):
         left = 3
 
@@ -160,7 +158,7 @@ STEPS = st.one_of(
 
 @examples(60)
 @given(steps=st.lists(STEPS, max_size=25))
-def test_whatever_happens_there_the_last_round_makes_both_equal(tmp_path_factory, steps):
+def test_after_any_changes_the_last_round_makes_both_equal(tmp_path_factory, steps):
     root = tmp_path_factory.mktemp("mirror")
     source, target = root / "source", root / "target"
     source.mkdir()
@@ -204,7 +202,7 @@ def test_links_are_not_followed(files, source, target, tmp_path):
     assert set(tree(target)) == {"b.log"}
 
 
-def test_a_file_that_is_gone_when_it_is_read_leaves_nothing(files, source, target):
+def test_a_file_removed_before_it_is_read_leaves_nothing(files, source, target):
     class Vanishing(LocalFiles):
         def read(self, status, sink, offset=0):
             os.unlink(status.location.path)

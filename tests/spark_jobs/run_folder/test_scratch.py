@@ -1,4 +1,4 @@
-"""Scratch folders, and what killed processes leave of them."""
+"""Scratch folders, also those of killed processes."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def scratch(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_what_a_killed_process_has_left_is_removed_and_what_is_in_use_stays(scratch):
-    """Although a child that it had forked lives on."""
+def test_folders_of_killed_processes_are_removed_and_those_in_use_stay(scratch):
+    """Although a forked child survives."""
     holder = subprocess.Popen(
         [sys.executable, "-c", HOLD],
         stdin=subprocess.PIPE,
@@ -58,7 +58,7 @@ def test_what_a_killed_process_has_left_is_removed_and_what_is_in_use_stays(scra
     assert list(scratch.iterdir()) == []
 
 
-def test_what_is_no_scratch_folder_stays(scratch):
+def test_other_folders_stay(scratch):
     target = scratch / "folder of a user"
     target.mkdir()
     (scratch / "experiment-run-link").symlink_to(target)

@@ -1,4 +1,4 @@
-"""Whatever happens to a folder and on the way, what is uploaded is the folder."""
+"""The uploaded folder equals the local one, whatever happens meanwhile."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _CLOCK = itertools.count(10**9, 10**9)
 
 
 class Watched:
-    """`LocalFiles`, or others, that note the calls and fail as they are told.
+    """`LocalFiles`, or others, that record the calls and fail as configured.
 
     Attributes:
         calls: (method, name of the file, bytes of an append) of each call.
@@ -55,7 +55,7 @@ class Watched:
         return call
 
     def named(self, *methods):
-        """Return the files' names in the calls of these methods, and forget all calls."""
+        """Return the files' names in the calls of these methods, and clear all calls."""
         found = [name for method, name, _ in self.calls if method in methods]
         self.calls.clear()
         return found
@@ -130,7 +130,7 @@ def test_files_that_grow_are_appended_to(uploader, files, source, target):
     assert {size for method, _, size in files.calls if method == "append"} == {10}
 
 
-def test_what_did_not_change_is_not_uploaded_again(uploader, files, source):
+def test_unchanged_files_are_not_uploaded_again(uploader, files, source):
     for name in ("a.json", "a.log"):
         write(source / name, b"1")
     for _ in range(3):
@@ -142,7 +142,7 @@ def test_what_did_not_change_is_not_uploaded_again(uploader, files, source):
     assert files.calls == []
 
 
-def test_other_files_are_uploaded_when_they_were_left_alone_for_a_round(uploader, files, source):
+def test_other_files_are_uploaded_when_unchanged_for_a_round(uploader, files, source):
     for size in range(1, 5):
         write(source / "model.keras", bytes(size))
         uploader.upload(everything=False)
@@ -165,7 +165,7 @@ def test_the_oldest_is_uploaded_first(uploader, files, source):
     assert files.named("write") == names
 
 
-def test_what_says_that_all_is_there_comes_last_within_a_step_of_the_clock(uploader, files, source):
+def test_the_outcome_comes_last_within_a_step_of_the_clock(uploader, files, source):
     names = ["outcome.json", "stdout.log", "events.out.tfevents.trial"]
     for name in names:
         write(source / name, name.encode())
@@ -174,7 +174,7 @@ def test_what_says_that_all_is_there_comes_last_within_a_step_of_the_clock(uploa
     assert files.named("write")[-1] == "outcome.json"
 
 
-def test_what_is_removed_here_is_removed_there(uploader, source, target):
+def test_removed_files_are_removed_from_the_store(uploader, source, target):
     for name in ("a.log", "b.json", "sub/c.json", "sub/d.log"):
         write(source / name, b"1")
     uploader.upload()
@@ -184,7 +184,7 @@ def test_what_is_removed_here_is_removed_there(uploader, source, target):
     assert tree(target) == tree(source) == {"b.json": b"1"}
 
 
-def test_what_was_uploaded_without_an_answer_is_removed_too(uploader, files, source, target):
+def test_files_uploaded_without_an_answer_are_removed_too(uploader, files, source, target):
     write(source / "a.json", b"1")
     write(source / "sub/b.json", b"1")
 
@@ -202,7 +202,7 @@ def test_what_was_uploaded_without_an_answer_is_removed_too(uploader, files, sou
     assert tree(target) == {"a.json": b"1"}
 
 
-def test_a_file_that_is_gone_before_it_is_uploaded_is_no_trouble(uploader, files, source, target):
+def test_a_file_removed_before_it_is_uploaded_is_no_error(uploader, files, source, target):
     for name in ("a.json", "b.json", "c.log"):
         write(source / name, b"1")
     files.failing = lambda method, name: name == "a.json" and (source / name).unlink()
@@ -210,7 +210,7 @@ def test_a_file_that_is_gone_before_it_is_uploaded_is_no_trouble(uploader, files
     assert tree(target) == {"b.json": b"1", "c.log": b"1"}
 
 
-def test_a_log_that_is_rotated_while_it_is_uploaded_goes_on(uploader, files, source, target):
+def test_a_log_that_is_rotated_during_the_upload_continues(uploader, files, source, target):
     write(source / "a.log", b"1")
     uploader.upload()
     write(source / "a.log", b"2", "ab")
@@ -257,7 +257,7 @@ def test_a_log_that_is_cut_off_during_an_append_is_uploaded_in_the_next_round(
 
 
 @pytest.mark.parametrize("name", ["a.log", "a.json"])
-def test_a_file_in_the_place_of_another_is_uploaded_whole(uploader, source, target, name):
+def test_a_replaced_file_is_uploaded_whole(uploader, source, target, name):
     write(source / name, b"12345")
     uploader.upload()
     write(source / "beside", b"another, longer one")
@@ -291,8 +291,8 @@ def test_links_and_special_files_stay_here(uploader, source, target, tmp_path):
     assert [path.name for path in target.rglob("*")] == ["a"]
 
 
-def test_a_file_that_somebody_took_away_there_is_not_brought_back(uploader, source, target):
-    """As the next attempt does with the events of one that was lost."""
+def test_a_file_removed_from_the_store_is_not_uploaded_again(uploader, source, target):
+    """As the next attempt does with the events of a lost one."""
     for name in ("events.out.tfevents.trial", "stdout.log"):
         write(source / name, b"1")
     uploader.upload()
@@ -377,7 +377,7 @@ def wait_until(condition):
         time.sleep(0.01)
 
 
-def test_a_thread_uploads_round_by_round_and_says_what_troubles_it(files, source, target):
+def test_a_thread_uploads_round_by_round_and_shows_its_trouble(files, source, target):
     def fail(method, name):
         raise ConnectionError("no answer")
 
@@ -400,8 +400,8 @@ def test_a_thread_uploads_round_by_round_and_says_what_troubles_it(files, source
     assert not uploader._thread.is_alive()
 
 
-def test_a_thread_goes_on_where_files_come_and_go(source, target):
-    """Whatever a look at the folder meets, no round raises what is none of the target's."""
+def test_a_thread_continues_when_files_come_and_go(source, target):
+    """Whatever a round finds in the folder, it raises errors of the target only."""
     ended, problems = threading.Event(), []
 
     def churn():
@@ -434,7 +434,7 @@ def test_a_thread_goes_on_where_files_come_and_go(source, target):
 
 @pytest.mark.parametrize("name", ["b.json", "x.tfevents.1"])
 @pytest.mark.parametrize("method", ["write", "append"])
-def test_a_file_that_is_gone_for_a_moment_waits_for_the_next_round(source, target, name, method):
+def test_a_file_missing_for_a_moment_waits_for_the_next_round(source, target, name, method):
     def flicker(called, called_with):
         if called == method and called_with == name:
             path.rename(tmp := source.with_name("elsewhere"))
@@ -462,7 +462,7 @@ DATA = st.binary(max_size=6)
 
 
 class AnyFolder(RuleBasedStateMachine):
-    """Whatever is done to the folder, and however the place fails: in the end, both are equal."""
+    """After any changes of the folder and failures of the store, both are equal in the end."""
 
     def __init__(self):
         super().__init__()
@@ -543,7 +543,7 @@ class AnyFolder(RuleBasedStateMachine):
 
     @rule(calls=st.integers(0, 6), late=st.booleans())
     def break_down(self, calls, late):
-        """The place answers some more calls; then it does the work of one more, or not."""
+        """The store answers some more calls; then it may do the work of one more."""
         self.good = calls
 
         def fail(method, name):
@@ -575,7 +575,7 @@ TestAnyFolder.settings = examples(150, stateful_step_count=40)
 
 @pytest.fixture
 def on_hdfs(hdfs):
-    """A function without arguments: `WebHdfs` and a new location there."""
+    """A function that returns `WebHdfs` and a new location there."""
     root = Location.parse(hdfs.uri + "/")
     files = WebHdfs(root, HadoopSettings(hdfs.settings(), getpass.getuser()))
     yield files, root.at(f"/uploaded-{next(_FOLDERS)}")
@@ -640,7 +640,7 @@ def test_an_append_on_hdfs_whose_datanode_is_killed_ends_whole(
     client._session.close()
 
 
-def test_what_is_being_put_together_stays_behind(tmp_path):
+def test_parts_of_files_are_not_uploaded(tmp_path):
     source, target = tmp_path / "source", tmp_path / "target"
     (source / ".part-checkpoint").mkdir(parents=True)
     (source / ".part-checkpoint" / "a").write_bytes(b"1")

@@ -1,4 +1,4 @@
-"""Folders of runs: what is written to them is where the run is kept."""
+"""Folders of runs: written files arrive in the store."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _CONTENT = {
 
 
 class Place:
-    """A folder of a run somewhere, and how it looks from there."""
+    """A folder of a run in some store, and its content there."""
 
     def __init__(self, location, hadoop, files):
         self.location, self.hadoop, self.files = location, hadoop, files
@@ -92,7 +92,7 @@ def place(request):
 
 @pytest.fixture
 def impatient(monkeypatch):
-    """Calls of HDFS give up at once; what comes after that keeps its patience."""
+    """Calls of HDFS give up at once; later retries keep their patience."""
     monkeypatch.setattr(webhdfs.WebHdfs.__init__, "__defaults__", (0.5,))
 
 
@@ -108,7 +108,7 @@ def write(folder, content):
         path.write_bytes(data)
 
 
-def test_what_is_written_is_there_when_it_is_kept(place, scratch):
+def test_written_files_are_stored_after_keep(place, scratch):
     with run_folder(place.location, place.hadoop) as folder:
         write(folder, _CONTENT)
         folder.keep(pytest.fail)
@@ -159,8 +159,8 @@ def test_a_run_on_hdfs_grows_while_it_is_written(on_hdfs):
 
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.fault(28)
-def test_trouble_of_hdfs_is_told_and_costs_nothing(hdfs, on_hdfs, scratch):
-    told, back = [], threading.Event()
+def test_an_outage_of_hdfs_is_reported_and_costs_nothing(hdfs, on_hdfs, scratch):
+    notes, back = [], threading.Event()
 
     def restart():
         hdfs.start_namenode()
@@ -169,8 +169,8 @@ def test_trouble_of_hdfs_is_told_and_costs_nothing(hdfs, on_hdfs, scratch):
     starter = threading.Thread(target=restart)
 
     def tell(message):
-        told.append(message)
-        if len(told) == 2:
+        notes.append(message)
+        if len(notes) == 2:
             starter.start()
 
     with run_folder(on_hdfs.location, on_hdfs.hadoop, every=0.05) as folder:
@@ -185,34 +185,36 @@ def test_trouble_of_hdfs_is_told_and_costs_nothing(hdfs, on_hdfs, scratch):
         starter.join()
     assert on_hdfs.tree() == {**_CONTENT, "stdout.log": b"before and after"}
     assert os.listdir(scratch) == []
-    for message in told:
-        assert message.endswith("; it is tried again")
+    for message in notes:
+        assert message.endswith("; retrying")
         assert "\n" not in message
 
 
 def in_one_sentence(caught, place, folder):
     message = str(caught.value)
-    assert message.startswith(f"not all of {place.location} is there, the rest is in {folder.left}")
+    assert message.startswith(
+        f"not all of {place.location} is uploaded, the rest is in {folder.left}"
+    )
     assert "\n" not in message
     assert "org.apache" not in message
     return message
 
 
 @pytest.mark.usefixtures("impatient")
-def test_a_hdfs_that_is_gone_for_good_leaves_the_files_here(hdfs, on_hdfs, monkeypatch):
+def test_an_hdfs_that_never_answers_leaves_the_files_here(hdfs, on_hdfs, monkeypatch):
     monkeypatch.setattr(time_limits, "OUTAGE", 5.0)
-    told = []
+    notes = []
     with run_folder(on_hdfs.location, on_hdfs.hadoop) as folder:
         write(folder, _CONTENT)
         hdfs.kill("namenode")
         with pytest.raises(OSError) as caught:
-            folder.keep(told.append)
+            folder.keep(notes.append)
         assert "no WebHDFS at" in in_one_sentence(caught, on_hdfs, folder)
-        assert told
+        assert notes
     assert (folder.left / "manifest.json").read_bytes() == b"{}"
 
 
-def test_what_is_refused_for_good_stays_here_and_the_rest_is_kept(hdfs, on_hdfs, client, scratch):
+def test_refused_files_stay_here_and_the_rest_is_stored(hdfs, on_hdfs, client, scratch):
     client.makedirs(on_hdfs.location.path, permission="700")
     hdfs.admin("-setSpaceQuota", "40m", on_hdfs.location.path)
     model = bytes(24 << 20)
@@ -227,7 +229,7 @@ def test_what_is_refused_for_good_stays_here_and_the_rest_is_kept(hdfs, on_hdfs,
     shutil.rmtree(folder.left)
 
 
-def test_what_was_kept_leaves_nothing_here_also_where_the_search_breaks_off(on_hdfs, scratch):
+def test_stored_files_leave_nothing_here_also_after_an_error(on_hdfs, scratch):
     with pytest.raises(KeyboardInterrupt):
         with run_folder(on_hdfs.location, on_hdfs.hadoop) as folder:
             write(folder, _CONTENT)
@@ -237,7 +239,7 @@ def test_what_was_kept_leaves_nothing_here_also_where_the_search_breaks_off(on_h
     assert on_hdfs.tree() == _CONTENT
 
 
-def test_what_was_not_kept_stays_here(on_hdfs, scratch):
+def test_files_that_were_not_stored_stay_here(on_hdfs, scratch):
     with pytest.raises(KeyboardInterrupt):
         with run_folder(on_hdfs.location, on_hdfs.hadoop) as folder:
             write(folder, _CONTENT)
@@ -246,7 +248,7 @@ def test_what_was_not_kept_stays_here(on_hdfs, scratch):
     assert folder.left.parent == scratch
 
 
-def test_a_place_that_nobody_knows_leaves_nothing_here(scratch):
+def test_an_unknown_store_leaves_nothing_here(scratch):
     with pytest.raises(InvalidArgument):
         with run_folder(Location.parse("hdfs:///runs"), HadoopSettings()):
             raise AssertionError
@@ -282,11 +284,11 @@ def test_attempts_before_disappear_from_tensorboard_and_keep_their_data(place):
 
 
 class TestCheckpoints:
-    """What an attempt goes on from."""
+    """The checkpoint folder that an attempt resumes from."""
 
     @pytest.fixture
     def keep(self, in_place):
-        """Write the checkpoint of an attempt, and return what another one is given."""
+        """Write the checkpoint of an attempt, and return the one that another attempt gets."""
 
         def keep(trial, number, **content):
             folder = Path(in_place.location.path, attempt_name(trial, number), "checkpoint")
@@ -314,41 +316,41 @@ class TestCheckpoints:
 
         return given
 
-    def test_a_first_attempt_without_a_parent_begins_anew(self, keep, given):
+    def test_a_first_attempt_without_a_parent_starts_from_scratch(self, keep, given):
         keep(6, 1, model_keras=b"of another")
         assert given(7, 1) == {}
         keep(7, 2, model_keras=b"of a later attempt")
         assert given(7, 1) == {}
 
-    def test_a_later_attempt_goes_on_from_the_one_before(self, keep, given):
+    def test_a_later_attempt_resumes_from_the_one_before(self, keep, given):
         keep(7, 1, model_keras=b"1", state__optimizer_bin=b"1")
         assert given(7, 2) == {"model.keras": b"1", "state/optimizer.bin": b"1"}
 
-    def test_the_newest_of_its_own_counts(self, keep, given):
+    def test_the_newest_checkpoint_of_the_trial_counts(self, keep, given):
         for number in range(1, 12):
             keep(7, number, model_keras=b"%d" % number)
         assert given(7, 12) == {"model.keras": b"11"}
         assert given(7, 11) == {"model.keras": b"10"}
         assert given(7, 3) == {"model.keras": b"2"}
 
-    def test_its_own_come_before_the_parents(self, keep, given):
+    def test_checkpoints_of_the_trial_come_before_those_of_its_parent(self, keep, given):
         keep(3, 1, model_keras=b"of the parent")
         keep(7, 1, model_keras=b"its own")
         assert given(7, 2, parent=3) == {"model.keras": b"its own"}
 
-    def test_the_parents_newest_is_where_a_first_attempt_begins(self, keep, given):
+    def test_a_first_attempt_begins_with_the_parents_newest_checkpoint(self, keep, given):
         keep(3, 1, model_keras=b"1")
         keep(3, 2, model_keras=b"2")
         assert given(7, 1, parent=3) == {"model.keras": b"2"}
 
-    def test_a_parent_without_a_checkpoint_gives_none(self, in_place, given):
+    def test_a_parent_without_a_checkpoint_leads_to_an_empty_folder(self, in_place, given):
         Path(in_place.location.path, attempt_name(3)).mkdir(parents=True)
         assert given(7, 1, parent=3) == {}
         assert given(8, 1, parent=4) == {}
 
     @pytest.mark.parametrize("partly", [{}, {"_part-1": b"half"}, {"a___part-1": b"half"}])
-    def test_attempts_without_a_whole_file_are_passed_over(self, keep, given, partly):
-        """Those that never began, that kept nothing, and whose host was lost at it."""
+    def test_attempts_without_a_whole_file_are_skipped(self, keep, given, partly):
+        """Attempts that never started, that stored nothing, or whose host was lost meanwhile."""
         keep(3, 1, model_keras=b"of the parent")
         keep(7, 1, model_keras=b"1")
         keep(7, 3, **partly)
@@ -371,11 +373,11 @@ class TestCheckpoints:
         keep(7, 1, model_keras=b"1")
         assert given(7, 2, parent, begun=False) == {"model.keras": b"1"}
 
-    def test_a_run_of_which_nothing_was_kept_yet(self, given):
+    def test_a_run_without_a_stored_file(self, given):
         assert given(7, 2, begun=False) == {}
         assert given(7, 1, parent=3, begun=False) == {}
 
-    def test_what_was_handed_on_is_a_copy(self, keep, given, in_place, tmp_path):
+    def test_the_checkpoint_folder_is_a_copy(self, keep, given, in_place, tmp_path):
         keep(7, 1, model_keras=b"1")
         given(7, 2)
         copy = tmp_path / "given" / attempt_name(7, 2) / "checkpoint" / "model.keras"
@@ -384,7 +386,7 @@ class TestCheckpoints:
         assert source.read_bytes() == b"1"
         assert stat.S_IMODE(copy.parent.stat().st_mode) == 0o700
 
-    def test_one_that_cannot_be_read_is_an_error(self, keep, given, in_place, monkeypatch):
+    def test_an_unreadable_checkpoint_is_an_error(self, keep, given, in_place, monkeypatch):
         def refused(status, sink, offset=0):
             raise PermissionError(str(status.location))
 
@@ -408,15 +410,15 @@ def test_events_behind_a_link_are_not_hidden(tmp_path):
     assert (attempt / "events.out.lost-events.2").exists()
 
 
-def test_patience_begins_with_the_first_trouble_and_ends_for_who_is_in_a_hurry():
-    told = []
+def test_patience_starts_with_the_first_error_and_ends_in_a_hurry():
+    notes = []
 
     def away():
         raise ConnectionError("away")
 
     with pytest.raises(ConnectionError):
-        with_patience(away, told.append, hurry=lambda: len(told) == 1)
-    assert told == ["away; it is tried again"]
+        with_patience(away, notes.append, hurry=lambda: len(notes) == 1)
+    assert notes == ["away; retrying"]
     answers = iter([ConnectionError("away"), 5])
 
     def comes_back():
@@ -425,10 +427,10 @@ def test_patience_begins_with_the_first_trouble_and_ends_for_who_is_in_a_hurry()
             raise answer
         return answer
 
-    assert with_patience(comes_back, told.append) == 5
+    assert with_patience(comes_back, notes.append) == 5
 
 
-def test_half_of_a_checkpoint_is_none(tmp_path):
+def test_an_incomplete_checkpoint_is_ignored(tmp_path):
     class Lost(LocalFiles):
         left = 1
 

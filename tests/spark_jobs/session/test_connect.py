@@ -1,4 +1,4 @@
-"""What a session of Spark Connect makes of settings and of what its server answers."""
+"""A session of Spark Connect with given settings and answers of its server."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Refused(grpc.RpcError):
 
 
 class FakeSession(ConnectSession):
-    """Stands for a session of a server that is not there: only its settings are asked."""
+    """A session without a server: only its settings are used."""
 
     on_this_host = False
 
@@ -49,7 +49,7 @@ class FakeSession(ConnectSession):
             raise answer
 
 
-def test_no_gpus_for_trials_are_a_choice_of_which_slots_are_told():
+def test_zero_gpus_per_trial_hide_all_gpus():
     session = FakeSession()
     assert not session.asking(None, 1).assigns_gpus
     asking = session.asking(0, 1)
@@ -98,7 +98,7 @@ def test_a_session_is_stopped_only_after_many_odd_answers_in_a_row(odd):
 
 
 @pytest.mark.parametrize(("most", "asked"), [("5", 20), (None, 256)])
-def test_a_doctor_asks_all_slots_of_executors_that_nobody_can_count(most, asked):
+def test_doctor_examines_all_slots_of_an_unknown_number_of_executors(most, asked):
     dynamic = {"spark.dynamicAllocation.enabled": "true", "spark.executor.cores": "4"}
     if most is not None:
         dynamic["spark.dynamicAllocation.maxExecutors"] = most
@@ -121,7 +121,7 @@ TOKEN = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
         ("sc://192.0.2.1:15002/;token=abc", AUTHENTICATED, ()),  # with which pyspark uses TLS
     ],
 )
-def test_who_has_no_token_or_reads_along_is_no_friend(monkeypatch, address, settings, off):
+def test_a_missing_token_and_interception_are_risks(monkeypatch, address, settings, off):
     monkeypatch.delenv(TOKEN, raising=False)
     own = "192.0.2.2" if "192.0.2.1" in address else "127.0.0.1"
     monkeypatch.setattr(ConnectSession, "_own_address", own)
@@ -132,7 +132,7 @@ def test_who_has_no_token_or_reads_along_is_no_friend(monkeypatch, address, sett
     assert TOKEN not in (session.exposure.off if session.exposure else ())
 
 
-def test_a_way_to_the_server_of_the_users_own_is_left_to_the_user():
+def test_a_channel_builder_of_the_user_is_not_judged():
     session = FakeSession(master="local[2]", **AUTHENTICATED)
     session._client = SimpleNamespace(_builder=SimpleNamespace(host="host"))
     assert session.exposure is None

@@ -14,7 +14,7 @@ from spark_jobs.session.classic import ClassicSession
 
 
 @pytest.mark.parametrize("wrong", [None, "local[2]", object()])
-def test_what_is_no_session_is_refused(wrong):
+def test_anything_but_a_session_is_refused(wrong):
     with pytest.raises(InvalidArgument, match="spark: expected a SparkSession"):
         ClassicSession(wrong)
 
@@ -48,7 +48,7 @@ def test_task_slots_of_a_cluster(cluster):
 
 
 class Settings:
-    """Stands for a session on a cluster that is not there: only its settings are asked."""
+    """A session without a cluster: only its settings are used."""
 
     def __init__(self, master, **settings):
         self.master, self._settings = master, settings

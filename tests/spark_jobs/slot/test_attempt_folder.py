@@ -17,32 +17,30 @@ from tests.spark_jobs.trial.test_event_file import hparams_data, metadata, scala
 
 
 def run_all(config, params):
-    """Run trials in one slot; return their outcomes and what was told."""
-    told, outcomes = [], []
+    """Run trials in one slot; return their outcomes and the warnings."""
+    notes, outcomes = [], []
     with (
         Reporter(lambda *report: "", pytest.fail) as reporter,
         make_runner(config, {}) as runner,
     ):
         for number, values in enumerate(params):
             attempt = Attempt(Trial(number, values))
-            outcomes.append(run_attempt(config, attempt, runner, told.append, reporter))
-    return outcomes, told
+            outcomes.append(run_attempt(config, attempt, runner, notes.append, reporter))
+    return outcomes, notes
 
 
 @pytest.mark.parametrize("isolation", ["none", "process"])
-def test_a_trial_that_changes_its_folder_has_its_outcome_and_what_is_gone_is_told(
-    tmp_path, isolation
-):
+def test_a_trial_that_changes_its_folder_has_its_outcome_and_a_warning(tmp_path, isolation):
     config = config_of(tmp_path, functions.change_folder, isolation=isolation)
     changes = [*functions.FOLDER_CHANGES, "nothing"]
-    outcomes, told = run_all(config, [{"how": how} for how in changes])
+    outcomes, notes = run_all(config, [{"how": how} for how in changes])
     for number, (how, outcome) in enumerate(zip(changes, outcomes, strict=True)):
         assert (how, outcome.status, outcome.value) == (how, "finished", 1.0)
-        warnings = [text for text in told if f"trial {number}:" in text]
-        is_told = how not in ("nothing", "a symlink", "without permissions")
+        warnings = [text for text in notes if f"trial {number}:" in text]
+        is_noted = how not in ("nothing", "a symlink", "without permissions")
         if os.geteuid() == 0:  # whom permissions do not keep off
-            is_told = is_told and how != "all without permissions"
-        assert len(warnings) == is_told, (how, told)
+            is_noted = is_noted and how != "all without permissions"
+        assert len(warnings) == is_noted, (how, notes)
         for text in warnings:
             assert text.startswith(f"host {socket.gethostname()}: trial {number}: trial.json, ")
             assert "its outcome counts" in text
@@ -52,7 +50,7 @@ def test_a_trial_that_changes_its_folder_has_its_outcome_and_what_is_gone_is_tol
 
 
 @pytest.mark.parametrize("how", functions.FOLDER_CHANGES)
-def test_what_the_slot_writes_is_there_again(tmp_path, how):
+def test_files_of_the_slot_are_written_again(tmp_path, how):
     config = config_of(tmp_path, functions.change_folder)
     run_all(config, [{"how": how}])
     files = RunPaths(tmp_path).attempt(0)
@@ -81,13 +79,13 @@ def test_neighbours_of_a_trial_that_removes_all_folders_lose_no_outcome(tmp_path
             assert removed.wait(60)
             return Outcome(attempt.trial.id, "finished", 2.0, "metric", {"metric": 2.0})
 
-    told, outcomes = [], []
+    notes, outcomes = [], []
 
     def run_neighbour():
         with Reporter(lambda *report: "", pytest.fail) as reporter:
             attempt = Attempt(Trial(7, {"how": "nothing"}))
             config = config_of(tmp_path)
-            outcomes.append(run_attempt(config, attempt, Neighbour(), told.append, reporter))
+            outcomes.append(run_attempt(config, attempt, Neighbour(), notes.append, reporter))
 
     thread = threading.Thread(target=run_neighbour)
     thread.start()
@@ -97,10 +95,10 @@ def test_neighbours_of_a_trial_that_removes_all_folders_lose_no_outcome(tmp_path
     thread.join()
     assert [outcome.value for outcome in outcomes] == [2.0]
     assert json.loads(RunPaths(tmp_path).attempt(7).outcome.read_text())["value"] == 2.0
-    assert len(told) == 1
+    assert len(notes) == 1
 
 
-def test_a_folder_of_the_run_that_is_gone_is_the_hosts_fault(tmp_path):
+def test_a_missing_run_folder_is_the_hosts_fault(tmp_path):
     root = tmp_path / "run"
     root.mkdir()
 
@@ -119,14 +117,14 @@ def test_a_folder_of_the_run_that_is_gone_is_the_hosts_fault(tmp_path):
     assert not root.exists()
 
 
-def test_an_attempt_runs_whatever_is_in_the_place_of_the_one_before(tmp_path):
+def test_an_attempt_runs_with_anything_in_the_last_ones_place(tmp_path):
     (tmp_path / "trials").mkdir()
     (tmp_path / "trials" / "000003").write_text("the user's")
-    told = []
+    notes = []
     with Reporter(lambda *report: "", pytest.fail) as reporter:
         attempt, config = Attempt(Trial(3, {"x": 1}), 2), config_of(tmp_path)
-        outcome = run_attempt(config, attempt, make_runner(config, {}), told.append, reporter)
-    assert (outcome.value, told) == (2.0, [])
+        outcome = run_attempt(config, attempt, make_runner(config, {}), notes.append, reporter)
+    assert (outcome.value, notes) == (2.0, [])
 
 
 def test_a_folder_is_made_again_below_one_that_is_there(tmp_path):
@@ -138,7 +136,7 @@ def test_a_folder_is_made_again_below_one_that_is_there(tmp_path):
     assert (tmp_path / "trials" / "000000" / "file").exists()
 
 
-def test_what_others_remove_meanwhile_is_written_again(tmp_path):
+def test_files_removed_meanwhile_are_written_again(tmp_path):
     folder, tries = tmp_path / "trials" / "000000", []
 
     def write():

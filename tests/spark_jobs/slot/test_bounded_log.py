@@ -35,7 +35,7 @@ def path(tmp_path_factory):
 
 
 @given(st.lists(st.binary(max_size=60), max_size=12), st.integers(1, 80))
-def test_the_start_and_the_end_are_there_in_whatever_pieces_it_comes(path, pieces, kept):
+def test_the_start_and_the_end_are_kept_for_any_pieces(path, pieces, kept):
     path.unlink(missing_ok=True)
     with mock.patch.object(bounded_log, "KEPT", kept):
         log = BoundedLog(path)
@@ -46,7 +46,7 @@ def test_the_start_and_the_end_are_there_in_whatever_pieces_it_comes(path, piece
 
 
 @given(st.binary(max_size=400), st.integers(1, 80))
-def test_a_file_is_cut_to_the_same(path, data, kept):
+def test_cutting_a_file_keeps_the_same_bytes(path, data, kept):
     path.write_bytes(data)
     with mock.patch.object(bounded_log, "KEPT", kept):
         bound(path)
@@ -55,7 +55,7 @@ def test_a_file_is_cut_to_the_same(path, data, kept):
 
 @pytest.mark.parametrize("size", [0, 1, KEPT, 2 * KEPT, 2 * KEPT + 1, 5 * KEPT])
 @pytest.mark.parametrize("piece", [1 << 16, 3 * KEPT])
-def test_the_real_sizes(tmp_path, size, piece):
+def test_the_sizes_of_a_kept_log(tmp_path, size, piece):
     data = os.urandom(size)
     path = tmp_path / "stdout.log"
     log = BoundedLog(path)
@@ -75,7 +75,7 @@ def test_the_start_is_in_the_file_as_soon_as_it_comes(tmp_path):
     log.close()
 
 
-def test_what_is_kept_of_a_flood_is_little(tmp_path):
+def test_little_is_kept_of_a_flood(tmp_path):
     log = BoundedLog(tmp_path / "stdout.log")
     tracemalloc.start()
     for _ in range(20):
@@ -99,7 +99,7 @@ def test_a_full_disk_costs_no_exception(tmp_path):
     log.close()
 
 
-def test_a_disk_that_becomes_full_keeps_what_there_was(tmp_path):
+def test_a_disk_that_becomes_full_keeps_earlier_lines(tmp_path):
     path = tmp_path / "stdout.log"
     pid = os.fork()
     if pid == 0:

@@ -1,4 +1,4 @@
-"""Slots that look whether their driver is gone; the drivers are real, in processes of their own."""
+"""Slots that watch their driver; the drivers are real, in processes of their own."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def place(tmp_path):
 
 @contextlib.contextmanager
 def watching(mark, **settings):
-    """Yield a watch that has heard of no answer, and the event of its leaving."""
+    """Yield a watch after a call without an answer, and the event of its leaving."""
     left = threading.Event()
     known = {"beat": 0.05, "silence": 1000.0}
     watch = DriverWatch(mark, HadoopSettings(), left.set, **known | settings)
@@ -41,7 +41,7 @@ def parts(place):
     return list(Path(place.root.path, "owners").glob(".part-*"))
 
 
-def test_a_driver_that_lives_is_not_left_and_nobody_looks_once_it_answers(place):
+def test_a_running_driver_is_not_left_and_an_answer_ends_the_watch(place):
     driver = place.driver(beat=0.05)
     assert driver.take() == "owned"
     with watching(mark(place)) as (watch, left):
@@ -63,8 +63,8 @@ def test_a_driver_that_lives_is_not_left_and_nobody_looks_once_it_answers(place)
     ("end", "reason"),
     [
         ("killed", "the driver's process has ended"),
-        ("released", "the driver has handed the run back"),
-        ("taken over", "another driver runs the run"),
+        ("released", "the driver has released the run"),
+        ("taken over", "the run has another driver"),
     ],
 )
 def test_a_driver_that_is_certainly_gone_is_left_at_once(place, end, reason):
@@ -82,14 +82,14 @@ def test_a_driver_that_is_certainly_gone_is_left_at_once(place, end, reason):
     wait_until(lambda: not parts(place))
 
 
-def test_a_driver_of_another_host_is_left_once_it_is_silent_and_spark_hears_of_it(place):
+def test_a_silent_driver_of_another_host_is_left_with_an_error_for_spark(place):
     place.put("000001.json", mark_of(host="elsewhere"))
     with watching(mark(place), silence=0.3) as (watch, left):
         assert left.wait(60)
         assert watch.verdict == ("the driver has given no sign of life", False)
 
 
-def test_what_a_slot_runs_is_ended_when_it_leaves_and_also_when_it_has_left(place):
+def test_a_trial_is_ended_when_its_slot_leaves_or_has_left(place):
     place.put("000001.json", mark_of(host="elsewhere"))
     place.put("000002.json", mark_of(host="elsewhere"))
     ended = []
@@ -102,13 +102,13 @@ def test_what_a_slot_runs_is_ended_when_it_leaves_and_also_when_it_has_left(plac
 
 
 @pytest.mark.parametrize("there", ["nothing", "an older mark"])
-def test_where_the_mark_is_not_seen_that_is_no_silence(place, there):
+def test_a_missing_mark_is_no_silence(place, there):
     if there == "an older mark":
         place.put("000001.json", mark_of(host="elsewhere"))
     with watching(mark(place, 2), silence=0.0) as (watch, left):
         place.put("000002.json", mark_of(host="elsewhere", released=True))
         assert left.wait(60)
-        assert watch.verdict == ("the driver has handed the run back", True)
+        assert watch.verdict == ("the driver has released the run", True)
 
 
 def test_a_slot_whose_driver_has_no_mark_stays():

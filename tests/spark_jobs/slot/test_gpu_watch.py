@@ -1,4 +1,4 @@
-"""A runner that watches GPUs: real processes, and a library that stands for NVML."""
+"""A runner that monitors GPUs: real processes, and a library in place of NVML."""
 
 from __future__ import annotations
 
@@ -39,26 +39,27 @@ def train(take_gib=0, keep_gib=0, gpu=0, kill=False):
 
 @pytest.fixture
 def watched(nvml, tmp_path):
-    """Make a runner that watches GPUs 0 and 1, and what it says of them."""
+    """Return a runner that monitors GPUs 0 and 1, and the list of its reports."""
     with contextlib.ExitStack() as stack:
 
         def start(function=train, addresses=("0", "1"), kind=Gpus, **settings):
-            told = []
+            reported = []
 
             def keeps(address, memory, trial):
-                told.append((address, memory, trial))
+                reported.append((address, memory, trial))
 
             gpus = stack.enter_context(kind(addresses))
             processes = stack.enter_context(ProcessRunner(program(function)))
             settings = {"patience": 0.3} | settings
-            return Runner(WatchedRunner(processes, gpus, keeps, **settings), tmp_path / "run"), told
+            watched = WatchedRunner(processes, gpus, keeps, **settings)
+            return Runner(watched, tmp_path / "run"), reported
 
         yield start
 
 
 @pytest.fixture
 def neighbour():
-    """A process of somebody else's."""
+    """A process of another user."""
     process = subprocess.Popen(["sleep", "300"])
     yield process
     process.kill()
@@ -67,19 +68,19 @@ def neighbour():
 
 @pytest.mark.parametrize("kill", [False, True])
 def test_memory_that_went_with_the_trial_is_not_kept(watched, kill):
-    run, told = watched(patience=30)
+    run, reported = watched(patience=30)
     outcomes = [run(take_gib=4, kill=kill) for _ in range(2)]
     assert [outcome.status for outcome in outcomes] == ["failed" if kill else "finished"] * 2
-    assert told == []
+    assert reported == []
 
 
-def test_a_gpu_that_keeps_memory_is_told_of_with_how_much_and_since_when(watched):
-    run, told = watched()
+def test_a_gpu_that_keeps_memory_is_reported_with_bytes_and_trial(watched):
+    run, reported = watched()
     assert run().status == run(take_gib=2, keep_gib=4, gpu=1).status == "finished"
-    assert told == [("1", 4 * GIB, 1)]
+    assert reported == [("1", 4 * GIB, 1)]
 
 
-def test_memory_that_takes_its_time_comes_back(watched, nvml):
+def test_memory_that_is_freed_late_is_not_reported(watched, nvml):
     looks = []
 
     class BackAfterTheSecondLook(Gpus):
@@ -91,57 +92,55 @@ def test_memory_that_takes_its_time_comes_back(watched, nvml):
                     nvml.drop(0, "kept")
             return unowned
 
-    run, told = watched(kind=BackAfterTheSecondLook, patience=30)
+    run, reported = watched(kind=BackAfterTheSecondLook, patience=30)
     run(keep_gib=4)
-    assert (told, len(looks)) == ([], 2)
+    assert (reported, len(looks)) == ([], 2)
 
 
-def test_what_was_kept_before_the_first_trial_is_none_of_ours(watched, nvml):
+def test_memory_in_use_before_the_first_trial_is_not_reported(watched, nvml):
     nvml.set(0, "kept-by-another", 3 * GIB)
-    run, told = watched()
+    run, reported = watched()
     run()
-    assert told == []
+    assert reported == []
     nvml.drop(0, "kept-by-another")
     run()
     run(keep_gib=1)
-    assert told == [("0", GIB, 2)]
+    assert reported == [("0", GIB, 2)]
 
 
 @pytest.mark.parametrize("shared", [False, True])
 def test_processes_that_are_listed_are_others_and_a_leak_beside_them_is_seen(
     watched, nvml, neighbour, shared
 ):
-    run, told = watched(shared=shared)
+    run, reported = watched(shared=shared)
     run()
     nvml.set(0, str(neighbour.pid), 5 * GIB)
     run()
     nvml.set(0, str(neighbour.pid), 7 * GIB)
     run()
-    assert told == []
+    assert reported == []
     run(keep_gib=2)
-    assert told == [("0", 2 * GIB, 3)]
+    assert reported == [("0", 2 * GIB, 3)]
 
 
 def test_where_no_owners_are_listed_all_that_stays_is_kept(watched, nvml):
     nvml.hide_processes()
-    run, told = watched()
+    run, reported = watched()
     run(take_gib=1)
-    assert told == []
+    assert reported == []
     run(keep_gib=2)
-    assert told == [("0", 2 * GIB, 1)]
+    assert reported == [("0", 2 * GIB, 1)]
 
 
-def test_where_no_owners_are_listed_and_others_may_be_there_nothing_is_said(
-    watched, nvml, neighbour
-):
+def test_without_listed_owners_a_shared_gpu_is_not_judged(watched, nvml, neighbour):
     nvml.hide_processes()
-    run, told = watched(shared=True)
+    run, reported = watched(shared=True)
     nvml.set(0, str(neighbour.pid), 5 * GIB)
     run(keep_gib=2)
-    assert told == []
+    assert reported == []
 
 
-def test_the_use_of_the_gpus_becomes_curves_of_the_trial(watched, tmp_path):
+def test_the_utilization_of_the_gpus_becomes_curves_of_the_trial(watched, tmp_path):
     def train_until_recorded(root):
         import pathlib
         import time
@@ -157,7 +156,7 @@ def test_the_use_of_the_gpus_becomes_curves_of_the_trial(watched, tmp_path):
             time.sleep(0.01)
         return 1
 
-    run, told = watched(train_until_recorded, addresses=("1", "0"))
+    run, reported = watched(train_until_recorded, addresses=("1", "0"))
     assert run(root=str(tmp_path / "run")).status == "finished"
     curves = scalars(run.files.folder)
     assert {tag: points[-1][1] for tag, points in curves.items()} == {
@@ -168,11 +167,11 @@ def test_the_use_of_the_gpus_becomes_curves_of_the_trial(watched, tmp_path):
     }
     steps = [step for step, _ in curves["gpu/0/memory_GiB"]]
     assert steps == sorted(set(steps))
-    assert told == []
+    assert reported == []
 
 
-def test_without_gpus_a_trial_runs_as_it_would(watched, monkeypatch):
+def test_without_gpus_a_trial_runs_unchanged(watched, monkeypatch):
     monkeypatch.setenv("FAKE_NVML", "/nonexistent")
-    run, told = watched(lambda: 2)
-    assert (run().value, told) == (2.0, [])
+    run, reported = watched(lambda: 2)
+    assert (run().value, reported) == (2.0, [])
     assert list(run.files.folder.glob("*tfevents*")) == []

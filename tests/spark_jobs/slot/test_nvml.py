@@ -1,4 +1,4 @@
-"""The contract of what NVML says of GPUs, inherited by the test with a real one."""
+"""The contract of `Gpus`, inherited by the test with a real GPU."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ GIB = 1 << 30
 
 
 class GpuMemoryContract:
-    """What holds of any GPU and its NVML."""
+    """The contract for any GPU and its NVML."""
 
     address = "0"
 
     def take(self, memory: int) -> contextlib.AbstractContextManager[subprocess.Popen[bytes]]:
-        """Have a process that holds so much of the GPU's memory; killed in the end."""
+        """Run a process that holds some of the GPU's memory; killed at the end."""
         raise NotImplementedError
 
     def test_memory_that_a_process_has_is_seen_and_comes_back_when_it_is_killed(self):
@@ -34,7 +34,7 @@ class GpuMemoryContract:
                 process.wait()
                 wait_until(lambda: gpus.use()[self.address].memory - before < GIB)
 
-    def test_memory_of_a_process_that_is_listed_is_not_nobodys(self):
+    def test_memory_of_a_listed_process_has_an_owner(self):
         with Gpus([self.address]) as gpus:
             before = gpus.unowned()[self.address].memory
             with self.take(2 * GIB):
@@ -44,7 +44,7 @@ class GpuMemoryContract:
                 else:
                     assert during.memory - before > 1.9 * GIB
 
-    def test_the_use_is_a_share(self):
+    def test_the_utilization_is_a_share(self):
         with Gpus([self.address]) as gpus:
             use = gpus.use()[self.address]
             assert 0 < use.memory < use.total
@@ -55,7 +55,7 @@ class GpuMemoryContract:
             assert gpus.known == (self.address,)
             assert list(gpus.use()) == list(gpus.unowned()) == [self.address]
 
-    def test_it_can_be_entered_again_and_says_nothing_outside(self):
+    def test_gpus_can_be_entered_again_and_are_empty_outside(self):
         gpus = Gpus([self.address])
         for _ in range(2):
             assert gpus.known == ()
@@ -64,7 +64,7 @@ class GpuMemoryContract:
         assert gpus.use() == {}
 
 
-def test_without_the_package_nothing_is_said(monkeypatch):
+def test_without_the_package_all_results_are_empty(monkeypatch):
     monkeypatch.setitem(sys.modules, "pynvml", None)
     with Gpus(["0"]) as gpus:
         assert gpus.known == ()
@@ -86,13 +86,13 @@ class TestLibraryThatStandsForNvml(GpuMemoryContract):
             process.kill()
             process.wait()
 
-    def test_what_is_used_is_said_to_the_byte(self):
+    def test_the_memory_in_use_is_exact_to_the_byte(self):
         with Gpus(["1", "0"]) as gpus:
             use = GpuUse(GIB // 2, 16 * GIB, 0.5)
             assert gpus.use() == {"1": use, "0": use}
             assert [gpus.position(address) for address in gpus.known] == [0, 1]
 
-    def test_what_stays_without_a_process_is_nobodys(self):
+    def test_memory_without_a_process_has_no_owner(self):
         self.nvml.set(0, "kept", 3 * GIB)
         with Gpus(["0"]) as gpus, self.take(GIB):
             assert gpus.unowned() == {"0": Unowned(3 * GIB + GIB // 2, lists_owners=True)}

@@ -106,9 +106,9 @@ class Runner:
     """Runs trials of one function, each in a new folder.
 
     Args:
-        runner: What runs them.
-        root: Of the run.
-        function: What they call, where the program of the runner is `call_pickled`.
+        runner: The runner.
+        root: The run's folder.
+        function: The function to call, if the program of the runner is `call_pickled`.
     """
 
     def __init__(self, runner, root, function=None):
@@ -132,11 +132,11 @@ class Runner:
         self.hear(report)
 
     def stop(self, report, *, reason="enough"):
-        """Stop the trial that runs; to be used as `hear`."""
+        """Stop the running trial; to be used as `hear`."""
         self.runner.stop(self.count - 1, reason)
 
     def stop_later(self, report):
-        """Stop the trial that runs when its report has returned, so that it hears of it later."""
+        """Stop the running trial after its report has returned, so that it learns of it later."""
         wait_until((self.files.folder / "reported").exists)
         self.stop(report)
 
@@ -204,7 +204,7 @@ class RunnerContract:
         assert outcome.error.message == "ValueError: the problem"
         assert "a note" in outcome.error.traceback
 
-    def test_an_exception_without_a_text_is_one_too(self, start):
+    def test_an_exception_without_a_text_is_a_failed_outcome(self, start):
         outcome = start(functions.fail_badly)(x=3)
         assert outcome.error.kind == "user error"
         assert "HostileError" in outcome.error.message
@@ -229,7 +229,7 @@ class RunnerContract:
             ("none", "invalid value", "got NoneType"),
         ],
     )
-    def test_what_is_no_score_fails_with_its_type(self, start, what, kind, text):
+    def test_an_invalid_score_fails_with_its_type(self, start, what, kind, text):
         outcome = start(functions.give_back)(what=what)
         assert (outcome.status, outcome.error.kind) == ("failed", kind)
         assert text in outcome.error.message
@@ -252,7 +252,7 @@ class RunnerContract:
         assert (outcome.value, outcome.error) == (5.0, None)
         assert [path.name for path in run.files.folder.glob("*tfevents*")]
 
-    def test_parameters_arrive_as_what_they_were(self, start):
+    def test_parameters_keep_their_types(self, start):
         def check(shape, limit, name, options):
             assert shape == (64, 32)
             assert limit == math.inf
@@ -265,14 +265,14 @@ class RunnerContract:
 
     def test_reports_arrive_while_the_trial_runs(self, start, tmp_path):
         run = start(functions.report_and_wait)
-        flag = tmp_path / "go on"
+        flag = tmp_path / "continue"
         run.hear = lambda report: flag.touch()
         outcome = run(x=1.5, flag=str(flag))
         assert (outcome.status, outcome.value, outcome.step) == ("finished", 4.5, 1)
         assert run.reports == [Report(0, {"loss": 1.5}), Report(1, {"loss": 3.0})]
 
-    def test_a_trial_that_is_stopped_counts_with_what_it_reported_last(self, start):
-        """Its own `except Exception` does not keep it going."""
+    def test_a_stopped_trial_counts_with_its_last_report(self, start):
+        """Its own `except Exception` does not catch it."""
         run = start(functions.report_for_ever)
         run.hear = functools.partial(run.stop, reason="step 0: ü is too little")
         outcome = run(x=1.0)
@@ -293,7 +293,7 @@ class RunnerContract:
         outcome = run(x=1.0)
         assert (outcome.status, outcome.reason) == ("stopped", "reason 0")
 
-    def test_what_a_stopped_trial_returns_counts(self, start):
+    def test_the_returned_value_of_a_stopped_trial_counts(self, start):
         run = start(functions.report_for_ever_and_return)
         run.hear = run.stop
         outcome = run(x=1.0)
@@ -320,7 +320,7 @@ class RunnerContract:
 
     def test_a_stop_for_another_trial_is_not_for_this_one(self, start, tmp_path):
         run = start(functions.report_and_wait)
-        flag = tmp_path / "go on"
+        flag = tmp_path / "continue"
 
         def hear(report):
             for trial in (-1, 1, 2):
@@ -332,7 +332,7 @@ class RunnerContract:
 
     def test_a_stop_after_the_end_harms_no_other_trial(self, start, tmp_path):
         run = start(functions.report_and_wait)
-        flag = tmp_path / "go on"
+        flag = tmp_path / "continue"
         flag.touch()
         run.runner.stop(0, "before there was any")
         for number in range(5):
@@ -392,12 +392,12 @@ class TestInProcessRunner(RunnerContract):
 
 
 class ProcessContract(RunnerContract):
-    """What every runner with a process per trial promises on top."""
+    """The further contract of every runner with a process per trial."""
 
     @pytest.fixture(scope="class")
     @classmethod
     def shared(cls):
-        """A runner for all tests that need no settings of their own; no trial harms the next."""
+        """A runner for all tests without settings of their own; no trial affects the next."""
         with cls.make(functions.call_pickled) as runner:
             yield runner
 
@@ -414,7 +414,7 @@ class ProcessContract(RunnerContract):
             yield start
 
     @pytest.mark.fault(2)
-    def test_a_trial_that_ends_its_process_harms_nobody(self, start):
+    def test_a_trial_that_ends_its_process_affects_no_other(self, start):
         run = start(functions.leave_at_once)
         for _ in range(2):
             outcome = run(x=1)
@@ -463,7 +463,7 @@ class ProcessContract(RunnerContract):
         )
 
     @pytest.mark.fault(5)
-    def test_the_kernel_would_kill_a_trial_rather_than_what_runs_it(self, start):
+    def test_the_kernel_would_kill_a_trial_before_its_supervisor(self, start):
         def most_likely_killed(x):
             return int(pathlib.Path("/proc/self/oom_score_adj").read_text())
 
@@ -487,7 +487,7 @@ class ProcessContract(RunnerContract):
         ("then", "status"), [("exit", "failed"), ("raise", "failed"), ("return", "finished")]
     )
     def test_a_trial_may_clean_up_at_the_time_limit(self, tmp_path, then, status):
-        """What it returns within the grace counts; how it fails does not."""
+        """A value returned within the grace counts; a failure does not."""
         with self.make(functions.clean_up, timeout=5.0, grace=60.0) as runner:
             outcome = Runner(runner, tmp_path / "run")(folder=str(tmp_path), then=then)
         assert (tmp_path / "cleaned up").exists()
@@ -518,14 +518,14 @@ class ProcessContract(RunnerContract):
             assert run.reports == [Report(5, {"loss": 0.5})], message[:50]
         assert run(messages=[]).error.kind == "exit"
 
-    def test_what_is_printed_shortly_before_a_kill_is_there(self, start):
+    def test_output_shortly_before_a_kill_is_kept(self, start):
         run = start(functions.speak_and_die)
         assert "SIGKILL" in run(x=1).error.message
         assert run.files.stdout.read_text() == "printed shortly before\nnative shortly before\n"
         assert run.files.stderr.read_text() == "complained shortly before\n"
 
     def test_output_is_in_the_log_while_the_trial_runs(self, start, tmp_path):
-        flag = tmp_path / "go on"
+        flag = tmp_path / "continue"
 
         def speak(x):
             print("epoch 1")
@@ -545,7 +545,7 @@ class ProcessContract(RunnerContract):
         reader.join()
 
     def test_a_stop_ends_no_trial_that_returns_before_it_reports_again(self, start, tmp_path):
-        flag = tmp_path / "go on"
+        flag = tmp_path / "continue"
 
         def return_late(x):
             functions.report_and_say_so(x)
@@ -591,7 +591,7 @@ class ProcessContract(RunnerContract):
             assert sleeping(tag) == []
 
     @pytest.mark.fault(9)
-    def test_the_next_trial_sees_nothing_of_what_a_trial_changed(self, start):
+    def test_changes_of_a_trial_do_not_reach_the_next_one(self, start):
         run = start(functions.state)
         before = run(change=True)
         assert before.error is None
@@ -746,18 +746,18 @@ class TestForked(ProcessContract):
         assert (tmp_path / "cleaned up").exists()
         assert (outcome.status, outcome.value, outcome.reason) == ("stopped", 0.5, "enough")
 
-    def test_who_has_heard_of_a_stop_has_all_its_time_to_end(self, tmp_path, monkeypatch):
+    def test_a_trial_that_received_a_stop_request_has_its_time_to_end(self, tmp_path, monkeypatch):
         self.let_zygotes_be_impatient(tmp_path, monkeypatch)
-        with self.make(functions.hear_and_go_on, preload=(*LIGHT, "impatient")) as runner:
+        with self.make(functions.hear_and_continue, preload=(*LIGHT, "impatient")) as runner:
             run = Runner(runner, tmp_path / "run")
             run.hear = run.stop
 
-            def let_go_on():
+            def let_it_continue():
                 wait_until((tmp_path / "heard").exists)
                 time.sleep(1.0)  # several times what those have who have not heard
-                (tmp_path / "go on").touch()
+                (tmp_path / "continue").touch()
 
-            waiting = threading.Thread(target=let_go_on)
+            waiting = threading.Thread(target=let_it_continue)
             waiting.start()
             outcome = run(x=1.5, folder=str(tmp_path))
             waiting.join()
@@ -795,7 +795,7 @@ class TestForked(ProcessContract):
         def status_while_storage_hangs(pid):
             looks.append(pid)
             if len(looks) == 2:
-                (tmp_path / "go on").touch()
+                (tmp_path / "continue").touch()
             return psutil.STATUS_DISK_SLEEP
 
         def wait_for_file(path):
@@ -806,7 +806,7 @@ class TestForked(ProcessContract):
         monkeypatch.setattr(time_limits, "ZYGOTE_SILENCE", 0.1)
         monkeypatch.setattr(runners, "status_of", status_while_storage_hangs)
         with self.make(wait_for_file) as runner:
-            outcome = Runner(runner, tmp_path / "run")(path=str(tmp_path / "go on"))
+            outcome = Runner(runner, tmp_path / "run")(path=str(tmp_path / "continue"))
             assert outcome.status == "finished", outcome.error
             assert set(looks) == {zygote_of(runner)}
 
@@ -843,13 +843,13 @@ class TestForked(ProcessContract):
             assert Runner(runner, tmp_path)(x=1).value == 2.0
             assert runner.warnings == ()
 
-    def test_a_preload_that_breaks_is_said(self, tmp_path, monkeypatch):
+    def test_a_preload_that_fails_is_an_error(self, tmp_path, monkeypatch):
         (tmp_path / "breaks.py").write_text("import no_such_module_inside")
         monkeypatch.syspath_prepend(str(tmp_path))
         with pytest.raises(RunnerBroken, match="no_such_module_inside"):
             ProcessRunner(program(functions.double, preload=("breaks",))).__enter__()
 
-    def test_a_zygote_that_crashes_is_said_with_its_last_words(self, tmp_path, monkeypatch):
+    def test_a_crash_of_the_zygote_is_an_error_with_the_end_of_its_log(self, tmp_path, monkeypatch):
         (tmp_path / "crashes.py").write_text("import os; print('ouch', flush=True); os._exit(3)")
         monkeypatch.syspath_prepend(str(tmp_path))
         with pytest.raises(RunnerBroken, match="ended with 3: ouch"):
@@ -868,7 +868,7 @@ class TestForked(ProcessContract):
 
     @pytest.mark.fault(5)
     @pytest.mark.parametrize(("kills", "kind"), [(3, "memory"), (2, "exit")])
-    def test_a_kill_by_the_kernel_for_memory_is_told_from_others(
+    def test_a_kill_by_the_kernel_for_memory_is_distinguished(
         self, tmp_path, monkeypatch, kills, kind
     ):
         """The trial plays the kernel: it counts itself as killed in a copy of the files."""
@@ -978,7 +978,7 @@ class TestTensorFlow:
 
 
 class TestZygote:
-    """What a slot's messages may do that arrive together."""
+    """Messages of a slot that arrive together."""
 
     @pytest.fixture
     def zygotes(self):
@@ -994,7 +994,13 @@ class TestZygote:
     def task(self, number, root, **params):
         folder = RunPaths(root).attempt(number).folder
         folder.mkdir(parents=True)
-        return Task(Attempt(Trial(number, params)), str(folder), {}, None, 1.0)
+        return Task(
+            attempt=Attempt(Trial(number, params)),
+            folder=str(folder),
+            environment={},
+            timeout=None,
+            grace=1.0,
+        )
 
     def send(self, zygote, *messages):
         zygote._socket.sendall(b"".join(frame(encode(message)) for message in messages))
@@ -1023,12 +1029,12 @@ class TestZygote:
             self.send(started, *late, self.task(number, tmp_path, x=1))
             assert self.ended(started).outcome.value == 2.0
 
-    def test_a_stop_that_comes_with_its_trial_is_heard(self, zygotes, tmp_path):
+    def test_a_stop_request_sent_with_its_trial_is_received(self, zygotes, tmp_path):
         started = zygotes(functions.report_for_ever)
         self.send(started, self.task(0, tmp_path, x=1.0), StopTrial("at once"))
         assert "at once" in self.ended(started).stopped
 
-    def test_a_stop_that_comes_in_pieces_is_heard(self, zygotes, tmp_path):
+    def test_a_stop_request_in_pieces_is_received(self, zygotes, tmp_path):
         started = zygotes(functions.report_for_ever)
         self.send(started, self.task(0, tmp_path, x=1.0))
         data = frame(encode(StopTrial("in pieces")))
@@ -1037,7 +1043,7 @@ class TestZygote:
         assert self.ended(started).stopped == "in pieces"
 
 
-def test_the_private_field_that_tells_whether_tensorflow_has_run():
+def test_the_private_field_that_shows_whether_tensorflow_has_run():
     """Pins `context()._initialized`, on which the choice between fork and spawn depends."""
     import subprocess
     import sys

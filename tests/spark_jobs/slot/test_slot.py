@@ -64,7 +64,7 @@ def test_a_host_has_the_name_that_spark_gave_to_the_executor():
 
 
 @pytest.mark.fault(46)
-def test_a_host_without_a_module_that_the_driver_preloads_says_so(tmp_path):
+def test_a_host_without_a_preloaded_module_reports_it(tmp_path):
     assert modules_problem(config_of(tmp_path, modules=("math", "pyspark.sql"))) == ""
     problem = modules_problem(config_of(tmp_path, modules=("math", "no_such_package.module")))
     assert problem.startswith(f"host {socket.gethostname()}, Python {sys.executable}: no module ")
@@ -72,7 +72,7 @@ def test_a_host_without_a_module_that_the_driver_preloads_says_so(tmp_path):
 
 
 @pytest.mark.parametrize("odd", ["", ".", ".relative", "__main__"])
-def test_a_name_that_is_no_module_does_not_break_the_look_for_it(odd):
+def test_an_invalid_module_name_does_not_break_the_search_for_modules(odd):
     assert is_installed(odd) is (odd == "__main__")
 
 
@@ -101,7 +101,7 @@ def test_a_folder_that_a_host_cannot_write_to_is_one_sentence(tmp_path):
 
 
 @pytest.mark.fault(31)
-def test_a_host_whose_disks_are_full_sees_the_folder_and_cannot_write_to_it(tmp_path):
+def test_a_host_with_full_disks_cannot_write_to_the_folder(tmp_path):
     look = (
         "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)); "
         "from tests.spark_jobs.slot.test_slot import config_of; "
@@ -173,7 +173,7 @@ def test_a_folder_that_cannot_be_made_fails_the_trial_not_the_slot(tmp_path):
     ],
     ids=repr,
 )
-def test_hyperparameters_become_what_the_table_takes(value, shown):
+def test_hyperparameters_become_types_of_the_table(value, shown):
     assert hparam(value) == shown
 
 
@@ -181,9 +181,11 @@ def test_a_column_of_mixed_values_is_text():
     assert [hparam(v, as_text=True) for v in (1, "a", None, 0.5)] == ["1", "a", "None", "0.5"]
 
 
-def test_an_attempt_that_is_given_an_odd_integer_runs(tmp_path):
+def test_an_attempt_with_an_odd_integer_runs(tmp_path):
     outcome = run(config_of(tmp_path, lambda x: 1), Attempt(Trial(0, {"x": 10**400})))
-    assert outcome == Outcome(0, "finished", 1.0, "metric", {"metric": 1.0}, None, outcome.seconds)
+    assert outcome == Outcome(
+        0, "finished", 1.0, "metric", {"metric": 1.0}, seconds=outcome.seconds
+    )
     assert Path(tmp_path, "trials", "000000").is_dir()
 
 
@@ -204,7 +206,7 @@ def test_the_attempts_before_disappear_from_tensorboard(tmp_path):
 
 
 class Driver:
-    """The channel to a driver that hands out attempts and keeps what it hears, in order."""
+    """The channel to a driver that hands out attempts and keeps the messages, in order."""
 
     def __init__(self, *attempts, stop_at=None):
         self.attempts, self.stop_at = list(attempts), stop_at
@@ -226,7 +228,7 @@ def pull(config, driver, *attempts):
         pull_trials(config, driver, runner, first, pytest.fail)
 
 
-def test_the_driver_hears_of_all_reports_and_output_before_the_outcome(tmp_path):
+def test_the_driver_gets_all_reports_and_output_before_the_outcome(tmp_path):
     def train(x):
         print("hello from", x)
         for step in range(250):
@@ -238,23 +240,23 @@ def test_the_driver_hears_of_all_reports_and_output_before_the_outcome(tmp_path)
     pull(config, driver, *(Attempt(Trial(n, {"x": n})) for n in range(3)))
     for number in range(3):
         end = next(i for i, heard in enumerate(driver.heard) if isinstance(heard, Outcome))
-        told, outcome = driver.heard[:end], driver.heard[end]
+        sent, outcome = driver.heard[:end], driver.heard[end]
         assert (outcome.trial, outcome.status) == (number, "finished")
-        assert {trial for trial, _, _ in told} == {number}
-        assert [step for _, steps, _ in told for step in steps] == list(range(250))
-        assert "".join(output for _, _, output in told) == f"hello from {number}\n"
+        assert {trial for trial, _, _ in sent} == {number}
+        assert [step for _, steps, _ in sent for step in steps] == list(range(250))
+        assert "".join(output for _, _, output in sent) == f"hello from {number}\n"
         del driver.heard[: end + 1]
     assert driver.heard == []
 
 
-def test_the_driver_hears_that_a_slot_is_prepared_before_its_first_trial_runs(tmp_path):
+def test_the_driver_learns_that_a_slot_is_prepared_before_its_first_trial_runs(tmp_path):
     driver = Driver()
     pull(config_of(tmp_path), driver, *(Attempt(Trial(n, {"x": n})) for n in range(2)))
     assert driver.heard[0] == (0, [], "")
     assert [type(heard) for heard in driver.heard[1:]] == [Outcome, Outcome]
 
 
-def test_output_is_not_sent_where_nobody_wants_to_see_it(tmp_path):
+def test_output_is_not_sent_without_echo(tmp_path):
     driver = Driver()
     pull(config_of(tmp_path, functions.look_around), driver, Attempt(Trial(0, {"x": 1})))
     assert {output for _, _, output in driver.heard[:-1]} == {""}
@@ -280,7 +282,7 @@ def test_a_stopped_trial_says_so_in_tensorboard_and_the_next_one_runs(tmp_path, 
         assert b"stopped at step 3: enough" in events.read_bytes()
 
 
-def test_a_later_attempt_finds_what_the_one_before_had_kept(tmp_path):
+def test_a_later_attempt_finds_the_checkpoints_of_the_one_before(tmp_path):
     def train(x):
         file = Path(experiment.checkpoint_dir(), "count")
         count = int(file.read_text()) + 1 if file.exists() else 1
@@ -295,13 +297,13 @@ def test_a_later_attempt_finds_what_the_one_before_had_kept(tmp_path):
 
 
 @pytest.mark.parametrize("breaks_at", ["start", "end"])
-def test_a_folder_that_cannot_be_written_to_is_laid_to_a_train_function(
+def test_an_unwritable_trial_folder_is_a_failure_of_the_train_function(
     tmp_path, monkeypatch, breaks_at
 ):
-    """As where it has made the folder immutable, which a container may not do."""
+    """As if it had made the folder immutable, which a container may not do."""
     from spark_jobs.slot import slot
 
-    tries, told = [], []
+    tries, sent = [], []
 
     def write(top, folder, function):
         tries.append(folder)
@@ -315,7 +317,7 @@ def test_a_folder_that_cannot_be_written_to_is_laid_to_a_train_function(
     attempt = Attempt(Trial(0, {"x": 1}))
     with Reporter(lambda *report: "", pytest.fail) as reporter:
         runner = make_runner(config, {})
-        outcome = run_attempt(config, attempt, runner, told.append, reporter)
+        outcome = run_attempt(config, attempt, runner, sent.append, reporter)
     folder = RunPaths(tmp_path).attempt(0).folder
     host, why = (
         f"host {host_name()}: ",
@@ -329,13 +331,13 @@ def test_a_folder_that_cannot_be_written_to_is_laid_to_a_train_function(
     else:
         assert outcome.value == 2.0
         counts = "its outcome counts, but could not be written to its folder"
-        assert told == [f"{host}trial 0: {counts}: {why}"]
+        assert sent == [f"{host}trial 0: {counts}: {why}"]
 
 
-def test_an_outage_when_a_slot_starts_is_waited_for_and_said(tmp_path, monkeypatch):
+def test_a_slot_that_starts_in_an_outage_waits_and_warns(tmp_path, monkeypatch):
     from spark_jobs.slot import slot
 
-    told, tries = [], []
+    sent, tries = [], []
 
     def away_at_first(files, folder):
         tries.append(folder)
@@ -343,9 +345,9 @@ def test_an_outage_when_a_slot_starts_is_waited_for_and_said(tmp_path, monkeypat
             raise ConnectionError("away")
 
     monkeypatch.setattr(slot, "check_writable", away_at_first)
-    assert folder_problem(config_of(tmp_path), told.append) == ""
+    assert folder_problem(config_of(tmp_path), sent.append) == ""
     assert len(tries) == 2
-    assert "away; it is tried again" in told[0]
+    assert "away; retrying" in sent[0]
 
 
 def test_a_trial_runs_though_the_attempts_before_cannot_be_hidden(tmp_path, monkeypatch):
@@ -355,10 +357,10 @@ def test_a_trial_runs_though_the_attempts_before_cannot_be_hidden(tmp_path, monk
         raise PermissionError("refused")
 
     monkeypatch.setattr(slot, "hide_events", refused)
-    told = []
+    sent = []
     config = config_of(tmp_path)
     attempt = Attempt(Trial(0, {"x": 1}), 2)
     with Reporter(lambda *arguments: "", lambda *arguments: None) as reporter:
-        outcome = run_attempt(config, attempt, make_runner(config, {}), told.append, reporter)
+        outcome = run_attempt(config, attempt, make_runner(config, {}), sent.append, reporter)
     assert outcome.status == "finished"
-    assert told == ["trial 0 shows twice in TensorBoard: refused"]
+    assert sent == ["trial 0 shows twice in TensorBoard: refused"]

@@ -1,4 +1,4 @@
-"""How a zygote ends a trial that does not stop, or whose slot dies; see also test_runners.py."""
+"""Zygotes end trials that do not stop, or whose slot dies; see also test_runners.py."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from spark_jobs.trial.trial_process import Task
 
 @pytest.fixture
 def pipes():
-    """The pipes of a child: where it writes, and a child that began long ago."""
+    """The pipes of a child, and a child that started long ago."""
     results, writing = os.pipe()
     reading, commands = os.pipe()
     reader = FrameReader(results, LARGEST_MESSAGE)
@@ -56,7 +56,7 @@ def test_a_trial_has_its_time_limit_or_none(pipes):
     assert child.deadline(5.0) == child.started + 5.0
 
 
-def test_a_stop_gives_it_a_minute_and_three_times_its_longest_gap(pipes):
+def test_a_stop_request_leaves_a_minute_or_three_times_the_longest_gap(pipes):
     _, child = pipes
     child.stop("enough")
     assert child.deadline(None) == child.stopped_at + time_limits.STOP_HEARD
@@ -68,7 +68,7 @@ def test_a_stop_gives_it_a_minute_and_three_times_its_longest_gap(pipes):
     assert child.deadline(2_000.0) == child.started + 2_000.0
 
 
-def test_who_has_heard_has_its_time_limit_again(pipes):
+def test_after_a_stop_request_was_received_the_time_limit_counts_again(pipes):
     _, child = pipes
     child.stop("enough")
     say(pipes, HEARD)
@@ -89,7 +89,9 @@ def test_a_slot_that_dies_just_before_a_sign_of_life_leaves_nothing(pipes):
             child.pid = subprocess.Popen(["sleep", "3600"], start_new_session=True).pid
             os.write(writing, str(child.pid).encode())
             child.pidfd = os.pidfd_open(child.pid)
-            task = Task(Attempt(Trial(0, {})), "", {}, None, 1.0)
+            task = Task(
+                attempt=Attempt(Trial(0, {})), folder="", environment={}, timeout=None, grace=1.0
+            )
             Zygote(control.fileno(), lifeline)._watch(child, task)
         os._exit(0)
     trial = int(os.read(reading, 20))

@@ -1,4 +1,4 @@
-"""What every implementation of `Files`, and of `WritableFiles`, has to do.
+"""The contract of every implementation of `Files` and of `WritableFiles`.
 
 A test class inherits `FilesContract` and overrides its three fixtures, or `WritableFilesContract`
 and one more; it may add its own tests.
@@ -23,7 +23,7 @@ class FilesContract:
 
     @pytest.fixture
     def folder(self):
-        """The location of an empty folder, one that is there."""
+        """The location of an existing empty folder."""
         raise NotImplementedError
 
     @pytest.fixture
@@ -44,7 +44,7 @@ class FilesContract:
         )
         assert isinstance(found.version, str)
 
-    def test_a_folder_is_one_and_has_no_length(self, files, below, put):
+    def test_the_status_of_a_folder_has_no_length(self, files, below, put):
         put(below("sub/a"), b"12345")
         found = files.status(below("sub"))
         assert (found.is_folder, found.length) == (True, 0)
@@ -68,7 +68,7 @@ class FilesContract:
         assert [status.location for status in found] == [below(name) for name in names]
         assert [status.is_folder for status in found] == [False] * 7 + [True]
 
-    def test_a_listing_says_the_same_as_each_status(self, files, folder, below, put):
+    def test_a_listing_equals_each_status(self, files, folder, below, put):
         for name in ("a", "b", "sub/x"):
             put(below(name), name.encode())
         found = files.listdir(folder)
@@ -106,7 +106,7 @@ class FilesContract:
         put(below("a"), b"1234567")
         assert contents(files, before) == b"12345"
 
-    def test_a_missing_file_is_said_to_be_missing_by_its_location(self, files, below, put):
+    def test_a_missing_file_is_an_error_that_names_its_location(self, files, below, put):
         put(below("sub/a"), b"12345")
         for missing in (below("b"), below("sub/b"), below("nowhere/b")):
             for ask in (files.status, files.listdir):
@@ -115,13 +115,13 @@ class FilesContract:
                 assert str(missing) in str(caught.value)
                 assert "\n" not in str(caught.value)
 
-    def test_a_file_that_is_missing_by_now_cannot_be_read(self, files, below):
+    def test_a_removed_file_cannot_be_read(self, files, below):
         gone = FileStatus(location=below("gone"), length=5, version="", is_folder=False)
         with pytest.raises(FileNotFoundError) as caught:
             contents(files, gone)
         assert str(gone.location) in str(caught.value)
 
-    def test_what_the_sink_raises_comes_through(self, files, below, put):
+    def test_an_error_of_the_sink_is_raised(self, files, below, put):
         put(below("a"), b"12345")
         full = OSError(errno.ENOSPC, "no room")
 
@@ -144,7 +144,7 @@ class FilesContract:
 class WritableFilesContract(FilesContract):
     @pytest.fixture
     def mode(self):
-        """A function of a location: the permissions of what is there, such as 0o600."""
+        """A function of a location: the permissions of the file there, such as 0o600."""
         raise NotImplementedError
 
     @pytest.fixture
@@ -157,7 +157,7 @@ class WritableFilesContract(FilesContract):
 
         return make
 
-    def test_a_status_says_when_a_file_was_changed(self, files, below, source):
+    def test_a_status_has_the_time_of_modification(self, files, below, source):
         before = time.time()
         files.write(below("a"), source(b"12345"))
         assert before - 1 <= files.status(below("a")).modified <= time.time() + 1
@@ -184,13 +184,13 @@ class WritableFilesContract(FilesContract):
         assert contents(files, files.status(below("b"))) == bytes(length // 2)
         assert names(files, folder) == ["a", "b"]
 
-    def test_writing_replaces_what_is_there(self, files, folder, below, put, source):
+    def test_writing_replaces_an_existing_file(self, files, folder, below, put, source):
         put(below("a"), b"first, and longer")
         files.write(below("a"), source(b"second"))
         assert contents(files, files.status(below("a"))) == b"second"
         assert names(files, folder) == ["a"]
 
-    def test_whoever_looks_meanwhile_sees_one_file_or_the_other(self, files, below, source, put):
+    def test_a_reader_sees_the_old_or_the_new_file(self, files, below, source, put):
         put(below("a"), b"123")
         ended, seen = threading.Event(), set()
 
@@ -224,7 +224,7 @@ class WritableFilesContract(FilesContract):
         assert contents(files, files.status(below("a"))) == b"before"
         assert names(files, folder) == ["a"]
 
-    def test_what_is_written_is_private(self, files, folder, below, source, mode):
+    def test_written_files_are_private(self, files, folder, below, source, mode):
         files.make_folder(below("b/c"))
         for name in ("a", "a", "b/c/a"):
             files.write(below(name), source(b"12345"))
@@ -232,7 +232,7 @@ class WritableFilesContract(FilesContract):
         modes = [mode(below(name)) for name in ("b", "b/c", "a", "b/c/a")]
         assert modes == [0o700, 0o700, 0o600, 0o600]
 
-    def test_a_folder_that_is_there_stays_as_it_is(self, files, folder, below, put, mode):
+    def test_an_existing_folder_is_not_changed(self, files, folder, below, put, mode):
         put(below("sub/a"), b"12345")
         before = mode(below("sub"))
         for location in (folder, below("sub"), below("sub")):
@@ -285,7 +285,7 @@ class WritableFilesContract(FilesContract):
         assert contents(files, files.status(below("b"))) == b"12345"
         assert names(files, folder) == ["b"]
 
-    def test_renaming_replaces_the_file_that_bears_the_name(self, files, folder, below, put):
+    def test_renaming_replaces_the_file_of_that_name(self, files, folder, below, put):
         put(below("a"), b"12345")
         put(below("b"), b"other")
         files.rename(below("a"), below("b"))
@@ -299,13 +299,13 @@ class WritableFilesContract(FilesContract):
         assert str(below("a")) in str(caught.value)
         assert contents(files, files.status(below("b"))) == b"12345"
 
-    def test_a_name_that_is_free_is_taken_without_replacing(self, files, folder, below, put):
+    def test_a_free_name_is_taken_without_replacing(self, files, folder, below, put):
         put(below("a"), b"12345")
         files.rename(below("a"), below("b"), replace=False)
         assert contents(files, files.status(below("b"))) == b"12345"
         assert names(files, folder) == ["b"]
 
-    def test_a_name_that_is_taken_is_not_taken_again(self, files, folder, below, put):
+    def test_a_taken_name_is_not_taken_again(self, files, folder, below, put):
         put(below("a"), b"12345")
         put(below("b"), b"other")
         with pytest.raises(FileExistsError) as caught:
@@ -321,7 +321,7 @@ class WritableFilesContract(FilesContract):
         assert str(below("a")) in str(caught.value)
         assert names(files, folder) == []
 
-    def test_of_several_that_take_a_name_one_gets_it(self, files, folder, below, put):
+    def test_only_one_of_several_processes_takes_a_name(self, files, folder, below, put):
         def take(number):
             start.wait()
             try:
@@ -357,14 +357,14 @@ class WritableFilesContract(FilesContract):
         assert str(below("a")) in str(caught.value)
         assert names(files, folder) == []
 
-    def test_files_and_folders_are_removed_with_all_that_they_hold(self, files, folder, below, put):
+    def test_files_and_folders_are_removed_with_their_content(self, files, folder, below, put):
         for name in ("a", "b", "sub/a", "sub/deep/er/a"):
             put(below(name), b"12345")
         files.remove(below("a"))
         files.remove(below("sub"))
         assert names(files, folder) == ["b"]
 
-    def test_removing_what_is_not_there_is_fine(self, files, folder, below, put):
+    def test_removing_a_missing_file_does_nothing(self, files, folder, below, put):
         put(below("b"), b"12345")
         for missing in ("a", "nowhere/a"):
             files.remove(below(missing))
@@ -379,7 +379,7 @@ class WritableFilesContract(FilesContract):
             files.names(below("nowhere"))
 
     @pytest.mark.parametrize("name", NAMES)
-    def test_what_is_written_may_have_odd_names(self, files, folder, below, source, name):
+    def test_written_files_may_have_odd_names(self, files, folder, below, source, name):
         files.make_folder(below(name))
         location, new = below(f"{name}/{name}"), below(f"{name}/{name} 2")
         files.write(location, source(b"123"))

@@ -1,4 +1,4 @@
-"""Who asks an HDFS, and that no token is ever shown; the real Kerberos is in `tests/kerberos/`."""
+"""Authentication at an HDFS, and tokens that are never shown; `tests/kerberos/` has Kerberos."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FILE = Location.parse("hdfs://nn:8020/a")
 
 
 class Server:
-    """Takes down each address that it is asked for, and answers as `answer` says."""
+    """Records each requested address, and answers as `answer` says."""
 
     def __init__(self):
         self.asked = []
@@ -71,7 +71,7 @@ def settings(server, *, tokens=True, **more):
 
 
 def failure(server, **more):
-    """Return all that a failing call says: its message and the traceback that a user sees."""
+    """Return the texts of a failing call: its message and the traceback that a user sees."""
     files = WebHdfs(FILE, settings(server, **more), patience=0.5)
     with pytest.raises(OSError) as caught:
         files.status(FILE)
@@ -89,7 +89,7 @@ def query(path):
     return parse_qs(urlsplit(path).query)
 
 
-def test_a_token_is_shown_instead_of_a_name(server):
+def test_a_token_is_sent_instead_of_a_name(server):
     failure(server)
     assert query(server.asked[0])["delegation"] == [TOKEN]
     assert "user.name" not in query(server.asked[0])
@@ -104,7 +104,7 @@ ANSWERS = {
     "not there": lambda path: (404, {}, remote("FileNotFoundException", f"at {path}")),
     "json with the address": lambda path: (500, {}, remote("IOException", f"failed: {path}")),
     "page with the address": lambda path: (500, {}, f"<p>failed: http://nn{path}</p>".encode()),
-    "not let in": lambda path: (401, {}, f"<p>{path}</p>".encode()),
+    "access denied": lambda path: (401, {}, f"<p>{path}</p>".encode()),
     "no permission": lambda path: (403, {}, remote("AccessControlException", f"at {path}")),
     "no longer valid": lambda path: (403, {}, remote("InvalidToken", f"at {path}")),
     "in trouble": lambda path: (403, {}, remote("SafeModeException", f"at {path}")),
@@ -122,9 +122,9 @@ def test_no_failure_shows_a_token(server, kind, caplog, capfd):
     caplog.set_level(logging.DEBUG)
     server.answer = ANSWERS[kind]
     output = capfd.readouterr()
-    told = [*failure(server), caplog.text, output.out, output.err]
+    shown = [*failure(server), caplog.text, output.out, output.err]
     assert server.asked
-    for text in told:
+    for text in shown:
         assert TOKEN not in text
         assert OTHER not in text
 
@@ -150,19 +150,19 @@ def test_only_the_token_is_left_out():
 
 
 @pytest.mark.parametrize(
-    ("kind", "told"),
+    ("kind", "remedy"),
     [
-        ("not let in", "this HDFS wants Kerberos; type kinit, and set HADOOP_CONF_DIR"),
+        ("access denied", "this HDFS requires Kerberos; type kinit, and set HADOOP_CONF_DIR"),
         ("no longer valid", "the delegation token is not accepted, as user alice at http://"),
         ("no permission", "no permission, as user alice at http://"),
     ],
 )
-def test_who_is_not_let_in_learns_what_to_do(server, kind, told):
+def test_denied_access_is_an_error_with_its_remedy(server, kind, remedy):
     server.answer = ANSWERS[kind]
-    assert told in failure(server)[0]
+    assert remedy in failure(server)[0]
 
 
-def test_a_secured_cluster_takes_a_token_or_a_package(server, monkeypatch):
+def test_a_secured_cluster_needs_a_token_or_a_package(server, monkeypatch):
     monkeypatch.setitem(sys.modules, "gssapi", None)
     secured = settings(server, tokens=False, **{"hadoop.security.authentication": "kerberos"})
     with pytest.raises(InvalidArgument) as caught:

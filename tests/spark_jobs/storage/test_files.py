@@ -35,7 +35,7 @@ class TestLocalFiles(WritableFilesContract):
     def mode(self):
         return lambda location: stat.S_IMODE(os.stat(location.path).st_mode)
 
-    def test_a_link_to_a_folder_is_removed_without_what_it_leads_to(self, files, below, put):
+    def test_a_link_to_a_folder_is_removed_without_the_folder(self, files, below, put):
         put(below("sub/a"), b"1")
         os.symlink("sub", below("link").path)
         files.remove(below("link"))
@@ -91,7 +91,7 @@ def test_an_error_of_a_store_is_an_oserror_that_names_the_location():
         FsspecFiles(location).status(location)
 
 
-def test_a_store_that_nobody_knows_is_an_oserror_of_one_sentence():
+def test_an_unknown_store_is_an_oserror_of_one_sentence():
     with pytest.raises(OSError, match="^nosuch://x/y: .*nosuch") as caught:
         FsspecFiles(Location.parse("nosuch://x/y"))
     assert "\n" not in str(caught.value)

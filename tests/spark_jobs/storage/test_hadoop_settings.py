@@ -120,7 +120,7 @@ def test_a_host_beside_name_services_is_a_host():
     assert addresses("hdfs://a:8020/x", HA) == ("http://a:9870",)
 
 
-def test_an_address_of_webhdfs_is_taken_as_it_is():
+def test_an_address_of_webhdfs_is_not_changed():
     configured = single(http_address="nn:50070")
     assert addresses("webhdfs://nn:14000/a", configured) == ("http://nn:14000",)
     assert addresses("swebhdfs://nn:14000/a", configured) == ("https://nn:14000",)
@@ -159,11 +159,11 @@ def test_a_name_service_without_any_setting_is_refused_in_one_sentence():
     assert "dfs.namenode.rpc-address.ns: " in refusal("hdfs://ns/a", {"dfs.nameservices": "ns"})
 
 
-def test_all_that_is_read_is_sent_along():
+def test_all_settings_that_are_read_are_sent_to_executors():
     assert all(name in EXACT or name.startswith(PREFIXES) for name in HA)
 
 
-def test_settings_come_back_from_the_executors_as_they_were_sent():
+def test_settings_survive_their_round_trip():
     settings = HadoopSettings(HA, "ü")
     assert msgspec.json.decode(msgspec.json.encode(settings), type=HadoopSettings) == settings
 
@@ -193,7 +193,7 @@ def test_other_clusters_get_no_token():
     assert token("hdfs://other:8020/a", {"lost": TOKEN}, values) == ""
 
 
-def test_tokens_travel_and_are_not_shown():
+def test_tokens_are_sent_and_not_shown():
     settings = HadoopSettings(HA, "alice", {"ours": TOKEN})
     assert msgspec.json.decode(msgspec.json.encode(settings), type=HadoopSettings) == settings
     assert TOKEN not in f"{settings!r} {settings}"
@@ -278,7 +278,7 @@ OUTSIDE = (
         (OUTSIDE, "a document type"),
     ],
 )
-def test_what_is_no_configuration_is_refused_in_one_sentence(tmp_path, text, got):
+def test_an_invalid_configuration_is_refused_in_one_sentence(tmp_path, text, got):
     (tmp_path / "hdfs-site.xml").write_text(text)
     with pytest.raises(InvalidArgument) as caught:
         HadoopSettings.of_files(tmp_path)

@@ -51,7 +51,7 @@ def content(status):
 
 
 class StableFiles:
-    """Files that stay as they were when they were asked for."""
+    """Files that never change."""
 
     def read(self, status, sink, offset=0):
         self.last = status
@@ -62,7 +62,7 @@ class StableFiles:
 
 
 class CountingFiles(StableFiles):
-    """Hands out `content`, and adds a line to a file for each read, whichever process it is in."""
+    """Returns `content`, and adds a line to a file for each read in any process."""
 
     def __init__(self, log):
         self.log = log
@@ -78,7 +78,7 @@ class CountingFiles(StableFiles):
 
 
 class BrokenFiles(StableFiles):
-    """Hands out the first half and then raises."""
+    """Returns the first half and then raises."""
 
     def __init__(self, error):
         self.error = error
@@ -108,7 +108,7 @@ def limited(folder, limit):
 
 
 def fetch(cache, files, status):
-    """Fetch a file and let go of the copy."""
+    """Fetch a file and release the copy."""
     copy, descriptor = cache.fetch(files, status)
     os.close(descriptor)
     assert copy.read_bytes() == content(status)
@@ -125,12 +125,12 @@ def in_use(cache, files, status):
 
 
 def used_long_ago(copy, order):
-    """Pretend that a copy was used last at a time long past."""
+    """Set the last use of a copy to a time long past."""
     os.utime(copy.parent, (order, order))
 
 
 def left_in(folder):
-    """Return what lies in the cache but its locks."""
+    """Return the content of the cache without its locks."""
     return sorted(path for path in folder.rglob("*") if path.is_file() and path.suffix != ".lock")
 
 
@@ -145,7 +145,7 @@ cache = HostCache(CacheSettings(str(folder)))
 
 def meet():
     print("here", flush=True)
-    assert sys.stdin.readline() == "go on\\n"
+    assert sys.stdin.readline() == "continue\\n"
 """
 
 
@@ -172,8 +172,8 @@ class Other:
     def wait_until_here(self):
         assert self.process.stdout.readline() == "here\n"
 
-    def let_go_on(self):
-        self.process.stdin.write("go on\n")
+    def let_it_continue(self):
+        self.process.stdin.write("continue\n")
         self.process.stdin.flush()
 
     def wait_until_done(self):
@@ -227,7 +227,7 @@ def test_eight_processes_at_once_read_a_file_once(files, folder):
         for other in others:
             other.wait_until_here()
         for other in others:
-            other.let_go_on()
+            other.let_it_continue()
         copies = {other.wait_until_done() for other in others}
     finally:
         for other in others:
@@ -241,7 +241,7 @@ def waits_for_a_lock(process):
     return any("->" in line and str(process.pid) in line.split() for line in locks)
 
 
-def test_who_comes_during_a_download_waits_for_it(cache, files, folder):
+def test_a_second_reader_waits_for_the_download(cache, files, folder):
     program = """
         class SlowFiles(CountingFiles):
             def read(self, status, sink, offset=0):
@@ -253,10 +253,10 @@ def test_who_comes_during_a_download_waits_for_it(cache, files, folder):
     with Other(program, folder, files) as first, Other("meet()" + HOLD, folder, files) as second:
         first.wait_until_here()
         second.wait_until_here()
-        second.let_go_on()
+        second.let_it_continue()
         while not waits_for_a_lock(second.process):
             assert second.process.poll() is None
-        first.let_go_on()
+        first.let_it_continue()
         second.wait_until_here()
         first.wait_until_done()
     assert files.count() == 1
@@ -286,14 +286,14 @@ def test_the_old_version_stays_for_its_readers(cache, files):
 
 
 @pytest.mark.parametrize("length", [0, 1, 99])
-def test_a_copy_that_was_cut_off_is_made_anew(cache, files, length):
+def test_a_truncated_copy_is_made_anew(cache, files, length):
     copy = fetch(cache, files, file())
     os.truncate(copy, length)
     fetch(cache, files, file())
     assert files.count() == 2
 
 
-def test_a_copy_that_somebody_deleted_is_made_anew(cache, files):
+def test_a_deleted_copy_is_made_anew(cache, files):
     fetch(cache, files, file()).unlink()
     fetch(cache, files, file())
     assert files.count() == 2
@@ -317,7 +317,7 @@ def test_a_reader_that_raises_leaves_nothing(cache, files, folder, error):
     fetch(cache, files, file())
 
 
-def test_a_process_killed_in_a_download_leaves_nothing_that_counts(cache, files, folder):
+def test_a_process_killed_in_a_download_leaves_no_copy(cache, files, folder):
     program = """
         class SlowFiles:
             def read(self, status, sink, offset=0):
@@ -335,7 +335,7 @@ def test_a_process_killed_in_a_download_leaves_nothing_that_counts(cache, files,
     assert files.count() == 1
 
 
-def test_what_a_killed_download_has_left_is_removed_for_others(files, folder):
+def test_files_of_a_killed_download_are_removed(files, folder):
     cache = limited(folder, 250)
     half = fetch(cache, files, file("half"))
     half.rename(half.with_name(".part"))
@@ -389,7 +389,7 @@ def test_a_file_larger_than_the_limit_is_refused_and_nothing_is_removed(files, f
     assert files.count() == 1
 
 
-def test_without_a_limit_it_is_half_of_what_is_free_or_taken(files, folder):
+def test_the_default_limit_is_half_of_the_free_and_taken_bytes(files, folder):
     cache = limited(folder, 0)
     kept = fetch(cache, files, file())
     free = os.statvfs(folder).f_bavail * os.statvfs(folder).f_frsize
@@ -415,7 +415,7 @@ def test_a_copy_that_this_process_uses_is_never_removed(files, folder):
     assert not used.exists()
 
 
-def test_a_copy_used_twice_stays_until_both_have_let_go(files, folder):
+def test_a_copy_used_twice_stays_until_both_release_it(files, folder):
     cache = limited(folder, 150)
     with in_use(cache, files, file()) as used:
         fetch(cache, files, file())
@@ -460,7 +460,7 @@ def test_a_removed_copy_is_made_anew(files, folder):
     assert files.count() == 4
 
 
-def test_what_is_no_copy_is_never_removed(files, folder):
+def test_other_files_are_never_removed(files, folder):
     own = folder / "my data" / "weights"
     own.parent.mkdir(parents=True)
     own.write_bytes(bytes(90))
@@ -536,7 +536,7 @@ def run_program(program, *arguments, prefix=()):
     assert ended.returncode == 0, ended.stderr
 
 
-def test_a_full_disk_is_said_and_leaves_nothing(tmp_path, files):
+def test_a_full_disk_is_an_error_and_leaves_nothing(tmp_path, files):
     disk = tmp_path / "disk"
     if not can_mount(disk):
         pytest.skip("no small disk can be mounted here")

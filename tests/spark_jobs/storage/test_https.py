@@ -33,7 +33,7 @@ PASSWORD = "of the tests"
 
 
 def certificate(name, issuer=None, address=None):
-    """Return a certificate and its key; without an issuer, of an authority that signs itself."""
+    """Return a certificate and its key; without an issuer, self-signed."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
     signer, signing_key = issuer or (None, key)
@@ -78,7 +78,7 @@ def store(certificate, key, authority):
 
 @pytest.fixture(scope="module")
 def secure(tmp_path_factory):
-    """The HDFS, and the file with the certificate of who signed those of its servers."""
+    """The HDFS, and the file with the certificate of its servers' authority."""
     try:
         server_classes()
     except HdfsUnavailable as error:
@@ -125,7 +125,7 @@ def test_files_are_written_and_read_over_https(secure, monkeypatch, tmp_path):
     assert b"".join(found) == b"over https"
 
 
-def test_a_certificate_that_nobody_trusts_is_named_at_once(secure, monkeypatch):
+def test_an_untrusted_certificate_is_an_error_at_once(secure, monkeypatch):
     hdfs, _ = secure
     monkeypatch.delenv("REQUESTS_CA_BUNDLE", raising=False)
     files, root = connect(hdfs)
@@ -154,7 +154,7 @@ WebHdfs(Location.parse(location), HadoopSettings(values)).status(Location.parse(
 
 
 @pytest.mark.parametrize(("days", "trouble"), [(-3, "is not yet valid"), (3, "has expired")])
-def test_a_host_whose_clock_is_off_is_told_what_its_clock_says(secure, days, trouble):
+def test_a_wrong_clock_is_an_error_that_shows_its_time(secure, days, trouble):
     hdfs, trusted = secure
     values = {**hdfs.settings(), "dfs.http.policy": "HTTPS_ONLY"}
     off = datetime.timedelta(days=days)
@@ -176,7 +176,7 @@ def test_a_host_whose_clock_is_off_is_told_what_its_clock_says(secure, days, tro
 
 
 @pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n"])
-def test_what_is_no_https_has_no_bad_certificate(answer):
+def test_an_answer_without_https_is_no_bad_certificate(answer):
     asked: list[socket.socket] = []
     with socket.create_server(("127.0.0.1", 0)) as server:
 
@@ -200,7 +200,7 @@ def test_what_is_no_https_has_no_bad_certificate(answer):
     assert (len(asked) > 1) == (answer == b"")  # who hangs up may be better soon
 
 
-def test_a_datanode_that_ends_is_no_matter_of_certificates(secure, monkeypatch, tmp_path):
+def test_a_terminated_datanode_is_no_bad_certificate(secure, monkeypatch, tmp_path):
     hdfs, trusted = secure
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(trusted))
     with (tmp_path / "source").open("wb") as source:

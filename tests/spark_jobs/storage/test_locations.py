@@ -20,7 +20,7 @@ paths = st.text(characters, max_size=20)
 
 
 @given(schemes, authorities, paths)
-def test_a_url_comes_back_as_it_was_written(scheme, authority, path):
+def test_a_url_survives_its_round_trip(scheme, authority, path):
     url = f"{scheme}://{authority}/{path}"
     location = Location.parse(url)
     assert location == Location(scheme, authority, f"/{path}")
@@ -28,7 +28,7 @@ def test_a_url_comes_back_as_it_was_written(scheme, authority, path):
 
 
 @given(paths.filter(bool))
-def test_what_is_printed_is_read_as_the_same_location(text):
+def test_a_printed_location_is_read_as_the_same(text):
     try:
         location = Location.parse(text)
     except InvalidArgument:
@@ -60,7 +60,7 @@ def test_the_path_may_be_left_out():
     assert Location.parse("memory://") == Location("memory", "", "/")
 
 
-def test_hdfs_knows_no_percent_signs_queries_or_fragments():
+def test_percent_signs_queries_and_fragments_are_parts_of_hdfs_paths():
     assert Location.parse("hdfs://nn/a%20b?c#d").path == "/a%20b?c#d"
 
 
@@ -68,7 +68,7 @@ def test_files_of_this_host_may_be_called_those_of_localhost():
     assert Location.parse("file://localhost/a") == Location.parse("file:///a")
 
 
-def test_another_path_of_the_same_place():
+def test_another_path_in_the_same_store():
     location = Location.parse("hdfs://nn:8020/a")
     assert str(location.at("/b/c")) == "hdfs://nn:8020/b/c"
 
@@ -89,7 +89,7 @@ def refusal(text):
 
 
 @pytest.mark.parametrize("value", NO_PATHS, ids=repr)
-def test_what_is_no_path_is_refused_with_an_example_of_one(value):
+def test_an_invalid_path_is_refused_with_an_example(value):
     assert "a path or a URL such as hdfs://host:8020/data, got " in refusal(value)
 
 
@@ -106,9 +106,9 @@ def test_a_name_a_colon_and_a_slash_are_never_a_path(name, path):
         assert not path.startswith("/") or name.lower() in [f"{s}:/" for s in (*HADOOP, "file")]
 
 
-def test_what_is_meant_by_almost_a_url_is_said():
+def test_a_malformed_url_gets_a_hint():
     assert refusal("s3a:/x").endswith(
-        "got 's3a:/x'; a URL has two slashes behind its colon, and a third before the path; a path "
+        "got 's3a:/x'; a URL has two slashes after its colon, and a third before the path; a path "
         "of this host is './s3a:/x'"
     )
     assert refusal("dbfs:/runs/a").endswith("'dbfs:/runs/a'; on Databricks, write '/dbfs/runs/a'")

@@ -1,4 +1,4 @@
-"""Locks of the kernel, which go with their process."""
+"""Locks of the kernel, which end with their process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def make(tmp_path):
     return lambda: Lock(os.open(tmp_path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
 
 
-def test_one_at_a_time_holds_it(make):
+def test_one_process_at_a_time_holds_the_lock(make):
     first, second = make(), make()
     assert first.acquire()
     with pytest.raises(BlockingIOError):
@@ -29,7 +29,7 @@ def test_one_at_a_time_holds_it(make):
     second.close()
 
 
-def test_a_child_that_lives_on_holds_none(make):
+def test_a_surviving_child_holds_no_lock(make):
     lock, another = make(), make()
     lock.acquire()
     reading, writing = os.pipe()

@@ -48,7 +48,7 @@ def files(settings, root):
 
 @pytest.fixture
 def patient_files(settings, root):
-    """For one call that goes on over the ends of several nodes, and their starts between them."""
+    """For one call that survives the ends of several nodes, and their restarts between."""
     with contextlib.closing(WebHdfs(root, settings, patience=200)) as files:
         yield files
 
@@ -85,7 +85,7 @@ class TestWebHdfs(WritableFilesContract):
 
 
 def read(files, location, disturb=lambda reached: None):
-    """Return a file's bytes; `disturb` is told how many there are, after each piece."""
+    """Return a file's bytes; `disturb` gets their number after each piece."""
     pieces, reached = [], 0
 
     def sink(data):
@@ -111,7 +111,7 @@ def once(after, action):
 
 
 @pytest.mark.fault(27)
-def test_a_read_goes_on_from_a_replica_when_a_datanode_is_killed(hdfs, files, root, client):
+def test_a_read_resumes_from_a_replica_when_a_datanode_is_killed(hdfs, files, root, client):
     data = random.Random(1).randbytes(40 << 20)
     client.write("/killed", data=data, overwrite=True, replication=2)
     for name in ("datanode0", "datanode1"):
@@ -122,7 +122,7 @@ def test_a_read_goes_on_from_a_replica_when_a_datanode_is_killed(hdfs, files, ro
 
 @pytest.mark.slow
 @pytest.mark.fault(28)
-def test_a_read_goes_on_when_the_namenode_comes_back(hdfs, files, root, client):
+def test_a_read_resumes_when_the_namenode_restarts(hdfs, files, root, client):
     data = random.Random(2).randbytes(8 << 20)
     client.write("/restarted", data=data, overwrite=True, replication=2)
     hdfs.kill("namenode")
@@ -161,7 +161,7 @@ class KilledInTurn:
 @pytest.mark.fault(27)
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_large_files_make_both_ways_whole_while_nodes_are_killed_in_turn(
+def test_large_files_are_written_and_read_whole_while_nodes_are_killed_in_turn(
     hdfs, patient_files, root, source_of, disturbed_source
 ):
     data = random.Random(3).randbytes(200 << 20)
@@ -187,7 +187,7 @@ def source_of(tmp_path):
 
 
 def disturbed(data, disturb):
-    """Yield pieces; `disturb` is told after each how many bytes were sent."""
+    """Yield pieces; `disturb` gets the number of bytes sent after each."""
     reached = 0
     for piece in data:
         yield piece
@@ -197,7 +197,7 @@ def disturbed(data, disturb):
 
 @pytest.fixture
 def disturbed_source(monkeypatch):
-    """A function of a disturbance, which all that is written from then on goes through."""
+    """A function of a disturbance, through which all later writes go."""
     plain = webhdfs.pieces
 
     def use(disturb):
@@ -208,7 +208,7 @@ def disturbed_source(monkeypatch):
 
 @pytest.fixture
 def disturbed_appends(monkeypatch):
-    """A function of a `WebHdfs` and a disturbance, which all appends go through from then on."""
+    """A function of a `WebHdfs` and a disturbance, through which all later appends go."""
 
     def use(files, disturb):
         plain = files._client.write
@@ -303,7 +303,7 @@ def test_an_append_whose_datanode_is_killed_is_refused_and_a_new_file_is_not(
 
 
 def test_an_append_that_arrived_twice_is_noticed(files, root, client, monkeypatch):
-    """As by a DataNode that hung and went on, after the next one was asked."""
+    """As by a DataNode that hung and continued after the next one was asked."""
     client.write("/twice", data=b"12345", overwrite=True)
     plain, tries = files._client.write, []
 
@@ -320,7 +320,7 @@ def test_an_append_that_arrived_twice_is_noticed(files, root, client, monkeypatc
 
 
 @pytest.mark.parametrize("replace", [True, False])
-def test_a_rename_whose_answer_got_lost_is_done(files, root, client, monkeypatch, replace):
+def test_a_rename_whose_answer_was_lost_succeeds(files, root, client, monkeypatch, replace):
     folder = f"/lost answer/{replace}"
     client.write(f"{folder}/a", data=b"12345", overwrite=True)
     plain, tries = files._client._rename, []
@@ -380,7 +380,7 @@ def test_a_write_arrives_whole_when_the_namenode_restarts(
 
 @pytest.mark.slow
 @pytest.mark.fault(28)
-def test_a_write_goes_on_after_a_safe_mode(hdfs, files, root, client, source_of, disturbed_source):
+def test_a_write_resumes_after_a_safe_mode(hdfs, files, root, client, source_of, disturbed_source):
     data = random.Random(9).randbytes(40 << 20)
     leaving = []
 
@@ -417,7 +417,7 @@ def test_a_safe_mode_that_outlasts_the_patience_is_one_sentence(
             error, message = refusal(call)
             assert isinstance(error, ConnectionError)
             assert message.startswith(f"{hdfs.uri}/safe-mode/")
-            assert "HDFS was in trouble for 1 s: " in message
+            assert "HDFS failed for 1 s: " in message
             assert "safe mode" in message
     finally:
         hdfs.admin("-safemode", "leave")
@@ -426,7 +426,7 @@ def test_a_safe_mode_that_outlasts_the_patience_is_one_sentence(
 
 
 @pytest.mark.fault(30)
-def test_what_may_not_be_written_is_no_permission_at_once(hdfs, root, client, source_of):
+def test_a_denied_write_is_an_error_at_once(hdfs, root, client, source_of):
     client.write("/private/a", data=b"mine", overwrite=True)
     client.set_permission("/private", "700")
     other = WebHdfs(root, HadoopSettings(hdfs.settings(), "somebody"), patience=600)
@@ -526,7 +526,7 @@ def test_the_rpc_port_is_recognised(hdfs):
 
 
 @pytest.mark.parametrize("where", ["closed", "unknown"])
-def test_nothing_there_is_one_sentence(where):
+def test_a_missing_server_is_one_sentence(where):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{taken.getsockname()[1]}" if where == "closed" else "nowhere.invalid"
@@ -538,7 +538,7 @@ def test_nothing_there_is_one_sentence(where):
     assert "is the address right" in message
 
 
-def test_that_hdfs_is_away_is_said_long_before_it_is_given_up(caplog, monkeypatch):
+def test_the_user_is_warned_long_before_a_missing_hdfs_is_an_error(caplog, monkeypatch):
     monkeypatch.setattr(webhdfs, "_SAY", 0.1)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -551,11 +551,11 @@ def test_that_hdfs_is_away_is_said_long_before_it_is_given_up(caplog, monkeypatc
     [record] = caplog.records
     assert (record.name, record.levelname) == ("experiment", "WARNING")
     assert record.getMessage() == (
-        f"http://{address} does not answer (Connection refused); it is tried again for 1 s"
+        f"http://{address} does not answer (Connection refused); retrying for 1 s"
     )
 
 
-def test_a_file_that_changed_meanwhile_is_said(files, root, client):
+def test_a_file_that_changed_meanwhile_is_an_error(files, root, client):
     client.write("/changed", data=b"0123456789", overwrite=True)
     before = files.status(root.at("/changed"))
     client.write("/changed", data=b"01234", overwrite=True)
@@ -573,7 +573,7 @@ def test_a_proxy_for_the_outside_is_not_asked(hdfs, settings, root, monkeypatch,
 
 
 class Impostor(http.server.BaseHTTPRequestHandler):
-    """Answers, but not as WebHDFS does."""
+    """Answers in another protocol than WebHDFS."""
 
     def answer(self):
         status, body = self.server.answers
@@ -593,7 +593,7 @@ class Impostor(http.server.BaseHTTPRequestHandler):
     [(200, b"{}"), (200, b"[]"), (200, b"<html>"), (404, b'{"message": "no"}'), (404, b"<html>")],
     ids=str,
 )
-def test_what_answers_otherwise_is_said_to_be_no_webhdfs_at_once(answers, tmp_path):
+def test_an_answer_of_another_protocol_is_an_error_at_once(answers, tmp_path):
     (tmp_path / "a").write_bytes(b"1")
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Impostor) as server:
         server.answers = answers
@@ -617,13 +617,13 @@ def test_what_answers_otherwise_is_said_to_be_no_webhdfs_at_once(answers, tmp_pa
             thread.join()
 
 
-def test_a_name_that_the_package_would_expand_is_taken_as_it_is(files, root, client):
+def test_a_name_that_the_package_would_expand_is_not_changed(files, root, client):
     client.write("/latest/newest", data=b"1", overwrite=True)
     files.remove(root.at("/latest/#LATEST"))
     assert client.list("/latest") == ["newest"]
 
 
-def test_patience_does_not_count_what_went_well(hdfs, settings, root, client):
+def test_patience_does_not_count_successful_transfers(hdfs, settings, root, client):
     data = random.Random(4).randbytes(4 << 20)
     client.write("/slow", data=data, overwrite=True, replication=2)
     with contextlib.closing(WebHdfs(root, settings, patience=0.0)) as files:

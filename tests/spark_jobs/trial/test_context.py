@@ -60,8 +60,8 @@ def test_the_callbacks_report_each_epoch(trial):
     assert len(scalars(trial)["val_loss"]) == 3
 
 
-class Told:
-    """A trial's context, and what its supervisor hears and says."""
+class Recorded:
+    """A trial's context, and its messages from and to the supervisor."""
 
     def __init__(self, folder):
         self.reports = []
@@ -70,45 +70,45 @@ class Told:
 
 
 @pytest.fixture
-def told(tmp_path):
-    told = Told(tmp_path)
-    with entered(told.context):
-        yield told
+def recorded(tmp_path):
+    recorded = Recorded(tmp_path)
+    with entered(recorded.context):
+        yield recorded
 
 
-def test_reports_are_passed_on(told):
+def test_reports_are_passed_on(recorded):
     experiment.report(step=5, loss=np.float32(0.5), accuracy=1)
     experiment.report(loss=math.nan)
-    assert as_json(told.reports) == [
+    assert as_json(recorded.reports) == [
         {"step": 5, "metrics": {"loss": 0.5, "accuracy": 1.0}},
         {"step": 0, "metrics": {"loss": "nan"}},
     ]
     last = {"loss": "nan", "accuracy": 1.0}  # each as it was last
-    assert as_json(told.context.last) == {"step": 0, "metrics": last}
+    assert as_json(recorded.context.last) == {"step": 0, "metrics": last}
 
 
-def test_a_refused_report_is_not_passed_on_and_counts_for_nothing(told):
+def test_a_refused_report_is_not_passed_on_and_counts_for_nothing(recorded):
     with pytest.raises(ValueError, match="loss"):
         experiment.report(loss="x")
     experiment.report(loss=1.0)
-    assert told.reports == [Report(0, {"loss": 1.0})]
+    assert recorded.reports == [Report(0, {"loss": 1.0})]
 
 
-def test_a_stop_is_raised_by_the_next_report_after_that_was_passed_on(told):
+def test_a_stop_is_raised_by_the_next_report_after_that_was_passed_on(recorded):
     experiment.report(loss=1.0)
-    told.link.reason = "step 0: too bad"
+    recorded.link.reason = "step 0: too bad"
     with pytest.raises(TrialStopped, match="step 0: too bad"):
         experiment.report(loss=2.0)
-    assert [report.metrics["loss"] for report in told.reports] == [1.0, 2.0]
-    assert told.context.stopped == "step 0: too bad"
+    assert [report.metrics["loss"] for report in recorded.reports] == [1.0, 2.0]
+    assert recorded.context.stopped == "step 0: too bad"
 
 
-def test_a_stop_is_raised_once_so_that_a_trial_can_report_its_end(told):
-    told.link.reason = "too bad"
+def test_a_stop_is_raised_once_so_that_a_trial_can_report_its_end(recorded):
+    recorded.link.reason = "too bad"
     with pytest.raises(TrialStopped):
         experiment.report(loss=1.0)
     experiment.report(loss=2.0)
-    assert len(told.reports) == 2
+    assert len(recorded.reports) == 2
 
 
 def test_a_stop_is_no_exception_that_a_train_function_would_catch():
@@ -117,26 +117,26 @@ def test_a_stop_is_no_exception_that_a_train_function_would_catch():
     assert not issubclass(TrialStopped, Exception)
 
 
-def test_nothing_stops_the_next_trial_of_the_process(told, tmp_path):
-    told.link.reason = "too bad"
+def test_nothing_stops_the_next_trial_of_the_process(recorded, tmp_path):
+    recorded.link.reason = "too bad"
     with pytest.raises(TrialStopped):
         experiment.report(loss=1.0)
     with entered(TrialContext(params={}, folder=tmp_path)):
         experiment.report(loss=1.0)
 
 
-def test_the_callbacks_stop_the_fit_instead(told):
+def test_the_callbacks_stop_the_fit_instead(recorded):
     pytest.importorskip("keras")
     (callback,) = experiment.keras_callbacks()
     callback.set_model(types.SimpleNamespace(stop_training=False))
     callback.on_epoch_end(0, {"loss": 1.0})
     assert not callback.model.stop_training
-    told.link.reason = "too bad"
+    recorded.link.reason = "too bad"
     callback.on_epoch_end(1, {"loss": 2.0})
     assert callback.model.stop_training
-    assert told.context.stopped == "too bad"
+    assert recorded.context.stopped == "too bad"
     experiment.report(step=2, test=0.5)  # what is said after the fit is not cut short
-    assert [report.step for report in told.reports] == [0, 1, 2]
+    assert [report.step for report in recorded.reports] == [0, 1, 2]
 
 
 def test_checkpoints_are_kept_in_the_trials_folder(trial):
@@ -154,7 +154,7 @@ def test_a_checkpoint_that_was_handed_on_is_there(trial):
     assert os.listdir(experiment.checkpoint_dir()) == ["model.keras"]
 
 
-def test_all_of_it_is_harmless_outside_of_a_trial(tmp_path):
+def test_every_call_is_harmless_outside_of_a_trial(tmp_path):
     code = """
 import os, experiment
 folder = experiment.logdir()
@@ -171,7 +171,7 @@ os.rmdir(folder)
     subprocess.run([sys.executable, "-c", code], check=True, env=environment)
 
 
-def test_the_epochs_of_several_fits_are_one_curve(told):
+def test_the_epochs_of_several_fits_are_one_curve(recorded):
     pytest.importorskip("keras")
     for _ in range(2):
         (callback,) = experiment.keras_callbacks()
@@ -179,9 +179,9 @@ def test_the_epochs_of_several_fits_are_one_curve(told):
         for epoch in range(2):
             callback.on_epoch_end(epoch, {"loss": 1.0})
     callback.on_epoch_end(7, {"loss": 1.0})  # of a fit that says where it begins
-    assert [report.step for report in told.reports] == [0, 1, 2, 3, 7]
+    assert [report.step for report in recorded.reports] == [0, 1, 2, 3, 7]
 
 
-def test_a_metric_whose_name_utf8_cannot_hold_is_refused_by_name(told):
+def test_a_metric_whose_name_utf8_cannot_hold_is_refused_by_name(recorded):
     with pytest.raises(ValueError, match=r"report\(\): .* got '\\ud800'"):
         experiment.report(**{"\ud800": 1.0})

@@ -147,7 +147,7 @@ def test_the_columns_say_which_hyperparameters_differ(tmp_path):
     }
 
 
-def test_all_hyperparameters_differ_unless_told_otherwise(tmp_path):
+def test_all_hyperparameters_differ_by_default(tmp_path):
     with EventFile(tmp_path) as events:
         events.hparams_config([hparams.HParam("rate"), hparams.HParam("units")], [])
     assert [info.differs for info in table_config(tmp_path).hparam_infos] == [True, True]
@@ -196,7 +196,7 @@ def test_a_scalar_that_is_too_large_for_the_file_is_infinite(tmp_path):
     assert scalars(tmp_path) == {"a": [(0, math.inf)], "b": [(0, -math.inf)], "c": [(0, 0.0)]}
 
 
-def test_a_layout_comes_back_as_it_was(tmp_path):
+def test_a_layout_survives_its_round_trip(tmp_path):
     lines = layout_pb2.MultilineChartContent(tag=["^loss$"])
     chart = layout_pb2.Chart(title="Verluste ü", multiline=lines)
     layout = layout_pb2.Layout(category=[layout_pb2.Category(title="all", chart=[chart])])

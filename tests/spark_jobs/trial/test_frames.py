@@ -69,7 +69,7 @@ def test_writing_to_a_closed_end_raises():
     os.close(write)
 
 
-def test_messages_that_are_here_are_taken_without_waiting():
+def test_messages_already_read_are_returned_without_waiting():
     read, write = os.pipe()
     os.set_blocking(read, False)
     reader = FrameReader(read)

@@ -43,7 +43,7 @@ def no_limits_of_the_user(monkeypatch):
     monkeypatch.delenv("CUPY_GPU_MEMORY_LIMIT", raising=False)
 
 
-def test_shares_of_all_trials_leave_room_for_what_cuda_takes_of_each_process():
+def test_the_shares_of_all_trials_leave_room_for_cudas_own_memory():
     for trials in range(2, 65):
         assert 0.85 < trials * GpuShare.of(trials, None).fraction < 0.901
     assert GpuShare.of(1, 80 * GIB) is None
@@ -87,7 +87,7 @@ def test_pytorch_is_limited_where_it_is_there_and_where_it_comes_later(monkeypat
     assert imported.limits == [0.45]
 
 
-def test_pytorch_without_cuda_is_left_alone(monkeypatch):
+def test_pytorch_without_cuda_is_not_limited(monkeypatch):
     calls = []
     monkeypatch.setitem(sys.modules, "torch", torch(calls, available=False))
     with limited(GpuShare(0.225)):
@@ -112,7 +112,7 @@ def test_without_a_share_no_framework_is_touched(monkeypatch):
         assert calls == []
 
 
-def test_a_limit_that_cannot_be_set_is_told_and_fails_no_trial(monkeypatch, capsys):
+def test_a_limit_that_cannot_be_set_is_logged_and_fails_no_trial(monkeypatch, capsys):
     started = RuntimeError("Virtual devices cannot be modified after being initialized")
     monkeypatch.setitem(sys.modules, "tensorflow", tensorflow([], error=started))
     with limited(GpuShare(0.225, 80 * GIB)):

@@ -9,13 +9,13 @@ def module_named(name, folder, monkeypatch):
     monkeypatch.delitem(sys.modules, name, raising=False)
 
 
-def test_a_module_that_is_there_is_taken_at_once():
+def test_the_hook_runs_at_once_for_an_imported_module():
     seen = []
     with when_imported("sys", seen.append):
         assert seen == [sys]
 
 
-def test_a_module_is_taken_when_the_block_imports_it(tmp_path, monkeypatch):
+def test_the_hook_runs_when_the_block_imports_the_module(tmp_path, monkeypatch):
     module_named("imported_late", tmp_path, monkeypatch)
     seen = []
     with when_imported("imported_late", seen.append):
@@ -24,7 +24,7 @@ def test_a_module_is_taken_when_the_block_imports_it(tmp_path, monkeypatch):
     assert seen == [imported_late]
 
 
-def test_a_module_that_is_imported_after_the_block_is_left_alone(tmp_path, monkeypatch):
+def test_the_hook_does_not_run_after_the_block(tmp_path, monkeypatch):
     module_named("imported_later", tmp_path, monkeypatch)
     seen = []
     with when_imported("imported_later", seen.append):

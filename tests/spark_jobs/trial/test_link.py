@@ -1,4 +1,4 @@
-"""The contract of a link between a trial and its supervisor, and what a pipe promises on top."""
+"""The contract of a link between a trial and its supervisor, and the further contract of a pipe."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class LinkContract:
         assert str(report.metrics["loss"]) == "nan"
         assert report.metrics["other"] == float("-inf")
 
-    def test_a_report_that_is_too_large_is_left_out(self, pair):
+    def test_a_report_that_is_too_large_is_dropped(self, pair):
         small = Report(2, {"loss": 1.0})
         pair.link.send(LARGE)
         pair.link.send(small)
@@ -72,9 +72,9 @@ class LinkContract:
 class TestDirectLink(LinkContract):
     @pytest.fixture
     def pair(self):
-        told = []
-        link = DirectLink(told.append)
-        return Supervised(link, lambda: told, lambda reason: setattr(link, "reason", reason))
+        received = []
+        link = DirectLink(received.append)
+        return Supervised(link, lambda: received, lambda reason: setattr(link, "reason", reason))
 
 
 class Pipes:
@@ -90,7 +90,7 @@ class Pipes:
         self.writing, self.reading = writing, reading
 
     def read(self):
-        """Return the messages that are there now."""
+        """Return the messages already read."""
         try:
             while self.reader.fill():
                 pass
@@ -122,7 +122,7 @@ class TestPipeLink(LinkContract):
     def pair(self, pipes):
         return Supervised(pipes.link, pipes.reports, pipes.stop)
 
-    def test_a_supervisor_that_does_not_read_holds_nobody_up(self, pipes):
+    def test_a_supervisor_that_does_not_read_does_not_block_the_trial(self, pipes):
         """The pipe is full after some reports; of the rest, the last ones are kept."""
         for step in range(100_000):
             pipes.link.send(Report(step, {"loss": 0.5}))
@@ -145,7 +145,7 @@ class TestPipeLink(LinkContract):
         assert steps[-kept:] == list(range(100_000 - kept, 100_000))
         assert len(steps) < 10_000
 
-    def test_what_did_not_fit_goes_out_with_a_later_report(self, pipes):
+    def test_a_report_that_did_not_fit_is_sent_with_a_later_one(self, pipes):
         for step in range(3_000):
             pipes.link.send(Report(step, {"loss": 0.5}))
         before = pipes.reports()
@@ -169,7 +169,7 @@ class TestPipeLink(LinkContract):
         assert [message[:1] for message in messages] == [REPORT] * 10 + [OUTCOME]
         assert messages[-1] == OUTCOME + outcome
 
-    def test_a_supervisor_that_is_gone_harms_nobody(self, pipes):
+    def test_a_lost_supervisor_does_not_fail_the_trial(self, pipes):
         pipes.close(pipes.results, pipes.commands)
         for step in range(3):
             pipes.link.send(Report(step, {"loss": 0.5}))
@@ -220,14 +220,14 @@ def test_a_stop_that_is_cut_anywhere_arrives_when_it_is_whole(reason, size):
         pipes.close()
 
 
-def test_nobody_who_listens_never_stops():
+def test_without_a_supervisor_a_trial_is_never_stopped():
     link = NoLink()
     link.send(Report(0, {"loss": 1.0}))
     assert link.stop() == ""
 
 
 class Watched:
-    """The zygote's side of a trial, which is fed by hand."""
+    """The zygote's side of a trial, with messages written by the test."""
 
     def __init__(self):
         results, self.writing = os.pipe()
@@ -241,17 +241,17 @@ class Watched:
             logs={},
             started=0.0,
         )
-        self.told = []
+        self.received = []
 
     def write(self, data):
         while data:
             sent = os.write(self.writing, data[: 1 << 14])
             data = data[sent:]
-            assert self.child.read(self.told.append)
+            assert self.child.read(self.received.append)
 
     def close(self):
         os.close(self.writing)
-        assert not self.child.read(self.told.append)
+        assert not self.child.read(self.received.append)
         os.close(self.child.results)
 
 
@@ -277,7 +277,8 @@ def test_a_supervisor_takes_reports_however_they_are_cut(sent, size):
     outcomes = [message[1:] for message in sent if message[:1] == OUTCOME]
     assert watched.child.outcome == (outcomes[-1] if outcomes else b"")
     real = [message for message in sent if message[:1] == REPORT]
-    assert [REPORT + encode(report) for report in watched.told] == [m for m in real if is_report(m)]
+    reports = [REPORT + encode(report) for report in watched.received]
+    assert reports == [message for message in real if is_report(message)]
 
 
 def is_report(message):
@@ -288,7 +289,7 @@ def is_report(message):
 
 
 @given(st.binary(max_size=500))
-def test_garbage_harms_no_supervisor(data):
+def test_invalid_bytes_harm_no_supervisor(data):
     watched = Watched()
     watched.write(data)
     watched.close()
@@ -301,7 +302,7 @@ def test_a_length_beyond_all_messages_is_not_waited_for_or_kept():
     watched.write(b"x" * (8 << 20))
     assert len(watched.child.reader._buffer) == 0
     watched.close()
-    assert [report.step for report in watched.told] == [1]
+    assert [report.step for report in watched.received] == [1]
 
 
 @pytest.mark.parametrize(
@@ -319,9 +320,9 @@ def test_a_length_beyond_all_messages_is_not_waited_for_or_kept():
     ],
     ids=["empty", "object", "text", "long", "half", "bool", "extra", "deep", "large"],
 )
-def test_what_is_no_report_is_passed_over(rest):
+def test_invalid_reports_are_skipped(rest):
     watched = Watched()
     watched.write(frame(REPORT + rest))
     watched.write(frame(REPORT + encode(Report(7, {"loss": 1.0}))))
     watched.close()
-    assert [report.step for report in watched.told] == [7]
+    assert [report.step for report in watched.received] == [7]

@@ -73,13 +73,13 @@ def test_everything_else_is_refused_with_its_type(value):
         ({"f1": 1}, "want the key 'accuracy', got the keys 'f1'; optimization_key= names none of"),
     ],
 )
-def test_what_is_often_returned_instead_is_told_with_what_to_do(returned, said):
+def test_common_wrong_return_values_get_a_hint(returned, said):
     with pytest.raises(UnusableReturn) as caught:
         ACCURACY.read(returned)
     assert str(caught.value).startswith(said)
 
 
-def test_none_is_told_of_several_objectives_too():
+def test_none_gets_a_hint_with_several_objectives_too():
     with pytest.raises(UnusableReturn, match=r"returned None, is there a `return`\?"):
         BOTH.outcome(0, None)
 
@@ -130,7 +130,7 @@ def test_several_keys_without_a_name_are_ambiguous():
 
 
 @pytest.mark.fault(12)
-def test_a_missing_key_names_what_was_wanted_and_what_came():
+def test_a_missing_key_is_an_error_with_expected_and_got():
     with pytest.raises(
         UnusableReturn, match=r"want the key 'accuracy', got the keys 'acc', 'loss'"
     ):
@@ -219,16 +219,16 @@ def test_several_objectives_are_the_values_and_all_numbers_metrics():
         (SimpleNamespace(history={"accuracy": [1]}, epoch=[0]), "got SimpleNamespace"),
     ],
 )
-def test_who_lacks_an_objective_is_told_which(returned, message):
+def test_a_missing_objective_is_named(returned, message):
     with pytest.raises(UnusableReturn, match=message):
         BOTH.outcome(0, returned)
 
 
-def test_no_report_is_the_one_of_several_objectives():
+def test_with_several_objectives_no_report_is_the_objectives():
     assert BOTH.reported({"accuracy": 0.5}) is None
     assert BOTH.reported({"accuracy": 0.5, "latency": 1.0}) is None
 
 
-def test_how_to_read_goes_by_the_direction():
+def test_the_direction_decides_how_a_value_is_read():
     assert objective_of("loss", Direction.MIN) == Objective("loss", Direction.MIN)
     assert objective_of(None, BOTH.directions) == BOTH

@@ -1,4 +1,4 @@
-"""What tells that memory has run out; trials that really run out of it are in test_runners.py."""
+"""Detection of out-of-memory failures; test_runners.py has trials that really run out."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OF_VERSION_1 = "oom_kill_disable 0\nunder_oom 1\noom_kill 5\n"
 
 
 def raised(module, name, message, base=RuntimeError):
-    """Return an exception of a class with this name, as a framework that is not here would."""
+    """Return an exception of a class with this name, as of a framework not installed here."""
     return type(name, (base,), {"__module__": module})(message)
 
 
@@ -82,7 +82,7 @@ def test_tensorflow_is_asked_where_xla_does_not_say(monkeypatch, devices, kind):
     assert out_of_memory.kind_of(raised(TF, "ResourceExhaustedError", TRYING)) == kind
 
 
-def test_who_cannot_be_asked_is_no_gpu(monkeypatch):
+def test_an_unknown_device_is_no_gpu(monkeypatch):
     monkeypatch.setitem(sys.modules, "jax", None)
     assert out_of_memory.kind_of(raised("jax.errors", "JaxRuntimeError", JAX)) == "memory"
 
@@ -107,7 +107,7 @@ def test_the_kernels_count_of_kills_is_read(text, kills):
         (1, "std::bad_alloc", 1, False),
     ],
 )
-def test_how_a_process_ended(tmp_path, code, complaints, kills, memory_was_short):
+def test_the_end_of_a_process_in_words(tmp_path, code, complaints, kills, memory_was_short):
     path = tmp_path / "stderr.log"
     path.write_text(complaints)
     assert out_of_memory.ended_by_memory(code, path, kills=kills) is memory_was_short
@@ -164,7 +164,7 @@ def test_a_container_sees_its_group_at_the_root(groups):
     assert "control group" in out_of_memory.limits()
 
 
-def test_without_control_groups_nobody_was_killed(groups, tmp_path):
+def test_without_control_groups_the_count_of_kills_is_zero(groups, tmp_path):
     (tmp_path / "own").unlink()
     assert out_of_memory.oom_kills() == 0
     assert out_of_memory.limits().startswith("the host has ")

@@ -1,4 +1,4 @@
-"""Searches on GPUs that are not there: Spark assigns them, and a library stands for NVML."""
+"""Searches on simulated GPUs: Spark assigns them, and a library replaces NVML."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def gpus(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def settings(tmp_path_factory, nvml_library, gpus):
-    """Of an executor with two slots, each of which has a GPU."""
+    """The settings of an executor with two slots, each of which has a GPU."""
     return {
         **MEMORY,
         **gpu_settings(tmp_path_factory.mktemp("discovery"), '["0", "1"]'),
@@ -44,7 +44,7 @@ def keep(gpu, memory):
     pathlib.Path(os.environ["FAKE_NVML"], gpu, "kept").write_text(str(memory))
 
 
-def test_a_gpu_that_keeps_memory_is_set_aside_and_the_search_goes_on_with_the_other(
+def test_a_gpu_that_keeps_memory_is_set_aside_and_the_search_continues_on_the_other(
     two_gpus, logdir
 ):
     def train(x):
@@ -55,18 +55,18 @@ def test_a_gpu_that_keeps_memory_is_set_aside_and_the_search_goes_on_with_the_ot
         gpu = os.environ["CUDA_VISIBLE_DEVICES"]
         if gpu == "1":
             keep(gpu, 4 << 30)
-        elif x < 2:  # the slot with GPU 1 tells of it before it writes the outcome
+        elif x < 2:  # the slot with GPU 1 reports it before it writes the outcome
             trials = pathlib.Path(experiment.logdir()).parent
             while not (trials / f"{1 - x:06d}" / "outcome.json").exists():
                 time.sleep(0.01)
         return int(gpu)
 
-    with pytest.warns(UserWarning, match="keeps") as told:
+    with pytest.warns(UserWarning, match="keeps") as warned:
         result = experiment.launch(two_gpus, train, {"x": range(6)}, logdir=logdir, preload=())
     on_1 = [trial for trial in result.trials if trial.value == 1.0]
     assert [trial.status for trial in result.trials] == ["finished"] * 6
     assert len(on_1) == 1
-    (warning,) = [str(warning.message) for warning in told if "GPU" in str(warning.message)]
+    (warning,) = [str(warning.message) for warning in warned if "GPU" in str(warning.message)]
     host, trial = warning.split()[4], on_1[0].id
     assert warning == (
         f"GPU 1 of host {host} keeps 4.0 GiB after trial {trial} and gets no more trials"
@@ -78,7 +78,7 @@ def test_a_gpu_that_keeps_memory_is_set_aside_and_the_search_goes_on_with_the_ot
 
 
 @pytest.mark.slow
-def test_a_search_whose_gpus_are_all_set_aside_ends_and_says_why(two_gpus, logdir):
+def test_a_search_whose_gpus_are_all_set_aside_ends_with_the_reason(two_gpus, logdir):
     def train(x):
         import os
 

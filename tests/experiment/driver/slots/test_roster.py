@@ -1,4 +1,4 @@
-"""Which slots may get work, without a search."""
+"""The slots that may get trials, without a search."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ def roster():
     return Roster(asked=2)
 
 
-def join(roster, slot, host, **said):
-    message = Hello(slot, host, **said)
+def join(roster, slot, host, **fields):
+    message = Hello(slot=slot, host=host, **fields)
     assert roster.hear(message)
     roster.gpus.hear(message)
     return roster.join(slot, host)
 
 
-def test_a_trial_avoids_the_host_where_it_died_while_others_give_work(roster):
+def test_a_trial_avoids_the_host_where_it_died_while_there_are_others(roster):
     join(roster, "1.0.0", "a")
     join(roster, "1.1.0", "b")
     roster.hosts.died("a", 0, "no space left")

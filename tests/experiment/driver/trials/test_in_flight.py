@@ -1,4 +1,4 @@
-"""What runs on which slots, with a clock of ours."""
+"""The attempts in flight and their slots, with a simulated clock."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def attempt(trial, number=1):
     return Attempt(Trial(trial, {}), number)
 
 
-def test_a_slot_runs_what_it_was_given_until_that_ends(in_flight):
+def test_a_slot_runs_its_attempt_until_that_ends(in_flight):
     in_flight.add(attempt(0), ("1.0.0",))
     in_flight.add(attempt(1), ("1.1.0",))
     assert in_flight.on("1.0.0").attempt == attempt(0)
@@ -63,7 +63,7 @@ def test_an_attempt_is_found_by_slot_trial_and_number(in_flight):
         assert in_flight.find(*other) is None
 
 
-def test_a_trials_time_counts_from_when_its_slot_is_prepared(in_flight, clock):
+def test_the_seconds_of_a_trial_count_from_when_its_slot_is_prepared(in_flight, clock):
     in_flight.add(attempt(0), ("1.0.0",))
     (out,) = in_flight.running
     assert (out.since, out.seconds(130.0)) == (None, 0.0)
@@ -88,7 +88,7 @@ def test_a_trial_of_several_slots_has_begun_when_all_are_prepared(in_flight, clo
     assert in_flight.on("1.1.0").since == 120.0
 
 
-def test_the_last_of_each_metric_is_kept(in_flight):
+def test_the_last_value_of_each_metric_is_kept(in_flight):
     in_flight.add(attempt(0), ("1.0.0",))
     assert in_flight.on("1.0.0").last is None
     in_flight.report("1.0.0", (Report(0, {"loss": 0.5, "accuracy": 0.25}),), "")
@@ -97,7 +97,7 @@ def test_the_last_of_each_metric_is_kept(in_flight):
     assert in_flight.on("1.0.0").last == Report(2, {"loss": 0.3, "accuracy": 0.25})
 
 
-def test_a_trial_that_is_to_stop_is_told_so_again(in_flight):
+def test_each_report_of_a_trial_that_is_to_stop_gets_the_reason(in_flight):
     in_flight.add(attempt(0), ("1.0.0",))
     assert in_flight.report("1.0.0", (), "") == ""
     assert in_flight.report("1.0.0", (), "step 1: too bad") == "step 1: too bad"
@@ -105,7 +105,7 @@ def test_a_trial_that_is_to_stop_is_told_so_again(in_flight):
 
 
 @pytest.mark.fault(21)
-def test_a_slot_is_doubled_while_another_of_its_task_has_a_trial(in_flight):
+def test_a_slot_is_doubled_while_another_attempt_of_its_task_has_a_trial(in_flight):
     in_flight.add(attempt(0), ("1.0.0",))
     in_flight.add(attempt(1), ("1.10.0", "2.0.0"))
     assert in_flight.is_doubled("1.0.1")
@@ -116,7 +116,7 @@ def test_a_slot_is_doubled_while_another_of_its_task_has_a_trial(in_flight):
     assert not in_flight.is_doubled("1.0.1")
 
 
-def test_what_another_thread_has_taken_does_not_change(in_flight):
+def test_the_view_of_another_thread_does_not_change(in_flight):
     in_flight.add(attempt(0), ("1.0.0",))
     before = in_flight._running
     taken = dict(before)

@@ -1,4 +1,4 @@
-"""Which attempt comes next, from the state of a run alone."""
+"""The next attempt, from the state of a run alone."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LOST = Failure("lost executor", "its executor was lost")
 
 
 class Run:
-    """The state of a run, and the attempts that come next in it."""
+    """The state of a run, and its next attempts."""
 
     def __init__(self, root, retries=3, retry_on=RETRIED):
         self.state = RunState(RunPaths(root))
@@ -57,7 +57,7 @@ def test_trials_run_again_in_the_order_in_which_they_were_lost(run):
     assert run.again(0, 1) is None
 
 
-def test_asking_what_runs_again_changes_nothing(run):
+def test_asking_for_the_next_retry_changes_nothing(run):
     run.lose(Attempt(trial()))
     assert run.again() == run.again() == Attempt(trial(), 2)
     run.plan(run.again())
@@ -79,13 +79,13 @@ def test_a_failure_of_another_kind_and_a_value_are_not_retried(run):
     assert not run.attempts.is_retried(FINISHED)
 
 
-def test_an_attempt_that_does_not_count_is_no_retry(tmp_path):
+def test_an_attempt_that_does_not_count_uses_no_retry(tmp_path):
     run = Run(tmp_path, retries=1)
     run.lose(Attempt(trial()), counts=False)
     assert run.attempts.is_retried(Outcome.failed(0, "machine", "no"))
 
 
-def test_the_end_that_a_trial_left_is_found_once(run):
+def test_the_outcome_in_a_trial_folder_is_found_once(run):
     end = Attempt(trial(), 2), FINISHED
     run.attempts.found([LeftBehind(0, 2, end)])
     assert run.attempts.end_found(trial(1)) is None
@@ -93,20 +93,20 @@ def test_the_end_that_a_trial_left_is_found_once(run):
     assert run.attempts.end_found(trial()) is None
 
 
-def test_the_end_of_a_trial_with_other_hyperparameters_is_none_of_it(run):
+def test_the_outcome_of_other_hyperparameters_is_ignored(run):
     run.attempts.found([LeftBehind(0, 2, (Attempt(Trial(0, {"x": 9}), 2), FINISHED))])
     assert run.attempts.end_found(trial()) is None
     assert run.attempts.first(trial()) == Attempt(trial(), 3)
 
 
-def test_a_failure_that_a_trial_left_and_that_is_retried_is_no_end(run):
+def test_a_failure_in_a_trial_folder_that_is_retried_is_no_outcome(run):
     failed = Outcome.failed(0, "machine", "no space left")
     run.attempts.found([LeftBehind(0, 4, (Attempt(trial(), 4), failed))])
     assert run.attempts.end_found(trial()) is None
     assert run.attempts.first(trial()) == Attempt(trial(), 5)
 
 
-def test_no_attempt_gets_the_folder_of_one_that_the_journal_does_not_know(run):
+def test_no_attempt_reuses_the_folder_of_one_that_the_journal_lacks(run):
     run.lose(Attempt(trial()))
     run.attempts.found([LeftBehind(0, 3)])
     assert run.attempts.end_found(trial()) is None
@@ -116,7 +116,7 @@ def test_no_attempt_gets_the_folder_of_one_that_the_journal_does_not_know(run):
     assert run.again() == Attempt(trial(), 5)
 
 
-def test_what_a_killed_driver_had_out_runs_again_by_its_number(run):
+def test_a_trial_in_flight_of_a_killed_driver_runs_again_as_the_next_attempt(run):
     for number in (1, 0):
         run.plan(Attempt(trial(number)))
     run.state.apply(Finished(1, FINISHED, at=0.0))

@@ -1,4 +1,4 @@
-"""What a journal's records do to a searcher, a judge and the state of a run, without a journal."""
+"""The effect of records on a searcher, a judge and the state of a run, without a journal."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.experiment.runs import begun
 
 
 class Resumed:
-    """What is there when a search of three points is resumed."""
+    """The objects of a resumed search with three points."""
 
     def __init__(self, root, stopping=()):
         self.state = RunState(RunPaths(root))
@@ -67,7 +67,7 @@ def finished(trial, value=1.0, objective="loss"):
     return Finished(1, outcome, at=0.0)
 
 
-def test_the_searcher_goes_on_after_the_trials_of_the_journal(resumed):
+def test_the_searcher_continues_after_the_trials_of_the_journal(resumed):
     last = resumed.replay.run([planned(0), planned(1), finished(1)])
     assert resumed.searcher.ask() == Trial(2, {"x": 2})
     assert {trial: out.attempt for trial, out in last.items()} == {0: attempt(0), 1: attempt(1)}
@@ -92,7 +92,7 @@ def test_a_searcher_that_asks_for_other_trials_is_refused(resumed, before, now):
     assert f"trial {before.id} with {dict(before.params)}" in str(raised.value)
 
 
-def test_each_end_is_taken_in_once_with_what_ran_then(resumed):
+def test_each_outcome_is_received_once_with_the_trials_in_flight(resumed):
     cancelled = Finished(1, Outcome(2, "cancelled"), at=0.0)
     resumed.replay.run(
         [
@@ -103,19 +103,19 @@ def test_each_end_is_taken_in_once_with_what_ran_then(resumed):
     assert resumed.ended == [(0, 0.5, [0]), (1, 0.25, [1, 2])]
 
 
-def test_what_ran_when_a_driver_ended_runs_no_more(resumed):
+def test_trials_in_flight_of_a_previous_driver_wait_to_run_again(resumed):
     resumed.replay.run([planned(0), begun(1, 3), planned(1), finished(1)])
     assert resumed.ended == [(1, 1.0, [1])]
     assert resumed.state.waiting == {0: attempt(0, 2)}
 
 
-def test_an_end_is_held_to_the_objective(tmp_path):
-    resumed = Resumed(tmp_path)
-    resumed.replay.run([planned(0), planned(1), finished(0), finished(1, objective="metric")])
-    assert [result.status for result in resumed.state.results] == ["finished", "failed"]
+def test_an_outcome_of_the_journal_causes_no_second_warning(resumed):
+    stopped = Finished(1, Outcome(1, "stopped", None, "metric", {"metric": 1.0}), at=0.0)
+    resumed.replay.run([planned(0), planned(1), finished(0), stopped])
+    assert [result.status for result in resumed.state.results] == ["finished", "stopped"]
 
 
-def test_what_a_trial_reported_last_and_why_it_was_to_stop_is_known(tmp_path):
+def test_the_last_report_of_a_trial_and_its_reason_to_stop_are_restored(tmp_path):
     resumed = Resumed(tmp_path, [Threshold(upper=1.0)])
     reports = [Report(0, {"loss": 0.5}), Report(1, {"loss": 2.5})]
     last = resumed.replay.run([planned(0), planned(1), Reported(0, 1, reports, at=0.0)])
@@ -124,7 +124,7 @@ def test_what_a_trial_reported_last_and_why_it_was_to_stop_is_known(tmp_path):
     assert (last[1].last, last[1].stop) == (None, "")
 
 
-def test_reports_without_rules_are_passed_over(resumed):
+def test_reports_without_stopping_rules_are_ignored(resumed):
     reports = [Report(0, {"loss": 0.5})]
     last = resumed.replay.run([planned(0), Reported(0, 1, reports, at=0.0)])
     assert (last[0].last, last[0].stop) == (None, "")

@@ -1,4 +1,4 @@
-"""What is shown of a search, from results alone."""
+"""The displayed status of a search, from results alone."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from spark_jobs.run_folder.paths import RunPaths
 
 
 class Shown:
-    """A standing with the state of its run, which outcomes are told to."""
+    """A standing that receives outcomes, with the state of its run."""
 
     def __init__(self, root, direction=Direction.MAX, target=None, observers=()):
         self.state, self.warnings = RunState(RunPaths(root)), []
@@ -50,7 +50,7 @@ def shown(tmp_path):
     return Shown(tmp_path)
 
 
-def test_trials_are_counted_by_their_end(shown):
+def test_trials_are_counted_by_their_status(shown):
     for status in ("finished", "failed", "cancelled", "cancelled", "stopped"):
         shown.end(status, 1.0 if status == "finished" else None)
     status = shown.status
@@ -58,7 +58,7 @@ def test_trials_are_counted_by_their_end(shown):
     assert (status.total, status.slots) == (9, 2)
 
 
-def test_a_typical_trial_is_known_from_two_that_finished(shown):
+def test_typical_seconds_need_two_finished_trials(shown):
     shown.end("failed")
     assert shown.status.typical is None
     for wanted in (None, 0.5):
@@ -84,7 +84,7 @@ def test_several_objectives_have_a_front_and_no_best(tmp_path):
     assert not shown.standing.target_reached
 
 
-def test_a_front_of_another_quantity_is_dropped(shown):
+def test_a_front_of_another_objective_is_dropped(shown):
     shown.end("stopped", 5.0, "loss")
     assert shown.status.best.id == 0
     shown.end(value=0.5, objective="metric")
@@ -93,7 +93,7 @@ def test_a_front_of_another_quantity_is_dropped(shown):
 
 
 @pytest.mark.parametrize(("direction", "sign"), [(Direction.MAX, 1), (Direction.MIN, -1)])
-def test_a_target_is_reached_by_a_value_as_good(tmp_path, direction, sign):
+def test_a_target_is_reached_by_an_equal_value(tmp_path, direction, sign):
     shown = Shown(tmp_path, direction, target=sign * 0.9)
     shown.end(value=sign * 0.8)
     assert not shown.standing.target_reached
@@ -107,7 +107,7 @@ def test_a_trial_that_failed_reaches_no_target(tmp_path):
     assert not shown.standing.target_reached
 
 
-def test_observers_hear_of_each_result_in_their_order(tmp_path):
+def test_observers_get_each_result_in_their_order(tmp_path):
     heard = []
 
     class Named:
@@ -138,7 +138,7 @@ def test_an_observer_that_raises_is_left_out_with_a_warning(tmp_path):
     assert shown.warnings == ["Full is left out from now on: No space left on device"]
 
 
-def test_output_and_notes_that_nobody_shows_do_not_grow_for_ever(shown):
+def test_output_and_notes_that_are_not_shown_are_limited(shown):
     for number in range(3_000):
         shown.standing.output.append((0, str(number)))
         shown.standing.notes.append(str(number))

@@ -6,7 +6,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from experiment.display.card import card, domain_in_words, escaped, failure_card
+from experiment.display.description import (
+    description,
+    domain_in_words,
+    escaped,
+    failure_description,
+)
 from experiment.results.text import printable
 from experiment.results.trial_result import TrialResult
 from search.grid import PointSearch
@@ -23,7 +28,7 @@ OURS = {"h1", "h2", "p", "pre", "code", "table", "thead", "tbody", "tr", "th", "
 
 
 class Page(HTMLParser):
-    """What a browser shows of some Markdown: headings, paragraphs, code and tables."""
+    """Markdown as a browser shows it: headings, paragraphs, code and tables."""
 
     def __init__(self, text, render=None):
         super().__init__()
@@ -55,7 +60,7 @@ class Page(HTMLParser):
             self.texts[self._open[-1]][-1] += data
 
     def table(self, first):
-        """Return the rows of the table whose first column is called so."""
+        """Return the rows of the table whose first column has this name."""
         [(_, *rows)] = [table for table in self.tables if table[0][0] == first]
         return rows
 
@@ -65,7 +70,7 @@ def page(text):
 
 
 def in_one_line(text):
-    """Return what is left of a text in HTML, where all white space is the same."""
+    """Return a text as HTML shows it, where all white space is the same."""
     return " ".join(printable(text, keep="\r\n\t").split())
 
 
@@ -129,7 +134,7 @@ texts = st.lists(pieces, max_size=8).map("".join) | st.text(max_size=10)
 
 @given(texts)
 @examples(300)
-def test_a_paragraph_shows_the_very_text_whatever_it_is(text):
+def test_a_paragraph_shows_any_text_literally(text):
     shown = page(f"before\n\n{escaped(text)}\n\n    after")
     line = in_one_line(text)
     assert shown.texts["p"] == (["before", line] if line else ["before"])
@@ -139,7 +144,7 @@ def test_a_paragraph_shows_the_very_text_whatever_it_is(text):
 
 @given(texts, texts)
 @examples(300)
-def test_a_cell_shows_the_very_text_whatever_it_is(one, other):
+def test_a_cell_shows_any_text_literally(one, other):
     row = f"| {escaped(one)} | {escaped(other)} |"
     shown = page(f"| a | b |\n| --- | --- |\n{row}\n| x | y |")
     assert shown.tables == [[["a", "b"], [in_one_line(one), in_one_line(other)], ["x", "y"]]]
@@ -148,13 +153,13 @@ def test_a_cell_shows_the_very_text_whatever_it_is(one, other):
 
 @given(texts)
 @examples(300)
-def test_a_heading_shows_the_very_text_whatever_it_is(text):
+def test_a_heading_shows_any_text_literally(text):
     shown = page(f"# {escaped('x' + text)}")
     assert shown.texts == {"h1": [in_one_line("x" + text)]}
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=ascii)
-def test_hostile_text_is_shown_everywhere_as_it_is(text):
+def test_hostile_text_is_shown_literally_everywhere(text):
     manifest = make_manifest(
         make_search(3),
         name=text,
@@ -165,7 +170,7 @@ def test_hostile_text_is_shown_everywhere_as_it_is(text):
         application="app",
         versions={text: text},
     )
-    shown = page(card(manifest))
+    shown = page(description(manifest))
     line = in_one_line(text)
     assert shown.texts["h1"] == [line]
     assert shown.texts["p"] == [line]
@@ -186,39 +191,39 @@ def good_name(text):
 
 
 @pytest.mark.parametrize("name", list(filter(good_name, HOSTILE)), ids=ascii)
-def test_hostile_names_of_hyperparameters_are_shown_as_they_are(name):
+def test_hostile_names_of_hyperparameters_are_shown_literally(name):
     space = Space({"first": Choice(["a"]), name: Choice(["x"])})
     manifest = make_manifest(make_spec("launch", PointSearch([]), space))
-    rows = page(card(manifest)).table("hyperparameter")
+    rows = page(description(manifest)).table("hyperparameter")
     assert rows == [["first", "a", "choice"], [in_one_line(name), "x", "choice"]]
 
 
 @pytest.mark.parametrize("value", HOSTILE, ids=ascii)
-def test_hostile_values_of_hyperparameters_are_shown_as_they_are(value):
+def test_hostile_values_of_hyperparameters_are_shown_literally(value):
     space = Space({"x": Choice([value, "z"]), "y": Choice([[value], {value: 1}])})
     manifest = make_manifest(make_spec("launch", PointSearch([]), space))
-    [(_, one, _), (_, other, _)] = page(card(manifest)).table("hyperparameter")
+    [(_, one, _), (_, other, _)] = page(description(manifest)).table("hyperparameter")
     assert one == in_one_line(f"{printable(value)}, z")
     assert other == in_one_line(printable(f"{[value]}, {{{value!r}: 1}}"))
 
 
 @pytest.mark.filterwarnings("ignore:html5lib's sanitizer is deprecated:DeprecationWarning")
-def test_the_sanitizer_of_tensorboard_leaves_the_card_as_it_is():
+def test_the_sanitizer_of_tensorboard_does_not_change_the_description():
     from tensorboard.plugin_util import markdown_to_safe_html
 
-    text = card(make_manifest(make_search(8, generations=True), description="a | <b> *c*"))
+    text = description(make_manifest(make_search(8, generations=True), description="a | <b> *c*"))
     plain, safe = Page(text), Page(text, markdown_to_safe_html)
     assert (plain.tags, plain.texts, plain.tables) == (safe.tags, safe.texts, safe.tables)
 
 
-def test_the_card_says_how_many_trials_of_other_runs_are_known():
+def test_the_description_has_the_number_of_prior_observations():
     search = make_search(8, generations=True)
-    row = ["trials known from other runs", "12"]
-    assert row in page(card(make_manifest(search, known=12))).table("setting")
-    assert row[0] not in card(make_manifest(search))
+    row = ["prior observations", "12"]
+    assert row in page(description(make_manifest(search, known=12))).table("setting")
+    assert row[0] not in description(make_manifest(search))
 
 
-def test_the_card_says_what_the_run_is():
+def test_the_description_has_call_space_settings_and_versions():
     manifest = make_manifest(
         make_search(8, generations=True),
         description="Two\nlines.",
@@ -226,7 +231,7 @@ def test_the_card_says_what_the_run_is():
         stopping=[Patience(3).to_json(), Threshold(upper=9.0).to_json()],
         versions={"a": "1"},
     )
-    shown = page(card(manifest))
+    shown = page(description(manifest))
     assert shown.texts["h1"] == ["digits"]
     assert shown.texts["h2"] == ["Space", "Settings", "Versions"]
     assert shown.texts["p"] == ["Two lines."]
@@ -256,13 +261,15 @@ def test_the_card_says_what_the_run_is():
     assert shown.table("package") == [["a", "1"]]
 
 
-def test_a_seed_of_zero_was_set():
-    assert ["seed", "0"] in page(card(make_manifest(make_search(3), seed=0))).table("setting")
+def test_a_seed_of_zero_is_shown():
+    assert ["seed", "0"] in page(description(make_manifest(make_search(3), seed=0))).table(
+        "setting"
+    )
 
 
-def test_what_was_not_set_is_left_out():
+def test_settings_that_were_not_set_are_left_out():
     search = make_search(0, points=[{"x": 1}, {"y": 2}])
-    shown = page(card(make_manifest(search, optimization_key=None)))
+    shown = page(description(make_manifest(search, optimization_key=None)))
     assert shown.texts["h2"] == ["Settings", "Versions"]
     assert "p" not in shown.texts
     assert shown.texts["code"] == ["experiment.launch(spark, train, ...)\n"]
@@ -278,7 +285,7 @@ def test_what_was_not_set_is_left_out():
 def test_a_lambda_and_a_name_of_two_lines_stay_one_line_of_code():
     search = make_search(3, call="random_search")
     for train, seen in (("<lambda>", "<lambda>"), ("a\nb", "a?b")):
-        [code] = page(card(make_manifest(search, train=train))).texts["code"]
+        [code] = page(description(make_manifest(search, train=train))).texts["code"]
         assert code == f"experiment.random_search(spark, {seen}, ..., samples=3)\n"
 
 
@@ -313,7 +320,7 @@ def test_a_choice_of_a_billion_values_shows_the_first():
     assert values.endswith(", 19 and 999999980 more")
     space = Space({"seed": Choice(range(10**9))})
     manifest = make_manifest(make_spec("launch", PointSearch([]), space))
-    assert page(card(manifest)).table("hyperparameter") == [["seed", values, "choice"]]
+    assert page(description(manifest)).table("hyperparameter") == [["seed", values, "choice"]]
 
 
 def test_long_values_are_cut():
@@ -336,7 +343,7 @@ def failed(message, traceback="", params=None):
 
 
 def code_of(text):
-    """Return text as a block of code has it: no tabs, no white space at the end of a line."""
+    """Return text as a code block shows it: no tabs, no white space at the end of a line."""
     lines = [line.expandtabs(4).rstrip() for line in text.splitlines()]
     return "\n".join(lines).strip("\n").rstrip()
 
@@ -345,8 +352,8 @@ def code_of(text):
 @example("Traceback:\n\n\n\n  File <stdin>\n\t^^^\n~~~\nValueError: `a`\n\n")
 @example("- a\n\n1. b\n\n<script>\n\n</script>")
 @examples(200)
-def test_a_failure_shows_the_traceback_as_code_whatever_is_in_it(text):
-    shown = page(failure_card(failed("no", "first\n" + text)))
+def test_a_failure_shows_any_traceback_as_code(text):
+    shown = page(failure_description(failed("no", "first\n" + text)))
     assert shown.texts["p"] == ["Trial 7: "]
     [code] = shown.texts["code"]
     assert code_of(code) == code_of("first\n" + text)
@@ -354,12 +361,12 @@ def test_a_failure_shows_the_traceback_as_code_whatever_is_in_it(text):
 
 
 @pytest.mark.parametrize("value", HOSTILE, ids=ascii)
-def test_a_failure_shows_its_hyperparameters_as_they_are(value):
-    shown = page(failure_card(failed("ValueError: no", params={"x": value, "rate": 0.5})))
+def test_a_failure_shows_its_hyperparameters_literally(value):
+    shown = page(failure_description(failed("ValueError: no", params={"x": value, "rate": 0.5})))
     assert shown.texts["p"] == [in_one_line(f"Trial 7: x={printable(value)}, rate=0.5")]
     assert shown.texts["code"] == ["ValueError: no\n"]
 
 
-def test_a_failure_without_words_has_its_trial():
-    shown = page(failure_card(failed("")))
+def test_a_failure_without_a_message_shows_its_trial():
+    shown = page(failure_description(failed("")))
     assert shown.texts == {"p": ["Trial 7: "]}

@@ -1,4 +1,4 @@
-"""Executors that do not see the folder of a run, as where it lies on the driver's own disk."""
+"""Executors that do not see the run folder, for example one on the driver's own disk."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from spark_jobs.handover import handover
 from spark_jobs.storage.locations import Location
 
 
-def check_blind_executors(spark, folder, monkeypatch):
-    """Make sure that a search whose slots see no secrets ends with a sentence that says why."""
+def check_executors_without_the_folder(spark, folder, monkeypatch):
+    """Check that a search whose slots do not see the folder fails with an error that names it."""
 
     @contextlib.contextmanager
     def elsewhere(session, root, function):

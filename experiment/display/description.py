@@ -1,4 +1,4 @@
-"""The card of a run: what it is, as Markdown, for TensorBoard's text page."""
+"""Descriptions of a run and of failed trials, as Markdown for TensorBoard's text page."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from search.space.spaces import Choice, Domain, Space
 _MOST_CHOICES = 20
 
 
-def card(manifest: Manifest) -> str:
-    """Return the call, the space and the versions of a run."""
+def description(manifest: Manifest) -> str:
+    """Return the call, the search space, the settings and the versions of a run."""
     parts = [f"# {escaped(manifest.name)}", escaped(manifest.description), _call(manifest)]
     if manifest.space is not None:
         space = Space.from_json(manifest.space)
@@ -27,7 +27,7 @@ def card(manifest: Manifest) -> str:
         for name in ("direction", "optimization_key", "trials", "seed", "isolation", "timeout")
     }
     settings["stopping"] = ", ".join(map(_as_code, manifest.stopping)) or None
-    settings["trials known from other runs"] = manifest.known or None
+    settings["prior observations"] = manifest.known or None
     settings |= {"Spark": f"{manifest.master}, {manifest.application}"}
     chosen = [(name, value) for name, value in settings.items() if value is not None]
     parts += ["## Settings", _table(("setting", "value"), chosen)]
@@ -35,8 +35,8 @@ def card(manifest: Manifest) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def failure_card(trial: TrialResult) -> str:
-    """Return with what hyperparameters a trial failed, and why."""
+def failure_description(trial: TrialResult) -> str:
+    """Return the hyperparameters and the error of a failed trial."""
     params = f"Trial {trial.id}: {escaped(hyperparameters(trial.params))}"
     error = trial.error
     text = "" if error is None else error.traceback or error.message
@@ -44,7 +44,7 @@ def failure_card(trial: TrialResult) -> str:
 
 
 def domain_in_words(domain: Domain) -> tuple[str, str]:
-    """Return what values a hyperparameter may have; on what scale they are searched, and when."""
+    """Return the values of a domain, and its scale and conditions, as text."""
     conditions = [
         f"when {printable(name)} is {_listed(v)}" for name, v in (domain.when or {}).items()
     ]
@@ -72,7 +72,7 @@ def _as_code(rule: dict[str, Any]) -> str:
 
 
 def _call(manifest: Manifest) -> str:
-    """Return the call as code, which is what four spaces make of it."""
+    """Return the call as a code block, which is indented by four spaces."""
     algorithm = {k: v for k, v in manifest.algorithm.items() if k != "type"}
     arguments = "".join(f", {name}={value!r}" for name, value in algorithm.items())
     return f"    experiment.{manifest.call}(spark, {printable(manifest.train)}, ...{arguments})"
@@ -84,8 +84,8 @@ def _table(head: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> str:
 
 
 def escaped(text: object) -> str:
-    """Return text that Markdown shows as it is, in one line."""
-    line = " ".join(printable(str(text), keep="\r\n\t").split())  # four spaces first make code
+    """Return text in one line that Markdown shows literally."""
+    line = " ".join(printable(str(text), keep="\r\n\t").split())  # four leading spaces mean code
     marked = re.sub(r"([\\`*_\[\]#!])", r"\\\1", html.escape(line, quote=False))
-    marked = re.sub(r"^(\d*)([-+.])", r"\1\\\2", marked)  # or else an item of a list, or a rule
+    marked = re.sub(r"^(\d*)([-+.])", r"\1\\\2", marked)  # else an item of a list, or a rule
     return marked.replace("|", "&#124;")

@@ -1,0 +1,47 @@
+"""The settings of Spark that are ours, each with its default and its meaning."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkSetting:
+    """A setting of Spark that this framework reads.
+
+    Attributes:
+        name: Its name, which begins with "spark.experiment.".
+        default: What holds where it is not set, in words.
+        meaning: What it is, in a sentence.
+    """
+
+    name: str
+    default: str
+    meaning: str
+
+
+LOGDIR = SparkSetting(
+    name="spark.experiment.logdir",
+    default="`experiments` in the user's home on HDFS where HDFS is Spark's default file system, "
+    "else `./experiments`",
+    meaning="The folder of all runs, where a search has no `logdir=`: hdfs://..., or a folder that "
+    "every executor sees.",
+)
+DRIVER_HOST = SparkSetting(
+    name="spark.experiment.driver.host",
+    default="the address by which the client reaches the server",
+    meaning="In Spark Connect only: the name or address by which executors reach the client.",
+)
+CACHE_FOLDER = SparkSetting(
+    name="spark.experiment.cache.folder",
+    default="a folder of the user in `/tmp`",
+    meaning="The folder on each executor's host that keeps the copies of `experiment.data`.",
+)
+CACHE_LIMIT = SparkSetting(
+    name="spark.experiment.cache.limit",
+    default="half of the disk's free space",
+    meaning="The most that these copies may take on a host, such as `20g`; the copies that were "
+    "read least recently are removed first.",
+)
+
+ALL = (LOGDIR, DRIVER_HOST, CACHE_FOLDER, CACHE_LIMIT)
