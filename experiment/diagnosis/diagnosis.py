@@ -30,7 +30,7 @@ class Finding:
         level: 'ok'; 'warning' if searches run, but not as well; 'red' if they fail.
         got: The state that the check found.
         expected: The expected state; '' if it is as expected.
-        advice: How to mend it; '' if nothing has to be done.
+        advice: The way to mend it; '' if nothing has to be done.
     """
 
     check: str

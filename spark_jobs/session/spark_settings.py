@@ -11,8 +11,8 @@ class SparkSetting:
 
     Attributes:
         name: Its name, which begins with "spark.experiment.".
-        default: What holds where it is not set, in words.
-        meaning: What it is, in a sentence.
+        default: The default, in words.
+        meaning: A description in one sentence.
     """
 
     name: str
