@@ -79,7 +79,6 @@ def main() -> None:
         optimization_key="accuracy",
         seed=options.seed,
         logdir=options.logdir,
-        preload=("tensorflow", "keras", "sklearn.datasets", "sklearn.model_selection"),
     )
     frame = result.to_pandas()
     print(

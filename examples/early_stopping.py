@@ -77,7 +77,6 @@ def main() -> None:
         optimization_key="val_accuracy",  # the reported and returned metric to maximise
         stopping=experiment.SuccessiveHalving(reduction_factor=2),
         logdir=options.logdir,
-        preload=("tensorflow", "keras", "sklearn.datasets", "sklearn.model_selection"),
     )
     frame = result.to_pandas()
     columns = ["trial", "status", "value", "learning_rate", "units", "dropout", "seconds"]

@@ -79,7 +79,6 @@ def main() -> None:
         name="digits-evolution",
         seed=options.seed,
         logdir=options.logdir,
-        preload=("tensorflow", "keras", "sklearn.datasets", "sklearn.model_selection"),
     )
     columns = ["trial", "status", "value", "learning_rate", "dropout", "num_layers", "seconds"]
     print(result.to_pandas()[columns].to_string(index=False))

@@ -72,7 +72,6 @@ def main() -> None:
         name="digits-grid",
         optimization_key="accuracy",
         logdir=options.logdir,
-        preload=("tensorflow", "keras", "sklearn.datasets", "sklearn.model_selection"),
     )
     columns = ["trial", "status", "value", "learning_rate", "dropout", "metrics.loss", "seconds"]
     print(result.to_pandas()[columns].to_string(index=False))

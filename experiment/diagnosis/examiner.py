@@ -21,6 +21,7 @@ from experiment.diagnosis.diagnosis import DRIVER, Diagnosis, Finding, diagnosis
 from experiment.display.progress import show_line
 from experiment.driver.slot_jobs import problem_of_spark
 from experiment.results.text import count, duration
+from experiment.setup.imports import imports_of
 from experiment.setup.settings import check_folder
 from experiment.setup.slot_count import SLOT_MEMORY
 from experiment.setup.train_function import (
@@ -29,7 +30,7 @@ from experiment.setup.train_function import (
     required_arguments,
     sizes_of_variables,
 )
-from search.errors import InvalidArgument
+from search.errors import InvalidArgument, prefixed
 from spark_jobs.channel.grpc_channel import ChannelServer
 from spark_jobs.cluster.exposure import AUTHENTICATION
 from spark_jobs.cluster.standalone_pages import FailingHost
@@ -444,4 +445,5 @@ def _size_of(train: Callable[..., Any], amount: int, names: list[str]) -> Findin
             level="warning", got=got, expected=f"less than {size(_LARGE_FUNCTION)}", advice=advice
         )
     needs = f"; the search must give it {', '.join(names)}" if names else ""
-    return finding(level="ok", got=got + needs)
+    preload = prefixed("; preloads ", ", ".join(imports_of(train)))
+    return finding(level="ok", got=got + preload + needs)

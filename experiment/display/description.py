@@ -26,6 +26,7 @@ def description(manifest: Manifest) -> str:
         name: getattr(manifest, name)
         for name in ("direction", "optimization_key", "trials", "seed", "isolation", "timeout")
     }
+    settings["preload"] = ", ".join(manifest.preload) or None
     settings["stopping"] = ", ".join(map(_as_code, manifest.stopping)) or None
     settings["prior observations"] = manifest.known or None
     settings |= {"Spark": f"{manifest.master}, {manifest.application}"}

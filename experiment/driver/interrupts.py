@@ -52,7 +52,7 @@ class Interrupts:
 
     def __enter__(self) -> Self:
         if self._active:
-            self._reading, self._writing = os.pipe()
+            self._pipe = os.pipe()
             # Started here: a signal handler may have interrupted the lock that a start needs.
             self._sender = threading.Thread(
                 target=self._send_again, name="experiment-interrupts", daemon=True
@@ -67,10 +67,10 @@ class Interrupts:
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
         if self._active:
             # Closing the pipe would not end the thread while a forked child holds it open.
-            os.write(self._writing, _END)
+            os.write(self._pipe[1], _END)
             self._sender.join()
-            os.close(self._reading)
-            os.close(self._writing)
+            for end in self._pipe:
+                os.close(end)
         if self.terminated:
             os.kill(os.getpid(), signal.SIGTERM)
         if self._due and not self._held and error[0] is None:
@@ -112,14 +112,14 @@ class Interrupts:
         if not self._due or self._held:
             self._due = False
         elif _is_called_by_py4j(frame):
-            os.write(self._writing, _AGAIN)
+            os.write(self._pipe[1], _AGAIN)
         else:
             self._due = False
             raise KeyboardInterrupt
 
     def _send_again(self) -> None:
         """Send each Ctrl-C again that came during a call into the JVM. Runs in a thread."""
-        while os.read(self._reading, 1) == _AGAIN:
+        while os.read(self._pipe[0], 1) == _AGAIN:
             time.sleep(_SEND_AGAIN_EVERY)
             if self._due:
                 self._sent_again = True

@@ -94,6 +94,7 @@ def _slots(prepared: Prepared, progress: Progress) -> int:
         None if spec.grows else total,
         spec.settings,
         session,
+        preload=prepared.preload,
         warn=warn_user,
         tick=lambda: progress.refresh(Status(total=total)),
     )

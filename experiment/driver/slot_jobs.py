@@ -357,9 +357,7 @@ class SlotJobs:
         return self.session.job(slot, slots, tag)
 
     def _modules(self) -> tuple[str, ...]:
-        if self.settings.isolation == "none":  # nothing is preloaded
-            return ()
-        return tuple(name for name in self.settings.preload if is_installed(name))
+        return tuple(name for name in self.prepared.preload if is_installed(name))
 
 
 def without_slots(executors: Sequence[ClusterExecutor] | None, tasks: int) -> str:

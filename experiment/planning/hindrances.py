@@ -68,7 +68,7 @@ class Demand:
     @property
     def imports_tensorflow(self) -> bool:
         """Whether each slot preloads TensorFlow."""
-        return "tensorflow" in self.prepared.spec.settings.preload
+        return bool({"tensorflow", "keras"}.intersection(self.prepared.preload))
 
 
 def hindrances(demand: Demand) -> tuple[Hindrance, ...]:

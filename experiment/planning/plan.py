@@ -39,6 +39,7 @@ class Plan:
         gpus: Maximum GPUs of all slots together.
         gpus_now: GPUs of `slots_now`; None if unknown.
         batch: Number of trials between two barriers, where slots wait; None without barriers.
+        preload: The modules that each slot imports before its first trial.
         hindrances: Settings that hurt the search, each with `.setting`, `.value`, `.effect` and
             `.advice`.
     """
@@ -51,6 +52,7 @@ class Plan:
     gpus: int
     gpus_now: int | None
     batch: int | None
+    preload: tuple[str, ...]
     hindrances: tuple[Hindrance, ...]
 
     @property
@@ -129,6 +131,7 @@ class Plan:
             ("trials", str(self.trials)),
             ("slots", f"{_now(self.slots_now, self.slots)}; each {self.needs}"),
             ("GPUs", _now(self.gpus_now, self.gpus) if self.gpus else "none"),
+            ("preload", ", ".join(self.preload) or "nothing"),
             ("per slot", self._per_slot_in_words()),
             ("barrier", f"after each {count(self.batch, 'trial')}" if self.batch else "none"),
             ("idle", self._idle_in_words()),
@@ -183,7 +186,13 @@ def plan(search: Callable[P, Result | Results], *args: P.args, **kwargs: P.kwarg
 def _plan_of(prepared: Prepared) -> Plan:
     session, spec = prepared.session, prepared.spec
     warnings: list[str] = []
-    slots = slot_count(spec.searcher.total, spec.settings, session, warn=warnings.append)
+    slots = slot_count(
+        spec.searcher.total,
+        spec.settings,
+        session,
+        preload=prepared.preload,
+        warn=warnings.append,
+    )
     cluster = session.cluster()
     needs = session.task_needs
     fits = [executor.tasks(needs) for executor in cluster.executors or ()]
@@ -208,6 +217,7 @@ def _plan_of(prepared: Prepared) -> Plan:
         gpus=math.ceil(slots * needs.gpus),
         gpus_now=None if now is None else math.ceil(now * needs.gpus),
         batch=batch_of(spec.searcher),
+        preload=prepared.preload,
         hindrances=(*map(_too_many_for_memory, warnings), *hindrances(demand)),
     )
 

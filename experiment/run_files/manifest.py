@@ -66,6 +66,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         optimization_key: The user's argument.
         seed: The searcher's seed.
         isolation: 'process', 'spawn' or 'none'.
+        preload: The modules that are imported once for all trials.
         timeout: Seconds per trial, or None.
         stopping: Type and arguments of each stopping rule.
         application: Spark's id of the application.
@@ -96,6 +97,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     master: str
     created: str
     versions: dict[str, str]
+    preload: list[str] = []
     format: int = FORMAT
 
 

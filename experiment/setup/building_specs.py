@@ -60,7 +60,7 @@ def spec_of_algorithm(
     if not isinstance(algorithm, Grid):  # a grid checks each configuration
         check_constraint(space, random.Random(seed))
     runs = runs_of(warm_start)
-    slots = SlotsAsked(spark, samples, settings)
+    slots = SlotsAsked(spark, train, samples, settings)
     problem = Problem(
         space=space,
         rng=random.Random(seed),

@@ -53,7 +53,7 @@ class SearchKeywords(ExecutorKeywords, total=False):
     stopping: StoppingRule | Sequence[StoppingRule] | None
     target: float | None
     max_failures: int | None
-    preload: Sequence[str]
+    preload: Sequence[str] | None
     verbose: Literal[0, 1, 2]
 
 

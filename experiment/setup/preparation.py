@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from experiment.run_files.loading import find_run
 from experiment.run_files.manifest import Manifest, folder_name, now, versions
+from experiment.setup.imports import preload_of
 from experiment.setup.resuming import check_same_search, manifest_of
 from experiment.setup.settings import Settings, check_folder, choose_logdir
 from experiment.setup.sources import hash_of_constraint, hash_of_train, name_of
@@ -42,6 +43,11 @@ class Prepared:
     root: Location
 
     @property
+    def preload(self) -> tuple[str, ...]:
+        """The modules to import once for all its trials."""
+        return tuple(self.manifest.preload)
+
+    @property
     def program(self) -> Program:
         """The program that all its trials run."""
         settings = self.spec.settings
@@ -50,7 +56,7 @@ class Prepared:
             key=settings.optimization_key,
             direction=settings.goal.to_json(),
             # `experiment` too: train functions call it, and in the zygote it is imported only once
-            preload=(*settings.preload, "experiment", "spark_jobs.trial.event_file"),
+            preload=(*self.preload, "experiment", "spark_jobs.trial.event_file"),
             start_method="spawn" if settings.isolation == "spawn" else "fork",
             seed=settings.seed,
             data=self.data,
@@ -101,6 +107,7 @@ def _manifest(spec: SearchSpec, function: bytes, session: Session) -> Manifest:
         optimization_key=settings.optimization_key,
         seed=spec.seed,
         isolation=settings.isolation,
+        preload=list(preload_of(settings, spec.train)),
         timeout=settings.timeout,
         stopping=[rule.to_json() for rule in read_rules(settings.stopping)],
         application=session.application_id,

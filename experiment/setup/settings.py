@@ -79,8 +79,8 @@ class Settings(_Begun):
             trial, whose imports count towards its time, 'none' runs trials in the slot's own
             process, where nothing can end them.
         preload: Modules that the process which forks trials imports once, and fresh interpreters
-            each time; those that the driver lacks are skipped. `()` for train functions without
-            TensorFlow.
+            each time; those that the driver lacks are skipped. By default the modules of large
+            packages, such as TensorFlow, that the train function imports; `()` for none.
         verbose: 0 shows nothing, 1 the progress, 2 also a line per trial and the output of trials,
             each line with the trial's number.
 
@@ -109,7 +109,7 @@ class Settings(_Begun):
     retry_on: Sequence[FailureKind] = RETRIED
     seed: int | None = None
     isolation: Isolation = "process"
-    preload: Sequence[str] = ("tensorflow", "keras")
+    preload: Sequence[str] | None = None
     verbose: Literal[0, 1, 2] = 1
 
     def __post_init__(self) -> None:
@@ -247,12 +247,14 @@ def _text(name: str, value: object, alternative: str = "") -> str:
     return str.__str__(value)  # a plain string, also if it is numpy's
 
 
-def _module_names(preload: Any) -> tuple[str, ...]:
+def _module_names(preload: Any) -> tuple[str, ...] | None:
+    if preload is None:
+        return None
     if isinstance(preload, Iterable) and not isinstance(preload, str):
         names = tuple(preload)
         if all(type(name) is str for name in names):
             return names
-    raise InvalidArgument("preload", "a list of module names", shown(preload))
+    raise InvalidArgument("preload", "a list of module names, or None", shown(preload))
 
 
 def _failure_kinds(retry_on: Any) -> tuple[FailureKind, ...]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import psutil
 
+from experiment.setup.imports import preload_of
 from experiment.setup.resuming import manifest_of
 from experiment.setup.settings import Settings
 from search.errors import InvalidArgument
@@ -28,6 +29,7 @@ class SlotsAsked:
 
     Args:
         spark: The user's SparkSession.
+        train: The train function.
         trials: Number of trials; None if the algorithm determines it.
         settings: The search's settings.
 
@@ -35,8 +37,11 @@ class SlotsAsked:
         number: The number; None before the first call.
     """
 
-    def __init__(self, spark: Any, trials: int | None, settings: Settings) -> None:
+    def __init__(
+        self, spark: Any, train: Callable[..., Any], trials: int | None, settings: Settings
+    ) -> None:
         self._spark = spark
+        self._train = train
         self._trials = trials
         self._settings = settings
         self.number: int | None = None
@@ -57,7 +62,13 @@ class SlotsAsked:
         settings = self._settings
         session = session_of(self._spark).asking(settings.gpus_per_trial, settings.trials_per_gpu)
         # The warnings are shown when slots are requested.
-        return slot_count(self._trials, settings, session, warn=lambda warning: None)
+        return slot_count(
+            self._trials,
+            settings,
+            session,
+            preload=preload_of(settings, self._train),
+            warn=lambda warning: None,
+        )
 
 
 def slot_count(
@@ -65,6 +76,7 @@ def slot_count(
     settings: Settings,
     session: Session,
     *,
+    preload: Sequence[str],
     warn: Callable[[str], None],
     tick: Callable[[], None] = lambda: None,
 ) -> int:
@@ -74,6 +86,7 @@ def slot_count(
         trials: Number of trials; None if it is not known in advance.
         settings: The search's settings.
         session: The session that runs the slots.
+        preload: The modules that each slot imports.
         warn: Called with a warning if memory allows fewer slots than Spark.
         tick: Called repeatedly while executors are waited for.
 
@@ -88,7 +101,7 @@ def slot_count(
         expected = "an integer, where Spark may start any number of executors"
         hint = "or set spark.dynamicAllocation.maxExecutors"
         raise InvalidArgument("parallelism", expected, "None", hint)
-    if session.on_this_host and settings.isolation != "none" and settings.preload:
+    if session.on_this_host and settings.isolation != "none" and preload:
         fit = max(1, int(psutil.virtual_memory().available / SLOT_MEMORY))
         if fit < slots:
             warn(

@@ -353,7 +353,11 @@ def test_a_python_of_executors_that_lacks_something_is_one_sentence_with_the_hos
     try:
         with pytest.raises(experiment.SearchFailed) as caught:
             experiment.launch(
-                spark, functions.double, {"x": range(4)}, logdir=tmp_path / "runs", verbose=0
+                spark,
+                functions.train_with_tensorflow,
+                {"x": range(4)},
+                logdir=tmp_path / "runs",
+                verbose=0,
             )
     finally:
         sparks.stop()

@@ -128,6 +128,7 @@ plan of evolutionary_search:
   trials   20
   slots    2 now, 2 at most; each 1 core
   GPUs     none
+  preload  keras
   per slot 12 trials with 2 slots
   barrier  after each 5 trials
   idle     17% of the slots' time if trials take equally long, 17% if their times are exponential; \
@@ -143,7 +144,7 @@ def test_a_plan_is_text_and_a_table_of_a_notebook(spark, tmp_path):
         BOUNDS,
         generational=True,
         logdir=tmp_path,
-        preload=(),
+        preload=["keras"],
         **EVOLUTION,
     )
     assert repr(plan) == str(plan) == PLAN
@@ -165,10 +166,12 @@ def test_unknown_numbers_are_left_out():
         gpus=4,
         gpus_now=None,
         batch=None,
+        preload=(),
         hindrances=(),
     )
     assert plan.trials_per_slot == 3
     assert "  slots    2 at most; each 1 core and 2 GPUs\n  GPUs     4 at most\n" in str(plan)
+    assert "  preload  nothing\n" in str(plan)
 
 
 def test_seconds_are_estimated_from_finished_trials(spark, tmp_path):
@@ -271,9 +274,8 @@ def hurt(master, *, batch=None, preload=("tensorflow",), **settings):
     session = Elsewhere(master, **settings)
     prepared = SimpleNamespace(
         session=session,
-        spec=SimpleNamespace(
-            settings=experiment.Settings(preload=preload), searcher=SimpleNamespace(batch=batch)
-        ),
+        preload=preload,
+        spec=SimpleNamespace(settings=experiment.Settings(), searcher=SimpleNamespace(batch=batch)),
     )
     return hindrances(
         Demand(

@@ -97,8 +97,8 @@ REFUSED = [
     ({"verbose": "1"}, "0, 1 or 2", "'1'"),
     ({"verbose": None}, "0, 1 or 2", "None"),
     ({"verbose": [1]}, "0, 1 or 2", "[1]"),
-    ({"preload": "tensorflow"}, "a list of module names", "'tensorflow'"),
-    ({"preload": [1]}, "a list of module names", "[1]"),
+    ({"preload": "tensorflow"}, "a list of module names, or None", "'tensorflow'"),
+    ({"preload": [1]}, "a list of module names, or None", "[1]"),
 ]
 
 
@@ -303,7 +303,7 @@ def test_a_read_only_and_a_full_disk_are_refused(tmp_path, options, problem):
     "arguments",
     [
         {"preload": 5},
-        {"preload": None},
+        {"preload": "keras"},
         {"timeout": 10**400},
         {"verbose": np.array([1, 2])},
         {"logdir": Path("hdfs://host/runs")},

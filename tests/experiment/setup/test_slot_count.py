@@ -13,8 +13,8 @@ def session(slots, *, on_this_host=True):
     return SimpleNamespace(task_slots=lambda tick: slots, on_this_host=on_this_host)
 
 
-def slots_of(trials, settings, session):
-    return slot_count(trials, settings, session, warn=warnings.warn)
+def slots_of(trials, settings, session, preload=("tensorflow",)):
+    return slot_count(trials, settings, session, preload=preload, warn=warnings.warn)
 
 
 @pytest.fixture
@@ -56,14 +56,17 @@ def test_little_memory_on_this_host_reduces_the_slots_with_a_warning(free):
 
 
 @pytest.mark.parametrize(
-    ("settings", "on_this_host"),
+    ("settings", "preload", "on_this_host"),
     [
-        (Settings(isolation="none"), True),
-        (Settings(preload=()), True),
-        (Settings(parallelism=8), True),
-        (Settings(), False),
+        (Settings(isolation="none"), ("tensorflow",), True),
+        (Settings(), (), True),
+        (Settings(parallelism=8), ("tensorflow",), True),
+        (Settings(), ("tensorflow",), False),
     ],
 )
-def test_memory_counts_only_where_tensorflow_is_imported_on_this_host(free, settings, on_this_host):
+def test_memory_counts_only_where_modules_are_imported_on_this_host(
+    free, settings, preload, on_this_host
+):
     free(1e6)
-    assert slots_of(100, settings, session(8, on_this_host=on_this_host)) == 8
+    slots = slots_of(100, settings, session(8, on_this_host=on_this_host), preload)
+    assert slots == 8

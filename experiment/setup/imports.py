@@ -1,0 +1,310 @@
+"""The modules that a train function imports, found without running or importing anything.
+
+No library does this: `modulefinder` and its kind follow the files of a program, and run nothing of
+a function in a notebook; cloudpickle knows the objects that a function refers to, not its imports.
+"""
+
+from __future__ import annotations
+
+import dis
+import functools
+import importlib.machinery
+import inspect
+import sys
+import types
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from experiment.setup.settings import Settings
+
+WORTH_IT = frozenset(
+    (
+        "keras",
+        "lightgbm",
+        "matplotlib",
+        "numpy",
+        "pandas",
+        "PIL",
+        "scipy",
+        "seaborn",
+        "skimage",
+        "sklearn",
+        "statsmodels",
+        "tensorflow",
+        "tensorflow_probability",
+        "torch",
+        "torchvision",
+        "transformers",
+        "xgboost",
+    )
+)
+"""Packages that take long to import, and start no threads while they are imported."""
+
+_LARGEST = 100  # elements of a collection that is looked through
+_MOST = 10_000  # objects that are looked at; more would take longer than an import
+_INSTALLED = {"site-packages", "dist-packages"}
+_OWN = ("experiment", "search", "spark_jobs")
+_COLLECTIONS = (list, tuple, set, frozenset)
+
+
+def preload_of(settings: Settings, train: Callable[..., Any]) -> tuple[str, ...]:
+    """Return the modules to import once for all trials of a search.
+
+    Args:
+        settings: The search's settings.
+        train: The train function.
+    """
+    if settings.isolation == "none":  # trials share the slot's process
+        return ()
+    return imports_of(train) if settings.preload is None else tuple(settings.preload)
+
+
+def imports_of(train: Callable[..., Any]) -> tuple[str, ...]:
+    """Return the modules of `WORTH_IT` that a function imports or refers to, in order of discovery.
+
+    The function's code is followed into the user's functions, classes and modules that it reaches,
+    also those that are not loaded yet. Imports inside `try`, names that are computed, and `exec`
+    are left out: a module that is missing here costs time only.
+
+    Args:
+        train: The function, or any other object that can be called.
+    """
+    return tuple(_Walk(train).found)
+
+
+class _Walk:
+    """Follows references from an object, one after the other: chains of them may be long.
+
+    Args:
+        start: The first object.
+
+    Attributes:
+        found: The modules that were found; a dict, for its order.
+    """
+
+    def __init__(self, start: object) -> None:
+        self.found: dict[str, None] = {}
+        self._seen: dict[int, object] = {}  # keeps the objects, so that ids stay unique
+        self._modules: set[str] = set()
+        self._users: dict[str, bool] = {}
+        self._next = [start]
+        while self._next and len(self._seen) < _MOST:
+            value = self._next.pop()
+            if id(value) not in self._seen:
+                self._seen[id(value)] = value
+                self._look_at(value)
+
+    def _follow(self, *values: object) -> None:
+        self._next.extend(reversed(values))  # the first of them is looked at first
+
+    def _look_at(self, value: Any) -> None:
+        kind = type(value)  # not isinstance(), which runs code of a proxy
+        if issubclass(kind, types.ModuleType):
+            self._import(str(value.__name__))
+        elif issubclass(kind, functools.partial):
+            self._follow(value.func, *value.args, *value.keywords.values())
+        elif issubclass(kind, types.MethodType):
+            self._follow(value.__func__, value.__self__)
+        elif issubclass(kind, (staticmethod, classmethod)):
+            self._follow(value.__func__)
+        elif issubclass(kind, property):
+            self._follow(value.fget, value.fset)
+        elif issubclass(kind, types.FunctionType):
+            self._look_at_function(value)
+        elif issubclass(kind, type):
+            self._look_at_class(value)
+        elif issubclass(kind, _COLLECTIONS):
+            self._follow(*(value if len(value) < _LARGEST else ()))
+        elif issubclass(kind, dict):
+            self._follow(*(value.values() if len(value) < _LARGEST else ()))
+        elif kind.__module__ != "builtins":
+            self._follow(kind, *_attributes(value).values())
+
+    def _look_at_function(self, function: types.FunctionType) -> None:
+        if self._is_foreign(function.__module__):
+            return
+        names = function.__globals__
+        self._look_at_code(function.__code__, str(names.get("__package__") or ""), names)
+        if function.__module__ in sys.modules:  # an executor imports it, and runs its imports
+            self._import(function.__module__)
+        self._follow(*_closure(function), *(function.__defaults__ or ()))
+        self._follow(*(function.__kwdefaults__ or {}).values(), *vars(function).values())
+
+    def _look_at_class(self, kind: type) -> None:
+        if not self._is_foreign(kind.__module__):
+            self._follow(*kind.__mro__[1:], *vars(kind).values())
+
+    def _is_foreign(self, module: str | None) -> bool:
+        """Return whether an object is no code of the user; note its module if that counts."""
+        if not module or module == "__main__":
+            return False
+        if _top(module) in WORTH_IT:
+            self._import(module)
+        return not self._is_users(module)
+
+    def _look_at_code(
+        self, code: types.CodeType, package: str, names: Mapping[str, Any], nested: bool = True
+    ) -> None:
+        """Follow the imports and the global names of some code.
+
+        Args:
+            code: The code of a function or module.
+            package: Its package, for relative imports.
+            names: The global names; empty for a module that is not loaded.
+            nested: Whether the functions in it may be called.
+        """
+        bytecode = dis.Bytecode(code)
+        instructions = list(bytecode)
+        guarded = _guarded(bytecode, instructions)
+        for number, instruction in enumerate(instructions):
+            if instruction.opname == "IMPORT_NAME" and instruction.offset not in guarded:
+                level, members = _operands(instructions[:number])
+                module = _absolute(instruction.argval, level, package)
+                self._import(module)
+                for member in members:
+                    self._import_member(module, member)
+            elif instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
+                self._follow(*self._reached(instructions[number:], names))
+        for constant in code.co_consts:
+            # A class body runs with its module; a function of it only if it is called.
+            if isinstance(constant, types.CodeType) and (nested or not _is_function(constant)):
+                self._look_at_code(constant, package, names, nested)
+
+    def _import(self, module: str) -> None:
+        """Note a module that counts; follow the imports of a module of the user."""
+        if module in self._modules:
+            return
+        self._modules.add(module)
+        if _top(module) in WORTH_IT:
+            if _find(_top(module)) is not None:
+                self.found[module] = None
+        elif self._is_users(module):
+            if "." in module:
+                self._import(module.rpartition(".")[0])
+            self._look_at_file(module)
+
+    def _import_member(self, module: str, member: str) -> None:
+        """Note `from module import member` if the member is a module of its own."""
+        name = f"{module}.{member}"
+        if (_top(module) in WORTH_IT or self._is_users(module)) and _find(name) is not None:
+            self._import(name)
+
+    def _look_at_file(self, module: str) -> None:
+        spec = _find(module)
+        if spec is None or not (spec.origin or "").endswith(".py"):
+            return
+        try:
+            source = Path(str(spec.origin)).read_bytes()
+            code = compile(source, str(spec.origin), "exec", dont_inherit=True)
+        except (OSError, SyntaxError, ValueError):
+            return  # its import shows what is wrong
+        package = module if spec.submodule_search_locations else module.rpartition(".")[0]
+        # The functions of a loaded module are followed as objects, those that are reached.
+        self._look_at_code(code, package, {}, nested=module not in sys.modules)
+
+    def _reached(
+        self, instructions: list[dis.Instruction], names: Mapping[str, Any]
+    ) -> Iterator[object]:
+        """Yield the global that the first instruction loads, and what is reached by its attributes.
+
+        Attributes of a user's module only: those of a package may import it when they are read.
+        """
+        name = instructions[0].argval
+        if name not in names:
+            return
+        value = names[name]
+        yield value
+        for instruction in instructions[1:]:
+            if instruction.opname not in ("LOAD_ATTR", "LOAD_METHOD"):
+                return
+            if not issubclass(type(value), types.ModuleType) or not self._is_users(value.__name__):
+                return
+            if instruction.argval not in vars(value):
+                return
+            value = vars(value)[instruction.argval]
+            yield value
+
+    def _is_users(self, module: str) -> bool:
+        """Return whether a module is one of the user: not Python's, installed, or ours."""
+        top = _top(module)
+        if top not in self._users:
+            known = top in sys.stdlib_module_names or top in _OWN
+            self._users[top] = not known and _is_not_installed(top)
+        return self._users[top]
+
+
+def _attributes(value: object) -> Mapping[str, Any]:
+    try:
+        attributes = object.__getattribute__(value, "__dict__")
+    except AttributeError:  # one with slots
+        return {}
+    return attributes if len(attributes) < _LARGEST else {}
+
+
+def _closure(function: types.FunctionType) -> Iterator[object]:
+    for cell in function.__closure__ or ():
+        try:
+            yield cell.cell_contents
+        except ValueError:  # an empty cell
+            continue
+
+
+def _guarded(bytecode: dis.Bytecode, instructions: list[dis.Instruction]) -> set[int]:
+    """Return the offsets of instructions inside `try`; its handlers expect a failed import."""
+    by_offset = {instruction.offset: n for n, instruction in enumerate(instructions)}
+    guarded: set[int] = set()
+    for entry in bytecode.exception_entries:  # type: ignore[attr-defined]  # not in typeshed
+        handler = [one.opname for one in instructions[by_offset[entry.target] :][:2]]
+        if handler[0] == "PUSH_EXC_INFO" and handler[-1] != "WITH_EXCEPT_START":
+            guarded.update(range(entry.start, entry.end))
+    return guarded
+
+
+def _operands(before: list[dis.Instruction]) -> tuple[int, tuple[str, ...]]:
+    """Return the level and the members of the import that comes after these instructions."""
+    loads = ("LOAD_CONST", "LOAD_SMALL_INT")
+    level, members = [i.argval for i in before[-4:] if i.opname in loads][-2:]
+    return level, members or ()
+
+
+def _absolute(name: str, level: int, package: str) -> str:
+    """Return the name of a module that is imported relative to a package."""
+    if not level:
+        return name
+    parts = package.split(".")
+    return ".".join(filter(None, [*parts[: len(parts) - level + 1], name]))
+
+
+def _is_function(code: types.CodeType) -> bool:
+    return bool(code.co_flags & inspect.CO_OPTIMIZED)  # not the body of a module or a class
+
+
+def _top(module: str) -> str:
+    return module.partition(".")[0]
+
+
+def _is_not_installed(top: str) -> bool:
+    """Return whether a top-level module is found outside the folders of installed packages."""
+    spec = _find(top)
+    if spec is None:
+        return False
+    places = [spec.origin] if spec.origin else list(spec.submodule_search_locations or ())
+    return not any(_INSTALLED.intersection(Path(place).parts) for place in places)
+
+
+def _find(module: str) -> importlib.machinery.ModuleSpec | None:
+    """Return the spec of a module; imports nothing, unlike `importlib.util.find_spec`."""
+    spec, path = None, None
+    name = ""
+    for part in module.split("."):
+        name = f"{name}.{part}".lstrip(".")
+        if path is None:
+            finders = (getattr(finder, "find_spec", None) for finder in sys.meta_path)
+            spec = next(filter(None, (find(name, None) for find in finders if find)), None)
+        else:
+            spec = importlib.machinery.PathFinder.find_spec(name, path)
+        if spec is None:
+            return None
+        path = list(spec.submodule_search_locations or ())
+    return spec
