@@ -107,6 +107,12 @@ ALLOWED = {
         "_limit_torch",
         "torch.cuda.set_per_process_memory_fraction",
     ): (SETS_LIMIT),
+    ("experiment/setup/imports.py", "_Walk._look_at_file", "compile"): (
+        "the user's own modules on the driver, whose code is read and never run"
+    ),
+    ("experiment/setup/imports.py", "_find", "importlib.machinery.PathFinder.find_spec"): (
+        "finds files of modules, and runs nothing"
+    ),
     ("experiment/cli/job_options.py", "_referred", "importlib.import_module"): (
         "the module that the command line of a job names"
     ),
