@@ -111,6 +111,16 @@ SLOTS_END = 10.0
 TASKS_END = 15.0
 """For the tasks of an ended job: above `ZYGOTE_END`, which a slot may wait."""
 
+# The import that the slots of an executor share.
+
+WARM_IMPORT = 120.0
+"""For the shared import, or for a fork after it, before slots import by themselves: several times
+what TensorFlow takes on a busy host."""
+
+WARM_ANSWER = 130.0
+"""For a zygote from the keeper: above `WARM_IMPORT`, after which the keeper refuses; and below half
+of `SLOT_SILENCE`, since the slot may have to import by itself then."""
+
 # The server of Spark Connect.
 
 SERVER_ANSWER = 5.0

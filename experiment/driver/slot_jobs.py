@@ -348,6 +348,7 @@ class SlotJobs:
             modules=self._modules(),
             trials_per_gpu=self.session.task_needs.tasks_per_gpu,
             mark=str(self.opened.owned.mark),
+            keep_warm=self.prepared.keep_warm,
         )
 
     def _job(self, number: int, slots: int, lent: Lent, function: Lent) -> SlotJob:

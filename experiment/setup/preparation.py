@@ -33,6 +33,8 @@ class Prepared:
         data: The data settings of its trials.
         manifest: The manifest of its run.
         root: The run's folder, which exists only if the run is resumed.
+        keep_warm: Seconds for which executors keep preloaded modules imported; 0 if no module is
+            preloaded, or not in a process that forks trials.
     """
 
     spec: SearchSpec
@@ -41,6 +43,7 @@ class Prepared:
     data: DataSettings
     manifest: Manifest
     root: Location
+    keep_warm: float = 0.0
 
     @property
     def preload(self) -> tuple[str, ...]:
@@ -81,11 +84,18 @@ def prepare(spec: SearchSpec, *, warn: Callable[[str], None]) -> Prepared:
     gpus = spec.settings.gpus_per_trial, spec.settings.trials_per_gpu
     session = session_of(spec.spark).asking(*gpus)
     session.check_worker_timeouts()
-    data = session.data_settings()
+    data, keep_warm = session.data_settings(), session.keep_warm()
     manifest = _manifest(spec, function, session)
     root = _root(spec.settings, manifest, session, data.hadoop, warn)
+    shares = spec.settings.isolation == "process" and bool(spec.settings.preload)
     return Prepared(
-        spec=spec, session=session, function=function, data=data, manifest=manifest, root=root
+        spec=spec,
+        session=session,
+        function=function,
+        data=data,
+        manifest=manifest,
+        root=root,
+        keep_warm=keep_warm if shares else 0.0,
     )
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import abc
+import contextlib
+import math
 import os
 import pickle
 import re
@@ -11,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, Self
 
-from search.errors import InvalidArgument
+from search.errors import InvalidArgument, shown
 from spark_jobs.cluster.cluster import Cluster
 from spark_jobs.cluster.exposure import Exposure
 from spark_jobs.cluster.standalone_pages import FailingHost
@@ -214,6 +216,19 @@ class Session(abc.ABC):
         if self._file_system.startswith("hdfs://"):
             return f"{self._file_system.rstrip('/')}/user/{self._hadoop_user}/experiments"
         return "experiments"
+
+    def keep_warm(self) -> float:
+        """Return the seconds for which executors keep what they have imported.
+
+        Raises:
+            InvalidArgument: The setting is no number of seconds.
+        """
+        name = spark_settings.KEEP_WARM.name
+        value = self.setting(name) or spark_settings.KEEP_WARM.default
+        with contextlib.suppress(ValueError):
+            if 0 <= (seconds := float(value)) < math.inf:
+                return seconds
+        raise InvalidArgument(name, "a number of seconds, at least 0", shown(value))
 
     def shared_folder(self) -> str:
         """Return a folder for data that all executors can access.

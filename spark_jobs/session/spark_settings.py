@@ -44,4 +44,11 @@ CACHE_LIMIT = SparkSetting(
     "read least recently are removed first.",
 )
 
-ALL = (LOGDIR, DRIVER_HOST, CACHE_FOLDER, CACHE_LIMIT)
+KEEP_WARM = SparkSetting(
+    name="spark.experiment.keep_warm",
+    default="300",
+    meaning="Seconds for which an executor keeps the modules of `preload=` imported after a "
+    "search, so that the next one starts at once; 0 lets each slot import them by itself.",
+)
+
+ALL = (LOGDIR, DRIVER_HOST, CACHE_FOLDER, CACHE_LIMIT, KEEP_WARM)

@@ -13,7 +13,8 @@ from search.trial import Outcome
 from spark_jobs.messages import Attempt
 from spark_jobs.run_folder.paths import AttemptPaths
 from spark_jobs.slot.nvml import GIB, Gpus
-from spark_jobs.slot.runners import Tell, TrialRunner
+from spark_jobs.slot.runners import TrialRunner
+from spark_jobs.slot.zygote_link import Tell
 from spark_jobs.trial.event_file import EventFile
 
 _TOLERANCE = 128 << 20  # bytes, less than a context of CUDA takes

@@ -7,50 +7,30 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import signal
-import socket
-import subprocess
 import sys
-import tempfile
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import IO, Protocol, Self
 
 import psutil
 
-from search.errors import ExperimentError
 from search.trial import Failure, Outcome
 from spark_jobs import time_limits
 from spark_jobs.messages import (
     Attempt,
     Report,
-    decode,
-    encode,
 )
 from spark_jobs.run_folder.paths import AttemptPaths
 from spark_jobs.slot import zygote
 from spark_jobs.slot.bounded_log import bound, open_log
 from spark_jobs.slot.driver_watch import Abandoned
-from spark_jobs.trial.frames import FrameReader, write_frame
-from spark_jobs.trial.link import DirectLink, StopTrial
+from spark_jobs.slot.zygote_link import RunnerBroken, Tell, ZygoteLink
+from spark_jobs.trial.link import DirectLink
 from spark_jobs.trial.trial_process import Program, Task, evaluate, set_environment, stopped
-
-_SLICES = 12  # of the silence that is allowed; while this process is stopped at most one passes
-
-Tell = Callable[[Report], None]
-
-
-_STOPPED = (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
-_DIED = Failure("machine", "the process that supervises the trial was ended from outside")
-# Such signals come from the trial or from people, never from a failing host.
-_WAS_STOPPED = Failure("exit", "the process that supervises the trial was stopped (SIGSTOP)")
-
-
-class RunnerBroken(ExperimentError):
-    """No trial can run here; the message says why."""
+from spark_jobs.warm.asking import Unavailable, Warm
+from spark_jobs.warm.processes import become_subreaper, resign_as_subreaper
 
 
 class TrialRunner(Protocol):
@@ -176,14 +156,16 @@ def _flush_output() -> None:
 class ProcessRunner:
     """Runs each trial in a process of its own, forked from a zygote or fresh ('spawn').
 
-    While the runner is entered, this process is a subreaper, so that it inherits the children of a
-    killed zygote and can end them.
+    A zygote comes from a keeper, which has it fork from a process that has imported, or is started
+    here if no keeper has one. Then, until the runner is left, this process is a subreaper, so that
+    it inherits the children of a killed zygote and can end them.
 
     Args:
         program: The settings of the search.
         environment: Environment variables of every trial: set, or removed if None.
         timeout: Time limit of a trial in seconds, or None.
         grace: Seconds between SIGTERM and SIGKILL at the time limit.
+        warm: Where keepers are. Default: without.
 
     Raises:
         RunnerBroken: On entering, if no zygote starts.
@@ -195,12 +177,15 @@ class ProcessRunner:
         environment: Mapping[str, str | None] | None = None,
         timeout: float | None = None,
         grace: float = 1.0,
+        *,
+        warm: Warm | None = None,
     ) -> None:
         self._program = program
+        self._warm = warm
         self._timeout = timeout
         self._grace = grace
         self._environment = dict(environment or {})
-        self._zygote: _ZygoteProcess | None = None
+        self._zygote: ZygoteLink | None = None
         self._abandoned = False
         self._before: set[psutil.Process] = set()
 
@@ -213,9 +198,8 @@ class ProcessRunner:
 
     def __enter__(self) -> Self:
         self._before = set(psutil.Process().children())
-        zygote.become_subreaper()
         try:
-            self._zygote = _ZygoteProcess(self._program)
+            self._zygote = self._start()
         except BaseException:
             self.__exit__()
             raise
@@ -226,12 +210,15 @@ class ProcessRunner:
             self._zygote.close()
             self._zygote = None
         self._end_orphans()
-        zygote.resign_as_subreaper()
+        resign_as_subreaper()
 
     def run(self, attempt: Attempt, paths: AttemptPaths, tell: Tell) -> Outcome:
         """Run a trial in a process of its own."""
+        if self._zygote is not None and not self._zygote.process.is_guarded:
+            self._zygote.close()
+            self._zygote = None
         if self._zygote is None:
-            self._zygote = _ZygoteProcess(self._program)
+            self._zygote = self._start()
         if self._abandoned:
             raise Abandoned(f"trial {attempt.trial.id} was not started")
         folder = str(paths.folder)
@@ -281,6 +268,17 @@ class ProcessRunner:
         if running is not None:
             running.abandon()
 
+    def _start(self) -> ZygoteLink:
+        """Return a new zygote, from a keeper as long as these have one."""
+        if self._warm is not None:
+            try:
+                return ZygoteLink(self._program, self._warm)
+            except (Unavailable, RunnerBroken) as error:
+                print(f"no shared import: {error}", file=sys.stderr)
+                self._warm = None
+        become_subreaper()  # not before: this process would inherit a keeper that it starts
+        return ZygoteLink(self._program)
+
     def _end_orphans(self) -> None:
         """End the processes of a killed zygote, but no earlier children of this process.
 
@@ -323,174 +321,3 @@ def _signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return "unknown"
-
-
-class _ZygoteProcess:
-    """The slot's side of a zygote."""
-
-    def __init__(self, program: Program) -> None:
-        self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  # closed by close()
-        ours, theirs = socket.socketpair()
-        lifeline_read, lifeline = os.pipe()
-        self._socket = ours
-        self._lifeline = lifeline
-        self._writing = threading.Lock()
-        self._trial: int | None = None  # the running trial, unless it has a stop request
-        self._reader = FrameReader(ours.fileno())
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", zygote.__name__, str(theirs.fileno()), str(lifeline_read)],
-            stdin=subprocess.DEVNULL,
-            stdout=self._log,
-            stderr=self._log,
-            pass_fds=(theirs.fileno(), lifeline_read),
-            start_new_session=True,
-            env=_zygote_environment(),
-        )
-        theirs.close()
-        os.close(lifeline_read)
-        with contextlib.suppress(BrokenPipeError):  # it has ended: its log tells more
-            write_frame(ours.fileno(), encode(program))
-        first = self._receive()
-        if not isinstance(first, zygote.Ready):
-            reason = first.reason if isinstance(first, zygote.Broken) else self._last_words()
-            self.close()
-            raise RunnerBroken(reason)
-        self.ready = first
-
-    def run(self, task: Task, tell: Tell) -> zygote.Ended | Failure:
-        """Run a trial; return a failure if the zygote died or was stopped.
-
-        In that case the zygote and the trial's process group are ended.
-        """
-        group = 0
-        try:
-            with self._writing:
-                self._trial = task.attempt.trial.id
-                write_frame(self._socket.fileno(), encode(task))
-        except OSError:
-            return _DIED
-        try:
-            while True:
-                match self._hear():
-                    case zygote.Started(pid=group):
-                        pass
-                    case zygote.Alive():
-                        pass
-                    case zygote.Reported(report=report):
-                        tell(report)
-                    case zygote.Ended() as ended:
-                        return ended
-                    case other:
-                        self._process.kill()
-                        _kill_group(group)
-                        return other if isinstance(other, Failure) else _DIED
-        finally:
-            with self._writing:
-                self._trial = None
-
-    def stop(self, trial: int, reason: str) -> None:
-        """Send a trial one stop request, if it runs.
-
-        Only one: the zygote does not read while it writes reports, so too many requests would fill
-        the pipe until both sides wait for each other.
-        """
-        with self._writing, contextlib.suppress(OSError):  # the zygote has died
-            if self._trial == trial:
-                self._trial = None
-                write_frame(self._socket.fileno(), encode(StopTrial(reason)))
-
-    def abandon(self) -> None:
-        """Let `run` end the trial and return a failure. From any thread."""
-        with contextlib.suppress(OSError):  # closed, or the zygote has died
-            self._socket.shutdown(socket.SHUT_RDWR)
-
-    def close(self) -> None:
-        """End the zygote, with the trial that it may be running."""
-        self._socket.close()
-        os.close(self._lifeline)
-        self._process.send_signal(signal.SIGCONT)  # a trial may have stopped it
-        try:
-            self._process.wait(timeout=time_limits.ZYGOTE_END)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._log.close()
-
-    def _hear(self) -> zygote.FromZygote | Failure | None:
-        """Wait for the next message while a trial runs; a failure if none comes for long."""
-        while (message := self._reader.take()) is None:
-            if failure := self._silent():
-                return failure
-            if not self._reader.fill():
-                return None
-        return _read(message)
-
-    def _silent(self) -> Failure | None:
-        """Wait for something to read; return a failure, or None, if nothing comes for long."""
-        poll = select.poll()
-        poll.register(self._socket, select.POLLIN)
-        while True:
-            for _ in range(_SLICES):
-                if poll.poll(time_limits.ZYGOTE_SILENCE * 1000 / _SLICES):
-                    return None
-            if failure := failure_of_silence(status_of(self._process.pid)):
-                return failure
-
-    def _receive(self) -> zygote.FromZygote | None:
-        message = self._reader.receive()
-        return None if message is None else _read(message)
-
-    def _last_words(self) -> str:
-        code = self._process.wait()
-        self._log.seek(0)
-        text = self._log.read()[-2_000:].decode("utf-8", "replace").strip()
-        return f"the zygote ended with {code}: {text}"
-
-
-def failure_of_silence(status: str) -> Failure | None:
-    """Return the failure of a trial whose supervisor is silent; None if it may continue.
-
-    It writes the trial's output to the run's folder, so it waits for a file system that hangs.
-
-    Args:
-        status: The supervisor's status by psutil's names.
-    """
-    if status in _STOPPED:
-        return _WAS_STOPPED
-    if status == psutil.STATUS_DISK_SLEEP:
-        return None
-    return Failure(
-        "machine",
-        f"the process that supervises the trial was silent for {time_limits.ZYGOTE_SILENCE:g} s",
-    )
-
-
-def status_of(pid: int) -> str:
-    """Return a process' status by psutil's names."""
-    try:
-        return str(psutil.Process(pid).status())
-    except psutil.NoSuchProcess:
-        return str(psutil.STATUS_DEAD)
-
-
-def _read(message: bytes) -> zygote.FromZygote:
-    # Of any length: an outcome alone may be as long as a message.
-    heard: zygote.FromZygote = decode(message, zygote.FromZygote, largest=None)  # type: ignore[arg-type]
-    return heard
-
-
-def _kill_group(group: int) -> None:
-    """End a trial's process group; 0 for none."""
-    with contextlib.suppress(ProcessLookupError):
-        if group:
-            os.killpg(group, signal.SIGKILL)
-
-
-def _zygote_environment() -> dict[str, str]:
-    environment = dict(os.environ)
-    # Without compiled files an import of TensorFlow is several times slower.
-    environment.pop("PYTHONDONTWRITEBYTECODE", None)
-    # User code must not get Spark's secret for its own workers.
-    environment.pop("PYTHON_WORKER_FACTORY_SECRET", None)
-    environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
-    return environment

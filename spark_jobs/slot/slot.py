@@ -40,13 +40,15 @@ from spark_jobs.slot.devices import gpu_share, host_gpus, trial_environment
 from spark_jobs.slot.driver_watch import Abandoned, DriverWatch
 from spark_jobs.slot.gpu_watch import WatchedRunner
 from spark_jobs.slot.nvml import GIB, Gpus
-from spark_jobs.slot.runners import InProcessRunner, ProcessRunner, RunnerBroken, Tell, TrialRunner
+from spark_jobs.slot.runners import InProcessRunner, ProcessRunner, TrialRunner
+from spark_jobs.slot.zygote_link import RunnerBroken, Tell
 from spark_jobs.storage.files import WritableFiles, check_writable
 from spark_jobs.storage.local_files import write_whole
 from spark_jobs.storage.locations import Location
 from spark_jobs.storage.stores import writable_files_at
 from spark_jobs.trial.event_file import EventFile
 from spark_jobs.trial.trial_process import Program
+from spark_jobs.warm.asking import warm_here
 
 _HOST = "--hostname"  # an argument of Spark's executors
 _SHARED = "; give logdir a shared folder or hdfs://..."
@@ -74,6 +76,8 @@ class SlotConfig(msgspec.Struct, frozen=True, kw_only=True):
         modules: Modules to preload that the driver has; an executor without them cannot run trials.
         trials_per_gpu: The number of trials that share a GPU.
         mark: The location of the driver's mark; '' without one.
+        keep_warm: Seconds for which the preloaded modules stay imported after a search; 0 if each
+            slot imports them by itself.
     """
 
     address: Address
@@ -88,6 +92,7 @@ class SlotConfig(msgspec.Struct, frozen=True, kw_only=True):
     modules: tuple[str, ...] = ()
     trials_per_gpu: int = 1
     mark: str = ""
+    keep_warm: float = 0.0
 
 
 def import_problem() -> Callable[[ModuleNotFoundError], str]:
@@ -329,7 +334,8 @@ def make_runner(config: SlotConfig, environment: dict[str, str | None]) -> Trial
     """Return the runner for the isolation that the user chose."""
     if config.isolation == "none":
         return InProcessRunner(config.program, environment)
-    return ProcessRunner(config.program, environment, config.timeout, config.grace)
+    warm = warm_here(config.keep_warm)
+    return ProcessRunner(config.program, environment, config.timeout, config.grace, warm=warm)
 
 
 def pull_trials(

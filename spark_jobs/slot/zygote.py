@@ -13,7 +13,6 @@ imported here, it does not survive a fork.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import fcntl
 import gc
 import importlib
@@ -51,8 +50,8 @@ from spark_jobs.trial.trial_process import (
     print_lines,
     run_child,
 )
+from spark_jobs.warm.processes import become_subreaper
 
-_PR_SET_CHILD_SUBREAPER = 36
 _GAPS = 3  # and as many times as long as it ever was between two reports
 _PIPE = 1 << 18  # bytes of a trial's output that may be unread
 _PROBE = 20.0  # seconds that a first op may take in a forked child
@@ -200,11 +199,13 @@ class Zygote:
     Args:
         control: The socket to the slot.
         lifeline: A pipe whose other end only the slot holds.
+        has_imported: Whether this process has called `import_for_trials`, and can fork.
     """
 
-    def __init__(self, control: int, lifeline: int) -> None:
+    def __init__(self, control: int, lifeline: int, *, has_imported: bool = False) -> None:
         self._control = control
         self._lifeline = lifeline
+        self._has_imported = has_imported
         self._reader = FrameReader(control)
         self._program = Program(function=b"", key=None, direction="max")
 
@@ -224,20 +225,15 @@ class Zygote:
 
     def _prepare(self) -> str:
         """Import what trials need; return why the start method had to be changed, or ''."""
-        if self._program.start_method != "fork":
+        if self._program.start_method != "fork" or self._has_imported:
             return ""
         try:
-            import_modules(self._program.preload)
+            reason = import_for_trials(self._program.preload)
         except Exception as error:
             self._send(Broken(f"preload: {type(error).__name__}: {error}"))
             sys.exit(1)
-        reason = why_not_fork()
         if reason:
             self._program = msgspec.structs.replace(self._program, start_method="spawn")
-        warm_up()
-        gc.collect()
-        gc.freeze()  # otherwise a collection in a child would copy every page
-        use_huge_pages()
         return reason
 
     def _read(self) -> bytes:
@@ -362,26 +358,29 @@ def has_crashed(pid: int) -> bool:
     return ended is not None and ended.si_code != os.CLD_EXITED
 
 
+def import_for_trials(modules: tuple[str, ...]) -> str:
+    """Import what trials need into this process, and make its forks cheap.
+
+    Args:
+        modules: The modules to import.
+
+    Returns:
+        Why forked trials would hang, or ''.
+    """
+    import_modules(modules)
+    reason = why_not_fork()
+    warm_up()
+    gc.collect()
+    gc.freeze()  # otherwise a collection in a child would copy every page
+    use_huge_pages()
+    return reason
+
+
 def warm_up() -> None:
     """Do the work once that every child would repeat: late imports, caches of abstract classes."""
     importlib.import_module("numpy.random")
     importlib.import_module("tenacity")  # for calls, which retry reading their arguments
     number(0.0)
-
-
-def become_subreaper() -> None:
-    """Inherit the orphans of all descendants of this process instead of losing them to init."""
-    _set_subreaper(1)
-
-
-def resign_as_subreaper() -> None:
-    """Undo `become_subreaper`."""
-    _set_subreaper(0)
-
-
-def _set_subreaper(value: int) -> None:
-    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, value, 0, 0, 0):
-        raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
 
 
 def end_descendants() -> None:

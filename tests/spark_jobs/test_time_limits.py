@@ -46,6 +46,8 @@ RELATIONS = {
     "a zygote that is ended ends its trial": limits.SWEEP < limits.ZYGOTE_END,
     "slots end their zygotes": limits.ZYGOTE_END <= limits.SLOTS_END,
     "tasks end their zygotes": limits.ZYGOTE_END < limits.TASKS_END,
+    "a keeper refuses before a slot gives up": limits.WARM_IMPORT < limits.WARM_ANSWER,
+    "a slot that waited for a keeper may import": 2 * limits.WARM_ANSWER < limits.SLOT_SILENCE,
     "looks at the server do not queue": limits.SERVER_ANSWER <= limits.SERVER_LOOK,
     "a server may refuse many looks": 10 * limits.SERVER_LOOK <= limits.SERVER_REFUSAL,
     "a silent server is asked twice to cancel a job": limits.SERVER_ANSWER < limits.SERVER_CANCEL,

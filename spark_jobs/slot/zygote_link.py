@@ -1,0 +1,208 @@
+"""The slot's side of a zygote: the messages to and from it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import tempfile
+import threading
+from collections.abc import Callable
+from typing import IO
+
+import psutil
+
+from search.errors import ExperimentError
+from search.trial import Failure
+from spark_jobs import time_limits
+from spark_jobs.messages import Report, decode, encode
+from spark_jobs.slot import zygote
+from spark_jobs.slot.zygote_start import KeptProcess, OwnProcess, ZygoteProcess
+from spark_jobs.trial.frames import FrameReader, write_frame
+from spark_jobs.trial.link import StopTrial
+from spark_jobs.trial.trial_process import Program, Task
+from spark_jobs.warm.asking import Warm
+
+_SLICES = 12  # of the silence that is allowed; while this process is stopped at most one passes
+_STOPPED = (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
+_DIED = Failure("machine", "the process that supervises the trial was ended from outside")
+# Such signals come from the trial or from people, never from a failing host.
+_WAS_STOPPED = Failure("exit", "the process that supervises the trial was stopped (SIGSTOP)")
+
+Tell = Callable[[Report], None]
+
+
+class RunnerBroken(ExperimentError):
+    """No trial can run here; the message says why."""
+
+
+class ZygoteLink:
+    """The slot's side of a zygote.
+
+    Args:
+        program: The settings of the search.
+        warm: Where keepers are; None for a zygote that this process starts.
+
+    Attributes:
+        process: The zygote's process.
+        ready: The zygote's first message.
+
+    Raises:
+        RunnerBroken: The zygote does not start.
+        Unavailable: No keeper has one.
+    """
+
+    def __init__(self, program: Program, warm: Warm | None = None) -> None:
+        self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  # closed by close()
+        ours, theirs = socket.socketpair()
+        lifeline_read, lifeline = os.pipe()
+        self._socket = ours
+        self._lifeline = lifeline
+        self._writing = threading.Lock()
+        self._trial: int | None = None  # the running trial, unless it has a stop request
+        self._reader = FrameReader(ours.fileno())
+        try:
+            self.process: ZygoteProcess
+            if warm is None:
+                self.process = OwnProcess(theirs.fileno(), lifeline_read, self._log)
+            else:
+                modules = program.preload
+                self.process = KeptProcess(warm, modules, theirs.fileno(), lifeline_read, self._log)
+        except BaseException:
+            self._close_files()
+            raise
+        finally:
+            theirs.close()
+            os.close(lifeline_read)
+        with contextlib.suppress(BrokenPipeError):  # it has ended: its log tells more
+            write_frame(ours.fileno(), encode(program))
+        first = self._receive()
+        if not isinstance(first, zygote.Ready):
+            reason = first.reason if isinstance(first, zygote.Broken) else self.process.last_words()
+            self.close()
+            raise RunnerBroken(reason)
+        self.ready = first
+
+    def run(self, task: Task, tell: Tell) -> zygote.Ended | Failure:
+        """Run a trial; return a failure if the zygote died or was stopped.
+
+        In that case the zygote and the trial's process group are ended.
+        """
+        group = 0
+        try:
+            with self._writing:
+                self._trial = task.attempt.trial.id
+                write_frame(self._socket.fileno(), encode(task))
+        except OSError:
+            return _DIED
+        try:
+            while True:
+                match self._hear():
+                    case zygote.Started(pid=group):
+                        pass
+                    case zygote.Alive():
+                        pass
+                    case zygote.Reported(report=report):
+                        tell(report)
+                    case zygote.Ended() as ended:
+                        return ended
+                    case other:
+                        self.process.kill()
+                        _kill_group(group)
+                        return other if isinstance(other, Failure) else _DIED
+        finally:
+            with self._writing:
+                self._trial = None
+
+    def stop(self, trial: int, reason: str) -> None:
+        """Send a trial one stop request, if it runs.
+
+        Only one: the zygote does not read while it writes reports, so too many requests would fill
+        the pipe until both sides wait for each other.
+        """
+        with self._writing, contextlib.suppress(OSError):  # the zygote has died
+            if self._trial == trial:
+                self._trial = None
+                write_frame(self._socket.fileno(), encode(StopTrial(reason)))
+
+    def abandon(self) -> None:
+        """Let `run` end the trial and return a failure. From any thread."""
+        with contextlib.suppress(OSError):  # closed, or the zygote has died
+            self._socket.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """End the zygote, with the trial that it may be running."""
+        self._socket.close()
+        os.close(self._lifeline)
+        self.process.end()
+        self._log.close()
+
+    def _close_files(self) -> None:
+        self._socket.close()
+        os.close(self._lifeline)
+        self._log.close()
+
+    def _hear(self) -> zygote.FromZygote | Failure | None:
+        """Wait for the next message while a trial runs; a failure if none comes for long."""
+        while (message := self._reader.take()) is None:
+            if failure := self._silent():
+                return failure
+            if not self._reader.fill():
+                return None
+        return _read(message)
+
+    def _silent(self) -> Failure | None:
+        """Wait for something to read; return a failure, or None, if nothing comes for long."""
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        while True:
+            for _ in range(_SLICES):
+                if poll.poll(time_limits.ZYGOTE_SILENCE * 1000 / _SLICES):
+                    return None
+            if failure := failure_of_silence(status_of(self.process.pid)):
+                return failure
+
+    def _receive(self) -> zygote.FromZygote | None:
+        message = self._reader.receive()
+        return None if message is None else _read(message)
+
+
+def failure_of_silence(status: str) -> Failure | None:
+    """Return the failure of a trial whose supervisor is silent; None if it may continue.
+
+    It writes the trial's output to the run's folder, so it waits for a file system that hangs.
+
+    Args:
+        status: The supervisor's status by psutil's names.
+    """
+    if status in _STOPPED:
+        return _WAS_STOPPED
+    if status == psutil.STATUS_DISK_SLEEP:
+        return None
+    return Failure(
+        "machine",
+        f"the process that supervises the trial was silent for {time_limits.ZYGOTE_SILENCE:g} s",
+    )
+
+
+def status_of(pid: int) -> str:
+    """Return a process' status by psutil's names."""
+    try:
+        return str(psutil.Process(pid).status())
+    except psutil.NoSuchProcess:
+        return str(psutil.STATUS_DEAD)
+
+
+def _read(message: bytes) -> zygote.FromZygote:
+    # Of any length: an outcome alone may be as long as a message.
+    heard: zygote.FromZygote = decode(message, zygote.FromZygote, largest=None)  # type: ignore[arg-type]
+    return heard
+
+
+def _kill_group(group: int) -> None:
+    """End a trial's process group; 0 for none."""
+    with contextlib.suppress(ProcessLookupError):
+        if group:
+            os.killpg(group, signal.SIGKILL)

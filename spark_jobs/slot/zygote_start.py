@@ -1,0 +1,153 @@
+"""The two ways to start a zygote's process: by the slot itself, or by a keeper."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+from typing import IO, Protocol
+
+from spark_jobs import time_limits
+from spark_jobs.slot import importer, zygote
+from spark_jobs.warm.asking import Imports, Warm, ask
+
+
+class ZygoteProcess(Protocol):
+    """A zygote's process.
+
+    Attributes:
+        pid: Its process id.
+    """
+
+    pid: int
+
+    @property
+    def is_guarded(self) -> bool:
+        """Whether someone would end the processes that it leaves when it is killed."""
+
+    def kill(self) -> None:
+        """Send it SIGKILL, unless it has ended."""
+
+    def end(self) -> None:
+        """Wait for its end, after its lifeline was closed; kill it if it does not end."""
+
+    def last_words(self) -> str:
+        """Return how it ended, once it has closed its control socket."""
+
+
+class OwnProcess:
+    """A zygote that the slot starts, as its child. Only a slot that is a subreaper may use it.
+
+    Args:
+        control: The socket to the slot, of which the zygote gets a copy.
+        lifeline: The pipe that shows whether the slot lives; a copy, too.
+        log: The file for its output.
+    """
+
+    is_guarded = True
+
+    def __init__(self, control: int, lifeline: int, log: IO[bytes]) -> None:
+        self._log = log
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", zygote.__name__, str(control), str(lifeline)],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            pass_fds=(control, lifeline),
+            start_new_session=True,
+            env=zygote_environment(),
+        )
+        self.pid = self._process.pid
+
+    def kill(self) -> None:
+        """Send it SIGKILL, unless it has ended."""
+        self._process.kill()
+
+    def end(self) -> None:
+        """Wait for its end; kill it if it does not end."""
+        self._process.send_signal(signal.SIGCONT)  # a trial may have stopped it
+        try:
+            self._process.wait(timeout=time_limits.ZYGOTE_END)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def last_words(self) -> str:
+        """Return its exit code and the end of its log."""
+        code = self._process.wait()
+        self._log.seek(0)
+        text = self._log.read()[-2_000:].decode("utf-8", "replace").strip()
+        return f"the zygote ended with {code}: {text}"
+
+
+class KeptProcess:
+    """A zygote that the importer of a keeper forks, with its imports done.
+
+    Args:
+        warm: Where keepers are.
+        modules: The modules that it has imported.
+        control: The socket to the slot, of which the zygote gets a copy.
+        lifeline: The pipe that shows whether the slot lives; a copy, too.
+        log: The file for its output.
+
+    Raises:
+        Unavailable: There is no such zygote.
+    """
+
+    def __init__(
+        self, warm: Warm, modules: tuple[str, ...], control: int, lifeline: int, log: IO[bytes]
+    ) -> None:
+        imports = Imports(importer.__name__, modules, zygote_environment())
+        forked = ask(warm, imports, (control, lifeline, log.fileno()))
+        self.pid = forked.pid
+        self._pidfd = forked.pidfd
+        self._keeper = forked.connection
+
+    @property
+    def is_guarded(self) -> bool:
+        """Whether its keeper lives."""
+        return not _is_readable(self._keeper.fileno(), 0)
+
+    def kill(self) -> None:
+        """Send it SIGKILL, unless it has ended."""
+        self._signal(signal.SIGKILL)
+
+    def end(self) -> None:
+        """Wait until it has ended and its keeper has ended what it left; kill it if needed."""
+        with contextlib.suppress(OSError):  # the keeper is gone
+            self._keeper.shutdown(socket.SHUT_WR)
+        self._signal(signal.SIGCONT)  # a trial may have stopped it
+        if not _is_readable(self._pidfd, time_limits.ZYGOTE_END):
+            self.kill()
+        _is_readable(self._keeper.fileno(), 2 * time_limits.SWEEP)
+        self._keeper.close()
+        os.close(self._pidfd)
+
+    def last_words(self) -> str:
+        """Return that it ended: its exit code is unknown here."""
+        return "the zygote ended"
+
+    def _signal(self, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._pidfd, number)
+
+
+def zygote_environment() -> dict[str, str]:
+    """Return the environment of zygotes: the slot's, with its search path, without secrets."""
+    environment = dict(os.environ)
+    # Without compiled files an import of TensorFlow is several times slower.
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    # User code must not get Spark's secret for its own workers.
+    environment.pop("PYTHON_WORKER_FACTORY_SECRET", None)
+    environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+    return environment
+
+
+def _is_readable(descriptor: int, seconds: float) -> bool:
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(seconds * 1000))

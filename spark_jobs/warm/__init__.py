@@ -1,0 +1,1 @@
+"""One import per executor, shared by its slots and kept between searches."""

@@ -1,0 +1,281 @@
+"""How a slot gets a zygote from a keeper, and starts the keeper where there is none."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import importlib.util
+import json
+import os
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from spark_jobs import time_limits
+from spark_jobs.warm import keeper
+from spark_jobs.warm.packets import REQUEST, Answer, credentials_of, is_of_user, receive, send
+
+_TRIES = 3  # a keeper may end while a slot asks it
+_BACKLOG = 256
+# Lines of /proc/self/status that a child process inherits, and that an import may depend on.
+_INHERITED = (
+    "Umask", "Uid", "Gid", "Groups", "SigBlk", "SigIgn", "CapInh", "CapPrm", "CapEff", "CapBnd",
+    "CapAmb", "NoNewPrivs", "Seccomp", "Cpus_allowed", "Mems_allowed", "THP_enabled",
+)  # fmt: skip
+
+
+class Unavailable(Exception):
+    """No zygote can be had from a keeper; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Warm:
+    """Where the slots of an executor find their keepers.
+
+    Attributes:
+        folder: The folder of their sockets, of mode 0700; created if it is missing.
+        jvm: The process id of the executor's JVM, with which they end.
+        seconds: Seconds for which they stay without a zygote.
+    """
+
+    folder: Path
+    jvm: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Imports:
+    """What a zygote imports, and how.
+
+    Attributes:
+        importer: The module that runs as the importer.
+        modules: The modules to import.
+        environment: The environment variables to import with.
+    """
+
+    importer: str
+    modules: tuple[str, ...]
+    environment: Mapping[str, str]
+
+    @property
+    def key(self) -> str:
+        """A name that differs where the resulting zygotes may differ, for the same executor.
+
+        It covers all that a process inherits from its slot, rather than what is known to matter.
+        """
+        parts = (
+            sys.executable,
+            sys.version,
+            os.getcwd(),
+            [self.importer, *self.modules],
+            [_is_found(name) for name in self.modules],
+            sorted(self.environment.items()),
+            _inherited_state(),
+        )
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
+
+
+@dataclass(frozen=True, slots=True)
+class Forked:
+    """A zygote from a keeper.
+
+    Attributes:
+        pid: Its process id.
+        pidfd: Its pidfd.
+        connection: The connection to the keeper, which closes it when the zygote has ended and
+            nothing of it is left.
+    """
+
+    pid: int
+    pidfd: int
+    connection: socket.socket
+
+
+def warm_here(seconds: float) -> Warm | None:
+    """Return where this slot finds its keepers; None if it does without.
+
+    Args:
+        seconds: Seconds for which keepers stay without a zygote; 0 to do without.
+    """
+    folder = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
+    jvm = _jvm_above()
+    if not seconds or not folder or jvm is None:
+        return None
+    return Warm(Path(folder, "experiment-warm"), jvm, seconds)
+
+
+def _jvm_above() -> int | None:
+    """Return the process id of the executor, an ancestor of this slot."""
+    with contextlib.suppress(psutil.Error):
+        for process in psutil.Process().parents():
+            if process.name() == "java":
+                return int(process.pid)
+    return None
+
+
+def ask(warm: Warm, imports: Imports, descriptors: Sequence[int]) -> Forked:
+    """Get a zygote from the keeper of these imports, which is started if there is none.
+
+    This process must not be a subreaper: it would inherit the keeper.
+
+    Args:
+        warm: Where keepers are.
+        imports: What the zygote has imported.
+        descriptors: The zygote's control socket, lifeline and log, which stay open here.
+
+    Raises:
+        Unavailable: There is no zygote.
+    """
+    try:
+        for _ in range(_TRIES):
+            connection = _connect(warm, imports)
+            forked = _ask(connection, descriptors)
+            if forked is not None:
+                return forked
+    except TimeoutError:
+        limit = time_limits.WARM_ANSWER
+        raise Unavailable(f"the keeper did not answer within {limit:g} s") from None
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        raise Unavailable(f"{type(error).__name__}: {error}") from error
+    raise Unavailable(f"{_TRIES} keepers ended before they answered")
+
+
+def _ask(connection: socket.socket, descriptors: Sequence[int]) -> Forked | None:
+    """Return a zygote; None if the keeper ends."""
+    with contextlib.ExitStack() as stack:
+        stack.callback(connection.close)
+        try:
+            send(connection, REQUEST, descriptors)
+        except ConnectionError:
+            return None
+        data, received = receive(connection)
+        for descriptor in received:
+            stack.callback(os.close, descriptor)
+        if not data or (answer := Answer.from_json(data)).stale:
+            return None
+        if not answer.pid or not received:
+            raise Unavailable(answer.problem)
+        stack.pop_all()
+        return Forked(answer.pid, received[0], connection)
+
+
+def _connect(warm: Warm, imports: Imports) -> socket.socket:
+    key = imports.key
+    with _opened(warm.folder) as folder, _locked(folder, f"{key}.lock"):
+        # A path of its own may be longer than the 107 bytes of a socket's.
+        place = f"/proc/self/fd/{folder}/{key}"
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            connection.settimeout(time_limits.WARM_ANSWER)
+            try:
+                connection.connect(place)
+            except (FileNotFoundError, ConnectionRefusedError):
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(key, dir_fd=folder)
+                _start_keeper(warm, imports, place, str(warm.folder / key))
+                connection.connect(place)
+            if not is_of_user(credentials_of(connection), os.getuid()):
+                raise PermissionError(f"{warm.folder / key} is served by another user")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+
+@contextlib.contextmanager
+def _opened(folder: Path) -> Iterator[int]:
+    """Open a folder that no other user can enter.
+
+    Raises:
+        PermissionError: Another user owns it or may enter it.
+    """
+    with contextlib.suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        found = os.fstat(descriptor)
+        if found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
+            raise PermissionError(f"{folder} is open to other users")
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _locked(folder: int, name: str) -> Iterator[None]:
+    """Hold a lock of a folder: for milliseconds, since nobody waits for an import with it."""
+    lock = os.open(name, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600, dir_fd=folder)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
+
+
+def _start_keeper(warm: Warm, imports: Imports, place: str, path: str) -> None:
+    """Start a keeper; slots can connect at once, and wait in the queue of its socket.
+
+    Args:
+        warm: Where keepers are.
+        imports: What its zygotes import.
+        place: Where to create the socket.
+        path: The socket's path for every process.
+    """
+    jvm = os.pidfd_open(warm.jvm)
+    try:
+        with (
+            socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server,
+            tempfile.TemporaryFile() as log,
+        ):
+            server.bind(place)
+            server.listen(_BACKLOG)
+            words = [sys.executable, "-m", keeper.__name__, str(server.fileno()), str(jvm), path]
+            words += [str(warm.seconds), "-m", imports.importer, *imports.modules]
+            subprocess.run(
+                words,
+                check=True,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                pass_fds=(server.fileno(), jvm),
+                env=imports.environment,
+                start_new_session=True,
+            )
+    finally:
+        os.close(jvm)
+
+
+def _is_found(module: str) -> bool:
+    """Return whether the package of a module can be imported, without importing it."""
+    package = module.partition(".")[0]
+    try:
+        return package in sys.modules or bool(package and importlib.util.find_spec(package))
+    except (ImportError, ValueError):
+        return False
+
+
+def _inherited_state() -> list[object]:
+    """Return what a child of this process inherits, apart from environment and folder."""
+    status = Path("/proc/self/status").read_text().splitlines()
+    spaces = sorted(os.listdir("/proc/self/ns"))
+    return [
+        [line for line in status if line.partition(":")[0] in _INHERITED],
+        [_text("/proc/self/limits"), _text("/proc/self/cgroup"), _text("/proc/self/oom_score_adj")],
+        [os.readlink(f"/proc/self/ns/{name}") for name in spaces],
+        os.getpriority(os.PRIO_PROCESS, 0),
+        os.readlink("/proc/self/root"),
+    ]
+
+
+def _text(path: str) -> str:
+    with contextlib.suppress(OSError):  # such as a kernel without control groups
+        return Path(path).read_text(encoding="utf-8", errors="replace")
+    return ""

@@ -1,0 +1,104 @@
+"""Packets between slot, keeper and importer: JSON, with descriptors beside it.
+
+All sockets are of the kind SOCK_SEQPACKET, which keeps the bounds of packets.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import json
+import os
+import socket
+import struct
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+REQUEST = b"zygote"
+"""The request for a zygote; its control socket, lifeline and log are beside it."""
+
+DESCRIPTORS = 3
+"""The number of descriptors beside a request."""
+
+_LARGEST = 1 << 16
+_LONGEST_PROBLEM = 2_000  # characters, so that a packet holds them in any alphabet
+_CREDENTIALS = struct.Struct("3i")  # process, user, group
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The answer to a request, and the importer's first packet, without a process.
+
+    Attributes:
+        pid: The zygote's process id; its pidfd is beside the packet. 0 if there is none.
+        problem: Why there is none; '' otherwise.
+        stale: Whether to ask again, since this keeper is about to end.
+    """
+
+    pid: int = 0
+    problem: str = ""
+    stale: bool = False
+
+    def to_json(self) -> bytes:
+        """Return the answer as a packet."""
+        return json.dumps(asdict(self) | {"problem": self.problem[:_LONGEST_PROBLEM]}).encode()
+
+    @classmethod
+    def from_json(cls, data: bytes) -> Answer:
+        """Read a packet.
+
+        Raises:
+            ValueError: It is no answer.
+        """
+        try:
+            values = json.loads(data)
+            return cls(int(values["pid"]), str(values["problem"]), bool(values["stale"]))
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"no answer: {error!r}") from None
+
+
+def send(link: socket.socket, data: bytes, descriptors: Sequence[int] = ()) -> None:
+    """Send a packet.
+
+    Raises:
+        OSError: The other side is gone.
+    """
+    beside = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))]
+    link.sendmsg([data], beside if descriptors else [])
+
+
+def receive(link: socket.socket) -> tuple[bytes, list[int]]:
+    """Receive a packet and the descriptors beside it; no bytes when the other side is gone.
+
+    Raises:
+        TimeoutError: None came within the timeout of the socket.
+    """
+    try:
+        data, descriptors, _, _ = socket.recv_fds(
+            link, _LARGEST, DESCRIPTORS, socket.MSG_CMSG_CLOEXEC
+        )
+    except ConnectionError:
+        return b"", []
+    return data, list(descriptors)
+
+
+def close_all(descriptors: Sequence[int]) -> None:
+    """Close descriptors, some of which may be closed."""
+    for descriptor in descriptors:
+        with contextlib.suppress(OSError):
+            os.close(descriptor)
+
+
+def credentials_of(connection: socket.socket) -> bytes:
+    """Return the kernel's credentials of the process on the other side of a connection."""
+    return connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+
+
+def is_of_user(credentials: bytes, user: int) -> bool:
+    """Return whether credentials of the kernel are those of a user.
+
+    Args:
+        credentials: As `credentials_of` returns them.
+        user: The user's id.
+    """
+    return bool(_CREDENTIALS.unpack(credentials)[1] == user)
