@@ -26,18 +26,12 @@ from search.trial import Trial
 from spark_jobs import time_limits
 from spark_jobs.messages import Attempt, Report, encode
 from spark_jobs.run_folder.paths import RunPaths
-from spark_jobs.slot import runners, zygote
+from spark_jobs.slot import zygote, zygote_link
 from spark_jobs.slot.bounded_log import KEPT
 from spark_jobs.slot.driver_watch import Abandoned
-from spark_jobs.slot.runners import (
-    InProcessRunner,
-    ProcessRunner,
-    RunnerBroken,
-    _ZygoteProcess,
-    failure_of_silence,
-    status_of,
-)
+from spark_jobs.slot.runners import InProcessRunner, ProcessRunner
 from spark_jobs.slot.zygote import Alive, Ended, Started
+from spark_jobs.slot.zygote_link import RunnerBroken, ZygoteLink, failure_of_silence, status_of
 from spark_jobs.trial.frames import frame
 from spark_jobs.trial.gpu_share import GpuShare
 from spark_jobs.trial.link import StopTrial
@@ -81,7 +75,7 @@ signal.signal(signal.SIGTERM, lambda *_: sys.exit())
 files = RunPaths(pathlib.Path(sys.argv[1])).attempt(0)
 files.folder.mkdir(parents=True)
 with ProcessRunner(program(stop_supervisor, preload=("numpy",))) as runner:
-    print(runner._zygote._process.pid, flush=True)
+    print(runner._zygote.process.pid, flush=True)
     runner.run(Attempt(Trial(0, {"tag": sys.argv[2]})), files, print)
 """
 
@@ -695,7 +689,7 @@ def sleeping(tag):
 
 
 def zygote_of(runner):
-    return runner._zygote._process.pid
+    return runner._zygote.process.pid
 
 
 @pytest.mark.parametrize(
@@ -777,7 +771,7 @@ class TestForked(ProcessContract):
             return status_of(pid)
 
         monkeypatch.setattr(time_limits, "ZYGOTE_SILENCE", 0.5)
-        monkeypatch.setattr(runners, "status_of", status_when_stopped)
+        monkeypatch.setattr(zygote_link, "status_of", status_when_stopped)
         tag = f"3600.{uuid.uuid4().int % 10**9}"
         with self.make(functions.stop_supervisor) as runner:
             run, first = Runner(runner, tmp_path / "run"), zygote_of(runner)
@@ -804,7 +798,7 @@ class TestForked(ProcessContract):
             return 1.0
 
         monkeypatch.setattr(time_limits, "ZYGOTE_SILENCE", 0.1)
-        monkeypatch.setattr(runners, "status_of", status_while_storage_hangs)
+        monkeypatch.setattr(zygote_link, "status_of", status_while_storage_hangs)
         with self.make(wait_for_file) as runner:
             outcome = Runner(runner, tmp_path / "run")(path=str(tmp_path / "continue"))
             assert outcome.status == "finished", outcome.error
@@ -985,7 +979,7 @@ class TestZygote:
         with contextlib.ExitStack() as stack:
 
             def start(function):
-                made = _ZygoteProcess(program(function, preload=LIGHT))
+                made = ZygoteLink(program(function, preload=LIGHT))
                 stack.callback(made.close)
                 return made
 
@@ -1016,7 +1010,7 @@ class TestZygote:
         )
         monkeypatch.syspath_prepend(str(tmp_path))
         with contextlib.closing(
-            _ZygoteProcess(program(functions.hang, preload=(*LIGHT, "lively")))
+            ZygoteLink(program(functions.hang, preload=(*LIGHT, "lively")))
         ) as started:
             self.send(started, self.task(0, tmp_path / "run", how="sleeping"))
             assert isinstance(started._receive(), Started)

@@ -1,0 +1,271 @@
+"""Zygotes of one importer are like those that import by themselves, whatever ran before."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from spark_jobs.slot import importer, zygote_link
+from spark_jobs.slot.runners import ProcessRunner
+from spark_jobs.warm import keeper
+from spark_jobs.warm.asking import Imports, Unavailable, Warm, ask, warm_here
+from spark_jobs.warm.keeper import free_memory, is_unwanted
+from spark_jobs.warm.packets import Answer, credentials_of, is_of_user
+from tests.experiment.waiting import wait_until
+from tests.spark_jobs.slot.test_runners import LIGHT, alive, program
+from tests.spark_jobs.warm.hosts import host_in
+
+
+@pytest.fixture
+def host(tmp_path):
+    with host_in(tmp_path) as host:
+        yield host
+
+
+def test_searches_share_an_import_and_a_zygote_serves_one(host):
+    slots = []
+    for _ in range(3):
+        slot = host.slot().start()
+        assert slot.run("double", x=2.5) == ["finished", 5.0, ""]
+        slot.close()
+        slots.append(slot)
+    assert len({slot.importer.pid for slot in slots}) == 1
+    assert len({slot.zygote.pid for slot in slots}) == 3
+    assert not any(alive(slot.zygote) for slot in slots)
+
+
+def descriptors(process: psutil.Process) -> list[tuple[int, str]]:
+    """Return the kinds of the descriptors of a zygote; numbers of sockets and pipes vary."""
+    folder = Path(f"/proc/{process.pid}/fd")
+    kinds = [re.sub(r"[\[/#].*", "", os.readlink(path)) for path in folder.iterdir()]
+    return sorted(kinds)
+
+
+def mapped_files(process: psutil.Process) -> set[str]:
+    return {found.path for found in process.memory_maps() if found.path.startswith("/")}
+
+
+def private_memory(process: psutil.Process) -> int:
+    """Return the bytes that only this process has written."""
+    return sum(found.private_dirty for found in process.memory_maps())
+
+
+def test_the_tenth_zygote_is_like_one_that_imports_by_itself(host, monkeypatch):
+    preload = ["numpy", "experiment", "spark_jobs.trial.event_file"]
+    for _ in range(9):
+        slot = host.slot(preload=preload).start()
+        assert slot.run("state", change=True)[0] == "finished"
+        slot.close()
+    tenth = host.slot(preload=preload).start()
+    host.folder.chmod(0o755)  # no slot uses it
+    own = host.slot(preload=preload).start()
+    assert (tenth.kept, own.kept) == (True, False)
+    assert descriptors(tenth.zygote) == descriptors(own.zygote)
+    assert tenth.zygote.environ() == own.zygote.environ()
+    assert tenth.zygote.cwd() == own.zygote.cwd()
+    assert mapped_files(tenth.zygote) == mapped_files(own.zygote)
+    assert private_memory(tenth.zygote) < private_memory(own.zygote)
+    assert tenth.zygote.children() == []
+    same = [process.run("state", change=False) for process in (tenth, own)]
+    assert same[0] == same[1]
+    for limit in ("RLIMIT_AS", "RLIMIT_NOFILE", "RLIMIT_CORE"):
+        number = getattr(psutil, limit)
+        assert tenth.zygote.rlimit(number) == own.zygote.rlimit(number)
+    scores = [Path(f"/proc/{slot.zygote.pid}/oom_score_adj").read_text() for slot in (tenth, own)]
+    assert scores[0] == scores[1]
+    assert [os.getsid(slot.zygote.pid) for slot in (tenth, own)] == [
+        tenth.zygote.pid,
+        own.zygote.pid,
+    ]
+
+
+def test_a_changed_module_is_imported_again(host):
+    (host.modules / "mine.py").write_text("value = 1")
+    first = host.slot(preload=["mine"]).start()
+    (host.modules / "mine.py").write_text("value = 22")
+    second = host.slot(preload=["mine"]).start()
+    third = host.slot(preload=["mine"]).start()
+    assert first.kept
+    assert second.kept
+    assert first.importer != second.importer == third.importer
+    assert alive(first.zygote)
+    first.close()
+    wait_until(lambda: not alive(first.keeper))
+
+
+def test_whatever_may_change_an_import_leads_to_another_one(host):
+    def importers(**variables):
+        host.environment.update(variables)
+        slot = host.slot().start()
+        assert slot.kept
+        return slot.importer.pid
+
+    base = importers()
+    assert importers() == base
+    assert importers(TF_ENABLE_ONEDNN_OPTS="0") != base
+
+
+def test_the_key_covers_what_a_process_inherits(tmp_path, monkeypatch):
+    def key(*modules, **environment):
+        return Imports(importer.__name__, modules, environment).key
+
+    base = key("json")
+    assert key("json") == base
+    others = [key("json", "csv"), key("json", A="1"), key("json", A="2")]
+    monkeypatch.chdir(tmp_path)
+    others.append(key("json"))
+    before = os.umask(0o077)
+    others.append(key("json"))
+    os.umask(before)
+    assert len({base, *others}) == 6
+    missing = key("comes_later")
+    (tmp_path / "comes_later.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    assert key("comes_later") != missing
+
+
+def test_nothing_is_kept_without_a_jvm_a_folder_or_time(monkeypatch):
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", "/tmp/one,/tmp/two")
+    assert warm_here(300.0) is None  # this process is below no JVM
+    monkeypatch.setattr("spark_jobs.warm.asking._jvm_above", lambda: 7)
+    assert warm_here(300.0) == Warm(Path("/tmp/one/experiment-warm"), 7, 300.0)
+    assert warm_here(0.0) is None
+    monkeypatch.delenv("SPARK_LOCAL_DIRS")
+    assert warm_here(300.0) is None
+
+
+@pytest.mark.parametrize(
+    ("idle", "is_there", "free", "unwanted"),
+    [
+        (299.0, True, 0.11, False),
+        (301.0, True, 0.9, True),
+        (0.0, False, 0.9, True),
+        (0.0, True, 0.09, True),
+    ],
+)
+def test_an_idle_keeper_ends_when_time_folder_or_memory_are_gone(idle, is_there, free, unwanted):
+    assert is_unwanted(idle, 300.0, is_there=is_there, free=free) == unwanted
+
+
+def test_the_free_memory_is_a_share():
+    assert 0 < free_memory() <= 1
+
+
+def test_a_keeper_whose_host_has_no_memory_left_ends(host):
+    (host.modules / "sitecustomize.py").write_text(
+        "import sys\n"
+        "if 'spark_jobs.warm.keeper' in sys.orig_argv:\n"
+        "    import io, builtins\n"
+        "    real = open\n"
+        "    def fake(path, *words, **more):\n"
+        "        if path != '/proc/meminfo':\n"
+        "            return real(path, *words, **more)\n"
+        "        return io.StringIO('MemTotal: 100 kB\\nMemAvailable: 9 kB\\n')\n"
+        "    builtins.open = fake\n"
+    )
+    slot = host.slot().start()
+    if slot.kept:  # else the keeper had ended before the slot could ask it
+        assert slot.run("double", x=2.5) == ["finished", 5.0, ""]
+        slot.close()
+    wait_until(lambda: not host.keepers())
+
+
+def test_credentials_name_the_user():
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, theirs:
+        assert is_of_user(credentials_of(ours), os.getuid())
+        assert not is_of_user(credentials_of(ours), os.getuid() + 1)
+
+
+ANOTHER_USER = """
+import os, socket, sys
+os.setgroups([])
+os.setgid(65534)
+os.setuid(65534)
+with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+    try:
+        connection.connect(sys.argv[1])
+        connection.send(b"zygote")
+        print(connection.recv(100))
+    except (PermissionError, ConnectionError) as error:
+        print(type(error).__name__)
+"""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+def test_another_user_gets_no_zygote(host):
+    def ask_as_another(path):
+        words = [sys.executable, "-c", ANOTHER_USER, str(path)]
+        return subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
+
+    slot = host.slot().start()
+    (path,) = [path for path in host.folder.iterdir() if path.is_socket()]
+    assert len(str(path)) < 108
+    assert ask_as_another(path) == "PermissionError"
+    modes = {place: place.stat().st_mode for place in (path, *path.parents)}
+    modes = {place: mode for place, mode in modes.items() if place == path or not mode & 0o001}
+    try:
+        for place, mode in modes.items():
+            place.chmod(mode | (0o002 if place == path else 0o001))
+        assert ask_as_another(path) in ("b''", "ConnectionResetError", "BrokenPipeError")
+    finally:
+        for place, mode in modes.items():
+            place.chmod(mode)
+    assert slot.run("double", x=2.5) == ["finished", 5.0, ""]
+    assert host.slot().start().importer == slot.importer
+
+
+@pytest.mark.parametrize("how", ["mode", "link"])
+def test_a_folder_that_others_may_enter_is_not_used(tmp_path, how):
+    folder = tmp_path / "warm"
+    if how == "mode":
+        folder.mkdir(mode=0o755)
+        folder.chmod(0o755)
+    else:
+        (tmp_path / "real").mkdir(mode=0o700)
+        folder.symlink_to(tmp_path / "real")
+    imports = Imports(importer.__name__, ("json",), dict(os.environ))
+    with pytest.raises(Unavailable):
+        ask(Warm(folder, os.getpid(), 1.0), imports, (0, 1, 2))
+    assert list(folder.iterdir()) == []
+
+
+def test_a_slot_without_a_keeper_starts_its_zygote_as_ever(tmp_path, monkeypatch):
+    monkeypatch.setattr(zygote_link, "KeptProcess", lambda *_: pytest.fail("asked"))
+    with ProcessRunner(program(abs, preload=LIGHT)) as runner:
+        assert psutil.Process(runner._zygote.process.pid).ppid() == os.getpid()
+
+
+def test_a_keeper_needs_the_standard_library_alone():
+    code = (
+        f"import sys; before = set(sys.modules); import {keeper.__name__}; "
+        "print([n for n in set(sys.modules) - before "
+        "if n.partition('.')[0] not in {*sys.stdlib_module_names, 'spark_jobs'}])"
+    )
+    words = [sys.executable, "-c", code]
+    output = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert output.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    "answer", [Answer(), Answer(pid=7), Answer(problem="ü" * 9_000), Answer(stale=True)]
+)
+def test_an_answer_fits_into_a_packet(answer):
+    data = answer.to_json()
+    assert len(data) < 1 << 16
+    read = Answer.from_json(data)
+    assert (read.pid, read.stale) == (answer.pid, answer.stale)
+    assert answer.problem.startswith(read.problem)
+
+
+@pytest.mark.parametrize("data", [b"", b"[]", b"7", b"{}", b'{"pid": null}', b"\xff"])
+def test_what_is_no_answer_is_refused(data):
+    with pytest.raises(ValueError):
+        Answer.from_json(data)

@@ -1,0 +1,104 @@
+"""Searches of a session share the import of preloaded modules."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import psutil
+import pytest
+
+import experiment
+from search.errors import InvalidArgument
+from tests.conftest import marked_commands
+from tests.experiment.waiting import alive, processes_in, wait_until
+
+QUIET = {"preload": ("numpy",), "verbose": 0}
+
+
+def importer_of_trial(x):
+    import os
+
+    import psutil
+
+    return float(psutil.Process(os.getppid()).ppid())
+
+
+def keepers():
+    return [pid for pid, line in marked_commands().items() if "spark_jobs.warm.keeper" in line]
+
+
+def test_the_second_search_of_a_session_imports_nothing(sparks, tmp_path):
+    spark = sparks.get("local[2]", **{"spark.experiment.keep_warm": "301"})
+    importers = set()
+    for _ in range(2):
+        result = experiment.launch(
+            spark, importer_of_trial, {"x": range(4)}, logdir=tmp_path, **QUIET
+        )
+        importers |= {int(trial.value) for trial in result.trials}
+    assert len(importers) == 1
+    (keeper,) = keepers()
+    assert psutil.Process(importers.pop()).ppid() == keeper
+    assert "spark_jobs.slot.zygote" not in str(marked_commands())
+    sparks.stop()
+    wait_until(lambda: not alive([keeper]))
+
+
+@pytest.mark.parametrize(
+    ("warm", "more"),
+    [("0", {}), ("300", {"preload": ()}), ("300", {"isolation": "spawn", "parallelism": 1})],
+    ids=["turned off", "nothing preloaded", "spawn"],
+)
+def test_each_slot_starts_its_zygote_where_nothing_is_shared(sparks, tmp_path, warm, more):
+    spark = sparks.get("local[2]", **{"spark.experiment.keep_warm": warm})
+    before = keepers()
+    settings = {**QUIET, **more}
+    result = experiment.launch(spark, importer_of_trial, {"x": [1]}, logdir=tmp_path, **settings)
+    slot = psutil.Process(int(result.trials[0].value))
+    assert "pyspark" in " ".join(slot.cmdline())
+    assert keepers() == before
+
+
+@pytest.mark.parametrize("value", ["-1", "inf", "nan", "a minute"])
+def test_a_time_that_is_none_is_refused_before_any_job(spark, tmp_path, value):
+    spark.conf.set("spark.experiment.keep_warm", value)
+    try:
+        with pytest.raises(InvalidArgument, match=r"spark\.experiment\.keep_warm: expected a num"):
+            experiment.launch(spark, importer_of_trial, {"x": [1]}, logdir=tmp_path, **QUIET)
+    finally:
+        spark.conf.unset("spark.experiment.keep_warm")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.fault(8)
+def test_a_killed_executor_leaves_neither_keeper_nor_trial(cluster, tmp_path):
+    def train(x):
+        import os
+        import pathlib
+        import subprocess
+        import time
+
+        folder = pathlib.Path(tmp_path)
+        if not (folder / "enough").exists():
+            if os.fork() == 0:
+                os.setsid()
+                if os.fork() == 0:
+                    (folder / f"pid-{os.getpid()}").touch()
+                    time.sleep(3600)
+                os._exit(0)
+            (folder / f"pid-{os.getpid()}").touch()
+            subprocess.run(["sleep", "3600"])
+        return 1.0
+
+    handle = experiment.submit(
+        experiment.launch, cluster, train, {"x": [1]}, logdir=tmp_path / "runs", **QUIET
+    )
+    wait_until(lambda: len(processes_in(tmp_path)) == 2)
+    first, trial = keepers(), processes_in(tmp_path)
+    assert len(first) == 1
+    (tmp_path / "enough").touch()
+    for pid, line in marked_commands().items():
+        if "ExecutorBackend" in line:
+            os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: not alive([*first, *trial]))
+    assert handle.result(240).trials[0].value == 1.0
