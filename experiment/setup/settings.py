@@ -78,9 +78,10 @@ class Settings(_Begun):
         isolation: 'process' forks a process per trial, 'spawn' starts a fresh interpreter per
             trial, whose imports count towards its time, 'none' runs trials in the slot's own
             process, where nothing can end them.
-        preload: Modules that the process which forks trials imports once, and fresh interpreters
-            each time; those that the driver lacks are skipped. By default the modules of large
-            packages, such as TensorFlow, that the train function imports; `()` for none.
+        preload: Modules that each executor imports once, for this search and the next ones, and
+            fresh interpreters each time; those that the driver lacks are skipped. By default the
+            modules of large packages, such as TensorFlow, that the train function imports; `()` for
+            none.
         verbose: 0 shows nothing, 1 the progress, 2 also a line per trial and the output of trials,
             each line with the trial's number.
 

@@ -106,8 +106,7 @@ def warm_here(seconds: float) -> Warm | None:
         seconds: Seconds for which keepers stay without a zygote; 0 to do without.
     """
     folder = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
-    jvm = _jvm_above()
-    if not seconds or not folder or jvm is None:
+    if not seconds or not folder or (jvm := _jvm_above()) is None:
         return None
     return Warm(Path(folder, "experiment-warm"), jvm, seconds)
 
