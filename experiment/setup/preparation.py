@@ -87,7 +87,7 @@ def prepare(spec: SearchSpec, *, warn: Callable[[str], None]) -> Prepared:
     data, keep_warm = session.data_settings(), session.keep_warm()
     manifest = _manifest(spec, function, session)
     root = _root(spec.settings, manifest, session, data.hadoop, warn)
-    shares = spec.settings.isolation == "process" and bool(spec.settings.preload)
+    shares = spec.settings.isolation == "process" and bool(manifest.preload)
     return Prepared(
         spec=spec,
         session=session,

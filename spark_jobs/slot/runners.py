@@ -29,8 +29,10 @@ from spark_jobs.slot.driver_watch import Abandoned
 from spark_jobs.slot.zygote_link import RunnerBroken, Tell, ZygoteLink
 from spark_jobs.trial.link import DirectLink
 from spark_jobs.trial.trial_process import Program, Task, evaluate, set_environment, stopped
-from spark_jobs.warm.asking import Unavailable, Warm
+from spark_jobs.warm.asking import KeeperEnded, Unavailable, Warm
 from spark_jobs.warm.processes import become_subreaper, resign_as_subreaper
+
+_KEEPERS = 3  # to ask in a row, since one may end meanwhile
 
 
 class TrialRunner(Protocol):
@@ -271,13 +273,25 @@ class ProcessRunner:
     def _start(self) -> ZygoteLink:
         """Return a new zygote, from a keeper as long as these have one."""
         if self._warm is not None:
-            try:
-                return ZygoteLink(self._program, self._warm)
-            except (Unavailable, RunnerBroken) as error:
-                print(f"no shared import: {error}", file=sys.stderr)
-                self._warm = None
+            if link := self._ask_keepers(self._warm):
+                return link
+            self._warm = None
         become_subreaper()  # not before: this process would inherit a keeper that it starts
         return ZygoteLink(self._program)
+
+    def _ask_keepers(self, warm: Warm) -> ZygoteLink | None:
+        """Return a zygote from a keeper; None if there is none."""
+        problem: Exception | None = None
+        for _ in range(_KEEPERS):
+            try:
+                return ZygoteLink(self._program, warm)
+            except KeeperEnded as error:
+                problem = error
+            except (Unavailable, RunnerBroken) as error:
+                problem = error
+                break
+        print(f"no shared import: {problem}", file=sys.stderr)
+        return None
 
     def _end_orphans(self) -> None:
         """End the processes of a killed zygote, but no earlier children of this process.

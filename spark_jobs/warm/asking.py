@@ -23,7 +23,6 @@ from spark_jobs import time_limits
 from spark_jobs.warm import keeper
 from spark_jobs.warm.packets import REQUEST, Answer, credentials_of, is_of_user, receive, send
 
-_TRIES = 3  # a keeper may end while a slot asks it
 _BACKLOG = 256
 # Lines of /proc/self/status that a child process inherits, and that an import may depend on.
 _INHERITED = (
@@ -34,6 +33,13 @@ _INHERITED = (
 
 class Unavailable(Exception):
     """No zygote can be had from a keeper; the message says why."""
+
+
+class KeeperEnded(Unavailable):
+    """The keeper has ended, or is about to: another one may have a zygote.
+
+    Ask it with other descriptors: a zygote that has these may have been forked.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,35 +137,30 @@ def ask(warm: Warm, imports: Imports, descriptors: Sequence[int]) -> Forked:
         descriptors: The zygote's control socket, lifeline and log, which stay open here.
 
     Raises:
+        KeeperEnded: There may be one from another keeper.
         Unavailable: There is no zygote.
     """
     try:
-        for _ in range(_TRIES):
-            connection = _connect(warm, imports)
-            forked = _ask(connection, descriptors)
-            if forked is not None:
-                return forked
+        return _ask(_connect(warm, imports), descriptors)
     except TimeoutError:
         limit = time_limits.WARM_ANSWER
         raise Unavailable(f"the keeper did not answer within {limit:g} s") from None
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         raise Unavailable(f"{type(error).__name__}: {error}") from error
-    raise Unavailable(f"{_TRIES} keepers ended before they answered")
 
 
-def _ask(connection: socket.socket, descriptors: Sequence[int]) -> Forked | None:
-    """Return a zygote; None if the keeper ends."""
+def _ask(connection: socket.socket, descriptors: Sequence[int]) -> Forked:
     with contextlib.ExitStack() as stack:
         stack.callback(connection.close)
         try:
             send(connection, REQUEST, descriptors)
         except ConnectionError:
-            return None
+            raise KeeperEnded("the keeper ended before it was asked") from None
         data, received = receive(connection)
         for descriptor in received:
             stack.callback(os.close, descriptor)
         if not data or (answer := Answer.from_json(data)).stale:
-            return None
+            raise KeeperEnded("the keeper ended before it answered")
         if not answer.pid or not received:
             raise Unavailable(answer.problem)
         stack.pop_all()

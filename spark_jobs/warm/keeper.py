@@ -275,8 +275,8 @@ class Keeper:
         else:
             self._problem = problem
         slot, self._forking = self._forking, None
-        if slot is not None:
-            self._drop(slot, Answer(stale=True))
+        if slot is not None:  # its zygote may run, unknown
+            self._end_after_sweep(slot)
 
     def _retire(self) -> None:
         """Take no more requests, so that the next one starts another keeper."""
@@ -289,9 +289,12 @@ class Keeper:
     def _end(self, slot: _Slot) -> None:
         """Note that a zygote has ended."""
         self._unwatch(slot.pidfd)
-        self._unwatch(slot.connection)
         os.close(slot.pidfd)
         self._zygotes.remove(slot)
+        self._end_after_sweep(slot)
+
+    def _end_after_sweep(self, slot: _Slot) -> None:
+        self._unwatch(slot.connection)
         self._ended.append(slot)
         slot.until = time.monotonic() + time_limits.SWEEP
 
@@ -311,7 +314,7 @@ class Keeper:
         children = children_by_parent()
         ours = {self._importer, *(slot.pid for slot in self._zygotes)}
         strays = [pid for pid in children.get(os.getpid(), ()) if pid not in ours]
-        kill_trees(strays, children)
+        kill_trees(strays, children, ours)  # an importer that is ending may have living zygotes
         now = time.monotonic()
         for slot in tuple(self._ended):
             if not strays or now > slot.until:

@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import os
 import signal
+from collections.abc import Collection
 from pathlib import Path
 
 _PR_SET_CHILD_SUBREAPER = 36
@@ -40,17 +41,20 @@ def children_by_parent() -> dict[int, list[int]]:
     return found
 
 
-def kill_trees(roots: list[int], children: dict[int, list[int]]) -> None:
-    """Kill processes and all their descendants.
+def kill_trees(
+    roots: list[int], children: dict[int, list[int]], spared: Collection[int] = ()
+) -> None:
+    """Kill processes and their descendants.
 
     Args:
         roots: The processes.
         children: The children of each process.
+        spared: Descendants to leave alone, with theirs.
     """
     left = list(roots)
     while left:
         pid = left.pop()
-        left += children.get(pid, [])
+        left += [child for child in children.get(pid, ()) if child not in spared]
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
 

@@ -77,6 +77,11 @@ ALLOWED = {
     ("spark_jobs/messages.py", "from_json", "dec_hook"): PLAIN_VALUES,
     ("spark_jobs/slot/zygote_start.py", "OwnProcess.__init__", "subprocess.Popen"): COMMAND,
     ("spark_jobs/warm/asking.py", "_start_keeper", "subprocess.run"): COMMAND,
+    (
+        "spark_jobs/warm/packets.py",
+        "Answer.from_json",
+        "json.loads",
+    ): "JSON: a number, a text, a bool",
     ("spark_jobs/warm/keeper.py", "Keeper._start_importer", "os.posix_spawn"): COMMAND,
     ("spark_jobs/slot/zygote.py", "_become_fresh_interpreter", "os.execv"): COMMAND,
     ("spark_jobs/trial/trial_process.py", "evaluate", "pickle.loads"): (

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 
 import psutil
 import pytest
 
 from spark_jobs.slot.runners import ProcessRunner
-from spark_jobs.slot.zygote_start import KeptProcess
+from spark_jobs.slot.zygote_start import KeptProcess, OwnProcess
 from spark_jobs.warm.asking import Warm
 from tests.spark_jobs import train_functions as functions
 from tests.spark_jobs.slot import test_runners
@@ -36,8 +37,17 @@ class TestKept(test_runners.TestForked):
             jvm.kill()
 
     @classmethod
-    def make(cls, function, timeout=None, environment=None, grace=1.0, preload=LIGHT, **settings):
-        made = program(function, preload=preload, **settings)
+    def make(
+        cls,
+        function,
+        key=None,
+        timeout=None,
+        environment=None,
+        grace=1.0,
+        preload=LIGHT,
+        **settings,
+    ):
+        made = program(function, key, preload=preload, **settings)
         warm = Warm(cls.warm_folder, cls.jvm, 300.0)
         return KeptRunner(made, environment, timeout, grace, warm=warm)
 
@@ -48,3 +58,32 @@ class TestKept(test_runners.TestForked):
             Runner(runner, tmp_path)(x=1)
             assert psutil.Process().children(recursive=True) == before
         assert not zygote.is_running()
+
+    def test_forked_trials_run_tensorflow(self, tmp_path):
+        preload = ("tensorflow", "keras", *LIGHT)
+        with contextlib.ExitStack() as stack:
+            runners = [
+                stack.enter_context(self.make(function, key, preload=preload))
+                for function, key in (
+                    (functions.train_with_tensorflow, None),
+                    (functions.fit_for_long, "loss"),
+                )
+            ]
+            values = [Runner(runners[0], tmp_path / "one")(x=x).value for x in (3.0, 2.0)]
+            assert values == [9.0, 4.0]
+            run = Runner(runners[1], tmp_path / "two")
+            run.hear = run.stop
+            assert run(x=3.0).status == "stopped"
+            zygotes = [psutil.Process(runner._zygote.process.pid) for runner in runners]
+            assert zygotes[0].parent() == zygotes[1].parent()
+            assert [runner.warnings for runner in runners] == [(), ()]
+
+    def test_after_an_op_at_import_each_slot_starts_fresh_interpreters(self, tmp_path, monkeypatch):
+        (tmp_path / "runs_an_op.py").write_text("import tensorflow; tensorflow.constant(1.0)")
+        monkeypatch.syspath_prepend(str(tmp_path))
+        made = program(functions.train_with_tensorflow, preload=("tensorflow", "runs_an_op"))
+        warm = Warm(self.warm_folder, self.jvm, 300.0)
+        with ProcessRunner(made, timeout=120.0, warm=warm) as runner:
+            assert isinstance(runner._zygote.process, OwnProcess)
+            assert "op at import" in runner.warnings[0]
+            assert Runner(runner, tmp_path / "run")(x=3.0).value == 9.0

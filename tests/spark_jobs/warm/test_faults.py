@@ -120,6 +120,20 @@ def test_a_trial_survives_the_kill_of_the_importer(host):
 
 
 @pytest.mark.fault(7)
+def test_a_trial_survives_an_importer_that_does_not_fork_any_more(host):
+    (host.modules / "sitecustomize.py").write_text(IMPATIENT.replace("0.5", "3"))
+    slot = host.slot().start()
+    slot.hang()
+    slot.importer.suspend()
+    other = host.slot().start()  # from another keeper
+    assert other.kept
+    assert other.keeper != slot.keeper
+    assert not alive(slot.importer)
+    assert len(slot.left()) == 3
+    assert alive(slot.zygote)
+
+
+@pytest.mark.fault(7)
 def test_a_trial_survives_the_kill_of_the_keeper(host, tmp_path):
     slot = host.slot().start()
     flag = tmp_path / "continue"
