@@ -110,8 +110,15 @@ def memory_of(pid):
 
 @pytest.mark.fault(35)
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("ballast", [0, 2 << 20], ids=["small closure", "large closure"])
-def test_no_secret_is_written_anywhere(logged, secrets, tmp_path, capfd, caplog, ballast):
+@pytest.mark.parametrize(
+    ("ballast", "preload", "depth"),
+    [(0, (), 1), (2 << 20, ("numpy",), 3)],
+    ids=["small closure", "large closure, shared import"],
+)
+def test_no_secret_is_written_anywhere(
+    logged, secrets, tmp_path, capfd, caplog, ballast, preload, depth
+):
+    """`depth` is the number of our processes above a trial that know no secret."""
     large = bytes(range(256)) * (ballast // 256)
 
     def train(trial, folder):
@@ -139,7 +146,7 @@ def test_no_secret_is_written_anywhere(logged, secrets, tmp_path, capfd, caplog,
         train,
         {"trial": [0, 1], "folder": [str(tmp_path)]},
         logdir=tmp_path / "runs",
-        preload=(),
+        preload=preload,
         verbose=2,
     )
     wait_until(lambda: len(processes_in(tmp_path)) == 2)
@@ -150,7 +157,9 @@ def test_no_secret_is_written_anywhere(logged, secrets, tmp_path, capfd, caplog,
     assert len(shown) > 6  # JVMs, Python workers, zygotes, trials
     assert not contains(str(shown), known)
     for trial in map(psutil.Process, processes_in(tmp_path)):
-        for process in (trial, trial.parent()):
+        above = trial.parents()[:depth]
+        assert all("spark_jobs" in " ".join(process.cmdline()) for process in above)
+        for process in (trial, *above):
             for part in memory_of(process.pid):
                 assert not any(secret.encode() in part for secret in known), process
     folders = {Path(logged.sparkContext._temp_dir).parent} | {

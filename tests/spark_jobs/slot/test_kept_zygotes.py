@@ -69,8 +69,8 @@ class TestKept(test_runners.TestForked):
                     (functions.fit_for_long, "loss"),
                 )
             ]
-            values = [Runner(runners[0], tmp_path / "one")(x=x).value for x in (3.0, 2.0)]
-            assert values == [9.0, 4.0]
+            run = Runner(runners[0], tmp_path / "one")
+            assert [run(x=3.0).value, run(x=2.0).value] == [9.0, 4.0]
             run = Runner(runners[1], tmp_path / "two")
             run.hear = run.stop
             assert run(x=3.0).status == "stopped"
