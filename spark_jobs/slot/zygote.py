@@ -1,7 +1,8 @@
 """The process that forks trials: `python -m spark_jobs.slot.zygote CONTROL LIFELINE`.
 
-It imports the preloaded modules once and runs no op of TensorFlow, so a forked child starts in
-milliseconds with all of them imported; after an op every child would hang. It supervises one trial at a time: as a subreaper it
+It imports the preloaded modules once, or is a fork of an importer (`spark_jobs.slot.importer`) that
+has. It runs no op of TensorFlow, so a forked child starts in milliseconds with all of them
+imported; after an op every child would hang. It supervises one trial at a time: as a subreaper it
 inherits all processes of the trial, and ends them when the trial ends, at the time limit, or when
 the slot is gone (its end of the lifeline pipe closes, however it died). While a trial runs it sends
 a sign of life every few seconds, since a trial may stop this process.
