@@ -155,9 +155,9 @@ class Keeper:
         self._importer_pidfd = os.pidfd_open(self._importer)
         self._link = ours
         self._busy_until = time.monotonic() + time_limits.WARM_IMPORT
-        self._watch(ours, self._hear_importer)
-        lost = functools.partial(self._lose_importer, "the process that imports has ended")
-        self._watch(self._importer_pidfd, lost)
+        ours.setblocking(False)
+        for source in (ours, self._importer_pidfd):
+            self._watch(source, self._hear_importer)
 
     def _lose_jvm(self, jvm: int) -> None:
         self._unwatch(jvm)
@@ -231,6 +231,7 @@ class Keeper:
     # The importer
 
     def _hear_importer(self) -> None:
+        """Take the importer's next packet; without one it has ended."""
         assert self._link is not None
         try:
             data, descriptors = receive(self._link)
