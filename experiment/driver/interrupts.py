@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
 from types import FrameType
 from typing import Any, Self
 
@@ -15,6 +13,7 @@ from experiment.driver.control import Control
 
 _SEND_AGAIN_EVERY = 0.05  # seconds
 _AGAIN, _END = b"a", b"e"
+_IMPATIENT = 3  # times that Ctrl-C is pressed to leave a call into the JVM
 
 
 class Interrupts:
@@ -23,7 +22,8 @@ class Interrupts:
     The first Ctrl-C interrupts the caller; later ones are only noted, so that the search ends
     properly. During a call into Spark's JVM none is raised: py4j would print it, take it for an
     error of the network, or lose it, since it frees Java objects in callbacks of weak references,
-    whose exceptions Python ignores. A thread sends the signal again until the call has ended.
+    whose exceptions Python ignores. A thread sends the signal again until the call has ended. The
+    third Ctrl-C is raised there, too: the JVM may not answer.
 
     SIGTERM cancels the search once there are results to keep, and is raised again when they have
     been written. A context manager. It has no effect outside the main thread, to which Python
@@ -42,7 +42,7 @@ class Interrupts:
         self.control = control
         self.noted = False
         self.terminated = False
-        self._interrupted = False
+        self._pressed = 0
         self._deferred = False
         self._held = False
         self._due = False
@@ -62,15 +62,16 @@ class Interrupts:
         return self
 
     def __exit__(self, *error: object) -> None:
-        for number, handler in self._before.items():
-            # None: a handler that was not installed from Python cannot be restored
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)
         if self._active:
             # Closing the pipe would not end the thread while a forked child holds it open.
             os.write(self._pipe[1], _END)
-            self._sender.join()
+            self._sender.join()  # before its signals would reach the previous handler
             for end in self._pipe:
                 os.close(end)
+        for number in reversed(self._before):  # SIGINT last: its previous handler may raise
+            before = self._before[number]
+            # None: a handler that was not installed from Python cannot be restored
+            signal.signal(number, signal.SIG_DFL if before is None else before)
         if self.terminated:
             os.kill(os.getpid(), signal.SIGTERM)
         if self._due and not self._held and error[0] is None:
@@ -81,41 +82,44 @@ class Interrupts:
         if self._active:
             self._handle(signal.SIGTERM, self._terminate)
 
-    @contextlib.contextmanager
-    def deferred(self) -> Iterator[None]:
-        """Let a Ctrl-C inside the block only cancel the search, which has not started yet."""
+    def defer(self) -> None:
+        """Let a Ctrl-C only cancel the search from now on, which has not started yet."""
         self._deferred = True
-        try:
-            yield
-        finally:
-            self._deferred = False
+
+    def allow(self) -> None:
+        """Let a Ctrl-C interrupt the caller again."""
+        self._deferred = False
 
     def hold(self) -> None:
         """Raise no Ctrl-C from now on, while the results of the search are written."""
         self._held = True
 
     def _handle(self, number: int, handler: Any) -> None:
-        self._before[number] = signal.signal(number, handler)
+        self._before[number] = signal.getsignal(number)
+        signal.signal(number, handler)
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
         sent_again, self._sent_again = self._sent_again, False
-        if sent_again:
-            if not self._due:
-                return
-        elif self._interrupted or self._held:
-            self.noted = True
+        if not sent_again:
+            self._press()
+        if not self._due:
             return
-        else:
-            self._interrupted = True
-            self.control.cancel("interrupted")
-            self._due = not self._deferred
-        if not self._due or self._held:
+        if self._held or self._deferred:
             self._due = False
-        elif _is_called_by_py4j(frame):
+        elif _must_wait(frame, self._pressed):
             os.write(self._pipe[1], _AGAIN)
         else:
             self._due = False
             raise KeyboardInterrupt
+
+    def _press(self) -> None:
+        """Count a Ctrl-C; the first one cancels the search and is due to be raised."""
+        self._pressed += 1
+        if self._pressed > 1 or self._held:
+            self.noted = True
+        else:
+            self.control.cancel("interrupted")
+            self._due = True
 
     def _send_again(self) -> None:
         """Send each Ctrl-C again that came during a call into the JVM. Runs in a thread."""
@@ -130,9 +134,19 @@ class Interrupts:
         self.control.cancel("ended by SIGTERM")
 
 
-def _is_called_by_py4j(frame: FrameType | None) -> bool:
+def _must_wait(frame: FrameType | None, pressed: int) -> bool:
+    """Return whether a Ctrl-C must not be raised in a frame: below py4j, or in this module.
+
+    Here it would leave a handler installed.
+
+    Args:
+        frame: The frame that it has interrupted.
+        pressed: How often it was pressed.
+    """
+    patient = pressed < _IMPATIENT
     while frame is not None:
-        if str(frame.f_globals.get("__name__", "")).partition(".")[0] == "py4j":
+        module = str(frame.f_globals.get("__name__", ""))
+        if module == __name__ or (patient and module.partition(".")[0] == "py4j"):
             return True
         frame = frame.f_back
     return False

@@ -64,15 +64,10 @@ def run_search(spec: SearchSpec, interrupts: Interrupts) -> Result:
             stopped_by_file(root.below(STOP), hadoop, control),
             open_journal(run) as journal,
         ):
-            with interrupts.deferred():
-                search = _ready(
-                    prepared,
-                    run,
-                    journal,
-                    slots=slots,
-                    progress=progress,
-                    interrupts=interrupts,
-                )
+            interrupts.defer()
+            search = _ready(
+                prepared, run, journal, slots=slots, progress=progress, interrupts=interrupts
+            )
             spec.opened(root, hadoop, slots)
             problem = search.to_its_end()
     return search.answer(problem)
@@ -94,7 +89,7 @@ def _slots(prepared: Prepared, progress: Progress) -> int:
         None if spec.grows else total,
         spec.settings,
         session,
-        preload=prepared.preload,
+        preload=prepared.manifest.preload,
         warn=warn_user,
         tick=lambda: progress.refresh(Status(total=total)),
     )

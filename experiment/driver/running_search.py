@@ -51,11 +51,11 @@ class RunningSearch:
         """
         problem: str | None = None
         try:
+            self.interrupts.allow()
             problem = self.jobs.run(self.coordinator, self._show)
         except KeyboardInterrupt:
-            self.interrupts.control.cancel(
-                "interrupted"
-            )  # outside the main thread `Interrupts` does not
+            # `Interrupts` cancels in the main thread only.
+            self.interrupts.control.cancel("interrupted")
         except BaseException as error:
             problem = f"{type(error).__name__}: {error}"
             raise

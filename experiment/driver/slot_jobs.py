@@ -358,7 +358,7 @@ class SlotJobs:
         return self.session.job(slot, slots, tag)
 
     def _modules(self) -> tuple[str, ...]:
-        return tuple(name for name in self.prepared.preload if is_installed(name))
+        return tuple(name for name in self.prepared.preload.required if is_installed(name))
 
 
 def without_slots(executors: Sequence[ClusterExecutor] | None, tasks: int) -> str:

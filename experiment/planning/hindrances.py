@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from experiment.results.text import count
+from experiment.setup.imports import FRAMEWORKS
 from experiment.setup.preparation import Prepared
 from experiment.setup.slot_count import SLOT_MEMORY
 from search.searcher import batch_of
@@ -68,7 +69,8 @@ class Demand:
     @property
     def imports_tensorflow(self) -> bool:
         """Whether each slot preloads TensorFlow."""
-        return bool({"tensorflow", "keras"}.intersection(self.prepared.preload))
+        packages = {name.partition(".")[0] for name in self.prepared.manifest.preload}
+        return not FRAMEWORKS.isdisjoint(packages)
 
 
 def hindrances(demand: Demand) -> tuple[Hindrance, ...]:

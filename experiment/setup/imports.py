@@ -1,4 +1,4 @@
-"""The modules that a train function imports, found without running or importing anything.
+"""The modules that a train function imports, found without running or importing its code.
 
 No library does this: `modulefinder` and its kind follow the files of a program, and run nothing of
 a function in a notebook; cloudpickle knows the objects that a function refers to, not its imports.
@@ -6,13 +6,18 @@ a function in a notebook; cloudpickle knows the objects that a function refers t
 
 from __future__ import annotations
 
+import contextlib
 import dis
 import functools
 import importlib.machinery
 import inspect
+import itertools
+import pkgutil
 import sys
 import types
-from collections.abc import Callable, Iterator, Mapping
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -41,14 +46,33 @@ WORTH_IT = frozenset(
 )
 """Packages that take long to import, and start no threads while they are imported."""
 
+FRAMEWORKS = frozenset(("keras", "tensorflow"))
+"""Packages that an executor must have if a function imports them and the driver has them."""
+
 _LARGEST = 100  # elements of a collection that is looked through
 _MOST = 10_000  # objects that are looked at; more would take longer than an import
+_MOST_FILES = 300
 _INSTALLED = {"site-packages", "dist-packages"}
-_OWN = ("experiment", "search", "spark_jobs")
-_COLLECTIONS = (list, tuple, set, frozenset)
+_NOT_USERS = ("experiment", "search", "spark_jobs", "py4j", "pyspark")
+_INTERNAL = ("core", "python", "src")  # names of internal modules of large packages
+_HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: a class of Python, or one that behaves like it
 
 
-def preload_of(settings: Settings, train: Callable[..., Any]) -> tuple[str, ...]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preload:
+    """The modules to import once for all trials of a search.
+
+    Attributes:
+        required: Modules that executors must be able to import.
+        guessed: Modules that the train function seems to import; their errors are ignored, since a
+            trial may never import them.
+    """
+
+    required: tuple[str, ...] = ()
+    guessed: tuple[str, ...] = ()
+
+
+def preload_of(settings: Settings, train: Callable[..., Any]) -> Preload:
     """Return the modules to import once for all trials of a search.
 
     Args:
@@ -56,8 +80,12 @@ def preload_of(settings: Settings, train: Callable[..., Any]) -> tuple[str, ...]
         train: The train function.
     """
     if settings.isolation == "none":  # trials share the slot's process
-        return ()
-    return imports_of(train) if settings.preload is None else tuple(settings.preload)
+        return Preload()
+    if settings.preload is not None:
+        return Preload(required=tuple(settings.preload))
+    found = imports_of(train)
+    required = tuple(name for name in found if _top(name) in FRAMEWORKS)
+    return Preload(required=required, guessed=tuple(name for name in found if name not in required))
 
 
 def imports_of(train: Callable[..., Any]) -> tuple[str, ...]:
@@ -65,7 +93,7 @@ def imports_of(train: Callable[..., Any]) -> tuple[str, ...]:
 
     The function's code is followed into the user's functions, classes and modules that it reaches,
     also those that are not loaded yet. Imports inside `try`, names that are computed, and `exec`
-    are left out: a module that is missing here costs time only.
+    are left out, and branches that are never taken are not: a wrong guess costs time only.
 
     Args:
         train: The function, or any other object that can be called.
@@ -87,13 +115,17 @@ class _Walk:
         self.found: dict[str, None] = {}
         self._seen: dict[int, object] = {}  # keeps the objects, so that ids stay unique
         self._modules: set[str] = set()
-        self._users: dict[str, bool] = {}
+        self._files = 0
+        self._users = {_top(_module_of(start)): True}  # also that of an installed package
+        self._users |= dict.fromkeys((*sys.stdlib_module_names, *_NOT_USERS, *WORTH_IT), False)
         self._next = [start]
         while self._next and len(self._seen) < _MOST:
             value = self._next.pop()
             if id(value) not in self._seen:
                 self._seen[id(value)] = value
-                self._look_at(value)
+                # The user's objects and finders may raise anything, and this is only a guess.
+                with contextlib.suppress(Exception):
+                    self._look_at(value)
 
     def _follow(self, *values: object) -> None:
         self._next.extend(reversed(values))  # the first of them is looked at first
@@ -101,23 +133,23 @@ class _Walk:
     def _look_at(self, value: Any) -> None:
         kind = type(value)  # not isinstance(), which runs code of a proxy
         if issubclass(kind, types.ModuleType):
-            self._import(str(value.__name__))
-        elif issubclass(kind, functools.partial):
+            self._import(_name_of(value))
+        elif kind is functools.partial:
             self._follow(value.func, *value.args, *value.keywords.values())
-        elif issubclass(kind, types.MethodType):
+        elif kind is types.MethodType:
             self._follow(value.__func__, value.__self__)
-        elif issubclass(kind, (staticmethod, classmethod)):
+        elif kind in (staticmethod, classmethod):
             self._follow(value.__func__)
-        elif issubclass(kind, property):
+        elif kind is property:
             self._follow(value.fget, value.fset)
-        elif issubclass(kind, types.FunctionType):
+        elif kind is types.FunctionType:
             self._look_at_function(value)
         elif issubclass(kind, type):
             self._look_at_class(value)
-        elif issubclass(kind, _COLLECTIONS):
-            self._follow(*(value if len(value) < _LARGEST else ()))
-        elif issubclass(kind, dict):
-            self._follow(*(value.values() if len(value) < _LARGEST else ()))
+        elif kind in (list, tuple, set, frozenset):
+            self._follow(*(value if len(value) <= _LARGEST else ()))
+        elif kind is dict:
+            self._follow(*(value.values() if len(value) <= _LARGEST else ()))
         elif kind.__module__ != "builtins":
             self._follow(kind, *_attributes(value).values())
 
@@ -136,11 +168,11 @@ class _Walk:
             self._follow(*kind.__mro__[1:], *vars(kind).values())
 
     def _is_foreign(self, module: str | None) -> bool:
-        """Return whether an object is no code of the user; note its module if that counts."""
+        """Return whether an object's module is not the user's; note it if it is of `WORTH_IT`."""
         if not module or module == "__main__":
             return False
         if _top(module) in WORTH_IT:
-            self._import(module)
+            self._import(_public(module))
         return not self._is_users(module)
 
     def _look_at_code(
@@ -155,17 +187,17 @@ class _Walk:
             nested: Whether the functions in it may be called.
         """
         bytecode = dis.Bytecode(code)
-        instructions = list(bytecode)
+        instructions = [one for one in bytecode if one.opname != "EXTENDED_ARG"]
         guarded = _guarded(bytecode, instructions)
         for number, instruction in enumerate(instructions):
             if instruction.opname == "IMPORT_NAME" and instruction.offset not in guarded:
-                level, members = _operands(instructions[:number])
+                level, members = _operands(instructions[max(0, number - 4) : number])
                 module = _absolute(instruction.argval, level, package)
                 self._import(module)
                 for member in members:
                     self._import_member(module, member)
             elif instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
-                self._follow(*self._reached(instructions[number:], names))
+                self._follow(*self._reached(instructions, number, names))
         for constant in code.co_consts:
             # A class body runs with its module; a function of it only if it is called.
             if isinstance(constant, types.CodeType) and (nested or not _is_function(constant)):
@@ -173,7 +205,7 @@ class _Walk:
 
     def _import(self, module: str) -> None:
         """Note a module that counts; follow the imports of a module of the user."""
-        if module in self._modules:
+        if not module or module == "__main__" or module in self._modules:
             return
         self._modules.add(module)
         if _top(module) in WORTH_IT:
@@ -192,54 +224,90 @@ class _Walk:
 
     def _look_at_file(self, module: str) -> None:
         spec = _find(module)
-        if spec is None or not (spec.origin or "").endswith(".py"):
+        self._files += 1
+        if spec is None or not (spec.origin or "").endswith(".py") or self._files > _MOST_FILES:
             return
         try:
-            source = Path(str(spec.origin)).read_bytes()
-            code = compile(source, str(spec.origin), "exec", dont_inherit=True)
-        except (OSError, SyntaxError, ValueError):
-            return  # its import shows what is wrong
+            code = _compiled(Path(str(spec.origin)))
+        except Exception:  # its import shows what is wrong
+            return
         package = module if spec.submodule_search_locations else module.rpartition(".")[0]
         # The functions of a loaded module are followed as objects, those that are reached.
         self._look_at_code(code, package, {}, nested=module not in sys.modules)
 
     def _reached(
-        self, instructions: list[dis.Instruction], names: Mapping[str, Any]
+        self, instructions: list[dis.Instruction], number: int, names: Mapping[str, Any]
     ) -> Iterator[object]:
-        """Yield the global that the first instruction loads, and what is reached by its attributes.
+        """Yield the global that an instruction loads, and what is reached by its attributes.
 
-        Attributes of a user's module only: those of a package may import it when they are read.
+        Attributes of a user's module only: a package may import modules when one is read.
         """
-        name = instructions[0].argval
+        name = instructions[number].argval
         if name not in names:
             return
         value = names[name]
         yield value
-        for instruction in instructions[1:]:
-            if instruction.opname not in ("LOAD_ATTR", "LOAD_METHOD"):
+        for following in itertools.islice(instructions, number + 1, None):
+            if following.opname not in ("LOAD_ATTR", "LOAD_METHOD"):
                 return
-            if not issubclass(type(value), types.ModuleType) or not self._is_users(value.__name__):
+            if not issubclass(type(value), types.ModuleType) or not self._is_users(_name_of(value)):
                 return
-            if instruction.argval not in vars(value):
+            members = object.__getattribute__(value, "__dict__")
+            if following.argval not in members:
                 return
-            value = vars(value)[instruction.argval]
+            value = members[following.argval]
             yield value
 
     def _is_users(self, module: str) -> bool:
         """Return whether a module is one of the user: not Python's, installed, or ours."""
         top = _top(module)
         if top not in self._users:
-            known = top in sys.stdlib_module_names or top in _OWN
-            self._users[top] = not known and _is_not_installed(top)
+            self._users[top] = _is_not_installed(top)
         return self._users[top]
 
 
+def _compiled(file: Path) -> types.CodeType:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # its import shows them
+        return compile(file.read_bytes(), str(file), "exec", dont_inherit=True)
+
+
+def _name_of(module: types.ModuleType) -> str:
+    """Return a module's name; reading an attribute of a lazy module would import it."""
+    name = object.__getattribute__(module, "__dict__").get("__name__")
+    return name if isinstance(name, str) else ""
+
+
+def _module_of(start: Any) -> str:
+    """Return the name of the module that defines a function or a class, or that of an object."""
+    while type(start) is functools.partial:
+        start = start.func
+    if type(start) is types.MethodType:
+        start = start.__func__
+    defined = start if type(start) in (types.FunctionType, type) else type(start)
+    return str(defined.__module__)
+
+
 def _attributes(value: object) -> Mapping[str, Any]:
+    """Return the attributes of an object of the user; none where reading them runs code."""
+    for kind in type(value).__mro__:
+        if "__dict__" in vars(kind) and not (
+            kind.__flags__ & _HEAP_TYPE
+            and type(vars(kind)["__dict__"]) is types.GetSetDescriptorType
+        ):
+            return {}
     try:
-        attributes = object.__getattribute__(value, "__dict__")
+        attributes: Mapping[str, Any] = object.__getattribute__(value, "__dict__")
     except AttributeError:  # one with slots
         return {}
-    return attributes if len(attributes) < _LARGEST else {}
+    return attributes if len(attributes) <= _LARGEST else {}
+
+
+def _public(module: str) -> str:
+    """Return the part of a module's name before its first internal part."""
+    parts = module.split(".")
+    internal = (n for n, part in enumerate(parts) if part.startswith("_") or part in _INTERNAL)
+    return ".".join(parts[: next(internal, None)])
 
 
 def _closure(function: types.FunctionType) -> Iterator[object]:
@@ -251,11 +319,12 @@ def _closure(function: types.FunctionType) -> Iterator[object]:
 
 
 def _guarded(bytecode: dis.Bytecode, instructions: list[dis.Instruction]) -> set[int]:
-    """Return the offsets of instructions inside `try`; its handlers expect a failed import."""
+    """Return the offsets of instructions inside `try`, which may expect a failed import."""
     by_offset = {instruction.offset: n for n, instruction in enumerate(instructions)}
     guarded: set[int] = set()
     for entry in bytecode.exception_entries:  # type: ignore[attr-defined]  # not in typeshed
-        handler = [one.opname for one in instructions[by_offset[entry.target] :][:2]]
+        first = by_offset[entry.target]
+        handler = [one.opname for one in instructions[first : first + 2]]
         if handler[0] == "PUSH_EXC_INFO" and handler[-1] != "WITH_EXCEPT_START":
             guarded.update(range(entry.start, entry.end))
     return guarded
@@ -264,7 +333,7 @@ def _guarded(bytecode: dis.Bytecode, instructions: list[dis.Instruction]) -> set
 def _operands(before: list[dis.Instruction]) -> tuple[int, tuple[str, ...]]:
     """Return the level and the members of the import that comes after these instructions."""
     loads = ("LOAD_CONST", "LOAD_SMALL_INT")
-    level, members = [i.argval for i in before[-4:] if i.opname in loads][-2:]
+    level, members = [i.argval for i in before if i.opname in loads][-2:]
     return level, members or ()
 
 
@@ -287,10 +356,13 @@ def _top(module: str) -> str:
 def _is_not_installed(top: str) -> bool:
     """Return whether a top-level module is found outside the folders of installed packages."""
     spec = _find(top)
-    if spec is None:
-        return False
-    places = [spec.origin] if spec.origin else list(spec.submodule_search_locations or ())
-    return not any(_INSTALLED.intersection(Path(place).parts) for place in places)
+    if spec is None:  # a module that was loaded from a file
+        loaded = sys.modules.get(top)
+        places = [] if loaded is None else [getattr(loaded, "__file__", None)]
+    else:
+        places = [spec.origin] if spec.origin else list(spec.submodule_search_locations or ())
+    parts = {part for place in places for part in Path(str(place)).parts}
+    return bool(places) and _INSTALLED.isdisjoint(parts)
 
 
 def _find(module: str) -> importlib.machinery.ModuleSpec | None:
@@ -303,8 +375,25 @@ def _find(module: str) -> importlib.machinery.ModuleSpec | None:
             finders = (getattr(finder, "find_spec", None) for finder in sys.meta_path)
             spec = next(filter(None, (find(name, None) for find in finders if find)), None)
         else:
-            spec = importlib.machinery.PathFinder.find_spec(name, path)
+            spec = _find_in(path, name)
         if spec is None:
             return None
         path = list(spec.submodule_search_locations or ())
     return spec
+
+
+def _find_in(path: Iterable[str], module: str) -> importlib.machinery.ModuleSpec | None:
+    """Return the spec of a module of a package; `PathFinder` needs the package imported."""
+    folders: list[str] = []
+    for entry in path:
+        importer = pkgutil.get_importer(entry)
+        find = getattr(importer, "find_spec", None)
+        spec: importlib.machinery.ModuleSpec | None = find(module) if find else None
+        if spec is not None and spec.loader is not None:
+            return spec
+        folders += (spec and spec.submodule_search_locations) or ()
+    if not folders:
+        return None
+    namespace = importlib.machinery.ModuleSpec(module, None, is_package=True)
+    namespace.submodule_search_locations = folders
+    return namespace

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from experiment.run_files.loading import find_run
 from experiment.run_files.manifest import Manifest, folder_name, now, versions
-from experiment.setup.imports import preload_of
+from experiment.setup.imports import Preload, preload_of
 from experiment.setup.resuming import check_same_search, manifest_of
 from experiment.setup.settings import Settings, check_folder, choose_logdir
 from experiment.setup.sources import hash_of_constraint, hash_of_train, name_of
@@ -33,6 +33,7 @@ class Prepared:
         data: The data settings of its trials.
         manifest: The manifest of its run.
         root: The run's folder, which exists only if the run is resumed.
+        preload: The modules to import once for all its trials.
         keep_warm: Seconds for which executors keep preloaded modules imported; 0 if no module is
             preloaded, or not in a process that forks trials.
     """
@@ -43,12 +44,8 @@ class Prepared:
     data: DataSettings
     manifest: Manifest
     root: Location
+    preload: Preload
     keep_warm: float = 0.0
-
-    @property
-    def preload(self) -> tuple[str, ...]:
-        """The modules to import once for all its trials."""
-        return tuple(self.manifest.preload)
 
     @property
     def program(self) -> Program:
@@ -59,7 +56,8 @@ class Prepared:
             key=settings.optimization_key,
             direction=settings.goal.to_json(),
             # `experiment` too: train functions call it, and in the zygote it is imported only once
-            preload=(*self.preload, "experiment", "spark_jobs.trial.event_file"),
+            preload=(*self.preload.required, "experiment", "spark_jobs.trial.event_file"),
+            guessed=self.preload.guessed,
             start_method="spawn" if settings.isolation == "spawn" else "fork",
             seed=settings.seed,
             data=self.data,
@@ -85,7 +83,8 @@ def prepare(spec: SearchSpec, *, warn: Callable[[str], None]) -> Prepared:
     session = session_of(spec.spark).asking(*gpus)
     session.check_worker_timeouts()
     data, keep_warm = session.data_settings(), session.keep_warm()
-    manifest = _manifest(spec, function, session)
+    preload = preload_of(spec.settings, spec.train)
+    manifest = _manifest(spec, function, preload, session)
     root = _root(spec.settings, manifest, session, data.hadoop, warn)
     shares = spec.settings.isolation == "process" and bool(manifest.preload)
     return Prepared(
@@ -95,11 +94,12 @@ def prepare(spec: SearchSpec, *, warn: Callable[[str], None]) -> Prepared:
         data=data,
         manifest=manifest,
         root=root,
+        preload=preload,
         keep_warm=keep_warm if shares else 0.0,
     )
 
 
-def _manifest(spec: SearchSpec, function: bytes, session: Session) -> Manifest:
+def _manifest(spec: SearchSpec, function: bytes, preload: Preload, session: Session) -> Manifest:
     settings = spec.settings
     return Manifest(
         name=settings.name or name_of(spec.train),
@@ -117,7 +117,7 @@ def _manifest(spec: SearchSpec, function: bytes, session: Session) -> Manifest:
         optimization_key=settings.optimization_key,
         seed=spec.seed,
         isolation=settings.isolation,
-        preload=list(preload_of(settings, spec.train)),
+        preload=[*preload.required, *preload.guessed],
         timeout=settings.timeout,
         stopping=[rule.to_json() for rule in read_rules(settings.stopping)],
         application=session.application_id,

@@ -1,4 +1,6 @@
-"""The process that imports for slots: `python -m spark_jobs.slot.importer MODULE... LINK KEEPER`.
+"""The process that imports for slots.
+
+`python -m spark_jobs.slot.importer MODULE... --guessed MODULE... LINK KEEPER`
 
 It does once what a zygote does at its start, runs no op, and then forks a zygote per request of its
 keeper (`spark_jobs.warm.keeper`). Zygotes are never kept, so nothing of a search stays.
@@ -21,6 +23,9 @@ from spark_jobs.trial.trial_process import die_with_parent, print_lines
 from spark_jobs.warm.packets import REQUEST, Answer, close_all, receive, send
 from spark_jobs.warm.sources import marks_of, sources_of
 
+GUESSED = "--guessed"
+"""The word before the modules whose errors are ignored."""
+
 
 class Importer:
     """Serves one keeper, and dies with it.
@@ -28,11 +33,15 @@ class Importer:
     Args:
         link: The socket to the keeper.
         modules: The modules to import.
+        guessed: More modules to import, unless their import raises.
     """
 
-    def __init__(self, link: socket.socket, modules: tuple[str, ...]) -> None:
+    def __init__(
+        self, link: socket.socket, modules: tuple[str, ...], guessed: tuple[str, ...]
+    ) -> None:
         self._link = link
         self._modules = modules
+        self._guessed = guessed
         self._zygotes: dict[int, int] = {}  # their process ids by their pidfds
 
     def run(self) -> None:
@@ -53,7 +62,7 @@ class Importer:
     def _import(self) -> str:
         """Import for zygotes; return why none may be forked, or ''."""
         try:
-            return import_for_trials(self._modules)
+            return import_for_trials(self._modules, self._guessed)
         except Exception as error:
             return f"preload: {type(error).__name__}: {error}"
 
@@ -115,9 +124,11 @@ class Importer:
 def main(words: list[str]) -> None:
     """Run an importer; the last two words are its link and its keeper's process id."""
     *modules, link, keeper = words
+    first_guess = modules.index(GUESSED)
     die_with_parent(int(keeper), signal.SIGKILL)
     os.set_inheritable(int(link), False)
-    Importer(socket.socket(fileno=int(link)), tuple(modules)).run()
+    preload, guessed = tuple(modules[:first_guess]), tuple(modules[first_guess + 1 :])
+    Importer(socket.socket(fileno=int(link)), preload, guessed).run()
 
 
 if __name__ == "__main__":

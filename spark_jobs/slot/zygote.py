@@ -47,6 +47,7 @@ from spark_jobs.trial.trial_process import (
     Task,
     become_trial,
     die_with_parent,
+    import_guessed,
     import_modules,
     print_lines,
     run_child,
@@ -229,7 +230,7 @@ class Zygote:
         if self._program.start_method != "fork" or self._has_imported:
             return ""
         try:
-            reason = import_for_trials(self._program.preload)
+            reason = import_for_trials(self._program.preload, self._program.guessed)
         except Exception as error:
             self._send(Broken(f"preload: {type(error).__name__}: {error}"))
             sys.exit(1)
@@ -359,16 +360,18 @@ def has_crashed(pid: int) -> bool:
     return ended is not None and ended.si_code != os.CLD_EXITED
 
 
-def import_for_trials(modules: tuple[str, ...]) -> str:
+def import_for_trials(modules: tuple[str, ...], guessed: tuple[str, ...]) -> str:
     """Import what trials need into this process, and make its forks cheap.
 
     Args:
         modules: The modules to import.
+        guessed: More modules to import, unless their import raises.
 
     Returns:
         Why forked trials would hang, or ''.
     """
     import_modules(modules)
+    import_guessed(guessed)
     reason = why_not_fork()
     warm_up()
     gc.collect()

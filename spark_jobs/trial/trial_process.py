@@ -51,6 +51,7 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
         key: The user's `optimization_key`.
         direction: 'max' or 'min', or a dict of objective names to these.
         preload: Modules to import before the first trial.
+        guessed: More modules to import then, unless their import raises.
         start_method: 'fork' or 'spawn'.
         seed: The search's seed; None leaves the trials' random numbers to chance.
         data: The settings for the trials' data.
@@ -63,6 +64,7 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     key: str | None
     direction: DirectionName | dict[str, DirectionName]
     preload: tuple[str, ...] = ()
+    guessed: tuple[str, ...] = ()
     start_method: str = "fork"
     seed: int | None = None
     data: context.DataSettings = context.DataSettings()
@@ -305,6 +307,13 @@ def import_modules(names: tuple[str, ...]) -> None:
                 raise
 
 
+def import_guessed(names: tuple[str, ...]) -> None:
+    """Import modules whose errors are ignored: a trial that needs one shows them."""
+    for name in names:
+        with contextlib.suppress(Exception):
+            importlib.import_module(name)
+
+
 def main(payload: int, results: int, commands: int) -> None:
     """Run the trial that the descriptor `payload` holds, in a fresh interpreter.
 
@@ -316,6 +325,7 @@ def main(payload: int, results: int, commands: int) -> None:
         program_data, task_data = msgspec.msgpack.decode(file.read(), type=tuple[bytes, bytes])
     program = msgspec.json.decode(program_data, type=Program)
     import_modules(program.preload)
+    import_guessed(program.guessed)
     task = decode(task_data, Task, largest=None)
     run_child(program, task, results, commands, started)
 

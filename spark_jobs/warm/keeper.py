@@ -45,7 +45,7 @@ _LOOK = 1.0  # seconds between two checks of clock, memory and folder
 _SWEEP_PAUSE = 0.005  # seconds for killed processes to disappear
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, kw_only=True)
 class _Slot:
     """A connection to a slot, with the zygote forked for it.
 
@@ -80,15 +80,19 @@ class Keeper:
     def __init__(
         self, server: socket.socket, jvm: int, path: str, seconds: float, command: Sequence[str]
     ) -> None:
-        self._server, self._path, self._seconds = server, path, seconds
+        self._server = server
+        self._path = path
+        self._seconds = seconds
         self._inode = _inode(path)
         self._command = command
         self._selector = selectors.DefaultSelector()
         self._watch(server, self._accept)
         self._watch(jvm, functools.partial(self._lose_jvm, jvm))
-        self._importer = self._importer_pidfd = 0
+        self._importer = 0
+        self._importer_pidfd = 0
         self._link: socket.socket | None = None
-        self._imported = self._retired = False
+        self._imported = False
+        self._retired = False
         self._problem = ""
         self._busy_until = math.inf  # the importer's time limit for what it does now
         self._last_used = time.monotonic()
@@ -174,7 +178,7 @@ class Keeper:
             connection.close()
             return
         connection.setblocking(False)
-        slot = _Slot(connection)
+        slot = _Slot(connection=connection)
         self._watch(connection, functools.partial(self._hear_slot, slot))
 
     def _hear_slot(self, slot: _Slot) -> None:
@@ -253,7 +257,8 @@ class Keeper:
             self._imported = True
 
     def _keep(self, slot: _Slot, answer: Answer, descriptors: list[int]) -> None:
-        slot.pid, slot.pidfd = answer.pid, descriptors[0]
+        slot.pid = answer.pid
+        slot.pidfd = descriptors[0]
         self._zygotes.append(slot)
         self._watch(slot.pidfd, functools.partial(self._end, slot))
         if slot.gone:
@@ -270,7 +275,9 @@ class Keeper:
         _signal(self._importer_pidfd, signal.SIGKILL)
         os.close(self._importer_pidfd)
         self._link.close()
-        self._link, self._importer, self._busy_until = None, 0, math.inf
+        self._link = None
+        self._importer = 0
+        self._busy_until = math.inf
         if self._imported:
             self._retire()
         else:

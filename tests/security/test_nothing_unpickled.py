@@ -114,11 +114,14 @@ ALLOWED = {
         "_limit_torch",
         "torch.cuda.set_per_process_memory_fraction",
     ): (SETS_LIMIT),
-    ("experiment/setup/imports.py", "_Walk._look_at_file", "compile"): (
+    ("experiment/setup/imports.py", "_compiled", "compile"): (
         "the user's own modules on the driver, whose code is read and never run"
     ),
-    ("experiment/setup/imports.py", "_find", "importlib.machinery.PathFinder.find_spec"): (
-        "finds files of modules, and runs nothing"
+    ("experiment/setup/imports.py", "_find_in", "importlib.machinery.ModuleSpec"): (
+        "describes a folder, and runs nothing"
+    ),
+    ("spark_jobs/trial/trial_process.py", "import_guessed", "importlib.import_module"): (
+        "modules that the train function of a search imports, in zygote or trial"
     ),
     ("experiment/cli/job_options.py", "_referred", "importlib.import_module"): (
         "the module that the command line of a job names"

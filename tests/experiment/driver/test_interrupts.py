@@ -1,3 +1,4 @@
+import contextlib
 import os
 import signal
 import sys
@@ -68,10 +69,97 @@ def test_an_interrupt_while_py4j_drops_a_java_object_is_raised_after_that(spark,
             threading.Event().wait(60)
 
 
-def test_an_interrupt_in_the_last_call_into_sparks_jvm_is_raised_at_the_end():
-    call = {"__name__": "py4j.java_gateway", "signal": signal}
+CALL = {"__name__": "py4j.java_gateway", "signal": signal}
+
+
+def in_a_call(pressed=1):
+    exec("signal.raise_signal(signal.SIGINT)\n" * pressed, CALL)
+
+
+@pytest.fixture
+def others():
+    """The signals that came to the handler of before."""
+    came = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: came.append(number))
+    yield came
+    signal.signal(signal.SIGINT, before)
+
+
+def open_files():
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_an_interrupt_in_the_last_call_into_sparks_jvm_is_raised_at_the_end(others):
+    files = open_files()
     with pytest.raises(KeyboardInterrupt), Interrupts(Control()):
-        exec("signal.raise_signal(signal.SIGINT)", call)
+        in_a_call()
+    assert open_files() == files
+    interrupt()
+    assert others == [signal.SIGINT]
+
+
+def test_an_interrupt_in_the_last_call_takes_the_place_of_no_error(others):
+    with pytest.raises(ZeroDivisionError), Interrupts(Control()):
+        in_a_call()
+        raise ZeroDivisionError
+    assert others == []
+
+
+def test_an_interrupt_in_the_last_call_loses_no_result(others):
+    with Interrupts(Control()) as interrupts:
+        in_a_call()
+        interrupts.hold()
+    assert others == []
+
+
+def test_an_interrupt_that_is_due_is_not_raised_while_a_search_is_prepared():
+    control = Control()
+    with Interrupts(control) as interrupts:
+        in_a_call()
+        interrupts.defer()
+        wait_until(lambda: not interrupts._due)
+        interrupts.allow()
+    assert control.reason == "interrupted"
+
+
+def test_the_third_interrupt_leaves_a_call_into_sparks_jvm():
+    with Interrupts(Control()), pytest.raises(KeyboardInterrupt):
+        in_a_call(3)
+
+
+@pytest.mark.parametrize("method", ["__enter__", "__exit__", "hold", "keep_results"])
+def test_an_interrupt_inside_a_method_leaves_no_handler(others, method):
+    """The signal comes at each line of the method, one after the other."""
+    code, files = getattr(Interrupts, method).__code__, open_files()
+    lines = {line for *_, line in code.co_lines() if line and line > code.co_firstlineno}
+    for line in sorted(lines):
+        trace, seen = tracer(code, line)
+        with contextlib.suppress(KeyboardInterrupt):
+            sys.settrace(trace)
+            try:
+                with Interrupts(Control()) as interrupts:
+                    interrupts.keep_results()
+                    interrupts.hold()
+            finally:
+                sys.settrace(None)
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+        before = len(others)
+        interrupt()
+        assert len(others) == before + 1, (method, line, seen)
+        assert open_files() == files
+
+
+def tracer(code, line):
+    """Return a trace function that interrupts once at a line."""
+    seen = []
+
+    def trace(frame, event, argument):
+        if frame.f_code is code and frame.f_lineno == line and event == "line" and not seen:
+            seen.append(line)
+            signal.raise_signal(signal.SIGINT)
+        return trace
+
+    return trace, seen
 
 
 def test_a_forked_child_does_not_delay_the_end(tmp_path):
@@ -167,7 +255,8 @@ def test_the_handlers_do_not_change_in_another_thread():
 def test_an_interrupt_before_the_search_begins_cancels_it_and_is_not_raised():
     control = Control()
     with Interrupts(control) as interrupts:
-        with interrupts.deferred():
-            signal.raise_signal(signal.SIGINT)
+        interrupts.defer()
+        signal.raise_signal(signal.SIGINT)
+        interrupts.allow()
         assert control.reason == "interrupted"
         assert not interrupts.noted

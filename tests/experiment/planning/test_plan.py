@@ -274,7 +274,7 @@ def hurt(master, *, batch=None, preload=("tensorflow",), **settings):
     session = Elsewhere(master, **settings)
     prepared = SimpleNamespace(
         session=session,
-        preload=preload,
+        manifest=SimpleNamespace(preload=preload),
         spec=SimpleNamespace(settings=experiment.Settings(), searcher=SimpleNamespace(batch=batch)),
     )
     return hindrances(

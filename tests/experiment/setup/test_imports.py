@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from experiment.setup.imports import WORTH_IT, imports_of, preload_of
+from experiment.setup.imports import WORTH_IT, Preload, imports_of, preload_of
 from experiment.setup.settings import Settings
 
 # No import of this file, which would count for each of its functions.
@@ -166,6 +166,7 @@ def cached():
 
 
 SKLEARN = ("keras", "sklearn.datasets")
+GUESS = Preload(required=("keras",), guessed=("sklearn.datasets",))
 
 
 @pytest.mark.parametrize(
@@ -236,6 +237,12 @@ FILES = {
             import keras
         """,
     "broken.py": "import keras (",
+    "deep.py": "import keras\nx = " + "-" * 100_000 + "1",
+    "warns.py": r"""
+        import keras
+        "\d"
+        """,
+    "spaces/inner/within.py": "import keras",
     "train_in_file.py": """
         import helpers
         import matplotlib
@@ -257,6 +264,15 @@ FILES = {
 
         def missing(x):
             import no_such_module
+
+        def deep(x):
+            import deep
+
+        def in_namespaces(x):
+            from spaces.inner import within
+
+        def with_warnings(x):
+            import warns
         """,
     "lazy_too.py": """
         import sklearn.svm
@@ -274,7 +290,7 @@ FILES = {
 @pytest.fixture
 def files(tmp_path, monkeypatch):
     for name, text in FILES.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(textwrap.dedent(text))
     monkeypatch.syspath_prepend(tmp_path)
     yield tmp_path
@@ -294,12 +310,35 @@ OF_FILE = {"matplotlib", "pandas", "sklearn"}  # whatever runs when the file is 
         ("not_loaded", {"sklearn.svm", "keras", "scipy"}),
         ("broken", set()),
         ("missing", set()),
+        ("deep", set()),
+        ("in_namespaces", {"keras"}),
+        ("with_warnings", {"keras"}),
     ],
 )
 def test_a_functions_own_modules_are_followed(files, name, more):
     train = getattr(importlib.import_module("train_in_file"), name)
     assert set(imports_of(train)) == OF_FILE | more
     assert "lazy_too" not in sys.modules
+
+
+def test_a_function_of_an_installed_package_is_followed_too(files):
+    installed = files / "site-packages"
+    installed.mkdir()
+    (files / "lazy_too.py").rename(installed / "lazy_too.py")
+    sys.path.insert(0, str(installed))
+    try:
+        train = importlib.import_module("lazy_too").train
+        assert imports_of(train) == ("keras", "sklearn.svm")
+    finally:
+        sys.path.remove(str(installed))
+
+
+def test_objects_count_as_the_public_part_of_their_module():
+    from sklearn.svm import SVC
+
+    assert imports_of(lambda x: SVC) == ("sklearn.svm",)
+    model = SVC()
+    assert imports_of(lambda x: model) == ("sklearn.svm",)
 
 
 def test_packages_that_are_not_installed_are_left_out(monkeypatch):
@@ -345,13 +384,76 @@ def test_a_long_chain_of_objects_ends():
 @pytest.mark.parametrize(
     ("settings", "modules"),
     [
-        (Settings(), SKLEARN),
-        (Settings(preload=()), ()),
-        (Settings(preload=["json"]), ("json",)),
-        (Settings(isolation="spawn"), SKLEARN),
-        (Settings(isolation="none"), ()),
-        (Settings(isolation="none", preload=["json"]), ()),
+        (Settings(), GUESS),
+        (Settings(preload=()), Preload()),
+        (Settings(preload=["json"]), Preload(required=("json",))),
+        (Settings(isolation="spawn"), GUESS),
+        (Settings(isolation="none"), Preload()),
+        (Settings(isolation="none", preload=["json"]), Preload()),
     ],
 )
 def test_a_list_replaces_the_imports_of_the_function(settings, modules):
     assert preload_of(settings, inside) == modules
+
+
+NASTY = {
+    "metaclass": """
+        class Meta(type):
+            def __getattribute__(cls, name):
+                raise RuntimeError(name)
+        class Odd(metaclass=Meta):
+            pass
+        odd = Odd
+        """,
+    "property": """
+        class Odd:
+            @property
+            def __dict__(self):
+                raise SystemExit
+        odd = Odd()
+        """,
+    "module name": """
+        import types
+        odd = types.ModuleType("odd")
+        odd.__name__ = None
+        """,
+    "lazy module": """
+        import types
+        class Odd(types.ModuleType):
+            def __getattribute__(self, name):
+                raise SystemExit
+        odd = Odd("odd")
+        """,
+    "list": """
+        class Odd(list):
+            def __iter__(self):
+                raise SystemExit
+        odd = Odd([1])
+        """,
+    "module of a function": """
+        def odd():
+            pass
+        odd.__module__ = ["no name"]
+        """,
+}
+
+
+@pytest.mark.parametrize("text", NASTY.values(), ids=NASTY)
+def test_no_code_of_the_user_runs_and_its_errors_do_no_harm(text):
+    names = {"__name__": "__main__"}
+    exec(textwrap.dedent(text), names)
+    exec("def train(x):\n odd\n import keras", names)
+    assert imports_of(names["train"]) == ("keras",)
+
+
+def test_branches_are_guesses_that_only_tensorflow_and_keras_are_not():
+    def train(x):
+        if x < 0:
+            import pandas
+            import tensorflow.keras
+
+            return pandas, tensorflow
+        return x
+
+    found = preload_of(Settings(), train)
+    assert found == Preload(required=("tensorflow.keras",), guessed=("pandas",))

@@ -843,6 +843,14 @@ class TestForked(ProcessContract):
         with pytest.raises(RunnerBroken, match="no_such_module_inside"):
             ProcessRunner(program(functions.double, preload=("breaks",))).__enter__()
 
+    def test_a_guessed_module_is_imported_and_its_errors_are_ignored(self, tmp_path, monkeypatch):
+        (tmp_path / "guess.py").write_text("")
+        (tmp_path / "breaks.py").write_text("import no_such_module_inside")
+        monkeypatch.syspath_prepend(str(tmp_path))
+        guessed = ("breaks", "no_such_module", "guess")
+        with self.make(functions.count_imported, guessed=guessed) as runner:
+            assert Runner(runner, tmp_path)(names=["guess", "breaks"]).value == 1.0
+
     def test_a_crash_of_the_zygote_is_an_error_with_the_end_of_its_log(self, tmp_path, monkeypatch):
         (tmp_path / "crashes.py").write_text("import os; print('ouch', flush=True); os._exit(3)")
         monkeypatch.syspath_prepend(str(tmp_path))

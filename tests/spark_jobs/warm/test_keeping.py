@@ -191,7 +191,8 @@ os.setgid(65534)
 os.setuid(65534)
 with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
     try:
-        connection.connect(sys.argv[1])
+        os.chdir(os.path.dirname(sys.argv[1]))  # the path may be too long for a socket
+        connection.connect(os.path.basename(sys.argv[1]))
         connection.send(b"zygote")
         print(connection.recv(100))
     except (PermissionError, ConnectionError) as error:
@@ -207,7 +208,6 @@ def test_another_user_gets_no_zygote(host):
 
     slot = host.slot().start()
     (path,) = [path for path in host.folder.iterdir() if path.is_socket()]
-    assert len(str(path)) < 108
     assert ask_as_another(path) == "PermissionError"
     modes = {place: place.stat().st_mode for place in (path, *path.parents)}
     modes = {place: mode for place, mode in modes.items() if place == path or not mode & 0o001}
