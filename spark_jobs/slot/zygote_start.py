@@ -141,8 +141,9 @@ def zygote_environment() -> dict[str, str]:
     environment = dict(os.environ)
     # Without compiled files an import of TensorFlow is several times slower.
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
-    # User code must not get Spark's secret for its own workers.
-    environment.pop("PYTHON_WORKER_FACTORY_SECRET", None)
+    # User code must not get Spark's secrets: of its own workers, and of the application.
+    for secret in ("PYTHON_WORKER_FACTORY_SECRET", "_SPARK_AUTH_SECRET"):
+        environment.pop(secret, None)
     environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
     return environment
 

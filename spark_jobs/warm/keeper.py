@@ -128,9 +128,9 @@ class Keeper:
         if now >= self._jvm_lost_at:
             return not self._zygotes or now > self._jvm_lost_at + time_limits.ZYGOTE_END
         in_use = bool(self._waiting or self._forking or self._zygotes or self._ended)
+        # While it imports, too: where memory is short, each slot would import by itself.
         if in_use or self._is_importing:
             self._last_used = now
-        if in_use:
             return False
         return self._retired or is_unwanted(
             now - self._last_used,

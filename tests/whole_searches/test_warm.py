@@ -37,8 +37,8 @@ def test_the_second_search_of_a_session_imports_nothing(sparks, tmp_path):
         )
         importers |= {int(trial.value) for trial in result.trials}
     assert len(importers) == 1
-    (keeper,) = keepers()
-    assert psutil.Process(importers.pop()).ppid() == keeper
+    keeper = psutil.Process(importers.pop()).ppid()
+    assert keeper in keepers()
     assert "spark_jobs.slot.zygote" not in str(marked_commands())
     sparks.stop()
     wait_until(lambda: not alive([keeper]))
@@ -56,7 +56,7 @@ def test_each_slot_starts_its_zygote_where_nothing_is_shared(sparks, tmp_path, w
     result = experiment.launch(spark, importer_of_trial, {"x": [1]}, logdir=tmp_path, **settings)
     slot = psutil.Process(int(result.trials[0].value))
     assert "pyspark" in " ".join(slot.cmdline())
-    assert keepers() == before
+    assert set(keepers()) <= set(before)  # those of a session that has ended may end meanwhile
 
 
 @pytest.mark.parametrize("value", ["-1", "inf", "nan", "a minute"])
@@ -94,7 +94,9 @@ def test_a_killed_executor_leaves_neither_keeper_nor_trial(cluster, tmp_path):
         experiment.launch, cluster, train, {"x": [1]}, logdir=tmp_path / "runs", **QUIET
     )
     wait_until(lambda: len(processes_in(tmp_path)) == 2)
-    first, trial = keepers(), processes_in(tmp_path)
+    trial = processes_in(tmp_path)
+    above = {parent.pid for pid in trial for parent in psutil.Process(pid).parents()}
+    first = [pid for pid in keepers() if pid in above]
     assert len(first) == 1
     (tmp_path / "enough").touch()
     for pid, line in marked_commands().items():
