@@ -320,7 +320,7 @@ def test_slots_are_examined_with_the_gpus_of_the_search(sparks, tmp_path):
     del settings["spark.task.resource.gpu.amount"]
     spark = sparks.get("local-cluster[1,2,1024]", **MEMORY, **settings)
     finding = only(examine(spark, tmp_path / "runs"), "gpus")
-    assert (finding.level, finding.advice[:20]) == ("warning", "give gpus_per_trial=")
+    assert (finding.level, finding.advice[:19]) == ("warning", "set gpus_per_trial=")
     for asked, handed_out in [
         ({"gpus_per_trial": 1}, "2 GPUs assigned"),
         ({"trials_per_gpu": 2}, "1 GPU assigned"),

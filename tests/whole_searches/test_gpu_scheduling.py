@@ -95,7 +95,7 @@ def test_local_mode_with_gpu_settings_is_refused_at_once(sparks, logdir):
 def run_on_both_hosts(spark, **settings: Any) -> list[list[str]]:
     """Run a trial on each host, whose executors have one core and two GPUs."""
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "an executor runs 1 of the")
+        warnings.filterwarnings("ignore", "an executor has GPUs for")
         return run_at_once(spark, 2, **settings)
 
 
