@@ -89,7 +89,7 @@ def _slots(prepared: Prepared, progress: Progress) -> int:
         None if spec.grows else total,
         spec.settings,
         session,
-        preload=prepared.manifest.preload,
+        preload=prepared.preload.modules,
         warn=warn_user,
         tick=lambda: progress.refresh(Status(total=total)),
     )

@@ -33,7 +33,8 @@ from spark_jobs.messages import encode
 from spark_jobs.run_folder.paths import MAILBOX
 from spark_jobs.session.session import Session
 from spark_jobs.session.slot_job import SlotJob
-from spark_jobs.slot.slot import PROBLEM, SlotConfig, is_installed, slot_function
+from spark_jobs.slot.slot import PROBLEM, SlotConfig, slot_function
+from spark_jobs.trial.trial_process import is_installed
 
 _FRUITLESS_JOBS = 3
 _MOST_FURTHER = 1_000  # maximum slots beside the first ones, see `SlotJobs.most`

@@ -69,7 +69,7 @@ class Demand:
     @property
     def imports_tensorflow(self) -> bool:
         """Whether each slot preloads TensorFlow."""
-        packages = {name.partition(".")[0] for name in self.prepared.manifest.preload}
+        packages = {name.partition(".")[0] for name in self.prepared.preload.modules}
         return not FRAMEWORKS.isdisjoint(packages)
 
 

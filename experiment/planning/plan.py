@@ -190,7 +190,7 @@ def _plan_of(prepared: Prepared) -> Plan:
         spec.searcher.total,
         spec.settings,
         session,
-        preload=tuple(prepared.manifest.preload),
+        preload=prepared.preload.modules,
         warn=warnings.append,
     )
     cluster = session.cluster()
@@ -217,7 +217,7 @@ def _plan_of(prepared: Prepared) -> Plan:
         gpus=math.ceil(slots * needs.gpus),
         gpus_now=None if now is None else math.ceil(now * needs.gpus),
         batch=batch_of(spec.searcher),
-        preload=tuple(prepared.manifest.preload),
+        preload=prepared.preload.modules,
         hindrances=(*map(_too_many_for_memory, warnings), *hindrances(demand)),
     )
 

@@ -71,6 +71,11 @@ class Preload:
     required: tuple[str, ...] = ()
     guessed: tuple[str, ...] = ()
 
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """All of them."""
+        return (*self.required, *self.guessed)
+
 
 def preload_of(settings: Settings, train: Callable[..., Any]) -> Preload:
     """Return the modules to import once for all trials of a search.

@@ -117,7 +117,7 @@ def _manifest(spec: SearchSpec, function: bytes, preload: Preload, session: Sess
         optimization_key=settings.optimization_key,
         seed=spec.seed,
         isolation=settings.isolation,
-        preload=[*preload.required, *preload.guessed],
+        preload=list(preload.modules),
         timeout=settings.timeout,
         stopping=[rule.to_json() for rule in read_rules(settings.stopping)],
         application=session.application_id,

@@ -62,12 +62,11 @@ class SlotsAsked:
         settings = self._settings
         session = session_of(self._spark).asking(settings.gpus_per_trial, settings.trials_per_gpu)
         # The warnings are shown when slots are requested.
-        preload = preload_of(settings, self._train)
         return slot_count(
             self._trials,
             settings,
             session,
-            preload=[*preload.required, *preload.guessed],
+            preload=preload_of(settings, self._train).modules,
             warn=lambda warning: None,
         )
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import functools
-import importlib.util
 import os
 import socket
 import sys
@@ -47,7 +46,7 @@ from spark_jobs.storage.local_files import write_whole
 from spark_jobs.storage.locations import Location
 from spark_jobs.storage.stores import writable_files_at
 from spark_jobs.trial.event_file import EventFile
-from spark_jobs.trial.trial_process import Program
+from spark_jobs.trial.trial_process import Program, is_installed
 from spark_jobs.warm.asking import warm_here
 
 _HOST = "--hostname"  # an argument of Spark's executors
@@ -271,12 +270,6 @@ def host_name() -> str:
             if any(word.endswith("ExecutorBackend") for word in words) and _HOST in words[:-1]:
                 return str(words[words.index(_HOST) + 1])
     return socket.gethostname()
-
-
-def is_installed(module: str) -> bool:
-    """Return whether the package of a module is installed, without importing it."""
-    package = module.partition(".")[0]
-    return package in sys.modules or bool(package and importlib.util.find_spec(package))
 
 
 def modules_problem(config: SlotConfig) -> str:

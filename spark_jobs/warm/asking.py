@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
-import importlib.util
 import json
 import os
 import socket
@@ -20,6 +19,7 @@ from pathlib import Path
 import psutil
 
 from spark_jobs import time_limits
+from spark_jobs.trial.trial_process import is_installed
 from spark_jobs.warm import keeper
 from spark_jobs.warm.packets import REQUEST, Answer, credentials_of, is_of_user, receive, send
 
@@ -82,7 +82,7 @@ class Imports:
             sys.version,
             os.getcwd(),
             [self.importer, *self.modules],
-            [_is_found(name) for name in self.modules],
+            [is_installed(name) for name in self.modules],
             sorted(self.environment.items()),
             _inherited_state(),
         )
@@ -251,15 +251,6 @@ def _start_keeper(warm: Warm, imports: Imports, place: str, path: str) -> None:
             )
     finally:
         os.close(jvm)
-
-
-def _is_found(module: str) -> bool:
-    """Return whether the package of a module can be imported, without importing it."""
-    package = module.partition(".")[0]
-    try:
-        return package in sys.modules or bool(package and importlib.util.find_spec(package))
-    except (ImportError, ValueError):
-        return False
 
 
 def _inherited_state() -> list[object]:

@@ -44,7 +44,9 @@ def run_at_once(spark, trials: int, **settings: Any) -> list[list[str]]:
 
 @pytest.mark.parametrize("isolation", ["process", "spawn", "none"])
 def test_four_trials_share_a_gpu_and_its_memory(one_executor, logdir, isolation):
-    words = "GPUs for 8 trials at once, but runs only 4: .* 1 core and 0.25 GPU, .* cores are 4;"
+    words = (
+        "GPUs for 8 trials at once, but runs only 4: .* 1 core and 0.25 GPU, and .* cores are 4;"
+    )
     with pytest.warns(UserWarning, match=words):
         shares = run_at_once(one_executor, 4, logdir=logdir, trials_per_gpu=4, isolation=isolation)
     assert shares in ([["3", "0.2250", "true"]] * 4, [["5", "0.2250", "true"]] * 4)
@@ -95,7 +97,9 @@ def test_local_mode_with_gpu_settings_is_refused_at_once(sparks, logdir):
 def run_on_both_hosts(spark, **settings: Any) -> list[list[str]]:
     """Run a trial on each host, whose executors have one core and two GPUs."""
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "an executor has GPUs for")
+        warnings.filterwarnings(
+            "ignore", r"an executor has GPUs for \d trials at once, but runs only 1:"
+        )
         return run_at_once(spark, 2, **settings)
 
 

@@ -11,6 +11,7 @@ import pytest
 import experiment
 from experiment.planning.hindrances import Demand, hindrances
 from experiment.results.status import Status
+from experiment.setup.imports import Preload
 from search.errors import InvalidArgument
 from spark_jobs.cluster.cluster import Cluster
 from spark_jobs.session.classic import ClassicSession
@@ -274,7 +275,7 @@ def hurt(master, *, batch=None, preload=("tensorflow",), **settings):
     session = Elsewhere(master, **settings)
     prepared = SimpleNamespace(
         session=session,
-        manifest=SimpleNamespace(preload=preload),
+        preload=Preload(required=preload),
         spec=SimpleNamespace(settings=experiment.Settings(), searcher=SimpleNamespace(batch=batch)),
     )
     return hindrances(

@@ -11,9 +11,10 @@ import pytest
 from spark_jobs.slot.runners import ProcessRunner
 from spark_jobs.slot.zygote_start import KeptProcess, OwnProcess
 from spark_jobs.warm.asking import Warm
+from tests.experiment.waiting import alive
 from tests.spark_jobs import train_functions as functions
 from tests.spark_jobs.slot import test_runners
-from tests.spark_jobs.slot.test_runners import LIGHT, Runner, program, wait_until
+from tests.spark_jobs.slot.test_runners import LIGHT, Runner, program
 
 
 class KeptRunner(ProcessRunner):
@@ -36,6 +37,11 @@ class TestKept(test_runners.TestForked):
             yield
             jvm.kill()
 
+    @staticmethod
+    def is_left(pid):
+        """Return whether a zygote runs; its parent, the importer, may reap it later."""
+        return bool(alive([pid]))
+
     @classmethod
     def make(
         cls,
@@ -57,7 +63,7 @@ class TestKept(test_runners.TestForked):
             zygote = psutil.Process(runner._zygote.process.pid)
             Runner(runner, tmp_path)(x=1)
             assert psutil.Process().children(recursive=True) == before
-        wait_until(lambda: not zygote.is_running())  # the importer reaps it
+        assert not self.is_left(zygote.pid)
 
     def test_forked_trials_run_tensorflow(self, tmp_path):
         preload = ("tensorflow", "keras", *LIGHT)

@@ -20,13 +20,12 @@ from spark_jobs.slot.slot import (
     folder_problem,
     host_name,
     hparam,
-    is_installed,
     make_runner,
     modules_problem,
     pull_trials,
     run_attempt,
 )
-from spark_jobs.trial.trial_process import Program
+from spark_jobs.trial.trial_process import Program, is_installed
 from tests.spark_jobs import train_functions as functions
 from tests.spark_jobs.trial.test_event_file import hparams_data, metadata, scalars
 
