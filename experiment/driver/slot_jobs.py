@@ -29,12 +29,14 @@ from spark_jobs.channel.file_channel import FileChannelServer
 from spark_jobs.channel.grpc_channel import Address, ChannelServer
 from spark_jobs.cluster.cluster import ClusterExecutor, executor_needs
 from spark_jobs.handover import Lent, handover
+from spark_jobs.installed import is_installed
 from spark_jobs.messages import encode
 from spark_jobs.run_folder.paths import MAILBOX
 from spark_jobs.session.session import Session
 from spark_jobs.session.slot_job import SlotJob
-from spark_jobs.slot.slot import PROBLEM, SlotConfig, slot_function
-from spark_jobs.trial.trial_process import is_installed
+from spark_jobs.slot.closure import slot_function
+from spark_jobs.slot.problems import PROBLEM
+from spark_jobs.slot.slot import SlotConfig
 
 _FRUITLESS_JOBS = 3
 _MOST_FURTHER = 1_000  # maximum slots beside the first ones, see `SlotJobs.most`
@@ -353,7 +355,8 @@ class SlotJobs:
         )
 
     def _job(self, number: int, slots: int, lent: Lent, function: Lent) -> SlotJob:
-        slot = slot_function(number, lent, function, self.session.search_path())
+        shared = self.prepared.shared_import
+        slot = slot_function(number, lent, function, self.session.search_path(), shared)
         # Unique, since Spark keeps earlier jobs of a search that this session may have resumed.
         tag = f"{self.prepared.root.name}-{number}-{secrets.token_hex(4)}"
         return self.session.job(slot, slots, tag)

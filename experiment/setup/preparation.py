@@ -16,6 +16,7 @@ from experiment.setup.train_function import check_arguments, pickle_function
 from search.stopping import read_rules
 from spark_jobs.session import session_of
 from spark_jobs.session.session import Session
+from spark_jobs.slot.closure import Shared
 from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.locations import Location
 from spark_jobs.trial.context import DataSettings
@@ -62,6 +63,11 @@ class Prepared:
             seed=settings.seed,
             data=self.data,
         )
+
+    @property
+    def shared_import(self) -> Shared:
+        """The import that the slots of an executor share."""
+        return Shared(self.program.preload, self.program.guessed, self.keep_warm)
 
 
 def prepare(spec: SearchSpec, *, warn: Callable[[str], None]) -> Prepared:

@@ -38,15 +38,16 @@ from spark_jobs.doctor.facts import (
 )
 from spark_jobs.doctor.installed import software
 from spark_jobs.handover import Lent
+from spark_jobs.installed import is_installed
 from spark_jobs.messages import Hello, SlotId, encode
 from spark_jobs.slot.devices import host_gpus, trial_environment
-from spark_jobs.slot.slot import PROBLEM, host_name, import_problem
+from spark_jobs.slot.problems import PROBLEM, import_problem
+from spark_jobs.slot.slot import host_name
 from spark_jobs.storage.files import WritableFiles
 from spark_jobs.storage.host_cache import HostCache
 from spark_jobs.storage.locations import Location
 from spark_jobs.storage.stores import writable_files_at
 from spark_jobs.trial.context import DataSettings
-from spark_jobs.trial.trial_process import is_installed
 
 SCHEMA = "found string"
 """Spark's schema of the row that a slot yields: a `Found` as JSON."""

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterable, Iterator
 
 from spark_jobs.doctor.facts import Software
-from spark_jobs.trial.trial_process import is_installed
+from spark_jobs.installed import is_installed
 
 _OURS = ("experiment", "search", "spark_jobs")
 _DISTRIBUTIONS = {  # module to distribution, where the names differ

@@ -18,13 +18,11 @@ import sys
 import traceback
 import warnings
 
+from spark_jobs.slot.shared_import import GUESSED
 from spark_jobs.slot.zygote import Zygote, import_for_trials
 from spark_jobs.trial.trial_process import die_with_parent, print_lines
 from spark_jobs.warm.packets import REQUEST, Answer, close_all, receive, send
 from spark_jobs.warm.sources import marks_of, sources_of
-
-GUESSED = "--guessed"
-"""The word before the modules whose errors are ignored."""
 
 
 class Importer:

@@ -9,7 +9,7 @@ import os
 import socket
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from spark_jobs.channel.exchange import ChannelLost, ChannelRefused, SlotChannel
 from spark_jobs.channel.grpc_channel import Address
 from spark_jobs.channel.reporter import Reporter
 from spark_jobs.handover import Lent
+from spark_jobs.installed import is_installed
 from spark_jobs.messages import (
     Attempt,
     Hello,
@@ -39,6 +40,7 @@ from spark_jobs.slot.devices import gpu_share, host_gpus, trial_environment
 from spark_jobs.slot.driver_watch import Abandoned, DriverWatch
 from spark_jobs.slot.gpu_watch import WatchedRunner
 from spark_jobs.slot.nvml import GIB, Gpus
+from spark_jobs.slot.problems import PROBLEM
 from spark_jobs.slot.runners import InProcessRunner, ProcessRunner, TrialRunner
 from spark_jobs.slot.zygote_link import RunnerBroken, Tell
 from spark_jobs.storage.files import WritableFiles, check_writable
@@ -46,17 +48,11 @@ from spark_jobs.storage.local_files import write_whole
 from spark_jobs.storage.locations import Location
 from spark_jobs.storage.stores import writable_files_at
 from spark_jobs.trial.event_file import EventFile
-from spark_jobs.trial.trial_process import Program, is_installed
+from spark_jobs.trial.trial_process import Program
 from spark_jobs.warm.asking import warm_here
 
 _HOST = "--hostname"  # an argument of Spark's executors
 _SHARED = "; give logdir a shared folder or hdfs://..."
-
-PROBLEM = "experiment: "
-"""Prefix of the line, inside Spark's error, with the reason why a slot could not start.
-
-If the reason does not begin with `host`, it lacks the host, which Spark's driver knows.
-"""
 
 
 class SlotConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,61 +88,6 @@ class SlotConfig(msgspec.Struct, frozen=True, kw_only=True):
     trials_per_gpu: int = 1
     mark: str = ""
     keep_warm: float = 0.0
-
-
-def import_problem() -> Callable[[ModuleNotFoundError], str]:
-    """Return a function that explains why an executor cannot import our packages.
-
-    It is pickled by value, since it runs where our packages cannot be imported.
-    """
-
-    def problem(error: ModuleNotFoundError) -> str:
-        import sys
-
-        package = (error.name or "").partition(".")[0]
-        found = getattr(sys.modules.get(package), "__file__", None)
-        if package in ("search", "spark_jobs") and found:
-            return (
-                f"{found} hides the package {package!r} of the framework, or is of another "
-                "version; rename it if it is yours, or install the driver's version on every "
-                "executor"
-            )
-        advice = "install this package and its dependencies on every executor"
-        return f"no module named {error.name!r}; {advice}"
-
-    return problem
-
-
-def slot_function(
-    job: int, lent: Lent, function: Lent, search_path: list[str]
-) -> Callable[[Iterable[Any]], Any]:
-    """Return the function that runs a slot, for `mapPartitions` or `mapInArrow`; it yields nothing.
-
-    It is pickled by value and imports our packages itself, so that an executor without them fails
-    with our message rather than an error of unpickling.
-
-    Args:
-        job: The slot job's number, from 1.
-        lent: The `SlotConfig`, as JSON.
-        function: The train function, which is not in the config's program.
-        search_path: Folders to import from, in addition to the executor's own.
-    """
-    marker, why = PROBLEM, import_problem()
-
-    def slot(batches: Iterable[Any]) -> Iterator[Any]:
-        import sys
-
-        sys.path.extend(folder for folder in search_path if folder not in sys.path)
-        try:
-            from spark_jobs.slot.slot import run_slot
-        except ModuleNotFoundError as error:
-            raise RuntimeError(f"{marker}Python {sys.executable}: {why(error)}") from None
-        for _ in batches:
-            pass
-        run_slot(job, lent, function)
-        yield from ()
-
-    return slot
 
 
 def run_slot(job: int, lent: Lent, function: Lent) -> None:

@@ -19,7 +19,7 @@ from search.trial import Failure
 from spark_jobs import time_limits
 from spark_jobs.messages import Report, decode, encode
 from spark_jobs.slot import zygote
-from spark_jobs.slot.importer import GUESSED
+from spark_jobs.slot.shared_import import imports_of
 from spark_jobs.slot.zygote_start import KeptProcess, OwnProcess, ZygoteProcess
 from spark_jobs.trial.frames import FrameReader, write_frame
 from spark_jobs.trial.link import StopTrial
@@ -69,8 +69,8 @@ class ZygoteLink:
             if warm is None:
                 self.process = OwnProcess(theirs.fileno(), lifeline_read, self._log)
             else:
-                modules = (*program.preload, GUESSED, *program.guessed)
-                self.process = KeptProcess(warm, modules, theirs.fileno(), lifeline_read, self._log)
+                imports = imports_of(program.preload, program.guessed)
+                self.process = KeptProcess(warm, imports, theirs.fileno(), lifeline_read, self._log)
         except BaseException:
             self._close_files()
             raise

@@ -12,7 +12,8 @@ import sys
 from typing import IO, Protocol
 
 from spark_jobs import time_limits
-from spark_jobs.slot import importer, zygote
+from spark_jobs.slot import zygote
+from spark_jobs.slot.shared_import import zygote_environment
 from spark_jobs.warm.asking import Imports, Warm, ask
 
 
@@ -89,7 +90,7 @@ class KeptProcess:
 
     Args:
         warm: Where keepers are.
-        modules: The modules that it has imported.
+        imports: What it has imported.
         control: The socket to the slot, of which the zygote gets a copy.
         lifeline: The pipe that shows whether the slot lives; a copy, too.
         log: The file for its output.
@@ -99,9 +100,8 @@ class KeptProcess:
     """
 
     def __init__(
-        self, warm: Warm, modules: tuple[str, ...], control: int, lifeline: int, log: IO[bytes]
+        self, warm: Warm, imports: Imports, control: int, lifeline: int, log: IO[bytes]
     ) -> None:
-        imports = Imports(importer.__name__, modules, zygote_environment())
         forked = ask(warm, imports, (control, lifeline, log.fileno()))
         self.pid = forked.pid
         self._pidfd = forked.pidfd
@@ -134,18 +134,6 @@ class KeptProcess:
     def _signal(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(self._pidfd, number)
-
-
-def zygote_environment() -> dict[str, str]:
-    """Return the environment of zygotes: the slot's, with its search path, without secrets."""
-    environment = dict(os.environ)
-    # Without compiled files an import of TensorFlow is several times slower.
-    environment.pop("PYTHONDONTWRITEBYTECODE", None)
-    # User code must not get Spark's secrets: of its own workers, and of the application.
-    for secret in ("PYTHON_WORKER_FACTORY_SECRET", "_SPARK_AUTH_SECRET"):
-        environment.pop(secret, None)
-    environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
-    return environment
 
 
 def _is_readable(descriptor: int, seconds: float) -> bool:

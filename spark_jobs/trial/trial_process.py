@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import importlib
-import importlib.util
 import io
 import math
 import os
@@ -296,15 +295,6 @@ def with_suppressed_flush(stream: Any) -> None:
         stream.flush()
     except Exception:
         return
-
-
-def is_installed(module: str) -> bool:
-    """Return whether the package of a module can be imported, without importing it."""
-    package = module.partition(".")[0]
-    try:
-        return package in sys.modules or bool(package and importlib.util.find_spec(package))
-    except (ImportError, ValueError):  # of a finder that refuses the name
-        return False
 
 
 def import_modules(names: tuple[str, ...]) -> None:

@@ -7,26 +7,27 @@ import fcntl
 import hashlib
 import json
 import os
+import signal
 import socket
 import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
 from spark_jobs import time_limits
-from spark_jobs.trial.trial_process import is_installed
+from spark_jobs.installed import is_installed
 from spark_jobs.warm import keeper
 from spark_jobs.warm.packets import REQUEST, Answer, credentials_of, is_of_user, receive, send
 
 _BACKLOG = 256
 # Lines of /proc/self/status that a child process inherits, and that an import may depend on.
 _INHERITED = (
-    "Umask", "Uid", "Gid", "Groups", "SigBlk", "SigIgn", "CapInh", "CapPrm", "CapEff", "CapBnd",
+    "Umask", "Uid", "Gid", "Groups", "CapInh", "CapPrm", "CapEff", "CapBnd",
     "CapAmb", "NoNewPrivs", "Seccomp", "Cpus_allowed", "Mems_allowed", "THP_enabled",
 )  # fmt: skip
 
@@ -126,6 +127,22 @@ def _jvm_above() -> int | None:
     return None
 
 
+def start(warm: Warm, imports: Imports) -> None:
+    """Start the keeper of these imports, unless there is one.
+
+    This process must not be a subreaper: it would inherit the keeper.
+
+    Args:
+        warm: Where keepers are.
+        imports: What its zygotes will have imported.
+
+    Raises:
+        Unavailable: It cannot be started.
+    """
+    with _unavailable():
+        _connect(warm, imports).close()
+
+
 def ask(warm: Warm, imports: Imports, descriptors: Sequence[int]) -> Forked:
     """Get a zygote from the keeper of these imports, which is started if there is none.
 
@@ -140,8 +157,15 @@ def ask(warm: Warm, imports: Imports, descriptors: Sequence[int]) -> Forked:
         KeeperEnded: There may be one from another keeper.
         Unavailable: There is no zygote.
     """
-    try:
+    with _unavailable():
         return _ask(_connect(warm, imports), descriptors)
+
+
+@contextlib.contextmanager
+def _unavailable() -> Iterator[None]:
+    """Raise `Unavailable` for an error of the block."""
+    try:
+        yield
     except TimeoutError:
         limit = time_limits.WARM_ANSWER
         raise Unavailable(f"the keeper did not answer within {limit:g} s") from None
@@ -259,11 +283,18 @@ def _inherited_state() -> list[object]:
     spaces = sorted(os.listdir("/proc/self/ns"))
     return [
         [line for line in status if line.partition(":")[0] in _INHERITED],
+        _signals(line.split()[1] for line in status if line.startswith(("SigBlk:", "SigIgn:"))),
         [_text("/proc/self/limits"), _text("/proc/self/cgroup"), _text("/proc/self/oom_score_adj")],
         [os.readlink(f"/proc/self/ns/{name}") for name in spaces],
         os.getpriority(os.PRIO_PROCESS, 0),
         os.readlink("/proc/self/root"),
     ]
+
+
+def _signals(masks: Iterable[str]) -> list[int]:
+    """Return masks of signals without glibc's own, which it sets when it starts a thread."""
+    known = sum(1 << number - 1 for number in signal.valid_signals())
+    return [int(mask, 16) & known for mask in masks]
 
 
 def _text(path: str) -> str:

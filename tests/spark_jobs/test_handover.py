@@ -22,7 +22,9 @@ from spark_jobs.doctor.checks import Access, Examination, examination_function
 from spark_jobs.handover import handover
 from spark_jobs.messages import encode
 from spark_jobs.run_folder.paths import RunPaths
-from spark_jobs.slot.slot import PROBLEM, SlotConfig, host_name, not_lent, slot_function
+from spark_jobs.slot.closure import Shared, slot_function
+from spark_jobs.slot.problems import PROBLEM
+from spark_jobs.slot.slot import SlotConfig, host_name, not_lent
 from spark_jobs.storage.locations import Location
 from spark_jobs.trial.context import DataSettings
 from spark_jobs.trial.trial_process import Program
@@ -140,7 +142,7 @@ def test_closures_of_slots_hold_no_secret(session, root):
     with handover(session, root, b"the train function") as lender:
         access = lender.lend(encode(Access(ADDRESS, DataSettings())))
         closures = [
-            slot_function(7, lender.lend(encode(config)), lender.function, []),
+            slot_function(7, lender.lend(encode(config)), lender.function, [], Shared()),
             examination_function(examination, access, lender.function, []),
         ]
         for closure in map(cloudpickle.dumps, closures):
@@ -242,7 +244,7 @@ def test_a_slot_without_access_to_the_secrets_fails_at_once_with_its_host(sessio
     """Spark passes on an error of a task at once, but results when all tasks have ended."""
     with handover(session, root, b"function") as lender:
         config = lender.lend(encode(config_of(root)))
-        slot = travelled(slot_function(7, config, lender.function, []))
+        slot = travelled(slot_function(7, config, lender.function, [], Shared()))
     with pytest.raises(RuntimeError) as caught:
         list(slot(iter(())))
     assert str(caught.value) == (
@@ -261,8 +263,8 @@ def test_a_file_that_hides_a_package_on_an_executor_is_named(
     hiding.write_text("")
     with handover(session, root, b"function") as lender:
         access = lender.lend(b"{}")
-        first = 7 if make is slot_function else b"{}"
-        closure = cloudpickle.dumps(make(first, access, lender.function, [str(ROOT)]))
+        first, *last = (7, Shared()) if make is slot_function else (b"{}",)
+        closure = cloudpickle.dumps(make(first, access, lender.function, [str(ROOT)], *last))
     (tmp_path / "closure").write_bytes(closure)
     code = "import pickle; list(pickle.load(open('closure', 'rb'))(iter(())))"
     ended = subprocess.run(

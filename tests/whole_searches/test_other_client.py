@@ -74,7 +74,7 @@ def test_the_slots_of_a_real_search_may_be_other_clients(spark, logdir, monkeypa
     """Spark runs them; the driver gives them trials, stops one, and records their messages."""
     source = str(ROOT)
 
-    def slot_function(job, lent, function, search_path):
+    def slot_function(job, lent, function, search_path, shared):
         address = msgspec.json.decode(lent())["address"]
         assert address.pop("mailbox") is None  # executors are on this host
 

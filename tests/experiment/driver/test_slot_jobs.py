@@ -11,7 +11,7 @@ from experiment.driver.started_jobs import StartedJobs
 from experiment.run_files.ownership import Owned, Owner
 from spark_jobs.cluster.cluster import ClusterExecutor
 from spark_jobs.session.slot_job import LostTask, SlotJob
-from spark_jobs.slot.slot import PROBLEM
+from spark_jobs.slot.problems import PROBLEM
 from spark_jobs.storage.locations import Location
 
 

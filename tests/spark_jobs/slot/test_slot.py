@@ -12,6 +12,7 @@ import experiment
 from search.trial import Outcome, Trial
 from spark_jobs.channel.grpc_channel import Address
 from spark_jobs.channel.reporter import Reporter
+from spark_jobs.installed import is_installed
 from spark_jobs.messages import Attempt, decode, encode
 from spark_jobs.run_folder.paths import RunPaths
 from spark_jobs.slot.runners import InProcessRunner, ProcessRunner
@@ -25,7 +26,7 @@ from spark_jobs.slot.slot import (
     pull_trials,
     run_attempt,
 )
-from spark_jobs.trial.trial_process import Program, is_installed
+from spark_jobs.trial.trial_process import Program
 from tests.spark_jobs import train_functions as functions
 from tests.spark_jobs.trial.test_event_file import hparams_data, metadata, scalars
 

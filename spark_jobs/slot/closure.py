@@ -1,0 +1,81 @@
+"""The functions that Spark sends to executors.
+
+They are pickled by value and import our packages themselves, so that an executor without them fails
+with our message rather than an error of unpickling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+from spark_jobs.handover import Lent
+from spark_jobs.slot.problems import PROBLEM, import_problem
+
+
+class Shared(NamedTuple):
+    """The import that slots share.
+
+    Attributes:
+        modules: The modules to import.
+        guessed: More modules to import, unless their import raises.
+        seconds: Seconds for which they stay imported without a zygote; 0 for no shared import.
+    """
+
+    modules: tuple[str, ...] = ()
+    guessed: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+
+def slot_function(
+    job: int, lent: Lent, function: Lent, search_path: list[str], shared: Shared
+) -> Callable[[Iterable[Any]], Any]:
+    """Return the function that runs a slot, for `mapPartitions` or `mapInArrow`; it yields nothing.
+
+    Args:
+        job: The slot job's number, from 1.
+        lent: The `SlotConfig`, as JSON.
+        function: The train function, which is not in the config's program.
+        search_path: Folders to import from, in addition to the executor's own.
+        shared: The import to begin before everything else.
+    """
+    prepare = warm_up_function(search_path, shared)
+
+    def slot(batches: Iterable[Any]) -> Iterator[Any]:
+        yield from prepare(batches)
+        from spark_jobs.slot.slot import run_slot
+
+        run_slot(job, lent, function)
+
+    return slot
+
+
+def warm_up_function(
+    search_path: list[str], shared: Shared
+) -> Callable[[Iterable[Any]], Iterator[Any]]:
+    """Return the function that prepares a worker for slots; it yields nothing.
+
+    Args:
+        search_path: Folders to import from, in addition to the worker's own.
+        shared: The import to begin, which nobody waits for.
+    """
+    marker, why = PROBLEM, import_problem()
+    modules, guessed, seconds = shared  # its class may be missing there
+
+    def prepare(batches: Iterable[Any]) -> Iterator[Any]:
+        import sys
+
+        sys.path.extend(folder for folder in search_path if folder not in sys.path)
+        try:
+            if "spark_jobs.slot.slot" not in sys.modules:  # our own imports take a while, too
+                from spark_jobs.slot.shared_import import begin
+
+                begin(modules, guessed, seconds)
+            import spark_jobs.slot.slot  # noqa: F401
+        except ModuleNotFoundError as error:
+            raise RuntimeError(f"{marker}Python {sys.executable}: {why(error)}") from None
+        for _ in batches:
+            pass
+        yield from ()
+
+    return prepare

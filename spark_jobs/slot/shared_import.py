@@ -1,0 +1,56 @@
+"""What the slots of an executor import together.
+
+Light: a worker asks for it before it imports the rest of this framework.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Sequence
+
+from spark_jobs.warm.asking import Imports, Unavailable, start, warm_here
+
+IMPORTER = "spark_jobs.slot.importer"
+"""The module that runs as the importer."""
+
+GUESSED = "--guessed"
+"""The word before the modules whose errors are ignored."""
+
+SECRETS = ("PYTHON_WORKER_FACTORY_SECRET", "_SPARK_AUTH_SECRET")
+"""Variables with Spark's secrets, of its own workers and of the application, for no user code."""
+
+
+def imports_of(modules: Sequence[str], guessed: Sequence[str]) -> Imports:
+    """Return what is imported for the zygotes of this slot.
+
+    Args:
+        modules: The modules to import.
+        guessed: More modules to import, unless their import raises.
+    """
+    return Imports(IMPORTER, (*modules, GUESSED, *guessed), zygote_environment())
+
+
+def begin(modules: Sequence[str], guessed: Sequence[str], seconds: float) -> None:
+    """Let this executor's keeper import, unless it has; do not wait for it.
+
+    Args:
+        modules: The modules to import.
+        guessed: More modules to import, unless their import raises.
+        seconds: Seconds for which they stay imported without a zygote; 0 to do nothing.
+    """
+    if (warm := warm_here(seconds)) is not None:
+        with contextlib.suppress(Unavailable):  # which the slot learns when it needs a zygote
+            start(warm, imports_of(modules, guessed))
+
+
+def zygote_environment() -> dict[str, str]:
+    """Return the environment of zygotes: the slot's, with its search path, without secrets."""
+    environment = dict(os.environ)
+    # Without compiled files an import of TensorFlow is several times slower.
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    for secret in SECRETS:
+        environment.pop(secret, None)
+    environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+    return environment
