@@ -83,13 +83,18 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-# The README's two searches train 46 models, which takes minutes where the machine is busy.
-_OF_README = (pytest.mark.slow, pytest.mark.contract, pytest.mark.timeout(900))
+_SLOW = (pytest.mark.slow, pytest.mark.contract)
+_MARKS = {
+    # Its two searches train 46 models, which takes minutes where the machine is busy.
+    "README.md": (*_SLOW, pytest.mark.timeout(900)),
+    "docs/cluster/before.md": _SLOW,
+    "docs/guide/algorithms.md": _SLOW,
+    "docs/guide/train_function.md": _SLOW,
+}
 
 
 @pytest.mark.parametrize(
-    "page",
-    [pytest.param(name, marks=_OF_README if name == "README.md" else ()) for name in WITH_PYTHON],
+    "page", [pytest.param(name, marks=_MARKS.get(name, ())) for name in WITH_PYTHON]
 )
 def test_the_python_of_a_page_runs(page, spark, folder, capsys):
     run(page, (ROOT / page).read_text(encoding="utf-8"), spark, capsys)

@@ -95,7 +95,7 @@ LOCAL_CLUSTER = (CLUSTER, MEMORY)
 @pytest.mark.parametrize(
     ("master", "settings"),
     [
-        pytest.param(*LOCAL, id="local"),
+        pytest.param(*LOCAL, id="local", marks=(pytest.mark.slow, pytest.mark.contract)),
         pytest.param(*LOCAL_CLUSTER, id="local-cluster", marks=pytest.mark.slow),
     ],
 )
@@ -122,7 +122,7 @@ def test_blocks_of_spark_hold_no_secret(sparks, tmp_path, addresses, master, set
 @pytest.mark.parametrize(
     ("session", "managers"),
     [
-        pytest.param("spark", 1, id="local"),
+        pytest.param("spark", 1, id="local", marks=(pytest.mark.slow, pytest.mark.contract)),
         pytest.param("cluster", 3, id="local-cluster", marks=pytest.mark.slow),
         pytest.param("two_hosts", 3, id="standalone", marks=pytest.mark.slow),
     ],

@@ -50,6 +50,8 @@ print([spark.conf.get(f"spark.{name}", None) for name in ("authenticate", "ui.ki
 """
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 @pytest.mark.parametrize(
     ("given", "made"),
     [

@@ -255,6 +255,8 @@ def test_a_job_whose_trials_all_fail_ends_with_3(folder):
     assert f"{run}/result.json" in output
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 def test_a_terminated_job_ends_with_130_and_keeps_its_results(folder):
     words = ["--train", "my_module:slow", "--grid", "grid.json", "--preload", "[]"]
     options = {"command": [sys.executable, SUBMIT], "SPARK_SUBMIT_OPTS": jvm.SPARK_OPTIONS}

@@ -92,6 +92,8 @@ def lose_executor_once(mark: Path) -> None:
         psutil.wait_procs([psutil.Process()])  # this process ends with its executor
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 def test_a_retry_after_a_lost_executor_finds_the_last_checkpoint(cluster, tmp_path):
     mark = tmp_path / "killed"
 
@@ -114,6 +116,8 @@ def test_a_retry_after_a_lost_executor_finds_the_last_checkpoint(cluster, tmp_pa
     assert trial.files == [str(Path(trial.logdir, "checkpoint", "deep", "state"))]
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 def test_keras_resumes_after_its_last_epoch_when_its_executor_is_lost(cluster, tmp_path):
     mark, epochs = tmp_path / "killed", tmp_path / "epochs"
     epochs.mkdir()

@@ -332,6 +332,8 @@ def wait_until_trials_hang(script, folder: Path) -> None:
     wait_until(lambda: any((run_of(folder) / "trials").glob("000000/outcome.json")))
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 def test_the_command_line_stops_a_search_of_another_process(script, tmp_path, capsys):
     wait_until_trials_hang(script, tmp_path)
     run = run_of(tmp_path)
@@ -370,6 +372,7 @@ TO_WHOM = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.fault(38)
 @TO_WHOM
 def test_two_ctrl_c_end_a_search_like_one(script, tmp_path, send):

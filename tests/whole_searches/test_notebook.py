@@ -84,6 +84,7 @@ SEARCH = """result = experiment.launch(
 LOOK = "print(len(result), [t.status for t in result.trials], result.problem, result.best.value)"
 
 
+@pytest.mark.slow
 @pytest.mark.fault(38)
 def test_interrupting_a_cell_ends_the_trials_and_keeps_the_result(tmp_path):
     sources = [TRAIN.format(folder=str(tmp_path)), SEARCH, LOOK, "result", "spark.stop()"]

@@ -157,6 +157,8 @@ def test_an_evolution_is_on_hdfs(spark, hdfs, client, logdir):
     assert json.loads(kept.read("manifest.json"))["call"] == "evolutionary_search"
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 def test_prior_observations_of_a_run_on_hdfs_are_recorded_there(spark, hdfs, client, logdir):
     def search(**settings):
         bounds = {"x": [0.0, 1.0]}

@@ -191,7 +191,8 @@ if sys.argv[2] == "waits":
 
 
 @pytest.mark.fault(38)
-@pytest.mark.parametrize("script", ["waits", pytest.param("leaves", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("script", ["waits", "leaves"])
 def test_trials_of_a_handle_end_with_their_script(tmp_path, script):
     process = subprocess.Popen(
         [sys.executable, "-c", SCRIPT, str(tmp_path), script], stderr=subprocess.DEVNULL
@@ -233,6 +234,8 @@ print([trial.value for trial in handle.result().trials])
 """
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 def test_an_interrupt_ends_the_wait_but_not_the_search(tmp_path):
     process = subprocess.Popen(
         [sys.executable, "-c", GOES_ON, str(tmp_path)],

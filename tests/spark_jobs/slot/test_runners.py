@@ -976,6 +976,8 @@ class TestTensorFlow:
         run(x=3.0)
         assert scalars(run.files.folder) == {"inside": [(1, 9.0)], "mine": [(2, 9.0)]}
 
+    @pytest.mark.slow
+    @pytest.mark.contract
     def test_a_preloaded_module_that_runs_an_op_leads_to_fresh_interpreters(
         self, tmp_path, monkeypatch
     ):

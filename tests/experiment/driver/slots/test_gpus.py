@@ -44,6 +44,8 @@ def keep(gpu, memory):
     pathlib.Path(os.environ["FAKE_NVML"], gpu, "kept").write_text(str(memory))
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 def test_a_gpu_that_keeps_memory_is_set_aside_and_the_search_continues_on_the_other(
     two_gpus, logdir
 ):
