@@ -6,6 +6,7 @@
     experiment.evolutionary_search(spark, train, {"learning_rate": [0.005, 0.00005]})
     experiment.submit(experiment.launch, spark, train, ...)     # in the background
     experiment.plan(experiment.launch, spark, train, ...)       # its demand on the cluster
+    experiment.warm_up(spark, train)                            # imports before the first search
     experiment.executor(spark)      # a concurrent.futures.Executor on the same slots
 
     experiment.doctor(spark)        # problems that would make a search on this cluster fail
@@ -47,6 +48,7 @@ from experiment.background.executor import (  # noqa: E402
     executor,
 )
 from experiment.background.handle import Handle, submit  # noqa: E402
+from experiment.background.warm_up import warm_up  # noqa: E402
 from experiment.calls import (  # noqa: E402
     bayesian_search,
     evolutionary_search,
@@ -146,6 +148,7 @@ __all__ = [
     "search_each",
     "submit",
     "tensorboard",
+    "warm_up",
 ]
 
 

@@ -56,9 +56,8 @@ class Prepared:
             function=self.function,
             key=settings.optimization_key,
             direction=settings.goal.to_json(),
-            # `experiment` too: train functions call it, and in the zygote it is imported only once
-            preload=(*self.preload.required, "experiment", "spark_jobs.trial.event_file"),
-            guessed=self.preload.guessed,
+            preload=self.shared_import.modules,
+            guessed=self.shared_import.guessed,
             start_method="spawn" if settings.isolation == "spawn" else "fork",
             seed=settings.seed,
             data=self.data,
@@ -67,7 +66,19 @@ class Prepared:
     @property
     def shared_import(self) -> Shared:
         """The import that the slots of an executor share."""
-        return Shared(self.program.preload, self.program.guessed, self.keep_warm)
+        return shared_import(self.preload, self.keep_warm)
+
+
+def shared_import(preload: Preload, keep_warm: float) -> Shared:
+    """Return the import that the slots of an executor share.
+
+    Args:
+        preload: The modules to import once for all trials.
+        keep_warm: Seconds for which they stay imported; 0 for no shared import.
+    """
+    # `experiment` too: train functions call it, and in the zygote it is imported only once
+    modules = (*preload.required, "experiment", "spark_jobs.trial.event_file")
+    return Shared(modules, preload.guessed, keep_warm)
 
 
 def prepare(spec: SearchSpec, *, warn: Callable[[str], None]) -> Prepared:

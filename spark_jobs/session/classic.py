@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import json
 import os
 import sys
 import threading
@@ -349,11 +350,14 @@ class ClassicSession(Session):
 
     def data_settings(self) -> DataSettings:
         """Return the data settings of trials."""
-        conf = self._context._jsc.hadoopConfiguration()
+        conf: Any = self._context._jsc.hadoopConfiguration()
         values = {name: conf.get(name) for name in hadoop_settings.EXACT}
+        # As JSON: a call into the JVM for each entry would take far longer. Spark needs Jackson.
+        jvm: Any = self._context._jvm
+        mapper = jvm.com.fasterxml.jackson.databind.ObjectMapper()
         for prefix in hadoop_settings.PREFIXES:
-            found = conf.getPropsWithPrefix(prefix)
-            values |= {prefix + name: found[name] for name in found}
+            found = json.loads(mapper.writeValueAsString(conf.getPropsWithPrefix(prefix)))
+            values |= {prefix + name: value for name, value in found.items()}
         known = {name: str(value) for name, value in values.items() if value is not None}
         settings = hadoop_settings.HadoopSettings(known, self._hadoop_user)
         more = self.setting("spark.kerberos.access.hadoopFileSystems") or ""

@@ -67,11 +67,10 @@ def warm_up_function(
 
         sys.path.extend(folder for folder in search_path if folder not in sys.path)
         try:
-            if "spark_jobs.slot.slot" not in sys.modules:  # our own imports take a while, too
-                from spark_jobs.slot.shared_import import begin
+            from spark_jobs.slot.shared_import import begin
 
-                begin(modules, guessed, seconds)
-            import spark_jobs.slot.slot  # noqa: F401
+            begin(modules, guessed, seconds)
+            import spark_jobs.slot.slot  # noqa: F401  # meanwhile: it takes a while, too
         except ModuleNotFoundError as error:
             raise RuntimeError(f"{marker}Python {sys.executable}: {why(error)}") from None
         for _ in batches:

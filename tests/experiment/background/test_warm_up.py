@@ -1,0 +1,72 @@
+"""Executors that are prepared for a search before it starts."""
+
+from __future__ import annotations
+
+import os
+
+import psutil
+import pytest
+
+import experiment
+from search.errors import ExperimentError, InvalidArgument
+from tests.experiment.waiting import wait_until
+from tests.whole_searches.test_warm import QUIET, importer_of_trial, keepers
+
+
+@pytest.fixture
+def fresh(sparks):
+    """A session whose executors have imported nothing."""
+    sparks.stop()
+    spark = sparks.get("local[2]", **{"spark.experiment.keep_warm": "302"})
+    yield spark
+    sparks.stop()
+
+
+def importers():
+    return {child.pid for pid in keepers() for child in psutil.Process(pid).children()}
+
+
+def test_a_search_uses_what_was_imported_before(fresh, tmp_path):
+    earlier = importers()
+    experiment.warm_up(fresh, importer_of_trial, preload=["numpy"]).result(120)
+    wait_until(lambda: importers() - earlier)
+    begun = importers() - earlier
+    result = experiment.launch(fresh, importer_of_trial, {"x": [1]}, logdir=tmp_path, **QUIET)
+    assert {int(trial.value) for trial in result.trials} == begun
+
+
+def test_a_worker_that_ran_slots_prepares_another_import(spark, tmp_path):
+    experiment.launch(spark, importer_of_trial, {"x": [1]}, logdir=tmp_path, **QUIET)
+    earlier = importers()
+    experiment.warm_up(spark, preload=["json", "numpy"]).result(120)
+    wait_until(lambda: importers() - earlier)
+
+
+def test_without_modules_nothing_is_kept(spark):
+    earlier = keepers()
+    experiment.warm_up(spark, os.getpid, preload=()).result(120)
+    assert set(keepers()) <= set(earlier)
+
+
+def test_an_executor_that_cannot_run_trials_is_named(spark, monkeypatch):
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", "/nonexistent/python")
+    monkeypatch.setenv("PYSPARK_PYTHON", "/nonexistent/python")
+    with pytest.raises(ExperimentError, match="/nonexistent/python"):
+        experiment.warm_up(spark, preload=["numpy"]).result(120)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({}, "train: expected the train function of the search, got None; or set preload"),
+        ({"train": 3}, "train: expected a function, got 3"),
+        ({"preload": "numpy"}, "preload: expected a list of module names"),
+        ({"preload": (), "parallelism": 0}, "parallelism: expected"),
+        ({"preload": (), "gpus_per_trial": -1}, "gpus_per_trial: expected"),
+        ({"preload": (), "spark": None}, "spark: expected a SparkSession, got None"),
+    ],
+)
+def test_invalid_arguments_are_refused_before_any_job(spark, arguments, words):
+    with pytest.raises(InvalidArgument) as raised:
+        experiment.warm_up(**{"spark": spark, **arguments})
+    assert words in str(raised.value)
