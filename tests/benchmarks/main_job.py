@@ -22,23 +22,10 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 import experiment
+from tests.benchmarks import spans
+from tests.benchmarks.sessions import session
 
 _LOADED = ("tensorflow", "keras")
-
-
-def session(slots: int) -> SparkSession:
-    """Return a local session with `slots` task slots."""
-    spark = (
-        SparkSession.builder.master(f"local[{slots}]")
-        .appName("bench")
-        .config("spark.ui.enabled", "false")
-        .config("spark.authenticate", "true")
-        .config("spark.ui.showConsoleProgress", "false")
-        .getOrCreate()
-    )
-    spark.sparkContext.setLogLevel("ERROR")
-    spark.sparkContext.pythonExec = sys.executable
-    return spark
 
 
 def start_time(trial: int) -> float:
@@ -180,6 +167,7 @@ def main() -> None:
             "0.90",
         ),
     ]
+    first, later = spans.measure()
     print("\n| measure | value | bar |\n| --- | --- | --- |")
     for row in rows:
         print("| " + " | ".join(row) + " |")
@@ -187,6 +175,8 @@ def main() -> None:
         f"\nIn milliseconds per trial: {1000 / task:.0f} as Spark tasks, {1000 / none:.2f} without "
         f"and {1000 / process:.1f} with a process each. Import of TensorFlow: {imported:.1f} s."
     )
+    print(f"\n{spans.table('first search of a session, TensorFlow preloaded', first)}")
+    print(f"\n{spans.table('later searches, medians', later)}")
 
 
 if __name__ == "__main__":
