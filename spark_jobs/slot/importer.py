@@ -15,6 +15,7 @@ import select
 import signal
 import socket
 import sys
+import time
 import traceback
 import warnings
 
@@ -22,7 +23,7 @@ from spark_jobs.slot.shared_import import GUESSED
 from spark_jobs.slot.zygote import Zygote, import_for_trials
 from spark_jobs.trial.trial_process import die_with_parent, print_lines
 from spark_jobs.warm.packets import REQUEST, Answer, close_all, receive, send
-from spark_jobs.warm.sources import marks_of, sources_of
+from spark_jobs.warm.sources import changed_since, marks_of, sources_of
 
 
 class Importer:
@@ -45,14 +46,17 @@ class Importer:
     def run(self) -> None:
         """Import, and serve until the keeper is gone or a source has changed."""
         print_lines()
+        begin = time.time_ns()
         problem = self._import()
         marks = marks_of(sources_of(sys.modules, sys.path))
+        # A change during the import may have come after the file was read.
+        stale = changed_since(marks, begin)
         self._answer(Answer(problem=problem))
         while not problem:
             descriptors = self._next_request()
             if descriptors is None:
                 return
-            if marks_of(marks) != marks:
+            if stale or marks_of(marks) != marks:
                 self._answer(Answer(stale=True))
                 return
             self._fork(descriptors)

@@ -10,6 +10,7 @@ from types import ModuleType
 
 Mark = tuple[int, int, int]
 
+_CLOCK = 20_000_000  # nanoseconds, above the step of the clock by which the kernel marks files
 _INSTALLED = ("site-packages", "dist-packages")
 
 
@@ -42,6 +43,16 @@ def marks_of(sources: Iterable[Path]) -> dict[Path, Mark]:
     return {path: _mark(path) for path in sources}
 
 
+def changed_since(marks: Mapping[Path, Mark], begin: int) -> bool:
+    """Return whether a file was changed at or after a time.
+
+    Args:
+        marks: The files' marks.
+        begin: The time, as `time.time_ns` returns it.
+    """
+    return any(changed >= begin - _CLOCK for changed, _, _ in marks.values())
+
+
 def _mark(path: Path) -> Mark:
     """Return the mark of a file; of a file in an archive, that of the archive."""
     for place in (path, *path.parents):
@@ -52,6 +63,7 @@ def _mark(path: Path) -> Mark:
         except OSError:
             break
         if place == path or not place.is_dir():
-            return found.st_mtime_ns, found.st_size, found.st_ino
+            # Not st_mtime_ns, which a copy may keep.
+            return found.st_ctime_ns, found.st_size, found.st_ino
         break
     return 0, 0, 0

@@ -100,6 +100,27 @@ def test_a_changed_module_is_imported_again(host):
     wait_until(lambda: not alive(first.keeper))
 
 
+CHANGES_ITSELF = """
+import os, pathlib
+with open({imports!r}, "a") as file:
+    file.write(f"{{os.getpid()}}\\n")
+new = pathlib.Path(__file__ + ".new")
+if new.exists():
+    os.utime(new, (0, 0))  # as a copy that keeps its time
+    new.rename(__file__)
+"""
+
+
+def test_a_module_that_was_changed_during_its_import_is_imported_again(host, tmp_path):
+    imports = tmp_path / "imports"
+    for name in ("mine.py", "mine.py.new"):
+        (host.modules / name).write_text(CHANGES_ITSELF.format(imports=str(imports)))
+    slots = [host.slot(preload=["mine"]).start() for _ in range(2)]
+    assert [slot.kept for slot in slots] == [True, True]
+    changed, current = imports.read_text().split()
+    assert [str(slot.importer.pid) for slot in slots] == [current, current]
+
+
 def test_whatever_may_change_an_import_leads_to_another_one(host):
     def importers(**variables):
         host.environment.update(variables)
