@@ -120,7 +120,7 @@ class Importer:
         try:
             send(self._link, answer.to_json(), descriptors or ())
         except OSError:
-            sys.exit(0)  # the keeper is gone
+            os._exit(0)  # the keeper is gone
 
 
 def main(words: list[str]) -> None:
@@ -130,7 +130,12 @@ def main(words: list[str]) -> None:
     die_with_parent(int(keeper), signal.SIGKILL)
     os.set_inheritable(int(link), False)
     preload, guessed = tuple(modules[:first_guess]), tuple(modules[first_guess + 1 :])
-    Importer(socket.socket(fileno=int(link)), preload, guessed).run()
+    try:
+        Importer(socket.socket(fileno=int(link)), preload, guessed).run()
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(0)  # without atexit handlers, since zygotes may use what these would end
 
 
 if __name__ == "__main__":

@@ -117,8 +117,24 @@ def test_a_module_that_was_changed_during_its_import_is_imported_again(host, tmp
         (host.modules / name).write_text(CHANGES_ITSELF.format(imports=str(imports)))
     slots = [host.slot(preload=["mine"]).start() for _ in range(2)]
     assert [slot.kept for slot in slots] == [True, True]
-    changed, current = imports.read_text().split()
+    _, current = imports.read_text().split()
     assert [str(slot.importer.pid) for slot in slots] == [current, current]
+
+
+NOTES_ITS_EXIT = """
+import atexit, os, pathlib
+atexit.register(pathlib.Path({notes!r}, str(os.getpid())).touch)
+"""
+
+
+def test_an_importer_ends_without_the_exit_handlers_of_what_its_zygotes_use(host, tmp_path):
+    (host.modules / "mine.py").write_text(NOTES_ITS_EXIT.format(notes=str(tmp_path)))
+    slot = host.slot(preload=["mine"]).start()
+    (host.modules / "mine.py").write_text("value = 1")
+    assert host.slot(preload=["mine"]).start().importer != slot.importer
+    wait_until(lambda: not alive(slot.importer))
+    assert alive(slot.zygote)
+    assert not (tmp_path / str(slot.importer.pid)).exists()
 
 
 def test_whatever_may_change_an_import_leads_to_another_one(host):
