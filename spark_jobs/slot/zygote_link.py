@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import select
-import signal
 import socket
 import tempfile
 import threading
@@ -110,8 +109,7 @@ class ZygoteLink:
                     case zygote.Ended() as ended:
                         return ended
                     case other:
-                        self.process.kill()
-                        _kill_group(group)
+                        self.process.kill(group)
                         return other if isinstance(other, Failure) else _DIED
         finally:
             with self._writing:
@@ -200,10 +198,3 @@ def _read(message: bytes) -> zygote.FromZygote:
     # Of any length: an outcome alone may be as long as a message.
     heard: zygote.FromZygote = decode(message, zygote.FromZygote, largest=None)  # type: ignore[arg-type]
     return heard
-
-
-def _kill_group(group: int) -> None:
-    """End a trial's process group; 0 for none."""
-    with contextlib.suppress(ProcessLookupError):
-        if group:
-            os.killpg(group, signal.SIGKILL)

@@ -30,8 +30,12 @@ class ZygoteProcess(Protocol):
     def is_guarded(self) -> bool:
         """Whether someone would end the processes that it leaves when it is killed."""
 
-    def kill(self) -> None:
-        """Send it SIGKILL, unless it has ended."""
+    def kill(self, group: int = 0) -> None:
+        """Send it SIGKILL, unless it has ended, and let the process group of its trial be killed.
+
+        Args:
+            group: The process group; 0 for none.
+        """
 
     def end(self) -> None:
         """Wait for its end, after its lifeline was closed; kill it if it does not end."""
@@ -64,9 +68,10 @@ class OwnProcess:
         )
         self.pid = self._process.pid
 
-    def kill(self) -> None:
-        """Send it SIGKILL, unless it has ended."""
+    def kill(self, group: int = 0) -> None:
+        """Send it and its trial SIGKILL, unless they have ended."""
         self._process.kill()
+        _kill_group(group)  # which this slot, a subreaper, reaps later
 
     def end(self) -> None:
         """Wait for its end; kill it if it does not end."""
@@ -109,12 +114,14 @@ class KeptProcess:
 
     @property
     def is_guarded(self) -> bool:
-        """Whether its keeper lives."""
+        """Whether its keeper lives and watches it."""
         return not _is_readable(self._keeper.fileno(), 0)
 
-    def kill(self) -> None:
-        """Send it SIGKILL, unless it has ended."""
+    def kill(self, group: int = 0) -> None:
+        """Send it SIGKILL, unless it has ended; and its trial, unless the keeper does."""
         self._signal(signal.SIGKILL)
+        if self._keeper_has_died():
+            _kill_group(group)  # else the keeper has reaped it, or will, and others get its number
 
     def end(self) -> None:
         """Wait until it has ended and its keeper has ended what it left; kill it if needed."""
@@ -131,6 +138,15 @@ class KeptProcess:
         """Return that it ended: its exit code is unknown here."""
         return "the zygote ended"
 
+    def _keeper_has_died(self) -> bool:
+        """Return whether the keeper has closed the connection without its last packet."""
+        if self.is_guarded:
+            return False
+        try:
+            return not self._keeper.recv(1, socket.MSG_PEEK)
+        except ConnectionError:
+            return True
+
     def _signal(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(self._pidfd, number)
@@ -140,3 +156,10 @@ def _is_readable(descriptor: int, seconds: float) -> bool:
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
     return bool(poll.poll(seconds * 1000))
+
+
+def _kill_group(group: int) -> None:
+    """Kill a process group; 0 for none."""
+    with contextlib.suppress(ProcessLookupError):
+        if group:
+            os.killpg(group, signal.SIGKILL)

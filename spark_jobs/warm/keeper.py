@@ -6,8 +6,8 @@ The keeper itself is small, so that it can end everything at any time, also whil
 It uses the standard library alone.
 
 It is the subreaper of its zygotes: when one was killed, it ends the processes that its trial left.
-It closes the slot's connection when a zygote has ended and nothing of it is left; a slot that
-closes its side lets its zygote end.
+It tells the slot when a zygote has ended and nothing of it is left, and closes the connection; a
+slot that closes its side lets its zygote end.
 
 The keeper ends with the executor's JVM, and, when it has had no zygote for some time, when memory
 is short, or when Spark has removed the socket's folder.
@@ -31,6 +31,7 @@ from spark_jobs import time_limits
 from spark_jobs.warm.packets import (
     DESCRIPTORS,
     REQUEST,
+    SWEPT,
     Answer,
     close_all,
     credentials_of,
@@ -327,6 +328,9 @@ class Keeper:
         for slot in tuple(self._ended):
             if not strays or now > slot.until:
                 self._ended.remove(slot)
+                if slot.pid:  # else it waits for an answer, and asks another keeper
+                    with contextlib.suppress(OSError):  # it is gone
+                        send(slot.connection, SWEPT)
                 slot.connection.close()
 
 

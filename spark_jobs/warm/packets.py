@@ -17,6 +17,9 @@ from dataclasses import asdict, dataclass
 REQUEST = b"zygote"
 """The request for a zygote; its control socket, lifeline and log are beside it."""
 
+SWEPT = b"swept"
+"""The keeper's last packet to a slot: its zygote has ended, and nothing of it is left."""
+
 DESCRIPTORS = 3
 """The number of descriptors beside a request."""
 

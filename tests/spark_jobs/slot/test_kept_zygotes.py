@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 import subprocess
 
 import psutil
@@ -11,7 +13,7 @@ import pytest
 from spark_jobs.slot.runners import ProcessRunner
 from spark_jobs.slot.zygote_start import KeptProcess, OwnProcess
 from spark_jobs.warm.asking import Warm
-from tests.experiment.waiting import alive
+from tests.experiment.waiting import alive, wait_until
 from tests.spark_jobs import train_functions as functions
 from tests.spark_jobs.slot import test_runners
 from tests.spark_jobs.slot.test_runners import LIGHT, Runner, program
@@ -56,6 +58,32 @@ class TestKept(test_runners.TestForked):
         made = program(function, key, preload=preload, **settings)
         warm = Warm(cls.warm_folder, cls.jvm, 300.0)
         return KeptRunner(made, environment, timeout, grace, warm=warm)
+
+    @pytest.mark.fault(7)
+    @pytest.mark.parametrize("guarded", [True, False])
+    def test_a_killed_zygotes_trial_is_ended_by_the_keeper_that_reaps_it(
+        self, tmp_path, monkeypatch, guarded
+    ):
+        """Once it is reaped, its number may be that of other processes."""
+        killed = []
+        monkeypatch.setattr(os, "killpg", lambda *group: killed.append(group))
+        with self.make(functions.report_and_wait, "loss") as runner:
+            zygote = psutil.Process(runner._zygote.process.pid)
+            keeper = zygote.parent().parent()
+            run = Runner(runner, tmp_path / "run")
+            trial = []
+
+            def kill(report):
+                trial.extend(child.pid for child in zygote.children())
+                (zygote if guarded else keeper).kill()
+                wait_until(lambda: not runner._zygote.process.is_guarded)
+                if not guarded:
+                    zygote.kill()
+
+            run.hear = kill
+            assert run(x=1.0, flag=str(tmp_path / "never")).error.kind == "machine"
+            assert killed == ([] if guarded else [(trial[0], signal.SIGKILL)])
+            wait_until(lambda: not alive(trial))
 
     def test_nothing_is_left_after_the_runner(self, tmp_path):
         before = psutil.Process().children(recursive=True)
