@@ -26,7 +26,19 @@ _HOST = "EXPERIMENT_TEST_HOST"  # marks the processes of a host
 
 
 class Slot:
-    """A slot in a process of its own. `start` waits for its zygote."""
+    """A slot in a process of its own.
+
+    Attributes:
+        kept: Whether its zygote comes from a keeper. Set by `start`, like those below.
+        zygote: Its zygote.
+        importer: The importer of the zygote, if it is kept; not set otherwise.
+        keeper: The keeper of the zygote, if it is kept; not set otherwise.
+    """
+
+    kept: bool
+    zygote: psutil.Process
+    importer: psutil.Process
+    keeper: psutil.Process
 
     def __init__(self, host: Host, number: int, settings: dict[str, Any]) -> None:
         words = [str(host.folder), str(host.jvm.pid), str(host.root / f"slot-{number}")]
@@ -38,8 +50,6 @@ class Slot:
             text=True,
         )
         self.tag = f"3600.{uuid.uuid4().int % 10**9}"
-        self.kept = False
-        self.zygote = self.importer = self.keeper = psutil.Process()
 
     def start(self) -> Slot:
         """Wait for the zygote."""

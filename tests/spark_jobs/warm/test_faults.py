@@ -37,12 +37,13 @@ if "spark_jobs.slot.importer" in sys.orig_argv:
 
 IMPATIENT_LATER = """
 import os
+import pathlib
 from spark_jobs import time_limits
 del time_limits.WARM_IMPORT
 def limit(name):
     if name != "WARM_IMPORT":
         raise AttributeError(name)
-    return 0.5 if os.path.exists({flag!r}) else 120.0
+    return 0.5 if pathlib.Path({flag!r}).read_text() == str(os.getpid()) else 120.0
 time_limits.__getattr__ = limit
 """
 
@@ -142,12 +143,14 @@ def test_a_trial_survives_the_kill_of_the_importer(host):
 @pytest.mark.fault(7)
 def test_a_trial_survives_an_importer_that_does_not_fork_any_more(host):
     flag = host.root / "impatient"
+    flag.touch()
     (host.modules / "sitecustomize.py").write_text(IMPATIENT_LATER.format(flag=str(flag)))
     slot = host.slot().start()
     slot.hang()
     slot.importer.suspend()
-    flag.touch()
+    flag.write_text(str(slot.keeper.pid))
     other = host.slot().start()  # from another keeper
+    assert other.kept
     assert other.keeper != slot.keeper
     assert not alive(slot.importer)
     assert len(slot.left()) == 3
@@ -159,6 +162,7 @@ def test_a_trial_survives_the_kill_of_the_keeper(host, tmp_path):
     slot = host.slot().start()
     flag = tmp_path / "continue"
     slot.ask("report_and_wait", x=1.5, flag=str(flag))
+    wait_until(slot.zygote.children)  # else the slot would run it in another zygote
     slot.keeper.kill()
     wait_until(gone(slot.keeper, slot.importer))
     flag.touch()
