@@ -39,7 +39,7 @@ from spark_jobs.warm.packets import (
     receive,
     send,
 )
-from spark_jobs.warm.processes import become_subreaper, children_by_parent, kill_trees, reap
+from spark_jobs.warm.processes import become_subreaper, kill_children, reap
 
 _LEAST_FREE = 0.1  # share of the host's memory
 _LOOK = 1.0  # seconds between two checks of clock, memory and folder
@@ -320,13 +320,11 @@ class Keeper:
         """End the processes that ended zygotes left; then tell their slots."""
         if not self._ended:
             return
-        children = children_by_parent()
-        ours = {self._importer, *(slot.pid for slot in self._zygotes)}
-        strays = [pid for pid in children.get(os.getpid(), ()) if pid not in ours]
-        kill_trees(strays, children, ours)  # an importer that is ending may have living zygotes
+        # Zygotes become children of this process when their importer has ended.
+        some_left = kill_children({self._importer, *(slot.pid for slot in self._zygotes)})
         now = time.monotonic()
         for slot in tuple(self._ended):
-            if not strays or now > slot.until:
+            if not some_left or now > slot.until:
                 self._ended.remove(slot)
                 if slot.pid:  # else it waits for an answer, and asks another keeper
                     with contextlib.suppress(OSError):  # it is gone
@@ -370,10 +368,8 @@ def _end_all() -> None:
     give_up = time.monotonic() + time_limits.SWEEP
     while time.monotonic() < give_up:
         reap()
-        children = children_by_parent()
-        if not (left := children.get(os.getpid(), [])):
+        if not kill_children():
             return
-        kill_trees(left, children)
         time.sleep(_SWEEP_PAUSE)
 
 

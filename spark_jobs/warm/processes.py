@@ -27,36 +27,36 @@ def _set_subreaper(value: int) -> None:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
 
 
-def children_by_parent() -> dict[int, list[int]]:
-    """Return the children of each process of this host.
+def kill_children(spared: Collection[int] = ()) -> bool:
+    """Kill the children of this process; return whether there were any.
 
-    The kernel's own list of a process' children may lack some while others end.
+    Only these: nobody else reaps them, so that no other process can have got their numbers. The
+    children of a subreaper's killed children become its own, so it calls this until none is left.
+
+    Args:
+        spared: The children to leave alone.
     """
-    found: dict[int, list[int]] = {}
+    children = [child for child in _children() if child not in spared]
+    for child in children:
+        # It runs as another user, or this process was started with SIGCHLD ignored.
+        with contextlib.suppress(PermissionError, ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
+    return bool(children)
+
+
+def _children() -> list[int]:
+    """Return the children of this process.
+
+    The kernel's own list of them may lack some while others end.
+    """
+    found = []
     for name in os.listdir("/proc"):
         if name.isdecimal():
             with contextlib.suppress(OSError):  # it has ended
                 fields = Path("/proc", name, "stat").read_bytes().rpartition(b")")[2].split()
-                found.setdefault(int(fields[1]), []).append(int(name))
+                if int(fields[1]) == os.getpid():
+                    found.append(int(name))
     return found
-
-
-def kill_trees(
-    roots: list[int], children: dict[int, list[int]], spared: Collection[int] = ()
-) -> None:
-    """Kill processes and their descendants.
-
-    Args:
-        roots: The processes.
-        children: The children of each process.
-        spared: Descendants to leave alone, with theirs.
-    """
-    left = list(roots)
-    while left:
-        pid = left.pop()
-        left += [child for child in children.get(pid, ()) if child not in spared]
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, signal.SIGKILL)
 
 
 def reap() -> None:
