@@ -118,8 +118,8 @@ WARM_IMPORT = 120.0
 what TensorFlow takes on a busy host."""
 
 WARM_ANSWER = 130.0
-"""For a zygote from the keeper: above `WARM_IMPORT`, after which the keeper refuses; and below half
-of `SLOT_SILENCE`, since the slot may have to import by itself then."""
+"""For a zygote from keepers, asked in a row: above `WARM_IMPORT`, after which a keeper refuses; and
+below half of `SLOT_SILENCE`, since the slot may have to import by itself then."""
 
 # The server of Spark Connect.
 

@@ -282,9 +282,10 @@ class ProcessRunner:
     def _ask_keepers(self, warm: Warm) -> ZygoteLink | None:
         """Return a zygote from a keeper; None if there is none."""
         problem: Exception | None = None
+        until = time.monotonic() + time_limits.WARM_ANSWER
         for _ in range(_KEEPERS):
             try:
-                return ZygoteLink(self._program, warm)
+                return ZygoteLink(self._program, warm, until)
             except KeeperEnded as error:
                 problem = error
             except (Unavailable, RunnerBroken) as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import select
 import socket
@@ -44,6 +45,7 @@ class ZygoteLink:
     Args:
         program: The settings of the search.
         warm: Where keepers are; None for a zygote that this process starts.
+        until: When to do without a keeper's, by `time.monotonic`.
 
     Attributes:
         process: The zygote's process.
@@ -54,7 +56,7 @@ class ZygoteLink:
         Unavailable: No keeper has one.
     """
 
-    def __init__(self, program: Program, warm: Warm | None = None) -> None:
+    def __init__(self, program: Program, warm: Warm | None = None, until: float = math.inf) -> None:
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  # closed by close()
         ours, theirs = socket.socketpair()
         lifeline_read, lifeline = os.pipe()
@@ -69,7 +71,9 @@ class ZygoteLink:
                 self.process = OwnProcess(theirs.fileno(), lifeline_read, self._log)
             else:
                 imports = imports_of(program.preload, program.guessed)
-                self.process = KeptProcess(warm, imports, theirs.fileno(), lifeline_read, self._log)
+                self.process = KeptProcess(
+                    warm, imports, theirs.fileno(), lifeline_read, self._log, until=until
+                )
         except BaseException:
             self._close_files()
             raise

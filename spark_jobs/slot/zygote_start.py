@@ -99,15 +99,23 @@ class KeptProcess:
         control: The socket to the slot, of which the zygote gets a copy.
         lifeline: The pipe that shows whether the slot lives; a copy, too.
         log: The file for its output.
+        until: When to do without, by `time.monotonic`.
 
     Raises:
         Unavailable: There is no such zygote.
     """
 
     def __init__(
-        self, warm: Warm, imports: Imports, control: int, lifeline: int, log: IO[bytes]
+        self,
+        warm: Warm,
+        imports: Imports,
+        control: int,
+        lifeline: int,
+        log: IO[bytes],
+        *,
+        until: float,
     ) -> None:
-        forked = ask(warm, imports, (control, lifeline, log.fileno()))
+        forked = ask(warm, imports, (control, lifeline, log.fileno()), until)
         self.pid = forked.pid
         self._pidfd = forked.pidfd
         self._keeper = forked.connection

@@ -13,13 +13,13 @@ import stat
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
-from spark_jobs import time_limits
 from spark_jobs.installed import is_installed
 from spark_jobs.warm import keeper
 from spark_jobs.warm.packets import REQUEST, Answer, credentials_of, is_of_user, receive, send
@@ -127,7 +127,7 @@ def _jvm_above() -> int | None:
     return None
 
 
-def start(warm: Warm, imports: Imports) -> None:
+def start(warm: Warm, imports: Imports, until: float) -> None:
     """Start the keeper of these imports, unless there is one.
 
     This process must not be a subreaper: it would inherit the keeper.
@@ -135,15 +135,16 @@ def start(warm: Warm, imports: Imports) -> None:
     Args:
         warm: Where keepers are.
         imports: What its zygotes will have imported.
+        until: When to give up, by `time.monotonic`.
 
     Raises:
         Unavailable: It cannot be started.
     """
     with _unavailable():
-        _connect(warm, imports).close()
+        _connect(warm, imports, until).close()
 
 
-def ask(warm: Warm, imports: Imports, descriptors: Sequence[int]) -> Forked:
+def ask(warm: Warm, imports: Imports, descriptors: Sequence[int], until: float) -> Forked:
     """Get a zygote from the keeper of these imports, which is started if there is none.
 
     This process must not be a subreaper: it would inherit the keeper.
@@ -152,13 +153,14 @@ def ask(warm: Warm, imports: Imports, descriptors: Sequence[int]) -> Forked:
         warm: Where keepers are.
         imports: What the zygote has imported.
         descriptors: The zygote's control socket, lifeline and log, which stay open here.
+        until: When to do without, by `time.monotonic`.
 
     Raises:
         KeeperEnded: There may be one from another keeper.
         Unavailable: There is no zygote.
     """
     with _unavailable():
-        return _ask(_connect(warm, imports), descriptors)
+        return _ask(_connect(warm, imports, until), descriptors, until)
 
 
 @contextlib.contextmanager
@@ -167,15 +169,15 @@ def _unavailable() -> Iterator[None]:
     try:
         yield
     except TimeoutError:
-        limit = time_limits.WARM_ANSWER
-        raise Unavailable(f"the keeper did not answer within {limit:g} s") from None
+        raise Unavailable("the keeper did not answer in time") from None
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         raise Unavailable(f"{type(error).__name__}: {error}") from error
 
 
-def _ask(connection: socket.socket, descriptors: Sequence[int]) -> Forked:
+def _ask(connection: socket.socket, descriptors: Sequence[int], until: float) -> Forked:
     with contextlib.ExitStack() as stack:
         stack.callback(connection.close)
+        connection.settimeout(_left(until))
         try:
             send(connection, REQUEST, descriptors)
         except ConnectionError:
@@ -191,14 +193,14 @@ def _ask(connection: socket.socket, descriptors: Sequence[int]) -> Forked:
         return Forked(answer.pid, received[0], connection)
 
 
-def _connect(warm: Warm, imports: Imports) -> socket.socket:
+def _connect(warm: Warm, imports: Imports, until: float) -> socket.socket:
     key = imports.key
     with _opened(warm.folder) as folder, _locked(folder, f"{key}.lock"):
         # A path of its own may be longer than the 107 bytes of a socket's.
         place = f"/proc/self/fd/{folder}/{key}"
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
-            connection.settimeout(time_limits.WARM_ANSWER)
+            connection.settimeout(_left(until))
             try:
                 connection.connect(place)
             except (FileNotFoundError, ConnectionRefusedError):
@@ -212,6 +214,18 @@ def _connect(warm: Warm, imports: Imports) -> socket.socket:
             connection.close()
             raise
         return connection
+
+
+def _left(until: float) -> float:
+    """Return the seconds until a time.
+
+    Raises:
+        TimeoutError: It has passed.
+    """
+    left = until - time.monotonic()
+    if left <= 0:
+        raise TimeoutError
+    return left
 
 
 @contextlib.contextmanager

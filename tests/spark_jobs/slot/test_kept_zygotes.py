@@ -6,13 +6,16 @@ import contextlib
 import os
 import signal
 import subprocess
+import time
 
 import psutil
 import pytest
 
+from spark_jobs import time_limits
+from spark_jobs.slot import zygote_start
 from spark_jobs.slot.runners import ProcessRunner
 from spark_jobs.slot.zygote_start import KeptProcess, OwnProcess
-from spark_jobs.warm.asking import Warm
+from spark_jobs.warm.asking import KeeperEnded, Warm
 from tests.experiment.waiting import alive, wait_until
 from tests.spark_jobs import train_functions as functions
 from tests.spark_jobs.slot import test_runners
@@ -53,11 +56,13 @@ class TestKept(test_runners.TestForked):
         environment=None,
         grace=1.0,
         preload=LIGHT,
+        kept=True,
         **settings,
     ):
         made = program(function, key, preload=preload, **settings)
         warm = Warm(cls.warm_folder, cls.jvm, 300.0)
-        return KeptRunner(made, environment, timeout, grace, warm=warm)
+        kind = KeptRunner if kept else ProcessRunner
+        return kind(made, environment, timeout, grace, warm=warm)
 
     @pytest.mark.fault(7)
     @pytest.mark.parametrize("guarded", [True, False])
@@ -84,6 +89,21 @@ class TestKept(test_runners.TestForked):
             assert run(x=1.0, flag=str(tmp_path / "never")).error.kind == "machine"
             assert killed == ([] if guarded else [(trial[0], signal.SIGKILL)])
             wait_until(lambda: not alive(trial))
+
+    def test_one_time_limit_holds_for_all_keepers_that_are_asked(self, monkeypatch):
+        """A slot that is silent for longer counts as lost."""
+        limits = []
+
+        def end(warm, imports, descriptors, until):
+            limits.append(until)
+            raise KeeperEnded("it ends")
+
+        monkeypatch.setattr(zygote_start, "ask", end)
+        before = time.monotonic() + time_limits.WARM_ANSWER
+        with self.make(functions.double, kept=False):
+            assert len(limits) == 3
+        assert set(limits) == {limits[0]}
+        assert before <= limits[0] <= time.monotonic() + time_limits.WARM_ANSWER
 
     def test_nothing_is_left_after_the_runner(self, tmp_path):
         before = psutil.Process().children(recursive=True)

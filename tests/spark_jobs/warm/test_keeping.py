@@ -7,6 +7,7 @@ import re
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import psutil
@@ -270,12 +271,12 @@ def test_a_folder_that_others_may_enter_is_not_used(tmp_path, how):
         folder.symlink_to(tmp_path / "real")
     imports = Imports(importer.__name__, ("json",), dict(os.environ))
     with pytest.raises(Unavailable):
-        ask(Warm(folder, os.getpid(), 1.0), imports, (0, 1, 2))
+        ask(Warm(folder, os.getpid(), 1.0), imports, (0, 1, 2), time.monotonic() + 60)
     assert list(folder.iterdir()) == []
 
 
 def test_a_slot_without_a_keeper_starts_its_zygote_as_ever(tmp_path, monkeypatch):
-    monkeypatch.setattr(zygote_link, "KeptProcess", lambda *_: pytest.fail("asked"))
+    monkeypatch.setattr(zygote_link, "KeptProcess", lambda *_, **__: pytest.fail("asked"))
     with ProcessRunner(program(abs, preload=LIGHT)) as runner:
         assert psutil.Process(runner._zygote.process.pid).ppid() == os.getpid()
 
