@@ -105,11 +105,14 @@ SWEEP = 5.0
 ZYGOTE_END = 10.0
 """For a zygote to end before it is killed: above `SWEEP`, which it uses to end its trial."""
 
-SLOTS_END = 10.0
-"""For slots to end after the last trial, before their job is cancelled: at least `ZYGOTE_END`."""
+RUNNER_END = ZYGOTE_END + SWEEP
+"""For the end of a slot's zygote, and then of the processes that it left."""
 
-TASKS_END = 15.0
-"""For the tasks of an ended job: above `ZYGOTE_END`, which a slot may wait."""
+SLOTS_END = 15.0
+"""For slots to end after the last trial, before their job is cancelled: at least `RUNNER_END`."""
+
+TASKS_END = 20.0
+"""For the tasks of an ended job: above `RUNNER_END`, which a slot may wait."""
 
 # The import that the slots of an executor share.
 

@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from typing import IO, Protocol
 
 from spark_jobs import time_limits
@@ -132,13 +133,17 @@ class KeptProcess:
             _kill_group(group)  # else the keeper has reaped it, or will, and others get its number
 
     def end(self) -> None:
-        """Wait until it has ended and its keeper has ended what it left; kill it if needed."""
+        """Wait until it has ended and its keeper has ended what it left; kill it if needed.
+
+        This takes at most `time_limits.RUNNER_END` seconds.
+        """
+        until = time.monotonic() + time_limits.RUNNER_END
         with contextlib.suppress(OSError):  # the keeper is gone
             self._keeper.shutdown(socket.SHUT_WR)
         self._signal(signal.SIGCONT)  # a trial may have stopped it
         if not _is_readable(self._pidfd, time_limits.ZYGOTE_END):
             self.kill()
-        _is_readable(self._keeper.fileno(), 2 * time_limits.SWEEP)
+        _is_readable(self._keeper.fileno(), until - time.monotonic())
         self._keeper.close()
         os.close(self._pidfd)
 
@@ -163,7 +168,7 @@ class KeptProcess:
 def _is_readable(descriptor: int, seconds: float) -> bool:
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
-    return bool(poll.poll(seconds * 1000))
+    return bool(poll.poll(max(0.0, seconds * 1000)))
 
 
 def _kill_group(group: int) -> None:
