@@ -121,8 +121,11 @@ WARM_IMPORT = 120.0
 what TensorFlow takes on a busy host."""
 
 WARM_ANSWER = 130.0
-"""For a zygote from keepers, asked in a row: above `WARM_IMPORT`, after which a keeper refuses; and
-below half of `SLOT_SILENCE`, since the slot may have to import by itself then."""
+"""For a zygote from keepers, asked in a row: above `WARM_IMPORT`, after which a keeper refuses."""
+
+WARM_READY = 20.0
+"""For a zygote from a keeper to be ready, which takes it milliseconds: its slot imports by itself
+then, and all waits together are below `SLOT_SILENCE`."""
 
 # The server of Spark Connect.
 

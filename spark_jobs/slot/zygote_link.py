@@ -80,9 +80,16 @@ class ZygoteLink:
         finally:
             theirs.close()
             os.close(lifeline_read)
-        with contextlib.suppress(BrokenPipeError):  # it has ended: its log tells more
-            write_frame(ours.fileno(), encode(program))
-        first = self._receive()
+        # A lock that another thread of the importer held at the fork is never free in the zygote.
+        overdue = threading.Timer(time_limits.WARM_READY, self.process.kill)
+        if warm is not None:
+            overdue.start()
+        try:
+            with contextlib.suppress(ConnectionError):  # it has ended: its log tells more
+                write_frame(ours.fileno(), encode(program))
+            first = self._receive()
+        finally:
+            overdue.cancel()
         if not isinstance(first, zygote.Ready):
             reason = first.reason if isinstance(first, zygote.Broken) else self.process.last_words()
             self.close()

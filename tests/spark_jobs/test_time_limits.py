@@ -47,7 +47,10 @@ RELATIONS = {
     "slots end their zygotes and what these left": limits.RUNNER_END <= limits.SLOTS_END,
     "tasks end their zygotes and what these left": limits.RUNNER_END < limits.TASKS_END,
     "a keeper refuses before a slot gives up": limits.WARM_IMPORT < limits.WARM_ANSWER,
-    "a slot that waited for a keeper may import": 2 * limits.WARM_ANSWER < limits.SLOT_SILENCE,
+    "a slot that waited for a kept zygote may import": (
+        limits.WARM_ANSWER + limits.WARM_READY + limits.RUNNER_END + limits.WARM_IMPORT
+        < limits.SLOT_SILENCE
+    ),
     "looks at the server do not queue": limits.SERVER_ANSWER <= limits.SERVER_LOOK,
     "a server may refuse many looks": 10 * limits.SERVER_LOOK <= limits.SERVER_REFUSAL,
     "a silent server is asked twice to cancel a job": limits.SERVER_ANSWER < limits.SERVER_CANCEL,

@@ -21,6 +21,15 @@ from tests.spark_jobs import train_functions as functions
 from tests.spark_jobs.slot import test_runners
 from tests.spark_jobs.slot.test_runners import LIGHT, Runner, program
 
+HANGS_AFTER_THE_FORK = """
+import os
+import sys
+import threading
+
+if "spark_jobs.slot.importer" in sys.orig_argv:
+    os.register_at_fork(after_in_child=threading.Event().wait)
+"""
+
 
 class KeptRunner(ProcessRunner):
     """A runner that never starts a zygote by itself."""
@@ -104,6 +113,17 @@ class TestKept(test_runners.TestForked):
             assert len(limits) == 3
         assert set(limits) == {limits[0]}
         assert before <= limits[0] <= time.monotonic() + time_limits.WARM_ANSWER
+
+    @pytest.mark.fault(4)
+    @pytest.mark.parametrize("size", [1, 1_000_000], ids=["sent", "not read"])
+    def test_a_slot_imports_by_itself_if_a_kept_zygote_hangs(self, tmp_path, monkeypatch, size):
+        (tmp_path / "hangs_later.py").write_text(HANGS_AFTER_THE_FORK)
+        monkeypatch.syspath_prepend(str(tmp_path))
+        monkeypatch.setattr(time_limits, "WARM_READY", 0.2)
+        data = b"x" * size
+        with self.make(lambda x: len(data) * x, preload=("hangs_later",), kept=False) as runner:
+            assert isinstance(runner._zygote.process, OwnProcess)
+            assert Runner(runner, tmp_path / "run")(x=2.0).value == 2.0 * size
 
     def test_nothing_is_left_after_the_runner(self, tmp_path):
         before = psutil.Process().children(recursive=True)
