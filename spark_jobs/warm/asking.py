@@ -25,6 +25,7 @@ from spark_jobs.warm import keeper
 from spark_jobs.warm.packets import REQUEST, Answer, credentials_of, is_of_user, receive, send
 
 _BACKLOG = 256
+_LOCK_PAUSE = 0.01  # seconds between two tries
 # Lines of /proc/self/status that a child process inherits, and that an import may depend on.
 _INHERITED = (
     "Umask", "Uid", "Gid", "Groups", "CapInh", "CapPrm", "CapEff", "CapBnd",
@@ -168,7 +169,7 @@ def _unavailable() -> Iterator[None]:
     """Raise `Unavailable` for an error of the block."""
     try:
         yield
-    except TimeoutError:
+    except (TimeoutError, subprocess.TimeoutExpired):
         raise Unavailable("the keeper did not answer in time") from None
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         raise Unavailable(f"{type(error).__name__}: {error}") from error
@@ -195,7 +196,7 @@ def _ask(connection: socket.socket, descriptors: Sequence[int], until: float) ->
 
 def _connect(warm: Warm, imports: Imports, until: float) -> socket.socket:
     key = imports.key
-    with _opened(warm.folder) as folder, _locked(folder, f"{key}.lock"):
+    with _opened(warm.folder) as folder, _locked(folder, f"{key}.lock", until):
         # A path of its own may be longer than the 107 bytes of a socket's.
         place = f"/proc/self/fd/{folder}/{key}"
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -206,7 +207,7 @@ def _connect(warm: Warm, imports: Imports, until: float) -> socket.socket:
             except (FileNotFoundError, ConnectionRefusedError):
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(key, dir_fd=folder)
-                _start_keeper(warm, imports, place, str(warm.folder / key))
+                _start_keeper(warm, imports, place, str(warm.folder / key), until)
                 connection.connect(place)
             if not is_of_user(credentials_of(connection), os.getuid()):
                 raise PermissionError(f"{warm.folder / key} is served by another user")
@@ -248,17 +249,30 @@ def _opened(folder: Path) -> Iterator[int]:
 
 
 @contextlib.contextmanager
-def _locked(folder: int, name: str) -> Iterator[None]:
+def _locked(folder: int, name: str, until: float) -> Iterator[None]:
     """Hold a lock of a folder: for milliseconds, since nobody waits for an import with it."""
     lock = os.open(name, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600, dir_fd=folder)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        _lock(lock, until)
         yield
     finally:
         os.close(lock)
 
 
-def _start_keeper(warm: Warm, imports: Imports, place: str, path: str) -> None:
+def _lock(file: int, until: float) -> None:
+    """Lock a file. Without `spark_jobs.retrying`, whose imports take longer than this.
+
+    Raises:
+        TimeoutError: Another slot held the lock all the time; it may be stopped.
+    """
+    while True:
+        try:
+            return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(min(_LOCK_PAUSE, _left(until)))
+
+
+def _start_keeper(warm: Warm, imports: Imports, place: str, path: str, until: float) -> None:
     """Start a keeper; slots can connect at once, and wait in the queue of its socket.
 
     Args:
@@ -266,6 +280,7 @@ def _start_keeper(warm: Warm, imports: Imports, place: str, path: str) -> None:
         imports: What its zygotes import.
         place: Where to create the socket.
         path: The socket's path for every process.
+        until: When to give up.
     """
     jvm = os.pidfd_open(warm.jvm)
     try:
@@ -286,6 +301,7 @@ def _start_keeper(warm: Warm, imports: Imports, place: str, path: str) -> None:
                 pass_fds=(server.fileno(), jvm),
                 env=imports.environment,
                 start_new_session=True,
+                timeout=_left(until),
             )
     finally:
         os.close(jvm)

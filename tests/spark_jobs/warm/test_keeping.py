@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import socket
@@ -273,6 +274,24 @@ def test_a_folder_that_others_may_enter_is_not_used(tmp_path, how):
     with pytest.raises(Unavailable):
         ask(Warm(folder, os.getpid(), 1.0), imports, (0, 1, 2), time.monotonic() + 60)
     assert list(folder.iterdir()) == []
+
+
+def test_a_slot_that_hangs_while_it_starts_a_keeper_does_not_block_others(tmp_path):
+    folder = tmp_path / "warm"
+    folder.mkdir(mode=0o700)
+    imports = Imports(importer.__name__, ("json",), dict(os.environ))
+    with open(folder / f"{imports.key}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(Unavailable):
+            ask(Warm(folder, os.getpid(), 1.0), imports, (0, 1, 2), time.monotonic() + 0.1)
+
+
+def test_a_slot_does_without_a_keeper_that_does_not_start(tmp_path):
+    (tmp_path / "sitecustomize.py").write_text("import threading; threading.Event().wait()")
+    environment = dict(os.environ, PYTHONPATH=str(tmp_path))
+    imports = Imports(importer.__name__, ("json",), environment)
+    with pytest.raises(Unavailable):
+        ask(Warm(tmp_path / "warm", os.getpid(), 1.0), imports, (0, 1, 2), time.monotonic() + 0.5)
 
 
 def test_a_slot_without_a_keeper_starts_its_zygote_as_ever(tmp_path, monkeypatch):
