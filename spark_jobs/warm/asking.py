@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import hashlib
+import hmac
 import json
 import os
 import signal
@@ -26,6 +26,7 @@ from spark_jobs.warm.packets import REQUEST, Answer, credentials_of, is_of_user,
 
 _BACKLOG = 256
 _LOCK_PAUSE = 0.01  # seconds between two tries
+_SALT = 32  # bytes
 # Lines of /proc/self/status that a child process inherits, and that an import may depend on.
 _INHERITED = (
     "Umask", "Uid", "Gid", "Groups", "CapInh", "CapPrm", "CapEff", "CapBnd",
@@ -73,11 +74,13 @@ class Imports:
     modules: tuple[str, ...]
     environment: Mapping[str, str]
 
-    @property
-    def key(self) -> str:
-        """A name that differs where the resulting zygotes may differ, for the same executor.
+    def key(self, salt: bytes) -> str:
+        """Return a name that differs where the resulting zygotes may differ, for one executor.
 
         It covers all that a process inherits from its slot, rather than what is known to matter.
+
+        Args:
+            salt: Keeps users who see the name from guessing what is in the environment.
         """
         parts = (
             sys.executable,
@@ -88,7 +91,7 @@ class Imports:
             sorted(self.environment.items()),
             _inherited_state(),
         )
-        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
+        return hmac.new(salt, json.dumps(parts).encode(), "sha256").hexdigest()[:32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,8 +198,8 @@ def _ask(connection: socket.socket, descriptors: Sequence[int], until: float) ->
 
 
 def _connect(warm: Warm, imports: Imports, until: float) -> socket.socket:
-    key = imports.key
-    with _opened(warm.folder) as folder, _locked(folder, f"{key}.lock", until):
+    with _opened(warm.folder) as folder, _locked_salt(folder, until) as salt:
+        key = imports.key(salt)
         # A path of its own may be longer than the 107 bytes of a socket's.
         place = f"/proc/self/fd/{folder}/{key}"
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -249,14 +252,21 @@ def _opened(folder: Path) -> Iterator[int]:
 
 
 @contextlib.contextmanager
-def _locked(folder: int, name: str, until: float) -> Iterator[None]:
-    """Hold a lock of a folder: for milliseconds, since nobody waits for an import with it."""
-    lock = os.open(name, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600, dir_fd=folder)
+def _locked_salt(folder: int, until: float) -> Iterator[bytes]:
+    """Return the salt of a folder, random bytes, and hold its lock.
+
+    For milliseconds, since nobody waits for an import with it.
+    """
+    file = os.open("salt", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600, dir_fd=folder)
     try:
-        _lock(lock, until)
-        yield
+        _lock(file, until)
+        salt = os.pread(file, _SALT, 0)
+        if len(salt) < _SALT:
+            salt = os.urandom(_SALT)
+            os.pwrite(file, salt, 0)
+        yield salt
     finally:
-        os.close(lock)
+        os.close(file)
 
 
 def _lock(file: int, until: float) -> None:

@@ -43,6 +43,20 @@ def test_searches_share_an_import_and_a_zygote_serves_one(host):
     assert not any(alive(slot.zygote) for slot in slots)
 
 
+def test_other_users_cannot_guess_the_environment_from_the_sockets_name(host):
+    """They see the name in the keeper's command line, and in the kernel's list of sockets."""
+    assert host.slot().start().kept
+    (name,) = [path.name for path in host.folder.iterdir() if path.is_socket()]
+    assert name in " ".join(host.keepers()[0].cmdline())
+    salt = host.folder / "salt"
+    assert salt.stat().st_mode & 0o777 == 0o600
+    assert len(salt.read_bytes()) == 32
+    salt.write_bytes(b"")
+    assert host.slot().start().kept
+    assert len(host.keepers()) == 2
+    assert len(salt.read_bytes()) == 32
+
+
 def descriptors(process: psutil.Process) -> list[tuple[int, str]]:
     """Return the kinds of the descriptors of a zygote; numbers of sockets and pipes vary."""
     folder = Path(f"/proc/{process.pid}/fd")
@@ -152,18 +166,19 @@ def test_whatever_may_change_an_import_leads_to_another_one(host):
 
 
 def test_the_key_covers_what_a_process_inherits(tmp_path, monkeypatch):
-    def key(*modules, **environment):
-        return Imports(importer.__name__, modules, environment).key
+    def key(*modules, salt=b"salt", **environment):
+        return Imports(importer.__name__, modules, environment).key(salt)
 
     base = key("json")
     assert key("json") == base
     others = [key("json", "csv"), key("json", A="1"), key("json", A="2")]
+    others.append(key("json", salt=b"other"))
     monkeypatch.chdir(tmp_path)
     others.append(key("json"))
     before = os.umask(0o077)
     others.append(key("json"))
     os.umask(before)
-    assert len({base, *others}) == 6
+    assert len({base, *others}) == 7
     missing = key("comes_later")
     (tmp_path / "comes_later.py").touch()
     monkeypatch.syspath_prepend(tmp_path)
@@ -280,7 +295,7 @@ def test_a_slot_that_hangs_while_it_starts_a_keeper_does_not_block_others(tmp_pa
     folder = tmp_path / "warm"
     folder.mkdir(mode=0o700)
     imports = Imports(importer.__name__, ("json",), dict(os.environ))
-    with open(folder / f"{imports.key}.lock", "w") as lock:
+    with open(folder / "salt", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         with pytest.raises(Unavailable):
             ask(Warm(folder, os.getpid(), 1.0), imports, (0, 1, 2), time.monotonic() + 0.1)
