@@ -20,7 +20,8 @@ from typing import Literal
 
 import psutil
 
-_CGROUPS, _OWN_GROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
+from spark_jobs.trial.control_groups import memory_groups, memory_limits
+
 _RESERVE = 16 << 20  # bytes of address space, which stay empty
 _LAST_WORDS = 1 << 14  # last bytes of stderr, where native code says why it aborts
 
@@ -101,7 +102,7 @@ def limits(pid: int = 0) -> str:
             if soft != resource.RLIM_INFINITY:
                 found.append(f"{_gib(soft)} of {what} ({name})")
     host = psutil.virtual_memory().total
-    allowed = min([host, *_allowed_by_cgroups()])
+    allowed = min([host, *memory_limits()])
     if allowed < host:
         found.append(f"{_gib(allowed)} of memory (control group)")
     return "the limit is " + " and ".join(found) if found else f"the host has {_gib(host)}"
@@ -113,7 +114,7 @@ def _gib(size: int) -> str:
 
 def oom_kills() -> int:
     """Return how many processes of this control group the kernel has killed for memory."""
-    for folder in _cgroups():
+    for folder in memory_groups():
         for name in ("memory.events", "memory.oom_control"):
             with contextlib.suppress(OSError):
                 return oom_kills_in((folder / name).read_text())
@@ -142,28 +143,3 @@ def ended_by_memory(code: int, complaints: Path, *, kills: int) -> bool:
             file.seek(max(0, file.seek(0, os.SEEK_END) - _LAST_WORDS))
             return _OF_NATIVE_CODE.search(file.read()) is not None
     return code == -signal.SIGKILL and kills > 0
-
-
-def _allowed_by_cgroups() -> Iterator[int]:
-    for folder in _cgroups():
-        for name in ("memory.max", "memory.limit_in_bytes"):
-            with contextlib.suppress(OSError, ValueError):  # ValueError: "max"
-                yield int((folder / name).read_text())
-
-
-def _cgroups() -> Iterator[Path]:
-    """Yield the folder of the control group of this process' memory, then those of its parents.
-
-    In a container its own group is at the root, whatever its name.
-    """
-    groups = {}
-    with contextlib.suppress(OSError):
-        for line in _OWN_GROUPS.read_text().splitlines():
-            _, controllers, path = line.split(":", 2)
-            groups[controllers] = path.strip("/")
-    name, root = ("memory", _CGROUPS / "memory") if "memory" in groups else ("", _CGROUPS)
-    folder = root / groups.get(name, "")
-    yield folder
-    while folder != root:
-        folder = folder.parent
-        yield folder

@@ -28,6 +28,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from spark_jobs import time_limits
+from spark_jobs.trial.control_groups import free_share
 from spark_jobs.warm.packets import (
     DESCRIPTORS,
     REQUEST,
@@ -41,7 +42,7 @@ from spark_jobs.warm.packets import (
 )
 from spark_jobs.warm.processes import become_subreaper, kill_children, reap
 
-_LEAST_FREE = 0.1  # share of the host's memory
+_LEAST_FREE = 0.1  # share of the memory
 _LOOK = 1.0  # seconds between two checks of clock, memory and folder
 _SWEEP_PAUSE = 0.005  # seconds for killed processes to disappear
 
@@ -339,16 +340,16 @@ def is_unwanted(idle: float, seconds: float, *, is_there: bool, free: float) -> 
         idle: Seconds since it was last used.
         seconds: Seconds that it may be idle.
         is_there: Whether its socket still has its path.
-        free: Share of the host's memory that is free.
+        free: Share of the memory that is free.
     """
     return idle > seconds or not is_there or free < _LEAST_FREE
 
 
 def free_memory() -> float:
-    """Return the share of this host's memory that new processes can have."""
+    """Return the share of this host's memory, or of a limit, that new processes can have."""
     with open("/proc/meminfo", encoding="ascii") as file:
         sizes = {name: int(value) for name, value, *_ in map(str.split, file)}
-    return sizes["MemAvailable:"] / sizes["MemTotal:"]
+    return min(sizes["MemAvailable:"] / sizes["MemTotal:"], free_share())
 
 
 def _inode(path: str) -> int:

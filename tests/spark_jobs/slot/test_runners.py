@@ -889,8 +889,8 @@ class TestForked(ProcessContract):
             (folder / "memory.events").write_text("oom 7\noom_kill 2\n")
             (folder / "memory.max").write_text(f"{1 << 20}\n")
         (tmp_path / "regrouped.py").write_text(
-            "import pathlib, spark_jobs.trial.out_of_memory as m\n"
-            f"m._CGROUPS = pathlib.Path({str(groups)!r})"
+            "import pathlib, spark_jobs.trial.control_groups as m\n"
+            f"m._ROOT = pathlib.Path({str(groups)!r})"
         )
         monkeypatch.syspath_prepend(str(tmp_path))
 

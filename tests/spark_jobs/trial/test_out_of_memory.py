@@ -9,7 +9,8 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from spark_jobs.trial import out_of_memory
+from spark_jobs.trial import control_groups, out_of_memory
+from spark_jobs.warm.keeper import free_memory
 
 EVENTS = """\
 low 0
@@ -120,22 +121,26 @@ def test_a_trial_may_have_removed_its_complaints(tmp_path):
 @pytest.fixture(params=["version 1", "version 2"])
 def groups(request, tmp_path, monkeypatch):
     """The folder of the control groups' root, of a host or as a container sees its own."""
-    monkeypatch.setattr(out_of_memory, "_CGROUPS", tmp_path)
+    monkeypatch.setattr(control_groups, "_ROOT", tmp_path)
     if request.param == "version 1":
         (tmp_path / "memory").mkdir()
         text = "5:cpu,cpuacct:/other\n4:memory:/spark/executor 1\n0::/\n"
     else:
         text = "0::/spark/executor 1\n"
-    monkeypatch.setattr(out_of_memory, "_OWN_GROUPS", tmp_path / "own")
+    monkeypatch.setattr(control_groups, "_OWN", tmp_path / "own")
     (tmp_path / "own").write_text(text)
     return tmp_path / "memory" if request.param == "version 1" else tmp_path
 
 
 def write(groups, folder, name, text):
     of_version_1 = groups.name == "memory"
-    old = {"memory.max": "memory.limit_in_bytes", "memory.events": "memory.oom_control"}
+    old = {
+        "memory.max": "memory.limit_in_bytes",
+        "memory.current": "memory.usage_in_bytes",
+        "memory.events": "memory.oom_control",
+    }
     (groups / folder).mkdir(parents=True, exist_ok=True)
-    (groups / folder / (old[name] if of_version_1 else name)).write_text(text)
+    (groups / folder / (old.get(name, name) if of_version_1 else name)).write_text(text)
 
 
 def test_the_tightest_limit_of_a_group_and_those_above_counts(groups):
@@ -149,6 +154,24 @@ def test_no_limit_is_the_memory_of_the_host(groups):
     write(groups, "spark/executor 1", "memory.max", "9223372036854771712\n")
     total = psutil.virtual_memory().total / (1 << 30)
     assert out_of_memory.limits() == f"the host has {total:.3g} GiB"
+
+
+@pytest.mark.parametrize(("cache", "free"), [("", 0.05), ("inactive_file 20\n", 0.25)])
+def test_the_free_memory_is_that_below_the_tightest_limit(groups, cache, free):
+    """Pages of files that the kernel would drop are free."""
+    write(groups, "spark/executor 1", "memory.max", "max\n")
+    of_version_1 = "inactive_file 1\ntotal_" if cache and groups.name == "memory" else ""
+    write(groups, "spark", "memory.max", "100\n")
+    write(groups, "spark", "memory.current", "95\n")
+    write(groups, "spark", "memory.stat", f"anon 70\n{of_version_1}{cache}active_file 3\n")
+    assert control_groups.free_share() == pytest.approx(free)
+    assert free_memory() <= free + 1e-9
+
+
+def test_without_a_limit_all_memory_of_the_groups_is_free(groups, tmp_path):
+    assert control_groups.free_share() == 1.0
+    (tmp_path / "own").unlink()
+    assert control_groups.free_share() == 1.0
 
 
 def test_the_kills_of_the_own_group_count(groups):

@@ -1,0 +1,62 @@
+"""The memory of this process' control groups, by which the kernel limits containers.
+
+The standard library alone, for the keeper of an importer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+_ROOT, _OWN = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
+_LIMIT_AND_USE = (
+    ("memory.max", "memory.current"),  # version 2
+    ("memory.limit_in_bytes", "memory.usage_in_bytes"),  # version 1
+)
+# Of the group with those below it: version 1 prefixes this, and has a number without them, too.
+_UNUSED_CACHE = re.compile(r"^(?:total_)?inactive_file (\d+)$", re.MULTILINE)
+
+
+def memory_groups() -> Iterator[Path]:
+    """Yield the folder of the control group of this process' memory, then those of its parents.
+
+    In a container its own group is at the root, whatever its name.
+    """
+    groups = {}
+    with contextlib.suppress(OSError):
+        for line in _OWN.read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            groups[controllers] = path.strip("/")
+    name, root = ("memory", _ROOT / "memory") if "memory" in groups else ("", _ROOT)
+    folder = root / groups.get(name, "")
+    yield folder
+    while folder != root:
+        folder = folder.parent
+        yield folder
+
+
+def memory_limits() -> Iterator[int]:
+    """Yield the limits of these groups in bytes."""
+    for folder in memory_groups():
+        for limit, _ in _LIMIT_AND_USE:
+            with contextlib.suppress(OSError, ValueError):  # ValueError: "max"
+                yield int((folder / limit).read_text())
+
+
+def free_share() -> float:
+    """Return the share of a limit that is free, the least of these groups; 1 without a limit.
+
+    Pages of files that were not read for some time count as free, since the kernel drops them.
+    """
+    return min(map(_free_share, memory_groups()))
+
+
+def _free_share(folder: Path) -> float:
+    for limit, use in _LIMIT_AND_USE:
+        with contextlib.suppress(OSError, ValueError):  # ValueError: "max"
+            allowed, used = int((folder / limit).read_text()), int((folder / use).read_text())
+            found = _UNUSED_CACHE.findall((folder / "memory.stat").read_text())
+            return 1 - (used - max(map(int, found), default=0)) / max(allowed, 1)
+    return 1.0
