@@ -22,7 +22,7 @@ import warnings
 from spark_jobs.slot.shared_import import GUESSED
 from spark_jobs.slot.zygote import Zygote, import_for_trials
 from spark_jobs.trial.trial_process import die_with_parent, print_lines
-from spark_jobs.warm.packets import REQUEST, Answer, close_all, receive, send
+from spark_jobs.warm.packets import FORK, Answer, close_all, receive, send
 from spark_jobs.warm.sources import changed_since, marks_of, sources_of
 
 
@@ -80,7 +80,7 @@ class Importer:
                 os.close(pidfd)
             if self._link.fileno() in ready:
                 data, descriptors = receive(self._link)
-                return descriptors if data == REQUEST else None
+                return descriptors if data == FORK else None
 
     def _fork(self, descriptors: list[int]) -> None:
         try:

@@ -22,7 +22,7 @@ import psutil
 
 from spark_jobs.installed import is_installed
 from spark_jobs.warm import keeper
-from spark_jobs.warm.packets import REQUEST, Answer, credentials_of, is_of_user, receive, send
+from spark_jobs.warm.packets import Answer, Request, credentials_of, is_of_user, receive, send
 
 _BACKLOG = 256
 _LOCK_PAUSE = 0.01  # seconds between two tries
@@ -163,8 +163,9 @@ def ask(warm: Warm, imports: Imports, descriptors: Sequence[int], until: float) 
         KeeperEnded: There may be one from another keeper.
         Unavailable: There is no zygote.
     """
+    request = Request(warm.seconds).to_json()
     with _unavailable():
-        return _ask(_connect(warm, imports, until), descriptors, until)
+        return _ask(_connect(warm, imports, until), request, descriptors, until)
 
 
 @contextlib.contextmanager
@@ -178,12 +179,14 @@ def _unavailable() -> Iterator[None]:
         raise Unavailable(f"{type(error).__name__}: {error}") from error
 
 
-def _ask(connection: socket.socket, descriptors: Sequence[int], until: float) -> Forked:
+def _ask(
+    connection: socket.socket, request: bytes, descriptors: Sequence[int], until: float
+) -> Forked:
     with contextlib.ExitStack() as stack:
         stack.callback(connection.close)
         connection.settimeout(_left(until))
         try:
-            send(connection, REQUEST, descriptors)
+            send(connection, request, descriptors)
         except ConnectionError:
             raise KeeperEnded("the keeper ended before it was asked") from None
         data, received = receive(connection)

@@ -31,9 +31,10 @@ from spark_jobs import time_limits
 from spark_jobs.trial.control_groups import free_share
 from spark_jobs.warm.packets import (
     DESCRIPTORS,
-    REQUEST,
+    FORK,
     SWEPT,
     Answer,
+    Request,
     close_all,
     credentials_of,
     is_of_user,
@@ -75,7 +76,7 @@ class Keeper:
         server: The listening socket, at `path`.
         jvm: A pidfd of the executor's JVM.
         path: The socket's path.
-        seconds: Seconds to stay without a zygote.
+        seconds: Seconds to stay without a zygote, until a request says something else.
         command: The importer's command line, without its last two arguments.
     """
 
@@ -189,11 +190,16 @@ class Keeper:
             data, descriptors = receive(slot.connection)
         except BlockingIOError:
             return
-        known = slot in (*self._waiting, self._forking, *self._zygotes)
-        if known or data != REQUEST or len(descriptors) != DESCRIPTORS:
+        try:
+            seconds = Request.from_json(data).seconds
+            known = slot in (*self._waiting, self._forking, *self._zygotes)
+            if known or len(descriptors) != DESCRIPTORS:
+                raise ValueError("one request, with a zygote's descriptors")
+        except ValueError:
             close_all(descriptors)
             self._lose_slot(slot)
             return
+        self._seconds = seconds
         slot.descriptors = descriptors
         self._waiting.append(slot)
 
@@ -230,7 +236,7 @@ class Keeper:
             self._forking = slot = self._waiting.pop(0)
             self._busy_until = time.monotonic() + time_limits.WARM_IMPORT
             with contextlib.suppress(OSError):  # it has ended, which its pidfd shows
-                send(self._link, REQUEST, slot.descriptors)
+                send(self._link, FORK, slot.descriptors)
             close_all(slot.descriptors)
             slot.descriptors = []
 

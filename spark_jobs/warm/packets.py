@@ -14,8 +14,8 @@ import struct
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-REQUEST = b"zygote"
-"""The request for a zygote; its control socket, lifeline and log are beside it."""
+FORK = b"fork"
+"""The keeper's request to the importer; beside it is what was beside the slot's."""
 
 SWEPT = b"swept"
 """The keeper's last packet to a slot: its zygote has ended, and nothing of it is left."""
@@ -26,6 +26,33 @@ DESCRIPTORS = 3
 _LARGEST = 1 << 16
 _LONGEST_PROBLEM = 2_000  # characters, so that a packet holds them in any alphabet
 _CREDENTIALS = struct.Struct("3i")  # process, user, group
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A slot's request for a zygote, whose control socket, lifeline and log are beside it.
+
+    Attributes:
+        seconds: Seconds for which the keeper stays without a zygote; the latest request counts.
+    """
+
+    seconds: float
+
+    def to_json(self) -> bytes:
+        """Return the request as a packet."""
+        return json.dumps(asdict(self)).encode()
+
+    @classmethod
+    def from_json(cls, data: bytes) -> Request:
+        """Read a packet.
+
+        Raises:
+            ValueError: It is no request.
+        """
+        try:
+            return cls(float(json.loads(data)["seconds"]))
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"no request: {error!r}") from None
 
 
 @dataclass(frozen=True, slots=True)

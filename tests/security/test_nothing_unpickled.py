@@ -82,6 +82,7 @@ ALLOWED = {
         "Answer.from_json",
         "json.loads",
     ): "JSON: a number, a text, a bool",
+    ("spark_jobs/warm/packets.py", "Request.from_json", "json.loads"): "JSON: a number",
     ("spark_jobs/warm/keeper.py", "Keeper._start_importer", "os.posix_spawn"): COMMAND,
     ("spark_jobs/slot/zygote.py", "_become_fresh_interpreter", "os.execv"): COMMAND,
     ("spark_jobs/trial/trial_process.py", "evaluate", "pickle.loads"): (

@@ -265,6 +265,14 @@ def test_a_keeper_ends_when_it_was_idle_for_long_enough(host):
     wait_until(gone(slot.keeper, slot.importer))
 
 
+def test_the_latest_search_says_how_long_a_keeper_stays(host):
+    slots = [host.slot(seconds=seconds).start() for seconds in (300.0, 0.0)]
+    assert slots[0].keeper == slots[1].keeper
+    for slot in slots:
+        slot.close()
+    wait_until(gone(slots[0].keeper, slots[0].importer))
+
+
 def test_a_keeper_that_is_stopped_is_done_without(host):
     (host.modules / "sitecustomize.py").write_text(
         "from spark_jobs import time_limits; time_limits.WARM_ANSWER = 0.5"

@@ -19,7 +19,7 @@ from spark_jobs.slot.runners import ProcessRunner
 from spark_jobs.warm import keeper
 from spark_jobs.warm.asking import Imports, Unavailable, Warm, ask, warm_here
 from spark_jobs.warm.keeper import free_memory, is_unwanted
-from spark_jobs.warm.packets import Answer, credentials_of, is_of_user
+from spark_jobs.warm.packets import Answer, Request, credentials_of, is_of_user
 from tests.experiment.waiting import wait_until
 from tests.spark_jobs.slot.test_runners import LIGHT, alive, program
 from tests.spark_jobs.warm.hosts import host_in
@@ -247,7 +247,7 @@ with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
     try:
         os.chdir(os.path.dirname(sys.argv[1]))  # the path may be too long for a socket
         connection.connect(os.path.basename(sys.argv[1]))
-        connection.send(b"zygote")
+        connection.send(b'{"seconds": 300.0}')
         print(connection.recv(100))
     except (PermissionError, ConnectionError) as error:
         print(type(error).__name__)
@@ -337,7 +337,15 @@ def test_an_answer_fits_into_a_packet(answer):
     assert answer.problem.startswith(read.problem)
 
 
-@pytest.mark.parametrize("data", [b"", b"[]", b"7", b"{}", b'{"pid": null}', b"\xff"])
-def test_what_is_no_answer_is_refused(data):
+def test_a_request_says_how_long_to_stay():
+    assert Request.from_json(Request(1.5).to_json()) == Request(1.5)
+
+
+@pytest.mark.parametrize("kind", [Request, Answer])
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"[]", b"7", b"{}", b'{"pid": null, "seconds": null}', b'{"seconds": "a"}', b"\xff"],
+)
+def test_what_is_no_packet_is_refused(kind, data):
     with pytest.raises(ValueError):
-        Answer.from_json(data)
+        kind.from_json(data)
