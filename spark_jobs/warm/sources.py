@@ -44,13 +44,23 @@ def marks_of(sources: Iterable[Path]) -> dict[Path, Mark]:
 
 
 def changed_since(marks: Mapping[Path, Mark], begin: int) -> bool:
-    """Return whether a file was changed at or after a time.
+    """Return whether a source was changed at or after the begin of its import.
 
     Args:
-        marks: The files' marks.
-        begin: The time, as `time.time_ns` returns it.
+        marks: The marks of the sources.
+        begin: The time of the begin, as `time.time_ns` returns it.
     """
-    return any(changed >= begin - _CLOCK for changed, _, _ in marks.values())
+    begin -= _CLOCK
+    return any(
+        changed >= begin and not _has_new_cache(path, begin)
+        for path, (changed, _, _) in marks.items()
+    )
+
+
+def _has_new_cache(folder: Path, begin: int) -> bool:
+    """Return whether the import itself may have changed a folder, by compiling what is in it."""
+    cache = folder / "__pycache__"
+    return cache.is_dir() and _mark(cache)[0] >= begin
 
 
 def _mark(path: Path) -> Mark:
