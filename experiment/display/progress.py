@@ -182,6 +182,7 @@ class Progress:
             trouble: Why the run's files cannot be uploaded at present; None if they can.
         """
         now = self._clock()
+        first = bool(status.slots) and not self._seen_slots  # news that no view waits for
         if status.slots or (self._seen_slots and status.done == status.total):
             self._without_slots_since = None
             self._seen_slots = True
@@ -191,7 +192,7 @@ class Progress:
         if self._verbose > 1:
             self._show_output(status.output)
             self._report(status)
-        if self._view is not None and now - self._shown >= self._view.every:
+        if self._view is not None and (first or now - self._shown >= self._view.every):
             self._shown = now
             frame = self._frame(status, now, trouble=trouble)
             self._draw(lambda view: view.show(frame))
@@ -251,7 +252,7 @@ class Progress:
         # Slots that have just ended may have done so because nothing is left to do.
         patience = _BETWEEN_SLOTS if self._seen_slots else 0.0
         if self._without_slots_since is not None and now - self._without_slots_since >= patience:
-            waiting = "no slot" if self.there else "no executor"
+            waiting = "no slot" if self.there or self._seen_slots else "no executor"
             waiting += "" if self._seen_slots else " yet"
             waiting += f", {duration(now - self._without_slots_since)}"
             asked = f"asked for {self.asked}" if self.asked else ""
@@ -316,7 +317,7 @@ def choose_view() -> View:
 
 @dataclass(slots=True)
 class LineView:
-    """Writes a line every 10 seconds: for logs and spark-submit."""
+    """Writes a line when the first slot has come, then every 10 s: for logs and spark-submit."""
 
     stream: TextIO | None
     every: float = _LINE_EVERY

@@ -136,6 +136,8 @@ def _jobs(
     """Return the slot jobs, not started; `progress` shows what they wait for."""
     leaving = Leaving.of(run.owned, prepared.session)
     progress.leaving = functools.partial(str, leaving or "")
+    if prepared.session.on_this_host:  # its executors have started with the session
+        progress.there = "Python workers start"
 
     def grown(slots: int) -> None:
         progress.asked = _asked(slots, prepared.session)

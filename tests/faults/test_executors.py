@@ -133,7 +133,7 @@ def test_a_search_without_executors_shows_it_and_continues_with_new_ones(
     wait_until(lambda: len(hosts_of(tmp_path)) == 2)
     for host in HOSTS:
         standalone.kill_worker(host)
-    wait_until(lambda: "no executor, " in shown.getvalue())
+    wait_until(lambda: "no slot, " in shown.getvalue())
     assert "asked for 2 slots of 1 core" in shown.getvalue()
     for host in HOSTS:
         assert re.search(rf"executor on host {host} lost, trial [01] runs again", shown.getvalue())
