@@ -5,10 +5,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
-import re
 import secrets
 import time
-import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Self
@@ -19,6 +17,7 @@ from experiment.driver.control import Control, deadline_passed
 from experiment.driver.coordinator import Coordinator
 from experiment.driver.open_run import OpenRun
 from experiment.driver.slot_liveness import SlotLiveness
+from experiment.driver.spark_errors import in_words, problem_of_spark
 from experiment.driver.started_jobs import NumberedJob, StartedJobs
 from experiment.results.text import count
 from experiment.run_files.ownership import Owned
@@ -35,7 +34,6 @@ from spark_jobs.run_folder.paths import MAILBOX
 from spark_jobs.session.session import Session
 from spark_jobs.session.slot_job import SlotJob
 from spark_jobs.slot.closure import slot_function
-from spark_jobs.slot.problems import PROBLEM
 from spark_jobs.slot.slot import SlotConfig
 
 _FRUITLESS_JOBS = 3
@@ -271,7 +269,7 @@ class SlotJobs:
                 jobs.drop(job.slots)  # so that they are requested again
             else:
                 without = count(job.slots, "slot")
-                self.warn(f"the search continues without {without}: {_in_words(job.error)}")
+                self.warn(f"the search continues without {without}: {in_words(job.error)}")
         self._tell_refusals(jobs, coordinator)
         slots = jobs.lost_slots()
         if lost := _slots(slots, failed=True):
@@ -383,35 +381,6 @@ def without_slots(executors: Sequence[ClusterExecutor] | None, tasks: int) -> st
     return f"{there}{others}, no task of the search started"
 
 
-def problem_of_spark(error: BaseException | None, hosts: Sequence[str] = ()) -> str | None:
-    """Return in one sentence why slots could not start at all; None for any other error.
-
-    Args:
-        error: The error that Spark raised for the slot job, or None.
-        hosts: The hosts on which its tasks failed.
-    """
-    if error is None:
-        return None
-    text = str(error)
-    host = f"host {hosts[0]}" if hosts else "an executor"
-    if match := re.search(rf"RuntimeError: {PROBLEM}(.+)", text):
-        return match[1] if match[1].startswith("host ") else f"{host}, {match[1]}"
-    if match := re.search(r"ModuleNotFoundError: No module named '([^']+)'", text):
-        return (
-            f"{host}: Python on the executor has no module named {match[1]!r}; set PYSPARK_PYTHON "
-            "to a Python that has this package and its dependencies on every executor"
-        )
-    mismatch = r"PYTHON_VERSION_MISMATCH\][^:]*: (\S+) than that in driver: (\S+?),"
-    if match := re.search(mismatch, text):
-        return (
-            f"{host}: the executor has Python {match[1]}, the driver {match[2]}; set "
-            "PYSPARK_PYTHON to the driver's version on every executor"
-        )
-    if match := re.search(r'Cannot run program "([^"]+)"', text):
-        return f"{host}: the executor has no Python at {match[1]!r}; set PYSPARK_PYTHON to one"
-    return None
-
-
 def _slots(lost: Mapping[str, bool], *, failed: bool) -> list[str]:
     """Return the slots whose tasks failed, or those whose tasks Spark has killed."""
     return [slot for slot, its_own in lost.items() if its_own is failed]
@@ -423,10 +392,5 @@ def cannot_continue(error: BaseException) -> str:
 
 
 def _spark_problem(error: BaseException | None) -> str:
-    text = _in_words(error)
+    text = in_words(error)
     return f"the slots' Spark job failed {_FRUITLESS_JOBS} times without a result: {text}"
-
-
-def _in_words(error: BaseException | None) -> str:
-    text = "".join(traceback.format_exception_only(error)).strip() if error else "no error"
-    return text[:4_000]

@@ -29,7 +29,8 @@ class RunState:
 
     Attributes:
         paths: The run's paths.
-        trials: All planned trials, by id.
+        trials: The planned trials without an outcome, and those that were cancelled, by id. The
+            others are in `results`: a long search has many.
         in_flight: Attempts in flight, by trial.
         waiting: The next attempts of trials that are waiting to run again, by trial, in the order
             in which they run.
@@ -79,6 +80,10 @@ class RunState:
             case Reported() | Selected() | Joined() | Left() | Waiting():
                 pass  # the state has none of these
 
+    def has_planned(self, trial: int) -> bool:
+        """Return whether a trial has been planned."""
+        return trial in self.trials or trial in self.ended
+
     def objective_with(self, outcome: Outcome) -> str | None:
         """Return the objective's name after an outcome."""
         if outcome.objective is None or (outcome.status != "finished" and self.objective):
@@ -97,6 +102,8 @@ class RunState:
         if outcome.objective not in (None, self.objective):
             result = replace(result, value=None)
         self.results.append(result)
+        if outcome.status != "cancelled":  # which runs again when the search is resumed
+            del self.trials[trial.id]
 
     def _resume(self, total: int) -> None:
         """Let trials run again that were in flight, or cancelled, when the last driver ended."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from experiment.results.text import printable
+from experiment.results.trial_result import TrialResult
 from experiment.run_files.journal import segment_numbers
 from experiment.run_files.journal_records import Record
 from experiment.run_files.left_outcomes import LeftBehind, look_for_outcomes
@@ -183,7 +185,7 @@ def read_past(files: WritableFiles, root: Location, spec: SearchSpec) -> Past:
     for record in records:
         state.apply(record)
     if spec.points:
-        for trial in state.trials.values():
+        for trial in itertools.chain[Trial | TrialResult](state.trials.values(), state.results):
             _check_point(trial, spec.points, str(root))
     if state.total is not None and state.total > total:
         raise _other_search(str(root), f"its trials were {state.total}, are {total}")
@@ -197,7 +199,7 @@ def read_past(files: WritableFiles, root: Location, spec: SearchSpec) -> Past:
     )
 
 
-def _check_point(trial: Trial, points: Sequence[Mapping[str, Any]], run: str) -> None:
+def _check_point(trial: Trial | TrialResult, points: Sequence[Mapping[str, Any]], run: str) -> None:
     point = dict(points[trial.id]) if trial.id < len(points) else None
     if point != dict(trial.params):
         raise _other_search(run, f"point {trial.id} was {shown(trial.params)}, is {shown(point)}")

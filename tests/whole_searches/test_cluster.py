@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 import experiment
-from experiment.driver.slot_jobs import problem_of_spark
 from spark_jobs.slot.slot import SlotConfig
 from tests.experiment.waiting import wait_until
 from tests.spark_jobs import train_functions as functions
@@ -175,23 +174,3 @@ def test_cuda_visible_devices_is_not_changed_without_gpus_in_spark(cluster, logd
         cluster, functions.visible_devices, {"x": [1]}, logdir=logdir, preload=()
     )
     assert result.best.value == -7.0
-
-
-MISMATCH = (
-    "An exception was thrown from the Python worker: "
-    "pyspark.errors.exceptions.base.PySparkRuntimeError: "
-    "[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.13 than that in driver: "
-    "3.11, PySpark cannot run with different minor versions."
-)
-
-
-@pytest.mark.fault(46)
-def test_a_wrong_python_version_is_one_sentence_with_the_host():
-    """From Spark's message, as not every test machine has a second Python."""
-    sentence = problem_of_spark(RuntimeError(MISMATCH), ["node-7"])
-    assert sentence.startswith("host node-7: the executor has Python 3.13, the driver 3.11")
-
-
-def test_other_spark_errors_have_no_sentence():
-    assert problem_of_spark(RuntimeError("Job aborted")) is None
-    assert problem_of_spark(None) is None

@@ -96,7 +96,7 @@ class Replay:
 
     def _plan(self, record: Planned) -> None:
         trial = record.trial.id
-        if trial not in self._state.trials:
+        if not self._state.has_planned(trial):
             self._ask_again(record.trial)
         self._state.apply(record)
         attempt = self._state.in_flight[trial]

@@ -148,19 +148,3 @@ def test_the_coordinator_gets_failed_tasks_before_the_end_of_their_job(reason, t
 
     look(aborted, coordinator, tells=tells)
     assert coordinator.calls[:2] == [("slots_lost", ["1.0.0"]), ("job_ended", 1, counts)]
-
-
-BLIND = "host b does not see the folder /runs/r of the driver; give logdir a shared folder"
-
-
-def test_the_message_of_a_host_that_does_not_see_the_folder_is_shown_unchanged():
-    error = RuntimeError(f"Job aborted: RuntimeError: {PROBLEM}{BLIND}\n\tat org.apache.spark")
-    assert slot_jobs.problem_of_spark(error, ["b"]) == BLIND
-    assert slot_jobs.problem_of_spark(error) == BLIND  # as with Spark Connect
-
-
-def test_a_host_without_a_package_is_named_with_a_remedy():
-    problem = "Python /p: no module named 'msgspec'; install it"
-    error = RuntimeError(f"Job aborted: RuntimeError: {PROBLEM}{problem}\n\tat org.apache.spark")
-    assert slot_jobs.problem_of_spark(error, ["b"]) == f"host b, {problem}"
-    assert slot_jobs.problem_of_spark(error) == f"an executor, {problem}"
