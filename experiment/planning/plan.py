@@ -39,7 +39,9 @@ class Plan:
         gpus: Maximum GPUs of all slots together.
         gpus_now: GPUs of `slots_now`; None if unknown.
         batch: Number of trials between two barriers, where slots wait; None without barriers.
-        preload: The modules that each slot imports before its first trial.
+        preload: The modules that are imported before the first trial.
+        keep_warm: Seconds for which each executor keeps them imported after a search, for all its
+            slots; 0 if each slot imports them for each search.
         hindrances: Settings that hurt the search, each with `.setting`, `.value`, `.effect` and
             `.advice`.
     """
@@ -53,6 +55,7 @@ class Plan:
     gpus_now: int | None
     batch: int | None
     preload: tuple[str, ...]
+    keep_warm: float
     hindrances: tuple[Hindrance, ...]
 
     @property
@@ -131,11 +134,17 @@ class Plan:
             ("trials", str(self.trials)),
             ("slots", f"{_now(self.slots_now, self.slots)}; each {self.needs}"),
             ("GPUs", _now(self.gpus_now, self.gpus) if self.gpus else "none"),
-            ("preload", ", ".join(self.preload) or "nothing"),
+            ("preload", self._preload_in_words()),
             ("per slot", self._per_slot_in_words()),
             ("barrier", f"after each {count(self.batch, 'trial')}" if self.batch else "none"),
             ("idle", self._idle_in_words()),
         ]
+
+    def _preload_in_words(self) -> str:
+        if not self.preload:
+            return "nothing"
+        kept = f"once per executor, kept for {self.keep_warm:g} s after a search"
+        return f"{', '.join(self.preload)}; {kept if self.keep_warm else 'in each slot'}"
 
     def _per_slot_in_words(self) -> str:
         numbers = dict.fromkeys((self._counted, self.slots))
@@ -218,6 +227,7 @@ def _plan_of(prepared: Prepared) -> Plan:
         gpus_now=None if now is None else math.ceil(now * needs.gpus),
         batch=batch_of(spec.searcher),
         preload=prepared.preload.modules,
+        keep_warm=prepared.keep_warm,
         hindrances=(*map(_too_many_for_memory, warnings), *hindrances(demand)),
     )
 

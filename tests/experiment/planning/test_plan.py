@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import threading
 from types import SimpleNamespace
@@ -129,7 +130,7 @@ plan of evolutionary_search:
   trials   20
   slots    2 now, 2 at most; each 1 core
   GPUs     none
-  preload  keras
+  preload  keras; once per executor, kept for 300 s after a search
   per slot 12 trials with 2 slots
   barrier  after each 5 trials
   idle     17% of the slots' time if trials take equally long, 17% if their times are exponential; \
@@ -167,12 +168,14 @@ def test_unknown_numbers_are_left_out():
         gpus=4,
         gpus_now=None,
         batch=None,
-        preload=(),
+        preload=("numpy",),
+        keep_warm=0.0,
         hindrances=(),
     )
     assert plan.trials_per_slot == 3
     assert "  slots    2 at most; each 1 core and 2 GPUs\n  GPUs     4 at most\n" in str(plan)
-    assert "  preload  nothing\n" in str(plan)
+    assert "  preload  numpy; in each slot\n" in str(plan)
+    assert "  preload  nothing\n" in str(dataclasses.replace(plan, preload=()))
 
 
 def test_seconds_are_estimated_from_finished_trials(spark, tmp_path):
