@@ -67,7 +67,7 @@ def warm_up_function(
 
         sys.path.extend(folder for folder in search_path if folder not in sys.path)
         try:
-            from spark_jobs.slot.shared_import import begin
+            from spark_jobs.zygote.shared_import import begin
 
             begin(modules, guessed, seconds)
             import spark_jobs.slot.slot  # noqa: F401  # meanwhile: it takes a while, too

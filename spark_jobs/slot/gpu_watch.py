@@ -14,8 +14,8 @@ from spark_jobs.messages import Attempt
 from spark_jobs.run_folder.paths import AttemptPaths
 from spark_jobs.slot.nvml import GIB, Gpus
 from spark_jobs.slot.runners import TrialRunner
-from spark_jobs.slot.zygote_link import Tell
 from spark_jobs.trial.event_file import EventFile
+from spark_jobs.zygote.link import Tell
 
 _TOLERANCE = 128 << 20  # bytes, less than a context of CUDA takes
 _LOOK = 0.1  # seconds between two checks whether memory was freed

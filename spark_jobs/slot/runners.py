@@ -23,14 +23,14 @@ from spark_jobs.messages import (
     Report,
 )
 from spark_jobs.run_folder.paths import AttemptPaths
-from spark_jobs.slot import zygote
-from spark_jobs.slot.bounded_log import bound, open_log
 from spark_jobs.slot.driver_watch import Abandoned
-from spark_jobs.slot.zygote_link import RunnerBroken, Tell, ZygoteLink
 from spark_jobs.trial.link import DirectLink
 from spark_jobs.trial.trial_process import Program, Task, evaluate, set_environment, stopped
 from spark_jobs.warm.asking import KeeperEnded, Unavailable, Warm
 from spark_jobs.warm.processes import become_subreaper, resign_as_subreaper
+from spark_jobs.zygote import zygote
+from spark_jobs.zygote.bounded_log import bound, open_log
+from spark_jobs.zygote.link import RunnerBroken, Tell, ZygoteLink
 
 _KEEPERS = 3  # to ask in a row, since one may end meanwhile
 

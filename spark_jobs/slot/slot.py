@@ -6,7 +6,6 @@ import contextlib
 import errno
 import functools
 import os
-import socket
 import sys
 import traceback
 from collections.abc import Callable
@@ -14,9 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import psutil
 
-from search.errors import InvalidArgument
 from search.space.spaces import LARGEST_INTEGER
 from search.trial import Outcome
 from spark_jobs import time_limits
@@ -25,7 +22,6 @@ from spark_jobs.channel.exchange import ChannelLost, ChannelRefused, SlotChannel
 from spark_jobs.channel.grpc_channel import Address
 from spark_jobs.channel.reporter import Reporter
 from spark_jobs.handover import Lent
-from spark_jobs.installed import is_installed
 from spark_jobs.messages import (
     Attempt,
     Hello,
@@ -33,16 +29,16 @@ from spark_jobs.messages import (
     encode,
     fit,
 )
-from spark_jobs.run_folder.paths import AttemptPaths, attempt_name, run_of_secret
+from spark_jobs.run_folder.paths import AttemptPaths, attempt_name
 from spark_jobs.run_folder.writing import hand_on_checkpoint, hide_events, run_folder, with_patience
 from spark_jobs.slot.attempt_folder import FolderChanged, gone, write_below
 from spark_jobs.slot.devices import gpu_share, host_gpus, trial_environment
 from spark_jobs.slot.driver_watch import Abandoned, DriverWatch
 from spark_jobs.slot.gpu_watch import WatchedRunner
+from spark_jobs.slot.host import folder_problem, host_name, modules_problem, not_lent
 from spark_jobs.slot.nvml import GIB, Gpus
 from spark_jobs.slot.problems import PROBLEM
 from spark_jobs.slot.runners import InProcessRunner, ProcessRunner, TrialRunner
-from spark_jobs.slot.zygote_link import RunnerBroken, Tell
 from spark_jobs.storage.files import WritableFiles, check_writable
 from spark_jobs.storage.local_files import write_whole
 from spark_jobs.storage.locations import Location
@@ -50,9 +46,7 @@ from spark_jobs.storage.stores import writable_files_at
 from spark_jobs.trial.event_file import EventFile
 from spark_jobs.trial.trial_process import Program
 from spark_jobs.warm.asking import warm_here
-
-_HOST = "--hostname"  # an argument of Spark's executors
-_SHARED = "; give logdir a shared folder or hdfs://..."
+from spark_jobs.zygote.link import RunnerBroken, Tell
 
 
 class SlotConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,15 +109,6 @@ def run_slot(job: int, lent: Lent, function: Lent) -> None:
     run_trials(config, program, slot, task)
 
 
-def not_lent(error: OSError) -> str:
-    """Return the message of a host that cannot read the driver's secrets."""
-    if isinstance(error, FileNotFoundError) and isinstance(error.filename, str):
-        run = run_of_secret(error.filename)
-        if run is not None:  # else one of Spark's files, with the train function on HDFS
-            return f"does not see the folder {run} of the driver{_SHARED}"
-    return f"cannot read the driver's files for slots: {error}"
-
-
 def run_trials(config: SlotConfig, function: bytes, slot: str, task: Any) -> None:
     """Run trials until the driver has none left.
 
@@ -176,7 +161,8 @@ def _serve(
         why = f"GPU {gpu} of host {hello.host} keeps {memory / GIB:.1f} GiB after trial {trial}"
         channel.hello(msgspec.structs.replace(hello, set_aside={gpu: why}))
 
-    problem = folder_problem(config, tell) or modules_problem(config)
+    root, hadoop = Location.parse(config.root), config.program.data.hadoop
+    problem = folder_problem(root, hadoop, tell) or modules_problem(config.modules)
     lag = channel.hello(msgspec.structs.replace(hello, problem=problem))
     first = None if problem else channel.next()
     if first is None:  # nothing to do, so nothing to import
@@ -197,61 +183,6 @@ def _serve(
     except RunnerBroken as error:
         problem = f"host {hello.host}, Python {sys.executable}: {error}"
         channel.hello(msgspec.structs.replace(hello, problem=problem))
-
-
-def host_name() -> str:
-    """Return Spark's name for this host, as on its pages and in its errors; else its own name.
-
-    Spark passes it to an executor by an argument, but not to its Python processes. The host's own
-    name may be the same on all hosts, as in containers.
-    """
-    with contextlib.suppress(psutil.Error):
-        for process in psutil.Process().parents():
-            words = process.cmdline()
-            if any(word.endswith("ExecutorBackend") for word in words) and _HOST in words[:-1]:
-                return str(words[words.index(_HOST) + 1])
-    return socket.gethostname()
-
-
-def modules_problem(config: SlotConfig) -> str:
-    """Return the problem that this host's Python lacks a module that the driver has, or ''."""
-    missing = next((name for name in config.modules if not is_installed(name)), None)
-    if missing is None:
-        return ""
-    return (
-        f"host {host_name()}, Python {sys.executable}: no module named {missing!r}, which the "
-        "driver has; install it on every executor, or leave it out of preload"
-    )
-
-
-def folder_problem(config: SlotConfig, tell: Callable[[str], None]) -> str:
-    """Return why this host cannot write to the run's folder, or ''.
-
-    Args:
-        config: The slot's configuration.
-        tell: Called with the reason of a delay.
-    """
-    root, host = Location.parse(config.root), host_name()
-    advice = _SHARED if root.scheme == "file" else ""
-
-    seen = False
-
-    def look() -> None:
-        nonlocal seen
-        with _files(config) as files:
-            files.status(root)  # its name is random, so it is the driver's
-            seen = True
-            check_writable(files, root)
-
-    try:
-        with_patience(look, lambda trouble: tell(f"host {host}: {trouble}"))
-    except InvalidArgument as error:  # such as a missing package for Kerberos
-        return f"host {host}: {error}"
-    except OSError as error:
-        if isinstance(error, FileNotFoundError) and not seen:
-            return f"host {host} does not see the folder {root} of the driver{advice}"
-        return f"host {host} cannot write to the folder {root}: {error.strerror or error}{advice}"
-    return ""
 
 
 def _scratch_folder() -> str | None:
@@ -443,7 +374,7 @@ def _write(
 
 def _can_write(config: SlotConfig, top: Path, say: Callable[[str], None]) -> bool:
     """Return whether this host can write to the run's folder and the folder of its trials."""
-    if folder_problem(config, say):
+    if folder_problem(Location.parse(config.root), config.program.data.hadoop, say):
         return False
     try:
         here = Location("file", "", str(top))

@@ -131,6 +131,21 @@ def _jvm_above() -> int | None:
     return None
 
 
+def kept_commands(warm: Warm, importer: str) -> Iterator[list[str]]:
+    """Yield the words after the importer's name in the command line of each keeper.
+
+    Args:
+        warm: Where keepers are.
+        importer: The module that runs as the importer.
+    """
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):  # it has ended
+            words = process.cmdline()
+            mine = str(warm.folder) in (str(Path(word).parent) for word in words)
+            if mine and keeper.__name__ in words and importer in words:
+                yield words[words.index(importer) + 1 :]
+
+
 def start(warm: Warm, imports: Imports, until: float) -> None:
     """Start the keeper of these imports, unless there is one.
 

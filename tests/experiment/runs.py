@@ -45,10 +45,10 @@ from spark_jobs.messages import (
 )
 from spark_jobs.run_folder.paths import AttemptPaths, RunPaths
 from spark_jobs.slot.slot import SlotConfig, hparam, row_name, run_attempt
-from spark_jobs.slot.zygote_link import Tell
 from spark_jobs.storage.local_files import make_folder, write_whole
 from spark_jobs.trial.event_file import EventFile
 from spark_jobs.trial.trial_process import Program
+from spark_jobs.zygote.link import Tell
 from tests.search.fakes import started
 
 TRACEBACK = 'Traceback (most recent call last):\n  File "train.py", line 3\nValueError: too large\n'

@@ -75,7 +75,7 @@ ALLOWED = {
     ("experiment/display/tensorboard_server.py", "tensorboard", "subprocess.Popen"): COMMAND,
     ("spark_jobs/messages.py", "decode", "dec_hook"): PLAIN_VALUES,
     ("spark_jobs/messages.py", "from_json", "dec_hook"): PLAIN_VALUES,
-    ("spark_jobs/slot/zygote_start.py", "OwnProcess.__init__", "subprocess.Popen"): COMMAND,
+    ("spark_jobs/zygote/process.py", "OwnProcess.__init__", "subprocess.Popen"): COMMAND,
     ("spark_jobs/warm/asking.py", "_start_keeper", "subprocess.run"): COMMAND,
     (
         "spark_jobs/warm/packets.py",
@@ -83,8 +83,13 @@ ALLOWED = {
         "json.loads",
     ): "JSON: a number, a text, a bool",
     ("spark_jobs/warm/packets.py", "Request.from_json", "json.loads"): "JSON: a number",
+    (
+        "spark_jobs/session/classic.py",
+        "ClassicSession.data_settings",
+        "json.loads",
+    ): "JSON: settings of Hadoop, from the driver's own JVM",
     ("spark_jobs/warm/keeper.py", "Keeper._start_importer", "os.posix_spawn"): COMMAND,
-    ("spark_jobs/slot/zygote.py", "_become_fresh_interpreter", "os.execv"): COMMAND,
+    ("spark_jobs/zygote/zygote.py", "_become_fresh_interpreter", "os.execv"): COMMAND,
     ("spark_jobs/trial/trial_process.py", "evaluate", "pickle.loads"): (
         "the train function, which comes from the driver, in the process of the trial"
     ),
@@ -103,7 +108,7 @@ ALLOWED = {
     ("spark_jobs/trial/trial_process.py", "import_modules", "importlib.import_module"): (
         "modules that the caller of a search names in `preload`, in zygote or trial"
     ),
-    ("spark_jobs/slot/zygote.py", "warm_up", "importlib.import_module"): "numpy, in the zygote",
+    ("spark_jobs/zygote/zygote.py", "warm_up", "importlib.import_module"): "numpy, in the zygote",
     ("spark_jobs/doctor/checks.py", "_run_python", "subprocess.run"): COMMAND,
     ("spark_jobs/submit.py", "_check_package", "importlib.machinery.PathFinder.find_spec"): (
         "finds a file of the package `experiment`, and runs nothing"

@@ -578,7 +578,7 @@ spark.stop()
     output, _ = process.communicate(timeout=120)
     assert output.splitlines() == ["interrupted ['cancelled', 'cancelled']", "[]"]
     assert process.returncode == 0
-    assert not [line for line in marked_commands().values() if "spark_jobs.slot.zygote" in line]
+    assert not [line for line in marked_commands().values() if "spark_jobs.zygote.zygote" in line]
 
 
 def test_ctrl_c_is_heard_while_py4j_drops_a_java_object_before_the_search(

@@ -363,7 +363,9 @@ def test_ctrl_c_ends_the_search_and_not_the_session(server, tmp_path):
     assert output == "['cancelled', 'cancelled'] 3\n", errors
     wait_until(lambda: not alive(processes_in(tmp_path)))
     # No search waits for its tasks here.
-    wait_until(lambda: not [c for c in marked_commands().values() if "spark_jobs.slot.zygote" in c])
+    wait_until(
+        lambda: not [c for c in marked_commands().values() if "spark_jobs.zygote.zygote" in c]
+    )
 
 
 @pytest.mark.slow

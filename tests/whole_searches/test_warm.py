@@ -44,7 +44,7 @@ def test_the_second_search_of_a_session_imports_nothing(sparks, tmp_path):
     keeper = psutil.Process(importers.pop()).ppid()
     # One: the workers had asked for it before they imported the rest, with the same result.
     assert [keeper] == [pid for pid in keepers() if session_of(pid) == session_of(keeper)]
-    assert "spark_jobs.slot.zygote" not in str(marked_commands())
+    assert "spark_jobs.zygote.zygote" not in str(marked_commands())
     sparks.stop()
     wait_until(lambda: not alive([keeper]))
 

@@ -51,8 +51,8 @@ PARTS = {
         "make_runner": "slot: zygote",
         "pull_trials": "slot: trials",
     },
-    "spark_jobs.slot.zygote_start": {"ask": "slot: asking the keeper"},
-    "spark_jobs.slot.zygote": {
+    "spark_jobs.zygote.process": {"ask": "slot: asking the keeper"},
+    "spark_jobs.zygote.zygote": {
         "import_for_trials": "import of what is preloaded",
         "Zygote._run_trial": "zygote: trial",
     },

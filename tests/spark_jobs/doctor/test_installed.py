@@ -14,7 +14,7 @@ from spark_jobs.doctor.installed import known_modules, software
 
 _OURS = {"experiment", "search", "spark_jobs"}
 _LOADED = (
-    "import sys, experiment, spark_jobs.slot.slot, spark_jobs.slot.zygote; "
+    "import sys, experiment, spark_jobs.slot.slot, spark_jobs.zygote.zygote; "
     "print(*[n for n in sys.modules if n.partition('.')[0] == 'search'])"
 )
 

@@ -12,10 +12,10 @@ import psutil
 import pytest
 
 from spark_jobs import time_limits
-from spark_jobs.slot import zygote_start
 from spark_jobs.slot.runners import ProcessRunner
-from spark_jobs.slot.zygote_start import KeptProcess, OwnProcess
 from spark_jobs.warm.asking import KeeperEnded, Warm
+from spark_jobs.zygote import process as zygote_process
+from spark_jobs.zygote.process import KeptProcess, OwnProcess
 from tests.experiment.waiting import alive, wait_until
 from tests.spark_jobs import train_functions as functions
 from tests.spark_jobs.slot import test_runners
@@ -26,7 +26,7 @@ import os
 import sys
 import threading
 
-if "spark_jobs.slot.importer" in sys.orig_argv:
+if "spark_jobs.zygote.importer" in sys.orig_argv:
     os.register_at_fork(after_in_child=threading.Event().wait)
 """
 
@@ -107,7 +107,7 @@ class TestKept(test_runners.TestForked):
             limits.append(until)
             raise KeeperEnded("it ends")
 
-        monkeypatch.setattr(zygote_start, "ask", end)
+        monkeypatch.setattr(zygote_process, "ask", end)
         before = time.monotonic() + time_limits.WARM_ANSWER
         with self.make(functions.double, kept=False):
             assert len(limits) == 3

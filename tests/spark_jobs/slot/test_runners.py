@@ -26,16 +26,17 @@ from search.trial import Trial
 from spark_jobs import time_limits
 from spark_jobs.messages import Attempt, Report, encode
 from spark_jobs.run_folder.paths import RunPaths
-from spark_jobs.slot import zygote, zygote_link
-from spark_jobs.slot.bounded_log import KEPT
 from spark_jobs.slot.driver_watch import Abandoned
 from spark_jobs.slot.runners import InProcessRunner, ProcessRunner
-from spark_jobs.slot.zygote import Alive, Ended, Started
-from spark_jobs.slot.zygote_link import RunnerBroken, ZygoteLink, failure_of_silence, status_of
 from spark_jobs.trial.frames import frame
 from spark_jobs.trial.gpu_share import GpuShare
 from spark_jobs.trial.link import StopTrial
 from spark_jobs.trial.trial_process import Program, Task
+from spark_jobs.zygote import link as zygote_link
+from spark_jobs.zygote import zygote
+from spark_jobs.zygote.bounded_log import KEPT
+from spark_jobs.zygote.link import RunnerBroken, ZygoteLink, failure_of_silence, status_of
+from spark_jobs.zygote.zygote import Alive, Ended, Started
 from tests.spark_jobs import train_functions as functions
 
 LIGHT = ("experiment", "spark_jobs.trial.event_file")
@@ -1062,7 +1063,7 @@ def test_the_private_field_that_shows_whether_tensorflow_has_run():
     import sys
 
     code = (
-        "import tensorflow; from spark_jobs.slot.zygote import tensorflow_has_run as run; "
+        "import tensorflow; from spark_jobs.zygote.zygote import tensorflow_has_run as run; "
         "before = run(); tensorflow.constant(1); print(before, run())"
     )
     output = subprocess.run(

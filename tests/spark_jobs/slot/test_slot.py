@@ -1,8 +1,5 @@
 import json
 import math
-import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import cloudpickle
@@ -12,17 +9,14 @@ import experiment
 from search.trial import Outcome, Trial
 from spark_jobs.channel.grpc_channel import Address
 from spark_jobs.channel.reporter import Reporter
-from spark_jobs.installed import is_installed
 from spark_jobs.messages import Attempt, decode, encode
 from spark_jobs.run_folder.paths import RunPaths
+from spark_jobs.slot.host import host_name
 from spark_jobs.slot.runners import InProcessRunner, ProcessRunner
 from spark_jobs.slot.slot import (
     SlotConfig,
-    folder_problem,
-    host_name,
     hparam,
     make_runner,
-    modules_problem,
     pull_trials,
     run_attempt,
 )
@@ -49,68 +43,6 @@ def config_of(root, function=functions.double, **changes):
 def test_the_configuration_travels_as_json(tmp_path):
     config = config_of(tmp_path, timeout=2.5, as_text=("a",))
     assert decode(encode(config), SlotConfig) == config
-
-
-def test_a_host_has_its_own_name_where_spark_has_none():
-    assert host_name() == socket.gethostname()
-
-
-def test_a_host_has_the_name_that_spark_gave_to_the_executor():
-    ask = "from spark_jobs.slot.slot import host_name; print(host_name())"
-    call = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {ask!r}], check=True)"
-    words = ["org.apache.spark.executor.CoarseGrainedExecutorBackend", "--hostname", "10.1.2.3"]
-    command = [sys.executable, "-c", call, *words]
-    assert subprocess.run(command, capture_output=True, text=True).stdout == "10.1.2.3\n"
-
-
-@pytest.mark.fault(46)
-def test_a_host_without_a_preloaded_module_reports_it(tmp_path):
-    assert modules_problem(config_of(tmp_path, modules=("math", "pyspark.sql"))) == ""
-    problem = modules_problem(config_of(tmp_path, modules=("math", "no_such_package.module")))
-    assert problem.startswith(f"host {socket.gethostname()}, Python {sys.executable}: no module ")
-    assert "'no_such_package.module', which the driver has" in problem
-
-
-@pytest.mark.parametrize("odd", ["", ".", ".relative", "__main__"])
-def test_an_invalid_module_name_does_not_break_the_search_for_modules(odd):
-    assert is_installed(odd) is (odd == "__main__")
-
-
-def test_a_host_that_does_not_see_the_drivers_folder_says_so_and_makes_none(tmp_path):
-    root = tmp_path / "run-20260101T000000Z-0123abcd"
-    for missing in (root, tmp_path / "file" / "run"):
-        (tmp_path / "file").touch()
-        problem = folder_problem(config_of(missing), pytest.fail)
-        assert f"host {socket.gethostname()} does not see the folder {missing}" in problem
-        assert problem.endswith("give logdir a shared folder or hdfs://...")
-        assert not missing.exists()
-
-
-def test_a_folder_that_is_there_is_the_drivers_and_the_check_leaves_nothing_in_it(tmp_path):
-    (tmp_path / "manifest.json").touch()
-    assert folder_problem(config_of(tmp_path), pytest.fail) == ""
-    assert [path.name for path in tmp_path.iterdir()] == ["manifest.json"]
-
-
-def test_a_folder_that_a_host_cannot_write_to_is_one_sentence(tmp_path):
-    (tmp_path / "run").touch()
-    problem = folder_problem(config_of(tmp_path / "run"), pytest.fail)
-    assert f"cannot write to the folder {tmp_path / 'run'}: File exists; " in problem
-    assert problem.endswith("give logdir a shared folder or hdfs://...")
-    assert "\n" not in problem
-
-
-@pytest.mark.fault(31)
-def test_a_host_with_full_disks_cannot_write_to_the_folder(tmp_path):
-    look = (
-        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)); "
-        "from tests.spark_jobs.slot.test_slot import config_of; "
-        "from spark_jobs.slot.slot import folder_problem; "
-        "print(folder_problem(config_of(sys.argv[1]), print))"
-    )
-    command = [sys.executable, "-B", "-c", look, str(tmp_path)]
-    problem = subprocess.run(command, capture_output=True, text=True).stdout
-    assert f"cannot write to the folder {tmp_path}: File too large; " in problem
 
 
 @pytest.mark.parametrize(
@@ -332,22 +264,6 @@ def test_an_unwritable_trial_folder_is_a_failure_of_the_train_function(
         assert outcome.value == 2.0
         counts = "its outcome counts, but could not be written to its folder"
         assert sent == [f"{host}trial 0: {counts}: {why}"]
-
-
-def test_a_slot_that_starts_in_an_outage_waits_and_warns(tmp_path, monkeypatch):
-    from spark_jobs.slot import slot
-
-    sent, tries = [], []
-
-    def away_at_first(files, folder):
-        tries.append(folder)
-        if len(tries) == 1:
-            raise ConnectionError("away")
-
-    monkeypatch.setattr(slot, "check_writable", away_at_first)
-    assert folder_problem(config_of(tmp_path), sent.append) == ""
-    assert len(tries) == 2
-    assert "away; retrying" in sent[0]
 
 
 def test_a_trial_runs_though_the_attempts_before_cannot_be_hidden(tmp_path, monkeypatch):

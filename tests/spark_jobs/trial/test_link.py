@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.messages import LARGEST_MESSAGE, Report, decode, encode
-from spark_jobs.slot.zygote import _Child
 from spark_jobs.trial import link as module
 from spark_jobs.trial.frames import FrameReader, frame
 from spark_jobs.trial.link import (
@@ -22,6 +21,7 @@ from spark_jobs.trial.link import (
     PipeLink,
     StopTrial,
 )
+from spark_jobs.zygote.zygote import _Child
 
 LARGE = Report(1, {f"metric {number}": float(number) for number in range(LARGEST_REPORT)})
 

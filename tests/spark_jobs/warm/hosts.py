@@ -16,8 +16,8 @@ from typing import Any
 import psutil
 
 from spark_jobs.slot.runners import ProcessRunner
-from spark_jobs.slot.zygote_start import KeptProcess
 from spark_jobs.warm.asking import Warm
+from spark_jobs.zygote.process import KeptProcess
 from tests.experiment.waiting import wait_until
 from tests.spark_jobs import train_functions
 from tests.spark_jobs.slot.test_runners import Runner, alive, program, sleeping
@@ -123,7 +123,7 @@ class Host:
 
     def importers(self) -> list[psutil.Process]:
         """Return the importers of this host, and their zygotes."""
-        return self._running("spark_jobs.slot.importer")
+        return self._running("spark_jobs.zygote.importer")
 
     def _running(self, module: str) -> list[psutil.Process]:
         found = []

@@ -29,7 +29,7 @@ time_limits.WARM_IMPORT = 0.5
 HANGS_IN_AN_IMPORTER = """
 import sys
 import threading
-if "spark_jobs.slot.importer" in sys.orig_argv:
+if "spark_jobs.zygote.importer" in sys.orig_argv:
     with open({tries!r}, "a") as file:
         file.write("x")
     threading.Event().wait()

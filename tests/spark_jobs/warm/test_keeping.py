@@ -14,12 +14,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from spark_jobs.slot import importer, zygote_link
 from spark_jobs.slot.runners import ProcessRunner
 from spark_jobs.warm import keeper
 from spark_jobs.warm.asking import Imports, Unavailable, Warm, ask, warm_here
 from spark_jobs.warm.keeper import free_memory, is_unwanted
 from spark_jobs.warm.packets import Answer, Request, credentials_of, is_of_user
+from spark_jobs.zygote import importer, link
 from tests.experiment.waiting import wait_until
 from tests.spark_jobs.slot.test_runners import LIGHT, alive, program
 from tests.spark_jobs.warm.hosts import host_in
@@ -310,7 +310,7 @@ def test_a_slot_does_without_a_keeper_that_does_not_start(tmp_path):
 
 
 def test_a_slot_without_a_keeper_starts_its_zygote_as_ever(tmp_path, monkeypatch):
-    monkeypatch.setattr(zygote_link, "KeptProcess", lambda *_, **__: pytest.fail("asked"))
+    monkeypatch.setattr(link, "KeptProcess", lambda *_, **__: pytest.fail("asked"))
     with ProcessRunner(program(abs, preload=LIGHT)) as runner:
         assert psutil.Process(runner._zygote.process.pid).ppid() == os.getpid()
 

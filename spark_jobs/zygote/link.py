@@ -18,13 +18,13 @@ from search.errors import ExperimentError
 from search.trial import Failure
 from spark_jobs import time_limits
 from spark_jobs.messages import Report, decode, encode
-from spark_jobs.slot import zygote
-from spark_jobs.slot.shared_import import imports_of
-from spark_jobs.slot.zygote_start import KeptProcess, OwnProcess, ZygoteProcess
 from spark_jobs.trial.frames import FrameReader, write_frame
 from spark_jobs.trial.link import StopTrial
 from spark_jobs.trial.trial_process import Program, Task
 from spark_jobs.warm.asking import Warm
+from spark_jobs.zygote import zygote
+from spark_jobs.zygote.process import KeptProcess, OwnProcess, ZygoteProcess
+from spark_jobs.zygote.shared_import import imports_of
 
 _SLICES = 12  # of the silence that is allowed; while this process is stopped at most one passes
 _STOPPED = (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)

@@ -1,4 +1,4 @@
-from spark_jobs.slot.huge_pages import huge_ranges, use_huge_pages
+from spark_jobs.zygote.huge_pages import huge_ranges, use_huge_pages
 
 MEGABYTE = 1 << 20
 

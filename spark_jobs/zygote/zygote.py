@@ -1,7 +1,7 @@
-"""The process that forks trials: `python -m spark_jobs.slot.zygote CONTROL LIFELINE`.
+"""The process that forks trials: `python -m spark_jobs.zygote.zygote CONTROL LIFELINE`.
 
-It imports the preloaded modules once, or is a fork of an importer (`spark_jobs.slot.importer`) that
-has. It runs no op of TensorFlow, so a forked child starts in milliseconds with all of them
+It imports the preloaded modules once, or is a fork of an importer (`spark_jobs.zygote.importer`)
+that has. It runs no op of TensorFlow, so a forked child starts in milliseconds with all of them
 imported; after an op every child would hang. It supervises one trial at a time: as a subreaper it
 inherits all processes of the trial, and ends them when the trial ends, at the time limit, or when
 the slot is gone (its end of the lifeline pipe closes, however it died). While a trial runs it sends
@@ -36,8 +36,6 @@ from search.trial import Outcome
 from spark_jobs import time_limits
 from spark_jobs.messages import LARGEST_MESSAGE, ProtocolError, Report, decode, encode
 from spark_jobs.run_folder.paths import AttemptPaths
-from spark_jobs.slot.bounded_log import BoundedLog
-from spark_jobs.slot.huge_pages import use_huge_pages
 from spark_jobs.trial import out_of_memory, trial_process
 from spark_jobs.trial.frames import FrameReader, frame, write_frame
 from spark_jobs.trial.link import HEARD, LARGEST_REPORT, OUTCOME, REPORT, StopTrial
@@ -53,6 +51,8 @@ from spark_jobs.trial.trial_process import (
     run_child,
 )
 from spark_jobs.warm.processes import become_subreaper
+from spark_jobs.zygote.bounded_log import BoundedLog
+from spark_jobs.zygote.huge_pages import use_huge_pages
 
 _GAPS = 3  # and as many times as long as it ever was between two reports
 _PIPE = 1 << 18  # bytes of a trial's output that may be unread

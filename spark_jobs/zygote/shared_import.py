@@ -11,15 +11,17 @@ import sys
 import time
 from collections.abc import Sequence
 
-from spark_jobs.warm.asking import Imports, Unavailable, start, warm_here
+from spark_jobs.warm.asking import Imports, Unavailable, kept_commands, start, warm_here
 
 _START = 10.0  # seconds for a start that only saves time
 
-IMPORTER = "spark_jobs.slot.importer"
+IMPORTER = "spark_jobs.zygote.importer"
 """The module that runs as the importer."""
 
 GUESSED = "--guessed"
 """The word before the modules whose errors are ignored."""
+
+_OURS = ("experiment", "spark_jobs.")
 
 SECRETS = ("PYTHON_WORKER_FACTORY_SECRET", "_SPARK_AUTH_SECRET")
 """Variables with Spark's secrets, of its own workers and of the application, for no user code."""
@@ -46,6 +48,16 @@ def begin(modules: Sequence[str], guessed: Sequence[str], seconds: float) -> Non
     if (warm := warm_here(seconds)) is not None:
         with contextlib.suppress(Unavailable):  # which the slot learns when it needs a zygote
             start(warm, imports_of(modules, guessed), time.monotonic() + _START)
+
+
+def kept() -> list[tuple[str, ...]]:
+    """Return the modules of each import that this executor keeps, without our own."""
+    if (warm := warm_here(1.0)) is None:
+        return []
+    return [
+        tuple(word for word in words if word != GUESSED and not word.startswith(_OURS))
+        for words in kept_commands(warm, IMPORTER)
+    ]
 
 
 def zygote_environment() -> dict[str, str]:

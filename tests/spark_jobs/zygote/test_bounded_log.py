@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.slot import bounded_log
-from spark_jobs.slot.bounded_log import KEPT, BoundedLog, bound
+from spark_jobs.zygote import bounded_log
+from spark_jobs.zygote.bounded_log import KEPT, BoundedLog, bound
 
 
 def expected(data, kept):

@@ -13,9 +13,9 @@ import time
 from typing import IO, Protocol
 
 from spark_jobs import time_limits
-from spark_jobs.slot import zygote
-from spark_jobs.slot.shared_import import zygote_environment
 from spark_jobs.warm.asking import Imports, Warm, ask
+from spark_jobs.zygote import zygote
+from spark_jobs.zygote.shared_import import zygote_environment
 
 
 class ZygoteProcess(Protocol):

@@ -1,6 +1,6 @@
 """The process that imports for slots.
 
-`python -m spark_jobs.slot.importer MODULE... --guessed MODULE... LINK KEEPER`
+`python -m spark_jobs.zygote.importer MODULE... --guessed MODULE... LINK KEEPER`
 
 It does once what a zygote does at its start, runs no op, and then forks a zygote per request of its
 keeper (`spark_jobs.warm.keeper`). Zygotes are never kept, so nothing of a search stays.
@@ -19,11 +19,11 @@ import time
 import traceback
 import warnings
 
-from spark_jobs.slot.shared_import import GUESSED
-from spark_jobs.slot.zygote import Zygote, import_for_trials
 from spark_jobs.trial.trial_process import die_with_parent, print_lines
 from spark_jobs.warm.packets import FORK, Answer, close_all, receive, send
 from spark_jobs.warm.sources import changed_since, marks_of, sources_of
+from spark_jobs.zygote.shared_import import GUESSED
+from spark_jobs.zygote.zygote import Zygote, import_for_trials
 
 
 class Importer:
