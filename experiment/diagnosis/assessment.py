@@ -22,8 +22,10 @@ _ADVICE = {
     "data": "check that every host reaches it, and that your user may read it",
     "space": "set spark.experiment.cache.folder to a folder of your own on a larger disk",
     "gpus": "see the log of the executor",
+    "kept": "see the log of the executor",
 }
-_CHECKS = {"folder": "logdir", "function": "train"}  # what findings call a fact
+# What findings call a fact.
+_CHECKS = {"folder": "logdir", "function": "train", "kept": "shared import"}
 _OPTIONAL = {"pynvml"}  # without it trials run, but their GPUs are not monitored
 _ALIKE = {"fsspec", "pynvml"}  # versions by year, or by NVIDIA's driver, are all compatible
 
@@ -62,6 +64,7 @@ def assess(found: Sequence[Found], expected: Expected) -> Iterator[Finding]:
         yield from _trouble(slot, expected)
         yield from _software(slot, expected.software)
         yield from _tensorflow(slot)
+        yield from _kept(slot)
         if slot.function is not None:
             yield Finding(check="train", host=slot.host, level="ok", got="loads on the executor")
         yield from _driver(slot, expected)
@@ -158,6 +161,12 @@ def _tensorflow(slot: Found) -> Iterator[Finding]:
         yield finding(level="red", got=got, expected="all of them", advice=advice)
     else:
         yield finding(level="ok", got=got)
+
+
+def _kept(slot: Found) -> Iterator[Finding]:
+    for modules in slot.kept or ():
+        got = f"keeps {', '.join(modules)} imported for the next search"
+        yield Finding(check="shared import", host=slot.host, level="ok", got=got)
 
 
 def _driver(slot: Found, expected: Expected) -> Iterator[Finding]:

@@ -41,13 +41,14 @@ from spark_jobs.handover import Lent
 from spark_jobs.installed import is_installed
 from spark_jobs.messages import Hello, SlotId, encode
 from spark_jobs.slot.devices import host_gpus, trial_environment
+from spark_jobs.slot.host import host_name
 from spark_jobs.slot.problems import PROBLEM, import_problem
-from spark_jobs.slot.slot import host_name
 from spark_jobs.storage.files import WritableFiles
 from spark_jobs.storage.host_cache import HostCache
 from spark_jobs.storage.locations import Location
 from spark_jobs.storage.stores import writable_files_at
 from spark_jobs.trial.context import DataSettings
+from spark_jobs.zygote.shared_import import kept
 
 SCHEMA = "found string"
 """Spark's schema of the row that a slot yields: a `Found` as JSON."""
@@ -197,6 +198,7 @@ def examine(
         checks: dict[str, Callable[[], Any]] = {
             "software": lambda: software(examination.modules),
             "gpus": lambda: Gpus(gpus, host_gpus()),
+            "kept": lambda: tuple(kept()),
         }
         if "tensorflow" in examination.modules and first_of_gpus and is_installed("tensorflow"):
             checks["tensorflow"] = lambda: _tensorflow(environment, limit)

@@ -123,6 +123,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
         data: The test of the user's data.
         space: The free space.
         gpus: The slot's GPUs.
+        kept: The modules of each import that its executor keeps for searches.
     """
 
     slot: str
@@ -137,3 +138,4 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     data: Data | None = None
     space: Space | None = None
     gpus: Gpus | None = None
+    kept: tuple[tuple[str, ...], ...] | None = None

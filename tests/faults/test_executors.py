@@ -18,6 +18,7 @@ from tests.experiment.waiting import alive, processes_in, wait_until
 from tests.faults.held import QUIET, check, held_in, hosts_of, release
 from tests.spark_jobs import train_functions as functions
 from tests.standalone import HOSTS
+from tests.whole_searches.test_warm import keepers
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -249,8 +250,11 @@ def test_a_decommissioned_host_ends_the_trial_that_it_runs_and_gets_no_more(
     monkeypatch.setattr(sys, "stderr", shown)
     wanted = {"spark.decommission.enabled": "true"}
     spark = sparks.get(standalone.master, **standalone.settings(), **wanted)
-    handle = submit(spark, verbose=1)
+    before = keepers()
+    handle = submit(spark, verbose=1, preload=("numpy",))
     wait_until(lambda: len(hosts_of(tmp_path)) == 2)
+    started = set(keepers()) - set(before)
+    assert len(started) == 2
     leaving, staying = HOSTS
     (last,) = (int(name[:6]) for name, host in hosts_of(tmp_path).items() if host == leaving)
     standalone.decommission_worker(leaving)
@@ -258,6 +262,7 @@ def test_a_decommissioned_host_ends_the_trial_that_it_runs_and_gets_no_more(
     assert len(alive(processes_in(tmp_path))) == 2  # its trial ends normally
     (tmp_path / f"release-{last}").touch()
     wait_until(lambda: not standalone.executors(leaving))  # Spark ends idle executors
+    wait_until(lambda: len(alive(started)) == 1)  # and with one the import that it kept
     attempts = check(release(tmp_path, handle), [0.0, 2.0, 4.0, 6.0], tmp_path)
     assert set(attempts.values()) == {1}
     hosts = hosts_of(tmp_path).values()

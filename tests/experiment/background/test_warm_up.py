@@ -9,6 +9,7 @@ import pytest
 
 import experiment
 from search.errors import ExperimentError, InvalidArgument
+from spark_jobs.zygote.shared_import import kept
 from tests.experiment.waiting import wait_until
 from tests.whole_searches.test_warm import QUIET, importer_of_trial, keepers
 
@@ -31,6 +32,8 @@ def test_a_search_uses_what_was_imported_before(fresh, tmp_path):
     experiment.warm_up(fresh, importer_of_trial, preload=["numpy"]).result(120)
     wait_until(lambda: importers() - earlier)
     begun = importers() - earlier
+    context = fresh.sparkContext
+    assert context.parallelize([0], 1).map(lambda _: kept()).collect() == [[("numpy",)]]
     result = experiment.launch(fresh, importer_of_trial, {"x": [1]}, logdir=tmp_path, **QUIET)
     assert {int(trial.value) for trial in result.trials} == begun
 

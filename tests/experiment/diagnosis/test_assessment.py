@@ -71,6 +71,12 @@ def test_facts_without_problems_are_ok():
     assert len(findings) == 9
 
 
+def test_modules_that_an_executor_keeps_imported_are_named():
+    finding = judged(sick(kept=(("keras", "tensorflow"),)), check="shared import")
+    assert (finding.level, finding.host) == ("ok", SOUND.host)
+    assert finding.got == "keeps keras, tensorflow imported for the next search"
+
+
 def with_packages(**versions):
     """Return the driver's software with further packages."""
     return msgspec.structs.replace(SOFTWARE, versions=VERSIONS | versions)
