@@ -9,7 +9,7 @@ SOURCES := search spark_jobs experiment tests examples docs
 # A fresh import of TensorFlow is several times slower without its compiled files.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo demo-hdfs test test-faults test-ci test-browser test-kerberos lint docs audit format bench bench-tensorboard bench-hdfs bench-live bench-faults bench-gpu bench-search bench-slots screenshots zip constraints clean
+.PHONY: help demo demo-hdfs test test-faults test-ci test-browser test-kerberos lint docs audit format bench bench-tensorboard bench-hdfs bench-live bench-faults bench-gpu bench-search bench-slots bench-peers screenshots zip constraints clean
 
 help:  ## Show this list.
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 19
@@ -87,6 +87,10 @@ bench-search: .venv/.bench  ## Print how good the searches are, against those of
 
 bench-slots: .venv/.installed  ## Print the cost of a thousand slots for the driver.
 	$(PYTHON) -m tests.benchmarks.many_slots
+
+# Hours; `make bench-peers OPTIONS=--quick` shows in minutes whether each library still runs.
+bench-peers: .venv/.installed  ## Write a page that compares ours with other libraries.
+	$(PYTHON) -m tests.benchmarks.peers $(OPTIONS)
 
 screenshots: .venv/.browser  ## Make the documentation's pictures again.
 	$(PYTHON) -m tests.browser.screenshots

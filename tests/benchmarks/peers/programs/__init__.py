@@ -1,0 +1,1 @@
+"""A module per peer, whose class `Program` is the peer's `program.Peer`."""
