@@ -77,9 +77,9 @@ def test_the_table_of_faults_names_what_became_of_the_call_and_of_the_other_tria
 
 
 def test_a_page_has_all_tables_the_load_and_a_warning_if_it_was_quick():
-    about = report.Circumstances("2026-01-02", 3, True, 2, "3.11.7", ["ray 1.0"])
+    about = report.Circumstances("2026-01-02", 3, True, False, 2, "3.11.7", ["ray 1.0"])
     text = report.page([OURS, OTHER, BROKEN], [NULL, SLEEPS, *FAULTS], RUNS, about, "peers.svg")
-    assert "on 2026-01-02: 3 rounds, 2 cores, Python 3.11.7." in text
+    assert "on 2026-01-02: 3 rounds, the last one interrupted, 2 cores, Python 3.11.7." in text
     assert "kept 0.50 of 2 cores busy (median of the runs; at most 0.50)" in text
     assert "This was a quick run" in text
     assert "![" in text
@@ -163,7 +163,6 @@ def test_a_program_that_hangs_is_ended():
 def test_ours_and_the_process_pool_run_one_after_the_other():
     ours = dataclasses.replace(OURS, options={"isolation": "none"})
     short = dataclasses.replace(NULL, quick={"seconds": 0.01, "most": 10})
-    ends = dataclasses.replace(FAULTS[1], quick={"limit": 60.0})
 
     def python(environment):
         if environment == BROKEN.environment:
@@ -173,8 +172,8 @@ def test_ours_and_the_process_pool_run_one_after_the_other():
     found = pythons([ours, OTHER, BROKEN], python)
     runs = [
         *one_round([ours, OTHER, BROKEN], [short], 0, found, quick=True),
-        *one_round([OTHER], [ends], 0, found, quick=True),
-        *one_round([OTHER], [ends], 1, found, quick=True),  # once is enough
+        *one_round([OTHER], FAULTS[1:], 0, found, quick=True),
+        *one_round([OTHER], FAULTS[1:], 1, found, quick=True),  # once is enough
     ]
     assert [run.peer for run in runs] == ["ours", "other", "broken", "other"]
     assert [run.error for run in runs] == ["", "", "no such package", ""]

@@ -6,4 +6,7 @@ meets all of them. `roster.py` lists the peers, `tasks.py` the tasks.
 
 Modules that peers' processes import, `program.py`, `trials.py`, `stopwatch.py` and `programs/`,
 need psutil and the peer, and nothing of this project except `programs/ours.py`.
+
+To pin newer versions of a peer, install what the first line of `requirements/NAME.txt` says into a
+new environment, and replace the lines below by what `pip freeze` prints there.
 """

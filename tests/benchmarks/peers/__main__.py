@@ -30,12 +30,15 @@ def main() -> None:
     chosen = [task for task in tasks.TASKS if task.name in (options.tasks or _TASKS)]
     runs: list[Run] = []
     pythons = runner.pythons(entries)
-    for number in range(1 if options.quick else options.rounds):
-        for run in runner.one_round(entries, chosen, number, pythons, quick=options.quick):
-            runs.append(run)
-            print(json.dumps(vars(run)), flush=True)
-        # After each round, so that a run of hours which is interrupted leaves a page.
-        about = _circumstances(entries, number + 1, options.quick)
+    number, ended = 0, False
+    try:
+        for number in range(1 if options.quick else options.rounds):
+            for run in runner.one_round(entries, chosen, number, pythons, quick=options.quick):
+                runs.append(run)
+                print(json.dumps(vars(run)), flush=True)
+        ended = True
+    finally:  # hours that were interrupted leave a page, too
+        about = _circumstances(entries, number + 1, quick=options.quick, ended=ended)
         _write(options.page, entries, chosen, runs, about)
 
 
@@ -52,11 +55,14 @@ def _write(
     print(path, file=sys.stderr)
 
 
-def _circumstances(entries: Sequence[Entry], rounds: int, quick: bool) -> report.Circumstances:
+def _circumstances(
+    entries: Sequence[Entry], rounds: int, *, quick: bool, ended: bool
+) -> report.Circumstances:
     return report.Circumstances(
         date=datetime.datetime.now(datetime.UTC).date().isoformat(),
         rounds=rounds,
         quick=quick,
+        ended=ended,
         cores=os.cpu_count() or 1,
         python=platform.python_version(),
         versions=_versions(entries),

@@ -11,12 +11,14 @@ from tests.benchmarks.peers.roster import Entry
 from tests.benchmarks.peers.runner import Run
 
 _CHARTS = (
-    ("null", "ms", "Trials that do nothing: ms a trial", True),
-    ("sleeps", "use", "60 sleeps on 4 slots: use", False),
-    ("keras", "warm", "12 Keras trials, warm session: s", False),
-    ("start", "second", "Two trials, second call: s", True),
+    ("null", "ms", "Trials that do nothing: ms a trial"),
+    ("start", "second", "Two trials, second call of a session: s"),
+    ("keras", "warm", "12 Keras trials, second call of a session: s"),
+    ("sleeps", "use", "60 sleeps on 4 slots: use of the slots"),
 )
-"""Task, value, title, whether the axis is logarithmic."""
+"""Task, value, title."""
+
+_LOGARITHMIC = {"ms", "second"}
 
 _OURS, _OTHERS = "#c44e52", "#4c72b0"
 
@@ -28,15 +30,14 @@ def draw(path: Path, entries: Sequence[Entry], runs: Sequence[Run]) -> None:
 
     # Text stays text, and the same values make the same file.
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "peers"}):
-        height = 1.5 + 0.22 * len(entries)
-        figure = Figure(figsize=(11, 2 * height), layout="constrained")
-        for axes, (task, key, title, logarithmic) in zip(
-            figure.subplots(2, 2).flat, _CHARTS, strict=True
-        ):
+        figure = Figure(figsize=(11, 3 + 0.44 * len(entries)), layout="constrained")
+        for axes, (task, key, title) in zip(figure.subplots(2, 2).flat, _CHARTS, strict=True):
             _chart(axes, values_of(task, key, entries, runs))
             axes.set_title(title, fontsize=10)
-            axes.set_xscale("log" if logarithmic else "linear")
-            if not logarithmic:
+            if key in _LOGARITHMIC:
+                axes.set_xscale("log")
+                axes.xaxis.set_major_formatter("{x:g}")
+            else:
                 axes.set_xlim(left=0)
         figure.savefig(path, format="svg", metadata={"Date": None})
 
@@ -44,7 +45,7 @@ def draw(path: Path, entries: Sequence[Entry], runs: Sequence[Run]) -> None:
 def values_of(
     task: str, key: str, entries: Sequence[Entry], runs: Sequence[Run]
 ) -> list[tuple[Entry, list[float]]]:
-    """Return a value of all runs of each peer that has one, ordered by the median."""
+    """Return a value of all runs of each peer that has one; the best median first."""
     found = [
         (
             entry,
@@ -59,6 +60,7 @@ def values_of(
     return sorted(
         [(entry, values) for entry, values in found if values],
         key=lambda pair: statistics.median(pair[1]),
+        reverse=key == "use",
     )
 
 

@@ -19,8 +19,9 @@ class Circumstances:
 
     Attributes:
         date: The day on which it ended, as YYYY-MM-DD.
-        rounds: The number of rounds.
+        rounds: The number of rounds that began.
         quick: Whether the settings were those of quick runs.
+        ended: Whether the last round ended; it may have been interrupted.
         cores: Processor cores of the machine.
         python: The version of Python.
         versions: Packages of the peers and their versions.
@@ -29,6 +30,7 @@ class Circumstances:
     date: str
     rounds: int
     quick: bool
+    ended: bool
     cores: int
     python: str
     versions: Sequence[str]
@@ -66,10 +68,10 @@ def page(
 
 
 _OF_FAULTS = (
-    "Eight trials on 2 slots, of which the fourth goes wrong: what the call came to, and how many "
-    "of the other seven trials ran to their end. *Hung* is a call that did not return within 90 s. "
-    "Ours has a time limit per trial, which is set to 15 s (10 s in a quick run); peers with a "
-    "limit for a search, or for waiting, have the same there. One round."
+    "Eight trials on 2 slots, of which the fourth goes wrong: what became of the call, and how "
+    "many of the other seven trials ran to their end. In the last column, ours has a time limit of "
+    "30 s for each trial; other libraries have it for the search, or for waiting, if they offer "
+    "that. *Hung* is a run that had not ended after 120 s. One round."
 )
 
 
@@ -87,9 +89,10 @@ def _introduction(runs: Iterable[Run], about: Circumstances) -> str:
         if about.quick
         else ""
     )
+    last = "" if about.ended else ", the last one interrupted"
     plural = "s" if about.rounds > 1 else ""
     return (
-        f"`make bench-peers` wrote this page on {about.date}: {about.rounds} round{plural}, "
+        f"`make bench-peers` wrote this page on {about.date}: {about.rounds} round{plural}{last}, "
         f"{about.cores} cores, Python {about.python}. {load} A round runs each task of each "
         "library once, in processes of their own, which end before the next one begins. A value is "
         f"the median, in brackets the least and the most.{quick}"

@@ -111,7 +111,7 @@ def _measure(python: Path, settings: Mapping[str, Any], limit: float) -> tuple[A
             stdout=subprocess.PIPE,
             stderr=errors,
             text=True,
-            cwd=ROOT,
+            cwd=settings["folder"],  # for what libraries write into the current folder
             env=_environment(python),
             timeout=limit + _SLACK,
         )

@@ -66,16 +66,16 @@ _USE = Column("use", "use of the slots", 2)
 _TRIALS = Column("trials", "trials", 0)
 
 
-def _fault(fault: str, what: str) -> Task:
+def _fault(fault: str, what: str, limit: float | None = None) -> Task:
     return Task(
         name=fault,
         kind="fault",
         title=f"One of eight trials {what}",
         text="",
         columns=(),
-        settings={"slots": 2, "trials": 8, "bad": 3, "fault": fault, "limit": 15.0},
-        quick={"limit": 10.0},
-        limit=90.0,
+        settings={"slots": 2, "trials": 8, "bad": 3, "fault": fault, "limit": limit},
+        quick={},
+        limit=120.0,
         once=True,
     )
 
@@ -83,7 +83,7 @@ def _fault(fault: str, what: str) -> Task:
 FAULTS = (
     _fault("raises", "raises"),
     _fault("exits", "ends its process"),
-    _fault("hangs", "hangs"),
+    _fault("hangs", "hangs", limit=30.0),
 )
 
 TIMED = (
@@ -151,7 +151,8 @@ TIMED = (
         kind="start",
         title="Start and end of a search",
         text="Seconds of calls with two trials that do nothing, on 2 slots: the first and the "
-        "second of a session; and of opening and closing the session.",
+        "second of a session; and of opening and closing the session, without importing the "
+        "library.",
         columns=(
             Column("second", "second call, s", 2),
             Column("first", "first call, s", 2),
