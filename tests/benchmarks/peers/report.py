@@ -84,8 +84,8 @@ def _introduction(runs: Iterable[Run], about: Circumstances) -> str:
         else ""
     )
     quick = (
-        "\n\n**This was a quick run, which shows that everything works: one round or few, with few "
-        "and short trials. Do not compare its values.**"
+        "\n\n**This was a quick run, which only shows that everything works: its trials are few and "
+        "short. Do not compare its values.**"
         if about.quick
         else ""
     )

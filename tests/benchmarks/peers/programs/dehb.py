@@ -54,8 +54,8 @@ class Program:
             seed=1,
             output_path=self._folder / uuid.uuid4().hex,
         )
-        values, _, _ = search.run(**budget)
-        return list(values)
+        search.run(**budget)  # returns None after an error, which it only logs
+        return list(search.traj)
 
     def close(self) -> None:
         self._client.close()

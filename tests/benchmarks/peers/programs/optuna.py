@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import optuna
-from optuna.storages import BaseStorage, JournalStorage, RDBStorage
+from optuna.storages import BaseStorage, InMemoryStorage, JournalStorage, RDBStorage
 from optuna.storages.journal import JournalFileBackend
 
 from tests.benchmarks.peers.trials import Configuration, Train, take_turn
@@ -62,13 +62,13 @@ def objective(train: Train, configurations: Sequence[Configuration], trial: optu
     return train(**configurations[trial.number])
 
 
-def open_storage(kind: str, path: Path) -> BaseStorage | None:
+def open_storage(kind: str, path: Path) -> BaseStorage:
     """Open a study's storage; each process has its own connection."""
     if kind == "journal":
         return JournalStorage(JournalFileBackend(str(path)))
     if kind == "sqlite":
         return RDBStorage(f"sqlite:///{path}")
-    return None
+    return InMemoryStorage()
 
 
 def optimize(
