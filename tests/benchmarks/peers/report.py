@@ -84,7 +84,7 @@ def _introduction(runs: Iterable[Run], about: Circumstances) -> str:
         else ""
     )
     quick = (
-        "\n\n**This was a quick run, which only shows that everything works: its trials are few and "
+        "\n\n**This was a quick run, which only shows that all works: its trials are few and "
         "short. Do not compare its values.**"
         if about.quick
         else ""

@@ -43,8 +43,9 @@ class Stopwatch:
 def tree_seconds(root: int) -> float:
     """Return the processor seconds of a process and its descendants, ended ones too.
 
-    A process's time passes to its parent's `children_*` when it is waited for. A process that ends
-    while this reads may be missed or counted twice, which later readings correct.
+    A process's time passes to its parent's `children_*` when it is waited for, and is lost where a
+    parent ignores SIGCHLD. A process that ends while this reads may be missed or counted twice,
+    which later readings correct.
     """
     return sum(sum(_times(process)[:4]) for process in _tree(root))
 
