@@ -11,12 +11,14 @@ import importlib
 import json
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 from tests.benchmarks.peers import trials
+from tests.benchmarks.peers.measured import HUNG
 from tests.benchmarks.peers.stopwatch import Stopwatch
 from tests.benchmarks.peers.trials import Configuration, Train
 
@@ -159,13 +161,19 @@ def start(open_peer: Callable[[], Peer], settings: Settings) -> Measured:
 
 
 def fault(open_peer: Callable[[], Peer], settings: Settings) -> Measured:
-    """Find out what happens to a call if one of its trials goes wrong."""
+    """Find out what happens to a call if one of its trials goes wrong.
+
+    This process ends as a hung one if the call and the session's end take too long.
+    """
     peer = open_peer()
     _run_nulls(peer, settings["slots"])
     train = functools.partial(
         trials.faulty, bad=settings["bad"], fault=settings["fault"], done=settings["done"]
     )
     count = settings["trials"]
+    patience = threading.Timer(settings["patience"], os._exit, [HUNG])
+    patience.daemon = True
+    patience.start()
     began = time.perf_counter()
     try:
         values = peer.search(train, [{"trial": trial} for trial in range(count)], settings["limit"])

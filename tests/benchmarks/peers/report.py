@@ -70,8 +70,9 @@ def page(
 _OF_FAULTS = (
     "Eight trials on 2 slots, of which the fourth goes wrong: what became of the call, and how "
     "many of the other seven trials ran to their end. In the last column, ours has a time limit of "
-    "30 s for each trial; other libraries have it for the search, or for waiting, if they offer "
-    "that. *Hung* is a run that had not ended after 120 s. One round."
+    "30 s for each trial, which `isolation='none'` cannot have; other libraries have it for the "
+    "search, or for waiting, if they offer that. *Hung*: 90 s after its start the call had not "
+    "returned, or the session not ended. One round."
 )
 
 

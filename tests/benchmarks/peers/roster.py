@@ -100,7 +100,8 @@ ENTRIES = (
         "dehb",
         "dehb",
         without=frozenset({"sleeps", "keras", "memory"}),
-        note="on dask, at two fidelities that its trials ignore",
+        note="on dask, at two fidelities that its trials ignore; a trial that dask runs again gets "
+        "the next configuration",
     ),
     Entry(
         "scipy's differential evolution",

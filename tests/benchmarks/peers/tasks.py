@@ -73,9 +73,15 @@ def _fault(fault: str, what: str, limit: float | None = None) -> Task:
         title=f"One of eight trials {what}",
         text="",
         columns=(),
-        settings={"slots": 2, "trials": 8, "bad": 3, "fault": fault, "limit": limit},
+        settings={
+            "slots": 2,
+            "trials": 8,
+            "bad": 3,
+            "fault": fault,
+            "limit": limit,
+            "patience": 90.0,
+        },
         quick={},
-        limit=120.0,
         once=True,
     )
 

@@ -21,6 +21,8 @@ class Program:
     def search(
         self, train: Train, configurations: Sequence[Configuration], limit: float | None = None
     ) -> Sequence[object]:
+        if self._settings.get("isolation") == "none":
+            limit = None  # a trial in the slot's own process cannot be ended
         result = experiment.launch(
             self._spark, train, configurations, timeout=limit, **self._settings
         )
