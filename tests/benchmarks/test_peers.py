@@ -46,7 +46,12 @@ RUNS = [
 
 @pytest.mark.parametrize(
     ("values", "text"),
-    [([2.0], "2.00"), ([3.0, 1.0, 1.5], "1.50 (1.00 to 3.00)"), ([1234.5, 1234.5], "1,234.50")],
+    [
+        ([], ""),
+        ([2.0], "2.00"),
+        ([3.0, 1.0, 1.5], "1.50 (1.00 to 3.00)"),
+        ([1234.5, 1234.5], "1,234.50"),
+    ],
 )
 def test_a_cell_has_the_median_the_least_and_the_most(values, text):
     assert report.cell(values, MS) == text

@@ -108,7 +108,10 @@ def table(task: Task, entries: Sequence[Entry], runs: Sequence[Run]) -> str:
         measured = [run.measured for run in mine if run.measured]
         errors = [run.error for run in mine if run.error]
         if measured:
-            cells = [cell([one[column.key] for one in measured], column) for column in task.columns]
+            cells = [
+                cell([one[column.key] for one in measured if column.key in one], column)
+                for column in task.columns
+            ]
             if errors:
                 cells[0] += f"; {len(errors)} of {len(mine)} runs: {clipped(errors[-1])}"
             middle = statistics.median(one[task.columns[0].key] for one in measured)
@@ -148,7 +151,9 @@ def notes(entries: Iterable[Entry]) -> str:
 
 
 def cell(values: Sequence[float], column: Column) -> str:
-    """Return median, least and most of a value; only the value if there is no difference."""
+    """Return median, least and most of a value; empty without values, one if all are equal."""
+    if not values:
+        return ""
     digits = column.digits
     middle = f"{statistics.median(values):,.{digits}f}"
     least, most = f"{min(values):,.{digits}f}", f"{max(values):,.{digits}f}"

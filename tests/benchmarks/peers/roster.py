@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 _SEARCHES_ONLY = frozenset({"evolution"})
+# Ray's raylet ignores SIGCHLD, so the processor time of workers that have ended is lost.
+_LOST = frozenset({"processor", "processor_ms", "others"})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,6 +21,7 @@ class Entry:
         environment: The name of its requirements file; None for the project's own environment.
         options: Keyword arguments of the module's `Program`.
         without: The tasks that it does not run, as it cannot or as another row shows the same.
+        unknown: What its runs cannot measure.
         note: What a reader must know of it; may be empty.
     """
 
@@ -27,6 +30,7 @@ class Entry:
     environment: str | None
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     without: frozenset[str] = _SEARCHES_ONLY
+    unknown: frozenset[str] = frozenset()
     note: str = ""
 
     @property
@@ -90,9 +94,11 @@ ENTRIES = (
         "ray",
         "ray",
         {"reuse_actors": False},
-        note="the default: an actor, which is a process, for each trial",
+        unknown=_LOST,
+        note="the default: an actor, which is a process, for each trial; Ray does not wait for "
+        "processes that end, so their processor time is unknown",
     ),
-    Entry("Ray Tune, actors reused", "ray", "ray", {"reuse_actors": True}),
+    Entry("Ray Tune, actors reused", "ray", "ray", {"reuse_actors": True}, unknown=_LOST),
     Entry("Hyperopt SparkTrials", "hyperopt", "hyperopt", note="random search"),
     Entry("MLflow's Spark study", "mlflow", "mlflow", note="Optuna's random sampler, SQLite"),
     Entry(

@@ -96,6 +96,8 @@ def _run(entry: Entry, task: Task, python: Path | str, quick: bool) -> Run:
             "done": str(folder / "done"),
         }
         measured, error = _measure(python, settings, task.limit)
+        if measured:
+            measured = {key: measured[key] for key in measured if key not in entry.unknown}
         done = len(list((folder / "done").iterdir())) if task.kind == "fault" else None
     return Run(entry.name, task.name, measured, error, done)
 

@@ -27,8 +27,6 @@ class Program:
             object_store_memory=200_000_000,
             log_to_driver=False,
             _temp_dir=str(folder),
-            # The raylet waits for its workers; else their processor time would be lost.
-            _system_config={"kill_child_processes_on_worker_exit_with_raylet_subreaper": True},
         )
 
     def search(
