@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests import ROOT
@@ -15,6 +17,7 @@ from tests.benchmarks.peers import picture, report, roster, stopwatch, tasks, tr
 from tests.benchmarks.peers.environments import EnvironmentFailed, last_line, versions_of
 from tests.benchmarks.peers.measured import HUNG
 from tests.benchmarks.peers.runner import Run, one_round, pythons
+from tests.experiment.waiting import wait_until
 
 OURS = roster.Entry("ours", "ours", None, note="the best")
 OTHER = roster.Entry("other", "pool", "spark")
@@ -159,6 +162,29 @@ def test_what_a_program_leaves_is_ended():
     status, printed = measured(100, code)
     assert status == 3
     assert not Path("/proc", printed.strip()).exists()
+
+
+def test_an_interrupted_run_ends_its_processes(tmp_path):
+    program = "\n".join(
+        [
+            "import dataclasses, pathlib, sys",
+            "from tests.benchmarks.peers import roster, runner, tasks",
+            "entry = roster.Entry('pool', 'pool', None)",
+            "pythons = {None: pathlib.Path(sys.executable)}",
+            "list(runner.one_round([entry], [tasks.FAULTS[2]], 0, pythons, quick=True))",
+        ]
+    )
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    process = subprocess.Popen(
+        [sys.executable, "-c", program], cwd=ROOT, env=environment, stderr=subprocess.DEVNULL
+    )
+    wait_until(lambda: len(list(tmp_path.glob("peers-*/done/*"))) == 7)
+    started = psutil.Process(process.pid).children(recursive=True)
+    process.send_signal(signal.SIGINT)
+    process.wait(60)
+    assert len(started) > 3
+    assert [one for one in started if one.is_running()] == []
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_program_that_hangs_is_ended():

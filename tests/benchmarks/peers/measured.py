@@ -50,7 +50,9 @@ def _status(command: int, limit: float) -> int | None:
 
 
 def _end_all() -> None:
-    """End all descendants, also those that they start meanwhile."""
+    """End all descendants, also those that they start meanwhile; nothing interrupts this."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
     with contextlib.suppress(ChildProcessError):
         while True:
             for process in psutil.Process().children(recursive=True):

@@ -107,25 +107,30 @@ def _measure(python: Path, settings: Mapping[str, Any], limit: float) -> tuple[A
     wrapper = [sys.executable, "-m", "tests.benchmarks.peers.measured", str(limit)]
     program = [str(python), "-m", "tests.benchmarks.peers.program"]
     with tempfile.TemporaryFile("w+", errors="replace") as errors:
-        ended = subprocess.run(
+        process = subprocess.Popen(
             [*wrapper, *program],
-            input=json.dumps(settings),
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,
             text=True,
             cwd=settings["folder"],  # for what libraries write into the current folder
             env=_environment(python),
-            timeout=limit + _SLACK,
         )
+        try:
+            printed, _ = process.communicate(json.dumps(settings), timeout=limit + _SLACK)
+        except BaseException:  # Ctrl-C, too: killed, it could not end what it started
+            process.terminate()
+            process.communicate(timeout=_SLACK)
+            raise
         errors.seek(0)
         text = errors.read()
     measured = None
     with contextlib.suppress(json.JSONDecodeError):
-        measured = json.loads(last_line(ended.stdout))
-    if ended.returncode == HUNG:
+        measured = json.loads(last_line(printed))
+    if process.returncode == HUNG:
         return measured, "hung"
-    if ended.returncode or measured is None:
-        return measured, last_line(text) or f"ended with status {ended.returncode}"
+    if process.returncode or measured is None:
+        return measured, last_line(text) or f"ended with status {process.returncode}"
     return measured, ""
 
 
