@@ -124,8 +124,8 @@ WARM_ANSWER = 130.0
 """For a zygote from keepers, asked in a row: above `WARM_IMPORT`, after which a keeper refuses."""
 
 WARM_READY = 20.0
-"""For a zygote from a keeper to be ready, which takes it milliseconds: its slot imports by itself
-then, and all waits together are below `SLOT_SILENCE`."""
+"""For a zygote from a keeper to be ready, which takes milliseconds. After it the slot imports by
+itself; `WARM_ANSWER`, this, `RUNNER_END` and an import are together below `SLOT_SILENCE`."""
 
 # The server of Spark Connect.
 

@@ -9,16 +9,18 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from experiment.driver.spark_errors import problem_of_spark
-from experiment.setup.imports import Preload, preload_of
+from experiment.setup.imports import preload_of
 from experiment.setup.preparation import shared_import
 from experiment.setup.settings import Settings
 from search.errors import ExperimentError, InvalidArgument, shown
 from spark_jobs.session import session_of
-from spark_jobs.session.slot_job import SlotJob
+from spark_jobs.session.session import Session
 from spark_jobs.slot.closure import warm_up_function
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_MOST_SLOTS = 1_000  # more tasks would only make the job longer
 
 
 def warm_up(
@@ -36,22 +38,22 @@ def warm_up(
         ...                                      # read the data, say
         experiment.launch(spark, train, {"learning_rate": [0.001, 0.01]})
 
-    A short Spark job starts Python workers, and on each executor the import that its slots share.
-    A search uses it if it would import the same: the same train function, or the same `preload`.
-    Executors keep it for `spark.experiment.keep_warm` seconds.
+    A short Spark job starts Python workers, and on each present executor the import that its slots
+    share, which executors keep for `spark.experiment.keep_warm` seconds. A search with
+    `isolation='process'` uses it if it imports the same: it has the same train function, or the
+    same `preload`. If a module has changed since, the search imports again.
 
     Args:
         spark: A running SparkSession.
-        train: The train function of the search, which tells what it imports. Not needed with
-            `preload`.
+        train: The train function of the search. Not needed with `preload`.
         preload: The modules to import, as in the search. Default: those that `train` imports.
-        parallelism: Number of slots to prepare. Default: all that the cluster has.
+        parallelism: Number of slots to prepare. Default: as many as the present executors have.
         gpus_per_trial: As in the search, which may have executors of its own with GPUs.
         trials_per_gpu: As in the search.
 
     Returns:
         A future, done when the workers are prepared and the imports have begun. It raises
-        `experiment.ExperimentError` if an executor cannot run trials.
+        `experiment.ExperimentError` if an executor cannot run trials, or none comes in time.
 
     Raises:
         InvalidArgument: An argument is invalid; raised before any Spark job starts.
@@ -66,26 +68,34 @@ def warm_up(
         gpus_per_trial=gpus_per_trial,
         trials_per_gpu=trials_per_gpu,
     )
-    found = Preload(required=tuple(preload or ())) if train is None else preload_of(settings, train)
+    found = preload_of(settings, train)
     session = session_of(spark).asking(gpus_per_trial, trials_per_gpu)
     shared = shared_import(found, session.keep_warm() if found.modules else 0.0)
     function = warm_up_function(session.search_path(), shared)
-    slots = parallelism or session.task_slots()
-    job = session.job(function, slots, f"warm-up-{secrets.token_hex(8)}")
     done: Future[None] = Future()
-    Thread(target=_run, args=(job, done), name="experiment-warm-up", daemon=True).start()
+    done.set_running_or_notify_cancel()
+
+    def run() -> None:
+        try:
+            _run(session, function, settings)
+        except BaseException as error:
+            done.set_exception(error)
+        else:
+            done.set_result(None)
+
+    Thread(target=run, name="experiment-warm-up", daemon=True).start()
     return done
 
 
-def _run(job: SlotJob, done: Future[None]) -> None:
-    if not done.set_running_or_notify_cancel():
-        return
-    with job:
+def _run(session: Session, function: Callable[..., Any], settings: Settings) -> None:
+    """Run a job that prepares workers, one per slot, and wait for its end."""
+    there = session.present_slots(tick=lambda: None)
+    slots = min(settings.parallelism or there, _MOST_SLOTS)
+    limit = settings.startup_timeout
+    with session.job(function, slots, f"warm-up-{secrets.token_hex(8)}") as job:
         job.start()
-        job.wait()
-        error = job.error
-        sentence = problem_of_spark(error, job.failed_hosts)
-    if error is None:
-        done.set_result(None)
-    else:
-        done.set_exception(ExperimentError(sentence) if sentence else error)
+        if not job.wait(limit):
+            raise ExperimentError(f"no executor was prepared within {limit:g} s")
+        sentence = problem_of_spark(job.error, job.failed_hosts)
+    if job.error is not None:
+        raise job.error if sentence is None else ExperimentError(sentence)

@@ -22,10 +22,8 @@ _ADVICE = {
     "data": "check that every host reaches it, and that your user may read it",
     "space": "set spark.experiment.cache.folder to a folder of your own on a larger disk",
     "gpus": "see the log of the executor",
-    "kept": "see the log of the executor",
 }
-# What findings call a fact.
-_CHECKS = {"folder": "logdir", "function": "train", "kept": "shared import"}
+_CHECKS = {"folder": "logdir", "function": "train"}  # what findings call a fact
 _OPTIONAL = {"pynvml"}  # without it trials run, but their GPUs are not monitored
 _ALIKE = {"fsspec", "pynvml"}  # versions by year, or by NVIDIA's driver, are all compatible
 
@@ -64,7 +62,6 @@ def assess(found: Sequence[Found], expected: Expected) -> Iterator[Finding]:
         yield from _trouble(slot, expected)
         yield from _software(slot, expected.software)
         yield from _tensorflow(slot)
-        yield from _kept(slot)
         if slot.function is not None:
             yield Finding(check="train", host=slot.host, level="ok", got="loads on the executor")
         yield from _driver(slot, expected)
@@ -74,10 +71,13 @@ def assess(found: Sequence[Found], expected: Expected) -> Iterator[Finding]:
         of_host = [slot for slot in found if slot.host == host]
         yield from _space(host, of_host, expected)
         yield from _gpus(host, of_host, expected)
+        yield from _kept(host, of_host)
 
 
 def _trouble(slot: Found, expected: Expected) -> Iterator[Finding]:
     for fact, reason in slot.trouble.items():
+        if fact == "kept":  # no search needs it
+            continue
         if fact == "driver":
             yield _unreachable(slot, expected.target, reason)
         else:
@@ -163,12 +163,6 @@ def _tensorflow(slot: Found) -> Iterator[Finding]:
         yield finding(level="ok", got=got)
 
 
-def _kept(slot: Found) -> Iterator[Finding]:
-    for modules in slot.kept or ():
-        got = f"keeps {', '.join(modules)} imported for the next search"
-        yield Finding(check="shared import", host=slot.host, level="ok", got=got)
-
-
 def _driver(slot: Found, expected: Expected) -> Iterator[Finding]:
     call, heard = slot.driver, expected.heard.get(slot.slot)
     if call is None or heard is None:
@@ -250,6 +244,14 @@ def _space(host: str, slots: Sequence[Found], expected: Expected) -> Iterator[Fi
         yield finding(check="memory", level="warning", got=got, expected=wanted, advice=advice)
     else:
         yield finding(check="memory", level="ok", got=got)
+
+
+def _kept(host: str, slots: Sequence[Found]) -> Iterator[Finding]:
+    found = {modules for slot in slots for modules in slot.kept or ()}
+    if found:
+        imports = "; ".join(", ".join(modules) for modules in sorted(found))
+        got = f"ready for the next search, or being imported: {imports}"
+        yield Finding(check="shared import", host=host, level="ok", got=got)
 
 
 def _gpus(host: str, slots: Sequence[Found], expected: Expected) -> Iterator[Finding]:

@@ -118,7 +118,7 @@ class Progress:
 
     Attributes:
         asked: The slots requested from Spark, once known: "4 slots of 1 core and 1 GPU".
-        there: The resources that Spark has for them while no slot has started; '' for none.
+        there: What Spark has for them, or does, while no slot has started; '' for nothing.
         leaving: A function that returns which slots of another driver still block the search; ''
             for none.
     """

@@ -31,6 +31,7 @@ from experiment.setup.specification import SearchSpec
 from search.errors import InvalidArgument
 from search.space.spaces import Float, Space
 from search.stopping import read_rules
+from spark_jobs.cluster.task_needs import is_local
 from spark_jobs.run_folder.paths import STOP
 from spark_jobs.session.session import Session
 
@@ -136,7 +137,7 @@ def _jobs(
     """Return the slot jobs, not started; `progress` shows what they wait for."""
     leaving = Leaving.of(run.owned, prepared.session)
     progress.leaving = functools.partial(str, leaving or "")
-    if prepared.session.on_this_host:  # its executors have started with the session
+    if is_local(prepared.session.master):  # its executor has started with the session
         progress.there = "Python workers start"
 
     def grown(slots: int) -> None:

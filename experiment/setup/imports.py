@@ -77,18 +77,18 @@ class Preload:
         return (*self.required, *self.guessed)
 
 
-def preload_of(settings: Settings, train: Callable[..., Any]) -> Preload:
+def preload_of(settings: Settings, train: Callable[..., Any] | None) -> Preload:
     """Return the modules to import once for all trials of a search.
 
     Args:
         settings: The search's settings.
-        train: The train function.
+        train: The train function; not needed with `preload` in the settings.
     """
     if settings.isolation == "none":  # trials share the slot's process
         return Preload()
     if settings.preload is not None:
         return Preload(required=tuple(settings.preload))
-    found = imports_of(train)
+    found = imports_of(train) if train is not None else ()
     required = tuple(name for name in found if _top(name) in FRAMEWORKS)
     return Preload(required=required, guessed=tuple(name for name in found if name not in required))
 

@@ -21,6 +21,7 @@ from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.locations import Location
 from spark_jobs.trial.context import DataSettings
 from spark_jobs.trial.trial_process import Program
+from spark_jobs.zygote.shared_import import OURS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +78,7 @@ def shared_import(preload: Preload, keep_warm: float) -> Shared:
         keep_warm: Seconds for which they stay imported; 0 for no shared import.
     """
     # `experiment` too: train functions call it, and in the zygote it is imported only once
-    modules = (*preload.required, "experiment", "spark_jobs.trial.event_file")
+    modules = (*preload.required, *OURS)
     return Shared(modules, preload.guessed, keep_warm)
 
 

@@ -165,7 +165,7 @@ def _serve(
     problem = folder_problem(root, hadoop, tell) or modules_problem(config.modules)
     lag = channel.hello(msgspec.structs.replace(hello, problem=problem))
     first = None if problem else channel.next()
-    if first is None:  # nothing to do, so nothing to import
+    if first is None:  # nothing to do, so no zygote is needed
         return
     program = msgspec.structs.replace(config.program, clock_lag=lag)
     config = msgspec.structs.replace(config, program=program)

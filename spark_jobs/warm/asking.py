@@ -101,8 +101,8 @@ class Forked:
     Attributes:
         pid: Its process id.
         pidfd: Its pidfd.
-        connection: The connection to the keeper, which closes it when the zygote has ended and
-            nothing of it is left.
+        connection: The connection to the keeper, which sends `SWEPT` when the zygote has ended and
+            nothing of it is left, and closes it.
     """
 
     pid: int
@@ -142,12 +142,14 @@ def kept_commands(warm: Warm, importer: str) -> Iterator[list[str]]:
         with contextlib.suppress(psutil.Error):  # it has ended
             words = process.cmdline()
             mine = str(warm.folder) in (str(Path(word).parent) for word in words)
-            if mine and keeper.__name__ in words and importer in words:
+            of_keeper = mine and keeper.__name__ in words and importer in words
+            # A keeper may have no importer left, and stay because it remembers why.
+            if of_keeper and any(importer in child.cmdline() for child in process.children()):
                 yield words[words.index(importer) + 1 :]
 
 
 def start(warm: Warm, imports: Imports, until: float) -> None:
-    """Start the keeper of these imports, unless there is one.
+    """Start the keeper of these imports, or let it stay longer if there is one.
 
     This process must not be a subreaper: it would inherit the keeper.
 
@@ -159,8 +161,8 @@ def start(warm: Warm, imports: Imports, until: float) -> None:
     Raises:
         Unavailable: It cannot be started.
     """
-    with _unavailable():
-        _connect(warm, imports, until).close()
+    with _unavailable(), _connect(warm, imports, until) as connection:
+        send(connection, Request(warm.seconds).to_json())  # so that it stays from now on
 
 
 def ask(warm: Warm, imports: Imports, descriptors: Sequence[int], until: float) -> Forked:

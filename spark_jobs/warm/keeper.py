@@ -193,13 +193,17 @@ class Keeper:
         try:
             seconds = Request.from_json(data).seconds
             known = slot in (*self._waiting, self._forking, *self._zygotes)
-            if known or len(descriptors) != DESCRIPTORS:
-                raise ValueError("one request, with a zygote's descriptors")
+            if known or len(descriptors) not in (0, DESCRIPTORS):
+                raise ValueError("one request, with a zygote's descriptors or none")
         except ValueError:
             close_all(descriptors)
             self._lose_slot(slot)
             return
         self._seconds = seconds
+        self._last_used = time.monotonic()
+        if not descriptors:
+            self._lose_slot(slot)
+            return
         slot.descriptors = descriptors
         self._waiting.append(slot)
 

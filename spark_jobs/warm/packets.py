@@ -18,7 +18,8 @@ FORK = b"fork"
 """The keeper's request to the importer; beside it is what was beside the slot's."""
 
 SWEPT = b"swept"
-"""The keeper's last packet to a slot: its zygote has ended, and nothing of it is left."""
+"""The keeper's last packet to a slot: its zygote has ended, and nothing of it is left, or a part
+that cannot be killed."""
 
 DESCRIPTORS = 3
 """The number of descriptors beside a request."""
@@ -31,6 +32,8 @@ _CREDENTIALS = struct.Struct("3i")  # process, user, group
 @dataclass(frozen=True, slots=True)
 class Request:
     """A slot's request for a zygote, whose control socket, lifeline and log are beside it.
+
+    Without them it only says how long the keeper stays.
 
     Attributes:
         seconds: Seconds for which the keeper stays without a zygote; the latest request counts.

@@ -80,7 +80,7 @@ class ZygoteLink:
         finally:
             theirs.close()
             os.close(lifeline_read)
-        # A lock that another thread of the importer held at the fork is never free in the zygote.
+        # The zygote hangs if another thread of the importer held a lock at the fork.
         overdue = threading.Timer(time_limits.WARM_READY, self.process.kill)
         if warm is not None:
             overdue.start()
@@ -90,6 +90,8 @@ class ZygoteLink:
             first = self._receive()
         finally:
             overdue.cancel()
+            if warm is not None:
+                overdue.join()  # it may be killing
         if not isinstance(first, zygote.Ready):
             reason = first.reason if isinstance(first, zygote.Broken) else self.process.last_words()
             self.close()

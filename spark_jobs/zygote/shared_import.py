@@ -5,7 +5,6 @@ Light: a worker asks for it before it imports the rest of this framework.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 import time
@@ -21,7 +20,8 @@ IMPORTER = "spark_jobs.zygote.importer"
 GUESSED = "--guessed"
 """The word before the modules whose errors are ignored."""
 
-_OURS = ("experiment", "spark_jobs.")
+OURS = ("experiment", "spark_jobs.trial.event_file")
+"""Our own modules that are imported for zygotes, after the user's."""
 
 SECRETS = ("PYTHON_WORKER_FACTORY_SECRET", "_SPARK_AUTH_SECRET")
 """Variables with Spark's secrets, of its own workers and of the application, for no user code."""
@@ -46,8 +46,10 @@ def begin(modules: Sequence[str], guessed: Sequence[str], seconds: float) -> Non
         seconds: Seconds for which they stay imported without a zygote; 0 to do nothing.
     """
     if (warm := warm_here(seconds)) is not None:
-        with contextlib.suppress(Unavailable):  # which the slot learns when it needs a zygote
+        try:
             start(warm, imports_of(modules, guessed), time.monotonic() + _START)
+        except Unavailable as error:  # a slot tries again when it needs a zygote
+            print(f"no shared import: {error}", file=sys.stderr)
 
 
 def kept() -> list[tuple[str, ...]]:
@@ -55,7 +57,7 @@ def kept() -> list[tuple[str, ...]]:
     if (warm := warm_here(1.0)) is None:
         return []
     return [
-        tuple(word for word in words if word != GUESSED and not word.startswith(_OURS))
+        tuple(word for word in words if word not in (GUESSED, *OURS))
         for words in kept_commands(warm, IMPORTER)
     ]
 

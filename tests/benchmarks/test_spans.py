@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
+import operator
+
+import pytest
+
+from tests.benchmarks.span_marks.sitecustomize import PARTS
 from tests.benchmarks.spans import Call, Row, Span, medians, rows_of, table
 
 CALL = Call(100.0, 101.0, (100.5, 100.4))
@@ -24,6 +30,13 @@ def test_the_parts_of_a_search_are_those_that_begin_during_it():
         "zygote: trial": (400, 350),
         "**from the last trial's end to the return**": (750, 250),
     }
+
+
+@pytest.mark.parametrize(
+    ("module", "part"), [(module, part) for module in PARTS for part in PARTS[module]]
+)
+def test_each_part_exists(module, part):
+    assert callable(operator.attrgetter(part)(importlib.import_module(module)))
 
 
 def test_a_part_of_one_search_in_many_is_left_out():

@@ -417,7 +417,7 @@ def test_a_dead_python_worker_costs_an_attempt_not_the_trial(spark, tmp_path):
 
 
 def test_dead_slots_end_the_search_with_sparks_error(spark, logdir, monkeypatch):
-    def dead(job, lent, function, search_path):
+    def dead(job, lent, function, search_path, shared):
         def slot(batches):
             raise RuntimeError("dead before its first words")
             yield from batches

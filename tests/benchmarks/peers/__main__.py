@@ -19,7 +19,7 @@ from tests.benchmarks.peers.roster import Entry
 from tests.benchmarks.peers.runner import Run
 from tests.benchmarks.peers.tasks import Task
 
-_PAGE = ROOT / "docs" / "benchmarks_peers.md"
+_PAGE = ROOT / "build" / "peers.md"
 _ROUNDS = 5
 
 

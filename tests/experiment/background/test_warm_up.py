@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 
 import psutil
@@ -24,7 +25,11 @@ def fresh(sparks):
 
 
 def importers():
-    return {child.pid for pid in keepers() for child in psutil.Process(pid).children()}
+    found = set()
+    for pid in keepers():
+        with contextlib.suppress(psutil.NoSuchProcess):  # of a session that has ended
+            found |= {child.pid for child in psutil.Process(pid).children()}
+    return found
 
 
 def test_a_search_uses_what_was_imported_before(fresh, tmp_path):

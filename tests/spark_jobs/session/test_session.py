@@ -5,12 +5,14 @@ import subprocess
 import sys
 import textwrap
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 
 from search.errors import InvalidArgument
 from spark_jobs.session import active_data_settings
 from spark_jobs.session.classic import ClassicSession
+from spark_jobs.session.session import Session
 
 
 @pytest.mark.parametrize("wrong", [None, "local[2]", object()])
@@ -257,3 +259,17 @@ def test_the_settings_of_a_stopped_context_count_no_more(sparks):
         assert not active_data_settings().hadoop.values
     finally:
         sparks.stop()
+
+
+@pytest.mark.parametrize(
+    ("dynamic", "there", "slots"),
+    [(False, 3, 2**31), (True, 3, 3), (True, 0, 1), (True, None, 2**31)],
+)
+def test_present_slots_are_not_those_that_spark_may_add(dynamic, there, slots):
+    session = SimpleNamespace(
+        task_slots=lambda tick: 2**31,
+        _is_on=lambda name: dynamic,
+        cluster=lambda: SimpleNamespace(tasks=lambda needs: there),
+        task_needs=None,
+    )
+    assert Session.present_slots(session) == slots

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 
 import pytest
 
+from spark_jobs.warm.asking import Imports, Warm, start
+from spark_jobs.zygote.shared_import import GUESSED, IMPORTER
 from tests.experiment.waiting import wait_until
 from tests.spark_jobs.slot.test_runners import alive
 from tests.spark_jobs.warm.hosts import host_in
@@ -271,6 +274,13 @@ def test_the_latest_search_says_how_long_a_keeper_stays(host):
     for slot in slots:
         slot.close()
     wait_until(gone(slots[0].keeper, slots[0].importer))
+
+
+def test_an_import_that_is_begun_again_stays_for_as_long_as_asked_for_then(host):
+    asked = Imports(IMPORTER, ("json", GUESSED), host.environment)
+    for seconds in (300.0, 0.0):
+        start(Warm(host.folder, host.jvm.pid, seconds), asked, time.monotonic() + 60)
+    wait_until(lambda: not host.keepers())
 
 
 def test_a_keeper_that_is_stopped_is_done_without(host):

@@ -24,7 +24,7 @@ become_subreaper()
 us = psutil.Process()
 spared = subprocess.Popen(["sh", "-c", "sleep 3600 & wait"])
 subprocess.Popen(["sh", "-c", sys.argv[1]])
-while len(us.children(recursive=True)) < 6:
+while len(us.children(recursive=True)) < 6 or not psutil.Process(spared.pid).children():
     time.sleep(0.01)
 
 real, killed = os.kill, []
