@@ -89,8 +89,8 @@ def warm_up(
 
 def _run(session: Session, function: Callable[..., Any], settings: Settings) -> None:
     """Run a job that prepares workers, one per slot, and wait for its end."""
-    there = session.present_slots(tick=lambda: None)
-    slots = min(settings.parallelism or there, _MOST_SLOTS)
+    there = settings.parallelism or session.present_slots(tick=lambda: None)
+    slots = min(there or session.task_slots(), _MOST_SLOTS)
     limit = settings.startup_timeout
     with session.job(function, slots, f"warm-up-{secrets.token_hex(8)}") as job:
         job.start()

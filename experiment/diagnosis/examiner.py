@@ -194,7 +194,7 @@ class Examiner:
         seen: Data | None,
     ) -> list[Finding]:
         """Run the checks on all slots and return the findings."""
-        there, modules, key = self.session.present_slots(), self.modules, secrets.token_hex(16)
+        there, modules, key = self._slots(), self.modules, secrets.token_hex(16)
         slots = min(there, _MOST_SLOTS)
         gathering = _Gathering(self.clock)
         host = self.session.driver_host
@@ -284,6 +284,11 @@ class Examiner:
                     server.wake()
                 time.sleep(_POLL)
         return jobs
+
+    def _slots(self) -> int:
+        """Return the number of slots of the present executors; if unknown, all that may come."""
+        there = self.session.present_slots()
+        return min(self.session.task_slots(), _MOST_SLOTS) if there is None else there
 
     def _failing_hosts(self) -> list[Finding]:
         """Return the hosts on which executors cannot start; none if Spark does not answer."""

@@ -309,10 +309,10 @@ class Session(abc.ABC):
             executors = int(self.setting("spark.executor.instances") or 0)
         return executors * needs.fit(cores, gpus)
 
-    def present_slots(self, tick: Callable[[], None] | None = None) -> int:
+    def present_slots(self, tick: Callable[[], None] | None = None) -> int | None:
         """Return how many tasks the present executors can run at once.
 
-        If these are unknown, as in Spark Connect, all that the cluster may have.
+        None if these are unknown, as in Spark Connect with dynamic allocation.
 
         Args:
             tick: As in `task_slots`.
@@ -321,7 +321,7 @@ class Session(abc.ABC):
         if not self._is_on("spark.dynamicAllocation.enabled"):
             return slots
         there = self.cluster().tasks(self.task_needs)
-        return slots if there is None else max(1, there)
+        return None if there is None else max(1, there)
 
     def _most_executors(self) -> int | None:
         """Return the maximum number of executors; None if unknown."""

@@ -167,7 +167,8 @@ def test_what_a_program_leaves_is_ended():
 def test_an_interrupted_run_ends_its_processes(tmp_path):
     program = "\n".join(
         [
-            "import dataclasses, pathlib, sys",
+            "import dataclasses, pathlib, signal, sys",
+            "signal.signal(signal.SIGINT, signal.default_int_handler)",  # a job may ignore it
             "from tests.benchmarks.peers import roster, runner, tasks",
             "entry = roster.Entry('pool', 'pool', None)",
             "pythons = {None: pathlib.Path(sys.executable)}",
@@ -175,13 +176,16 @@ def test_an_interrupted_run_ends_its_processes(tmp_path):
         ]
     )
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
-    process = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-c", program], cwd=ROOT, env=environment, stderr=subprocess.DEVNULL
-    )
-    wait_until(lambda: len(list(tmp_path.glob("peers-*/done/*"))) == 7)
-    started = psutil.Process(process.pid).children(recursive=True)
-    process.send_signal(signal.SIGINT)
-    process.wait(60)
+    ) as process:
+        try:
+            wait_until(lambda: len(list(tmp_path.glob("peers-*/done/*"))) == 7)
+            started = psutil.Process(process.pid).children(recursive=True)
+            process.send_signal(signal.SIGINT)
+            process.wait(60)
+        finally:
+            process.kill()
     assert len(started) > 3
     assert [one for one in started if one.is_running()] == []
     assert list(tmp_path.iterdir()) == []
