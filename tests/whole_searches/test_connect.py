@@ -97,6 +97,8 @@ def held(folder, x):
     return 2.0 * x
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 def test_searches_and_calls(connect, tmp_path):
     def train(x):
         if x == 2:
@@ -123,6 +125,8 @@ def test_searches_and_calls(connect, tmp_path):
         assert list(pool.map(pow, [2, 3], [5, 2])) == [32, 9]
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 def test_executors_that_do_not_see_the_handed_over_files_are_reported(
     connect, tmp_path, monkeypatch
 ):
@@ -209,6 +213,8 @@ def test_settings_of_a_session(server):
     spark.stop()
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 def test_a_stopped_session_is_refused(server):
     spark = open_session(server)
     spark.stop()
@@ -228,6 +234,8 @@ def test_a_server_with_an_old_version_is_refused(server, tmp_path, monkeypatch):
     spark.stop()
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 def test_a_session_ended_by_its_server_is_refused(server):
     spark = open_session(server)
     spark.client.release_session()
@@ -236,6 +244,8 @@ def test_a_session_ended_by_its_server_is_refused(server):
     spark.client.close()  # or pyspark would call the server when this process ends
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 def test_cancelling_leaves_no_trial_and_keeps_other_jobs(connect, tmp_path, submit):
     release = tmp_path / "release"
 

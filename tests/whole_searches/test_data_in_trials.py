@@ -81,6 +81,8 @@ def test_the_driver_reads_with_the_settings_of_its_session(sparks, hdfs, hadoop,
     assert rows == [{"number": 1, "name": "a"}, {"number": 2, "name": "b"}]
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 def test_tensorflow_reads_records_on_hdfs(sparks, hdfs, hadoop, logdir, tmp_path):
     def train(shard):
         import tensorflow as tf
@@ -130,6 +132,8 @@ def sum_of(path):
     return float(sum(table.column("number").to_pylist()))
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 def test_trials_read_a_spark_table_from_hdfs(sparks, hdfs, hadoop, logdir):
     spark = sparks.get("local[2]", **hadoop)
     path = experiment.data.from_dataframe(spark.createDataFrame(ROWS))
@@ -151,6 +155,8 @@ def test_trials_read_a_spark_table_from_a_folder(spark, logdir, tmp_path, monkey
     assert [trial.value for trial in result.trials] == [4950.0, 4950.0]
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 def test_trials_read_sparks_examples_from_hdfs(sparks, hdfs, hadoop, logdir):
     def count(path):
         import experiment
@@ -239,6 +245,8 @@ def read_twice(path, trial):
     return {"total": total, "own": own_bytes() - before}
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 @ISOLATIONS
 def test_examples_are_parsed_once_and_shared_by_all_trials_of_a_host(
     sparks, hdfs, hadoop, images, logdir, tmp_path, isolation

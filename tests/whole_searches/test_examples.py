@@ -25,11 +25,12 @@ COMMANDS = {
     "python": [sys.executable],
     "spark-submit": [str(BIN / "spark-submit"), "--master", "local[2]"],
 }
+IN_CI = (pytest.mark.slow, pytest.mark.contract)
 RUNS = [
-    # Those on the README's first page, and one with spark-submit, also run in the fast tests.
-    ("python", "grid_search.py"),
-    ("python", "evolutionary_search.py"),
-    ("spark-submit", "grid_search.py"),
+    # Those on the README's first page, and one with spark-submit, also run in CI.
+    pytest.param("python", "grid_search.py", marks=IN_CI),
+    pytest.param("python", "evolutionary_search.py", marks=IN_CI),
+    pytest.param("spark-submit", "grid_search.py", marks=IN_CI),
     pytest.param("python", "early_stopping.py", marks=pytest.mark.slow),
     pytest.param("spark-submit", "architecture_search.py", marks=pytest.mark.slow),
 ]

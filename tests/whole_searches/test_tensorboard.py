@@ -161,6 +161,8 @@ def test_generations_are_curves_of_the_search(spark, logdir):
     assert best == sorted(best)
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 def test_a_search_is_shown_while_it_runs(spark, tmp_path, serve):
     release = tmp_path / "release"
 
@@ -203,6 +205,8 @@ def test_a_search_is_shown_while_it_runs(spark, tmp_path, serve):
         search.join()
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 def test_trials_without_a_hyperparameter_have_their_rows(serve, tmp_path):
     space = Space(
         {
@@ -240,6 +244,8 @@ def test_trials_without_a_hyperparameter_have_their_rows(serve, tmp_path):
     assert {column["name"] for column in config["hparamInfos"]} == {*space, "generation"}
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 def test_the_table_of_several_runs_has_a_row_for_each_trial_of_each_run(serve, tmp_path):
     def run_of(number):
         def outcome_of(trial):

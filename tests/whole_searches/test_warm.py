@@ -75,6 +75,7 @@ def test_a_time_that_is_none_is_refused_before_any_job(spark, tmp_path, value):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.fault(8)
 def test_a_killed_executor_leaves_neither_keeper_nor_trial(cluster, tmp_path):
     def train(x):
