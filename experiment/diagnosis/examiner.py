@@ -351,6 +351,8 @@ class _Gathering:
     def alike(self, slot: str) -> None:
         """Do nothing: all slots end together."""
 
+    alike_now = alike
+
     def report(self, message: Reports) -> Heard:
         return Heard()
 

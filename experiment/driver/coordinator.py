@@ -74,7 +74,13 @@ class Coordinator:
 
     def alike(self, slot: str) -> Hashable:
         """See `Handler` in exchange.py: host, GPUs and executor decide which trials it may run."""
-        return self.roster.alike(slot)
+        return self.roster.alike(slot), self.trials.keeps(slot)
+
+    def alike_now(self, slot: str) -> Hashable:
+        """See `Handler` in exchange.py: hosts matter to trials only that are to run again."""
+        if self.trials.state.waiting or self.roster.host(slot) is None:
+            return self.alike(slot)
+        return self.roster.gets_work(slot), self.trials.keeps(slot)
 
     def report(self, message: Reports) -> Heard:
         """See `spark_jobs.channel.exchange.Handler`."""

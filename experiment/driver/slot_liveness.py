@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Hashable
 
 from experiment.driver.coordinator import Coordinator
@@ -31,6 +32,7 @@ class SlotLiveness:
         self._coordinator = coordinator
         self._clock = clock
         self._heard: dict[str, float] = {}  # slots, with the time of their last message
+        self._of_task: defaultdict[tuple[int, int], set[str]] = defaultdict(set)  # these slots
         self._time = 0.0  # seconds in which there were messages
         self._last = clock()
         self._looked = 0.0
@@ -38,12 +40,8 @@ class SlotLiveness:
     def hello(self, message: Hello) -> None:
         """Take a slot's hello."""
         now = SlotId.parse(message.slot)
-        before = [
-            slot
-            for slot, it in ((slot, SlotId.parse(slot)) for slot in self._heard)
-            if it.task == now.task and it.attempt < now.attempt
-        ]
-        self._lost(before)
+        slots = self._of_task[now.task]
+        self._lost([slot for slot in slots if SlotId.parse(slot).attempt < now.attempt])
         self._hear(message.slot)
         self._coordinator.hello(message)
 
@@ -56,6 +54,10 @@ class SlotLiveness:
         """Return a key that is equal for slots which may run the same trials."""
         return self._coordinator.alike(slot)
 
+    def alike_now(self, slot: str) -> Hashable:
+        """Return a key that is equal for slots which would get the same answer now."""
+        return self._coordinator.alike_now(slot)
+
     def report(self, message: Reports) -> Heard:
         """Take the reports of a slot's trial."""
         self._hear(message.slot)
@@ -65,6 +67,8 @@ class SlotLiveness:
         now = self._clock()
         self._time += min(now - self._last, time_limits.SLOT_GAP)
         self._last = now
+        if slot not in self._heard:
+            self._of_task[SlotId.parse(slot).task].add(slot)
         self._heard[slot] = self._time
         if self._time > self._looked + time_limits.SLOT_GAP:
             self._looked = self._time
@@ -74,4 +78,5 @@ class SlotLiveness:
     def _lost(self, slots: list[str]) -> None:
         for slot in slots:
             del self._heard[slot]
+            self._of_task[SlotId.parse(slot).task].discard(slot)
         self._coordinator.slots_lost(slots)

@@ -56,7 +56,7 @@ class Status:
         ended: The length of `results` at this moment.
         failed: Number of failed trials.
         cancelled: Number of trials cancelled at the end of the search.
-        running: The trials in flight.
+        running: The trials in flight; copied when the first one is read.
         slots: Number of slots that have started.
         best: The best trial so far; None before the first value, and with several objectives.
         objective: The name of the objective, once known.
@@ -72,7 +72,7 @@ class Status:
     ended: int = 0
     failed: int = 0
     cancelled: int = 0
-    running: tuple[Running, ...] = ()
+    running: Sequence[Running] = ()
     slots: int = 0
     best: TrialResult | None = None
     objective: str | None = None

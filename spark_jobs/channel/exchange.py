@@ -93,6 +93,9 @@ class Handler(Protocol):
     def alike(self, slot: str) -> Hashable:
         """Return a key that is equal for slots that have to wait for the same work."""
 
+    def alike_now(self, slot: str) -> Hashable:
+        """Return a key that is equal for slots which would get the same answer now; coarser."""
+
     def report(self, message: Reports) -> Heard:
         """Take in the reports of a slot's trial."""
 
@@ -112,6 +115,7 @@ class Exchange:
         self._keys = AttemptKeys()
         # Waiting slots in the order of their requests, by `Handler.alike`.
         self._lines: dict[Hashable, dict[str, asyncio.Future[Answer]]] = {}
+        self._to_wake = False
         self.error: BaseException | None = None
 
     async def answer(
@@ -132,7 +136,7 @@ class Exchange:
         match message:
             case Hello():
                 self._guarded(lambda: self._handler.hello(message))
-                self.wake()  # a slot that is to end leaves its trial to others
+                self._wake_soon()  # a slot that is to end leaves its trial to others
                 return encode(Welcome(time.time())), ""
             case Reports():
                 return encode(self._guarded(lambda: self._handler.report(message))), ""
@@ -146,23 +150,35 @@ class Exchange:
         With a thousand slots that wait for the end of a generation, asking for each of them after
         each trial would take a whole processor.
         """
-        for line in list(self._lines.values()):
-            for slot, waiting in list(line.items()):
+        self._to_wake = False
+        in_vain: set[Hashable] = set()
+        for line in self._lines.values():
+            for slot, waiting in line.items():
                 if waiting.done():  # it does not wait any more, and is about to leave the queue
                     continue
+                kind = self._handler.alike_now(slot)
+                if kind in in_vain:
+                    break
                 try:
                     answer = self._guarded(functools.partial(self._handler.next, Next(slot)))
                 except Refusal as refusal:
                     waiting.set_exception(refusal)
                     continue
                 if isinstance(answer, Wait):
+                    in_vain.add(kind)
                     break
                 waiting.set_result(answer)
+
+    def _wake_soon(self) -> None:
+        """Wake once after all messages that have arrived: with many hosts it takes a while."""
+        if not self._to_wake:
+            self._to_wake = True
+            asyncio.get_running_loop().call_soon(self.wake)
 
     async def _next(self, message: Next, patience: float) -> Answer:
         answer = self._guarded(lambda: self._handler.next(message))
         if message.outcome is not None:
-            self.wake()  # the outcome may free work for others
+            self._wake_soon()  # the outcome may free work for others
         if not isinstance(answer, Wait):
             return answer
         waiting: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()

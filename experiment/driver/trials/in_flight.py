@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import overload
 
 from experiment.results.status import Running
 from spark_jobs.messages import Attempt, Report, SlotId
@@ -12,7 +15,7 @@ from spark_jobs.messages import Attempt, Report, SlotId
 class InFlight:
     """The attempts that slots run; at most one per trial.
 
-    `running` and `len` are thread safe: the data that they read is replaced, never changed.
+    `running` and `len` are thread safe.
 
     Args:
         clock: Monotonic time in seconds.
@@ -20,17 +23,27 @@ class InFlight:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._running: Mapping[int, Running] = {}  # by trial
+        # Copied when it is read: a copy at each change would take most of a large search's time.
+        self._running: dict[int, Running] = {}  # by trial
+        self._lock = threading.Lock()
         self._trials: dict[str, int] = {}  # by slot
+        self._tasks: Counter[tuple[int, int]] = Counter()  # number of slots with a trial
         self._prepared: set[str] = set()  # slots whose first trial has started to run
 
     def __len__(self) -> int:
         return len(self._running)
 
     @property
-    def running(self) -> tuple[Running, ...]:
-        """The attempts in flight, in the order in which slots got them."""
-        return tuple(self._running.values())
+    def running(self) -> Sequence[Running]:
+        """The attempts in flight, in the order in which slots got them.
+
+        They are copied when one of them is first read; the length is that of this moment.
+        """
+        return _View(len(self._running), self._copied)
+
+    def _copied(self) -> tuple[Running, ...]:
+        with self._lock:
+            return tuple(self._running.values())
 
     def on(self, slot: str) -> Running | None:
         """Return the attempt that a slot runs, or None."""
@@ -56,8 +69,10 @@ class InFlight:
         since = self._clock() if self._prepared.issuperset(slots) else None
         running = Running(attempt=attempt, slots=slots, since=since)
         trial = attempt.trial.id
-        self._running = {**self._running, trial: running}
+        with self._lock:
+            self._running[trial] = running
         self._trials.update(dict.fromkeys(slots, trial))
+        self._tasks.update(SlotId.parse(slot).task for slot in slots)
 
     def prepared(self, slot: str) -> None:
         """Record that a slot has imported the preloaded modules, so its trial runs."""
@@ -89,19 +104,54 @@ class InFlight:
         """Remove the attempt of a trial, if there is one: its slots are free."""
         if trial not in self._running:
             return
-        for slot in self._running[trial].slots:
+        with self._lock:
+            running = self._running.pop(trial)
+        for slot in running.slots:
             del self._trials[slot]
-        self._running = {other: run for other, run in self._running.items() if other != trial}
+            task = SlotId.parse(slot).task
+            self._tasks[task] -= 1
+            if not self._tasks[task]:
+                del self._tasks[task]
 
     def clear(self) -> None:
         """Remove all attempts."""
-        self._running = {}
-        self._trials = {}
+        with self._lock:
+            self._running.clear()
+        self._trials.clear()
+        self._tasks.clear()
 
     def is_doubled(self, slot: str) -> bool:
         """Return whether another attempt of the slot's task has a trial; Spark would kill it."""
-        task = SlotId.parse(slot).task
-        return any(SlotId.parse(other).task == task for other in self._trials if other != slot)
+        return self._tasks[SlotId.parse(slot).task] > (slot in self._trials)
 
     def _replace(self, running: Running) -> None:
-        self._running = {**self._running, running.attempt.trial.id: running}
+        with self._lock:
+            self._running[running.attempt.trial.id] = running
+
+
+class _View(Sequence[Running]):
+    """Attempts of which some may never be read.
+
+    Args:
+        length: Their number.
+        read: Returns them.
+    """
+
+    def __init__(self, length: int, read: Callable[[], tuple[Running, ...]]) -> None:
+        self._length = length
+        self._read = read
+        self._items: tuple[Running, ...] | None = None
+
+    def __len__(self) -> int:
+        return self._length if self._items is None else len(self._items)
+
+    @overload
+    def __getitem__(self, index: int) -> Running: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Running]: ...
+
+    def __getitem__(self, index: int | slice) -> Running | Sequence[Running]:
+        if self._items is None:
+            self._items = self._read()
+        return self._items[index]

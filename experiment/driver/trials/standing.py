@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from experiment.results.status import Observer, Running, Status
 from experiment.results.trial_result import TrialResult
@@ -83,7 +83,7 @@ class Standing:
                 self.observers.remove(observer)
                 self._warn(f"{type(observer).__name__} is left out from now on: {error}")
 
-    def status(self, *, total: int, running: tuple[Running, ...], slots: int) -> Status:
+    def status(self, *, total: int, running: Sequence[Running], slots: int) -> Status:
         """Return the status of the search.
 
         Args:

@@ -916,7 +916,7 @@ def test_no_slot_gets_a_trial_that_the_journal_could_not_write(tmp_path):
     coordinator.hello(Hello(slot="1.0.0", host="host"))
     with pytest.raises(OSError, match="No space left"):
         coordinator.next(Next("1.0.0"))
-    assert coordinator.trials.status.running == ()
+    assert not coordinator.trials.status.running
 
 
 def test_each_warning_is_shown_once(start):

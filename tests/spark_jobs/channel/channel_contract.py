@@ -45,6 +45,8 @@ class Script:
     def alike(self, slot):
         return None
 
+    alike_now = alike
+
     def report(self, message):
         return self.next(message)
 
@@ -76,6 +78,8 @@ class Working:
 
     def alike(self, slot):
         return None
+
+    alike_now = alike
 
     def report(self, message):
         self.calls += 1

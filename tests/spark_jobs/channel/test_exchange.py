@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections import defaultdict
 
 import pytest
 
@@ -19,6 +20,7 @@ class Works:
     def __init__(self):
         self.hosts, self.work, self.asked = {}, {}, []
         self.error = None
+        self.same_now = False
 
     def hello(self, message):
         self.hosts[message.slot] = message.host
@@ -26,12 +28,18 @@ class Works:
     def alike(self, slot):
         return self.hosts[slot]
 
+    def alike_now(self, slot):
+        return None if self.same_now else self.hosts[slot]
+
     def next(self, message):
         self.asked.append(message.slot)
         if self.error is not None:
             raise self.error
         trials = self.work.get(self.hosts[message.slot], [])
         return Attempt(Trial(trials.pop(0), {})) if trials else Wait()
+
+
+KEYS = defaultdict(new_key)
 
 
 def slots(number):
@@ -43,6 +51,7 @@ async def line_up(exchange, handler, names, host, patience=_PATIENCE):
     keys = {name: new_key() for name in names}
     for name, key in keys.items():
         await exchange.answer("Hello", encode(Hello(slot=name, host=host)), key, patience)
+    await asyncio.sleep(0)  # slots that wait already are asked again
     handler.asked.clear()
     calls = []
     for name, key in keys.items():
@@ -80,6 +89,47 @@ def test_where_nothing_is_new_one_slot_of_each_host_is_asked():
         await line_up(exchange, handler, second, "b")
         exchange.wake()
         assert handler.asked == [first[0], second[0]]
+
+    run(test)
+
+
+def test_where_hosts_do_not_matter_now_one_slot_is_asked_for_all():
+    async def test(exchange, handler):
+        first, second = slots(1), slots(2)
+        calls = await line_up(exchange, handler, first, "a")
+        calls += await line_up(exchange, handler, second, "b")
+        handler.same_now = True
+        exchange.wake()
+        assert handler.asked == [first[0]]
+        handler.same_now = False
+        handler.work["b"] = [7]
+        exchange.wake()
+        await asyncio.wait(calls, return_when=asyncio.FIRST_COMPLETED)
+        assert trial_of(calls[50]) == 7
+
+    run(test)
+
+
+def test_outcomes_that_come_at_once_wake_slots_once():
+    async def test(exchange, handler):
+        (waiting,) = await line_up(exchange, handler, ["1.0.0"], "a")
+        names = [f"1.{number}.0" for number in range(1, 9)]
+        for name in names:
+            await exchange.answer("Hello", encode(Hello(slot=name, host="a")), KEYS[name], _PATIENCE)
+        await asyncio.sleep(0)
+        handler.asked.clear()
+        outcomes = (encode(Next(name, 1, Outcome(0, "cancelled"))) for name in names)
+        calls = [
+            asyncio.ensure_future(exchange.answer("Next", outcome, KEYS[name], _PATIENCE))
+            for name, outcome in zip(names, outcomes, strict=True)
+        ]
+        while len(handler.asked) < 9:
+            await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert handler.asked == [*names, "1.0.0"]
+        assert not waiting.done()
+        for call in calls:
+            call.cancel()
 
     run(test)
 

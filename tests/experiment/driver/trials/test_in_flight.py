@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -118,15 +121,40 @@ def test_a_slot_is_doubled_while_another_attempt_of_its_task_has_a_trial(in_flig
 
 def test_the_view_of_another_thread_does_not_change(in_flight):
     in_flight.add(attempt(0), ("1.0.0",))
-    before = in_flight._running
-    taken = dict(before)
+    before = in_flight.running
+    taken = list(before)
     in_flight.prepared("1.0.0")
     in_flight.report("1.0.0", (Report(0, {"loss": 0.5}),), "enough")
     in_flight.add(attempt(1), ("1.1.0",))
     in_flight.remove(0)
     in_flight.clear()
-    assert before == taken
-    assert (len(in_flight), in_flight.running, in_flight.on("1.1.0")) == (0, (), None)
+    assert list(before) == taken
+    assert (len(in_flight), list(in_flight.running), in_flight.on("1.1.0")) == (0, [], None)
+
+
+def test_the_number_is_known_without_a_copy(in_flight):
+    in_flight.add(attempt(0), ("1.0.0",))
+    before = in_flight.running
+    assert len(before) == 1
+    in_flight.add(attempt(1), ("1.1.0",))
+    assert len(before) == 1
+    assert [running.attempt.trial.id for running in before] == [0, 1]
+
+
+@pytest.mark.slow
+def test_threads_may_read_while_attempts_come_and_go(in_flight):
+    def change():
+        for trial in range(20_000):
+            in_flight.add(attempt(trial), (f"1.{trial}.0",))
+            in_flight.remove(trial - 100)
+        ended.set()
+
+    ended = threading.Event()
+    with ThreadPoolExecutor() as pool:
+        changing = pool.submit(change)
+        while not ended.is_set():
+            assert len(list(in_flight.running)) <= 101
+        changing.result()
 
 
 changes = st.lists(
