@@ -29,6 +29,7 @@ _MOST_SAID = 1_000  # maximum sentences or GPUs
 _NUMBER = r"(0|[1-9][0-9]{0,8})"
 _Slot = Annotated[str, msgspec.Meta(pattern=rf"\A{_NUMBER}\.{_NUMBER}\.{_NUMBER}\Z")]
 _Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+_Seconds = Annotated[float, msgspec.Meta(ge=0)]
 _Sentence = Annotated[str, msgspec.Meta(max_length=_LONGEST)]
 _Name = Annotated[str, msgspec.Meta(max_length=_LONGEST_NAME)]
 
@@ -112,11 +113,19 @@ class Welcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Next(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A slot's request for the next trial, with its last outcome, if any."""
+    """A slot's request for the next trial, with its last outcome, if any.
+
+    Attributes:
+        slot: The slot's name, as in `Hello`.
+        attempt: The number of the attempt that has ended; 0 without one.
+        outcome: Its outcome.
+        longer: Seconds by which the slot lets the driver wait longer for work than usually.
+    """
 
     slot: _Slot
     attempt: _Count = 0
     outcome: Outcome | None = None
+    longer: _Seconds = 0.0
 
 
 class Attempt(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="attempt"):
@@ -175,13 +184,23 @@ class Heard(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         stop: Why the trial is to stop, for people; '' to continue.
+        pause: Least seconds from this message of the slot to the next one.
+        last_only: Whether the driver needs only the last value of each metric, while a trial runs.
     """
 
     stop: str = ""
+    pause: float = 0.0
+    last_only: bool = False
 
 
 class Wait(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="wait"):
-    """The answer that there is no work yet: the slot asks again."""
+    """The answer that there is no work yet: the slot asks again.
+
+    Attributes:
+        longer: The slot's next `Next.longer`, at most.
+    """
+
+    longer: float = 0.0
 
 
 class Stop(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="stop"):

@@ -25,6 +25,10 @@ while a trial runs."""
 WAIT = 10.0
 """For the driver to answer a waiting slot that there is no work yet."""
 
+LONGER_WAIT = 90.0
+"""Maximum by which many slots wait longer than `WAIT`, by the driver's last answer; `ANSWER` is as
+much longer for them. Not through the mailbox: there a missing answer tells of a dead driver."""
+
 ANSWER = 20.0
 """For the answer to one call: above `WAIT`, which is no outage, and above what `KEEPALIVE` takes to
 notice a dead connection."""
@@ -69,8 +73,9 @@ SLOT_BEAT = 30.0
 """Without a report until a slot sends a heartbeat of its trial."""
 
 SLOT_SILENCE = 300.0
-"""Without a message until a slot counts as lost: above two unanswered calls in a row. A slot is
-silent, too, while it starts a process, which may take a minute or two."""
+"""Without a message until a slot counts as lost: above two unanswered calls in a row, also of slots
+that wait longer. A slot is silent, too, while it starts a process, which may take a minute or
+two."""
 
 SLOT_GAP = 60.0
 """Maximum silence of all slots that counts: a longer one is the driver's own fault. Above

@@ -11,7 +11,10 @@ import time
 import warnings
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 
+from msgspec.structs import replace
+
 from experiment.driver.recorder import Recorder
+from experiment.driver.slots.pace import longer_wait, report_pause
 from experiment.driver.slots.roster import Roster
 from experiment.driver.trials.trials import Trials
 from experiment.results.warned import once
@@ -84,7 +87,9 @@ class Coordinator:
 
     def report(self, message: Reports) -> Heard:
         """See `spark_jobs.channel.exchange.Handler`."""
-        return self.trials.report(message)
+        heard, judged = self.trials.report(message), self.trials.judges_reports
+        pause = report_pause(len(self.roster), judged=judged)
+        return replace(heard, pause=pause, last_only=not judged) if pause else heard
 
     def slots_lost(self, slots: Iterable[str]) -> None:
         """Let trials run again that were in flight on slots whose tasks Spark has lost."""
@@ -134,7 +139,7 @@ class Coordinator:
         if trials.problem is not None:
             return Stop()
         self._recorder.waits(slot, "nothing left" if nothing_left else self._why_it_waits(slot))
-        return Wait()
+        return Wait(longer_wait(len(self.roster)))
 
     def _why_it_waits(self, slot: str) -> WaitReason:
         if self.roster.gpus.reasons(slot):

@@ -186,7 +186,8 @@ class Exchange:
         line = self._lines.setdefault(alike, {})
         line[message.slot] = waiting
         try:
-            return await asyncio.wait_for(waiting, patience)
+            longer = min(message.longer, time_limits.LONGER_WAIT)
+            return await asyncio.wait_for(waiting, patience + longer)
         except TimeoutError:
             return answer
         finally:
@@ -236,11 +237,14 @@ class SlotChannel(abc.ABC):
         slot: The slot's name.
 
     Attributes:
+        LONGER_WAIT: Maximum seconds by which it lets the driver wait longer for work than usually.
         heard: Called after each try with whether an answer came, in the calling thread.
 
     Raises:
         ChannelLost: From every method, if the driver does not answer.
     """
+
+    LONGER_WAIT = 0.0
 
     def __init__(self, slot: str) -> None:
         self._slot = slot
@@ -269,13 +273,13 @@ class SlotChannel(abc.ABC):
             match decode_answer(self._call("Next", message)):
                 case Attempt() as following:
                     return following
-                case Wait():
-                    message = Next(self._slot)
+                case Wait(longer):
+                    message = Next(self._slot, longer=min(longer, self.LONGER_WAIT))
                 case _:
                     return None
 
-    def report(self, attempt: Attempt, reports: tuple[Report, ...], output: str = "") -> str:
-        """Send a trial's reports, in one try; return why the trial is to stop, or ''."""
+    def report(self, attempt: Attempt, reports: tuple[Report, ...], output: str = "") -> Heard:
+        """Send a trial's reports, in one try; return the driver's answer."""
         message = Reports(
             slot=self._slot,
             trial=attempt.trial.id,
@@ -283,16 +287,17 @@ class SlotChannel(abc.ABC):
             reports=reports,
             output=output,
         )
-        return decode(self._call("Report", message, patience=0), Heard).stop
+        return decode(self._call("Report", message, patience=0), Heard)
 
     def _call(
         self, call: Call, message: Hello | Next | Reports, patience: float = time_limits.OUTAGE
     ) -> bytes:
         """Call until an answer comes; a message may arrive twice."""
+        longer = message.longer if isinstance(message, Next) else 0.0
 
         def ask() -> tuple[bytes, str]:
             try:
-                answer = self._ask(call, encode(message))
+                answer = self._ask(call, encode(message), longer)
             except Cut:
                 self.heard(False)
                 raise
@@ -312,8 +317,13 @@ class SlotChannel(abc.ABC):
         return answer
 
     @abc.abstractmethod
-    def _ask(self, call: Call, request: bytes) -> tuple[bytes, str]:
+    def _ask(self, call: Call, request: bytes, longer: float = 0.0) -> tuple[bytes, str]:
         """Send a message with the key; return the answer and the next key, '' without a new one.
+
+        Args:
+            call: The call.
+            request: The message.
+            longer: Seconds by which the answer may take longer than usually.
 
         Raises:
             Cut: No answer came; the message may be sent again.

@@ -294,7 +294,7 @@ class FileChannelClient(SlotChannel):
         for lane in self._lanes.values():
             lane.files.close()
 
-    def _ask(self, call: Call, request: bytes) -> tuple[bytes, str]:
+    def _ask(self, call: Call, request: bytes, longer: float = 0.0) -> tuple[bytes, str]:
         if len(request) > LARGEST_MESSAGE:
             raise ChannelRefused("the driver refuses: RESOURCE_EXHAUSTED")
         lane = self._lanes[call]

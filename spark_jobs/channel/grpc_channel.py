@@ -273,6 +273,8 @@ class ChannelClient(SlotChannel):
         slot: The slot's name.
     """
 
+    LONGER_WAIT = time_limits.LONGER_WAIT
+
     def __init__(self, address: Address, slot: str) -> None:
         super().__init__(slot)
         credentials = grpc.ssl_channel_credentials(address.certificate.encode())
@@ -317,11 +319,11 @@ class ChannelClient(SlotChannel):
     def _metadata(self) -> tuple[tuple[str, str], ...]:
         return ("authorization", f"Bearer {self._token}"), (_KEY, self._key)
 
-    def _ask(self, call: Call, request: bytes) -> tuple[bytes, str]:
+    def _ask(self, call: Call, request: bytes, longer: float = 0.0) -> tuple[bytes, str]:
         method = {"Hello": self._hello, "Next": self._next, "Report": self._report}[call]
         try:
             answer, done = method.with_call(
-                request, timeout=time_limits.ANSWER, metadata=self._metadata
+                request, timeout=time_limits.ANSWER + longer, metadata=self._metadata
             )
         except grpc.RpcError as error:
             name = error.code().name

@@ -14,7 +14,7 @@ from typing import Self
 
 from spark_jobs import time_limits
 from spark_jobs.channel.exchange import ChannelClosed, ChannelLost, ChannelRefused
-from spark_jobs.messages import Attempt, Report
+from spark_jobs.messages import Attempt, Heard, Report
 
 _MOST_WAITING = 10_000
 _MOST_AT_ONCE = 100  # reports per message: so many of the largest size fit
@@ -24,7 +24,7 @@ _PAUSE = 1.0  # seconds between two tries while the driver does not answer
 _MOST_OUTPUT = 1 << 15  # maximum bytes of each log per message
 _DECODER = codecs.getincrementaldecoder("utf-8")
 
-Send = Callable[[Attempt, tuple[Report, ...], str], str]
+Send = Callable[[Attempt, tuple[Report, ...], str], Heard]
 
 
 class Tail:
@@ -57,8 +57,11 @@ class Reporter:
     when there are too many. For a trial without reports for long, an empty message says that it
     runs. So the driver notices that a slot is gone, and a slot that its trial was given up.
 
+    The driver of many slots answers that it wants few messages: then reports wait to share one, and
+    those of which it wants only the last values are merged, and dropped when their trial has ended.
+
     Args:
-        send: Sends reports of one attempt; returns why the trial is to stop, or ''. Raises
+        send: Sends reports of one attempt; returns the driver's answer. Raises
             ChannelLost if the driver does not answer; after a ChannelClosed nothing more is sent.
         stop: Called with a trial's number and the reason to stop it.
     """
@@ -70,6 +73,7 @@ class Reporter:
         self._followed: tuple[Attempt, Tail] | None = None
         self._unsent = ""  # output that was not delivered
         self._running: Attempt | None = None
+        self._heard = Heard()  # the driver's last answer
         self._said = time.monotonic()  # when something was sent last
         self._changed = threading.Condition()
         self._sending = False
@@ -95,6 +99,8 @@ class Reporter:
     def add(self, attempt: Attempt, report: Report) -> None:
         """Queue a report."""
         with self._changed:
+            if self._heard.last_only and self._waiting and self._waiting[-1][0] == attempt:
+                report = report.after(self._waiting.pop()[1])
             self._waiting.append((attempt, report))
             self._changed.notify_all()
 
@@ -117,8 +123,13 @@ class Reporter:
             self._changed.notify_all()
 
     def flush(self, seconds: float) -> bool:
-        """Wait until everything is sent, for at most this many seconds; return whether it is."""
+        """Wait until everything is sent, for at most this many seconds; return whether it is.
+
+        Of the reports only what the driver needs after the end of their trial.
+        """
         with self._changed:
+            if self._heard.last_only:
+                self._waiting.clear()
             self._urgent = True
             self._changed.notify_all()
             self._changed.wait_for(lambda: self._closing or self._all_sent, seconds)
@@ -138,14 +149,15 @@ class Reporter:
                 self._sending = False
                 self._changed.notify_all()
                 if answered:
-                    self._changed.wait_for(lambda: self._closing or self._in_a_hurry, _EVERY)
+                    pause = max(_EVERY, self._heard.pause)
+                    self._changed.wait_for(lambda: self._closing or self._in_a_hurry, pause)
                 else:
                     self._changed.wait_for(lambda: self._closing, _PAUSE)
 
     def _pass_on(self, attempt: Attempt, reports: tuple[Report, ...], output: str) -> bool:
         self._said = time.monotonic()
         try:
-            reason = self._send(attempt, reports, output)
+            self._heard = self._send(attempt, reports, output)
         except ChannelRefused:  # it would be refused again
             return False
         except ChannelLost as error:
@@ -153,8 +165,8 @@ class Reporter:
             if isinstance(error, ChannelClosed):
                 self._closing = True
             return False
-        if reason:
-            self._stop(attempt.trial.id, reason)
+        if self._heard.stop:
+            self._stop(attempt.trial.id, self._heard.stop)
         return True
 
     def _until_beat(self, now: float) -> float:

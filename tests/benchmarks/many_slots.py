@@ -162,7 +162,7 @@ def waiting_and_fast(folder: Path, slots: int) -> dict[str, str]:
     found = {}
     with Driver(folder, points(trials, 0.0), slots).running() as driver:
         before, after = driver.memory
-        found["memory per slot that waits"] = f"{(after - before) / slots / 1024:.0f} KiB"
+        found["memory per slot that waits"] = f"{(after - before) / slots / 1024:.1f} KiB"
         cpu = _cpu()
         time.sleep(_IDLE)
         share = (_cpu() - cpu) / _IDLE / slots

@@ -39,6 +39,7 @@ from spark_jobs.channel.grpc_channel import Address
 from spark_jobs.channel.reporter import Reporter
 from spark_jobs.messages import (
     Attempt,
+    Heard,
     Hello,
     Next,
     encode,
@@ -305,7 +306,7 @@ def _run_trials(
         as_text=search.as_text,
         echo=False,
     )
-    reporter = Reporter(lambda *said: "", lambda trial, reason: None)  # never asked to send
+    reporter = Reporter(lambda *said: Heard(), lambda trial, reason: None)  # never asked to send
     partition = number = 0
 
     def greet() -> Any:

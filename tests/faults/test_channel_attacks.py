@@ -26,7 +26,7 @@ from spark_jobs import time_limits
 from spark_jobs.channel import grpc_channel
 from spark_jobs.channel.credentials import new_key
 from spark_jobs.channel.grpc_channel import ChannelClient, ChannelServer
-from spark_jobs.messages import LARGEST_MESSAGE, Hello, Report, encode
+from spark_jobs.messages import LARGEST_MESSAGE, Heard, Hello, Report, encode
 from tests.experiment.driver.test_coordinator import Search, points
 from tests.experiment.waiting import wait_until
 from tests.whole_searches.test_channel_cut import search as submit
@@ -50,7 +50,7 @@ class Honest:
 
     def turn(self):
         trial = self.attempt.trial
-        assert self.slot.report(self.attempt, (Report(1, {"metric": 0.5}),)) == ""
+        assert self.slot.report(self.attempt, (Report(1, {"metric": 0.5}),)) == Heard()
         value = float(trial.id)
         outcome = Outcome(trial.id, "finished", value, "metric", {"metric": value})
         self.done.append(trial.id)

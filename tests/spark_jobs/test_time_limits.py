@@ -30,6 +30,9 @@ RELATIONS = {
     "two calls without an answer are no lost slot": (
         2 * (limits.SLOT_BEAT + limits.MAILBOX_ANSWER) < limits.SLOT_SILENCE
     ),
+    "two calls of a slot that waits longer are no lost slot": (
+        2 * (limits.LONGER_WAIT + limits.ANSWER + exchange._PAUSE) < limits.SLOT_SILENCE
+    ),
     "time passes where one slot waits for work": (
         max(limits.WAIT, limits.MAILBOX_WAIT) + _LOOKS < limits.SLOT_GAP
     ),

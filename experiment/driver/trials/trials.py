@@ -115,6 +115,11 @@ class Trials:
         return self.nothing_left and not self._in_flight
 
     @property
+    def judges_reports(self) -> bool:
+        """Whether stopping rules need each report of each trial."""
+        return self._judge.rules
+
+    @property
     def target_reached(self) -> bool:
         """Whether the best trial has reached the target, so that the search ends."""
         return self.standing.target_reached

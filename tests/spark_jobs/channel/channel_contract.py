@@ -137,9 +137,9 @@ class ChannelContract:
     def test_reports_get_to_the_driver_and_its_answer_back(self, opened):
         handler = Script(Heard(), Heard("step 2: too bad ü"), Heard())
         with opened(handler) as (_, connect), connect("1.0.0") as slot:
-            assert slot.report(ATTEMPT, REPORTS) == ""
-            assert slot.report(ATTEMPT, REPORTS[:1], "said\n") == "step 2: too bad ü"
-            assert slot.report(ATTEMPT, (), "said\n") == ""
+            assert slot.report(ATTEMPT, REPORTS) == Heard()
+            assert slot.report(ATTEMPT, REPORTS[:1], "said\n") == Heard("step 2: too bad ü")
+            assert slot.report(ATTEMPT, (), "said\n") == Heard()
         first, second, third = handler.heard
         assert as_json(first) == as_json(
             Reports(slot="1.0.0", trial=3, attempt=2, reports=REPORTS)
@@ -160,7 +160,7 @@ class ChannelContract:
         reports = (large,) * reporter._MOST_AT_ONCE
         handler = Script(Heard())
         with opened(handler) as (_, connect), connect("1.0.0") as slot:
-            assert slot.report(ATTEMPT, reports, worst) == ""
+            assert slot.report(ATTEMPT, reports, worst) == Heard()
         assert handler.heard[0].reports == reports
         assert len(encode(handler.heard[0])) < LARGEST_MESSAGE
 
@@ -186,7 +186,7 @@ class ChannelContract:
         with opened(handler) as (server, connect), connect("1.0.0") as slot:
             with pytest.raises(ChannelRefused, match="INVALID_ARGUMENT$"):
                 slot._ask("Report", message)
-            assert slot.report(ATTEMPT, REPORTS) == ""
+            assert slot.report(ATTEMPT, REPORTS) == Heard()
         assert server.error is None
 
     def test_reports_do_not_wake_slots_that_wait(self, opened):
@@ -199,7 +199,7 @@ class ChannelContract:
         ):
             answer = pool.submit(waiting.next)
             wait_until(lambda: handler.heard)
-            assert slot.report(ATTEMPT, REPORTS) == ""
+            assert slot.report(ATTEMPT, REPORTS) == Heard()
             assert len(handler.answers) == 1
             server.call(lambda: None)
             assert answer.result(timeout=30) == ATTEMPT
@@ -231,7 +231,7 @@ class ChannelContract:
             for _ in range(2):  # as the answers do not arrive
                 slot._ask("Next", encode(Next("1.0.0")))
             assert slot.next() == ATTEMPT
-            assert slot.report(ATTEMPT, REPORTS) == ""
+            assert slot.report(ATTEMPT, REPORTS) == Heard()
             assert slot.next(2, OUTCOME) is None
 
     @pytest.mark.parametrize("message", [b"", b"nonsense", b'{"slot": 1}', b"[" * 10_000])
@@ -277,7 +277,7 @@ class ChannelContract:
         ):
             first = slot._key
             assert (slot.next(), other.next()) == (ATTEMPT, ATTEMPT)
-            assert slot.report(ATTEMPT, REPORTS) == ""
+            assert slot.report(ATTEMPT, REPORTS) == Heard()
             heard = len(handler.heard)
             other._key = {"another slot's": other._key, "the last one's": first}.get(key, key)
             with pytest.raises(ChannelRefused, match="PERMISSION_DENIED$"):

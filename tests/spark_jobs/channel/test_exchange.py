@@ -115,7 +115,9 @@ def test_outcomes_that_come_at_once_wake_slots_once():
         (waiting,) = await line_up(exchange, handler, ["1.0.0"], "a")
         names = [f"1.{number}.0" for number in range(1, 9)]
         for name in names:
-            await exchange.answer("Hello", encode(Hello(slot=name, host="a")), KEYS[name], _PATIENCE)
+            await exchange.answer(
+                "Hello", encode(Hello(slot=name, host="a")), KEYS[name], _PATIENCE
+            )
         await asyncio.sleep(0)
         handler.asked.clear()
         outcomes = (encode(Next(name, 1, Outcome(0, "cancelled"))) for name in names)
@@ -178,10 +180,23 @@ def test_a_slot_that_has_waited_long_enough_gets_an_answer():
     async def test(exchange, handler):
         (call,) = await line_up(exchange, handler, ["1.0.0"], "a", patience=0.01)
         await asyncio.wait([call])
-        assert json.loads(call.result()[0]) == {"type": "wait"}
+        assert json.loads(call.result()[0]) == {"type": "wait", "longer": 0.0}
         handler.work["a"] = [3]
         exchange.wake()
         assert not handler.asked, "nobody waits any more"
+
+    run(test)
+
+
+def test_a_slot_may_let_the_driver_wait_longer():
+    async def test(exchange, handler):
+        for slot in ("1.0.0", "1.1.0"):
+            message = encode(Hello(slot=slot, host="a"))
+            await exchange.answer("Hello", message, KEYS[slot], _PATIENCE)
+        message = encode(Next("1.0.0", longer=_PATIENCE))
+        longer = asyncio.ensure_future(exchange.answer("Next", message, KEYS["1.0.0"], 0.01))
+        await exchange.answer("Next", encode(Next("1.1.0")), KEYS["1.1.0"], 0.01)
+        assert not longer.done()
 
     run(test)
 

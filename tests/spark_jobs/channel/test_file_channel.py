@@ -21,7 +21,7 @@ from spark_jobs.channel.credentials import Seal
 from spark_jobs.channel.exchange import ChannelLost, ChannelRefused, Cut
 from spark_jobs.channel.file_channel import FileChannelAddress, FileChannelClient, FileChannelServer
 from spark_jobs.channel.grpc_channel import ChannelServer
-from spark_jobs.messages import LARGEST_MESSAGE, Hello, Next, Stop, Wait, encode
+from spark_jobs.messages import LARGEST_MESSAGE, Heard, Hello, Next, Stop, Wait, as_json, encode
 from spark_jobs.storage.files import PART
 from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.locations import Location
@@ -200,7 +200,7 @@ def test_messages_and_answers_are_encrypted(opened, run):
         box._take, box._post = take, spy
         assert slot.next() == ATTEMPT
         assert seal.open(seen[0], "request 1.0.0-Next-1") == encode(
-            {"key": key, "message": {"slot": "1.0.0", "attempt": 0, "outcome": None}}
+            {"key": key, "message": as_json(Next("1.0.0"))}
         )
     assert not any(word in data for data in seen for word in (b"slot", b"attempt", key.encode()))
 
@@ -369,7 +369,7 @@ def test_an_outcome_survives_an_outage(opened, run, monkeypatch, away):
             assert answer.result(timeout=60) == ATTEMPT
             assert set(handler.outcomes) == {0.5}
             monkeypatch.setattr(time_limits, "MAILBOX_ANSWER", 60.0)
-            assert slot.report(ATTEMPT, REPORTS) == ""
+            assert slot.report(ATTEMPT, REPORTS) == Heard()
 
 
 def test_an_answer_that_comes_late_is_not_taken_for_the_next_one(opened, monkeypatch):

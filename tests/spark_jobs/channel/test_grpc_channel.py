@@ -108,7 +108,7 @@ def test_an_outcome_survives_an_outage(trouble):
 
 def reported(slot):
     with contextlib.suppress(ChannelLost):
-        return slot.report(ATTEMPT, REPORTS) == ""
+        return slot.report(ATTEMPT, REPORTS) == Heard()
     return False
 
 
@@ -172,7 +172,7 @@ def test_a_slow_network_is_waited_for():
 def test_a_report_is_tried_once(monkeypatch):
     handler = Working()
     with behind_proxy(handler) as (slot, proxy):
-        assert slot.report(ATTEMPT, REPORTS) == ""
+        assert slot.report(ATTEMPT, REPORTS) == Heard()
         proxy.hold("down")
         monkeypatch.setattr(time_limits, "ANSWER", 3.0)  # before gRPC gives the connection up
         monkeypatch.setattr(exchange, "_PAUSE", 0.01)
@@ -252,7 +252,7 @@ def test_with_the_token_a_slot_still_needs_the_key_of_its_attempt(method, key):
     ):
         first = slot._key
         assert (slot.next(), other.next()) == (ATTEMPT, ATTEMPT)
-        assert slot.report(ATTEMPT, REPORTS) == ""
+        assert slot.report(ATTEMPT, REPORTS) == Heard()
         heard = len(handler.heard)
         key = {"another slot's": other._key, "the last one's": first}.get(key, key)
         metadata = [("authorization", f"Bearer {server.address.token}")]

@@ -11,7 +11,7 @@ from spark_jobs import time_limits
 from spark_jobs.channel import reporter as module
 from spark_jobs.channel.exchange import ChannelClosed, ChannelLost
 from spark_jobs.channel.reporter import Reporter, Tail
-from spark_jobs.messages import Attempt, Report
+from spark_jobs.messages import Attempt, Heard, Report
 
 LONG = 60.0  # seconds; only keep a failing test from hanging
 FIRST, SECOND = Attempt(Trial(7, {"x": 1})), Attempt(Trial(8, {"x": 2}), 2)
@@ -22,7 +22,7 @@ class Driver:
 
     def __init__(self):
         self.heard, self.stopped, self.calls = [], [], 0
-        self.answer = ""
+        self.answer = Heard()
         self.lost = self.closed = False
         self._open = threading.Event()
         self._open.set()
@@ -211,14 +211,52 @@ def test_a_driver_that_refuses_is_called_after_a_pause(reporter, driver):
 
 
 def test_the_driver_may_stop_a_trial(reporter, driver):
-    driver.answer = "step 3: too bad"
+    driver.answer = Heard("step 3: too bad")
     reporter.add(FIRST, report(3))
     driver.wait_until(lambda: driver.stopped)
     assert driver.stopped == [(7, "step 3: too bad")]
-    driver.answer = ""
+    driver.answer = Heard()
     reporter.add(SECOND, report(1))
     assert reporter.flush(LONG)
     assert driver.stopped == [(7, "step 3: too bad")]
+
+
+def test_a_driver_that_needs_the_last_values_gets_them_in_one_report(reporter, driver):
+    driver.answer = Heard(last_only=True)
+    reporter.add(FIRST, report(0))
+    driver.wait_until(lambda: driver.heard)
+    driver.hold()
+    reporter.add(FIRST, report(1))
+    driver.wait_until(lambda: driver.calls == 2)
+    reporter.add(FIRST, Report(2, {"loss": 0.4, "accuracy": 0.1}))
+    reporter.add(FIRST, Report(3, {"loss": 0.3}))
+    driver.release()
+    driver.wait_until(lambda: len(driver.heard) == 3)
+    assert driver.heard[2] == (FIRST, (Report(3, {"loss": 0.3, "accuracy": 0.1}),), "")
+
+
+def test_reports_of_which_only_the_last_values_count_are_dropped_with_their_trial(reporter, driver):
+    driver.answer = Heard(last_only=True)
+    reporter.add(FIRST, report(0))
+    driver.wait_until(lambda: driver.heard)
+    driver.hold()
+    reporter.add(FIRST, report(1))
+    driver.wait_until(lambda: driver.calls == 2)
+    reporter.add(FIRST, report(2))
+    driver.release()
+    assert reporter.flush(LONG)
+    reporter.add(SECOND, report(7))
+    assert reporter.flush(LONG)
+    assert driver.steps(FIRST) == [0, 1]
+
+
+def test_a_driver_that_wants_few_messages_gets_no_other_before_the_pause(reporter, driver):
+    driver.answer = Heard(pause=LONG)
+    reporter.add(FIRST, report(0))
+    driver.wait_until(lambda: driver.heard)
+    add(reporter, FIRST, range(1, 50))
+    assert reporter.flush(LONG), "the end of a trial does not wait for the pause"
+    assert [len(reports) for _, reports, _ in driver.heard] == [1, 49]
 
 
 def test_closing_does_not_wait_for_a_message_on_its_way(driver):
@@ -313,7 +351,7 @@ class TestFollowing:
         assert (driver.steps(FIRST), driver.steps(SECOND)) == ([0, 1, 2], [10, 11])
 
     def test_a_stop_comes_back_for_output_too(self, reporter, driver, logs):
-        driver.answer = "its slot was given up"
+        driver.answer = Heard("its slot was given up")
         reporter.follow(FIRST, logs)
         append(logs[0], b"said\n")
         driver.wait_until(lambda: driver.stopped)
@@ -354,7 +392,7 @@ def test_a_heartbeat_is_sent_for_a_silent_trial(driver, monkeypatch):
     with Reporter(driver.send, driver.stop) as reporter, reporter.running(FIRST):
         driver.wait_until(lambda: len(driver.heard) > 2)
         assert all(heard == (FIRST, (), "") for heard in driver.heard)
-        driver.answer = "its slot was given up"
+        driver.answer = Heard("its slot was given up")
         driver.wait_until(lambda: (7, "its slot was given up") in driver.stopped)
 
 

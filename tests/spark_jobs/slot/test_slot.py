@@ -9,7 +9,7 @@ import experiment
 from search.trial import Outcome, Trial
 from spark_jobs.channel.grpc_channel import Address
 from spark_jobs.channel.reporter import Reporter
-from spark_jobs.messages import Attempt, decode, encode
+from spark_jobs.messages import Attempt, Heard, decode, encode
 from spark_jobs.run_folder.paths import RunPaths
 from spark_jobs.slot.host import host_name
 from spark_jobs.slot.runners import InProcessRunner, ProcessRunner
@@ -54,7 +54,7 @@ def test_each_isolation_has_its_runner(tmp_path, isolation, kind):
 
 
 def run(config, attempt):
-    with Reporter(lambda *report: "", pytest.fail) as reporter:
+    with Reporter(lambda *report: Heard(), pytest.fail) as reporter:
         return run_attempt(config, attempt, make_runner(config, {}), pytest.fail, reporter)
 
 
@@ -147,7 +147,8 @@ class Driver:
     def report(self, attempt, reports, output):
         self.heard.append((attempt.trial.id, [report.step for report in reports], output))
         steps = [report.step for report in reports]
-        return "step 3: enough" if self.stop_at is not None and self.stop_at in steps else ""
+        stops = self.stop_at is not None and self.stop_at in steps
+        return Heard("step 3: enough" if stops else "")
 
     def next(self, number, outcome):
         self.heard.append(outcome)
@@ -247,7 +248,7 @@ def test_an_unwritable_trial_folder_is_a_failure_of_the_train_function(
     monkeypatch.setattr(slot, "write_below", write)
     config = config_of(tmp_path)
     attempt = Attempt(Trial(0, {"x": 1}))
-    with Reporter(lambda *report: "", pytest.fail) as reporter:
+    with Reporter(lambda *report: Heard(), pytest.fail) as reporter:
         runner = make_runner(config, {})
         outcome = run_attempt(config, attempt, runner, sent.append, reporter)
     folder = RunPaths(tmp_path).attempt(0).folder
@@ -276,7 +277,7 @@ def test_a_trial_runs_though_the_attempts_before_cannot_be_hidden(tmp_path, monk
     sent = []
     config = config_of(tmp_path)
     attempt = Attempt(Trial(0, {"x": 1}), 2)
-    with Reporter(lambda *arguments: "", lambda *arguments: None) as reporter:
+    with Reporter(lambda *arguments: Heard(), lambda *arguments: None) as reporter:
         outcome = run_attempt(config, attempt, make_runner(config, {}), sent.append, reporter)
     assert outcome.status == "finished"
     assert sent == ["trial 0 shows twice in TensorBoard: refused"]
