@@ -132,6 +132,28 @@ WARM_READY = 20.0
 """For a zygote from a keeper to be ready, which takes milliseconds. After it the slot imports by
 itself; `WARM_ANSWER`, this, `RUNNER_END` and an import are together below `SLOT_SILENCE`."""
 
+# The relay of an executor.
+
+RELAY_STARTS = 20.0
+"""For a relay to start and to reach the driver, before a slot connects to the driver itself."""
+
+RELAY_REACHES = 10.0
+"""For a relay to reach the driver: below `RELAY_STARTS`."""
+
+RELAY_SILENCE = 10.0
+"""For an answer of a relay, before it is asked whether it runs."""
+
+RELAY_ANSWER = 5.0
+"""For its answer to that, and to take a message: with `RELAY_SILENCE` below `ANSWER`, so that a
+call notices a relay that hangs."""
+
+RELAY_OUTAGE = 60.0
+"""For calls that a relay cannot pass on, before a slot connects to the driver itself: far below
+`OUTAGE`, after which the slot gives up."""
+
+RELAY_UNUSED = 10.0
+"""Without a slot until a relay ends."""
+
 # The server of Spark Connect.
 
 SERVER_ANSWER = 5.0

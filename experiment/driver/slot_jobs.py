@@ -41,6 +41,9 @@ _MOST_FURTHER = 1_000  # maximum slots beside the first ones, see `SlotJobs.most
 _POLL = 0.1  # seconds between two checks of a running job
 _LOOK = 0.5  # seconds between two checks for slots that Spark has lost
 _GROW = 2.0  # seconds between two checks of the number of slots that the cluster offers
+# Slots from which on those of an executor share a connection. A relay takes as much memory as a few
+# hundred connections take on the driver, and is one more process that may fail.
+_RELAYED = 256
 _MOST_ALONE = 32  # maximum slots requested at a time, if each is a job of its own
 
 
@@ -350,6 +353,7 @@ class SlotJobs:
             trials_per_gpu=self.session.task_needs.tasks_per_gpu,
             mark=str(self.opened.owned.mark),
             keep_warm=self.prepared.keep_warm,
+            relayed=self.slots >= _RELAYED,
         )
 
     def _job(self, number: int, slots: int, lent: Lent, function: Lent) -> SlotJob:

@@ -16,7 +16,7 @@ import queue
 import secrets
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Self
@@ -39,9 +39,11 @@ from spark_jobs.channel.exchange import (
     SlotChannel,
 )
 from spark_jobs.channel.file_channel import FileChannelAddress
+from spark_jobs.channel.joined_calls import LARGEST_FRAME, Answering
 from spark_jobs.messages import LARGEST_MESSAGE
 
 _SERVICE = "experiment.Channel"
+JOINED = "Joined"  # the call of a relay: a stream of frames, see `joined_calls`
 _KEY = "attempt-key"  # metadata, both ways
 _CUT = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 _UNREACHED = (grpc.ChannelConnectivity.TRANSIENT_FAILURE, grpc.ChannelConnectivity.SHUTDOWN)
@@ -67,7 +69,7 @@ _LIMITS = [
     ("grpc.max_concurrent_streams", 16),  # calls at once of one connection; a slot has two
     ("grpc.max_metadata_size", 2_048),
     ("grpc.absolute_max_metadata_size", 4_096),
-    ("grpc.max_receive_message_length", LARGEST_MESSAGE),
+    ("grpc.max_receive_message_length", LARGEST_FRAME),
 ]
 
 
@@ -212,10 +214,11 @@ class ChannelServer:
                 *_LIMITS,
             ],
         )
-        handlers = {
+        handlers: dict[str, Any] = {
             call: grpc.unary_unary_rpc_method_handler(functools.partial(self._answer, call))
             for call in CALLS
         }
+        handlers[JOINED] = grpc.stream_stream_rpc_method_handler(self._answer_joined)
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE, handlers),))
         credentials = grpc.ssl_server_credentials([(key, certificate)])
         host = f"[{self._host}]" if ":" in self._host else self._host
@@ -229,7 +232,19 @@ class ChannelServer:
         await self._stopped.wait()
         await server.stop(grace=0.5)
 
+    async def _answer_joined(
+        self, requests: AsyncIterator[bytes], context: Any
+    ) -> AsyncIterator[bytes]:
+        try:
+            async for frame in Answering(self._exchange).frames(requests):
+                yield frame
+        except Refusal as refusal:
+            await context.abort(getattr(grpc.StatusCode, refusal.status), str(refusal))
+
     async def _answer(self, call: Call, request: bytes, context: Any) -> bytes:
+        if len(request) > LARGEST_MESSAGE:
+            expected = f"{len(request)} bytes, more than {LARGEST_MESSAGE}"
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, expected)
         key = _text(context.invocation_metadata(), _KEY)
         try:
             answer, following = await self._exchange.answer(call, request, key, time_limits.WAIT)
@@ -265,6 +280,22 @@ async def _refuse(requests: Any, context: Any) -> None:
     await context.abort(grpc.StatusCode.UNAUTHENTICATED, "wrong token")
 
 
+def credentials_of(address: Address) -> Any:
+    """Return gRPC's credentials for connections to an address."""
+    return grpc.ssl_channel_credentials(address.certificate.encode())
+
+
+def client_options() -> list[tuple[str, Any]]:
+    """Return gRPC's options of a connection to the driver."""
+    return [
+        ("grpc.ssl_target_name_override", CERTIFICATE_NAME),
+        ("grpc.enable_http_proxy", 0),
+        *_KEEPALIVE,
+        ("grpc.max_reconnect_backoff_ms", _ms(time_limits.RECONNECT)),
+        ("grpc.max_receive_message_length", LARGEST_FRAME),
+    ]
+
+
 class ChannelClient(SlotChannel):
     """A slot's side of gRPC; leaving it closes the connection.
 
@@ -277,16 +308,10 @@ class ChannelClient(SlotChannel):
 
     def __init__(self, address: Address, slot: str) -> None:
         super().__init__(slot)
-        credentials = grpc.ssl_channel_credentials(address.certificate.encode())
-        options = [
-            ("grpc.ssl_target_name_override", CERTIFICATE_NAME),
-            ("grpc.enable_http_proxy", 0),
-            *_KEEPALIVE,
-            ("grpc.max_reconnect_backoff_ms", _ms(time_limits.RECONNECT)),
-            ("grpc.max_receive_message_length", LARGEST_MESSAGE),
-        ]
         self._token = address.token
-        self._channel = grpc.secure_channel(address.target, credentials, options)
+        self._channel = grpc.secure_channel(
+            address.target, credentials_of(address), client_options()
+        )
         self._hello = self._channel.unary_unary(f"/{_SERVICE}/Hello")
         self._next = self._channel.unary_unary(f"/{_SERVICE}/Next")
         self._report = self._channel.unary_unary(f"/{_SERVICE}/Report")

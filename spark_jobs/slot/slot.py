@@ -29,6 +29,7 @@ from spark_jobs.messages import (
     encode,
     fit,
 )
+from spark_jobs.relay.relayed_channel import Relays
 from spark_jobs.run_folder.paths import AttemptPaths, attempt_name
 from spark_jobs.run_folder.writing import hand_on_checkpoint, hide_events, run_folder, with_patience
 from spark_jobs.slot.attempt_folder import FolderChanged, gone, write_below
@@ -67,6 +68,7 @@ class SlotConfig(msgspec.Struct, frozen=True, kw_only=True):
         mark: The location of the driver's mark; '' without one.
         keep_warm: Seconds for which the preloaded modules stay imported after a search; 0 if each
             slot imports them by itself.
+        relayed: Whether the slots of an executor share a connection to the driver.
     """
 
     address: Address
@@ -82,6 +84,7 @@ class SlotConfig(msgspec.Struct, frozen=True, kw_only=True):
     trials_per_gpu: int = 1
     mark: str = ""
     keep_warm: float = 0.0
+    relayed: bool = False
 
 
 def run_slot(job: int, lent: Lent, function: Lent) -> None:
@@ -128,7 +131,11 @@ def run_trials(config: SlotConfig, function: bytes, slot: str, task: Any) -> Non
     )
     assigned = bool(gpus) or config.spark_assigns_gpus
     host = host_name()
-    channel, detour = connect(config.address, slot, host, program.data.hadoop)
+    relays = Relays.here() if config.relayed else None
+    relayed = None if relays is None else relays.channel(config.address, slot)
+    channel, detour = (
+        (relayed, "") if relayed else connect(config.address, slot, host, program.data.hadoop)
+    )
     free = 0 if assigned else host_gpus()
     hello = Hello(slot=slot, host=host, free_gpus=free, detour=detour, gpus=tuple(gpus))
     mark = Location.parse(config.mark) if config.mark else None

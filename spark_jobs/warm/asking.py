@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
+import functools
 import hmac
 import json
 import os
 import signal
 import socket
-import stat
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,11 +20,9 @@ import psutil
 
 from spark_jobs.installed import is_installed
 from spark_jobs.warm import keeper
-from spark_jobs.warm.packets import Answer, Request, credentials_of, is_of_user, receive, send
+from spark_jobs.warm.executor import Executor, SharedSocket, connect, executor_here, left
+from spark_jobs.warm.packets import Answer, Request, receive, send
 
-_BACKLOG = 256
-_LOCK_PAUSE = 0.01  # seconds between two tries
-_SALT = 32  # bytes
 # Lines of /proc/self/status that a child process inherits, and that an import may depend on.
 _INHERITED = (
     "Umask", "Uid", "Gid", "Groups", "CapInh", "CapPrm", "CapEff", "CapBnd",
@@ -116,19 +112,9 @@ def warm_here(seconds: float) -> Warm | None:
     Args:
         seconds: Seconds for which keepers stay without a zygote; 0 to do without.
     """
-    folder = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
-    if not seconds or not folder or (jvm := _jvm_above()) is None:
+    if not seconds or (executor := executor_here("experiment-warm")) is None:
         return None
-    return Warm(Path(folder, "experiment-warm"), jvm, seconds)
-
-
-def _jvm_above() -> int | None:
-    """Return the process id of the executor, an ancestor of this slot."""
-    with contextlib.suppress(psutil.Error):
-        for process in psutil.Process().parents():
-            if process.name() == "java":
-                return int(process.pid)
-    return None
+    return Warm(executor.folder, executor.jvm, seconds)
 
 
 def kept_commands(warm: Warm, importer: str) -> Iterator[list[str]]:
@@ -201,7 +187,7 @@ def _ask(
 ) -> Forked:
     with contextlib.ExitStack() as stack:
         stack.callback(connection.close)
-        connection.settimeout(_left(until))
+        connection.settimeout(left(until))
         try:
             send(connection, request, descriptors)
         except ConnectionError:
@@ -218,123 +204,33 @@ def _ask(
 
 
 def _connect(warm: Warm, imports: Imports, until: float) -> socket.socket:
-    with _opened(warm.folder) as folder, _locked_salt(folder, until) as salt:
-        key = imports.key(salt)
-        # A path of its own may be longer than the 107 bytes of a socket's.
-        place = f"/proc/self/fd/{folder}/{key}"
-        connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        try:
-            connection.settimeout(_left(until))
-            try:
-                connection.connect(place)
-            except (FileNotFoundError, ConnectionRefusedError):
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(key, dir_fd=folder)
-                _start_keeper(warm, imports, place, str(warm.folder / key), until)
-                connection.connect(place)
-            if not is_of_user(credentials_of(connection), os.getuid()):
-                raise PermissionError(f"{warm.folder / key} is served by another user")
-        except BaseException:
-            connection.close()
-            raise
-        return connection
+    start = functools.partial(_start_keeper, warm, imports, until)
+    executor = Executor(warm.folder, warm.jvm)
+    return connect(executor, imports.key, start, kind=socket.SOCK_SEQPACKET, until=until)
 
 
-def _left(until: float) -> float:
-    """Return the seconds until a time.
-
-    Raises:
-        TimeoutError: It has passed.
-    """
-    left = until - time.monotonic()
-    if left <= 0:
-        raise TimeoutError
-    return left
-
-
-@contextlib.contextmanager
-def _opened(folder: Path) -> Iterator[int]:
-    """Open a folder that no other user can enter.
-
-    Raises:
-        PermissionError: Another user owns it or may enter it.
-    """
-    with contextlib.suppress(FileExistsError):
-        folder.mkdir(mode=0o700)
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        found = os.fstat(descriptor)
-        if found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
-            raise PermissionError(f"{folder} is open to other users")
-        yield descriptor
-    finally:
-        os.close(descriptor)
-
-
-@contextlib.contextmanager
-def _locked_salt(folder: int, until: float) -> Iterator[bytes]:
-    """Return the salt of a folder, random bytes, and hold its lock.
-
-    For milliseconds, since nobody waits for an import with it.
-    """
-    file = os.open("salt", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600, dir_fd=folder)
-    try:
-        _lock(file, until)
-        salt = os.pread(file, _SALT, 0)
-        if len(salt) < _SALT:
-            salt = os.urandom(_SALT)
-            os.pwrite(file, salt, 0)
-        yield salt
-    finally:
-        os.close(file)
-
-
-def _lock(file: int, until: float) -> None:
-    """Lock a file. Without `spark_jobs.retrying`, whose imports take longer than this.
-
-    Raises:
-        TimeoutError: Another slot held the lock all the time; it may be stopped.
-    """
-    while True:
-        try:
-            return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            time.sleep(min(_LOCK_PAUSE, _left(until)))
-
-
-def _start_keeper(warm: Warm, imports: Imports, place: str, path: str, until: float) -> None:
-    """Start a keeper; slots can connect at once, and wait in the queue of its socket.
+def _start_keeper(warm: Warm, imports: Imports, until: float, shared: SharedSocket) -> None:
+    """Start a keeper.
 
     Args:
         warm: Where keepers are.
         imports: What its zygotes import.
-        place: Where to create the socket.
-        path: The socket's path for every process.
         until: When to give up.
+        shared: The keeper's socket.
     """
-    jvm = os.pidfd_open(warm.jvm)
-    try:
-        with (
-            socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server,
-            tempfile.TemporaryFile() as log,
-        ):
-            server.bind(place)
-            server.listen(_BACKLOG)
-            words = [sys.executable, "-m", keeper.__name__, str(server.fileno()), str(jvm), path]
-            words += [str(warm.seconds), "-m", imports.importer, *imports.modules]
-            subprocess.run(
-                words,
-                check=True,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                pass_fds=(server.fileno(), jvm),
-                env=imports.environment,
-                start_new_session=True,
-                timeout=_left(until),
-            )
-    finally:
-        os.close(jvm)
+    with tempfile.TemporaryFile() as log:
+        words = [sys.executable, "-m", keeper.__name__, *shared.words, str(warm.seconds)]
+        subprocess.run(
+            [*words, "-m", imports.importer, *imports.modules],
+            check=True,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            pass_fds=shared.descriptors,
+            env=imports.environment,
+            start_new_session=True,
+            timeout=left(until),
+        )
 
 
 def _inherited_state() -> list[object]:

@@ -54,6 +54,11 @@ RELATIONS = {
         limits.WARM_ANSWER + limits.WARM_READY + limits.RUNNER_END + limits.WARM_IMPORT
         < limits.SLOT_SILENCE
     ),
+    "a relay says that it does not reach the driver": limits.RELAY_REACHES < limits.RELAY_STARTS,
+    "a relay that hangs is noticed before a call gives up": (
+        limits.RELAY_SILENCE + limits.RELAY_ANSWER < limits.ANSWER
+    ),
+    "slots with a useless relay connect themselves": 5 * limits.RELAY_OUTAGE < limits.OUTAGE,
     "looks at the server do not queue": limits.SERVER_ANSWER <= limits.SERVER_LOOK,
     "a server may refuse many looks": 10 * limits.SERVER_LOOK <= limits.SERVER_REFUSAL,
     "a silent server is asked twice to cancel a job": limits.SERVER_ANSWER < limits.SERVER_CANCEL,

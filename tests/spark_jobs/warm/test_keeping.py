@@ -188,7 +188,7 @@ def test_the_key_covers_what_a_process_inherits(tmp_path, monkeypatch):
 def test_nothing_is_kept_without_a_jvm_a_folder_or_time(monkeypatch):
     monkeypatch.setenv("SPARK_LOCAL_DIRS", "/tmp/one,/tmp/two")
     assert warm_here(300.0) is None  # this process is below no JVM
-    monkeypatch.setattr("spark_jobs.warm.asking._jvm_above", lambda: 7)
+    monkeypatch.setattr("spark_jobs.warm.executor._jvm_above", lambda: 7)
     assert warm_here(300.0) == Warm(Path("/tmp/one/experiment-warm"), 7, 300.0)
     assert warm_here(0.0) is None
     monkeypatch.delenv("SPARK_LOCAL_DIRS")

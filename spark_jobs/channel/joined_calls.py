@@ -1,0 +1,304 @@
+"""Calls of many slots over one stream: frames with several calls, and frames with their answers.
+
+A relay on an executor sends the calls of its slots so. The messages of slots and their answers are
+JSON, as ever; the frames around them are MessagePack, which holds them unchanged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import Any, TypeVar
+
+import grpc
+import msgspec
+
+from spark_jobs import time_limits
+from spark_jobs.channel.exchange import Call, Exchange, Refusal
+from spark_jobs.messages import LARGEST_MESSAGE, ProtocolError
+
+LARGEST_FRAME = LARGEST_MESSAGE + (1 << 16)
+"""Maximum bytes of a frame: the largest message, with what is around it, fits into one."""
+
+MOST_CALLS = 1_024
+"""Maximum calls at once of one stream: two for each slot of an executor with 512."""
+
+T = TypeVar("T")
+_FULL = LARGEST_MESSAGE  # bytes of messages after which a frame is full
+_AROUND = 128  # bytes around a message, at most
+_CUT = "UNAVAILABLE"
+_PASSED_ON = (grpc.StatusCode.CANCELLED, grpc.StatusCode.UNAUTHENTICATED)
+_MOST_UNSENT = 4 * LARGEST_FRAME  # bytes of answers; no more calls are read meanwhile
+
+
+class Called(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A slot's call.
+
+    Attributes:
+        number: The number of the call, unique in its stream.
+        call: The call.
+        key: The key of the slot's attempt.
+        message: The message, as JSON.
+    """
+
+    number: int
+    call: Call
+    key: str
+    message: bytes
+
+
+class Answered(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """The answer to a call.
+
+    Attributes:
+        number: The number of the call.
+        answer: The answer, as JSON; empty if it is refused.
+        key: The key of the attempt in the answer, else ''.
+        refusal: The name of gRPC's status if it is refused, else ''.
+    """
+
+    number: int
+    answer: bytes = b""
+    key: str = ""
+    refusal: str = ""
+
+
+class Calls(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A frame of a relay.
+
+    Attributes:
+        calls: New calls.
+        dropped: Numbers of calls whose slots do not wait for the answers any more.
+    """
+
+    calls: tuple[Called, ...] = ()
+    dropped: tuple[int, ...] = ()
+
+
+Answers = tuple[Answered, ...]
+"""A frame of the driver."""
+
+_ENCODER = msgspec.msgpack.Encoder()
+_CALLS = msgspec.msgpack.Decoder(Calls)
+_ANSWERS = msgspec.msgpack.Decoder(Answers)
+
+
+def encode_calls(calls: Iterable[Called], dropped: Iterable[int] = ()) -> bytes:
+    """Return a relay's frame."""
+    return _ENCODER.encode(Calls(tuple(calls), tuple(dropped)))
+
+
+def decode_calls(frame: bytes) -> Calls:
+    """Return the calls in a relay's frame; ProtocolError for any other data."""
+    return _decoded(_CALLS, frame)
+
+
+def encode_answers(answers: Iterable[Answered]) -> bytes:
+    """Return the driver's frame."""
+    return _ENCODER.encode(tuple(answers))
+
+
+def decode_answers(frame: bytes) -> Answers:
+    """Return the answers in the driver's frame; ProtocolError for any other data."""
+    return _decoded(_ANSWERS, frame)
+
+
+def _decoded(decoder: msgspec.msgpack.Decoder[T], frame: bytes) -> T:
+    try:
+        return decoder.decode(frame)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise ProtocolError(str(error)) from None
+
+
+class Answering:
+    """The driver's side of one stream.
+
+    Args:
+        exchange: Answers the calls.
+    """
+
+    def __init__(self, exchange: Exchange) -> None:
+        self._exchange = exchange
+        self._calls: dict[int, asyncio.Task[None]] = {}
+        self._answers: deque[Answered] = deque()
+        self._unsent = 0  # bytes
+        self._changed = asyncio.Event()
+        self._has_room = asyncio.Event()
+
+    async def frames(self, requests: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """Yield frames with the answers to the calls in a stream's frames, as they come.
+
+        Raises:
+            Refusal: The stream has something else than frames.
+        """
+        reading = asyncio.ensure_future(self._read(requests))
+        reading.add_done_callback(lambda _: self._changed.set())
+        try:
+            while not reading.done() or self._calls or self._answers:
+                await self._changed.wait()
+                self._changed.clear()
+                while self._answers:
+                    yield self._next_frame()
+            try:
+                reading.result()
+            except ProtocolError as error:
+                raise Refusal("INVALID_ARGUMENT", str(error)[:200]) from None
+        finally:
+            for task in (reading, *self._calls.values()):
+                task.cancel()
+
+    async def _read(self, requests: AsyncIterator[bytes]) -> None:
+        async for frame in requests:
+            read = decode_calls(frame)
+            for number in read.dropped:
+                if number in self._calls:
+                    self._calls[number].cancel()
+            for called in read.calls:
+                if len(self._calls) < MOST_CALLS:
+                    self._calls[called.number] = asyncio.ensure_future(self._answer(called))
+                else:
+                    self._post(Answered(called.number, refusal=_CUT))
+            while self._unsent > _MOST_UNSENT:
+                self._has_room.clear()
+                await self._has_room.wait()
+
+    async def _answer(self, called: Called) -> None:
+        answered = Answered(called.number, refusal=_CUT)
+        try:
+            answer, key = await self._exchange.answer(
+                called.call, called.message, called.key, time_limits.WAIT
+            )
+            answered = Answered(called.number, answer, key)
+        except Refusal as refusal:
+            answered = Answered(called.number, refusal=refusal.status)
+        finally:
+            self._calls.pop(called.number, None)
+            self._post(answered)
+
+    def _post(self, answered: Answered) -> None:
+        self._answers.append(answered)
+        self._unsent += len(answered.answer)
+        self._changed.set()
+
+    def _next_frame(self) -> bytes:
+        """Return a frame with the next answers, as many as it holds."""
+        some = _filling(self._answers, lambda answered: answered.answer)
+        self._unsent -= sum(len(answered.answer) for answered in some)
+        self._has_room.set()
+        return encode_answers(some)
+
+
+class Asking:
+    """The relay's side: joins the calls of slots into frames of one stream. In one event loop.
+
+    A broken stream is replaced at the next call.
+
+    Args:
+        connect: Returns a new stream, of grpc.aio.
+    """
+
+    def __init__(self, connect: Callable[[], Any]) -> None:
+        self._connect = connect
+        self._numbers = itertools.count(1)
+        self._waiting: dict[int, asyncio.Future[Answered]] = {}
+        self._calls: deque[Called] = deque()
+        self._unsent = 0  # bytes
+        self._dropped: list[int] = []
+        self._changed = asyncio.Event()
+        self._running: asyncio.Task[None] | None = None
+
+    async def ask(self, call: Call, message: bytes, key: str) -> Answered:
+        """Return the answer to a slot's call.
+
+        If the stream breaks, it is refused: with UNAVAILABLE it may be repeated.
+
+        When it is cancelled, the driver is told that nobody waits for the answer.
+        """
+        number = next(self._numbers)
+        if self._unsent > _MOST_UNSENT:
+            return Answered(number, refusal=_CUT)
+        answer: asyncio.Future[Answered] = asyncio.get_running_loop().create_future()
+        self._waiting[number] = answer
+        self._calls.append(Called(number, call, key, message))
+        self._unsent += len(message)
+        self._changed.set()
+        if self._running is None or self._running.done():
+            self._running = asyncio.ensure_future(self._run())
+        try:
+            return await answer
+        except asyncio.CancelledError:
+            self._dropped.append(number)
+            self._changed.set()
+            raise
+        finally:
+            self._waiting.pop(number, None)
+
+    async def close(self) -> None:
+        """End the stream."""
+        if self._running is not None:
+            self._running.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._running
+
+    async def _run(self) -> None:
+        stream = self._connect()
+        both = [asyncio.ensure_future(step(stream)) for step in (self._read, self._write)]
+        try:
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in both:
+                task.cancel()
+            errors = await asyncio.gather(*both, return_exceptions=True)
+            stream.cancel()
+            self._calls.clear()
+            self._unsent = 0
+            self._dropped.clear()
+            status = _status_of(errors)
+            for number, answer in self._waiting.items():
+                if not answer.done():
+                    answer.set_result(Answered(number, refusal=status))
+
+    async def _read(self, stream: Any) -> None:
+        async for frame in stream:
+            for answered in decode_answers(frame):
+                answer = self._waiting.get(answered.number)
+                if answer is not None and not answer.done():
+                    answer.set_result(answered)
+
+    async def _write(self, stream: Any) -> None:
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            while self._calls or self._dropped:
+                some = _filling(self._calls, lambda called: called.message)
+                self._unsent -= sum(len(called.message) for called in some)
+                dropped, self._dropped = self._dropped, []
+                await stream.write(encode_calls(some, dropped))
+
+
+def _status_of(errors: Iterable[BaseException | None]) -> str:
+    """Return the status by which calls on a broken stream are refused.
+
+    Args:
+        errors: The errors of reading and writing.
+    """
+    codes = [error.code() for error in errors if isinstance(error, grpc.aio.AioRpcError)]
+    return next((code.name for code in codes if code in _PASSED_ON), _CUT)
+
+
+def _filling(waiting: deque[T], content: Callable[[T], bytes]) -> list[T]:
+    """Take the first ones of waiting calls or answers, as many as a frame holds; at least one.
+
+    Args:
+        waiting: The calls or answers.
+        content: Returns the message of one.
+    """
+    some: list[T] = []
+    size = 0
+    while waiting and (not some or size + len(content(waiting[0])) + _AROUND <= _FULL):
+        some.append(waiting.popleft())
+        size += len(content(some[-1])) + _AROUND
+    return some

@@ -1,0 +1,1 @@
+"""One connection to the driver for all slots of an executor."""

@@ -1,0 +1,267 @@
+"""A slot's side of the channel through the relay of its executor."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hmac
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Self
+
+import msgspec
+
+from spark_jobs import time_limits
+from spark_jobs.channel.exchange import (
+    Call,
+    ChannelClosed,
+    ChannelLost,
+    ChannelRefused,
+    Cut,
+    SlotChannel,
+)
+from spark_jobs.channel.grpc_channel import Address, ChannelClient
+from spark_jobs.channel.joined_calls import Answered, Called
+from spark_jobs.messages import LARGEST_MESSAGE, encode
+from spark_jobs.relay.packets import REACHED, Packets
+from spark_jobs.warm.executor import Executor, SharedSocket, connect, executor_here, left
+from spark_jobs.zygote.shared_import import zygote_environment
+
+_START = "spark_jobs.relay.start"
+_FOLDER = "experiment-relay"
+_CUT = ("UNAVAILABLE", "DEADLINE_EXCEEDED")
+_ENCODER = msgspec.msgpack.Encoder()
+_ANSWERED = msgspec.msgpack.Decoder(Answered)
+
+
+class RelayLost(Exception):
+    """There is no relay, or it does not answer; the message says why."""
+
+
+class RelayedChannel(SlotChannel):
+    """A slot's side of a relay; leaving it closes the connections.
+
+    When the relay is lost, the slot connects to the driver itself, and repeats its message.
+
+    Args:
+        address: The driver's address.
+        slot: The slot's name.
+        open_packets: Returns a new connection to the relay.
+
+    Raises:
+        RelayLost: There is no relay that reaches the driver.
+    """
+
+    LONGER_WAIT = time_limits.LONGER_WAIT
+
+    def __init__(self, address: Address, slot: str, open_packets: Callable[[], Packets]) -> None:
+        super().__init__(slot)
+        self._address = address
+        self._lock = threading.Lock()
+        self._closed = False
+        self._direct: ChannelClient | None = None
+        self._cut_since: float | None = None
+        with contextlib.ExitStack() as opening:
+            self._lanes: dict[Call, _Lane] = {}
+            for calls in _LANES:
+                lane = _Lane(opening.enter_context(contextlib.closing(open_packets())))
+                self._lanes |= dict.fromkeys(calls, lane)
+            opening.pop_all()
+
+    def __exit__(self, *error: object) -> None:
+        with self._lock:
+            self._closed = True
+            self._close_lanes()
+            if self._direct is not None:
+                self._direct.__exit__()
+
+    @property
+    def is_relayed(self) -> bool:
+        """Whether messages go through the relay."""
+        return self._direct is None
+
+    def _ask(self, call: Call, request: bytes, longer: float = 0.0) -> tuple[bytes, str]:
+        if len(request) > LARGEST_MESSAGE:
+            raise ChannelRefused("the driver refuses: RESOURCE_EXHAUSTED")
+        if self._direct is None:
+            try:
+                return self._ask_relay(call, request, longer)
+            except RelayLost:
+                self._connect_directly()
+        assert self._direct is not None, "connected directly"
+        self._direct._key = self._key
+        return self._direct._ask(call, request, longer)
+
+    def _ask_relay(self, call: Call, request: bytes, longer: float) -> tuple[bytes, str]:
+        called = Called(0, call, self._key, request)
+        answered = self._lanes[call].ask(called, time_limits.ANSWER + longer)
+        if answered.refusal not in _CUT:
+            self._cut_since = None
+            return _answer(answered)
+        now = time.monotonic()
+        self._cut_since = self._cut_since or now
+        if now - self._cut_since > time_limits.RELAY_OUTAGE:
+            raise RelayLost(f"the relay has not reached the driver: {answered.refusal}")
+        raise Cut(f"{answered.refusal}, by the relay")
+
+    def _connect_directly(self) -> None:
+        with self._lock:
+            if self._closed:
+                raise ChannelClosed("the connection was closed here")
+            if self._direct is None:
+                self._direct = ChannelClient(self._address, self._slot)
+                self._close_lanes()  # also of a call of the other thread, which repeats it directly
+
+    def _close_lanes(self) -> None:
+        for lane in self._lanes.values():
+            lane.packets.close()
+
+
+_LANES: tuple[tuple[Call, ...], ...] = (("Hello", "Next"), ("Report",))
+
+
+class _Lane:
+    """The calls of one thread, one after the other.
+
+    Args:
+        packets: A connection to the relay.
+    """
+
+    def __init__(self, packets: Packets) -> None:
+        self.packets = packets
+        self._lock = threading.Lock()
+
+    def ask(self, called: Called, seconds: float) -> Answered:
+        """Return the answer to a call.
+
+        Args:
+            called: The call.
+            seconds: Time limit.
+
+        Raises:
+            RelayLost: No answer comes by this way.
+        """
+        with self._lock:
+            give_up = time.monotonic() + seconds
+            try:
+                self.packets.send(_ENCODER.encode(called), time_limits.RELAY_ANSWER)
+                while time.monotonic() < give_up:
+                    if packet := self._heard():
+                        return _ANSWERED.decode(packet)
+            except (OSError, msgspec.MsgspecError) as error:
+                raise RelayLost(str(error)) from None
+            raise RelayLost(f"no answer within {seconds:g} s")
+
+    def _heard(self) -> bytes:
+        """Return the next packet; ask the relay whether it runs if none comes for a while."""
+        packet = self.packets.receive(time_limits.RELAY_SILENCE)
+        if packet is None:
+            self.packets.send(b"", time_limits.RELAY_ANSWER)
+            packet = self.packets.receive(time_limits.RELAY_ANSWER)
+        if packet is None:
+            raise TimeoutError(f"no sign of life within {time_limits.RELAY_ANSWER:g} s")
+        return packet
+
+
+def _answer(answered: Answered) -> tuple[bytes, str]:
+    status = answered.refusal
+    if status == "CANCELLED":  # by the driver's end
+        raise ChannelLost("the connection was closed")
+    if status:
+        raise ChannelRefused(f"the driver refuses: {status}")
+    return answered.answer, answered.key
+
+
+class Relays:
+    """The relays of an executor, one for each run.
+
+    Args:
+        executor: The executor.
+    """
+
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+
+    @classmethod
+    def here(cls) -> Self | None:
+        """Return the relays of this slot's executor; None if it cannot have any."""
+        executor = executor_here(_FOLDER)
+        return None if executor is None else cls(executor)
+
+    def channel(self, address: Address, slot: str) -> RelayedChannel | None:
+        """Return a slot's channel through its run's relay, which is started if there is none.
+
+        This process must not be a subreaper: it would inherit the relay.
+
+        Args:
+            address: The driver's address.
+            slot: The slot's name.
+
+        Returns:
+            None if there is no relay that reaches the driver.
+        """
+        until = time.monotonic() + time_limits.RELAY_STARTS
+        try:
+            return RelayedChannel(address, slot, functools.partial(self._connected, address, until))
+        except RelayLost:
+            return None
+
+    def _connected(self, address: Address, until: float) -> Packets:
+        """Return a connection whose relay has accepted the run's token.
+
+        Raises:
+            RelayLost: There is none.
+        """
+        name = functools.partial(_name, address)
+        start = functools.partial(_start, address, until)
+        with contextlib.ExitStack() as connecting:
+            try:
+                connection = connect(
+                    self._executor, name, start, kind=socket.SOCK_STREAM, until=until
+                )
+                packets = connecting.enter_context(contextlib.closing(Packets(connection)))
+                packets.send(address.token.encode(), left(until))
+                answer = packets.receive(left(until))
+            except (OSError, subprocess.SubprocessError) as error:
+                raise RelayLost(str(error)) from None
+            if answer != REACHED:
+                raise RelayLost(f"the relay answers {answer!r}")
+            connecting.pop_all()
+            return packets
+
+
+def _name(address: Address, salt: bytes) -> str:
+    """Return the name of the socket of a run's relay, which tells nothing about the run."""
+    return hmac.new(salt, address.token.encode(), "sha256").hexdigest()[:32]
+
+
+def _start(address: Address, until: float, shared: SharedSocket) -> None:
+    """Start a relay, which gets the run's secrets through a pipe.
+
+    Args:
+        address: The driver's address.
+        until: When to give up.
+        shared: The relay's socket.
+    """
+    secrets, writing = os.pipe()
+    try:
+        with os.fdopen(writing, "wb") as file:  # less than a pipe holds
+            file.write(encode(msgspec.structs.replace(address, mailbox=None)))
+        subprocess.run(
+            [sys.executable, "-m", _START, *shared.words, str(secrets)],
+            check=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            pass_fds=(*shared.descriptors, secrets),
+            env=zygote_environment(),
+            start_new_session=True,
+            timeout=left(until),
+        )
+    finally:
+        os.close(secrets)

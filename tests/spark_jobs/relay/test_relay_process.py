@@ -1,0 +1,202 @@
+"""Relays in processes of their own: their start, their faults and their end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import stat
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import msgspec
+import pytest
+
+from spark_jobs import time_limits
+from spark_jobs.channel.exchange import ChannelLost
+from spark_jobs.channel.grpc_channel import ChannelServer
+from spark_jobs.messages import Heard, Stop, Wait
+from tests.spark_jobs.channel.channel_contract import (
+    ATTEMPT,
+    OUTCOME,
+    REPORTS,
+    Script,
+    Working,
+    wait_until,
+)
+from tests.spark_jobs.relay.relays import host_in
+
+LOOPBACK = "127.0.0.1"
+_LONG = 120.0  # seconds; only keeps a busy host from failing a test
+
+
+class WorksLater(Working):
+    """A driver that has work when a test says so."""
+
+    has_work = False
+
+    def next(self, message):
+        answer = super().next(message)
+        return answer if self.has_work else Wait()
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch):
+    monkeypatch.setattr(time_limits, "RELAY_STARTS", _LONG)
+    monkeypatch.setattr(time_limits, "RELAY_UNUSED", 0.5)
+
+
+@pytest.fixture
+def host(tmp_path):
+    with host_in(tmp_path) as host:
+        yield host
+
+
+def test_the_slots_of_an_executor_start_one_relay_together(host):
+    handler = Working()
+    with ChannelServer(LOOPBACK, handler) as server, ThreadPoolExecutor(6) as pool:
+        channels = list(
+            pool.map(lambda n: host.relays.channel(server.address, f"1.{n}.0"), range(6))
+        )
+        (relay,) = host.running()
+        assert all(channel.next() == ATTEMPT for channel in channels)
+        assert all(channel.is_relayed for channel in channels)
+        assert stat.S_IMODE(host.folder.stat().st_mode) == 0o700
+        assert server.address.token not in " ".join(relay.cmdline())
+        assert server.address.token not in str(relay.environ())
+        for channel in channels:
+            channel.__exit__()
+        wait_until(lambda: not host.running())  # it ends after its last slot
+    assert [path.name for path in host.folder.iterdir()] == ["salt"]
+
+
+def test_each_run_has_a_relay_of_its_own(host):
+    first, second = Script(ATTEMPT), Script(Stop())
+    with ChannelServer(LOOPBACK, first) as one, ChannelServer(LOOPBACK, second) as two:
+        with (
+            host.relays.channel(one.address, "1.0.0") as a,
+            host.relays.channel(two.address, "1.0.0") as b,
+        ):
+            assert len(host.running()) == 2
+            assert (a.next(), b.next()) == (ATTEMPT, None)
+
+
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGSTOP], ids=["dies", "hangs"])
+def test_slots_of_a_relay_that_is_lost_go_on_by_themselves(host, monkeypatch, end):
+    """In the middle of a call, which is repeated; the coordinator counts an outcome once."""
+    monkeypatch.setattr(time_limits, "RELAY_SILENCE", 0.5)
+    handler = WorksLater()
+    with (
+        ChannelServer(LOOPBACK, handler) as server,
+        host.relays.channel(server.address, "1.0.0") as slot,
+        ThreadPoolExecutor() as pool,
+    ):
+        answer = pool.submit(slot.next, 2, OUTCOME)
+        wait_until(lambda: handler.outcomes)
+        (relay,) = host.running()
+        relay.send_signal(end)
+        wait_until(lambda: len(handler.outcomes) == 2)
+        assert not slot.is_relayed
+        handler.has_work = True
+        server.call(lambda: None)
+        assert answer.result(timeout=_LONG) == ATTEMPT
+        assert slot.report(ATTEMPT, REPORTS) == Heard()
+        assert slot.next() == ATTEMPT
+    assert set(handler.outcomes) == {0.5}
+
+
+def test_a_relay_that_died_is_replaced_for_later_slots(host):
+    with ChannelServer(LOOPBACK, Working()) as server:
+        with host.relays.channel(server.address, "1.0.0") as slot:
+            assert slot.next() == ATTEMPT
+            (relay,) = host.running()
+            relay.kill()
+            wait_until(lambda: not host.running())
+            with host.relays.channel(server.address, "1.1.0") as other:
+                assert (slot.next(), other.next()) == (ATTEMPT, ATTEMPT)
+                assert (slot.is_relayed, other.is_relayed) == (False, True)
+
+
+def test_a_relay_ends_with_the_jvm(host):
+    with (
+        ChannelServer(LOOPBACK, Working()) as server,
+        host.relays.channel(server.address, "1.0.0") as slot,
+    ):
+        assert slot.next() == ATTEMPT
+        host.jvm.kill()
+        host.jvm.wait()
+        wait_until(lambda: not host.running())
+
+
+def test_a_relay_stays_when_the_slot_that_started_it_was_killed(host):
+    with ChannelServer(LOOPBACK, Working()) as server:
+        words = [sys.executable, "-c", _STARTS, str(host.folder), str(host.jvm.pid)]
+        first = subprocess.Popen(
+            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+        )
+        with first:
+            first.stdin.write(msgspec.json.encode(server.address) + b"\n")
+            first.stdin.flush()
+            assert first.stdout.readline() == b"ready\n"
+            with host.relays.channel(server.address, "1.1.0") as slot:
+                (relay,) = host.running()
+                os.killpg(first.pid, signal.SIGKILL)
+                first.wait()
+                assert slot.next() == ATTEMPT
+                assert slot.is_relayed
+                assert host.running() == [relay]
+
+
+_STARTS = """
+import sys, msgspec
+from pathlib import Path
+from spark_jobs.channel.grpc_channel import Address
+from spark_jobs.relay.relayed_channel import Relays
+from spark_jobs.warm.executor import Executor
+address = msgspec.json.decode(sys.stdin.readline(), type=Address)
+relays = Relays(Executor(Path(sys.argv[1]), int(sys.argv[2])))
+with relays.channel(address, "1.0.0"):
+    print("ready", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_there_is_no_relay_where_the_driver_is_not_reached(host, monkeypatch):
+    with ChannelServer(LOOPBACK, Working()) as server:
+        address = server.address
+    monkeypatch.setattr(time_limits, "RELAY_STARTS", 15.0)
+    assert host.relays.channel(address, "1.0.0") is None
+
+
+def test_there_is_no_relay_in_a_folder_that_others_can_enter(host):
+    host.folder.mkdir(mode=0o755)
+    with ChannelServer(LOOPBACK, Working()) as server:
+        assert host.relays.channel(server.address, "1.0.0") is None
+    assert not host.running()
+
+
+def test_a_slot_is_not_passed_on_by_a_process_that_only_owns_the_socket(host):
+    """It gets no answer to its token, and connects to the driver itself."""
+    with ChannelServer(LOOPBACK, Working()) as server:
+        with host.relays.channel(server.address, "1.0.0"):
+            (relay,) = host.running()
+            relay.suspend()
+            with pytest.MonkeyPatch.context() as patched:
+                patched.setattr(time_limits, "RELAY_STARTS", 0.5)
+                assert host.relays.channel(server.address, "1.1.0") is None
+            relay.resume()
+            with host.relays.channel(server.address, "1.2.0") as slot:
+                assert slot.next() == ATTEMPT
+
+
+def test_after_the_driver_died_relays_end_with_their_slots(host):
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(ChannelServer(LOOPBACK, Working()))
+        slot = host.relays.channel(server.address, "1.0.0")
+        assert slot.next() == ATTEMPT
+        stack.close()
+        with pytest.raises(ChannelLost):
+            slot.report(ATTEMPT, REPORTS)
+        slot.__exit__()
+        wait_until(lambda: not host.running())
