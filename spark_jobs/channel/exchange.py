@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import abc
 import asyncio
+import contextvars
 import functools
 import time
 from collections.abc import Callable, Hashable
@@ -47,6 +48,9 @@ CALLS: dict[Call, type[Hello] | type[Next] | type[Reports]] = {
     "Report": Reports,
 }
 """The message of each call."""
+
+Reply = tuple[bytes, str]
+"""The answer to a message, and the key of the attempt in it, else ''."""
 
 T = TypeVar("T")
 
@@ -108,20 +112,29 @@ class Exchange:
 
     Attributes:
         error: The handler's error, if it raised one; it ends the search.
+        context: The context of all callbacks; one for each would take memory.
     """
 
     def __init__(self, handler: Handler) -> None:
+        self.context = contextvars.copy_context()
         self._handler = handler
         self._keys = AttemptKeys()
         # Waiting slots in the order of their requests, by `Handler.alike`.
-        self._lines: dict[Hashable, dict[str, asyncio.Future[Answer]]] = {}
+        self._lines: dict[Hashable, dict[str, asyncio.Future[Reply]]] = {}
         self._to_wake = False
         self.error: BaseException | None = None
 
-    async def answer(
+    async def answer(self, call: Call, request: bytes, key: str, patience: float) -> Reply:
+        """Return the answer to a message; the arguments and errors are those of `begin`."""
+        reply = self.begin(call, request, key, patience)
+        return reply if isinstance(reply, tuple) else await reply
+
+    def begin(
         self, call: Call, request: bytes, key: str, patience: float
-    ) -> tuple[bytes, str]:
-        """Return the answer to a message, and the key of the attempt in it, else ''.
+    ) -> Reply | asyncio.Future[Reply]:
+        """Return the answer to a message, or where it will be if the slot has to wait for work.
+
+        A task for each slot that waits would take more memory than all else about the slot.
 
         Args:
             call: The call.
@@ -140,9 +153,7 @@ class Exchange:
                 return encode(Welcome(time.time())), ""
             case Reports():
                 return encode(self._guarded(lambda: self._handler.report(message))), ""
-        answer = await self._next(message, patience)
-        following = self._keys.following(message.slot) if isinstance(answer, Attempt) else ""
-        return encode(answer), following
+        return self._next(message, patience)
 
     def wake(self) -> None:
         """Let waiting slots ask again: of those that are alike, one by one until one has to wait.
@@ -167,7 +178,7 @@ class Exchange:
                 if isinstance(answer, Wait):
                     in_vain.add(kind)
                     break
-                waiting.set_result(answer)
+                waiting.set_result(self._reply(slot, answer))
 
     def _wake_soon(self) -> None:
         """Wake once after all messages that have arrived: with many hosts it takes a while."""
@@ -175,25 +186,35 @@ class Exchange:
             self._to_wake = True
             asyncio.get_running_loop().call_soon(self.wake)
 
-    async def _next(self, message: Next, patience: float) -> Answer:
+    def _reply(self, slot: str, answer: Answer) -> Reply:
+        following = self._keys.following(slot) if isinstance(answer, Attempt) else ""
+        return encode(answer), following
+
+    def _next(self, message: Next, patience: float) -> Reply | asyncio.Future[Reply]:
+        slot = message.slot
         answer = self._guarded(lambda: self._handler.next(message))
         if message.outcome is not None:
             self._wake_soon()  # the outcome may free work for others
         if not isinstance(answer, Wait):
-            return answer
-        waiting: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        alike = self._handler.alike(message.slot)
-        line = self._lines.setdefault(alike, {})
-        line[message.slot] = waiting
-        try:
-            longer = min(message.longer, time_limits.LONGER_WAIT)
-            return await asyncio.wait_for(waiting, patience + longer)
-        except TimeoutError:
-            return answer
-        finally:
-            if line.get(message.slot) is waiting:  # the slot has not asked again meanwhile
-                del line[message.slot]
-            if not line and self._lines.get(alike) is line:
+            return self._reply(slot, answer)
+        loop = asyncio.get_running_loop()
+        waiting: asyncio.Future[Reply] = loop.create_future()
+        alike = self._handler.alike(slot)
+        self._lines.setdefault(alike, {})[slot] = waiting
+        longer = min(message.longer, time_limits.LONGER_WAIT)
+        timer = loop.call_later(patience + longer, _settle, waiting, answer, context=self.context)
+        leave = functools.partial(self._leave_line, alike, slot, timer)
+        waiting.add_done_callback(leave, context=self.context)
+        return waiting
+
+    def _leave_line(
+        self, alike: Hashable, slot: str, timer: asyncio.TimerHandle, waiting: asyncio.Future[Reply]
+    ) -> None:
+        timer.cancel()
+        line = self._lines.get(alike, {})
+        if line.get(slot) is waiting:  # the slot has not asked again meanwhile
+            del line[slot]
+            if not line:
                 del self._lines[alike]
 
     def _read(self, call: Call, request: bytes, key: str) -> Hello | Next | Reports:
@@ -214,6 +235,11 @@ class Exchange:
         except Exception as error:
             self.error = error
             raise Refusal("ABORTED", "the search has ended") from None
+
+
+def _settle(waiting: asyncio.Future[Reply], answer: Wait) -> None:
+    if not waiting.done():
+        waiting.set_result((encode(answer), ""))
 
 
 def clock_lag(before: float, there: float, after: float) -> float:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import itertools
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
@@ -17,7 +18,7 @@ import grpc
 import msgspec
 
 from spark_jobs import time_limits
-from spark_jobs.channel.exchange import Call, Exchange, Refusal
+from spark_jobs.channel.exchange import Call, Exchange, Refusal, Reply
 from spark_jobs.messages import LARGEST_MESSAGE, ProtocolError
 
 LARGEST_FRAME = LARGEST_MESSAGE + (1 << 16)
@@ -122,11 +123,11 @@ class Answering:
 
     def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange
-        self._calls: dict[int, asyncio.Task[None]] = {}
+        self._calls: dict[int, asyncio.Future[Reply]] = {}  # those that wait
         self._answers: deque[Answered] = deque()
         self._unsent = 0  # bytes
         self._changed = asyncio.Event()
-        self._has_room = asyncio.Event()
+        self._has_room: asyncio.Event | None = None
 
     async def frames(self, requests: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         """Yield frames with the answers to the calls in a stream's frames, as they come.
@@ -147,36 +148,53 @@ class Answering:
             except ProtocolError as error:
                 raise Refusal("INVALID_ARGUMENT", str(error)[:200]) from None
         finally:
-            for task in (reading, *self._calls.values()):
-                task.cancel()
+            reading.cancel()
+            for call in list(self._calls.values()):
+                call.cancel()
 
     async def _read(self, requests: AsyncIterator[bytes]) -> None:
         async for frame in requests:
-            read = decode_calls(frame)
-            for number in read.dropped:
-                if number in self._calls:
-                    self._calls[number].cancel()
-            for called in read.calls:
-                if len(self._calls) < MOST_CALLS:
-                    self._calls[called.number] = asyncio.ensure_future(self._answer(called))
-                else:
-                    self._post(Answered(called.number, refusal=_CUT))
+            self._take_all(decode_calls(frame))
+            del frame  # else it stays in memory until the next one comes
             while self._unsent > _MOST_UNSENT:
-                self._has_room.clear()
+                self._has_room = asyncio.Event()
                 await self._has_room.wait()
 
-    async def _answer(self, called: Called) -> None:
-        answered = Answered(called.number, refusal=_CUT)
+    def _take_all(self, read: Calls) -> None:
+        for number in read.dropped:
+            if number in self._calls:
+                self._calls[number].cancel()
+        for called in read.calls:
+            self._take(called)
+
+    def _take(self, called: Called) -> None:
+        number = called.number
+        if number in self._calls:
+            raise ProtocolError(f"two calls of number {number}")
+        if len(self._calls) >= MOST_CALLS:
+            self._post(Answered(number, refusal=_CUT))
+            return
         try:
-            answer, key = await self._exchange.answer(
-                called.call, called.message, called.key, time_limits.WAIT
-            )
-            answered = Answered(called.number, answer, key)
+            reply = self._exchange.begin(called.call, called.message, called.key, time_limits.WAIT)
         except Refusal as refusal:
-            answered = Answered(called.number, refusal=refusal.status)
-        finally:
-            self._calls.pop(called.number, None)
-            self._post(answered)
+            self._post(Answered(number, refusal=refusal.status))
+            return
+        if isinstance(reply, tuple):
+            self._post(Answered(number, *reply))
+        else:
+            self._calls[number] = reply
+            answered = functools.partial(self._answered, number)
+            reply.add_done_callback(answered, context=self._exchange.context)
+
+    def _answered(self, number: int, reply: asyncio.Future[Reply]) -> None:
+        """Post the answer to a call that has waited."""
+        self._calls.pop(number, None)
+        if reply.cancelled():
+            self._changed.set()  # it may have been the last call of a stream that has ended
+        elif isinstance(error := reply.exception(), Refusal):
+            self._post(Answered(number, refusal=error.status))
+        else:
+            self._post(Answered(number, *reply.result()))
 
     def _post(self, answered: Answered) -> None:
         self._answers.append(answered)
@@ -187,7 +205,8 @@ class Answering:
         """Return a frame with the next answers, as many as it holds."""
         some = _filling(self._answers, lambda answered: answered.answer)
         self._unsent -= sum(len(answered.answer) for answered in some)
-        self._has_room.set()
+        if self._has_room is not None:
+            self._has_room.set()
         return encode_answers(some)
 
 

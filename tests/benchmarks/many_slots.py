@@ -1,9 +1,9 @@
 """The driver's cost of many slots: `make bench-slots`.
 
 The driver's side is real: server with TLS, coordinator, journal on disk, TensorBoard's view of the
-search. The slots are not: one process speaks for all of them, each on a connection of its own, and
-their trials only sleep. Times of the processor are the driver's own; how fast it all goes depends
-on the slots' process, too, which has the same cores.
+search. The slots are not: one process speaks for all of them, and their trials only sleep. Few of
+them have connections of their own, many those of relays of sixteen. Times of the processor are the
+driver's own; how fast it all goes depends on the slots' process, too, which has the same cores.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import argparse
 import asyncio
 import contextlib
 import gc
-import json
+import math
 import random
 import resource
 import secrets
@@ -25,9 +25,11 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+import msgspec
 import psutil
 
 from experiment.display.board import Board
+from experiment.driver.slots.pace import longer_wait
 from experiment.run_files.journal import Journal
 from experiment.run_files.manifest import write_manifest
 from experiment.setup.specification import SearchSpec
@@ -36,15 +38,38 @@ from search.direction import Direction
 from search.grid import PointSearch
 from search.space.spaces import Space
 from search.trial import Outcome, Trial
-from spark_jobs.channel.credentials import CERTIFICATE_NAME
-from spark_jobs.channel.grpc_channel import ChannelServer
-from spark_jobs.messages import Hello, Next, Report, Reports, encode
+from spark_jobs.channel.exchange import Call
+from spark_jobs.channel.grpc_channel import (
+    JOINED,
+    Address,
+    ChannelServer,
+    client_options,
+    credentials_of,
+)
+from spark_jobs.channel.joined_calls import Answered, Asking
+from spark_jobs.messages import (
+    Attempt,
+    Heard,
+    Hello,
+    Next,
+    Report,
+    Reports,
+    Stop,
+    Wait,
+    decode,
+    decode_answer,
+    encode,
+)
+from tests.benchmarks import growth
+from tests.benchmarks.growth import in_a_new_process
 from tests.experiment.runs import begun, make_coordinator, make_manifest, make_run_folder, make_spec
 from tests.search.fakes import started
 
+_RELAYED = 1_000  # slots from which on they are behind relays
 _HOSTS = 125  # eight slots on each of a thousand
-_IDLE = 15.0  # seconds for which all slots wait: longer than the driver keeps one waiting
+_IDLE = 15.0  # seconds for which all slots wait, beyond the longest wait of one
 _LONG = 10.0  # seconds of a trial that reports once in each
+_WINDOW = 20.0  # seconds in which busy slots are measured
 _AT_ONCE = 50  # connections opened at a time
 _POLL = 0.05
 
@@ -65,8 +90,11 @@ class Gated:
 class Driver:
     """The driver of one search, with waiting slots."""
 
-    def __init__(self, folder: Path, search: SearchSpec, slots: int) -> None:
+    def __init__(
+        self, folder: Path, search: SearchSpec, slots: int, per_relay: int | None = None
+    ) -> None:
         self._search, self._slots, self._folder = search, slots, folder
+        self._per_relay = per_relay if per_relay is not None else 16 * (slots >= _RELAYED)
         self.gate: Any = search.searcher
 
     @contextlib.contextmanager
@@ -88,11 +116,11 @@ class Driver:
                 slots=self._slots,
             )
             self.coordinator.trials.begin(begun(trials=manifest.trials))
-            self.memory = [_memory()]
             self._server = ending.enter_context(
                 ChannelServer("127.0.0.1", self.coordinator, slots=self._slots)
             )
-            ending.enter_context(_slots(self._server, self._slots))
+            self.memory = [_memory()]
+            ending.enter_context(_slots(self._server, self._slots, self._per_relay))
             wait_for(lambda: self.coordinator.trials.status.slots == self._slots)
             self.memory.append(_memory())
             yield self
@@ -106,15 +134,18 @@ class Driver:
 
         self._server.call(let)
 
+    def end(self) -> None:
+        """Let the slots end after their trials."""
+        self._server.call(lambda: self.coordinator.trials.fail("measured"))
+
 
 @contextlib.contextmanager
-def _slots(server: ChannelServer, count: int) -> Iterator[None]:
+def _slots(server: ChannelServer, count: int, per_relay: int) -> Iterator[None]:
     """Run a process that simulates slots; it ends when the driver stops them."""
-    command = [sys.executable, "-m", "tests.benchmarks.many_slots", "--speak-for", str(count)]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE)
+    words = ["-m", "tests.benchmarks.many_slots", "--speak-for", str(count), str(per_relay)]
+    process = subprocess.Popen([sys.executable, *words], stdin=subprocess.PIPE)
     assert process.stdin is not None
-    address = server.address
-    process.stdin.write(json.dumps([address.target, address.token, address.certificate]).encode())
+    process.stdin.write(encode(server.address))
     process.stdin.close()
     try:
         yield
@@ -140,9 +171,17 @@ def wait_for(true: Callable[[], bool]) -> None:
         time.sleep(_POLL)
 
 
-def points(count: int, seconds: float, reports: int = 0) -> SearchSpec:
-    """Return a search of trials that all take the same time."""
-    listed = [{"seconds": seconds, "reports": reports, "n": n} for n in range(count)]
+def points(count: int, seconds: float, reports: int = 0, staggered: int = 0) -> SearchSpec:
+    """Return a search of trials that all take the same time.
+
+    Args:
+        count: Number of trials.
+        seconds: Seconds of each.
+        reports: Number of reports of each.
+        staggered: Number of first trials that take a part of this time, each another one.
+    """
+    parts = [(n + 1) / staggered if n < staggered else 1.0 for n in range(count)]
+    listed = [{"seconds": seconds * part, "reports": reports, "n": part} for part in parts]
     return make_spec("launch", Gated(PointSearch(listed)), None, listed, {"type": "points"})  # type: ignore[arg-type]
 
 
@@ -164,8 +203,9 @@ def waiting_and_fast(folder: Path, slots: int) -> dict[str, str]:
         before, after = driver.memory
         found["memory per slot that waits"] = f"{(after - before) / slots / 1024:.1f} KiB"
         cpu = _cpu()
-        time.sleep(_IDLE)
-        share = (_cpu() - cpu) / _IDLE / slots
+        idle = _IDLE + longer_wait(slots)
+        time.sleep(idle)
+        share = (_cpu() - cpu) / idle / slots
         found["processor per slot that waits"] = f"{share * 1e6:.0f} us/s"
         cpu, began = _cpu(), time.monotonic()
         driver.open()
@@ -180,16 +220,22 @@ def waiting_and_fast(folder: Path, slots: int) -> dict[str, str]:
 
 
 def steady(folder: Path, slots: int) -> dict[str, str]:
-    """Measure trials of ten seconds, each with one report per second."""
-    trials = 2 * slots
-    with Driver(folder, points(trials, _LONG, int(_LONG)), slots).running() as driver:
-        cpu, began = _cpu(), time.monotonic()
+    """Measure trials of ten seconds, each with one report per second.
+
+    The first trial of each slot is shorter, so that they do not all end at once.
+    """
+    search = points(6 * slots, _LONG, int(_LONG), staggered=slots)
+    with Driver(folder, search, slots).running() as driver:
+        trials = driver.coordinator.trials
         driver.open()
-        wait_for(lambda: driver.coordinator.trials.done)
-        took = time.monotonic() - began
+        wait_for(lambda: trials.status.ended >= slots)
+        cpu, began, ended = _cpu(), time.monotonic(), trials.status.ended
+        time.sleep(_WINDOW)
+        took, count = time.monotonic() - began, trials.status.ended - ended
         used = (_cpu() - cpu) / took
+        driver.end()
     return {
-        "trials of 10 s with a report a second: slots busy": f"{trials * _LONG / took / slots:.0%}",
+        "trials of 10 s with a report a second: slots busy": f"{count * _LONG / took / slots:.0%}",
         "of a processor for that": f"{used:.1%}",
     }
 
@@ -205,86 +251,136 @@ def barrier(folder: Path, slots: int) -> dict[str, str]:
     return {"processor per trial, slots waiting for generations": f"{used * 1e3:.2f} ms"}
 
 
-async def speak_for(count: int, target: str, token: str, certificate: str) -> None:
-    """Simulate slots, each with a connection of its own, until the driver stops all."""
+async def speak_for(count: int, per_relay: int, address: Address) -> None:
+    """Simulate slots until the driver stops all.
+
+    Args:
+        count: Number of slots.
+        per_relay: Number of slots of each relay; 0 for slots with connections of their own.
+        address: The driver's address.
+    """
     turn = asyncio.Semaphore(_AT_ONCE)
+    relays = [_Relay(address) for _ in range(0, count, per_relay)] if per_relay else []
 
     async def be(number: int) -> None:
-        slot = _Slot(target, token, certificate, f"1.{number}.0")
+        way = relays[number // per_relay] if per_relay else _Connection(address)
+        slot = _Slot(way, f"1.{number}.0")
         async with turn:
-            await slot.call("Hello", Hello(slot=slot.name, host=f"host{number % _HOSTS}"))
-        with contextlib.suppress(grpc.aio.AioRpcError):  # the search and its driver have ended
+            host = number // per_relay if per_relay else number % _HOSTS
+            await slot.call("Hello", Hello(slot=slot.name, host=f"host{host}"))
+        with contextlib.suppress(grpc.aio.AioRpcError, ConnectionError):  # the driver has ended
             await slot.run()
 
     await asyncio.gather(*(be(number) for number in range(count)))
 
 
-class _Slot:
-    def __init__(self, target: str, token: str, certificate: str, name: str) -> None:
-        credentials = grpc.ssl_channel_credentials(certificate.encode())
-        options = [
-            ("grpc.ssl_target_name_override", CERTIFICATE_NAME),
-            ("grpc.use_local_subchannel_pool", 1),  # otherwise all slots would share a connection
-        ]
-        self._channel = grpc.aio.secure_channel(target, credentials, options)
-        self._token, self._key, self.name = token, secrets.token_hex(16), name
+def _channel(address: Address) -> Any:
+    # Otherwise all slots would share a connection.
+    options = [*client_options(), ("grpc.use_local_subchannel_pool", 1)]
+    return grpc.aio.secure_channel(address.target, credentials_of(address), options)
 
-    async def call(self, method: str, message: Any) -> dict[str, Any]:
-        metadata = (("authorization", f"Bearer {self._token}"), ("attempt-key", self._key))
-        call = self._channel.unary_unary(f"/experiment.Channel/{method}")(
-            encode(message), metadata=metadata, timeout=60, wait_for_ready=True
+
+class _Connection:
+    """A connection of one slot."""
+
+    def __init__(self, address: Address) -> None:
+        self._channel, self._token = _channel(address), address.token
+
+    async def ask(self, call: Call, message: bytes, key: str) -> Answered:
+        metadata = (("authorization", f"Bearer {self._token}"), ("attempt-key", key))
+        answer = self._channel.unary_unary(f"/experiment.Channel/{call}")(
+            message, metadata=metadata, timeout=200, wait_for_ready=True
         )
-        answer = json.loads(await call)
-        self._key = dict(await call.trailing_metadata()).get("attempt-key", self._key)
-        return dict(answer)
+        data = await answer
+        following = dict(await answer.trailing_metadata()).get("attempt-key", "")
+        return Answered(0, data, following)
+
+
+class _Relay:
+    """A relay of several slots."""
+
+    def __init__(self, address: Address) -> None:
+        metadata = (("authorization", f"Bearer {address.token}"),)
+        stream = _channel(address).stream_stream(f"/experiment.Channel/{JOINED}")
+        self._asking = Asking(lambda: stream(metadata=metadata, wait_for_ready=True))
+
+    async def ask(self, call: Call, message: bytes, key: str) -> Answered:
+        answered = await self._asking.ask(call, message, key)
+        if answered.refusal:
+            raise ConnectionError(answered.refusal)
+        return answered
+
+
+async def _sleep_until(due: float) -> None:
+    await asyncio.sleep(due - time.monotonic())
+
+
+class _Slot:
+    def __init__(self, way: _Connection | _Relay, name: str) -> None:
+        self._way, self._key, self.name = way, secrets.token_hex(16), name
+        self._heard = Heard()
+        self._reported = -math.inf
+
+    async def call(self, method: Call, message: Any) -> bytes:
+        answered = await self._way.ask(method, encode(message), self._key)
+        self._key = answered.key or self._key
+        return answered.answer
 
     async def run(self) -> None:
-        answer = await self.call("Next", Next(self.name))
-        while answer["type"] != "stop":
-            if answer["type"] == "wait":
-                answer = await self.call("Next", Next(self.name))
-                continue
-            outcome = await self._train(answer)
-            answer = await self.call("Next", Next(self.name, answer["number"], outcome))
-        await self._channel.close()
+        message = Next(self.name)
+        while True:
+            match decode_answer(await self.call("Next", message)):
+                case Wait(longer):
+                    message = Next(self.name, longer=longer)
+                case Attempt() as work:
+                    message = Next(self.name, work.number, await self._train(work))
+                case Stop():
+                    return
 
-    async def _train(self, work: dict[str, Any]) -> Outcome:
-        trial, params = work["trial"]["id"], work["trial"]["params"]
-        reports = params.get("reports", 0)
+    async def _train(self, work: Attempt) -> Outcome:
+        trial, params = work.trial.id, work.trial.params
+        reports, began = params.get("reports", 0), time.monotonic()
         for step in range(reports):
-            await asyncio.sleep(params["seconds"] / reports)
+            due = began + params["seconds"] * (step + 1) / reports
+            if due < self._reported + self._heard.pause:
+                continue  # a slot keeps it, and sends the last one
+            await _sleep_until(due)
+            self._reported = time.monotonic()
             report = (Report(step, {"metric": 0.5}),)
-            await self.call(
-                "Report",
-                Reports(slot=self.name, trial=trial, attempt=work["number"], reports=report),
-            )
-        if not reports:
-            await asyncio.sleep(params["seconds"])
+            told = Reports(slot=self.name, trial=trial, attempt=work.number, reports=report)
+            self._heard = decode(await self.call("Report", told), Heard)
+        await _sleep_until(began + params["seconds"])
         value = random.random()
         return Outcome(trial, "finished", value, "metric", {"metric": value}, seconds=1.0)
 
 
+def column(slots: int) -> dict[str, str]:
+    """Return all measures of a number of slots."""
+    found: dict[str, str] = {}
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+        for measure in (waiting_and_fast, steady, barrier):
+            found |= measure(Path(folder), slots)
+            print(slots, found, file=sys.stderr, flush=True)
+    return found
+
+
 def main() -> None:
-    """Print the table of docs/internals/many_slots.md."""
+    """Print the tables of docs/internals/many_slots.md."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("slots", type=int, nargs="*", default=[10, 100, 1_000])
-    parser.add_argument("--speak-for", type=int)
+    parser.add_argument("slots", type=int, nargs="*", default=[10, 100, 1_000, 10_000])
+    parser.add_argument("--speak-for", type=int, nargs=2)
     given = parser.parse_args()
     if given.speak_for:
-        asyncio.run(speak_for(given.speak_for, *json.load(sys.stdin)))
+        address = msgspec.json.decode(sys.stdin.buffer.read(), type=Address)
+        asyncio.run(speak_for(*given.speak_for, address))
         return
-    columns: list[dict[str, str]] = []
-    for slots in given.slots:
-        with tempfile.TemporaryDirectory(prefix="bench-") as folder:
-            found: dict[str, str] = {}
-            for measure in (waiting_and_fast, steady, barrier):
-                found |= measure(Path(folder), slots)
-                print(slots, found, file=sys.stderr, flush=True)
-            columns.append(found)
+    columns = [in_a_new_process(column, slots) for slots in given.slots]
     print("| slots | " + " | ".join(f"{slots:,}" for slots in given.slots) + " |")
     print("| --- |" + " ---: |" * len(columns))
     for name in columns[0]:
         print(f"| {name} | " + " | ".join(column[name] for column in columns) + " |")
+    print(flush=True)
+    growth.main()
 
 
 if __name__ == "__main__":

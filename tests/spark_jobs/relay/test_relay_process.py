@@ -106,6 +106,20 @@ def test_slots_of_a_relay_that_is_lost_go_on_by_themselves(host, monkeypatch, en
     assert set(handler.outcomes) == {0.5}
 
 
+def test_calls_of_a_relay_that_died_wait_at_the_driver_no_more(host):
+    """Else the driver would give them trials."""
+    with ChannelServer(LOOPBACK, WorksLater()) as server, ThreadPoolExecutor() as pool:
+        with host.relays.channel(server.address, "1.0.0") as slot:
+            lines = server._exchange._lines
+            answer = pool.submit(slot.next)
+            wait_until(lambda: lines)
+            (relay,) = host.running()
+            slot._connect_directly = lambda: (_ for _ in ()).throw(ChannelLost("killed, too"))
+            relay.kill()
+            assert answer.exception(timeout=_LONG)
+            wait_until(lambda: not lines)
+
+
 def test_a_relay_that_died_is_replaced_for_later_slots(host):
     with ChannelServer(LOOPBACK, Working()) as server:
         with host.relays.channel(server.address, "1.0.0") as slot:

@@ -15,7 +15,7 @@ from spark_jobs import time_limits
 from spark_jobs.channel import exchange
 from spark_jobs.channel.exchange import ChannelLost, ChannelRefused
 from spark_jobs.channel.grpc_channel import ChannelServer
-from spark_jobs.channel.joined_calls import Called
+from spark_jobs.channel.joined_calls import Called, encode_calls
 from spark_jobs.messages import Heard, Hello, Next, Stop, Wait, encode
 from spark_jobs.relay.packets import LARGEST_FRAME, Packets, packed
 from spark_jobs.relay.relayed_channel import RelayLost
@@ -206,7 +206,7 @@ def test_frames_that_are_none_end_the_stream_only():
 
     from spark_jobs.channel.grpc_channel import JOINED, client_options, credentials_of
 
-    handler = Script(Stop())
+    handler = Script(Wait(), Stop())
     with ChannelServer(LOOPBACK, handler) as server:
         address = server.address
         metadata = (("authorization", f"Bearer {address.token}"),)
@@ -214,10 +214,12 @@ def test_frames_that_are_none_end_the_stream_only():
             address.target, credentials_of(address), client_options()
         ) as channel:
             stream = channel.stream_stream(f"/experiment.Channel/{JOINED}")
-            for frames in ([b"nonsense"], [b"\x93\x90\x90\x90"], [b""]):
+            twice = encode_calls([Called(1, "Next", "0" * 32, encode(Next("1.1.0")))] * 2)
+            for frames in ([b"nonsense"], [b"\x93\x90\x90\x90"], [b""], [twice]):
                 with pytest.raises(grpc.RpcError) as caught:
                     list(stream(iter(frames), metadata=metadata, timeout=60))
                 assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+            wait_until(lambda: not server._exchange._lines)  # its call waits no more
             with pytest.raises(grpc.RpcError) as caught:
                 list(stream(iter([]), timeout=60))
             assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
