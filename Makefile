@@ -85,7 +85,7 @@ bench-live: .venv/.installed  ## Print the cost of live trials and the savings o
 bench-search: .venv/.bench  ## Print how good the searches are, against those of others.
 	$(PYTHON) -m tests.benchmarks.search_quality
 
-bench-slots: .venv/.installed  ## Print the cost of a thousand slots for the driver.
+bench-slots: .venv/.installed  ## Print the cost of up to 10,000 slots for the driver, in a quarter of an hour.
 	$(PYTHON) -m tests.benchmarks.many_slots
 
 # Hours; `make bench-peers OPTIONS=--quick` shows in minutes whether each library still runs.

@@ -176,6 +176,34 @@ def test_a_result_has_the_folder_and_the_outcome_of_its_attempt(start):
     assert result.logdir == str(search.paths.attempt(0).folder)
 
 
+def test_many_slots_report_and_ask_less_often(start):
+    slots = [f"1.{number}.0" for number in range(1_200)]
+    search = start(evolution(), *slots)
+    works = {slot: search.ask(slot) for slot in slots[:5]}
+    assert works[slots[4]] == Wait(longer=2.0)
+    work = works[slots[0]]
+    message = Reports(slot=slots[0], trial=work.trial.id, attempt=1, reports=())
+    assert search.coordinator.report(message) == Heard(pause=12.0, last_only=True)
+
+
+def test_stopping_rules_get_each_report_also_of_many_slots(start):
+    slots = [f"1.{number}.0" for number in range(1_200)]
+    search = start(points(2), *slots, stopping=[Threshold(upper=1.0)])
+    search.ask(slots[0])
+    message = Reports(slot=slots[0], trial=0, attempt=1, reports=())
+    assert search.coordinator.report(message) == Heard(pause=1.2)
+
+
+def test_hosts_matter_to_waiting_slots_only_while_a_trial_is_to_run_again(start):
+    search = start(evolution(popsize=4), "1.0.0", "1.1.0")
+    search.coordinator.hello(Hello(slot="1.2.0", host="other"))
+    alike = search.coordinator.alike_now
+    assert alike("1.1.0") == alike("1.2.0")
+    search.ask("1.0.0")
+    search.coordinator.slots_lost(["1.0.0"])
+    assert alike("1.1.0") != alike("1.2.0")
+
+
 def test_a_lost_answer_is_repeated(start):
     search = start(points(3), "1.0.0", "1.1.0")
     work = search.ask("1.0.0")
