@@ -86,7 +86,11 @@ def reserve() -> Iterator[None]:
 def be_first_to_be_killed() -> None:
     """Let the kernel kill this process and its children, not the executor, if memory is short."""
     with contextlib.suppress(OSError):  # no such file in some containers
-        Path("/proc/self/oom_score_adj").write_text("1000")
+        file = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
+        try:
+            os.write(file, b"1000")
+        finally:
+            os.close(file)
 
 
 def limits(pid: int = 0) -> str:
@@ -112,12 +116,20 @@ def _gib(size: int) -> str:
     return f"{size / (1 << 30):.3g} GiB"
 
 
-def oom_kills() -> int:
-    """Return how many processes of this control group the kernel has killed for memory."""
-    for folder in memory_groups():
-        for name in ("memory.events", "memory.oom_control"):
-            with contextlib.suppress(OSError):
-                return oom_kills_in((folder / name).read_text())
+def oom_kills_file() -> Path | None:
+    """Return the file with the number of processes that the kernel has killed for memory.
+
+    It is that of this process' control group; None if there is none.
+    """
+    names = ("memory.events", "memory.oom_control")
+    files = (folder / name for folder in memory_groups() for name in names)
+    return next((file for file in files if os.access(file, os.R_OK)), None)
+
+
+def oom_kills(file: Path | None) -> int:
+    """Return the number in the file that `oom_kills_file` found."""
+    with contextlib.suppress(OSError):
+        return 0 if file is None else oom_kills_in(file.read_text())
     return 0
 
 

@@ -7,6 +7,7 @@ trial without `tf.summary` should not cost. So the default writer creates the re
 from __future__ import annotations
 
 import contextlib
+import functools
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -20,23 +21,25 @@ def default_writer(folder: Path) -> Any:
     with contextlib.ExitStack() as entered:
 
         def enter(tensorflow: ModuleType) -> None:
-            entered.enter_context(_late_writer(tensorflow, folder).as_default())
+            entered.enter_context(_late_writer_class(tensorflow)(folder).as_default())
 
         with when_imported("tensorflow", enter):
             yield
 
 
-def _late_writer(tensorflow: Any, folder: Path) -> Any:
+@functools.cache  # a process that forks trials makes the class once for all of them
+def _late_writer_class(tensorflow: Any) -> Any:
     class LateWriter(tensorflow.summary.SummaryWriter):  # type: ignore[misc]  # known at run time
         """Creates the writer of `tf.summary.create_file_writer` on first use."""
 
-        def __init__(self) -> None:
+        def __init__(self, folder: Path) -> None:
+            self._folder = folder
             self._real: Any = None
 
         def __getattr__(self, name: str) -> Any:
             # `_resource` and other attributes that TensorFlow's summary ops read from a writer.
             if self._real is None:
-                self._real = tensorflow.summary.create_file_writer(str(folder))
+                self._real = tensorflow.summary.create_file_writer(str(self._folder))
             return getattr(self._real, name)
 
         def init(self) -> Any:
@@ -48,4 +51,4 @@ def _late_writer(tensorflow: Any, folder: Path) -> Any:
         def close(self) -> Any:
             return None if self._real is None else self._real.close()
 
-    return LateWriter()
+    return LateWriter

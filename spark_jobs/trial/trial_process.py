@@ -41,6 +41,7 @@ from spark_jobs.trial.objective import (
 from spark_jobs.trial.tf_summary import default_writer
 
 _PR_SET_PDEATHSIG = 1
+_prctl = ctypes.CDLL(None, use_errno=True).prctl
 
 
 class Program(msgspec.Struct, frozen=True, kw_only=True):
@@ -198,24 +199,26 @@ def _traceback(error: BaseException) -> str:
     return "".join(traceback.format_exception(type(error), error, frames))
 
 
-def become_trial(supervisor: int, task: Task, output: tuple[int, int]) -> None:
+def default_signals() -> None:
+    """Set the default handlers of the signals that may end a trial or that it may wait for."""
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
+def become_trial(supervisor: int, output: tuple[int, int]) -> None:
     """Prepare this forked child of the supervisor to run user code.
 
     It gets a session of its own, so that one signal reaches all its processes; it dies with the
-    supervisor, and before it when memory is short; it has default signal handlers, the trial's
-    environment, and pipes for its output.
+    supervisor, and before it when memory is short; it has pipes for its output. The trial's
+    environment and the default signal handlers are those of the supervisor.
 
     Args:
         supervisor: The supervisor's process id.
-        task: The trial to run.
         output: Pipes for stdout and stderr.
     """
     os.setsid()
     die_with_parent(supervisor)
     out_of_memory.be_first_to_be_killed()
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, signal.SIGHUP):
-        signal.signal(number, signal.SIG_DFL)
-    set_environment(task.environment)
     for pipe, descriptor in zip(output, (1, 2), strict=True):
         os.dup2(pipe, descriptor)
         os.close(pipe)
@@ -234,7 +237,7 @@ def die_with_parent(parent: int, number: int = signal.SIGKILL) -> None:
         parent: The id of the parent process.
         number: The signal's number.
     """
-    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0):
+    if _prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0):
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
     if os.getppid() != parent:  # the parent ended before the call
         os.kill(os.getpid(), number)
@@ -252,14 +255,10 @@ def run_child(
         commands: Pipe from the supervisor.
         started: Start of the trial, by `time.monotonic`.
     """
-    code, owner = 1, os.getpid()
+    code = 1
     try:
         link = PipeLink(results, commands)
-        seed_random_numbers(program.seed, task.attempt.trial.id)
-        outcome = evaluate(program, task.attempt, Path(task.folder), link, started)
-        if os.getpid() != owner:
-            os._exit(0)  # a fork of user code returned here: not the trial
-        link.close(encode(fit(outcome)))
+        perform(program, task.attempt, Path(task.folder), link, started)
         code = 0
     except BaseException:
         traceback.print_exc()
@@ -267,6 +266,26 @@ def run_child(
         for stream in (sys.stdout, sys.stderr):
             with_suppressed_flush(stream)
         os._exit(code)  # no atexit handlers: TensorFlow's destructors may block
+
+
+def perform(
+    program: Program, attempt: Attempt, folder: Path, link: PipeLink, started: float | None = None
+) -> None:
+    """Run a trial in this process, and send its outcome.
+
+    Args:
+        program: The settings of the search.
+        attempt: The attempt to run.
+        folder: The attempt's folder.
+        link: The link to the supervisor.
+        started: Start of the trial, by `time.monotonic`.
+    """
+    owner = os.getpid()
+    seed_random_numbers(program.seed, attempt.trial.id)
+    outcome = evaluate(program, attempt, folder, link, started)
+    if os.getpid() != owner:
+        os._exit(0)  # a fork of user code returned here: not the trial
+    link.close(encode(fit(outcome)))
 
 
 def seed_random_numbers(seed: int | None, trial: int) -> None:

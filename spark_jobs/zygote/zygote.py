@@ -15,8 +15,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import gc
-import importlib
 import math
 import os
 import select
@@ -39,24 +37,22 @@ from spark_jobs.run_folder.paths import AttemptPaths
 from spark_jobs.trial import out_of_memory, trial_process
 from spark_jobs.trial.frames import FrameReader, frame, write_frame
 from spark_jobs.trial.link import HEARD, LARGEST_REPORT, OUTCOME, REPORT, StopTrial
-from spark_jobs.trial.objective import number
 from spark_jobs.trial.trial_process import (
     Program,
     Task,
     become_trial,
+    default_signals,
     die_with_parent,
-    import_guessed,
-    import_modules,
     print_lines,
     run_child,
+    set_environment,
 )
 from spark_jobs.warm.processes import become_subreaper
 from spark_jobs.zygote.bounded_log import BoundedLog
-from spark_jobs.zygote.huge_pages import use_huge_pages
+from spark_jobs.zygote.preparing import import_for_trials
 
 _GAPS = 3  # and as many times as long as it ever was between two reports
 _PIPE = 1 << 18  # bytes of a trial's output that may be unread
-_PROBE = 20.0  # seconds that a first op may take in a forked child
 
 
 class Ready(msgspec.Struct, frozen=True, tag="ready"):
@@ -210,6 +206,7 @@ class Zygote:
         self._has_imported = has_imported
         self._reader = FrameReader(control)
         self._program = Program(function=b"", key=None, direction="max")
+        self._oom_kills: Path | None = None
 
     def run(self) -> None:
         """Serve until the slot is gone."""
@@ -219,6 +216,9 @@ class Zygote:
         print_lines()
         self._program = msgspec.json.decode(self._read(), type=Program)
         reason = self._prepare()
+        # Here rather than in each child, which would copy the pages of memory that it takes.
+        default_signals()
+        self._oom_kills = out_of_memory.oom_kills_file()
         self._send(Ready(self._program.start_method, reason))
         while True:
             message: ToZygote = decode(self._read(), ToZygote, largest=None)  # type: ignore[arg-type]
@@ -251,7 +251,7 @@ class Zygote:
             write_frame(self._control, encode(message))
 
     def _run_trial(self, task: Task) -> None:
-        kills = out_of_memory.oom_kills()
+        kills = out_of_memory.oom_kills(self._oom_kills)
         child = self._start(task)
         self._send(Started(child.pid))
         overdue = self._watch(child, task)
@@ -265,8 +265,8 @@ class Zygote:
         outcome = _written(task.attempt.trial.id, child.outcome, seconds)
         code = os.waitstatus_to_exitcode(status)
         complaints = AttemptPaths(Path(task.folder)).stderr
-        if not out_of_memory.ended_by_memory(
-            code, complaints, kills=out_of_memory.oom_kills() - kills
+        if not room or not out_of_memory.ended_by_memory(
+            code, complaints, kills=out_of_memory.oom_kills(self._oom_kills) - kills
         ):
             room = ""
         ended = Ended(
@@ -289,6 +289,7 @@ class Zygote:
         err, print_err = os.pipe()
         paths = AttemptPaths(Path(task.folder))
         logs = {out: BoundedLog(paths.stdout), err: BoundedLog(paths.stderr)}
+        set_environment(task.environment)
         started = time.monotonic()
         supervisor = os.getpid()
         pid = os.fork()
@@ -296,7 +297,7 @@ class Zygote:
             try:
                 for descriptor in (results, commands, out, err, self._control, self._lifeline):
                     os.close(descriptor)
-                become_trial(supervisor, task, (print_out, print_err))
+                become_trial(supervisor, (print_out, print_err))
                 if self._program.start_method == "spawn":
                     _become_fresh_interpreter(self._program, task, writing, reading)
                 run_child(self._program, task, writing, reading)
@@ -323,7 +324,7 @@ class Zygote:
 
     def _watch(self, child: _Child, task: Task) -> bool:
         """Wait for the end of the child's process; return whether it had to be ended."""
-        overdue, killed, beat = False, math.inf, 0.0
+        overdue, killed, beat = False, math.inf, time.monotonic() + time_limits.ZYGOTE_BEAT
         poll = select.poll()
         for descriptor in (self._lifeline, self._control, child.results, child.pidfd, *child.logs):
             poll.register(descriptor, select.POLLIN)
@@ -360,33 +361,6 @@ def has_crashed(pid: int) -> bool:
     return ended is not None and ended.si_code != os.CLD_EXITED
 
 
-def import_for_trials(modules: tuple[str, ...], guessed: tuple[str, ...]) -> str:
-    """Import what trials need into this process, and make its forks cheap.
-
-    Args:
-        modules: The modules to import.
-        guessed: More modules to import, unless their import raises.
-
-    Returns:
-        Why forked trials would hang, or ''.
-    """
-    import_modules(modules)
-    import_guessed(guessed)
-    reason = why_not_fork()
-    warm_up()
-    gc.collect()
-    gc.freeze()  # otherwise a collection in a child would copy every page
-    use_huge_pages()
-    return reason
-
-
-def warm_up() -> None:
-    """Do the work once that every child would repeat: late imports, caches of abstract classes."""
-    importlib.import_module("numpy.random")
-    importlib.import_module("tenacity")  # for calls, which retry reading their arguments
-    number(0.0)
-
-
 def end_descendants() -> None:
     """Kill and reap all descendants of this process."""
     give_up = time.monotonic() + time_limits.SWEEP
@@ -405,43 +379,6 @@ def kill_all(processes: list[psutil.Process]) -> None:
     for process in processes:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()
-
-
-def why_not_fork() -> str:
-    """Return why children forked from this process would hang in TensorFlow, or ''."""
-    if "tensorflow" not in sys.modules:
-        return ""
-    if tensorflow_has_run():
-        return "a preloaded module ran a TensorFlow op at import, after which forked trials hang"
-    if not _first_op_works_in_child():
-        return f"a first TensorFlow op in a forked process did not end within {_PROBE:.0f} s"
-    return ""
-
-
-def tensorflow_has_run() -> bool:
-    """Return whether an op has run in this process. Reads a private field; a test pins it."""
-    from tensorflow.python.eager import context
-
-    return bool(context.context()._initialized)
-
-
-def _first_op_works_in_child() -> bool:
-    pid = os.fork()
-    if pid == 0:
-        code = 1
-        try:
-            os.environ["CUDA_VISIBLE_DEVICES"] = ""  # no memory of a GPU for a probe
-            import tensorflow
-
-            code = 0 if int(tensorflow.constant(1) + 1) == 2 else 1
-        finally:
-            os._exit(code)
-    pidfd = os.pidfd_open(pid)
-    ended, _, _ = select.select([pidfd], [], [], _PROBE)
-    os.close(pidfd)
-    if not ended:
-        os.kill(pid, signal.SIGKILL)
-    return os.waitpid(pid, 0)[1] == 0
 
 
 def _written(trial: int, data: bytes, seconds: float) -> Outcome | None:

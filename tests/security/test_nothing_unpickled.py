@@ -108,7 +108,9 @@ ALLOWED = {
     ("spark_jobs/trial/trial_process.py", "import_modules", "importlib.import_module"): (
         "modules that the caller of a search names in `preload`, in zygote or trial"
     ),
-    ("spark_jobs/zygote/zygote.py", "warm_up", "importlib.import_module"): "numpy, in the zygote",
+    ("spark_jobs/zygote/preparing.py", "rehearse", "importlib.import_module"): (
+        "numpy, in the zygote"
+    ),
     ("spark_jobs/doctor/checks.py", "_run_python", "subprocess.run"): COMMAND,
     ("spark_jobs/submit.py", "_check_package", "importlib.machinery.PathFinder.find_spec"): (
         "finds a file of the package `experiment`, and runs nothing"

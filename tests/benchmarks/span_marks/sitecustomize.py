@@ -52,10 +52,8 @@ PARTS = {
         "pull_trials": "slot: trials",
     },
     "spark_jobs.zygote.process": {"ask": "slot: asking the keeper"},
-    "spark_jobs.zygote.zygote": {
-        "import_for_trials": "import of what is preloaded",
-        "Zygote._run_trial": "zygote: trial",
-    },
+    "spark_jobs.zygote.preparing": {"import_for_trials": "import of what is preloaded"},
+    "spark_jobs.zygote.zygote": {"Zygote._run_trial": "zygote: trial"},
     "spark_jobs.trial.trial_process": {"run_child": "trial"},
 }
 

@@ -837,6 +837,21 @@ class TestForked(ProcessContract):
             run.hear = run.stop_later
             assert run(x=1.5, how="sleeping").status == "stopped"
 
+    def test_a_trial_has_default_signal_handlers_whatever_modules_set(self, tmp_path, monkeypatch):
+        (tmp_path / "handling.py").write_text(
+            "import signal\n"
+            "for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, signal.SIGHUP):\n"
+            "    signal.signal(number, signal.SIG_IGN)\n"
+        )
+        monkeypatch.syspath_prepend(str(tmp_path))
+
+        def handled(x):
+            numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, signal.SIGHUP)
+            return sum(signal.getsignal(number) is not signal.SIG_DFL for number in numbers)
+
+        with self.make(handled, preload=(*LIGHT, "handling")) as runner:
+            assert Runner(runner, tmp_path / "run")(x=1).value == 0.0
+
     def test_missing_preloads_are_skipped(self, tmp_path):
         runner = ProcessRunner(program(functions.double, preload=("no_such_module", "no.such")))
         with runner:
@@ -1063,7 +1078,7 @@ def test_the_private_field_that_shows_whether_tensorflow_has_run():
     import sys
 
     code = (
-        "import tensorflow; from spark_jobs.zygote.zygote import tensorflow_has_run as run; "
+        "import tensorflow; from spark_jobs.zygote.preparing import tensorflow_has_run as run; "
         "before = run(); tensorflow.constant(1); print(before, run())"
     )
     output = subprocess.run(

@@ -177,17 +177,17 @@ def test_without_a_limit_all_memory_of_the_groups_is_free(groups, tmp_path):
 def test_the_kills_of_the_own_group_count(groups):
     write(groups, "spark/executor 1", "memory.events", EVENTS)
     write(groups, "", "memory.events", "oom_kill 9\n")
-    assert out_of_memory.oom_kills() == 2
+    assert out_of_memory.oom_kills(out_of_memory.oom_kills_file()) == 2
 
 
 def test_a_container_sees_its_group_at_the_root(groups):
     write(groups, "", "memory.events", EVENTS)
     write(groups, "", "memory.max", f"{1 << 20}\n")
-    assert out_of_memory.oom_kills() == 2
+    assert out_of_memory.oom_kills(out_of_memory.oom_kills_file()) == 2
     assert "control group" in out_of_memory.limits()
 
 
 def test_without_control_groups_the_count_of_kills_is_zero(groups, tmp_path):
     (tmp_path / "own").unlink()
-    assert out_of_memory.oom_kills() == 0
+    assert out_of_memory.oom_kills(out_of_memory.oom_kills_file()) == 0
     assert out_of_memory.limits().startswith("the host has ")
