@@ -32,9 +32,23 @@ def call_again(
         tell: Called before each retry with the error and the seconds since the first one.
         hurry: Returns whether there is no time for another call.
     """
+    try:
+        return call()  # nearly always all that is needed: tenacity costs a tenth of a short trial
+    except BaseException as error:
+        if not after(error):
+            raise
+        first: BaseException | None = error
+
     import tenacity  # late: it imports asyncio, and tornado if installed
 
     since: float | None = None
+
+    def again() -> T:
+        nonlocal first
+        if first is not None:
+            failed, first = first, None
+            raise failed
+        return call()
 
     def failing_for() -> float:
         nonlocal since
@@ -55,4 +69,4 @@ def call_again(
         else tenacity.wait_random_exponential(multiplier=pause, max=longest_pause),
         before_sleep=say,
         reraise=True,
-    )(call)
+    )(again)

@@ -130,6 +130,8 @@ class Reporter:
         with self._changed:
             if self._heard.last_only:
                 self._waiting.clear()
+            if self._all_sent:  # without waking the thread, which costs more than a short trial
+                return True
             self._urgent = True
             self._changed.notify_all()
             self._changed.wait_for(lambda: self._closing or self._all_sent, seconds)

@@ -15,6 +15,7 @@ from pathlib import Path
 from spark_jobs.run_folder.paths import AttemptPaths
 from spark_jobs.trial.event_file import EventFile
 
+_MODE = os.R_OK | os.W_OK | os.X_OK
 _TRIES = 3  # other trials may change the folders above meanwhile
 
 
@@ -49,6 +50,8 @@ def make_again(top: Path, folder: Path) -> None:
     Raises:
         OSError: The folder cannot be created, or made writable.
     """
+    if os.path.isdir(folder) and os.access(folder, _MODE):  # the usual case
+        return
     at = top
     for part in folder.relative_to(top).parts:
         at /= part
@@ -56,7 +59,7 @@ def make_again(top: Path, folder: Path) -> None:
             if os.path.lexists(at):
                 _put_aside(at)
             at.mkdir(mode=0o700, exist_ok=True)
-        elif not os.access(at, os.R_OK | os.W_OK | os.X_OK):
+        elif not os.access(at, _MODE):
             at.chmod(0o700)
 
 

@@ -189,7 +189,8 @@ class ProcessRunner:
         self._environment = dict(environment or {})
         self._zygote: ZygoteLink | None = None
         self._abandoned = False
-        self._before: set[psutil.Process] = set()
+        # This process' children before it became a subreaper; None before that.
+        self._before: set[psutil.Process] | None = None
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -199,7 +200,6 @@ class ProcessRunner:
         return (f"isolation='spawn' instead of 'process': {self._zygote.ready.reason}",)
 
     def __enter__(self) -> Self:
-        self._before = set(psutil.Process().children())
         try:
             self._zygote = self._start()
         except BaseException:
@@ -212,7 +212,9 @@ class ProcessRunner:
             self._zygote.close()
             self._zygote = None
         self._end_orphans()
-        resign_as_subreaper()
+        if self._before is not None:
+            resign_as_subreaper()
+            self._before = None
 
     def run(self, attempt: Attempt, paths: AttemptPaths, tell: Tell) -> Outcome:
         """Run a trial in a process of its own."""
@@ -276,7 +278,9 @@ class ProcessRunner:
             if link := self._ask_keepers(self._warm):
                 return link
             self._warm = None
-        become_subreaper()  # not before: this process would inherit a keeper that it starts
+        if self._before is None:
+            self._before = set(psutil.Process().children())
+            become_subreaper()  # not before: this process would inherit a keeper that it starts
         return ZygoteLink(self._program)
 
     def _ask_keepers(self, warm: Warm) -> ZygoteLink | None:
@@ -297,8 +301,11 @@ class ProcessRunner:
     def _end_orphans(self) -> None:
         """End the processes of a killed zygote, but no earlier children of this process.
 
-        Repeated until none is left: an orphan's children arrive here only when it has ended.
+        Repeated until none is left: an orphan's children arrive here only when it has ended. None
+        arrives before this process is a subreaper, and listing them takes a while.
         """
+        if self._before is None:
+            return
         give_up = time.monotonic() + time_limits.SWEEP
         while orphans := set(psutil.Process().children()) - self._before:
             for orphan in orphans:

@@ -1,3 +1,6 @@
+import subprocess
+import sys
+
 import pytest
 
 from spark_jobs.retrying import call_again
@@ -59,3 +62,15 @@ def test_a_hurry_ends_the_retries():
     script = Script(ConnectionError("away"), ConnectionError("still"), 5)
     with pytest.raises(ConnectionError, match="still"):
         again(script, hurry=lambda: script.calls == 2)
+
+
+def test_a_call_that_works_does_without_tenacity():
+    code = (
+        "import sys; from spark_jobs.retrying import call_again; "
+        "call_again(lambda: 5, after=lambda error: True, outage=0.0); "
+        "print('tenacity' in sys.modules)"
+    )
+    output = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout
+    assert output.strip() == "False"

@@ -418,3 +418,11 @@ def test_no_heartbeat_is_sent_without_a_running_trial(driver, monkeypatch):
         reporter.add(SECOND, Report(2, {"loss": 0.5}))
         driver.wait_until(lambda: len(driver.heard) > said)
         assert driver.heard[said:] == [(SECOND, (Report(2, {"loss": 0.5}),), "")]
+
+
+def test_a_flush_with_nothing_to_send_does_not_wake_the_thread(monkeypatch):
+    driver, woken = Driver(), []
+    with Reporter(driver.send, driver.stop) as reporter, monkeypatch.context() as patched:
+        patched.setattr(reporter._changed, "notify_all", lambda: woken.append(True))
+        assert reporter.flush(LONG)
+    assert woken == []
