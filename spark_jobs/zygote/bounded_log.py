@@ -74,10 +74,14 @@ class BoundedLog:
 
 def bound(path: Path) -> None:
     """Cut the middle out of a log that was written without a bound, if possible."""
-    with contextlib.suppress(OSError), path.open("rb+") as file:
+    with contextlib.suppress(OSError):
+        if os.stat(path).st_size > 2 * KEPT:
+            _cut(path)
+
+
+def _cut(path: Path) -> None:
+    with path.open("rb+") as file:
         size = file.seek(0, os.SEEK_END)
-        if size <= 2 * KEPT:
-            return
         file.seek(size - KEPT)
         end = file.read()
         file.seek(KEPT)
