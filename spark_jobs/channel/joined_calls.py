@@ -35,7 +35,9 @@ _PASSED_ON = (grpc.StatusCode.CANCELLED, grpc.StatusCode.UNAUTHENTICATED)
 _MOST_UNSENT = 4 * LARGEST_FRAME  # bytes of answers; no more calls are read meanwhile
 
 
-class Called(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class Called(
+    msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True
+):
     """A slot's call.
 
     Attributes:
@@ -51,7 +53,9 @@ class Called(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
     message: bytes
 
 
-class Answered(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class Answered(
+    msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True
+):
     """The answer to a call.
 
     Attributes:
@@ -172,15 +176,15 @@ class Answering:
         if number in self._calls:
             raise ProtocolError(f"two calls of number {number}")
         if len(self._calls) >= MOST_CALLS:
-            self._post(Answered(number, refusal=_CUT))
+            self._post(Answered(number=number, refusal=_CUT))
             return
         try:
             reply = self._exchange.begin(called.call, called.message, called.key, time_limits.WAIT)
         except Refusal as refusal:
-            self._post(Answered(number, refusal=refusal.status))
+            self._post(Answered(number=number, refusal=refusal.status))
             return
         if isinstance(reply, tuple):
-            self._post(Answered(number, *reply))
+            self._post_reply(number, reply)
         else:
             self._calls[number] = reply
             answered = functools.partial(self._answered, number)
@@ -192,9 +196,13 @@ class Answering:
         if reply.cancelled():
             self._changed.set()  # it may have been the last call of a stream that has ended
         elif isinstance(error := reply.exception(), Refusal):
-            self._post(Answered(number, refusal=error.status))
+            self._post(Answered(number=number, refusal=error.status))
         else:
-            self._post(Answered(number, *reply.result()))
+            self._post_reply(number, reply.result())
+
+    def _post_reply(self, number: int, reply: Reply) -> None:
+        answer, key = reply
+        self._post(Answered(number=number, answer=answer, key=key))
 
     def _post(self, answered: Answered) -> None:
         self._answers.append(answered)
@@ -238,10 +246,10 @@ class Asking:
         """
         number = next(self._numbers)
         if self._unsent > _MOST_UNSENT:
-            return Answered(number, refusal=_CUT)
+            return Answered(number=number, refusal=_CUT)
         answer: asyncio.Future[Answered] = asyncio.get_running_loop().create_future()
         self._waiting[number] = answer
-        self._calls.append(Called(number, call, key, message))
+        self._calls.append(Called(number=number, call=call, key=key, message=message))
         self._unsent += len(message)
         self._changed.set()
         if self._running is None or self._running.done():
@@ -278,7 +286,7 @@ class Asking:
             status = _status_of(errors)
             for number, answer in self._waiting.items():
                 if not answer.done():
-                    answer.set_result(Answered(number, refusal=status))
+                    answer.set_result(Answered(number=number, refusal=status))
 
     async def _read(self, stream: Any) -> None:
         async for frame in stream:

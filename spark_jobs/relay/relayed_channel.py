@@ -35,6 +35,7 @@ from spark_jobs.zygote.shared_import import zygote_environment
 _START = "spark_jobs.relay.start"
 _FOLDER = "experiment-relay"
 _CUT = ("UNAVAILABLE", "DEADLINE_EXCEEDED")
+_TRIES = 2  # the socket of a relay that was just killed may still take a connection
 _ENCODER = msgspec.msgpack.Encoder()
 _ANSWERED = msgspec.msgpack.Decoder(Answered)
 
@@ -98,7 +99,7 @@ class RelayedChannel(SlotChannel):
         return self._direct._ask(call, request, longer)
 
     def _ask_relay(self, call: Call, request: bytes, longer: float) -> tuple[bytes, str]:
-        called = Called(0, call, self._key, request)
+        called = Called(number=0, call=call, key=self._key, message=request)
         answered = self._lanes[call].ask(called, time_limits.ANSWER + longer)
         if answered.refusal not in _CUT:
             self._cut_since = None
@@ -206,10 +207,11 @@ class Relays:
             None if there is no relay that reaches the driver.
         """
         until = time.monotonic() + time_limits.RELAY_STARTS
-        try:
-            return RelayedChannel(address, slot, functools.partial(self._connected, address, until))
-        except RelayLost:
-            return None
+        connected = functools.partial(self._connected, address, until)
+        for _ in range(_TRIES):
+            with contextlib.suppress(RelayLost):
+                return RelayedChannel(address, slot, connected)
+        return None
 
     def _connected(self, address: Address, until: float) -> Packets:
         """Return a connection whose relay has accepted the run's token.

@@ -293,7 +293,7 @@ class _Connection:
         )
         data = await answer
         following = dict(await answer.trailing_metadata()).get("attempt-key", "")
-        return Answered(0, data, following)
+        return Answered(number=0, answer=data, key=following)
 
 
 class _Relay:

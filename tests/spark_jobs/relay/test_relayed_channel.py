@@ -34,6 +34,10 @@ from tests.spark_jobs.relay.relays import Here
 LOOPBACK = "127.0.0.1"
 
 
+def called(number, message):
+    return Called(number=number, call="Next", key="0" * 32, message=message)
+
+
 @contextlib.contextmanager
 def relay_of(address):
     with tempfile.TemporaryDirectory() as folder, Here(address, Path(folder)).running() as relay:
@@ -119,7 +123,7 @@ def test_a_slot_that_is_gone_waits_at_the_driver_no_more():
     with ChannelServer(LOOPBACK, handler) as server, relay_of(server.address) as relay:
         packets = relay.packets()
         message = encode(Next("1.0.0"))
-        packets.send(msgspec.msgpack.encode(Called(0, "Next", "0" * 32, message)), 30)
+        packets.send(msgspec.msgpack.encode(called(0, message)), 30)
         wait_until(lambda: handler.heard)
         lines = server._exchange._lines
         wait_until(lambda: lines)
@@ -158,7 +162,7 @@ def test_a_wrong_token_is_refused():
         (LARGEST_FRAME + 1).to_bytes(4, "big"),
         packed(b"nonsense"),
         packed(msgspec.msgpack.encode([1, "Other", "0" * 32, b"{}"])),
-        packed(msgspec.msgpack.encode(Called(0, "Next", "0" * 32, encode(Next("1.1.0"))))) * 2,
+        packed(msgspec.msgpack.encode(called(0, encode(Next("1.1.0"))))) * 2,
     ],
     ids=["too long", "no call", "another call", "two at once"],
 )
@@ -214,7 +218,7 @@ def test_frames_that_are_none_end_the_stream_only():
             address.target, credentials_of(address), client_options()
         ) as channel:
             stream = channel.stream_stream(f"/experiment.Channel/{JOINED}")
-            twice = encode_calls([Called(1, "Next", "0" * 32, encode(Next("1.1.0")))] * 2)
+            twice = encode_calls([called(1, encode(Next("1.1.0")))] * 2)
             for frames in ([b"nonsense"], [b"\x93\x90\x90\x90"], [b""], [twice]):
                 with pytest.raises(grpc.RpcError) as caught:
                     list(stream(iter(frames), metadata=metadata, timeout=60))
