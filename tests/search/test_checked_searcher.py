@@ -9,6 +9,7 @@ import pytest
 
 from search.checked_searcher import CheckedSearcher, SearcherFailed
 from search.errors import InvalidArgument
+from search.searcher import Selection
 from search.trial import Outcome, Trial
 from search.values import LARGEST_CONFIGURATION, check_size
 
@@ -153,6 +154,49 @@ def test_any_error_of_a_searcher_is_shown_with_the_call(ask, said):
 
 def test_a_searcher_without_a_pruner_has_none():
     assert CheckedSearcher(Custom()).judge is None
+
+
+class Selecting(Custom):
+    """Has the given selections."""
+
+    def __init__(self, selections):
+        super().__init__(Trial(0, {}), Trial(1, {}))
+        self.selections = selections
+
+
+def checked(selections):
+    searcher = CheckedSearcher(Selecting(selections))
+    for _ in range(2):
+        searcher.ask()
+    return searcher
+
+
+def test_selections_become_values_of_python():
+    (one, other) = checked(
+        [Selection(np.int64(0), np.True_, None), Selection(1, False, np.int64(0))]
+    ).selections
+    assert (one, other) == (Selection(0, True, None), Selection(1, False, 0))
+    assert [type(one.trial), type(one.accepted), type(other.holder)] == [int, bool, int]
+
+
+@pytest.mark.parametrize(
+    "selection",
+    [
+        Selection(2, True, None),
+        Selection(1, True, 2),
+        Selection(-1, True, None),
+        Selection(True, True, None),
+        Selection("0", True, None),
+    ],
+)
+def test_a_selection_of_a_trial_that_was_not_proposed_is_an_error(selection):
+    expected = r"Selecting.selections: expected trials that ask\(\) returned, got Selection\("
+    with pytest.raises(SearcherFailed, match=expected):
+        _ = checked([Selection(1, True, 0), selection]).selections
+
+
+def test_a_searcher_without_a_population_has_no_selections():
+    assert list(CheckedSearcher(Custom()).selections) == []
 
 
 def test_an_error_of_a_constraint_is_shown_with_the_configuration():

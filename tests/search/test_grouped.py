@@ -9,7 +9,7 @@ from search.errors import InvalidArgument, NothingAllowed
 from search.evolution.population_based import PopulationTraining
 from search.grouped import Grouped, GroupedSearch, read_groups, union
 from search.random_search import RandomSearch
-from search.searcher import Problem, drive, judge_of
+from search.searcher import Problem, Selection, drive, judge_of
 from search.sequential.bayesian import BayesianOptimization
 from search.space.spaces import Choice, Float, Integer, Space
 from search.trial import Evaluated
@@ -172,6 +172,28 @@ def test_each_group_judges_its_own_trials_by_their_own_numbers():
     assert judge_of(GroupedSearch({"a": sampled(3)})) is None
 
 
+class Selecting(RandomSearch):
+    """Lets each trial take the place of the one before it."""
+
+    selections = ()
+
+    def tell(self, outcome):
+        super().tell(outcome)
+        holder = outcome.trial - 1 if outcome.trial else None
+        self.selections = [Selection(outcome.trial, True, holder)]
+
+
+def test_the_selections_of_a_group_name_the_trials_of_the_whole_search():
+    selecting = Selecting(Problem(space=LINE, samples=2, rng=random.Random(0)))
+    searcher = GroupedSearch({"a": sampled(2), "b": selecting})
+    assert searcher.selections == ()
+    said = []
+    for trial in [searcher.ask() for _ in range(4)]:
+        searcher.tell(outcome(trial, 0.5))
+        said.append(list(searcher.selections))
+    assert said == [[], [Selection(1, True, None)], [], [Selection(3, True, 1)]]
+
+
 def test_the_bounds_of_each_group_are_read():
     spaces = read_groups(BOUNDS, "group")
     assert {group: dict(space) for group, space in spaces.items()} == {
@@ -258,6 +280,17 @@ def test_a_hyperparameter_is_of_the_same_kind_in_all_groups(other):
     assert caught.value.name == "bounds['us']['lr']"
 
 
+def test_a_range_of_choices_is_the_same_in_all_groups():
+    def united(*ranges):
+        bounds = {group: {"n": Choice(n)} for group, n in zip(("eu", "us"), ranges, strict=True)}
+        return union(read_groups(bounds, "group"), "group")
+
+    assert united(range(9), range(9))["n"] == Choice(range(9))
+    with pytest.raises(InvalidArgument) as caught:
+        united(range(9), range(8))
+    assert caught.value.name == "bounds['us']['n']"
+
+
 def problem(**arguments):
     spaces = read_groups(BOUNDS, "group")
     space = union(spaces, "group")
@@ -291,6 +324,16 @@ def test_points_outside_their_groups_bounds_are_refused(given):
     with pytest.raises(InvalidArgument) as caught:
         Grouped(searcher=Random(), spaces=spaces).start(whole)
     assert caught.value.name == "bounds['eu']['lr']"
+
+
+def test_a_point_with_a_value_that_its_group_lacks_is_refused():
+    bounds = {"eu": {"kind": Choice(["a", "b"])}, "us": {"kind": Choice(["b", "c"])}}
+    spaces = read_groups(bounds, "group")
+    points = [{"group": "us", "kind": "b"}, {"group": "eu", "kind": "c"}]
+    whole = Problem(space=union(spaces, "group"), rng=random.Random(0), samples=3, points=points)
+    with pytest.raises(InvalidArgument) as caught:
+        Grouped(searcher=Random(), spaces=spaces).start(whole)
+    assert caught.value.name == "bounds['eu']['kind']"
 
 
 def test_the_settings_as_json_determine_the_trials():

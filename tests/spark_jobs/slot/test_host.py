@@ -8,7 +8,6 @@ import sys
 
 import pytest
 
-from spark_jobs.installed import is_installed
 from spark_jobs.slot import host
 from spark_jobs.slot.host import folder_problem, host_name, modules_problem
 from spark_jobs.storage.hadoop_settings import HadoopSettings
@@ -37,11 +36,6 @@ def test_a_host_without_a_preloaded_module_reports_it():
     problem = modules_problem(("math", "no_such_package.module"))
     assert problem.startswith(f"host {socket.gethostname()}, Python {sys.executable}: no module ")
     assert "'no_such_package.module', which the driver has" in problem
-
-
-@pytest.mark.parametrize("odd", ["", ".", ".relative", "__main__"])
-def test_an_invalid_module_name_does_not_break_the_search_for_modules(odd):
-    assert is_installed(odd) is (odd == "__main__")
 
 
 def test_a_host_that_does_not_see_the_drivers_folder_says_so_and_makes_none(tmp_path):

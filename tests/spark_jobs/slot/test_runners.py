@@ -241,6 +241,17 @@ class RunnerContract:
             ]
             assert run.files.stderr.read_text() == "complained\n"
 
+    def test_a_trial_may_print_what_has_no_form_in_utf_8(self, start):
+        def speak(x):
+            print("out \ud800")
+            print("err \udcff", file=sys.stderr)
+            return x
+
+        run = start(speak)
+        assert run(x=1).status == "finished"
+        assert run.files.stdout.read_text() == "out \\ud800\n"
+        assert run.files.stderr.read_text() == "err \\udcff\n"
+
     def test_the_trial_knows_its_folder_and_parameters_and_reports_curves(self, start):
         run = start(functions.look_around, key="x")
         outcome = run(x=5)
@@ -640,12 +651,27 @@ class ProcessContract(RunnerContract):
             killer = threading.Thread(target=kill_once_started)
             killer.start()
             run = Runner(runner, tmp_path)
+            begin = time.monotonic()
             outcome = run(tag=tag, then="hang")
             killer.join()
             assert outcome.error.kind == "machine"
+            assert 0 < outcome.seconds < time.monotonic() - begin
             assert sleeping(tag) == []
             assert run(tag=tag, then="return").status == "finished"
             assert zygote_of(runner) != before
+
+    @pytest.mark.fault(7)
+    def test_a_zygote_killed_between_two_trials_is_replaced(self, tmp_path):
+        """At most the trial that it was sent fails, as one whose host is lost."""
+        with self.make(functions.double) as runner:
+            run, first = Runner(runner, tmp_path), psutil.Process(zygote_of(runner))
+            assert run(x=1).value == 2.0
+            first.kill()
+            wait_until(lambda: not alive(first))
+            outcome = run(x=2)
+            assert outcome.value == 4.0 or outcome.error.kind == "machine"
+            assert run(x=3).value == 6.0
+            assert zygote_of(runner) != first.pid
 
     @pytest.mark.fault(7)
     def test_killing_the_slot_ends_the_zygote_and_its_trial(self, tmp_path):
