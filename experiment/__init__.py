@@ -92,7 +92,9 @@ from spark_jobs.trial.context import (  # noqa: E402
     keras_callbacks,
     logdir,
     params,
+    rank,
     report,
+    world_size,
 )
 
 __all__ = [
@@ -143,12 +145,14 @@ __all__ = [
     "plan",
     "population_based_training",
     "random_search",
+    "rank",
     "report",
     "run",
     "search_each",
     "submit",
     "tensorboard",
     "warm_up",
+    "world_size",
 ]
 
 
