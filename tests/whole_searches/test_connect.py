@@ -63,6 +63,8 @@ def connect(server):
     spark.stop()
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 def test_a_trial_runs_on_several_slots(connect, tmp_path):
     def train(x):
         return x + experiment.world_size() if experiment.rank() == 0 else None

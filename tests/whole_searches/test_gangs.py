@@ -224,6 +224,8 @@ def test_workers_that_hang_are_ended_at_the_time_limit(spark, logdir, pids):
     assert re.fullmatch(r"worker [01] of 2: ended at the time limit of 1 s", trial.error.message)
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 def test_a_rule_stops_rank_0_and_the_others_are_ended(spark, logdir, pids):
     def train(x):
         if experiment.rank() == 1:
@@ -268,6 +270,8 @@ def test_a_search_that_was_ended_with_a_gang_out_is_resumed(spark, logdir, pids,
     assert [(trial.value, trial.attempt) for trial in run.trials] == [(1.0, 1), (2.0, 2), (3.0, 1)]
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 def test_fresh_interpreters_work_together_too(spark, logdir):
     def train(x):
         return x + 10 * experiment.world_size()
@@ -276,6 +280,8 @@ def test_fresh_interpreters_work_together_too(spark, logdir):
     assert [trial.value for trial in run.trials] == [21.0]
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 def test_parallelism_counts_trials_and_population_based_training_hands_checkpoints_on(
     spark, logdir
 ):
@@ -332,6 +338,8 @@ def test_more_workers_than_slots_are_refused_before_spark_runs_a_job(spark, logd
     assert not list(Path(logdir).glob("*/journal"))
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 def test_a_search_with_too_few_slots_gives_them_back_to_others(
     spark, logdir, tmp_path, monkeypatch
 ):
@@ -361,6 +369,8 @@ def test_a_search_with_too_few_slots_gives_them_back_to_others(
     assert occupying.result().best.value == 1.0
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 def test_too_few_slots_for_too_long_end_the_search_with_both_numbers(spark, logdir, tmp_path):
     free = tmp_path / "free"
 
@@ -413,6 +423,8 @@ def test_an_invalid_range_of_ports_is_refused(spark, logdir, value):
     assert str(refused.value).startswith(said)
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 def test_workers_listen_in_the_range_of_the_setting(spark, logdir):
     def train(x):
         return int(os.environ["MASTER_PORT"])
@@ -425,6 +437,8 @@ def test_workers_listen_in_the_range_of_the_setting(spark, logdir):
     assert 22_000 <= run.best.value <= 22_199
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 def test_a_run_that_goes_on_with_another_number_of_workers_is_warned_of(run, spark, tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(run.logdir, copy)

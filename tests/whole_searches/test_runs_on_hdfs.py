@@ -432,6 +432,8 @@ def test_an_executors_calls_and_values_go_through_hdfs(spark, logdir):
     assert experiment.load(pool.logdir).done == 2
 
 
+@pytest.mark.slow
+@pytest.mark.contract
 def test_workers_of_a_trial_share_its_checkpoint_and_leave_their_output(
     spark, client, hdfs, logdir, tmp_path, capsys
 ):
