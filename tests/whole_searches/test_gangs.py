@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -409,6 +411,28 @@ def test_two_executors_run_a_trial_together_and_one_that_is_lost_is_replaced(clu
     run = experiment.launch(cluster, train, {"x": [1]}, logdir=logdir, **TWO)
     assert [(t.value, t.attempt) for t in run.trials] == [(7.0, 2)]
     assert records(run, "lost")[0]["message"].startswith("worker 1 of 2: its executor on host")
+
+
+@pytest.mark.slow
+def test_workers_on_two_hosts_run_a_trial_together(two_hosts, logdir):
+    def train(x):
+        with socket.socket() as listening:  # as a framework does with its address
+            address = json.loads(os.environ["TF_CONFIG"])["cluster"]["worker"]
+            host, port = address[experiment.rank()].split(":")
+            listening.bind((host, int(port)))
+            listening.listen()
+            other, port = address[1 - experiment.rank()].split(":")
+            while True:
+                with contextlib.suppress(ConnectionRefusedError):
+                    with socket.create_connection((other, int(port))):
+                        break
+                threading.Event().wait(0.01)
+            listening.accept()[0].close()
+        return x
+
+    run = experiment.launch(two_hosts, train, {"x": [1.0, 2.0]}, logdir=logdir, **TWO)
+    assert [trial.value for trial in run.trials] == [1.0, 2.0]
+    assert len({record["host"] for record in records(run, "joined")}) == 2
 
 
 @pytest.mark.parametrize("value", ["20000", "20999-20000", "80-90", "20000-70000", "many"])
