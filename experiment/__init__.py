@@ -4,6 +4,7 @@
 
     experiment.launch(spark, train, {"learning_rate": [0.001, 0.01], "dropout": [0.5, 0.6]})
     experiment.evolutionary_search(spark, train, {"learning_rate": [0.005, 0.00005]})
+    experiment.distributed_training(spark, train, params, workers=4)    # one, on several slots
     experiment.submit(experiment.launch, spark, train, ...)     # in the background
     experiment.plan(experiment.launch, spark, train, ...)       # its demand on the cluster
     experiment.warm_up(spark, train)                            # imports before the first search
@@ -15,7 +16,7 @@
     experiment.tensorboard(run)     # TensorBoard for it
 
 Inside a train function: `experiment.report()`, `logdir()`, `checkpoint_dir()`, `params()`,
-`keras_callbacks()`.
+`keras_callbacks()`; with several workers per trial `rank()` and `world_size()`, too.
 """
 
 import importlib.util
@@ -67,6 +68,7 @@ from experiment.results.trial_result import TrialResult  # noqa: E402
 from experiment.run_files.journal import JournalDamaged  # noqa: E402
 from experiment.run_files.loading import load  # noqa: E402
 from experiment.setup.settings import Settings  # noqa: E402
+from experiment.training import distributed_training  # noqa: E402
 from search.adapters import (  # noqa: E402
     DeapSearcher,
     DehbSearcher,
@@ -92,7 +94,9 @@ from spark_jobs.trial.context import (  # noqa: E402
     keras_callbacks,
     logdir,
     params,
+    rank,
     report,
+    world_size,
 )
 
 __all__ = [
@@ -132,6 +136,7 @@ __all__ = [
     "bayesian_search",
     "checkpoint_dir",
     "data",
+    "distributed_training",
     "doctor",
     "evolutionary_search",
     "executor",
@@ -143,12 +148,14 @@ __all__ = [
     "plan",
     "population_based_training",
     "random_search",
+    "rank",
     "report",
     "run",
     "search_each",
     "submit",
     "tensorboard",
     "warm_up",
+    "world_size",
 ]
 
 

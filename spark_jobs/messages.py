@@ -31,6 +31,7 @@ _Slot = Annotated[str, msgspec.Meta(pattern=rf"\A{_NUMBER}\.{_NUMBER}\.{_NUMBER}
 _Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 _Seconds = Annotated[float, msgspec.Meta(ge=0)]
 _Sentence = Annotated[str, msgspec.Meta(max_length=_LONGEST)]
+_HostAndPort = Annotated[str, msgspec.Meta(pattern=r"\A\S{1,300}:[1-9][0-9]{0,4}\Z")]
 _Name = Annotated[str, msgspec.Meta(max_length=_LONGEST_NAME)]
 
 
@@ -112,20 +113,55 @@ class Welcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     now: float
 
 
+class MemberAddress(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where a slot's trial can listen for other members of its gang, as "host:port".
+
+    Attributes:
+        links: The address for the links between members.
+        server: The address for a server of the training framework, such as TensorFlow's.
+    """
+
+    links: _HostAndPort
+    server: _HostAndPort
+
+
 class Next(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A slot's request for the next trial, with its last outcome, if any.
 
     Attributes:
         slot: The slot's name, as in `Hello`.
-        attempt: The number of the attempt that has ended; 0 without one.
-        outcome: Its outcome.
+        attempt: The number of the attempt with the outcome; 0 without one.
+        outcome: The outcome.
+        address: Where its next trial can listen; None if its trials run on one slot each.
         longer: Seconds by which the slot lets the driver wait longer for work than usually.
     """
 
     slot: _Slot
     attempt: _Count = 0
     outcome: Outcome | None = None
+    address: MemberAddress | None = None
     longer: _Seconds = 0.0
+
+
+class Gang(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The slots that run an attempt together, as one of them sees it. Secret, by its key.
+
+    Attributes:
+        rank: The rank of this member, from 0; the outcome of rank 0 is the trial's.
+        members: Each member's address for links, by rank.
+        servers: Each member's address for a server of the training framework, by rank.
+        key: The private key of this gang, PEM; all members have the same.
+        certificate: Its certificate, PEM.
+    """
+
+    rank: _Count
+    members: tuple[_HostAndPort, ...]
+    servers: tuple[_HostAndPort, ...]
+    key: str
+    certificate: str
+
+    def __repr__(self) -> str:
+        return f"Gang(rank={self.rank}, members={self.members})"
 
 
 class Attempt(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="attempt"):
@@ -134,10 +170,26 @@ class Attempt(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="atte
     Attributes:
         trial: The trial.
         number: The attempt's number, from 1.
+        gang: The slots that run it together; None for a single slot, and wherever it is stored.
     """
 
     trial: Trial
     number: int = 1
+    gang: Gang | None = None
+
+    @property
+    def rank(self) -> int:
+        """The rank of the slot that runs it, from 0."""
+        return 0 if self.gang is None else self.gang.rank
+
+    @property
+    def workers(self) -> int:
+        """The number of slots that run it."""
+        return 1 if self.gang is None else len(self.gang.members)
+
+    def without_gang(self) -> Attempt:
+        """Return this attempt for files, which must not have the gang's key."""
+        return Attempt(self.trial, self.number)
 
 
 class Report(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -183,12 +235,14 @@ class Heard(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The driver's answer to `Reports`.
 
     Attributes:
-        stop: Why the trial is to stop, for people; '' to continue.
+        stop: Why the trial is to stop, for people; '' to continue. It returns, or raises.
+        end: Why its process is to be ended at once, with its gang; '' to continue.
         pause: Least seconds from this message of the slot to the next one.
         last_only: Whether the driver needs only the last value of each metric, while a trial runs.
     """
 
     stop: str = ""
+    end: str = ""
     pause: float = 0.0
     last_only: bool = False
 

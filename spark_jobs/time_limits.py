@@ -72,6 +72,13 @@ can read the driver's mark has left."""
 SLOT_BEAT = 30.0
 """Without a report until a slot sends a heartbeat of its trial."""
 
+GANG_BEAT = 1.0
+"""`SLOT_BEAT` of a trial on several slots: so each hears soon that another one has failed."""
+
+GANG_END = 30.0
+"""For the members of a broken gang to end, beside twice the `grace` of the search: many times
+`GANG_BEAT`, after which they hear of it, and what storing their output takes."""
+
 SLOT_SILENCE = 300.0
 """Without a message until a slot counts as lost: above two unanswered calls in a row, also of slots
 that wait longer. A slot is silent, too, while it starts a process, which may take a minute or

@@ -16,7 +16,7 @@ from experiment.results.warned import started_at, users_line
 from search.errors import InvalidArgument, shown
 
 P = ParamSpec("P")
-R = TypeVar("R", bound=Result | Results)
+R = TypeVar("R", bound=Result | Results | TrialResult)
 
 State = Literal["running", "finished", "cancelled", "failed"]
 
@@ -66,7 +66,10 @@ class Handle(Generic[R]):
             return "running"
         if self._future.exception() is not None:
             return "failed"
-        return "finished" if self._future.result().problem is None else "cancelled"
+        result: Result | Results | TrialResult = self._future.result()
+        if isinstance(result, TrialResult):
+            return "cancelled" if result.status == "cancelled" else "finished"
+        return "finished" if result.problem is None else "cancelled"
 
     def trials(self) -> list[TrialResult]:
         """Return the trials that have ended so far."""

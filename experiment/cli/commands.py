@@ -22,7 +22,7 @@ import msgspec
 import experiment
 from experiment.cli.console import print_best, print_facts, print_table, write_any_text
 from experiment.display.description import domain_in_words
-from experiment.display.logs import copy_logs, last_attempt
+from experiment.display.logs import copy_logs, has_worker, last_attempt
 from experiment.display.tensorboard_server import tensorboard
 from experiment.results.result import Result
 from experiment.results.text import (
@@ -141,6 +141,9 @@ def command_parser(program: str) -> argparse.ArgumentParser:
                 "-v", "--verbose", action="store_true", help="count the ignored outcomes"
             )
         if name == "logs":
+            sub.add_argument(
+                "--worker", type=int, default=0, help="of a trial on several slots; default: 0"
+            )
             sub.add_argument(
                 "-f", "--follow", action="store_true", help="continue until the trial has ended"
             )
@@ -350,7 +353,11 @@ def _logs(options: argparse.Namespace) -> None:
     with opened(options.run, SUMMARY, files_of_trial(options.trial)) as reader:
         if last_attempt(reader.paths, options.trial) is None:
             raise _no_trial(read_run(reader.paths), options.trial)
-        copy_logs(reader, options.trial, follow=options.follow)
+        if options.worker and not has_worker(reader.paths, options.trial, options.worker):
+            workers = read_manifest(reader.paths).workers_per_trial
+            expected = f"a worker of trial {options.trial} that has started, 0 to {workers - 1}"
+            raise InvalidArgument("worker", expected, shown(options.worker))
+        copy_logs(reader, options.trial, worker=options.worker, follow=options.follow)
 
 
 def _stop(options: argparse.Namespace) -> None:

@@ -353,6 +353,10 @@ class _Gathering:
 
     alike_now = alike
 
+    def assigned(self) -> list[str]:
+        """Return nothing: no slot gets work."""
+        return []
+
     def report(self, message: Reports) -> Heard:
         return Heard()
 

@@ -24,7 +24,7 @@ from search.space.spaces import Choice, Domain, Float, Integer
 from search.trial import UNNAMED_OBJECTIVE
 from search.values import is_finite
 from spark_jobs.run_folder.paths import RunPaths
-from spark_jobs.slot.slot import LAST_STEP, hparam, objective_tag
+from spark_jobs.slot.trial_events import LAST_STEP, hparam, objective_tag
 from spark_jobs.storage.local_files import make_folder
 from spark_jobs.trial.event_file import EventFile
 

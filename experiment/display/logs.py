@@ -12,18 +12,25 @@ from typing import TextIO
 
 from experiment.results.text import printable
 from experiment.run_files.loading import Reader
-from spark_jobs.run_folder.paths import AttemptPaths, RunPaths, attempts_in, parse_attempt_name
+from spark_jobs.run_folder.paths import (
+    WORKERS,
+    AttemptPaths,
+    RunPaths,
+    attempts_in,
+    parse_attempt_name,
+)
 
 _POLL = 0.5  # seconds between two reads of a log that is followed
 _CHUNK = 1 << 16
 
 
-def copy_logs(reader: Reader, trial: int, *, follow: bool) -> None:
+def copy_logs(reader: Reader, trial: int, *, worker: int = 0, follow: bool) -> None:
     """Copy the logs of all attempts of a trial to stdout and stderr, the newest last.
 
     Args:
         reader: The reader of the run.
         trial: The trial's id.
+        worker: The rank of the worker whose logs are meant.
         follow: Whether to continue until the trial, or the search, has ended, including the next
             attempt if one is lost with its executor.
     """
@@ -34,7 +41,7 @@ def copy_logs(reader: Reader, trial: int, *, follow: bool) -> None:
             _, number = parse_attempt_name(attempt.folder.name)
             if number > 1 or len(new) > 1:
                 print(f"--- trial {trial}, attempt {number} ---", flush=True)
-            _copy_attempt(reader, trial, attempt, follow=follow)
+            _copy_attempt(reader, trial, attempt, worker=worker, follow=follow)
 
 
 def last_attempt(paths: RunPaths, trial: int) -> AttemptPaths | None:
@@ -51,17 +58,28 @@ def attempts_at(paths: RunPaths, trial: int) -> list[AttemptPaths]:
     return [AttemptPaths(paths.trials / name) for name in reversed(attempts_in(names, trial))]
 
 
-def _copy_attempt(reader: Reader, trial: int, attempt: AttemptPaths, *, follow: bool) -> None:
-    paths = reader.paths
+def has_worker(paths: RunPaths, trial: int, worker: int) -> bool:
+    """Return whether any attempt of a trial has files of a worker."""
+    return any(_of_worker(attempt, worker).folder.is_dir() for attempt in attempts_at(paths, trial))
+
+
+def _of_worker(attempt: AttemptPaths, worker: int) -> AttemptPaths:
+    return AttemptPaths(attempt.folder / WORKERS / str(worker)) if worker else attempt
+
+
+def _copy_attempt(
+    reader: Reader, trial: int, attempt: AttemptPaths, *, worker: int, follow: bool
+) -> None:
+    paths, own = reader.paths, _of_worker(attempt, worker)
     with (
-        _Tail(attempt.stdout, sys.stdout) as output,
-        _Tail(attempt.stderr, sys.stderr) as errors,
+        _Tail(own.stdout, sys.stdout) as output,
+        _Tail(own.stderr, sys.stderr) as errors,
     ):
         while True:
             # Checked first, so that all output before the end is read after it.
             ended = (
                 not follow
-                or attempt.outcome.exists()
+                or own.outcome.exists()
                 or paths.result.exists()
                 or last_attempt(paths, trial) != attempt
             )

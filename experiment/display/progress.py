@@ -13,7 +13,7 @@ from typing import Any, Protocol, Self, TextIO
 
 from experiment.results import html
 from experiment.results.result import Result
-from experiment.results.status import Running, Status
+from experiment.results.status import Output, Running, Status
 from experiment.results.tables import best_in_words, front_in_words
 from experiment.results.text import (
     command,
@@ -153,7 +153,8 @@ class Progress:
         )  # time of the last slot; None with slots
         self._seen_slots = False
         self._reported = 0
-        self._open: dict[int, str] = {}  # each trial's last line of output, while it has no end
+        # The last line of output, while it has no end, of each trial and worker.
+        self._open: dict[tuple[int, int], str] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -202,7 +203,7 @@ class Progress:
         while notes:
             self._write(f"{self._name}: {printable(notes.popleft())}")
 
-    def _show_output(self, output: deque[tuple[int, str]]) -> None:
+    def _show_output(self, output: deque[Output]) -> None:
         """Show the output of trials line by line, and remove it from the queue.
 
         At most 16 pieces per call, since the same thread runs the search.
@@ -210,20 +211,24 @@ class Progress:
         for _ in range(_MOST_PIECES):
             if not output:
                 return
-            trial, text = output.popleft()
-            whole = re.sub("\r\n?", "\n", self._open.pop(trial, "") + text)  # as in progress bars
-            *lines, self._open[trial] = whole.split("\n")
-            if len(self._open[trial]) > _LONGEST_LINE:
-                lines.append(self._open.pop(trial))
-            self._write_output(trial, lines)
+            trial, text, worker = output.popleft()
+            source = trial, worker
+            whole = re.sub("\r\n?", "\n", self._open.pop(source, "") + text)  # as in progress bars
+            *lines, self._open[source] = whole.split("\n")
+            if len(self._open[source]) > _LONGEST_LINE:
+                lines.append(self._open.pop(source))
+            self._write_output(source, lines)
 
-    def _write_output(self, trial: int, lines: Sequence[str]) -> None:
+    def _write_output(self, source: tuple[int, int], lines: Sequence[str]) -> None:
+        trial, worker = source
+        name, option = (f", worker {worker}", f" --worker {worker}") if worker else ("", "")
         for line in lines[:_MOST_LINES]:
             text = printable(line, keep="\t")
-            self._write(f"[trial {trial}] {text}")
+            self._write(f"[trial {trial}{name}] {text}")
         if len(lines) > _MOST_LINES:
             more = count(len(lines) - _MOST_LINES, "more line")
-            self._write(f"[trial {trial}] ... {more}: {command('logs', self._folder)} {trial}")
+            logs = f"{command('logs', self._folder)} {trial}{option}"
+            self._write(f"[trial {trial}{name}] ... {more}: {logs}")
 
     def close(self, status: Status, result: Result) -> None:
         """Show the end of the search."""

@@ -1,4 +1,4 @@
-"""The coordinator of a search: which slot runs which trial, and when a slot ends.
+"""The coordinator of a search: which slots run which trial, and when a slot ends.
 
 It has no threads, Spark or network: the channel's server calls `hello` and `next` from its only
 thread, and all other callers use `ChannelServer.call`.
@@ -6,6 +6,7 @@ thread, and all other callers use `ChannelServer.call`.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import time
 import warnings
@@ -14,12 +15,15 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from msgspec.structs import replace
 
 from experiment.driver.recorder import Recorder
+from experiment.driver.slots.gangs import Gangs
 from experiment.driver.slots.pace import longer_wait, report_pause
 from experiment.driver.slots.roster import Roster
+from experiment.driver.slots.running_gang import Verdict
 from experiment.driver.trials.trials import Trials
 from experiment.results.warned import once
 from experiment.run_files.journal_records import WaitReason
-from search.trial import Failure, Outcome
+from search.trial import Failure
+from spark_jobs import time_limits
 from spark_jobs.messages import Answer, Heard, Hello, Next, Reports, Stop, Wait
 
 
@@ -30,6 +34,7 @@ class Coordinator:
         trials: The trials of the search.
         roster: The slots of the search.
         recorder: The recorder of the run.
+        gangs: The gangs of the search, which run its attempts. Default: of one slot each.
         warn: Called with each warning for the user.
         clock: Monotonic time in seconds.
     """
@@ -40,12 +45,14 @@ class Coordinator:
         roster: Roster,
         recorder: Recorder,
         *,
+        gangs: Gangs | None = None,
         warn: Callable[[str], None] = warnings.warn,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.trials = trials
         self.roster = roster
         self._recorder = recorder
+        self._gangs = gangs or Gangs()
         self._warn = once(warn)
         self._clock = clock
 
@@ -65,30 +72,46 @@ class Coordinator:
         """See `spark_jobs.channel.exchange.Handler`."""
         slot, trials = message.slot, self.trials
         if message.outcome is not None:
-            self._take(slot, message.attempt, message.outcome)
+            now = self._clock()
+            self._settle_and_note(self._gangs.end(slot, message.attempt, message.outcome, now))
+        self._settle_overdue()
         host = self.roster.host(slot)
         if trials.problem is not None or trials.target_reached or host is None:
             return Stop()  # the end of a slot that Spark has given up would not be noticed
-        if attempt := trials.on(slot):  # the answer to its last call was lost
+        if attempt := self._gangs.work(slot):  # it is new, or the answer to its last call was lost
             return attempt
-        if self.roster.gets_work(slot):
-            attempt = trials.next((slot,), self.roster.avoids(host))
-        return attempt or self._without_a_trial(slot, host)
+        self._gangs.wait(slot, host, message.address)
+        planned = trials.next(functools.partial(self._pick, slot))
+        return self._gangs.form(*planned) if planned else self._without_a_trial(slot, host)
 
     def alike(self, slot: str) -> Hashable:
         """See `Handler` in exchange.py: host, GPUs and executor decide which trials it may run."""
-        return self.roster.alike(slot), self.trials.keeps(slot)
+        return self.roster.alike(slot), self.trials.keeps(slot), self._gangs.is_kept(slot)
 
     def alike_now(self, slot: str) -> Hashable:
         """See `Handler` in exchange.py: hosts matter to trials only that are to run again."""
         if self.trials.state.waiting or self.roster.host(slot) is None:
             return self.alike(slot)
-        return self.roster.gets_work(slot), self.trials.keeps(slot)
+        gets_work = self.roster.gets_work(slot)
+        return gets_work, self.trials.keeps(slot), self._gangs.is_kept(slot)
+
+    def assigned(self) -> list[str]:
+        """See `Handler` in exchange.py: members of a gang that another member has completed."""
+        return self._gangs.assigned()
 
     def report(self, message: Reports) -> Heard:
         """See `spark_jobs.channel.exchange.Handler`."""
-        heard, judged = self.trials.report(message), self.trials.judges_reports
+        slot = message.slot
+        self._settle_overdue()
+        if not self._gangs.is_member(slot, message.trial, message.attempt):
+            return Heard(stop=_GIVEN_UP, end=_GIVEN_UP if self._gangs.size > 1 else "")
+        if why := self._gangs.why_end(slot, self._clock()):
+            return Heard(end=why)
+        stop, judged = self.trials.report(message), self.trials.judges_reports
+        heard = Heard(stop if self._gangs.is_first(slot) else "")
         pause = report_pause(len(self.roster), judged=judged)
+        if self._gangs.size > 1:  # members have to hear soon of each other
+            pause = min(pause, time_limits.GANG_BEAT)
         return replace(heard, pause=pause, last_only=not judged) if pause else heard
 
     def slots_lost(self, slots: Iterable[str]) -> None:
@@ -113,6 +136,15 @@ class Coordinator:
         for host in self.roster.decommission(slots):
             self._note(f"executor on host {host} is decommissioned, it gets no more trials")
 
+    def missing(self) -> tuple[int, int]:
+        """Return the numbers of present and of missing slots for a trial.
+
+        None is missing while a trial runs.
+        """
+        present = self.roster.workers
+        missing = 0 if self.trials.in_flight else max(0, self._gangs.size - present)
+        return present, missing
+
     def job_ended(self, job: int, *, counts: bool = False) -> None:
         """Handle the end of a job's slots; end the search if no host is left.
 
@@ -128,8 +160,9 @@ class Coordinator:
     def _without_a_trial(self, slot: str, host: str) -> Answer:
         """Let a slot end if it gets no more trials, else wait."""
         trials, excluded = self.trials, self.roster.hosts.is_excluded(host)
-        nothing_left = self.roster.is_leaving(slot) or trials.nothing_left
+        nothing_left = self.roster.is_leaving(slot) or self._nothing_left
         if excluded or (nothing_left and not trials.keeps(slot)):
+            self._gangs.leave(slot)
             self.roster.end(slot)
             why = "its host gets no more trials" if excluded else "nothing is left"
             self._recorder.left(slot, why)
@@ -138,20 +171,62 @@ class Coordinator:
             trials.fail(self.roster.gpus_problem(trials.in_flight, self._clock()))
         if trials.problem is not None:
             return Stop()
-        self._recorder.waits(slot, "nothing left" if nothing_left else self._why_it_waits(slot))
+        if not self._gangs.is_kept(slot):  # else for the others of its gang, mostly a moment
+            self._recorder.waits(slot, "nothing left" if nothing_left else self._why_it_waits(slot))
         return Wait(longer_wait(len(self.roster)))
+
+    @property
+    def _nothing_left(self) -> bool:
+        """Whether free slots get no more trials.
+
+        A gang of several slots that breaks needs as many again, which Spark may not have.
+        """
+        breakable = self._gangs.size > 1 and self.trials.in_flight > 0
+        return self.trials.nothing_left and not breakable
 
     def _why_it_waits(self, slot: str) -> WaitReason:
         if self.roster.gpus.reasons(slot):
             return "gpu set aside"
+        if self._gangs.size > 1 and not self._pick(slot, None):
+            return "too few slots"
         return "host avoided" if self.trials.state.waiting else "no trial yet"
 
-    def _take(self, slot: str, attempt: int, outcome: Outcome) -> None:
-        is_news, error = self.trials.take(slot, attempt, outcome), outcome.error
+    def _pick(self, slot: str, trial: int | None) -> tuple[str, ...]:
+        """Return the slots, with this one, for a retried trial or, by None, for any other one."""
+        size = self._gangs.size
+        avoided = () if trial is None else self.roster.avoided(trial, size)
+        return self._gangs.pick(slot, self.roster.gets_work, avoided)
+
+    def _settle_overdue(self) -> None:
+        for verdict in self._gangs.overdue(self._clock()):
+            self._settle_and_note(verdict)
+
+    def _settle_and_note(self, verdict: Verdict | None) -> None:
+        """Take a verdict, and note a trial that runs again since one of its slots was lost."""
+        again = self._settle(verdict)
+        if again and verdict is not None and verdict.outcome.error is not None:
+            self._note(f"{verdict.outcome.error.message}, {_run_again(again)}")
+
+    def _settle(self, verdict: Verdict | None) -> list[int]:
+        """Take what an attempt has come to, if that is known.
+
+        Returns:
+            The trial if it runs again since a slot of its was lost.
+        """
+        if verdict is None:
+            return []
+        member, outcome = verdict.member, verdict.outcome
+        error, waiting = outcome.error, self.trials.state.waiting
+        if verdict.is_lost and error is not None:
+            failed = self.trials.give_up(member.slot, error, counts=verdict.counts)
+            if failed is not None:
+                self.roster.hosts.died(member.host, failed, error.message)
+            return [outcome.trial] if outcome.trial in waiting else []
+        is_news = self.trials.take(member.slot, verdict.attempt, outcome)
         if is_news and error is not None and error.kind == "machine":
-            host = self.roster.host(slot) or ""
-            self.roster.hosts.died(host, outcome.trial, error.message)
+            self.roster.hosts.died(member.host, outcome.trial, error.message)
             self._tell(self.roster.warnings())
+        return []
 
     def _lose(
         self, slots: Iterable[str], reason: Callable[[str], str], *, counts: bool
@@ -161,21 +236,22 @@ class Coordinator:
         for slot in slots:
             if not self.roster.lose(slot):
                 continue
-            host, waiting = self.roster.host(slot), len(self.trials.state.waiting)
+            host = self.roster.host(slot)
             where = f" on host {host}" if host else ""
-            self._give_up(slot, Failure("lost executor", reason(where)), counts=counts)
-            if trials := list(self.trials.state.waiting)[waiting:]:
+            failure = Failure("lost executor", reason(where))
+            if trials := self._give_up(slot, failure, counts=counts):
                 again.setdefault(where, []).extend(trials)
         return again
 
-    def _give_up(self, slot: str, failure: Failure, *, counts: bool = True) -> None:
-        """Give a slot up, and the trial that it runs; `counts` as in `slots_lost`."""
-        host = self.roster.leave(slot)
-        if host:
+    def _give_up(self, slot: str, failure: Failure, *, counts: bool = True) -> list[int]:
+        """Give a slot up, and the attempt that it runs; `counts` as in `slots_lost`.
+
+        Returns:
+            The trial that runs again because of it.
+        """
+        if self.roster.leave(slot):
             self._recorder.left(slot, failure.message)
-        failed = self.trials.give_up(slot, failure, counts=counts)
-        if failed is not None:
-            self.roster.hosts.died(host, failed, failure.message)
+        return self._settle(self._gangs.lose(slot, failure, self._clock(), counts=counts))
 
     def _tell(self, warnings: Iterable[str]) -> None:
         for warning in warnings:
@@ -183,6 +259,9 @@ class Coordinator:
 
     def _note(self, sentence: str) -> None:
         self.trials.standing.notes.append(sentence)
+
+
+_GIVEN_UP = "its slot was given up"
 
 
 def _run_again(trials: Sequence[int]) -> str:

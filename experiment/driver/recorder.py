@@ -71,7 +71,7 @@ class Recorder:
         """Record that an attempt was given to its slots; none for an outcome in a trial folder."""
         for slot in slots:
             self._waiting.pop(slot, None)
-        self._write(Planned.of(attempt, slots[0] if slots else "", self._now()))
+        self._write(Planned.of(attempt, slots, self._now()))
 
     def reported(self, trial: int, attempt: int, reports: Iterable[Report]) -> None:
         """Record the reports of the objective by a trial that has stopping rules."""

@@ -15,6 +15,7 @@ from experiment.driver.open_run import OpenRun, not_resumable, open_journal, ope
 from experiment.driver.recorder import Recorder
 from experiment.driver.running_search import RunningSearch, result_so_far
 from experiment.driver.slot_jobs import Leaving, SlotJobs, cannot_continue
+from experiment.driver.slots.gangs import Gangs
 from experiment.driver.slots.roster import Roster
 from experiment.driver.trials.trials import Trials
 from experiment.results.result import Result, SearchFailed
@@ -180,6 +181,7 @@ def _coordinator(
         spec.searcher,
         recorder,
         slots=roster,
+        workers=settings.workers_per_trial,
         direction=settings.goal,
         observers=(board, *spec.observers),
         max_failures=settings.max_failures,
@@ -205,7 +207,8 @@ def _coordinator(
     except BaseException:
         board.abandon()
         raise
-    return Coordinator(trials, roster, recorder, warn=warn)
+    gangs = Gangs(settings.workers_per_trial, grace=settings.grace)
+    return Coordinator(trials, roster, recorder, gangs=gangs, warn=warn)
 
 
 def _begin(trials: Trials, prepared: Prepared, run: OpenRun) -> None:

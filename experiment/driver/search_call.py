@@ -5,16 +5,17 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import ParamSpec, Protocol, TypeVar, cast
+from typing import Any, ParamSpec, Protocol, TypeVar, cast
 
 from experiment.driver.control import own_control
 from experiment.driver.interrupts import Interrupts
 from experiment.results.result import Result, Results
-from experiment.setup.keywords import takes_settings
+from experiment.results.trial_result import TrialResult
+from experiment.setup.keywords import Keywords, takes_settings
 from experiment.setup.specification import SearchSpec
 
 P = ParamSpec("P")
-R_co = TypeVar("R_co", Result, Results, covariant=True)
+R_co = TypeVar("R_co", Result, Results, TrialResult, covariant=True)
 
 
 class SearchCall(Protocol[P, R_co]):
@@ -31,15 +32,18 @@ class SearchCall(Protocol[P, R_co]):
         """Run the search to its end."""
 
 
-def search_call(returns: type[R_co]) -> Callable[[Callable[P, SearchSpec]], SearchCall[P, R_co]]:
+def search_call(
+    returns: type[R_co], keywords: Any = Keywords
+) -> Callable[[Callable[P, SearchSpec]], SearchCall[P, R_co]]:
     """Make a public call of a function that returns the search; the docstring is the call's.
 
     Args:
         returns: The type that the call returns.
+        keywords: The TypedDict of the settings that it accepts.
     """
 
     def decorate(build: Callable[P, SearchSpec]) -> SearchCall[P, R_co]:
-        spec = takes_settings(build)
+        spec = takes_settings(build, keywords)
 
         @functools.wraps(spec)
         def call(*args: P.args, **kwargs: P.kwargs) -> R_co:

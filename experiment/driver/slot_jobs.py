@@ -7,9 +7,9 @@ import functools
 import math
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple, Self
+from typing import Literal, NamedTuple, Self
 
 import msgspec
 
@@ -19,14 +19,16 @@ from experiment.driver.open_run import OpenRun
 from experiment.driver.slot_liveness import SlotLiveness
 from experiment.driver.spark_errors import in_words, problem_of_spark
 from experiment.driver.started_jobs import NumberedJob, StartedJobs
+from experiment.driver.too_few_slots import TooFewSlots, too_few_came, without_slots
 from experiment.results.text import count
 from experiment.run_files.ownership import Owned
 from experiment.setup.preparation import Prepared
 from experiment.setup.settings import Settings
+from experiment.setup.slot_count import whole_gangs
 from spark_jobs import time_limits
 from spark_jobs.channel.file_channel import FileChannelServer
 from spark_jobs.channel.grpc_channel import Address, ChannelServer
-from spark_jobs.cluster.cluster import ClusterExecutor, executor_needs
+from spark_jobs.cluster.cluster import ClusterExecutor
 from spark_jobs.handover import Lent, handover
 from spark_jobs.installed import is_installed
 from spark_jobs.messages import encode
@@ -45,6 +47,8 @@ _GROW = 2.0  # seconds between two checks of the number of slots that the cluste
 # hundred connections take on the driver, and is one more process that may fail.
 _RELAYED = 256
 _MOST_ALONE = 32  # maximum slots requested at a time, if each is a job of its own
+
+_HowItEnded = Literal["ended", "give back", "give up"]
 
 
 class Leaving(NamedTuple):
@@ -117,9 +121,12 @@ class SlotJobs:
     @property
     def most(self) -> int:
         """Maximum number of slots: the channel accepts no more connections."""
+        workers = self.settings.workers_per_trial
         if self.session.on_this_host:  # executors in the driver's JVM, or of a fixed number
             return self.slots
-        return self.settings.parallelism or self.slots + _MOST_FURTHER
+        if self.settings.parallelism is not None:
+            return self.settings.parallelism * workers
+        return self.slots + whole_gangs(_MOST_FURTHER, workers)
 
     def run(self, coordinator: Coordinator, tick: Callable[[], None]) -> str | None:
         """Run slot jobs until the search is done, or its control ends it.
@@ -149,16 +156,22 @@ class SlotJobs:
             job = functools.partial(self._job, lent=lent, function=lender.function)
             jobs = stack.enter_context(StartedJobs(job))
             self.control.wake = server.wake
+            too_few = TooFewSlots(self.settings.startup_timeout)
             while not self._is_over(server, coordinator):
                 before = coordinator.trials.progress
                 self._start(slots, jobs)
-                started = self._wait(jobs, server, coordinator, tick)
+                how = self._wait(jobs, server, coordinator, too_few, tick)
                 if self._is_over(server, coordinator):
                     break
                 if self.session.stopped:
                     return "the SparkSession was stopped during the search"
-                if not started:
-                    return self._nobody_came(slots)
+                if how == "give up":
+                    return self._too_few_came(_missing(server, coordinator)[0], slots)
+                if how == "give back":
+                    slots = max(slots, jobs.asked)
+                    self._give_back(jobs, server, coordinator)
+                    self._pause(too_few.pause(), server, coordinator, tick)
+                    continue
                 slots = jobs.forget() or slots
                 fruitless = 0 if coordinator.trials.progress > before else fruitless + 1
                 if fruitless == _FRUITLESS_JOBS:
@@ -176,34 +189,58 @@ class SlotJobs:
         in_trouble = server.error is not None or coordinator.trials.problem is not None
         return in_trouble or self.control.reason is not None
 
-    def _nobody_came(self, slots: int) -> str:
-        cluster = self.session.cluster()
-        there = f"; Spark has {cluster}" if cluster.executors is not None else ""
-        page = cluster.page
-        if page is None and (self.session.setting("spark.ui.enabled") or "").lower() == "false":
-            page = "not served, as spark.ui.enabled is false"
+    def _too_few_came(self, present: int, asked: int) -> str:
         whose = self.leaving.whose if self.leaving else ""
-        late = f", counted from the end of the slots of {whose}" if whose else ""
-        return (
-            f"no slot has started within {self.settings.startup_timeout:g} s{late}; asked Spark "
-            f"for {count(slots, 'slot')} of {self.session.task_needs}, on executors with "
-            f"{executor_needs(self.session.setting)}: see that some are free, also of other "
-            f"searches, or set startup_timeout{there}"
-            f"{f'; its page of this application: {page}' if page else ''}"
+        return too_few_came(
+            self.session,
+            present=present,
+            asked=asked,
+            workers=self.settings.workers_per_trial,
+            seconds=self.settings.startup_timeout,
+            late=f", counted from the end of the slots of {whose}" if whose else "",
         )
+
+    def _give_back(
+        self, jobs: StartedJobs, server: ChannelServer, coordinator: Coordinator
+    ) -> None:
+        """End all slots, which run no trial, and withdraw the request for more."""
+        for job in jobs.cancel():
+            server.call(functools.partial(coordinator.job_ended, job))
+        jobs.forget()
+
+    def _pause(
+        self,
+        seconds: float,
+        server: ChannelServer,
+        coordinator: Coordinator,
+        tick: Callable[[], None],
+    ) -> None:
+        """Wait before slots are requested again."""
+        workers = self.settings.workers_per_trial
+        self.warn(
+            f"fewer than the {workers} slots of a trial have come; those that have are given back, "
+            f"in case other searches wait for them, and requested again in {seconds:.0f} s"
+        )
+        until = time.monotonic() + seconds
+        while time.monotonic() < until and not self._is_over(server, coordinator):
+            tick()
+            self._check_deadline()
+            time.sleep(_POLL)
+
+    def _check_deadline(self) -> None:
+        deadline = self.settings.deadline
+        if deadline is not None and time.monotonic() > self.settings.begun + deadline:
+            self.control.cancel(deadline_passed(deadline))
 
     def _wait(
         self,
         jobs: StartedJobs,
         server: ChannelServer,
         coordinator: Coordinator,
+        too_few: TooFewSlots,
         tick: Callable[[], None],
-    ) -> bool:
-        """Wait until all slots have ended, or have no more trials.
-
-        Returns:
-            False if no slot has started in time.
-        """
+    ) -> _HowItEnded:
+        """Wait until all slots have ended, or have no more trials, or are too few for a trial."""
         patience = self.settings.startup_timeout
         begin = max(time.monotonic(), self.leaving.until if self.leaving else 0.0)
         give_up = math.inf if patience is None else begin + patience
@@ -216,27 +253,29 @@ class SlotJobs:
             if all_over or time.monotonic() > look:
                 self._look(jobs, server, coordinator)
                 look = time.monotonic() + _LOOK
+                if self.settings.workers_per_trial > 1 and coordinator.roster.has_started:
+                    decision = too_few.decide(*_missing(server, coordinator), time.monotonic())
+                    if decision != "wait" and not coordinator.trials.done:
+                        return decision
             if not jobs.running:
-                return True
+                return "ended"
             if time.monotonic() > grow:
                 self._grow(jobs, coordinator)
                 if not coordinator.trials.status.slots:
                     self.there(self._without_slots(jobs))
                 grow = time.monotonic() + _GROW
-            deadline = self.settings.deadline
-            if deadline is not None and time.monotonic() > self.settings.begun + deadline:
-                self.control.cancel(deadline_passed(deadline))
+            self._check_deadline()
             if self.session.stopped or self._is_ended_early(server, coordinator):
-                return True
+                return "ended"
             if coordinator.trials.target_reached and not coordinator.trials.done:
-                return True
+                return "ended"
             if coordinator.roster.has_started:
                 give_up = math.inf
             elif time.monotonic() > give_up:
-                return False
+                return "give up"
             done_since = (done_since or time.monotonic()) if coordinator.trials.done else None
             if done_since is not None and time.monotonic() - done_since > time_limits.SLOTS_END:
-                return True  # without waiting for tasks that Spark has not started
+                return "ended"  # without waiting for tasks that Spark has not started
 
     @contextlib.contextmanager
     def _reached(self, server: ChannelServer) -> Iterator[Address]:
@@ -326,8 +365,10 @@ class SlotJobs:
         offered = 0
         with contextlib.suppress(Exception):  # of a stopped session
             offered = self.session.task_slots()
+        workers = self.settings.workers_per_trial
         awaited = jobs.asked - coordinator.trials.status.slots
-        further = min(min(offered, self.most) - jobs.asked, coordinator.trials.left - awaited)
+        room = whole_gangs(min(offered, self.most), workers) - jobs.asked
+        further = min(room, coordinator.trials.left * workers - awaited)
         if further > 0:
             self._start(further, jobs)
             self.grown(jobs.asked)
@@ -354,6 +395,8 @@ class SlotJobs:
             mark=str(self.opened.owned.mark),
             keep_warm=self.prepared.keep_warm,
             relayed=self.slots >= _RELAYED,
+            workers_per_trial=self.settings.workers_per_trial,
+            worker_ports=self.prepared.worker_ports,
         )
 
     def _job(self, number: int, slots: int, lent: Lent, function: Lent) -> SlotJob:
@@ -367,22 +410,11 @@ class SlotJobs:
         return tuple(name for name in self.prepared.preload.required if is_installed(name))
 
 
-def without_slots(executors: Sequence[ClusterExecutor] | None, tasks: int) -> str:
-    """Return executors and tasks in words while no slot has started; '' if there are none.
-
-    Args:
-        executors: The application's executors; None if they are not known.
-        tasks: Number of running tasks of the search.
-    """
-    if not executors:
-        return ""
-    there = count(len(executors), "executor")
-    if tasks:
-        they = "runs" if len(executors) == 1 else "run"
-        return f"{there} {they} {count(tasks, 'task')} of the search, whose Python is starting"
-    running = sum(executor.running for executor in executors)
-    others = f", which run {count(running, 'other task')}" if running else ""
-    return f"{there}{others}, no task of the search started"
+def _missing(server: ChannelServer, coordinator: Coordinator) -> tuple[int, int]:
+    """Return the numbers of present and of missing slots for a trial."""
+    found = [(0, 0)]
+    server.call(lambda: found.append(coordinator.missing()))
+    return found[-1]
 
 
 def _slots(lost: Mapping[str, bool], *, failed: bool) -> list[str]:

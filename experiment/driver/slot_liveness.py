@@ -58,6 +58,10 @@ class SlotLiveness:
         """Return a key that is equal for slots which would get the same answer now."""
         return self._coordinator.alike_now(slot)
 
+    def assigned(self) -> list[str]:
+        """Return the slots that got a trial because another one asked."""
+        return self._coordinator.assigned()
+
     def report(self, message: Reports) -> Heard:
         """Take the reports of a slot's trial."""
         self._hear(message.slot)

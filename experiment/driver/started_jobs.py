@@ -167,6 +167,13 @@ class StartedJobs:
         self.drop(sum(slots for until, slots in self._put_off if until <= now))
         self._put_off = [(until, slots) for until, slots in self._put_off if until > now]
 
+    def cancel(self) -> list[int]:
+        """Cancel the running jobs, and wait for their ends; return their numbers."""
+        numbers = [started.number for started in self._running]
+        self.__exit__(None, None, None)
+        self._running.clear()
+        return numbers
+
     def forget(self) -> int:
         """Reset the counts once no job runs; return the number of slots before."""
         asked, self.asked = self.asked, 0

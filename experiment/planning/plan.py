@@ -13,9 +13,10 @@ from experiment.results import html
 from experiment.results.result import Result, Results
 from experiment.results.status import seconds_of
 from experiment.results.text import count, printable
+from experiment.results.trial_result import TrialResult
 from experiment.results.warned import warn_user
 from experiment.setup.preparation import Prepared, prepare
-from experiment.setup.slot_count import slot_count
+from experiment.setup.slot_count import slot_count, whole_gangs
 from experiment.setup.specification import SearchSpec
 from search.errors import InvalidArgument, shown
 from search.searcher import batch_of
@@ -42,6 +43,7 @@ class Plan:
         preload: The modules that are imported before the first trial.
         keep_warm: Seconds for which each executor keeps them imported after a search, for all its
             slots; 0 if each slot imports them for each search.
+        workers: Number of slots of each trial.
         hindrances: Settings that hurt the search, each with `.setting`, `.value`, `.effect` and
             `.advice`.
     """
@@ -56,6 +58,7 @@ class Plan:
     batch: int | None
     preload: tuple[str, ...]
     keep_warm: float
+    workers: int
     hindrances: tuple[Hindrance, ...]
 
     @property
@@ -76,7 +79,8 @@ class Plan:
         the same slots as `trials_per_slot`.
         """
         batch = self.batch or self.trials
-        return idle_when_equal(batch, self._counted), idle_when_exponential(batch, self._counted)
+        at_once = self._counted // self.workers
+        return idle_when_equal(batch, at_once), idle_when_exponential(batch, at_once)
 
     def seconds(self, result: Result) -> float | None:
         """Estimate the time of the whole search from finished trials.
@@ -100,14 +104,14 @@ class Plan:
         took = [trial.seconds for trial in result.trials if trial.status == "finished"]
         if not took:
             return None
-        return seconds_of(self.trials, math.fsum(took) / len(took), self._counted)
+        return seconds_of(self.trials, math.fsum(took) / len(took), self._counted // self.workers)
 
     @property
     def _counted(self) -> int:
-        return self.slots_now or self.slots
+        return whole_gangs(self.slots_now or 0, self.workers) or self.slots
 
     def _per_slot(self, slots: int) -> int:
-        return trials_per_slot(self.trials, self.batch or self.trials, slots)
+        return trials_per_slot(self.trials, self.batch or self.trials, slots // self.workers)
 
     def __repr__(self) -> str:
         facts = [f"  {name:<9}{text}" for name, text in self._facts]
@@ -132,13 +136,17 @@ class Plan:
         """The names and values of the table's rows."""
         return [
             ("trials", str(self.trials)),
-            ("slots", f"{_now(self.slots_now, self.slots)}; each {self.needs}"),
+            ("slots", f"{_now(self.slots_now, self.slots)}; each {self.needs}{self._together}"),
             ("GPUs", _now(self.gpus_now, self.gpus) if self.gpus else "none"),
             ("preload", self._preload_in_words()),
             ("per slot", self._per_slot_in_words()),
             ("barrier", f"after each {count(self.batch, 'trial')}" if self.batch else "none"),
             ("idle", self._idle_in_words()),
         ]
+
+    @property
+    def _together(self) -> str:
+        return f"; {self.workers} for each trial" if self.workers > 1 else ""
 
     def _preload_in_words(self) -> str:
         if not self.preload:
@@ -169,7 +177,9 @@ def _now(now: int | None, most: int) -> str:
     return f"{most} at most" if now is None else f"{now} now, {most} at most"
 
 
-def plan(search: Callable[P, Result | Results], *args: P.args, **kwargs: P.kwargs) -> Plan:
+def plan(
+    search: Callable[P, Result | Results | TrialResult], *args: P.args, **kwargs: P.kwargs
+) -> Plan:
     """Return a search's demand on the cluster, without running it.
 
         experiment.plan(experiment.evolutionary_search, spark, train, bounds, popsize=10)
@@ -228,6 +238,7 @@ def _plan_of(prepared: Prepared) -> Plan:
         batch=batch_of(spec.searcher),
         preload=prepared.preload.modules,
         keep_warm=prepared.keep_warm,
+        workers=spec.settings.workers_per_trial,
         hindrances=(*map(_too_many_for_memory, warnings), *hindrances(demand)),
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from experiment.results.trial_result import TrialResult
 from spark_jobs.messages import Attempt, Report
@@ -35,15 +35,29 @@ class Running:
         return 0.0 if self.since is None else now - self.since
 
 
-def seconds_of(trials: int, typical: float, slots: int) -> float:
+class Output(NamedTuple):
+    """A piece of a trial's output.
+
+    Attributes:
+        trial: The trial's id.
+        text: The text.
+        worker: The rank of the slot that it comes from.
+    """
+
+    trial: int
+    text: str
+    worker: int = 0
+
+
+def seconds_of(trials: int, typical: float, at_once: int) -> float:
     """Return the seconds that trials take in all, if no slot ever waits.
 
     Args:
         trials: Number of trials.
         typical: Mean seconds of a trial.
-        slots: Number of slots.
+        at_once: Number of parallel trials.
     """
-    return typical * trials / slots
+    return typical * trials / at_once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,10 +72,10 @@ class Status:
         cancelled: Number of trials cancelled at the end of the search.
         running: The trials in flight; copied when the first one is read.
         slots: Number of slots that have started.
+        workers: Number of slots of each trial.
         best: The best trial so far; None before the first value, and with several objectives.
         objective: The name of the objective, once known.
-        output: Pieces of the trials' output as (trial, text), if slots send it; the consumer
-            removes entries.
+        output: Pieces of the trials' output, if slots send it; the consumer removes entries.
         typical: Mean seconds of a finished trial; None before the second.
         front: The non-dominated trials so far; with one objective, the best alone.
         notes: Messages to the user about slots; the consumer removes entries.
@@ -74,10 +88,11 @@ class Status:
     cancelled: int = 0
     running: Sequence[Running] = ()
     slots: int = 0
+    workers: int = 1
     best: TrialResult | None = None
     objective: str | None = None
     typical: float | None = None
-    output: deque[tuple[int, str]] = field(default_factory=deque)
+    output: deque[Output] = field(default_factory=deque)
     front: tuple[TrialResult, ...] = ()
     notes: deque[str] = field(default_factory=deque)
 
@@ -89,9 +104,10 @@ class Status:
     @property
     def left(self) -> float | None:
         """Estimated seconds until the end, from the trials so far; None if unknown."""
-        if self.typical is None or not self.slots:
+        at_once = self.slots // self.workers
+        if self.typical is None or not at_once:
             return None
-        return seconds_of(self.total - self.done, self.typical, self.slots)
+        return seconds_of(self.total - self.done, self.typical, at_once)
 
     @property
     def generation(self) -> int | None:

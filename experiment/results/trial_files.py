@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from spark_jobs.run_folder.paths import is_ours
+from spark_jobs.run_folder.paths import WORKERS, is_ours
 from spark_jobs.session import active_data_settings
 from spark_jobs.storage.files import Files
 from spark_jobs.storage.locations import Location
@@ -34,4 +34,6 @@ def _below(files: Files, folder: Location) -> Iterator[Location]:
 
 
 def _ours(folder: Location, file: Location) -> bool:
-    return file.parent == folder and is_ours(file.name)
+    place = file.parent
+    of_worker = place.name.isdecimal() and place.parent == folder.below(WORKERS)
+    return is_ours(file.name) and (place == folder or of_worker)

@@ -14,13 +14,16 @@ from search.searcher import Selection
 from search.trial import Failure, FailureKind, Outcome, Trial
 from spark_jobs.messages import Attempt, ProtocolError, Report, from_json
 
-WaitReason = Literal["no trial yet", "nothing left", "gpu set aside", "host avoided"]
+WaitReason = Literal[
+    "no trial yet", "nothing left", "gpu set aside", "host avoided", "too few slots"
+]
 """Why a slot waits.
 
 'no trial yet' (the search has none until others have an outcome, as at the end of a generation, or
 until an executor gets calls), 'nothing left' (but Spark would kill a trial of another attempt of
 the slot's task if this attempt ended), 'gpu set aside' (a GPU of the slot gets no more trials),
-'host avoided' (the trials that are waiting to run again have died on its host).
+'host avoided' (the trials that are waiting to run again have died on its host), 'too few slots'
+(fewer are free than a trial needs).
 """
 
 
@@ -92,23 +95,33 @@ class Waiting(_Recorded, frozen=True, tag="waiting"):
     why: WaitReason
 
 
-class Planned(_Recorded, frozen=True, tag="planned"):
-    """An attempt was given to a slot; the slot is '' for an outcome found in a trial folder."""
+class Planned(_Recorded, frozen=True, tag="planned", omit_defaults=True):
+    """An attempt was given to its slots.
+
+    Attributes:
+        trial: The trial.
+        attempt: The attempt's number.
+        slot: The slot of rank 0; '' for an outcome found in a trial folder.
+        slots: All slots by rank, if there are several.
+    """
 
     trial: Trial
     attempt: int
     slot: str
+    slots: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, attempt: Attempt, slot: str, at: float) -> Planned:
+    def of(cls, attempt: Attempt, slots: tuple[str, ...], at: float) -> Planned:
         """Return the record of an attempt."""
-        return cls(attempt.trial, attempt.number, slot, at=at)
+        several = slots if len(slots) > 1 else ()
+        return cls(attempt.trial, attempt.number, slots[0] if slots else "", several, at=at)
 
 
 class Lost(_Recorded, frozen=True, kw_only=True, tag="lost"):
     """An attempt has failed, and its trial is waiting to run again.
 
     Attributes:
+        slot: The slot on which it has failed.
         counts: Whether it counts as one of the trial's `retries`.
     """
 

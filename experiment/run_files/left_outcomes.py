@@ -51,8 +51,8 @@ def look_for_outcomes(
         files: The run's store.
         root: The run's folder.
         ended: Trials whose outcomes are known; they are skipped.
-        retried: Trial and number of attempts that were followed by a retry; their failures are no
-            outcomes of the trials.
+        retried: Trial and number of attempts whose failures are no outcomes of the trials: since
+            they were followed by a retry, or ran on several slots.
 
     Raises:
         OSError: The trial folders cannot be listed.
@@ -110,7 +110,9 @@ def ignored_outcomes(
                 continue
             if outcome.trial != trial:
                 yield Ignored(trial, number, f"it is that of trial {outcome.trial}")
-            elif trial in counted and not (outcome.status == "failed" and (trial, number) in known):
+            elif trial in counted and not (
+                outcome.status in ("failed", "cancelled") and (trial, number) in known
+            ):
                 yield Ignored(trial, number, f"attempt {counted[trial]} counts")
 
 

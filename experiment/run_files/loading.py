@@ -170,7 +170,8 @@ SUMMARY = r"manifest\.json|result\.json|journal/(\d+\.jsonl)?|owners/(\d+\.json)
 
 def files_of_trial(trial: int) -> str:
     """Return the pattern of a trial's output and outcome files, for `opened`."""
-    return rf"trials/|trials/{trial:06d}(-\d+)?/((stdout|stderr)\.log|outcome\.json)?"
+    files = r"((stdout|stderr)\.log|outcome\.json)?"
+    return rf"trials/|trials/{trial:06d}(-\d+)?/(workers/(\d+/)?)?{files}"
 
 
 OUTCOMES = r"trials/|trials/\d+(-\d+)?/(outcome\.json)?"

@@ -35,6 +35,8 @@ class RunState:
         waiting: The next attempts of trials that are waiting to run again, by trial, in the order
             in which they run.
         lost: Trial and number of each attempt that was given up while its search ran.
+        in_gangs: Trial and number of each attempt on several slots; a failure in its folder is what
+            the slot of rank 0 saw, not the reason.
         retried: Number of attempts of each trial that count as its retries.
         results: Results of the trials that have an outcome, in the order of the outcomes.
         ended: The ids of these trials.
@@ -50,6 +52,7 @@ class RunState:
     in_flight: dict[int, Attempt] = field(default_factory=dict)
     waiting: dict[int, Attempt] = field(default_factory=dict)
     lost: set[tuple[int, int]] = field(default_factory=set)
+    in_gangs: set[tuple[int, int]] = field(default_factory=set)
     retried: Counter[int] = field(default_factory=Counter)
     results: list[TrialResult] = field(default_factory=list)
     ended: set[int] = field(default_factory=set)
@@ -64,6 +67,8 @@ class RunState:
                 self.trials[trial.id] = trial
                 self.in_flight[trial.id] = Attempt(trial, record.attempt)
                 self.waiting.pop(trial.id, None)
+                if record.slots:
+                    self.in_gangs.add((trial.id, record.attempt))
             case Lost(trial=number):
                 self.lost.add((number, record.attempt))
                 self.retried[number] += record.counts

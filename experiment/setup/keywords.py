@@ -26,14 +26,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 _ENTRY = re.compile(r"^    (\*{0,2}\w+): .*(?:\n        .*)*", re.MULTILINE)
 
 
-class ExecutorKeywords(TypedDict, total=False):
-    """The settings that `experiment.executor` accepts beside its own arguments."""
+class CommonKeywords(TypedDict, total=False):
+    """The settings that every call accepts."""
 
     description: str
     logdir: str | os.PathLike[str] | None
-    parallelism: int | None
     gpus_per_trial: int | None
-    trials_per_gpu: int
     timeout: float | None
     grace: float
     deadline: float | None
@@ -44,10 +42,30 @@ class ExecutorKeywords(TypedDict, total=False):
     isolation: Isolation
 
 
+class ExecutorKeywords(CommonKeywords, total=False):
+    """The settings that `experiment.executor` accepts beside its own arguments."""
+
+    parallelism: int | None
+    trials_per_gpu: int
+
+
+class TrainingKeywords(CommonKeywords, total=False):
+    """The settings that `experiment.distributed_training` accepts beside its own arguments."""
+
+    name: str | None
+    direction: str | Mapping[str, str]
+    optimization_key: str | None
+    resume: str | os.PathLike[str] | Result | Results | None
+    stopping: StoppingRule | Sequence[StoppingRule] | None
+    preload: Sequence[str] | None
+    verbose: Literal[0, 1, 2]
+
+
 class SearchKeywords(ExecutorKeywords, total=False):
     """The settings of a search without `direction`, for calls with an argument of that name."""
 
     name: str | None
+    workers_per_trial: int
     optimization_key: str | None
     resume: str | os.PathLike[str] | Result | Results | None
     stopping: StoppingRule | Sequence[StoppingRule] | None

@@ -17,6 +17,7 @@ from search.stopping import read_rules
 from spark_jobs.session import session_of
 from spark_jobs.session.session import Session
 from spark_jobs.slot.closure import Shared
+from spark_jobs.slot.held_ports import DEFAULT_PORTS, Ports
 from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.locations import Location
 from spark_jobs.trial.context import DataSettings
@@ -38,6 +39,7 @@ class Prepared:
         preload: The modules to import once for all its trials.
         keep_warm: Seconds for which executors keep preloaded modules imported; 0 if no module is
             preloaded, or not in a process that forks trials.
+        worker_ports: The ports on which workers of a trial may listen for each other.
     """
 
     spec: SearchSpec
@@ -48,6 +50,7 @@ class Prepared:
     root: Location
     preload: Preload
     keep_warm: float = 0.0
+    worker_ports: Ports = DEFAULT_PORTS
 
     @property
     def program(self) -> Program:
@@ -101,6 +104,7 @@ def prepare(spec: SearchSpec, *, warn: Callable[[str], None]) -> Prepared:
     session = session_of(spec.spark).asking(*gpus)
     session.check_worker_timeouts()
     data, keep_warm = session.data_settings(), session.keep_warm()
+    worker_ports = session.worker_ports()
     preload = preload_of(spec.settings, spec.train)
     manifest = _manifest(spec, function, preload, session)
     root = _root(spec.settings, manifest, session, data.hadoop, warn)
@@ -114,6 +118,7 @@ def prepare(spec: SearchSpec, *, warn: Callable[[str], None]) -> Prepared:
         root=root,
         preload=preload,
         keep_warm=keep_warm if shares else 0.0,
+        worker_ports=worker_ports,
     )
 
 
@@ -135,6 +140,7 @@ def _manifest(spec: SearchSpec, function: bytes, preload: Preload, session: Sess
         optimization_key=settings.optimization_key,
         seed=spec.seed,
         isolation=settings.isolation,
+        workers_per_trial=settings.workers_per_trial,
         preload=list(preload.modules),
         timeout=settings.timeout,
         stopping=[rule.to_json() for rule in read_rules(settings.stopping)],

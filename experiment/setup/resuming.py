@@ -85,6 +85,11 @@ def check_same_search(before: Manifest, now: Manifest, run: str) -> list[str]:
     if differences:
         raise _other_search(run, "; ".join(differences))
     warnings = []
+    if before.workers_per_trial != now.workers_per_trial:
+        warnings.append(
+            f"workers_per_trial was {before.workers_per_trial} when {run!r} was started, is "
+            f"{now.workers_per_trial}"
+        )
     if before.function != now.function:
         warnings.append(
             f"the train function {now.train!r} has changed since {run!r} was started; trials that "
@@ -190,7 +195,8 @@ def read_past(files: WritableFiles, root: Location, spec: SearchSpec) -> Past:
     if state.total is not None and state.total > total:
         raise _other_search(str(root), f"its trials were {state.total}, are {total}")
     ended = {result.id for result in state.results if result.status != "cancelled"}
-    left = list(look_for_outcomes(files, root, ended, state.lost))
+    not_failed = state.lost | state.in_gangs
+    left = list(look_for_outcomes(files, root, ended, not_failed))
     return Past(
         records=records,
         left=left,

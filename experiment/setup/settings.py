@@ -53,10 +53,14 @@ class Settings(_Begun):
         logdir: The folder for run folders: one that all executors see, or hdfs://... By default the
             Spark setting `spark.experiment.logdir`, else `experiments` in the user's home on HDFS
             if that is Spark's default, else `./experiments`.
-        parallelism: Maximum number of parallel trials; by default the number of tasks that the
-            cluster can run.
-        gpus_per_trial: Number of GPUs of each trial; 0 hides all of them. By default the Spark
-            setting `spark.task.resource.gpu.amount`.
+        parallelism: Maximum number of parallel trials; by default as many as the tasks that the
+            cluster can run are enough for.
+        workers_per_trial: Number of slots that run each trial together, each in a process that
+            calls the train function; `experiment.rank()` tells them apart. They start at once, and
+            the value that rank 0 returns is the trial's. If one fails, all are ended.
+        gpus_per_trial: Number of GPUs of each trial, or of each of its workers if there are
+            several; 0 hides all of them. By default the Spark setting
+            `spark.task.resource.gpu.amount`.
         trials_per_gpu: Number of parallel trials on one GPU, up to 64; beyond 1 they share its
             memory and its time.
         stopping: A stopping rule, or a list of them, that end unpromising trials early:
@@ -97,6 +101,7 @@ class Settings(_Begun):
     resume: str | os.PathLike[str] | Result | Results | None = None
     logdir: str | os.PathLike[str] | None = None
     parallelism: int | None = None
+    workers_per_trial: int = 1
     gpus_per_trial: int | None = None
     trials_per_gpu: int = 1
     stopping: StoppingRule | Sequence[StoppingRule] | None = None
@@ -128,6 +133,7 @@ class Settings(_Begun):
         if self.resume is not None:
             _check_place("resume", find_run(self.resume, "resume"))
         _check_integer("parallelism", self.parallelism, 1)
+        check_integer("workers_per_trial", self.workers_per_trial, 1)
         check_gpus(self.gpus_per_trial, self.trials_per_gpu)
         _check_integer("max_failures", self.max_failures, 0)
         _check_integer("seed", self.seed, 0)
@@ -142,6 +148,8 @@ class Settings(_Begun):
             raise InvalidArgument(
                 "timeout", "None with isolation='none'", shown(self.timeout), hint
             )
+        if self.workers_per_trial > 1:
+            self._check_for_several_workers()
         for name in ("timeout", "deadline", "startup_timeout"):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, _positive(name, getattr(self, name), ", or None"))
@@ -158,6 +166,17 @@ class Settings(_Begun):
             value = getattr(self, name)
             if value is not None and value != []:
                 raise InvalidArgument(name, "None with several objectives", shown(value))
+
+    def _check_for_several_workers(self) -> None:
+        """Refuse settings with which trials on several slots cannot run."""
+        if self.isolation == "none":
+            expected = f"'process' or 'spawn' with workers_per_trial={self.workers_per_trial}"
+            hint = "a worker whose trial has failed must be ended, which needs a process of its own"
+            raise InvalidArgument("isolation", expected, "'none'", hint)
+        if self.trials_per_gpu > 1:
+            expected = f"1 with workers_per_trial={self.workers_per_trial}"
+            hint = "NCCL, over which workers share gradients, refuses two of them on one GPU"
+            raise InvalidArgument("trials_per_gpu", expected, shown(self.trials_per_gpu), hint)
 
     @property
     def goal(self) -> Goal:

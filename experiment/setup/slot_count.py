@@ -24,8 +24,8 @@ _MOST_SLOTS = 100_000
 class SlotsAsked:
     """Returns, when called, the maximum number of parallel trials of a search.
 
-    That is its first number of slots. A resumed run keeps its number: the algorithm has to propose
-    the same trials, whatever the cluster is now.
+    That is its first number of slots, or of gangs of them. A resumed run keeps its number: the
+    algorithm has to propose the same trials, whatever the cluster is now.
 
     Args:
         spark: The user's SparkSession.
@@ -62,13 +62,14 @@ class SlotsAsked:
         settings = self._settings
         session = session_of(self._spark).asking(settings.gpus_per_trial, settings.trials_per_gpu)
         # The warnings are shown when slots are requested.
-        return slot_count(
+        slots = slot_count(
             self._trials,
             settings,
             session,
             preload=preload_of(settings, self._train).modules,
             warn=lambda warning: None,
         )
+        return slots // settings.workers_per_trial
 
 
 def slot_count(
@@ -82,6 +83,8 @@ def slot_count(
 ) -> int:
     """Return the first number of slots of a search; see `SlotJobs` for later ones.
 
+    It is a multiple of the workers of a trial, since a slot more would only hold a core.
+
     Args:
         trials: Number of trials; None if it is not known in advance.
         settings: The search's settings.
@@ -91,22 +94,44 @@ def slot_count(
         tick: Called repeatedly while executors are waited for.
 
     Raises:
-        InvalidArgument: The number of slots has no limit.
+        InvalidArgument: The number of slots has no limit, or a trial needs more than there can be.
     """
-    most = sys.maxsize if trials is None else trials
+    workers = settings.workers_per_trial
+    most = sys.maxsize if trials is None else trials * workers
+    if workers > 1:
+        _check_workers(workers, session.task_slots(tick))
     if settings.parallelism is not None:
-        return min(settings.parallelism, most)
-    slots = min(most, session.task_slots(tick))
+        return min(settings.parallelism * workers, most)
+    slots = whole_gangs(min(most, session.task_slots(tick)), workers)
     if trials is None and slots > _MOST_SLOTS:  # dynamic allocation without a maximum
         expected = "an integer, where Spark may start any number of executors"
         hint = "or set spark.dynamicAllocation.maxExecutors"
         raise InvalidArgument("parallelism", expected, "None", hint)
     if session.on_this_host and settings.isolation != "none" and preload:
-        fit = max(1, int(psutil.virtual_memory().available / SLOT_MEMORY))
+        fit = whole_gangs(int(psutil.virtual_memory().available / SLOT_MEMORY), workers)
+        fit = max(workers, fit)
         if fit < slots:
+            each = "each" if workers == 1 else f"for each of their {workers} workers"
             warn(
-                f"{fit} trials at once instead of {slots}: the free memory allows no more at "
-                f"{SLOT_MEMORY / 1e9:.1f} GB each; parallelism= overrides this"
+                f"{fit // workers} trials at once instead of {slots // workers}: the free memory "
+                f"allows no more at {SLOT_MEMORY / 1e9:.1f} GB {each}; parallelism= overrides this"
             )
             return fit
     return slots
+
+
+def whole_gangs(slots: int, workers: int) -> int:
+    """Return how many of these slots are enough for whole trials.
+
+    Args:
+        slots: Number of slots.
+        workers: Number of slots of each trial.
+    """
+    return slots - slots % workers
+
+
+def _check_workers(workers: int, slots: int) -> None:
+    if workers > slots:
+        expected = f"at most {slots}, the slots that this cluster can have"
+        hint = "use fewer, or give Spark more executors or cores"
+        raise InvalidArgument("workers_per_trial", expected, str(workers), hint)

@@ -8,6 +8,7 @@ from typing import Any
 
 from experiment.results.result import Result, Results
 from experiment.results.status import Observer
+from experiment.results.trial_result import TrialResult
 from experiment.setup.settings import Settings
 from search.searcher import Searcher
 from search.space.spaces import LARGEST_INTEGER, Choice, Space
@@ -57,7 +58,7 @@ class SearchSpec:
     observers: Sequence[Observer] = ()
     opened: Callable[[Location, HadoopSettings, int], None] = lambda root, hadoop, slots: None
     grown: Callable[[int], None] = lambda slots: None
-    returned: Callable[[Result], Result | Results] = lambda result: result
+    returned: Callable[[Result], Result | Results | TrialResult] = lambda result: result
 
     @property
     def columns(self) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import asyncio
 import contextvars
 import functools
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Literal, Protocol, Self, TypeVar
 
 from search.errors import ExperimentError
@@ -25,6 +25,7 @@ from spark_jobs.messages import (
     Attempt,
     Heard,
     Hello,
+    MemberAddress,
     Next,
     ProtocolError,
     Report,
@@ -100,6 +101,9 @@ class Handler(Protocol):
     def alike_now(self, slot: str) -> Hashable:
         """Return a key that is equal for slots which would get the same answer now; coarser."""
 
+    def assigned(self) -> Iterable[str]:
+        """Return the slots that got work since the last call by the message of another slot."""
+
     def report(self, message: Reports) -> Heard:
         """Take in the reports of a slot's trial."""
 
@@ -121,6 +125,7 @@ class Exchange:
         self._keys = AttemptKeys()
         # Waiting slots in the order of their requests, by `Handler.alike`.
         self._lines: dict[Hashable, dict[str, asyncio.Future[Reply]]] = {}
+        self._waiting: dict[str, asyncio.Future[Reply]] = {}  # the same slots
         self._to_wake = False
         self.error: BaseException | None = None
 
@@ -159,26 +164,41 @@ class Exchange:
         """Let waiting slots ask again: of those that are alike, one by one until one has to wait.
 
         With a thousand slots that wait for the end of a generation, asking for each of them after
-        each trial would take a whole processor.
+        each trial would take a whole processor. The longest line is the first: its slots are of one
+        host, so a trial on several slots runs there.
         """
         self._to_wake = False
         in_vain: set[Hashable] = set()
-        for line in self._lines.values():
+        for line in sorted(self._lines.values(), key=len, reverse=True):
             for slot, waiting in line.items():
                 if waiting.done():  # it does not wait any more, and is about to leave the queue
                     continue
                 kind = self._handler.alike_now(slot)
                 if kind in in_vain:
                     break
-                try:
-                    answer = self._guarded(functools.partial(self._handler.next, Next(slot)))
-                except Refusal as refusal:
-                    waiting.set_exception(refusal)
-                    continue
-                if isinstance(answer, Wait):
+                if not self._ask_again(slot, waiting):
                     in_vain.add(kind)
                     break
-                waiting.set_result(self._reply(slot, answer))
+        self._answer_assigned()
+
+    def _answer_assigned(self) -> None:
+        """Answer waiting slots that got work by the message of another slot."""
+        for slot in self._handler.assigned():
+            waiting = self._waiting.get(slot)
+            if waiting is not None and not waiting.done():
+                self._ask_again(slot, waiting)
+
+    def _ask_again(self, slot: str, waiting: asyncio.Future[Reply]) -> bool:
+        """Ask for a slot that waits; return False if it has to wait on."""
+        try:
+            answer = self._guarded(functools.partial(self._handler.next, Next(slot)))
+        except Refusal as refusal:
+            waiting.set_exception(refusal)
+            return True
+        if isinstance(answer, Wait):
+            return False
+        waiting.set_result(self._reply(slot, answer))
+        return True
 
     def _wake_soon(self) -> None:
         """Wake once after all messages that have arrived: with many hosts it takes a while."""
@@ -195,12 +215,14 @@ class Exchange:
         answer = self._guarded(lambda: self._handler.next(message))
         if message.outcome is not None:
             self._wake_soon()  # the outcome may free work for others
+        self._answer_assigned()
         if not isinstance(answer, Wait):
             return self._reply(slot, answer)
         loop = asyncio.get_running_loop()
         waiting: asyncio.Future[Reply] = loop.create_future()
         alike = self._handler.alike(slot)
-        self._lines.setdefault(alike, {})[slot] = waiting
+        # Before others are woken, which may need this slot for their trial.
+        self._lines.setdefault(alike, {})[slot] = self._waiting[slot] = waiting
         longer = min(message.longer, time_limits.LONGER_WAIT)
         timer = loop.call_later(patience + longer, _settle, waiting, answer, context=self.context)
         leave = functools.partial(self._leave_line, alike, slot, timer)
@@ -211,8 +233,10 @@ class Exchange:
         self, alike: Hashable, slot: str, timer: asyncio.TimerHandle, waiting: asyncio.Future[Reply]
     ) -> None:
         timer.cancel()
+        if self._waiting.get(slot) is waiting:  # the slot has not asked again meanwhile
+            del self._waiting[slot]
         line = self._lines.get(alike, {})
-        if line.get(slot) is waiting:  # the slot has not asked again meanwhile
+        if line.get(slot) is waiting:
             del line[slot]
             if not line:
                 del self._lines[alike]
@@ -292,15 +316,27 @@ class SlotChannel(abc.ABC):
         there = decode(self._call("Hello", message.cut()), Welcome).now
         return clock_lag(before, there, time.time())
 
-    def next(self, attempt: int = 0, outcome: Outcome | None = None) -> Attempt | None:
-        """Send the last outcome and wait for the next attempt; None if no work is left."""
-        message = Next(self._slot, attempt, outcome)
+    def next(
+        self,
+        attempt: int = 0,
+        outcome: Outcome | None = None,
+        address: MemberAddress | None = None,
+    ) -> Attempt | None:
+        """Send the last outcome and wait for the next attempt; None if no work is left.
+
+        Args:
+            attempt: The number of the attempt with the outcome.
+            outcome: The outcome.
+            address: Where the next attempt can listen for the others of its gang.
+        """
+        message = Next(self._slot, attempt, outcome, address)
         while True:
             match decode_answer(self._call("Next", message)):
                 case Attempt() as following:
                     return following
                 case Wait(longer):
-                    message = Next(self._slot, longer=min(longer, self.LONGER_WAIT))
+                    longer = min(longer, self.LONGER_WAIT)
+                    message = Next(self._slot, address=address, longer=longer)
                 case _:
                     return None
 

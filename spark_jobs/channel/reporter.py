@@ -55,20 +55,28 @@ class Reporter:
 
     A context manager. While the driver does not answer, reports wait, and the oldest are dropped
     when there are too many. For a trial without reports for long, an empty message says that it
-    runs. So the driver notices that a slot is gone, and a slot that its trial was given up.
+    runs. So the driver notices that a slot is gone, and a slot that its trial was given up, or that
+    its gang has broken.
 
     The driver of many slots answers that it wants few messages: then reports wait to share one, and
     those of which it wants only the last values are merged, and dropped when their trial has ended.
 
     Args:
-        send: Sends reports of one attempt; returns the driver's answer. Raises
-            ChannelLost if the driver does not answer; after a ChannelClosed nothing more is sent.
+        send: Sends reports of one attempt; returns the driver's answer. Raises ChannelLost if the
+            driver does not answer; after a ChannelClosed nothing more is sent.
         stop: Called with a trial's number and the reason to stop it.
+        end: Called with an attempt whose process is to be ended, and the reason.
     """
 
-    def __init__(self, send: Send, stop: Callable[[int, str], None]) -> None:
+    def __init__(
+        self,
+        send: Send,
+        stop: Callable[[int, str], None],
+        end: Callable[[Attempt, str], None],
+    ) -> None:
         self._send = send
         self._stop = stop
+        self._end = end
         self._waiting: deque[tuple[Attempt, Report]] = deque(maxlen=_MOST_WAITING)
         self._followed: tuple[Attempt, Tail] | None = None
         self._unsent = ""  # output that was not delivered
@@ -110,6 +118,8 @@ class Reporter:
         with self._changed:
             self._running = attempt
             self._said = time.monotonic()
+            if attempt.gang is not None:
+                self._changed.notify_all()  # its first heartbeat is due sooner
         try:
             yield
         finally:
@@ -167,14 +177,18 @@ class Reporter:
             if isinstance(error, ChannelClosed):
                 self._closing = True
             return False
-        if self._heard.stop:
+        if self._heard.end:
+            self._end(attempt, self._heard.end)
+        elif self._heard.stop:
             self._stop(attempt.trial.id, self._heard.stop)
         return True
 
     def _until_beat(self, now: float) -> float:
         """Return the seconds until a trial may need a heartbeat."""
         silent_for = now - self._said if self._running else 0.0
-        return max(0.0, time_limits.SLOT_BEAT - silent_for)
+        in_gang = self._running is not None and self._running.gang is not None
+        beat = time_limits.GANG_BEAT if in_gang else time_limits.SLOT_BEAT
+        return max(0.0, beat - silent_for)
 
     @property
     def _in_a_hurry(self) -> bool:
@@ -183,10 +197,10 @@ class Reporter:
     def _take(self) -> tuple[Attempt, tuple[Report, ...], str] | tuple[()] | None:
         """Wait for news of an attempt and return some; empty after a while, None when closed."""
         with self._changed:
-            self._changed.wait_for(
-                lambda: self._closing or self._waiting or self._followed,
-                self._until_beat(time.monotonic()),
-            )
+            while not (self._closing or self._waiting or self._followed):
+                left = self._until_beat(time.monotonic())
+                if not left or not self._changed.wait(left):
+                    break
             if self._closing:
                 return None
             attempt = self._waiting[0][0] if self._waiting else None

@@ -56,9 +56,20 @@ TRIALS = "trials"
 """The folder in a run's folder that holds the trials' folders."""
 
 
-def attempt_name(trial: int, number: int = 1) -> str:
-    """Return the path, below a run's folder, of attempt `number`, from 1, at a trial."""
-    return f"{TRIALS}/{trial:06d}" + (f"-{number}" if number > 1 else "")
+WORKERS = "workers"
+"""The folder in a trial's folder with the folders of its workers of ranks above 0."""
+
+
+def attempt_name(trial: int, number: int = 1, rank: int = 0) -> str:
+    """Return the path, below a run's folder, of attempt `number`, from 1, at a trial.
+
+    Args:
+        trial: The trial's id.
+        number: The attempt's number.
+        rank: The rank of the worker whose files are meant; the attempt's own are those of rank 0.
+    """
+    name = f"{TRIALS}/{trial:06d}" + (f"-{number}" if number > 1 else "")
+    return f"{name}/{WORKERS}/{rank}" if rank else name
 
 
 def is_ours(name: str) -> bool:
@@ -95,9 +106,21 @@ def run_of_secret(path: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class AttemptPaths:
-    """The files of one attempt at a trial."""
+    """The files of one attempt at a trial.
+
+    Attributes:
+        folder: Its folder.
+        scratch: The folder for the files of the train function, which are not kept; None to keep
+            them in `folder`.
+    """
 
     folder: Path
+    scratch: Path | None = None
+
+    @property
+    def logdir(self) -> Path:
+        """The folder for the files of the train function, and for the curves of TensorBoard."""
+        return self.scratch or self.folder
 
     @property
     def trial(self) -> Path:
@@ -107,7 +130,7 @@ class AttemptPaths:
     @property
     def checkpoint(self) -> Path:
         """The checkpoint folder to resume from."""
-        return self.folder / CHECKPOINT
+        return self.logdir / CHECKPOINT
 
     @property
     def outcome(self) -> Path:
@@ -191,6 +214,6 @@ class RunPaths:
         """The folder of the trials' folders, each a TensorBoard run."""
         return self.root / TRIALS
 
-    def attempt(self, trial: int, number: int = 1) -> AttemptPaths:
-        """Return the files of attempt `number`, from 1, at a trial."""
-        return AttemptPaths(self.root / attempt_name(trial, number))
+    def attempt(self, trial: int, number: int = 1, rank: int = 0) -> AttemptPaths:
+        """Return the files of attempt `number`, from 1, at a trial; `rank` as in `attempt_name`."""
+        return AttemptPaths(self.root / attempt_name(trial, number, rank))

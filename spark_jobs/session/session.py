@@ -24,6 +24,7 @@ from spark_jobs.storage.host_cache import CacheSettings
 from spark_jobs.trial.context import DataSettings
 
 _LOCAL = re.compile(r"local\[(\d+|\*)(?:\s*,\s*\d+)?\]")
+_PORTS = re.compile(r"\s*(\d{1,5})\s*-\s*(\d{1,5})\s*")
 _LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,")
 
 SLOTS = "nothing byte"
@@ -229,6 +230,21 @@ class Session(abc.ABC):
             if 0 <= (seconds := float(value)) < math.inf:
                 return seconds
         raise InvalidArgument(name, "a number of seconds, at least 0", shown(value))
+
+    def worker_ports(self) -> tuple[int, int]:
+        """Return the first and the last port on which workers of a trial may listen.
+
+        Raises:
+            InvalidArgument: The setting is no range of ports.
+        """
+        name = spark_settings.WORKER_PORTS.name
+        value = self.setting(name) or spark_settings.WORKER_PORTS.default
+        if match := _PORTS.fullmatch(value):
+            first, last = int(match[1]), int(match[2])
+            if 1024 <= first < last <= 65535:
+                return first, last
+        expected = "two ports from 1024 to 65535, the lower one first, such as 20000-20999"
+        raise InvalidArgument(name, expected, shown(value))
 
     def shared_folder(self) -> str:
         """Return a folder for data that all executors can access.

@@ -51,4 +51,11 @@ KEEP_WARM = SparkSetting(
     "search, so that the next one starts at once; 0 lets each slot import them by itself.",
 )
 
-ALL = (LOGDIR, DRIVER_HOST, CACHE_FOLDER, CACHE_LIMIT, KEEP_WARM)
+WORKER_PORTS = SparkSetting(
+    name="spark.experiment.workerPorts",
+    default="20000-32767",
+    meaning="The ports on which the workers of a trial listen for each other, first and last, see "
+    "`workers_per_trial`; each holds two at a time, chosen at random.",
+)
+
+ALL = (LOGDIR, DRIVER_HOST, CACHE_FOLDER, CACHE_LIMIT, KEEP_WARM, WORKER_PORTS)

@@ -85,6 +85,10 @@ class WatchedRunner:
         """Stop the runner's trial."""
         self._runner.stop(trial, reason)
 
+    def end(self, attempt: Attempt, reason: str) -> None:
+        """End the process of the runner's trial."""
+        self._runner.end(attempt, reason)
+
     def abandon(self) -> None:
         """End the runner's trial."""
         self._runner.abandon()
@@ -135,7 +139,7 @@ class WatchedRunner:
 
     def _record(self, paths: AttemptPaths, ended: threading.Event) -> None:
         started, pause = time.monotonic(), _FIRST
-        events = EventFile(paths.folder, lag=self._lag)
+        events = EventFile(paths.logdir, lag=self._lag)
         with events, contextlib.suppress(OSError):  # such as a full disk
             while not ended.wait(pause):
                 seconds = time.monotonic() - started

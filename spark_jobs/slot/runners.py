@@ -24,6 +24,7 @@ from spark_jobs.messages import (
 )
 from spark_jobs.run_folder.paths import AttemptPaths
 from spark_jobs.slot.driver_watch import Abandoned
+from spark_jobs.slot.gang_variables import variables_of
 from spark_jobs.trial.link import DirectLink
 from spark_jobs.trial.trial_process import Program, Task, evaluate, set_environment, stopped
 from spark_jobs.warm.asking import KeeperEnded, Unavailable, Warm
@@ -53,6 +54,12 @@ class TrialRunner(Protocol):
 
     def stop(self, trial: int, reason: str) -> None:
         """Request a trial to stop, if it runs. From any thread; the first reason counts."""
+
+    def end(self, attempt: Attempt, reason: str) -> None:
+        """End the process of an attempt, if it runs in one of its own. From any thread.
+
+        `run` returns the outcome 'cancelled' then, unless the attempt has returned a value.
+        """
 
     def abandon(self) -> None:
         """End the running trial, if it has a process of its own. From any thread.
@@ -106,7 +113,7 @@ class InProcessRunner:
         self._running = attempt.trial.id, link
         try:
             with _output_in(paths):
-                return evaluate(self._program, attempt, paths.folder, link)
+                return evaluate(self._program, attempt, paths.logdir, link)
         finally:
             for path in (paths.stdout, paths.stderr):
                 bound(path)
@@ -116,6 +123,9 @@ class InProcessRunner:
         running = self._running
         if running is not None and running[0] == trial:
             running[1].reason = running[1].reason or reason
+
+    def end(self, attempt: Attempt, reason: str) -> None:
+        """Do nothing: a trial in this process cannot be ended."""
 
     def abandon(self) -> None:
         """Do nothing: a trial in this process cannot be ended."""
@@ -225,11 +235,11 @@ class ProcessRunner:
             self._zygote = self._start()
         if self._abandoned:
             raise Abandoned(f"trial {attempt.trial.id} was not started")
-        folder = str(paths.folder)
         task = Task(
             attempt=attempt,
-            folder=folder,
-            environment=self._environment,
+            folder=str(paths.folder),
+            logdir=str(paths.logdir),
+            environment=self._environment | variables_of(attempt.gang),
             timeout=self._timeout,
             grace=self._grace,
         )
@@ -254,6 +264,8 @@ class ProcessRunner:
         # The failure of a trial that got SIGTERM means nothing.
         if outcome is not None and not (ended.overdue and outcome.error):
             return outcome
+        if ended.end_request and ended.overdue:
+            return Outcome(trial, "cancelled", seconds=ended.seconds, reason=ended.end_request)
         if ended.stopped and ended.overdue:  # it did not reach its next report
             objective = self._program.objective
             return stopped(objective, trial, ended.stopped, last, ended.seconds)
@@ -264,6 +276,12 @@ class ProcessRunner:
         running = self._zygote
         if running is not None:
             running.stop(trial, reason)
+
+    def end(self, attempt: Attempt, reason: str) -> None:
+        """End the attempt's process, as at its time limit."""
+        running = self._zygote
+        if running is not None:
+            running.end(attempt, reason)
 
     def abandon(self) -> None:
         """End the trial's process."""

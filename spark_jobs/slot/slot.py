@@ -6,15 +6,15 @@ import contextlib
 import errno
 import functools
 import os
+import shutil
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from search.space.spaces import LARGEST_INTEGER
 from search.trial import Outcome
 from spark_jobs import time_limits
 from spark_jobs.channel.connecting import connect
@@ -31,15 +31,19 @@ from spark_jobs.messages import (
 )
 from spark_jobs.relay.relayed_channel import Relays
 from spark_jobs.run_folder.paths import AttemptPaths, attempt_name
+from spark_jobs.run_folder.scratch import scratch_folder
 from spark_jobs.run_folder.writing import hand_on_checkpoint, hide_events, run_folder, with_patience
+from spark_jobs.slot.asking import Asking
 from spark_jobs.slot.attempt_folder import FolderChanged, gone, write_below
 from spark_jobs.slot.devices import gpu_share, host_gpus, trial_environment
 from spark_jobs.slot.driver_watch import Abandoned, DriverWatch
 from spark_jobs.slot.gpu_watch import WatchedRunner
+from spark_jobs.slot.held_ports import DEFAULT_PORTS, HeldPorts, NoPort, Ports
 from spark_jobs.slot.host import folder_problem, host_name, modules_problem, not_lent
 from spark_jobs.slot.nvml import GIB, Gpus
 from spark_jobs.slot.problems import PROBLEM
 from spark_jobs.slot.runners import InProcessRunner, ProcessRunner, TrialRunner
+from spark_jobs.slot.trial_events import columns_of, row_name, write_outcome
 from spark_jobs.storage.files import WritableFiles, check_writable
 from spark_jobs.storage.local_files import write_whole
 from spark_jobs.storage.locations import Location
@@ -69,6 +73,8 @@ class SlotConfig(msgspec.Struct, frozen=True, kw_only=True):
         keep_warm: Seconds for which the preloaded modules stay imported after a search; 0 if each
             slot imports them by itself.
         relayed: Whether the slots of an executor share a connection to the driver.
+        workers_per_trial: Number of slots that run a trial together.
+        worker_ports: The ports on which they may listen for each other.
     """
 
     address: Address
@@ -85,6 +91,8 @@ class SlotConfig(msgspec.Struct, frozen=True, kw_only=True):
     mark: str = ""
     keep_warm: float = 0.0
     relayed: bool = False
+    workers_per_trial: int = 1
+    worker_ports: Ports = DEFAULT_PORTS
 
 
 def run_slot(job: int, lent: Lent, function: Lent) -> None:
@@ -171,23 +179,30 @@ def _serve(
     root, hadoop = Location.parse(config.root), config.program.data.hadoop
     problem = folder_problem(root, hadoop, tell) or modules_problem(config.modules)
     lag = channel.hello(msgspec.structs.replace(hello, problem=problem))
-    first = None if problem else channel.next()
-    if first is None:  # nothing to do, so no zygote is needed
+    if problem:
         return
     program = msgspec.structs.replace(config.program, clock_lag=lag)
     config = msgspec.structs.replace(config, program=program)
+    hold = functools.partial(HeldPorts, config.address.target, config.worker_ports)
+    in_gangs = config.workers_per_trial > 1
     try:
-        with (
-            make_runner(config, environment) as runner,
-            Gpus(list(hello.gpus)) as watched,
-            watch.leaving_by(runner.abandon),
-        ):
+        with contextlib.ExitStack() as stack:
+            first = None
+            asking = Asking(channel, hold if in_gangs else None)
+            stack.enter_context(contextlib.closing(asking))
+            # The members of a gang wait for each other, so they have imported before they join one.
+            if not in_gangs and (first := asking.next()) is None:
+                return  # nothing to do, so no zygote is needed
+            runner = stack.enter_context(make_runner(config, environment))
+            watched = stack.enter_context(Gpus(list(hello.gpus)))
+            stack.enter_context(watch.leaving_by(runner.abandon))
             if runner.warnings:
                 channel.hello(msgspec.structs.replace(hello, warnings=runner.warnings))
             shared = config.isolation == "none" or config.trials_per_gpu > 1
             watching = WatchedRunner(runner, watched, keeps, shared=shared, lag=lag)
-            pull_trials(config, channel, watching, first, tell)
-    except RunnerBroken as error:
+            if first := first or asking.next():
+                pull_trials(config, asking, watching, first, tell)
+    except (RunnerBroken, NoPort) as error:
         problem = f"host {hello.host}, Python {sys.executable}: {error}"
         channel.hello(msgspec.structs.replace(hello, problem=problem))
 
@@ -212,7 +227,7 @@ def make_runner(config: SlotConfig, environment: dict[str, str | None]) -> Trial
 
 def pull_trials(
     config: SlotConfig,
-    channel: SlotChannel,
+    asking: Asking,
     runner: TrialRunner,
     first: Attempt,
     tell: Callable[[str], None],
@@ -221,19 +236,20 @@ def pull_trials(
 
     Args:
         config: The slot's configuration.
-        channel: The channel to the driver.
+        asking: Asks the driver for attempts.
         runner: The runner of the trials.
         first: The first attempt.
         tell: Called with warnings for the user.
     """
     attempt: Attempt | None = first
+    channel = asking.channel
     with contextlib.suppress(ChannelLost, ChannelRefused):  # the first trial starts now
         channel.report(first, (), "")
-    with Reporter(channel.report, runner.stop) as reporter:
+    with Reporter(channel.report, runner.stop, runner.end) as reporter:
         while attempt is not None:
             with reporter.running(attempt):
                 outcome = run_attempt(config, attempt, runner, tell, reporter)
-            attempt = channel.next(attempt.number, outcome)
+            attempt = asking.next(attempt.number, outcome)
 
 
 def run_attempt(
@@ -253,7 +269,7 @@ def run_attempt(
         reporter: Receives the trial's reports.
     """
     trial, root = attempt.trial, Location.parse(config.root)
-    place = root.below(attempt_name(trial.id, attempt.number))
+    place = root.below(attempt_name(trial.id, attempt.number, attempt.rank))
 
     def say(trouble: str) -> None:
         tell(f"host {host_name()}: {trouble}")
@@ -264,15 +280,18 @@ def run_attempt(
         with (
             _files(config) as files,
             run_folder(place, config.program.data.hadoop, scratch=_scratch_folder()) as folder,
+            _scratch_of(attempt) as own,
         ):
-            paths = AttemptPaths(folder.path)
+            paths = AttemptPaths(folder.path, own)
             try:
-                hide_events(files, root, trial.id, attempt.number)
+                if not attempt.rank:
+                    hide_events(files, root, trial.id, attempt.number)
             except OSError as error:  # TensorBoard averages the attempts, no reason to stop
                 tell(f"trial {trial.id} shows twice in TensorBoard: {error}")
             with_patience(lambda: hand_on_checkpoint(files, root, attempt, paths.checkpoint), say)
-            if config.echo:
-                reporter.follow(attempt, (paths.stdout, paths.stderr))
+            if config.echo:  # of other ranks only errors: they print what rank 0 prints
+                logs = (paths.stderr,) if attempt.rank else (paths.stdout, paths.stderr)
+                reporter.follow(attempt, logs)
             add = functools.partial(reporter.add, attempt)
             try:
                 outcome = _run(config, attempt, runner, paths, tell=add, say=say)
@@ -296,6 +315,22 @@ def run_attempt(
     return msgspec.structs.replace(outcome, trial=trial.id)
 
 
+@contextlib.contextmanager
+def _scratch_of(attempt: Attempt) -> Iterator[Path | None]:
+    """Yield the folder for the files of a train function that are not kept; None at rank 0.
+
+    TensorBoard would show curves in the folder of a worker as those of one more trial.
+    """
+    if not attempt.rank:
+        yield None
+        return
+    with scratch_folder(_scratch_folder()) as path:
+        try:
+            yield path
+        finally:
+            shutil.rmtree(path, ignore_errors=True)
+
+
 def _run(
     config: SlotConfig,
     attempt: Attempt,
@@ -306,24 +341,23 @@ def _run(
     say: Callable[[str], None],
 ) -> Outcome:
     root, trial = Location.parse(config.root), attempt.trial.id
-    name = attempt_name(trial, attempt.number)
-    place = root.below(name)
-    row = row_name(name.rpartition("/")[2], root.name)
+    place = root.below(attempt_name(trial, attempt.number, attempt.rank))
+    row = row_name(attempt_name(trial, attempt.number).rpartition("/")[2], root.name)
     top = Path(root.path) if root.scheme == "file" else paths.folder.parent
 
     def start() -> None:
-        write_whole(paths.trial, encode(attempt))
+        write_whole(paths.trial, encode(attempt.without_gang()))
         events.close()
-        events.hparams_start(_columns(config, attempt), row)
+        events.hparams_start(columns_of(attempt.trial, config.as_text), row)
 
     def end() -> None:
         if gone(paths, events):
             start()
-        _close_events(events, outcome)
+        write_outcome(events, outcome)
         # Last: it shows that all files are there.
         write_whole(paths.outcome, encode(outcome))
 
-    with EventFile(paths.folder, lag=config.program.clock_lag) as events:
+    with EventFile(paths.logdir, lag=config.program.clock_lag) as events:
         _write(config, top, paths.folder, start, say)
         outcome = fit(runner.run(attempt, paths, tell))
         lost = gone(paths, events)
@@ -339,19 +373,6 @@ def _run(
                     "renamed, by a train function; its outcome counts"
                 )
     return outcome
-
-
-def row_name(attempt: str, run: str) -> str:
-    """Return the name of an attempt at a trial in TensorBoard's table.
-
-    TensorBoard takes rows of the same name for one and averages them, also across runs. The name is
-    short, since its column is narrow.
-
-    Args:
-        attempt: The name of the attempt's folder.
-        run: The name of the run's folder, whose random last part is used.
-    """
-    return f"{attempt} {run.rpartition('-')[2]}"
 
 
 def _write(
@@ -390,50 +411,3 @@ def _can_write(config: SlotConfig, top: Path, say: Callable[[str], None]) -> boo
     except OSError:
         return False
     return True
-
-
-def _columns(config: SlotConfig, attempt: Attempt) -> dict[str, bool | float | str]:
-    trial = attempt.trial
-    columns = {
-        name: hparam(value, as_text=name in config.as_text) for name, value in trial.params.items()
-    }
-    if trial.generation is not None and "generation" not in columns:
-        columns["generation"] = trial.generation
-    return columns
-
-
-def hparam(value: Any, *, as_text: bool = False) -> bool | float | str:
-    """Return a hyperparameter in a type that TensorBoard's table supports; others as text."""
-    if as_text or not isinstance(value, int | float):
-        return value if isinstance(value, str) else repr(value)
-    # A column holds floats, and TensorBoard cannot serve infinite ones.
-    largest = LARGEST_INTEGER if isinstance(value, int) else sys.float_info.max
-    return value if abs(value) <= largest else repr(value)
-
-
-def _close_events(events: EventFile, outcome: Outcome) -> None:
-    if outcome.objective is not None or outcome.values:
-        events.scalars(
-            {objective_tag(name): value for name, value in outcome.metrics.items()}, step=0
-        )
-    if outcome.step is not None:
-        events.scalars({LAST_STEP: outcome.step}, step=0)
-    if outcome.reason:
-        events.text("stopped", _verbatim(f"stopped at {outcome.reason}"))
-    if outcome.error is not None:
-        events.text("error", _verbatim(outcome.error.traceback or outcome.error.message))
-    events.hparams_end(outcome.status)
-
-
-def _verbatim(text: str) -> str:
-    """Return text as Markdown that shows it unchanged."""
-    return "\n".join("    " + line for line in text.splitlines())
-
-
-LAST_STEP = "trial/last_step"
-"""TensorBoard's tag of a trial's last reported step."""
-
-
-def objective_tag(name: str) -> str:
-    """Return TensorBoard's tag of a returned metric, different from the curve of its name."""
-    return f"objective/{name}"

@@ -69,6 +69,8 @@ class TrialContext:
         events: Its event file, after the first report.
         held: Descriptors of the copies that it reads; closed at its end.
         clock_lag: Seconds by which this host's clock lags the driver's.
+        rank: The rank of this worker, from 0; only rank 0 reports.
+        workers: The number of workers that run the trial.
     """
 
     params: Mapping[str, Any]
@@ -82,6 +84,8 @@ class TrialContext:
     events: EventFile | None = None
     held: list[int] = dataclasses.field(default_factory=list)
     clock_lag: float = 0.0
+    rank: int = 0
+    workers: int = 1
 
 
 _current: contextvars.ContextVar[TrialContext | None] = contextvars.ContextVar(
@@ -114,6 +118,7 @@ def current() -> TrialContext | None:
 def logdir() -> str:
     """Return the trial's folder, for TensorBoard logs, images, models.
 
+    In workers of a rank above 0 it is a folder of their host that is removed with the attempt.
     Outside a trial it is a temporary folder, the same for all calls in a context.
     """
     context = _current.get()
@@ -131,7 +136,8 @@ def checkpoint_dir() -> str:
 
     When a trial is retried, since its executor was lost, the folder has the checkpoints of the
     attempt before; in `population_based_training` those of the trial that it resumes from. It is
-    empty if the trial starts from scratch, and outside a trial.
+    empty if the trial starts from scratch, and outside a trial. All workers of a trial get the same
+    checkpoints; those that rank 0 saves are stored.
     """
     folder = os.path.join(logdir(), CHECKPOINT)
     os.makedirs(folder, mode=0o700, exist_ok=True)
@@ -144,10 +150,26 @@ def params() -> dict[str, Any]:
     return {} if context is None else dict(context.params)
 
 
+def rank() -> int:
+    """Return the rank of this worker among those of the trial, from 0; 0 outside a trial.
+
+    See `workers_per_trial`. The value that rank 0 returns is the trial's, and only rank 0 reports.
+    """
+    context = _current.get()
+    return 0 if context is None else context.rank
+
+
+def world_size() -> int:
+    """Return the number of workers that run the trial, see `workers_per_trial`; 1 outside one."""
+    context = _current.get()
+    return 1 if context is None else context.workers
+
+
 def report(*, step: int | None = None, **metrics: Any) -> None:
     """Report metrics of a step: to the trial's curves in TensorBoard, and to the driver.
 
-    Never waits for the driver. Outside a trial, only the arguments are checked.
+    Never waits for the driver. Outside a trial, and in workers of a rank above 0, only the
+    arguments are checked.
 
     Args:
         step: The epoch or step, from 0. Default: the number of calls without it so far.
@@ -176,7 +198,7 @@ def _report(step: int | None, metrics: Mapping[str, Any]) -> TrialContext | None
     if step is not None and (isinstance(step, bool) or int(step) != step):
         raise ValueError(f"report(step=...): expected an integer, got {step!r}")
     context = _current.get()
-    if context is None:
+    if context is None or context.rank:
         return None
     if step is None:
         step, context.reports = context.reports, context.reports + 1

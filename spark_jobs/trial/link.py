@@ -36,6 +36,16 @@ class StopTrial(msgspec.Struct, frozen=True, tag="stop"):
     reason: str
 
 
+class EndTrial(msgspec.Struct, frozen=True, tag="end"):
+    """A request to end the trial's process, since its gang has broken or is done.
+
+    Attributes:
+        reason: The reason, for people.
+    """
+
+    reason: str
+
+
 class Link(Protocol):
     """A trial's side."""
 

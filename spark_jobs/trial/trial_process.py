@@ -42,6 +42,7 @@ from spark_jobs.trial.tf_summary import default_writer
 
 _PR_SET_PDEATHSIG = 1
 _prctl = ctypes.CDLL(None, use_errno=True).prctl
+_NO_VALUE = "it has returned; the value of worker 0 counts"
 
 
 class Program(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,7 +84,8 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, tag="task"):
 
     Attributes:
         attempt: The attempt to run.
-        folder: Its folder.
+        folder: Its folder, for its output.
+        logdir: The folder for the files of the train function.
         environment: Environment variables to set, or to remove if None.
         timeout: Time limit in seconds, or None.
         grace: Seconds between SIGTERM and SIGKILL at the time limit.
@@ -91,6 +93,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, tag="task"):
 
     attempt: Attempt
     folder: str
+    logdir: str
     environment: dict[str, str | None]
     timeout: float | None
     grace: float
@@ -108,7 +111,7 @@ def evaluate(
     Args:
         program: The settings of the search.
         attempt: The attempt to run.
-        folder: The attempt's folder.
+        folder: The folder for the files of the train function.
         link: The link to the supervisor. Default: none.
         started: Start of the trial, by `time.monotonic`. Default: now.
     """
@@ -119,12 +122,17 @@ def evaluate(
         data=program.data,
         link=link or NoLink(),
         clock_lag=program.clock_lag,
+        rank=attempt.rank,
+        workers=attempt.workers,
     )
     try:
         share = limited(program.gpu_share)
         with context.entered(running), default_writer(folder), out_of_memory.reserve(), share:
             function = pickle.loads(program.function)
             returned = function(**trial.params)
+            if attempt.rank:  # it may return nothing: the value of rank 0 is the trial's
+                seconds = time.monotonic() - started
+                return Outcome(trial.id, "cancelled", seconds=seconds, reason=_NO_VALUE)
             outcome = program.objective.outcome(trial.id, returned)
         return replace(
             outcome,
@@ -258,7 +266,7 @@ def run_child(
     code = 1
     try:
         link = PipeLink(results, commands)
-        perform(program, task.attempt, Path(task.folder), link, started)
+        perform(program, task.attempt, Path(task.logdir), link, started)
         code = 0
     except BaseException:
         traceback.print_exc()

@@ -17,9 +17,9 @@ import psutil
 from search.errors import ExperimentError
 from search.trial import Failure
 from spark_jobs import time_limits
-from spark_jobs.messages import Report, decode, encode
+from spark_jobs.messages import Attempt, Report, decode, encode
 from spark_jobs.trial.frames import FrameReader, write_frame
-from spark_jobs.trial.link import StopTrial
+from spark_jobs.trial.link import EndTrial, StopTrial
 from spark_jobs.trial.trial_process import Program, Task
 from spark_jobs.warm.asking import Warm
 from spark_jobs.zygote import zygote
@@ -64,6 +64,7 @@ class ZygoteLink:
         self._lifeline = lifeline
         self._writing = threading.Lock()
         self._trial: int | None = None  # the running trial, unless it has a stop request
+        self._attempt: Attempt | None = None  # what runs, unless it has a request to end
         self._reader = FrameReader(ours.fileno())
         try:
             self.process: ZygoteProcess
@@ -107,6 +108,7 @@ class ZygoteLink:
         try:
             with self._writing:
                 self._trial = task.attempt.trial.id
+                self._attempt = task.attempt
                 write_frame(self._socket.fileno(), encode(task))
         except OSError:
             return _DIED
@@ -126,7 +128,7 @@ class ZygoteLink:
                         return other if isinstance(other, Failure) else _DIED
         finally:
             with self._writing:
-                self._trial = None
+                self._trial = self._attempt = None
 
     def stop(self, trial: int, reason: str) -> None:
         """Send a trial one stop request, if it runs.
@@ -138,6 +140,13 @@ class ZygoteLink:
             if self._trial == trial:
                 self._trial = None
                 write_frame(self._socket.fileno(), encode(StopTrial(reason)))
+
+    def end(self, attempt: Attempt, reason: str) -> None:
+        """Send an attempt's process one request to end, if it runs; for why one, see `stop`."""
+        with self._writing, contextlib.suppress(OSError):  # the zygote has died
+            if self._attempt == attempt:
+                self._attempt = None
+                write_frame(self._socket.fileno(), encode(EndTrial(reason)))
 
     def abandon(self) -> None:
         """Let `run` end the trial and return a failure. From any thread."""

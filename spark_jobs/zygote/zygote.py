@@ -36,7 +36,7 @@ from spark_jobs.messages import LARGEST_MESSAGE, ProtocolError, Report, decode, 
 from spark_jobs.run_folder.paths import AttemptPaths
 from spark_jobs.trial import out_of_memory, trial_process
 from spark_jobs.trial.frames import FrameReader, frame, write_frame
-from spark_jobs.trial.link import HEARD, LARGEST_REPORT, OUTCOME, REPORT, StopTrial
+from spark_jobs.trial.link import HEARD, LARGEST_REPORT, OUTCOME, REPORT, EndTrial, StopTrial
 from spark_jobs.trial.trial_process import (
     Program,
     Task,
@@ -84,10 +84,11 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True, tag="ended"):
 
     Attributes:
         exit: Exit code of its process, or minus the signal's number.
-        overdue: Whether it was ended, at the time limit or because it did not stop.
+        overdue: Whether it was ended: at the time limit, since it did not stop, or on request.
         seconds: Seconds from the fork to the end.
         stopped: The reason of its stop request; '' without one.
         memory: Its memory limits, if it ended for lack of memory; '' otherwise.
+        end_request: The reason of its request to end; '' without one.
         outcome: The outcome that its process wrote; None without one.
     """
 
@@ -97,6 +98,7 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True, tag="ended"):
     outcome: Outcome | None = None
     stopped: str = ""
     memory: str = ""
+    end_request: str = ""
 
 
 class Alive(msgspec.Struct, frozen=True, tag="alive"):
@@ -109,7 +111,7 @@ class Reported(msgspec.Struct, frozen=True, tag="reported"):
     report: Report
 
 
-ToZygote = Task | StopTrial
+ToZygote = Task | StopTrial | EndTrial
 FromZygote = Ready | Broken | Started | Alive | Reported | Ended
 
 
@@ -125,6 +127,7 @@ class _Child:
     outcome: bytes = b""
     stopped: str = ""
     stopped_at: float = 0.0
+    end_request: str = ""
     heard: bool = False
     reported: float = 0.0
     longest_gap: float = 0.0
@@ -171,6 +174,8 @@ class _Child:
 
     def deadline(self, timeout: float | None) -> float:
         """Return when to end it: at its time limit, or if it does not react to a stop request."""
+        if self.end_request:
+            return 0.0
         limit = math.inf if timeout is None else self.started + timeout
         if self.stopped and not self.heard:
             patience = max(time_limits.STOP_HEARD, _GAPS * self.longest_gap)
@@ -222,7 +227,7 @@ class Zygote:
         self._send(Ready(self._program.start_method, reason))
         while True:
             message: ToZygote = decode(self._read(), ToZygote, largest=None)  # type: ignore[arg-type]
-            if isinstance(message, Task):  # else a stop request for a trial that has ended
+            if isinstance(message, Task):  # else a request to a trial that has ended
                 self._run_trial(message)
 
     def _prepare(self) -> str:
@@ -276,6 +281,7 @@ class Zygote:
             outcome=outcome,
             stopped=child.stopped,
             memory=room,
+            end_request=child.end_request,
         )
         self._send(ended)
 
@@ -331,7 +337,7 @@ class Zygote:
         while True:
             for message in self._reader.take_all():
                 if not overdue:
-                    child.stop(decode(message, StopTrial).reason)
+                    _pass_on(message, child)
             deadline = killed if overdue else child.deadline(task.timeout)
             now = time.monotonic()
             if now >= beat:
@@ -353,6 +359,16 @@ class Zygote:
             if time.monotonic() >= deadline:
                 child.signal(signal.SIGKILL if overdue else signal.SIGTERM)
                 overdue, killed = True, time.monotonic() + task.grace
+
+
+def _pass_on(message: bytes, child: _Child) -> None:
+    """Pass a request of the slot to the child."""
+    request: StopTrial | EndTrial = decode(message, StopTrial | EndTrial)  # type: ignore[arg-type]
+    match request:
+        case StopTrial(reason=reason):
+            child.stop(reason)
+        case EndTrial(reason=reason):
+            child.end_request = reason
 
 
 def has_crashed(pid: int) -> bool:

@@ -70,7 +70,7 @@ def seconds_to_resume(folder: Path) -> float:
         while (trial := search.searcher.ask()) is not None and trial.id < _TRIALS:
             attempt = Attempt(trial)
             x = trial.params["x"]
-            journal.append(Planned.of(attempt, "1.0.0", time.time()))
+            journal.append(Planned.of(attempt, ("1.0.0",), time.time()))
             outcome = Outcome(trial.id, "finished", x, "loss", {"loss": x}, seconds=1.0)
             journal.append(Finished(attempt.number, outcome, at=time.time()))
             paths.attempt(trial.id).folder.mkdir(parents=True)

@@ -12,6 +12,7 @@ from typing import Any
 from experiment.display.board import Board
 from experiment.driver.coordinator import Coordinator
 from experiment.driver.recorder import Recorder
+from experiment.driver.slots.gangs import Gangs
 from experiment.driver.slots.roster import Roster
 from experiment.driver.trials.trials import Trials
 from experiment.results.result import Result
@@ -45,7 +46,8 @@ from spark_jobs.messages import (
     encode,
 )
 from spark_jobs.run_folder.paths import AttemptPaths, RunPaths
-from spark_jobs.slot.slot import SlotConfig, hparam, row_name, run_attempt
+from spark_jobs.slot.slot import SlotConfig, run_attempt
+from spark_jobs.slot.trial_events import hparam, row_name
 from spark_jobs.storage.local_files import make_folder, write_whole
 from spark_jobs.trial.event_file import EventFile
 from spark_jobs.trial.trial_process import Program
@@ -53,6 +55,8 @@ from spark_jobs.zygote.link import Tell
 from tests.search.fakes import started
 
 TRACEBACK = 'Traceback (most recent call last):\n  File "train.py", line 3\nValueError: too large\n'
+
+GRACE = 3.0  # seconds that the members of a gang have to end
 
 BOUNDS = {"learning_rate": [0.1, 0.0001], "units": [8, 64], "optimizer": ["adam", "sgd"]}
 
@@ -76,6 +80,9 @@ class Slot:
 
     def stop(self, trial: int, reason: str) -> None:
         raise AssertionError("nobody judges these trials")
+
+    def end(self, attempt: Attempt, reason: str) -> None:
+        raise AssertionError("these trials run in no gang")
 
 
 def print_logs(trial: Trial, paths: AttemptPaths) -> None:
@@ -274,6 +281,7 @@ def make_coordinator(
     journal: Journal,
     *,
     slots: int = 1,
+    workers: int = 1,
     warn: Callable[[str], None] = warnings.warn,
     now: Callable[[], float] = time.time,
     clock: Callable[[], float] = time.monotonic,
@@ -282,8 +290,11 @@ def make_coordinator(
     """Return a coordinator that has not begun; `settings` are those of `Trials`."""
     recorder = Recorder(journal, RunState(paths), now)
     roster = Roster(slots)
-    trials = Trials(searcher, recorder, slots=roster, warn=warn, clock=clock, **settings)
-    return Coordinator(trials, roster, recorder, warn=warn, clock=clock)
+    trials = Trials(
+        searcher, recorder, slots=roster, workers=workers, warn=warn, clock=clock, **settings
+    )
+    gangs = Gangs(workers, grace=GRACE, make_pair=lambda: (b"key", b"certificate"))
+    return Coordinator(trials, roster, recorder, gangs=gangs, warn=warn, clock=clock)
 
 
 def _run_trials(
@@ -306,7 +317,7 @@ def _run_trials(
         as_text=search.as_text,
         echo=False,
     )
-    reporter = Reporter(lambda *said: Heard(), lambda trial, reason: None)  # never asked to send
+    reporter = Reporter(lambda *said: Heard(), _never, _never)  # never asked to send
     partition = number = 0
 
     def greet() -> Any:
@@ -330,6 +341,10 @@ def _run_trials(
             outcome = run_attempt(config, attempt, Slot(outcome_of), _fail, reporter)
             slot = f"1.{partition}.{number}"
             answer = coordinator.next(Next(slot, attempt.number, outcome))
+
+
+def _never(*request: object) -> None:
+    raise AssertionError(request)
 
 
 def _fail(warning: str) -> None:

@@ -39,6 +39,9 @@ RELATIONS = {
     "time passes where one slot runs a trial": (
         limits.SLOT_BEAT + reporter._EVERY < limits.SLOT_GAP
     ),
+    "members of a gang hear of each other before their time to end is over": (
+        10 * (limits.GANG_BEAT + reporter._EVERY) < limits.GANG_END
+    ),
     "a slot is judged in its silence": limits.SLOT_GAP < limits.SLOT_SILENCE,
     "a driver may miss some beats": 4 * limits.DRIVER_BEAT < limits.DRIVER_SILENCE,
     "slots of a dead driver have time to leave": (

@@ -63,6 +63,17 @@ def connect(server):
     spark.stop()
 
 
+@pytest.mark.slow
+@pytest.mark.contract
+def test_a_trial_runs_on_several_slots(connect, tmp_path):
+    def train(x):
+        return x + experiment.world_size() if experiment.rank() == 0 else None
+
+    settings = {"workers_per_trial": 2, "logdir": tmp_path, **QUIET}
+    result = experiment.launch(connect, train, {"x": [1.0, 2.0]}, **settings)
+    assert [trial.value for trial in result.trials] == [3.0, 4.0]
+
+
 @pytest.fixture
 def submit(connect, tmp_path):
     """Starts searches in the background, whose trials wait until the test releases them."""

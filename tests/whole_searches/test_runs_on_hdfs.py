@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import experiment
+from experiment.cli.commands import main
 from experiment.run_files.journal import JournalDamaged, read_journal
 from search.errors import InvalidArgument
 from spark_jobs.session.classic import ClassicSession
@@ -429,3 +430,46 @@ def test_an_executors_calls_and_values_go_through_hdfs(spark, logdir):
         assert pool.submit(np.add, big, 1).result(60).tolist() == (big + 1).tolist()
         assert type(pool.submit(int, "x").exception(60)) is ValueError
     assert experiment.load(pool.logdir).done == 2
+
+
+@pytest.mark.slow
+@pytest.mark.contract
+def test_workers_of_a_trial_share_its_checkpoint_and_leave_their_output(
+    spark, client, hdfs, logdir, tmp_path, capsys
+):
+    saved = tmp_path / "saved"
+
+    def train(x):
+        path = Path(experiment.checkpoint_dir(), "x")
+        seen = path.read_text() if path.exists() else ""
+        print(f"rank {experiment.rank()} saw {seen!r}")
+        Path(experiment.logdir(), "model").touch()
+        path.write_text(str(x))
+        if not seen and experiment.rank() == 0:
+            saved.touch()
+            threading.Event().wait()
+        while not saved.exists():
+            time.sleep(0.01)
+        if not seen:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return x
+
+    result = experiment.launch(
+        spark,
+        train,
+        {"x": [7]},
+        workers_per_trial=2,
+        retry_on=("exit",),
+        logdir=logdir,
+        preload=(),
+        verbose=0,
+    )
+    [trial] = result.trials
+    assert (trial.value, trial.attempt) == (7.0, 2)
+    kept = Kept(client, hdfs, result.logdir)
+    workers = kept.in_folder("trials/000000-2/workers/1")
+    assert workers == {"trial.json", "outcome.json", "stdout.log", "stderr.log"}
+    assert kept.read("trials/000000-2/workers/1/stdout.log") == b"rank 1 saw '7'\n"
+    assert kept.read("trials/000000-2/stdout.log") == b"rank 0 saw '7'\n"
+    main(["logs", result.logdir, "0", "--worker", "1"])
+    assert "rank 1 saw '7'" in capsys.readouterr().out

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Hashable
+from collections.abc import Collection, Hashable
 
 from experiment.driver.slots.gpus import Gpus
 from experiment.driver.slots.hosts import Hosts
@@ -107,21 +107,26 @@ class Roster:
         kept = slot in self._leaving or self.hosts.is_excluded(self._slots[slot])
         return not kept and not self.gpus.reasons(slot)
 
-    def working_hosts(self) -> set[str]:
-        """Return the hosts of slots that may get trials."""
-        return {host for slot, host in self._slots.items() if self.gets_work(slot)}
+    @property
+    def workers(self) -> int:
+        """Number of present slots that may get trials; of each Spark task only one counts."""
+        return self._working_elsewhere(())
 
-    def avoids(self, host: str) -> Callable[[int], bool]:
-        """Return a function that tells whether a trial should run on other hosts than this.
+    def avoided(self, trial: int, workers: int = 1) -> set[str]:
+        """Return the hosts on which a trial must not run, as it has died there.
 
-        It should if it has died on this host, but not on all hosts that may get trials.
+        None if fewer slots than the trial needs may get trials on other hosts.
+
+        Args:
+            trial: The trial's id.
+            workers: Number of slots that it needs.
         """
+        hosts = self.hosts.avoided_by(trial)
+        return hosts if hosts and self._working_elsewhere(hosts) >= workers else set()
 
-        def avoids(trial: int) -> bool:
-            avoided = self.hosts.avoided_by(trial)
-            return host in avoided and not self.working_hosts() <= avoided
-
-        return avoids
+    def _working_elsewhere(self, hosts: Collection[str]) -> int:
+        slots = (slot for slot, host in self._slots.items() if host not in hosts)
+        return len({SlotId.parse(slot).task for slot in slots if self.gets_work(slot)})
 
     def alike(self, slot: str) -> Hashable:
         """Return a key of the trials that a slot may run: host, GPUs and executor."""

@@ -57,15 +57,17 @@ class NextAttempts:
         """Return the first attempt of a trial that the searcher has just proposed."""
         return self._numbered(Attempt(trial))
 
-    def again(self, avoids: Callable[[int], bool]) -> Attempt | None:
-        """Return the next attempt of a trial that is waiting to run again, or None.
+    def again(
+        self, pick: Callable[[int], tuple[str, ...]]
+    ) -> tuple[Attempt, tuple[str, ...]] | None:
+        """Return the next attempt of a trial that is waiting to run again, with its slots, or None.
 
         Args:
-            avoids: Returns whether a trial must not run on the slots that ask.
+            pick: Returns the slots for a trial; empty if it must not run on those that are free.
         """
         for trial, attempt in self._state.waiting.items():
-            if not avoids(trial):
-                return self._numbered(attempt)
+            if slots := pick(trial):
+                return self._numbered(attempt), slots
         return None
 
     def before(self) -> list[Attempt]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
-from experiment.results.status import Observer, Running, Status
+from experiment.results.status import Observer, Output, Running, Status
 from experiment.results.trial_result import TrialResult
 from experiment.run_files.run_state import RunState
 from search.direction import Direction, Goal
@@ -28,7 +28,7 @@ class Standing:
     Attributes:
         observers: The remaining observers: one that raises is removed.
         failed: Number of failed trials.
-        output: Trials and their output; the consumer removes entries.
+        output: Pieces of the trials' output; the consumer removes entries.
         notes: Notes about the slots for the user; the consumer removes entries.
     """
 
@@ -46,7 +46,7 @@ class Standing:
         self._target = target
         self._warn = warn
         self.observers = list(observers)
-        self.output: deque[tuple[int, str]] = deque(maxlen=_MOST_OUTPUT)
+        self.output: deque[Output] = deque(maxlen=_MOST_OUTPUT)
         self.notes: deque[str] = deque(maxlen=_MOST_OUTPUT)
         self.failed = 0
         self._cancelled = 0
@@ -83,13 +83,16 @@ class Standing:
                 self.observers.remove(observer)
                 self._warn(f"{type(observer).__name__} is left out from now on: {error}")
 
-    def status(self, *, total: int, running: Sequence[Running], slots: int) -> Status:
+    def status(
+        self, *, total: int, running: Sequence[Running], slots: int, workers: int = 1
+    ) -> Status:
         """Return the status of the search.
 
         Args:
             total: Number of trials of the search.
             running: The trials in flight.
             slots: Number of slots.
+            workers: Number of slots of each trial.
         """
         front, results = tuple(self._front), self._state.results
         return Status(
@@ -100,6 +103,7 @@ class Standing:
             cancelled=self._cancelled,
             running=running,
             slots=slots,
+            workers=workers,
             best=front[0] if front and isinstance(self._direction, Direction) else None,
             objective=self._state.objective,
             typical=self._seconds / self._finished if self._finished > 1 else None,

@@ -14,7 +14,7 @@ from experiment.driver.trials.next_attempts import NextAttempts
 from experiment.driver.trials.replay import Replay
 from experiment.driver.trials.standing import Standing
 from experiment.results.result import too_many_failures
-from experiment.results.status import Observer, Running, Status
+from experiment.results.status import Observer, Output, Running, Status
 from experiment.results.trial_result import TrialResult
 from experiment.results.warned import once
 from experiment.run_files.journal_records import Begun, Record
@@ -24,10 +24,8 @@ from search.direction import Direction, Goal
 from search.searcher import Searcher
 from search.stopping import StoppingRule
 from search.trial import RETRIED, Failure, FailureKind, Outcome, Trial
-from spark_jobs.messages import Attempt, Heard, Reports
+from spark_jobs.messages import Attempt, Reports
 from spark_jobs.trial.objective import AmbiguousObjective
-
-_GIVEN_UP = "its slot was given up"
 
 T = TypeVar("T")
 
@@ -41,6 +39,7 @@ class Trials:
         searcher: The searcher, owned by this object from now on.
         recorder: The run's recorder, with the state of the run.
         slots: The present slots; only counted, for the status.
+        workers: Number of slots of each trial; for the status, too.
         direction: Direction of the objective, or of each of several; then no trial is stopped.
         observers: Observers that receive each result, in this order; one that raises is removed.
         max_failures: Number of failed trials that are allowed; one more ends the search.
@@ -65,6 +64,7 @@ class Trials:
         recorder: Recorder,
         *,
         slots: Sized = (),
+        workers: int = 1,
         direction: Goal = Direction.MAX,
         observers: Sequence[Observer] = (),
         max_failures: int | None = None,
@@ -80,6 +80,7 @@ class Trials:
         self._searcher = CheckedSearcher(searcher, grows=grows)
         self._recorder = recorder
         self._slots = slots
+        self._workers = workers
         self._clock = clock
         self._max_failures = max_failures
         self._total = 0
@@ -145,7 +146,10 @@ class Trials:
     def status(self) -> Status:
         """The status of the search. Thread safe: each part of it is read at once."""
         return self.standing.status(
-            total=self._trials_in_all, running=self._in_flight.running, slots=len(self._slots)
+            total=self._trials_in_all,
+            running=self._in_flight.running,
+            slots=len(self._slots),
+            workers=self._workers,
         )
 
     @property
@@ -204,37 +208,42 @@ class Trials:
                 last = self._judge.stopped(trial, said.stop, said.last, 0.0)
                 self._end(said.attempt, last)
 
-    def next(self, slots: tuple[str, ...], avoids: Callable[[int], bool]) -> Attempt | None:
-        """Give free slots an attempt; None if there is none for now.
+    def next(
+        self, pick: Callable[[int | None], tuple[str, ...]]
+    ) -> tuple[Attempt, tuple[str, ...]] | None:
+        """Give free slots an attempt; return it with its slots, or None if there is none for now.
 
         Args:
-            slots: The slots that will run it.
-            avoids: Returns whether a retried trial must not run on these slots.
+            pick: Returns the slots for a retried trial, by its id, or for any other one, by None;
+                empty if there are none for now.
         """
-        attempt = self._attempts.again(avoids) or self._first()
-        if attempt is not None:
-            self._recorder.planned(attempt, slots)
-            self._in_flight.add(attempt, slots)
-        return attempt
-
-    def on(self, slot: str) -> Attempt | None:
-        """Return the attempt that a slot runs, or None."""
-        running = self._in_flight.on(slot)
-        return None if running is None else running.attempt
+        slots = pick(None)
+        if not slots:
+            return None
+        planned = self._attempts.again(pick)
+        if planned is None:
+            first = self._first()
+            planned = None if first is None else (first, slots)
+        if planned is not None:
+            self._recorder.planned(*planned)
+            self._in_flight.add(*planned)
+        return planned
 
     def keeps(self, slot: str) -> bool:
         """Return whether a slot must stay, so that Spark does not kill its task's other attempt."""
         return self._in_flight.is_doubled(slot)
 
-    def report(self, message: Reports) -> Heard:
-        """Take a trial's reports; return whether it has to stop."""
-        if self._in_flight.find(message.slot, message.trial, message.attempt) is None:
-            return Heard(_GIVEN_UP)
+    def report(self, message: Reports) -> str:
+        """Take a trial's reports; return why it has to stop, or ''."""
+        running = self._in_flight.find(message.slot, message.trial, message.attempt)
+        if running is None:  # it has ended, and this slot's part in it has not
+            return ""
         if message.output:
-            self.standing.output.append((message.trial, message.output))
+            worker = running.slots.index(message.slot)
+            self.standing.output.append(Output(message.trial, message.output, worker))
         self._in_flight.prepared(message.slot)
         stop = self._judge_reports(message)
-        return Heard(self._in_flight.report(message.slot, message.reports, stop))
+        return self._in_flight.report(message.slot, message.reports, stop)
 
     def take(self, slot: str, number: int, outcome: Outcome) -> bool:
         """Take the outcome of an attempt.
@@ -333,7 +342,7 @@ class Trials:
             return
         self._recorder.lost(attempt, slot, failure, counts=counts)
         line = f"attempt {attempt.number} has failed, it runs again: {failure.message}\n"
-        self.standing.output.append((trial, line))
+        self.standing.output.append(Output(trial, line))
         self._in_flight.remove(trial)
 
     def _end(self, attempt: Attempt, outcome: Outcome) -> None:

@@ -30,7 +30,7 @@ from experiment.display.progress import (
     running_in_words,
 )
 from experiment.results.result import Result
-from experiment.results.status import Running, Status
+from experiment.results.status import Output, Running, Status
 from experiment.results.trial_result import TrialResult
 from search.direction import Direction
 from search.trial import Failure, Trial
@@ -405,7 +405,7 @@ def test_a_verbose_search_shows_the_step_at_which_a_trial_was_stopped(start):
 
 
 def printing(*pieces):
-    return replace(status(5), output=deque(pieces))
+    return replace(status(5), output=deque(Output(*piece) for piece in pieces))
 
 
 def test_a_verbose_search_shows_the_output_of_trials_line_by_line(start):

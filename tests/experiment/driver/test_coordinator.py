@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from experiment.results.status import Output
 from experiment.run_files.journal import Journal, read_journal
 from experiment.run_files.journal_records import Lost, read_records
 from experiment.run_files.left_outcomes import LeftBehind
@@ -1286,7 +1287,7 @@ def test_output_of_trials_is_kept_for_display(start):
     work = search.ask("1.0.0")
     search.report("1.0.0", work, 0, output="a\nb")
     search.report("1.0.0", work, 0, output="c\n")
-    assert list(search.coordinator.trials.status.output) == [(0, "a\nb"), (0, "c\n")]
+    assert list(search.coordinator.trials.status.output) == [Output(0, "a\nb"), Output(0, "c\n")]
 
 
 def test_a_stopped_trial_has_its_value_and_the_reason(start):

@@ -6,9 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from experiment.driver import slot_jobs
+from experiment.driver import slot_jobs, too_few_slots
 from experiment.driver.started_jobs import StartedJobs
 from experiment.run_files.ownership import Owned, Owner
+from experiment.setup.settings import Settings
 from spark_jobs.cluster.cluster import ClusterExecutor
 from spark_jobs.session.slot_job import LostTask, SlotJob
 from spark_jobs.slot.problems import PROBLEM
@@ -73,7 +74,7 @@ def executors(*running):
     ],
 )
 def test_without_slots_the_executors_and_their_tasks_are_named(there, tasks, said):
-    assert slot_jobs.without_slots(there, tasks) == said
+    assert too_few_slots.without_slots(there, tasks) == said
 
 
 class RecordingCoordinator:
@@ -106,7 +107,7 @@ def look(run, coordinator, *, tells=True, seconds=60.0):
         stopped=False, tells_lost_tasks=tells, on_this_host=True, task_slots=lambda: 2
     )
     jobs = slot_jobs.SlotJobs(
-        prepared=SimpleNamespace(session=session),
+        prepared=SimpleNamespace(session=session, spec=SimpleNamespace(settings=Settings())),
         opened=None,
         slots=2,
         control=SimpleNamespace(reason=None),

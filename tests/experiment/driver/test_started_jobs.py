@@ -143,3 +143,14 @@ def test_slots_of_a_job_that_failed_are_dropped_once(jobs):
     (ended,) = jobs.take_ended()
     jobs.drop(ended.slots)
     assert jobs.asked == 0
+
+
+def test_jobs_that_are_cancelled_end_and_others_may_start(jobs):
+    jobs, _, _, end = jobs
+    jobs.start(2)
+    assert jobs.cancel() == [1, 2]
+    assert end.is_set()
+    assert not jobs.running
+    assert jobs.forget() == 5
+    jobs.start(1)
+    assert (jobs.running, jobs.asked) == (True, 1)

@@ -160,6 +160,7 @@ def test_a_plan_is_text_and_a_table_of_a_notebook(spark, tmp_path):
 
 def test_unknown_numbers_are_left_out():
     plan = experiment.Plan(
+        workers=1,
         call="launch",
         trials=6,
         slots=2,
@@ -336,3 +337,18 @@ def test_too_little_memory_for_tensorflow_in_containers_is_a_hindrance(master, s
         else [("spark.executor.memoryOverhead", f"{room} MiB", "set it to 3052m or more")]
     )
     assert hurt(master, preload=(), **SAFE | settings) == ()
+
+
+def test_the_plan_of_trials_on_several_slots_counts_trials_at_once(spark, tmp_path):
+    plan = experiment.plan(
+        experiment.launch,
+        spark,
+        lambda x: x,
+        {"x": range(3)},
+        workers_per_trial=2,
+        logdir=tmp_path,
+        preload=(),
+    )
+    assert (plan.slots, plan.workers, plan.trials_per_slot) == (2, 2, 3)
+    assert plan.idle == (0.0, 0.0)
+    assert "  slots    2 now, 2 at most; each 1 core; 2 for each trial\n" in str(plan)

@@ -21,6 +21,7 @@ CALLS = [
     experiment.bayesian_search,
     experiment.search_each,
     experiment.population_based_training,
+    experiment.distributed_training,
     experiment.executor,
 ]
 
@@ -89,6 +90,7 @@ def test_an_executor_accepts_no_setting_that_compares_trials():
         "stopping",
         "max_failures",
         "target",
+        "workers_per_trial",
     }
     assert not {"name", "preload", "verbose"} & get_type_hints(ExecutorKeywords).keys()
 

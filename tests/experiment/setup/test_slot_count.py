@@ -70,3 +70,34 @@ def test_memory_counts_only_where_modules_are_imported_on_this_host(
     free(1e6)
     slots = slots_of(100, settings, session(8, on_this_host=on_this_host), preload)
     assert slots == 8
+
+
+def test_slots_are_whole_gangs(free):
+    free(1e12)
+    two = {"workers_per_trial": 2}
+    assert slots_of(100, Settings(**two), session(7)) == 6
+    assert slots_of(2, Settings(**two), session(7)) == 4
+    assert slots_of(100, Settings(parallelism=3, **two), session(7)) == 6
+    assert slots_of(2, Settings(parallelism=3, **two), session(7)) == 4
+
+
+def test_more_workers_than_slots_are_refused_with_both_numbers(free):
+    free(1e12)
+    said = (
+        "workers_per_trial: expected at most 3, the slots that this cluster can have, got 4; use "
+        "fewer, or give Spark more executors or cores"
+    )
+    for parallelism in (None, 1):
+        with pytest.raises(InvalidArgument) as refused:
+            slots_of(9, Settings(workers_per_trial=4, parallelism=parallelism), session(3))
+        assert str(refused.value) == said
+
+
+def test_little_memory_leaves_room_for_one_trial_with_all_its_workers(free):
+    free(4.2e9)
+    said = "1 trials at once instead of 2: .* at 0.8 GB for each of their 4 workers"
+    with pytest.warns(UserWarning, match=said):
+        assert slots_of(100, Settings(workers_per_trial=4), session(8)) == 4
+    free(1e6)
+    with pytest.warns(UserWarning, match="1 trials at once"):
+        assert slots_of(100, Settings(workers_per_trial=4), session(8)) == 4

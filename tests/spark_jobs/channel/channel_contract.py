@@ -13,8 +13,10 @@ from spark_jobs.channel.exchange import ChannelClosed, ChannelLost, ChannelRefus
 from spark_jobs.messages import (
     LARGEST_MESSAGE,
     Attempt,
+    Gang,
     Heard,
     Hello,
+    MemberAddress,
     Next,
     ProtocolError,
     Report,
@@ -46,6 +48,9 @@ class Script:
         return None
 
     alike_now = alike
+
+    def assigned(self):
+        return []
 
     def report(self, message):
         return self.next(message)
@@ -80,6 +85,9 @@ class Working:
         return None
 
     alike_now = alike
+
+    def assigned(self):
+        return []
 
     def report(self, message):
         self.calls += 1
@@ -135,11 +143,11 @@ class ChannelContract:
                 client.__exit__()
 
     def test_reports_get_to_the_driver_and_its_answer_back(self, opened):
-        handler = Script(Heard(), Heard("step 2: too bad ü"), Heard())
-        with opened(handler) as (_, connect), connect("1.0.0") as slot:
-            assert slot.report(ATTEMPT, REPORTS) == Heard()
-            assert slot.report(ATTEMPT, REPORTS[:1], "said\n") == Heard("step 2: too bad ü")
-            assert slot.report(ATTEMPT, (), "said\n") == Heard()
+        answers = Heard(), Heard("step 2: too bad ü"), Heard(end="worker 1 of 2 has failed")
+        with opened(handler := Script(*answers)) as (_, connect), connect("1.0.0") as slot:
+            assert slot.report(ATTEMPT, REPORTS) == answers[0]
+            assert slot.report(ATTEMPT, REPORTS[:1], "said\n") == answers[1]
+            assert slot.report(ATTEMPT, (), "said\n") == answers[2]
         first, second, third = handler.heard
         assert as_json(first) == as_json(
             Reports(slot="1.0.0", trial=3, attempt=2, reports=REPORTS)
@@ -149,6 +157,35 @@ class ChannelContract:
         )
         assert third == Reports(slot="1.0.0", trial=3, attempt=2, reports=(), output="said\n")
         assert len(handler.threads) == 1
+
+    def test_a_slot_says_where_it_listens_and_gets_its_place_in_a_gang(self, opened):
+        address = MemberAddress(links="10.0.0.5:20001", server="10.0.0.5:20002")
+        gang = Gang(
+            rank=1,
+            members=("10.0.0.4:20001", address.links),
+            servers=("10.0.0.4:20002", address.server),
+            key="secret key",
+            certificate="certificate",
+        )
+        handler = Script(Wait(), Attempt(Trial(3, {}), 2, gang), Stop())
+        with opened(handler) as (server, connect), connect("1.0.0") as slot:
+            with ThreadPoolExecutor() as pool:
+                answer = pool.submit(slot.next, address=address)
+                wait_until(lambda: handler.heard)
+                server.call(lambda: None)
+                work = answer.result(timeout=30)
+            assert work == Attempt(Trial(3, {}), 2, gang)
+            assert (work.rank, work.workers) == (1, 2)
+            assert "secret key" not in repr(work)
+            assert slot.next(2, OUTCOME, address) is None
+        assert [message.address for message in handler.heard] == [address, None, address]
+
+    @pytest.mark.parametrize("where", ["", "10.0.0.5", "10.0.0.5:", "10.0.0.5:0", "a b:1"])
+    def test_an_invalid_address_of_a_slot_is_refused(self, opened, where):
+        message = b'{"slot":"1.0.0","address":{"links":"%s","server":"a:1"}}' % where.encode()
+        with opened(Script()) as (_, connect), connect("1.0.0") as slot:
+            with pytest.raises(ChannelRefused, match="INVALID_ARGUMENT$"):
+                slot._ask("Next", message)
 
     def test_the_largest_messages_of_a_slot_are_accepted(self, opened):
         from spark_jobs.channel import reporter

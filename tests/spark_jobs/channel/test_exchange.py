@@ -31,6 +31,9 @@ class Works:
     def alike_now(self, slot):
         return None if self.same_now else self.hosts[slot]
 
+    def assigned(self):
+        return []
+
     def next(self, message):
         self.asked.append(message.slot)
         if self.error is not None:
@@ -260,3 +263,118 @@ def test_a_hello_that_brings_others_work_is_followed_by_it():
         assert trial_of(waiting) == 6
 
     run(test)
+
+
+class Pairs:
+    """Gives a trial to two waiting slots at once, as a coordinator does for `workers_per_trial=2`.
+
+    `work` is the number of trials; a slot runs its trial until it hands in an outcome.
+    """
+
+    def __init__(self):
+        self.work, self.line, self.running, self.given, self.asked = 0, [], {}, [], []
+
+    def hello(self, message):
+        """Do nothing."""
+
+    def alike(self, slot):
+        return None
+
+    alike_now = alike
+
+    def assigned(self):
+        given, self.given = self.given, []
+        return given
+
+    def next(self, message):
+        slot = message.slot
+        self.asked.append(slot)
+        if message.outcome is not None:
+            self.running.pop(slot, None)
+            self.work += 1
+        if slot not in self.running:
+            if slot not in self.line:
+                self.line.append(slot)
+            if self.work and len(self.line) > 1:
+                self.work -= 1
+                self.line.remove(slot)
+                other = self.line.pop(0)
+                self.given.append(other)
+                self.running |= dict.fromkeys((slot, other), Attempt(Trial(self.work, {})))
+        return self.running.get(slot) or Wait()
+
+
+def in_pairs(test):
+    async def main():
+        handler = Pairs()
+        await test(Exchange(handler), handler)
+
+    asyncio.run(main())
+
+
+def key_of(slot):
+    return slot.replace(".", "").zfill(32)
+
+
+async def asks(exchange, slot, outcome=None):
+    call = asyncio.ensure_future(
+        exchange.answer("Next", encode(Next(slot, 1, outcome)), key_of(slot), _PATIENCE)
+    )
+    await asyncio.sleep(0)
+    return call
+
+
+def test_a_slot_that_completes_a_gang_brings_exactly_the_others_their_work():
+    async def test(exchange, handler):
+        waiting = [await asks(exchange, f"1.{number}.0") for number in range(3)]
+        handler.work = 1
+        last = await asks(exchange, "1.3.0")
+        await asyncio.wait([last, waiting[0]])
+        assert trial_of(last) == trial_of(waiting[0])
+        assert not any(call.done() for call in waiting[1:])
+        for call in waiting[1:]:
+            call.cancel()
+
+    in_pairs(test)
+
+
+def test_a_slot_that_is_woken_brings_the_others_of_its_gang_their_work():
+    async def test(exchange, handler):
+        waiting = [await asks(exchange, f"1.{number}.0") for number in range(5)]
+        handler.work = 1
+        exchange.wake()
+        await asyncio.wait(waiting[:2])
+        await asyncio.sleep(0.01)
+        assert [call.done() for call in waiting] == [True, True, False, False, False]
+        for call in waiting[2:]:
+            call.cancel()
+
+    in_pairs(test)
+
+
+def test_a_slot_that_hands_in_an_outcome_may_be_needed_by_one_that_it_wakes():
+    """It gets its work at once, not after the time that a slot may wait."""
+
+    async def test(exchange, handler):
+        waiting = await asks(exchange, "1.0.0")
+        handler.line.clear()  # as if the first had asked before there was an outcome
+        handing_in = await asks(exchange, "1.1.0", Outcome(0, "cancelled"))
+        await asyncio.wait([waiting, handing_in])
+        assert trial_of(waiting) == trial_of(handing_in)
+
+    in_pairs(test)
+
+
+def test_a_slot_that_got_work_while_its_call_was_over_gets_it_with_the_next_call():
+    async def test(exchange, handler):
+        call = asyncio.ensure_future(
+            exchange.answer("Next", encode(Next("1.0.0")), key_of("1.0.0"), 0.01)
+        )
+        await asyncio.wait([call])
+        handler.work = 1
+        other = await asks(exchange, "1.1.0")
+        again = await asks(exchange, "1.0.0")
+        await asyncio.wait([other, again])
+        assert trial_of(other) == trial_of(again)
+
+    in_pairs(test)

@@ -11,7 +11,7 @@ from spark_jobs import time_limits
 from spark_jobs.channel import reporter as module
 from spark_jobs.channel.exchange import ChannelClosed, ChannelLost
 from spark_jobs.channel.reporter import Reporter, Tail
-from spark_jobs.messages import Attempt, Heard, Report
+from spark_jobs.messages import Attempt, Gang, Heard, Report
 
 LONG = 60.0  # seconds; only keep a failing test from hanging
 FIRST, SECOND = Attempt(Trial(7, {"x": 1})), Attempt(Trial(8, {"x": 2}), 2)
@@ -21,7 +21,7 @@ class Driver:
     """The driver of a reporter: keeps the messages, and may block or be unreachable."""
 
     def __init__(self):
-        self.heard, self.stopped, self.calls = [], [], 0
+        self.heard, self.stopped, self.ended, self.calls = [], [], [], 0
         self.answer = Heard()
         self.lost = self.closed = False
         self._open = threading.Event()
@@ -45,6 +45,11 @@ class Driver:
     def stop(self, trial, reason):
         with self._changed:
             self.stopped.append((trial, reason))
+            self._changed.notify_all()
+
+    def end(self, attempt, reason):
+        with self._changed:
+            self.ended.append((attempt, reason))
             self._changed.notify_all()
 
     def hold(self):
@@ -74,7 +79,7 @@ def driver():
 
 @pytest.fixture
 def reporter(driver):
-    with Reporter(driver.send, driver.stop) as reporter:
+    with Reporter(driver.send, driver.stop, driver.end) as reporter:
         yield reporter
 
 
@@ -145,7 +150,7 @@ def test_undelivered_reports_are_repeated_before_later_ones(reporter, driver):
 @pytest.mark.usefixtures("quick")
 def test_where_too_many_wait_the_oldest_are_dropped(driver, monkeypatch):
     monkeypatch.setattr(module, "_MOST_WAITING", 10)
-    with Reporter(driver.send, driver.stop) as reporter:
+    with Reporter(driver.send, driver.stop, driver.end) as reporter:
         driver.hold()
         driver.lost = True
         add(reporter, FIRST, range(5))
@@ -161,7 +166,7 @@ def test_where_too_many_wait_the_oldest_are_dropped(driver, monkeypatch):
 @pytest.mark.usefixtures("quick")
 def test_undelivered_reports_are_dropped_for_newer_ones(driver, monkeypatch):
     monkeypatch.setattr(module, "_MOST_WAITING", 10)
-    with Reporter(driver.send, driver.stop) as reporter:
+    with Reporter(driver.send, driver.stop, driver.end) as reporter:
         driver.hold()
         driver.lost = True
         add(reporter, FIRST, range(5))
@@ -261,7 +266,7 @@ def test_a_driver_that_wants_few_messages_gets_no_other_before_the_pause(reporte
 
 def test_closing_does_not_wait_for_a_message_on_its_way(driver):
     driver.hold()
-    with Reporter(driver.send, driver.stop) as reporter:
+    with Reporter(driver.send, driver.stop, driver.end) as reporter:
         add(reporter, FIRST, range(300))
         driver.wait_until(lambda: driver.calls == 1)
     driver.release()
@@ -271,7 +276,7 @@ def test_closing_does_not_wait_for_a_message_on_its_way(driver):
 
 
 def test_closing_ends_the_thread_that_has_nothing_to_do(driver):
-    with Reporter(driver.send, driver.stop) as reporter:
+    with Reporter(driver.send, driver.stop, driver.end) as reporter:
         pass
     reporter._thread.join(LONG)
     assert not reporter._thread.is_alive()
@@ -280,7 +285,7 @@ def test_closing_ends_the_thread_that_has_nothing_to_do(driver):
 def test_closing_ends_the_pause_after_an_outage(driver, monkeypatch):
     monkeypatch.setattr(module, "_PAUSE", 3600.0)
     driver.lost = True
-    with Reporter(driver.send, driver.stop) as reporter:
+    with Reporter(driver.send, driver.stop, driver.end) as reporter:
         reporter.add(FIRST, report(1))
         driver.wait_until(lambda: driver.calls == 1)
     reporter._thread.join(LONG)
@@ -389,7 +394,7 @@ def test_logs_that_are_not_there_yet_are_empty(tmp_path):
 
 def test_a_heartbeat_is_sent_for_a_silent_trial(driver, monkeypatch):
     monkeypatch.setattr(time_limits, "SLOT_BEAT", 0.05)
-    with Reporter(driver.send, driver.stop) as reporter, reporter.running(FIRST):
+    with Reporter(driver.send, driver.stop, driver.end) as reporter, reporter.running(FIRST):
         driver.wait_until(lambda: len(driver.heard) > 2)
         assert all(heard == (FIRST, (), "") for heard in driver.heard)
         driver.answer = Heard("its slot was given up")
@@ -397,7 +402,7 @@ def test_a_heartbeat_is_sent_for_a_silent_trial(driver, monkeypatch):
 
 
 def test_a_trial_that_started_while_nothing_was_sent_is_silent_for_no_longer(driver):
-    reporter = Reporter(driver.send, driver.stop)
+    reporter = Reporter(driver.send, driver.stop, driver.end)
     assert reporter._until_beat(1e9) == time_limits.SLOT_BEAT
     with reporter.running(FIRST):
         started = reporter._said
@@ -408,7 +413,7 @@ def test_a_trial_that_started_while_nothing_was_sent_is_silent_for_no_longer(dri
 
 def test_no_heartbeat_is_sent_without_a_running_trial(driver, monkeypatch):
     monkeypatch.setattr(time_limits, "SLOT_BEAT", 0.01)
-    with Reporter(driver.send, driver.stop) as reporter:
+    with Reporter(driver.send, driver.stop, driver.end) as reporter:
         with reporter.running(FIRST):
             driver.wait_until(lambda: driver.heard)
         reporter.add(SECOND, Report(1, {"loss": 0.5}))
@@ -422,7 +427,37 @@ def test_no_heartbeat_is_sent_without_a_running_trial(driver, monkeypatch):
 
 def test_a_flush_with_nothing_to_send_does_not_wake_the_thread(monkeypatch):
     driver, woken = Driver(), []
-    with Reporter(driver.send, driver.stop) as reporter, monkeypatch.context() as patched:
+    with (
+        Reporter(driver.send, driver.stop, driver.end) as reporter,
+        monkeypatch.context() as patched,
+    ):
         patched.setattr(reporter._changed, "notify_all", lambda: woken.append(True))
         assert reporter.flush(LONG)
     assert woken == []
+
+
+GANG = Gang(rank=1, members=("a:1", "b:1"), servers=("a:2", "b:2"), key="", certificate="")
+MEMBER = Attempt(Trial(7, {"x": 1}), 3, GANG)
+
+
+def test_a_member_of_a_gang_hears_soon_that_it_has_to_end(driver, monkeypatch):
+    monkeypatch.setattr(time_limits, "GANG_BEAT", 0.05)
+    driver.answer = Heard(end="worker 0 of 2 has failed")
+    with Reporter(driver.send, driver.stop, driver.end) as reporter:
+        with reporter.running(MEMBER):
+            driver.wait_until(lambda: driver.ended)
+    assert driver.ended[0] == (MEMBER, "worker 0 of 2 has failed")
+    assert driver.stopped == []
+    assert driver.heard[0] == (MEMBER, (), "")
+
+
+def test_the_heartbeat_of_a_gang_starts_with_its_attempt_also_after_a_single_one(
+    driver, monkeypatch
+):
+    monkeypatch.setattr(time_limits, "GANG_BEAT", 0.05)
+    with Reporter(driver.send, driver.stop, driver.end) as reporter:
+        with reporter.running(FIRST):
+            assert reporter.flush(LONG)
+        with reporter.running(MEMBER):
+            driver.wait_until(lambda: len(driver.heard) > 2)
+        assert all(attempt == MEMBER for attempt, _, _ in driver.heard)

@@ -20,7 +20,7 @@ def run_all(config, params):
     """Run trials in one slot; return their outcomes and the warnings."""
     notes, outcomes = [], []
     with (
-        Reporter(lambda *report: Heard(), pytest.fail) as reporter,
+        Reporter(lambda *report: Heard(), pytest.fail, pytest.fail) as reporter,
         make_runner(config, {}) as runner,
     ):
         for number, values in enumerate(params):
@@ -82,7 +82,7 @@ def test_neighbours_of_a_trial_that_removes_all_folders_lose_no_outcome(tmp_path
     notes, outcomes = [], []
 
     def run_neighbour():
-        with Reporter(lambda *report: Heard(), pytest.fail) as reporter:
+        with Reporter(lambda *report: Heard(), pytest.fail, pytest.fail) as reporter:
             attempt = Attempt(Trial(7, {"how": "nothing"}))
             config = config_of(tmp_path)
             outcomes.append(run_attempt(config, attempt, Neighbour(), notes.append, reporter))
@@ -109,7 +109,7 @@ def test_a_missing_run_folder_is_the_hosts_fault(tmp_path):
             root.rename(tmp_path / "away")
             return Outcome(attempt.trial.id, "finished", 2.0, "metric", {"metric": 2.0})
 
-    with Reporter(lambda *report: Heard(), pytest.fail) as reporter:
+    with Reporter(lambda *report: Heard(), pytest.fail, pytest.fail) as reporter:
         attempt = Attempt(Trial(0, {"x": 1}))
         outcome = run_attempt(config_of(root), attempt, Unmounting(), pytest.fail, reporter)
     assert (outcome.status, outcome.error.kind) == ("failed", "machine")
@@ -121,7 +121,7 @@ def test_an_attempt_runs_with_anything_in_the_last_ones_place(tmp_path):
     (tmp_path / "trials").mkdir()
     (tmp_path / "trials" / "000003").write_text("the user's")
     notes = []
-    with Reporter(lambda *report: Heard(), pytest.fail) as reporter:
+    with Reporter(lambda *report: Heard(), pytest.fail, pytest.fail) as reporter:
         attempt, config = Attempt(Trial(3, {"x": 1}), 2), config_of(tmp_path)
         outcome = run_attempt(config, attempt, make_runner(config, {}), notes.append, reporter)
     assert (outcome.value, notes) == (2.0, [])

@@ -596,6 +596,46 @@ class ProcessContract(RunnerContract):
                 run(tag=tag, then="hang")
             assert sleeping(tag) == []
 
+    @pytest.mark.parametrize("how", ["sleeping", "ignoring SIGTERM"])
+    def test_an_attempt_that_has_to_end_with_its_gang_is_cancelled(self, tmp_path, how):
+        tag = f"3600.{uuid.uuid4().int % 10**9}"
+
+        def hang(how, tag):
+            subprocess.Popen(["sleep", tag])
+            functions.hang(how)
+
+        with self.make(hang, grace=0.2) as runner:
+            run = Runner(runner, tmp_path)
+
+            def end():
+                wait_until(lambda: sleeping(tag))
+                running = Trial(0, {"how": how, "tag": tag})
+                runner.end(Attempt(running, 2), "not this attempt")
+                runner.end(Attempt(Trial(1, {})), "not this trial")
+                runner.end(Attempt(running), "worker 1 of 2 has failed")
+
+            other = threading.Thread(target=end)
+            other.start()
+            outcome = run(how=how, tag=tag)
+            other.join()
+            assert (outcome.status, outcome.error) == ("cancelled", None)
+            assert outcome.reason == "worker 1 of 2 has failed"
+            assert sleeping(tag) == []
+
+    def test_a_value_that_is_returned_before_the_end_counts(self, tmp_path):
+        with self.make(functions.clean_up, grace=60.0) as runner:
+            run = Runner(runner, tmp_path / "run")
+            attempt = Attempt(Trial(0, {"folder": str(tmp_path), "then": "return"}))
+            run.hear = lambda report: runner.end(attempt, "worker 1 of 2 has failed")
+            assert run(**attempt.trial.params).status == "finished"
+
+    def test_an_end_that_comes_too_late_harms_no_other_attempt(self, tmp_path):
+        with self.make(functions.double) as runner:
+            run = Runner(runner, tmp_path)
+            for number in range(3):
+                assert run(x=1).value == 2.0
+                runner.end(Attempt(Trial(number, {"x": 1})), "too late")
+
     @pytest.mark.fault(9)
     def test_changes_of_a_trial_do_not_reach_the_next_one(self, start):
         run = start(functions.state)
@@ -1052,6 +1092,7 @@ class TestZygote:
         return Task(
             attempt=Attempt(Trial(number, params)),
             folder=str(folder),
+            logdir=str(folder),
             environment={},
             timeout=None,
             grace=1.0,

@@ -1,5 +1,5 @@
 import json
-import math
+import sys
 from pathlib import Path
 
 import cloudpickle
@@ -9,13 +9,13 @@ import experiment
 from search.trial import Outcome, Trial
 from spark_jobs.channel.grpc_channel import Address
 from spark_jobs.channel.reporter import Reporter
-from spark_jobs.messages import Attempt, Heard, decode, encode
+from spark_jobs.messages import Attempt, Gang, Heard, decode, encode
 from spark_jobs.run_folder.paths import RunPaths
+from spark_jobs.slot.asking import Asking
 from spark_jobs.slot.host import host_name
 from spark_jobs.slot.runners import InProcessRunner, ProcessRunner
 from spark_jobs.slot.slot import (
     SlotConfig,
-    hparam,
     make_runner,
     pull_trials,
     run_attempt,
@@ -54,7 +54,7 @@ def test_each_isolation_has_its_runner(tmp_path, isolation, kind):
 
 
 def run(config, attempt):
-    with Reporter(lambda *report: Heard(), pytest.fail) as reporter:
+    with Reporter(lambda *report: Heard(), pytest.fail, pytest.fail) as reporter:
         return run_attempt(config, attempt, make_runner(config, {}), pytest.fail, reporter)
 
 
@@ -87,30 +87,6 @@ def test_a_folder_that_cannot_be_made_fails_the_trial_not_the_slot(tmp_path):
     outcome = run(config_of(root), Attempt(Trial(0, {"x": 1})))
     assert (outcome.status, outcome.error.kind) == ("failed", "machine")
     assert str(root / "trials") in outcome.error.message
-
-
-@pytest.mark.parametrize(
-    ("value", "shown"),
-    [
-        (1, 1),
-        (True, True),
-        (0.5, 0.5),
-        ("a", "a"),
-        (None, "None"),
-        ((1, 2), "(1, 2)"),
-        ([], "[]"),
-        (10**400, str(10**400)),
-        (math.inf, "inf"),
-        (-math.inf, "-inf"),
-    ],
-    ids=repr,
-)
-def test_hyperparameters_become_types_of_the_table(value, shown):
-    assert hparam(value) == shown
-
-
-def test_a_column_of_mixed_values_is_text():
-    assert [hparam(v, as_text=True) for v in (1, "a", None, 0.5)] == ["1", "a", "None", "0.5"]
 
 
 def test_an_attempt_with_an_odd_integer_runs(tmp_path):
@@ -158,7 +134,7 @@ class Driver:
 def pull(config, driver, *attempts):
     first, *driver.attempts = attempts
     with make_runner(config, {}) as runner:
-        pull_trials(config, driver, runner, first, pytest.fail)
+        pull_trials(config, Asking(driver), runner, first, pytest.fail)
 
 
 def test_the_driver_gets_all_reports_and_output_before_the_outcome(tmp_path):
@@ -248,7 +224,7 @@ def test_an_unwritable_trial_folder_is_a_failure_of_the_train_function(
     monkeypatch.setattr(slot, "write_below", write)
     config = config_of(tmp_path)
     attempt = Attempt(Trial(0, {"x": 1}))
-    with Reporter(lambda *report: Heard(), pytest.fail) as reporter:
+    with Reporter(lambda *report: Heard(), pytest.fail, pytest.fail) as reporter:
         runner = make_runner(config, {})
         outcome = run_attempt(config, attempt, runner, sent.append, reporter)
     folder = RunPaths(tmp_path).attempt(0).folder
@@ -277,7 +253,59 @@ def test_a_trial_runs_though_the_attempts_before_cannot_be_hidden(tmp_path, monk
     sent = []
     config = config_of(tmp_path)
     attempt = Attempt(Trial(0, {"x": 1}), 2)
-    with Reporter(lambda *arguments: Heard(), lambda *arguments: None) as reporter:
+    with Reporter(lambda *arguments: Heard(), pytest.fail, pytest.fail) as reporter:
         outcome = run_attempt(config, attempt, make_runner(config, {}), sent.append, reporter)
     assert outcome.status == "finished"
     assert sent == ["trial 0 shows twice in TensorBoard: refused"]
+
+
+GANG = Gang(rank=1, members=("a:1", "b:1"), servers=("a:2", "b:2"), key="-key-", certificate="c")
+
+
+def member(number=1, trial=0):
+    return Attempt(Trial(trial, {"x": 1}), number, GANG)
+
+
+def test_a_worker_of_a_higher_rank_leaves_its_output_only(tmp_path):
+    def train(x):
+        print("rank", experiment.rank(), "of", experiment.world_size())
+        experiment.report(step=0, loss=x)
+        Path(experiment.logdir(), "model").write_text("m")
+        Path(experiment.checkpoint_dir(), "step").write_text("1")
+
+    outcome = run(config_of(tmp_path, train), member())
+    assert (outcome.status, outcome.value) == ("cancelled", None)
+    assert outcome.reason == "it has returned; the value of worker 0 counts"
+    paths = RunPaths(tmp_path).attempt(0, rank=1)
+    assert paths.folder == tmp_path / "trials" / "000000" / "workers" / "1"
+    assert {path.name for path in paths.folder.iterdir()} == {
+        "outcome.json",
+        "stderr.log",
+        "stdout.log",
+        "trial.json",
+    }
+    assert paths.stdout.read_text() == "rank 1 of 2\n"
+    assert "-key-" not in paths.trial.read_text()
+    assert decode(paths.trial.read_bytes(), Attempt) == member().without_gang()
+
+
+def test_all_workers_begin_with_the_last_checkpoint_of_rank_0(tmp_path):
+    saved = RunPaths(tmp_path).attempt(0).checkpoint
+    saved.mkdir(parents=True)
+    (saved / "step").write_text("5")
+
+    def train(x):
+        print(Path(experiment.checkpoint_dir(), "step").read_text())
+
+    run(config_of(tmp_path, train), member(number=2))
+    assert RunPaths(tmp_path).attempt(0, 2, rank=1).stdout.read_text() == "5\n"
+
+
+def test_only_errors_of_a_higher_rank_are_shown(tmp_path):
+    def train(x):
+        print("as rank 0 says")
+        print("a warning", file=sys.stderr)
+
+    driver = Driver()
+    pull(config_of(tmp_path, train, echo=True), driver, member())
+    assert "".join(said[2] for said in driver.heard[:-1]) == "a warning\n"

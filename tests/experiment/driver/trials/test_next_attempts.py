@@ -25,14 +25,19 @@ class Run:
         self.attempts = NextAttempts(self.state, retries=retries, retry_on=retry_on)
 
     def plan(self, attempt):
-        self.state.apply(Planned.of(attempt, "1.0.0", 0.0))
+        self.state.apply(Planned.of(attempt, ("1.0.0",), 0.0))
 
     def lose(self, attempt, *, counts=True):
         self.plan(attempt)
         self.state.apply(Lost.of(attempt, "1.0.0", LOST, counts=counts, at=0.0))
 
     def again(self, *avoiding):
-        return self.attempts.again(lambda trial: trial in avoiding)
+        found = self.attempts.again(lambda trial: () if trial in avoiding else ("1.0.0", "1.1.0"))
+        if found is None:
+            return None
+        attempt, slots = found
+        assert slots == ("1.0.0", "1.1.0")
+        return attempt
 
 
 @pytest.fixture

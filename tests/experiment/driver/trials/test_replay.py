@@ -50,7 +50,7 @@ def resumed(tmp_path):
 
 
 def planned(trial, number=1, slot="1.0.0"):
-    return Planned.of(attempt(trial, number), slot, 0.0)
+    return Planned.of(attempt(trial, number), (slot,), 0.0)
 
 
 def attempt(trial, number=1):
@@ -87,7 +87,7 @@ def test_a_trial_that_ran_again_is_asked_for_once(resumed):
 def test_a_searcher_that_asks_for_other_trials_is_refused(resumed, before, now):
     records = [planned(0), planned(1), planned(2)] if before.id == 3 else []
     with pytest.raises(InvalidArgument, match="resume") as raised:
-        resumed.replay.run([*records, Planned.of(Attempt(before), "1.0.0", 0.0)])
+        resumed.replay.run([*records, Planned.of(Attempt(before), ("1.0.0",), 0.0)])
     assert raised.value.got == now
     assert f"trial {before.id} with {dict(before.params)}" in str(raised.value)
 

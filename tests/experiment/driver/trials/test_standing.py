@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from experiment.driver.trials.standing import Standing
+from experiment.results.status import Output
 from experiment.run_files.journal_records import Finished, Planned
 from experiment.run_files.run_state import RunState
 from search.direction import Direction, Directions
@@ -140,8 +141,8 @@ def test_an_observer_that_raises_is_left_out_with_a_warning(tmp_path):
 
 def test_output_and_notes_that_are_not_shown_are_limited(shown):
     for number in range(3_000):
-        shown.standing.output.append((0, str(number)))
+        shown.standing.output.append(Output(0, str(number)))
         shown.standing.notes.append(str(number))
     status = shown.status
     assert (len(status.output), len(status.notes)) == (1_000, 1_000)
-    assert (status.output[-1], status.notes[-1]) == ((0, "2999"), "2999")
+    assert (status.output[-1], status.notes[-1]) == (Output(0, "2999"), "2999")

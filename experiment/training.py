@@ -1,0 +1,63 @@
+"""One training on several slots: a search of a single trial."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Unpack
+
+from experiment.calls import launch
+from experiment.driver.search_call import search_call
+from experiment.results.result import Result, SearchFailed
+from experiment.results.trial_result import TrialResult
+from experiment.setup.keywords import TrainingKeywords
+from experiment.setup.specification import SearchSpec
+from search.checks import check_integer
+from search.errors import InvalidArgument, shown
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@search_call(TrialResult, TrainingKeywords)
+def distributed_training(
+    spark: SparkSession,
+    train: Callable[..., Any],
+    params: Mapping[str, Any] | None = None,
+    *,
+    workers: int,
+    **settings: Unpack[TrainingKeywords],
+) -> SearchSpec:
+    """Run a train function once, on several slots at the same time.
+
+    It is a trial like those of a search: it goes on from its checkpoint if a slot is lost, and has
+    a run folder, TensorBoard and `resume=`.
+
+    Args:
+        spark: A running SparkSession.
+        train: The train function. Each worker calls it; `experiment.rank()` tells them apart. What
+            rank 0 returns is the value: a number, a dict of names to numbers (see
+            `optimization_key`), or a Keras History, whose best epoch counts.
+        params: The arguments of `train`, by name. Default: none.
+        workers: Number of slots that run it together.
+        **settings: See `experiment.Settings`.
+
+    Returns:
+        The training, with value, metrics and folder.
+
+    Raises:
+        InvalidArgument: An argument is invalid; raised before any Spark job starts.
+        SearchFailed: The training failed, or was ended before it began; `.result` has it.
+    """
+    check_integer("workers", workers, 1)
+    if params is not None and not isinstance(params, Mapping):
+        raise InvalidArgument("params", "a dict of argument names to values", shown(params))
+    point = {} if params is None else dict(params)
+    spec = launch.spec(spark, train, [point], workers_per_trial=workers, **settings)
+    return replace(spec, call="distributed_training", returned=_only_trial)
+
+
+def _only_trial(result: Result) -> TrialResult:
+    if not result.trials:
+        raise SearchFailed(f"{result.problem}, before the training began", result)
+    return result.trials[0]

@@ -1,0 +1,102 @@
+"""Ports that a slot holds for the trial that it runs next with other slots."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import socket
+from collections.abc import Iterator
+
+from search.errors import ExperimentError
+from spark_jobs.messages import MemberAddress
+
+Ports = tuple[int, int]
+"""The first and the last port of a range."""
+
+DEFAULT_PORTS: Ports = (20_000, 32_767)
+"""Below the ports that Linux gives to programs that ask for any (32768 to 60999)."""
+
+
+class NoPort(ExperimentError):
+    """No port of the range is free; the message names the host's address and the range."""
+
+
+class HeldPorts:
+    """Two ports of this host that no other program gets: for links, and for a framework's server.
+
+    Nothing listens there. The trial's process binds them itself, so they are released just before
+    it starts. Linux does not give ports below its own range to programs that ask for any port, so
+    only a program that asks for the very number can take one in between.
+
+    Args:
+        driver: The driver's address, as "host:port". This host's address is that of the route to
+            it: the loopback address if the driver listens there.
+        ports: The range to choose from at random.
+
+    Attributes:
+        address: The address of both ports.
+
+    Raises:
+        NoPort: Fewer than two ports of the range are free, or this host's address is unknown.
+    """
+
+    def __init__(self, driver: str, ports: Ports = DEFAULT_PORTS) -> None:
+        family, host = _own_address(driver)
+        self._sockets: list[socket.socket] = []
+        try:
+            for held in _held(family, host, ports):
+                self._sockets.append(held)
+                if len(self._sockets) == 2:
+                    break
+            else:
+                raise NoPort(
+                    f"fewer than 2 free ports from {ports[0]} to {ports[1]} at {host}, which a "
+                    "worker of a trial needs; set spark.experiment.workerPorts to a larger range"
+                )
+        except BaseException:
+            self.release()
+            raise
+        links, server = (_shown(held) for held in self._sockets)
+        self.address = MemberAddress(links=links, server=server)
+
+    def release(self) -> None:
+        """Let the trial have the ports."""
+        for held in self._sockets:
+            held.close()
+        self._sockets.clear()
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Return host and port of "host:port", without the brackets of an IPv6 address."""
+    host, _, port = address.rpartition(":")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def _own_address(driver: str) -> tuple[socket.AddressFamily, str]:
+    """Return the family and the address of this host on the route to the driver."""
+    host, port = split_address(driver)
+    try:
+        family, _, _, _, there = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect(there)  # sends nothing
+            return family, str(probe.getsockname()[0])
+    except OSError as error:
+        raise NoPort(f"no route to the driver at {driver}: {error}") from None
+
+
+def _held(family: socket.AddressFamily, host: str, ports: Ports) -> Iterator[socket.socket]:
+    """Yield sockets that are bound to free ports of a range, from a random one on."""
+    count = ports[1] - ports[0] + 1
+    start = random.SystemRandom().randrange(count)
+    for offset in range(count):
+        held = socket.socket(family, socket.SOCK_STREAM)
+        with contextlib.suppress(OSError):
+            held.bind((host, ports[0] + (start + offset) % count))
+            yield held
+            continue
+        held.close()
+
+
+def _shown(held: socket.socket) -> str:
+    host, port = held.getsockname()[:2]
+    return f"[{host}]:{port}" if held.family == socket.AF_INET6 else f"{host}:{port}"

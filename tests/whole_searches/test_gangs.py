@@ -1,0 +1,473 @@
+"""Trials on several slots, on a real local Spark: each worker is a process of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import psutil
+import pytest
+
+import experiment
+from experiment.driver import too_few_slots
+from tests.experiment.waiting import alive, processes_in, wait_until
+
+TWO = {"workers_per_trial": 2, "preload": (), "verbose": 0}
+
+
+def hang(folder):
+    """Write the process id down and wait for ever, as in a collective whose peer is gone."""
+    Path(folder, f"pid-{os.getpid()}").touch()
+    threading.Event().wait()
+
+
+@pytest.fixture
+def pids(tmp_path):
+    """A folder for the process ids of trials, none of which outlives the search."""
+    folder = tmp_path / "pids"
+    folder.mkdir()
+    yield str(folder)
+    wait_until(lambda: not alive(processes_in(folder)))
+
+
+def records(run, event):
+    lines = Path(run.logdir, "journal", "000001.jsonl").read_text().splitlines()
+    found = [json.loads(line[9:]) for line in lines]
+    return [record for record in found if record["event"] == event]
+
+
+def trains(x):
+    """Return x at rank 0; print what frameworks need to find each other."""
+    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "TF_CONFIG")
+    seen = {name: os.environ[name] for name in names}
+    print(json.dumps({**seen, "rank": experiment.rank(), "workers": experiment.world_size()}))
+    experiment.report(step=0, loss=x)
+    Path(experiment.logdir(), "model").write_text(f"of rank {experiment.rank()}")
+    return {"loss": x} if experiment.rank() == 0 else None
+
+
+@pytest.fixture(scope="module")
+def run(sparks, tmp_path_factory):
+    """A finished grid whose trials ran on two slots each."""
+    return experiment.launch(
+        sparks.get("local[2]"),
+        trains,
+        {"x": [1.0, 2.0, 3.0]},
+        logdir=tmp_path_factory.mktemp("runs"),
+        **TWO,
+    )
+
+
+def test_the_value_of_rank_0_is_the_trials(run):
+    assert [(t.status, t.value) for t in run.trials] == [("finished", x) for x in (1.0, 2.0, 3.0)]
+    assert run.problem is None
+
+
+def test_each_worker_has_its_rank_and_the_addresses_of_all(run):
+    for trial in run.trials:
+        folders = Path(trial.logdir), Path(trial.logdir, "workers", "1")
+        seen = [json.loads((folder / "stdout.log").read_text()) for folder in folders]
+        assert [worker["rank"] for worker in seen] == [0, 1]
+        assert [worker["RANK"] for worker in seen] == ["0", "1"]
+        configs = [json.loads(worker["TF_CONFIG"]) for worker in seen]
+        assert configs[0]["cluster"] == configs[1]["cluster"]
+        servers = configs[0]["cluster"]["worker"]
+        assert len(set(servers)) == 2
+        for rank, worker in enumerate(seen):
+            assert configs[rank]["task"] == {"type": "worker", "index": rank}
+            assert f"{worker['MASTER_ADDR']}:{worker['MASTER_PORT']}" == servers[0]
+            assert (worker["WORLD_SIZE"], worker["workers"], worker["LOCAL_RANK"]) == ("2", 2, "0")
+
+
+def test_a_trial_is_one_run_of_tensorboard_with_the_files_of_rank_0(run):
+    root = Path(run.logdir)
+    events = [path.relative_to(root) for path in root.rglob("*tfevents*")]
+    assert not any("workers" in path.parts for path in events)
+    for trial in run.trials:
+        assert Path(trial.logdir, "model").read_text() == "of rank 0"
+        assert [Path(path).name for path in trial.files] == ["model"]
+        names = {path.name for path in Path(trial.logdir, "workers", "1").iterdir()}
+        assert names == {"trial.json", "outcome.json", "stdout.log", "stderr.log"}
+
+
+def test_no_file_of_the_run_has_the_key_of_a_gang(run):
+    for path in Path(run.logdir).rglob("*"):
+        if path.is_file():
+            assert b"PRIVATE KEY" not in path.read_bytes(), path
+
+
+def test_the_journal_has_the_slots_of_each_attempt_by_rank(run):
+    for planned in records(run, "planned"):
+        assert len(set(planned["slots"])) == 2
+        assert planned["slot"] == planned["slots"][0]
+    assert experiment.load(run.logdir).trials == run.trials
+    manifest = json.loads(Path(run.logdir, "manifest.json").read_text())
+    assert manifest["workers_per_trial"] == 2
+
+
+def test_the_command_shows_the_output_of_a_worker(run):
+    def logs(*arguments):
+        command = [sys.executable, "-m", "experiment", "logs", run.logdir, "1", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert json.loads(logs("--worker", "1").stdout)["rank"] == 1
+    assert json.loads(logs().stdout)["rank"] == 0
+    refused = logs("--worker", "2")
+    assert refused.returncode == 2
+    assert "worker: expected a worker of trial 1 that has started, 0 to 1, got 2" in refused.stderr
+
+
+def test_a_worker_that_raises_fails_the_trial_with_its_rank_and_ends_the_others(
+    spark, logdir, pids
+):
+    def train(x):
+        if experiment.rank() == 1:
+            raise ValueError("rank 1 does not like this")
+        hang(pids)
+
+    with pytest.raises(experiment.SearchFailed) as failed:
+        experiment.launch(spark, train, {"x": [1]}, logdir=logdir, **TWO)
+    [trial] = failed.value.result.trials
+    assert trial.error.kind == "user error"
+    assert trial.error.message == "worker 1 of 2: ValueError: rank 1 does not like this"
+    assert "in train" in trial.error.traceback
+    ended = json.loads(Path(trial.logdir, "outcome.json").read_text())
+    assert (ended["status"], ended["reason"]) == ("cancelled", "worker 1 of 2 has failed")
+
+
+def counting(folder, fault):
+    """Return a train function that counts in its checkpoint; rank 1's first attempt has a fault."""
+
+    def train(x):
+        step = Path(experiment.checkpoint_dir(), "step")
+        began = int(step.read_text()) if step.exists() else 0
+        Path(folder, f"began-{experiment.rank()}-{began}").touch()
+        if not began:
+            step.write_text("5")  # only that of rank 0 is kept
+            if experiment.rank() == 0:
+                hang(folder)
+            while not processes_in(Path(folder)):  # rank 0 has its checkpoint
+                threading.Event().wait(0.01)
+            fault()
+        return float(began)
+
+    return train
+
+
+def kill_this_process():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def kill_the_slot():
+    zygote = psutil.Process().parent()
+    zygote.parent().kill()
+    threading.Event().wait()
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind", "said"),
+    [
+        (kill_this_process, "exit", "worker 1 of 2: signal 9 (SIGKILL) before it returned"),
+        (kill_the_slot, "lost executor", "worker 1 of 2: "),
+    ],
+)
+def test_a_trial_whose_worker_dies_goes_on_from_its_checkpoint_on_all_ranks(
+    spark, logdir, pids, fault, kind, said
+):
+    run = experiment.launch(
+        spark,
+        counting(pids, fault),
+        {"x": [1]},
+        logdir=logdir,
+        retry_on=("lost executor", "machine", "exit"),
+        **TWO,
+    )
+    [trial] = run.trials
+    assert (trial.status, trial.value, trial.attempt) == ("finished", 5.0, 2)
+    names = {path.name for path in Path(pids).glob("began-*")}
+    assert names == {"began-0-0", "began-1-0", "began-0-5", "began-1-5"}
+    [lost] = records(run, "lost")
+    assert (lost["kind"], lost["trial"]) == (kind, 0)
+    assert lost["message"].startswith(said)
+    assert lost["slot"] == records(run, "planned")[0]["slots"][1]
+
+
+def test_a_worker_that_does_not_end_is_ended_after_rank_0_has_returned(spark, logdir, pids):
+    def train(x):
+        if experiment.rank() == 1:
+            hang(pids)
+        while not processes_in(Path(pids)):
+            threading.Event().wait(0.01)
+        return x
+
+    run = experiment.launch(spark, train, {"x": [1.0, 2.0]}, logdir=logdir, grace=0.2, **TWO)
+    assert [trial.value for trial in run.trials] == [1.0, 2.0]
+    ended = json.loads(Path(run.trials[0].logdir, "workers", "1", "outcome.json").read_text())
+    assert (ended["status"], ended["reason"]) == ("cancelled", "worker 0 of 2 has returned")
+
+
+def test_workers_that_hang_are_ended_at_the_time_limit(spark, logdir, pids):
+    def train(x):
+        hang(pids)
+
+    with pytest.raises(experiment.SearchFailed) as failed:
+        experiment.launch(spark, train, {"x": [1]}, logdir=logdir, timeout=1, grace=0.2, **TWO)
+    [trial] = failed.value.result.trials
+    assert trial.error.kind == "time"
+    assert re.fullmatch(r"worker [01] of 2: ended at the time limit of 1 s", trial.error.message)
+
+
+@pytest.mark.slow
+@pytest.mark.contract
+def test_a_rule_stops_rank_0_and_the_others_are_ended(spark, logdir, pids):
+    def train(x):
+        if experiment.rank() == 1:
+            hang(pids)
+        while True:
+            experiment.report(loss=x)
+            threading.Event().wait(0.01)
+
+    run = experiment.launch(
+        spark,
+        train,
+        {"x": [3.0]},
+        direction="min",
+        stopping=experiment.Threshold(upper=2.0),
+        logdir=logdir,
+        grace=0.2,
+        **TWO,
+    )
+    [trial] = run.trials
+    assert (trial.status, trial.value) == ("stopped", 3.0)
+
+
+def test_a_search_that_was_ended_with_a_gang_out_is_resumed(spark, logdir, pids, tmp_path):
+    may_end = tmp_path / "may end"
+
+    def train(x):
+        if x == 2.0 and not may_end.exists():
+            hang(pids)
+        return x
+
+    handle = experiment.submit(
+        experiment.launch, spark, train, {"x": [1.0, 2.0, 3.0]}, logdir=logdir, **TWO
+    )
+    wait_until(lambda: len(processes_in(Path(pids))) == 2)
+    handle.cancel()
+    first = handle.result()
+    assert [trial.status for trial in first.trials] == ["finished", "cancelled"]
+    may_end.touch()
+    run = experiment.launch(
+        spark, train, {"x": [1.0, 2.0, 3.0]}, logdir=logdir, resume=first.logdir, **TWO
+    )
+    assert [(trial.value, trial.attempt) for trial in run.trials] == [(1.0, 1), (2.0, 2), (3.0, 1)]
+
+
+@pytest.mark.slow
+@pytest.mark.contract
+def test_fresh_interpreters_work_together_too(spark, logdir):
+    def train(x):
+        return x + 10 * experiment.world_size()
+
+    run = experiment.launch(spark, train, {"x": [1]}, isolation="spawn", logdir=logdir, **TWO)
+    assert [trial.value for trial in run.trials] == [21.0]
+
+
+@pytest.mark.slow
+@pytest.mark.contract
+def test_parallelism_counts_trials_and_population_based_training_hands_checkpoints_on(
+    spark, logdir
+):
+    def train(x):
+        path = Path(experiment.checkpoint_dir(), "steps")
+        steps = int(path.read_text()) + 1 if path.exists() else 1
+        path.write_text(str(steps))
+        return steps if experiment.rank() == 0 else None
+
+    run = experiment.population_based_training(
+        spark,
+        train,
+        {"x": [0.0, 1.0]},
+        popsize=2,
+        generations=2,
+        parallelism=1,
+        seed=1,
+        logdir=logdir,
+        **TWO,
+    )
+    assert [trial.value for trial in run.trials] == [1, 1, 2, 2, 3, 3]
+
+
+def test_one_training_on_several_slots_returns_its_trial(spark, logdir):
+    def train(scale):
+        return {"accuracy": scale * experiment.world_size()} if experiment.rank() == 0 else None
+
+    trial = experiment.distributed_training(
+        spark, train, {"scale": 0.25}, workers=2, logdir=logdir, preload=(), verbose=0
+    )
+    assert isinstance(trial, experiment.TrialResult)
+    assert (trial.value, trial.params, trial.metrics) == (0.5, {"scale": 0.25}, {"accuracy": 0.5})
+
+
+def test_a_training_that_fails_raises_with_the_worker(spark, logdir):
+    def train():
+        raise ValueError("no data") if experiment.rank() else SystemExit(3)
+
+    with pytest.raises(experiment.SearchFailed, match="worker . of 2: "):
+        experiment.distributed_training(
+            spark, train, workers=2, logdir=logdir, preload=(), verbose=0
+        )
+
+
+def test_more_workers_than_slots_are_refused_before_spark_runs_a_job(spark, logdir):
+    said = (
+        "workers_per_trial: expected at most 2, the slots that this cluster can have, got 3; use "
+        "fewer, or give Spark more executors or cores"
+    )
+    for call in (experiment.launch, lambda *a, **k: experiment.plan(experiment.launch, *a, **k)):
+        with pytest.raises(experiment.InvalidArgument) as refused:
+            call(spark, trains, {"x": [1]}, workers_per_trial=3, logdir=logdir, verbose=0)
+        assert str(refused.value) == said
+    assert not list(Path(logdir).glob("*/journal"))
+
+
+@pytest.mark.slow
+@pytest.mark.contract
+def test_a_search_with_too_few_slots_gives_them_back_to_others(
+    spark, logdir, tmp_path, monkeypatch
+):
+    """Else two searches that have half of the slots each would wait for each other for ever."""
+    monkeypatch.setattr(too_few_slots, "_PATIENCE", 0.5)
+    monkeypatch.setattr(too_few_slots, "_FIRST_PAUSE", 1.0)
+    free = tmp_path / "free"
+
+    def occupy(x):
+        Path(free.parent, "occupied").touch()
+        while not free.exists():
+            threading.Event().wait(0.02)
+        return x
+
+    one = {"preload": (), "verbose": 0, "logdir": logdir, "parallelism": 1}
+    occupying = experiment.submit(experiment.launch, spark, occupy, {"x": [1]}, **one)
+    wait_until((tmp_path / "occupied").exists)
+    waiting = experiment.submit(
+        experiment.launch, spark, trains, {"x": [1.0]}, name="two", logdir=logdir, **TWO
+    )
+    wait_until(lambda: list(Path(logdir).glob("two-*/journal/*.jsonl")))
+    small = experiment.launch(spark, lambda x: x, {"x": [5.0]}, **one)
+    assert small.best.value == 5.0, "it ran on the slot that the search for two has given back"
+    assert waiting.status() == occupying.status() == "running"
+    free.touch()
+    assert waiting.result().best.value == 1.0
+    assert occupying.result().best.value == 1.0
+
+
+@pytest.mark.slow
+@pytest.mark.contract
+def test_too_few_slots_for_too_long_end_the_search_with_both_numbers(spark, logdir, tmp_path):
+    free = tmp_path / "free"
+
+    def occupy(x):
+        Path(free.parent, "occupied").touch()
+        while not free.exists():
+            threading.Event().wait(0.02)
+        return x
+
+    one = {"preload": (), "verbose": 0, "logdir": logdir, "parallelism": 1}
+    occupying = experiment.submit(experiment.launch, spark, occupy, {"x": [1]}, **one)
+    wait_until((tmp_path / "occupied").exists)
+    said = r"only 1 of the 2 slots of a trial has started within 4 s; asked Spark for 2 slots"
+    with pytest.raises(experiment.SearchFailed, match=said):
+        experiment.launch(spark, trains, {"x": [1]}, startup_timeout=4, logdir=logdir, **TWO)
+    free.touch()
+    occupying.result()
+
+
+@pytest.mark.slow
+def test_two_executors_run_a_trial_together_and_one_that_is_lost_is_replaced(cluster, logdir, pids):
+    def train(x):
+        step = Path(experiment.checkpoint_dir(), "step")
+        if not step.exists():
+            step.write_text("7")
+            if experiment.rank() == 0:
+                hang(pids)
+            while not processes_in(Path(pids)):
+                threading.Event().wait(0.01)
+            for process in psutil.Process().parents():
+                if "CoarseGrainedExecutorBackend" in " ".join(process.cmdline()):
+                    process.kill()
+            threading.Event().wait()
+        return int(step.read_text())
+
+    run = experiment.launch(cluster, train, {"x": [1]}, logdir=logdir, **TWO)
+    assert [(t.value, t.attempt) for t in run.trials] == [(7.0, 2)]
+    assert records(run, "lost")[0]["message"].startswith("worker 1 of 2: its executor on host")
+
+
+@pytest.mark.slow
+def test_workers_on_two_hosts_run_a_trial_together(two_hosts, logdir):
+    def train(x):
+        with socket.socket() as listening:  # as a framework does with its address
+            address = json.loads(os.environ["TF_CONFIG"])["cluster"]["worker"]
+            host, port = address[experiment.rank()].split(":")
+            listening.bind((host, int(port)))
+            listening.listen()
+            other, port = address[1 - experiment.rank()].split(":")
+            while True:
+                with contextlib.suppress(ConnectionRefusedError):
+                    with socket.create_connection((other, int(port))):
+                        break
+                threading.Event().wait(0.01)
+            listening.accept()[0].close()
+        return x
+
+    run = experiment.launch(two_hosts, train, {"x": [1.0, 2.0]}, logdir=logdir, **TWO)
+    assert [trial.value for trial in run.trials] == [1.0, 2.0]
+    assert len({record["host"] for record in records(run, "joined")}) == 2
+
+
+@pytest.mark.parametrize("value", ["20000", "20999-20000", "80-90", "20000-70000", "many"])
+def test_an_invalid_range_of_ports_is_refused(spark, logdir, value):
+    spark.conf.set("spark.experiment.workerPorts", value)
+    try:
+        with pytest.raises(experiment.InvalidArgument) as refused:
+            experiment.launch(spark, trains, {"x": [1]}, logdir=logdir, **TWO)
+    finally:
+        spark.conf.unset("spark.experiment.workerPorts")
+    said = "spark.experiment.workerPorts: expected two ports from 1024 to 65535, the lower one"
+    assert str(refused.value).startswith(said)
+
+
+@pytest.mark.slow
+@pytest.mark.contract
+def test_workers_listen_in_the_range_of_the_setting(spark, logdir):
+    def train(x):
+        return int(os.environ["MASTER_PORT"])
+
+    spark.conf.set("spark.experiment.workerPorts", "22000-22199")
+    try:
+        run = experiment.launch(spark, train, {"x": [1]}, logdir=logdir, **TWO)
+    finally:
+        spark.conf.unset("spark.experiment.workerPorts")
+    assert 22_000 <= run.best.value <= 22_199
+
+
+@pytest.mark.slow
+@pytest.mark.contract
+def test_a_run_that_goes_on_with_another_number_of_workers_is_warned_of(run, spark, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(run.logdir, copy)
+    with pytest.warns(UserWarning, match=r"workers_per_trial was 2 when .* was started, is 1"):
+        again = experiment.launch(
+            spark, trains, {"x": [1.0, 2.0, 3.0]}, resume=copy, preload=(), verbose=0
+        )
+    assert [trial.value for trial in again.trials] == [1.0, 2.0, 3.0]
