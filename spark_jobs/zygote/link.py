@@ -128,7 +128,8 @@ class ZygoteLink:
                         return other if isinstance(other, Failure) else _DIED
         finally:
             with self._writing:
-                self._trial = self._attempt = None
+                self._trial = None
+                self._attempt = None
 
     def stop(self, trial: int, reason: str) -> None:
         """Send a trial one stop request, if it runs.
