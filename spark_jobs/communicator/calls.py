@@ -33,11 +33,12 @@ def difference(one: Call, other: Call) -> str:
     if one.number != other.number:
         return (
             f"{first} has made {one.number} collective calls before this {one.name}, "
-            f"but {second} {other.number}"
+            f"but {second} has made {other.number}"
         )
     if len(one.arrays) != len(other.arrays):
         return (
-            f"{one.name}: {first} passes {len(one.arrays)} arrays, but {second} {len(other.arrays)}"
+            f"{one.name}: {first} passes {len(one.arrays)} arrays, "
+            f"but {second} passes {len(other.arrays)}"
         )
     for index, (mine, others) in enumerate(zip_longest(one.arrays, other.arrays)):
         if mine != others:

@@ -41,6 +41,10 @@ class Welcome(msgspec.Struct, frozen=True):
     rank: int
 
 
+class Ready(msgspec.Struct, frozen=True):
+    """The answer to `Welcome`, without which the connection is not used: the sender gave it up."""
+
+
 class Mesh:
     """This member's connections to and from all others. Thread safe.
 
@@ -106,6 +110,7 @@ class Mesh:
             welcome = connection.receive_message(Welcome)
             if welcome.rank != rank:
                 raise members.broken(rank, f"says that it is worker {welcome.rank}")
+            connection.send_message(Ready())
         except BaseException:
             connection.close()
             raise
@@ -165,8 +170,9 @@ class Mesh:
             if hello.rank not in range(self._membership.size):
                 return
             connection.rank = hello.rank
-            connection.be_patient(self._patience)
             connection.send_message(Welcome(self._membership.rank))
+            connection.receive_message(Ready)
+            connection.be_patient(self._patience)
             kept = hello.purpose == "ring"
             if hello.purpose == "requests":
                 self._serve(connection)

@@ -10,7 +10,6 @@ from hypothesis.extra import numpy as npst
 
 from search.errors import InvalidArgument
 from spark_jobs.communicator import remote
-from spark_jobs.communicator.arrays import ArrayType
 from spark_jobs.communicator.membership import GangBroken
 from spark_jobs.communicator.requests import Published
 from tests.properties import examples
@@ -79,12 +78,6 @@ def test_no_more_than_the_limit_is_allocated(monkeypatch):
         communicator.barrier()
 
     results(2, body)
-
-
-@pytest.mark.parametrize("dtype", ["O", "object", "V8", "nonsense", "<U3", "datetime64[s]"])
-def test_no_other_types_than_numbers_are_received(dtype):
-    with pytest.raises(ValueError, match="no type of numbers"):
-        _ = ArrayType(dtype, (1,)).nbytes
 
 
 @examples(20)
