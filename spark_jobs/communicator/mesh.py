@@ -147,7 +147,7 @@ class Mesh:
         self._listener.close()
         with self._lock:
             self._closed = True
-            accepted = dict(self._accepted)
+            accepted = self._accepted
         for thread, connection in accepted.items():
             connection.cut()
             thread.join()
@@ -159,9 +159,10 @@ class Mesh:
         thread = threading.Thread(
             target=self._welcome, args=(connection,), name="gang-member", daemon=True
         )
-        with self._lock:
-            self._accepted[thread] = connection
         thread.start()
+        with self._lock:  # a thread that removed itself could not be waited for
+            living = {t: c for t, c in self._accepted.items() if t.is_alive()}
+            self._accepted = {**living, thread: connection}
 
     def _welcome(self, connection: Connection) -> None:
         kept = False
@@ -180,7 +181,6 @@ class Mesh:
             pass
         finally:
             with self._lock:
-                del self._accepted[threading.current_thread()]
                 if kept := kept and not self._closed:
                     self._before.put(connection)
             if not kept:

@@ -15,7 +15,7 @@ from spark_jobs.channel.credentials import CERTIFICATE_NAME
 from spark_jobs.communicator.connection import Connection, connected, tls_contexts
 from spark_jobs.communicator.listener import Listener
 from spark_jobs.communicator.membership import GangBroken, host_and_port
-from tests.spark_jobs.communicator.gangs import Gang
+from tests.spark_jobs.communicator.gangs import Gang, results
 
 SHORT = 0.5  # seconds: passes in vain, where a member never comes
 
@@ -211,6 +211,17 @@ def test_a_process_that_a_member_forks_is_no_member():
 
     with Gang(2) as gang:
         assert gang.together(body) == [None, None]
+
+
+def test_no_thread_is_left_when_the_members_have_closed():
+    def body(communicator):
+        communicator.latest(1 - communicator.rank, "nothing")
+        communicator.barrier()
+
+    before = threading.active_count()
+    for _ in range(50):
+        results(2, body)
+        assert threading.active_count() == before
 
 
 def test_a_gang_of_one_needs_no_others():
