@@ -9,7 +9,7 @@ SOURCES := search spark_jobs experiment tests examples docs
 # A fresh import of TensorFlow is several times slower without its compiled files.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo demo-hdfs test test-faults test-ci test-browser test-kerberos lint docs audit format bench bench-tensorboard bench-hdfs bench-live bench-faults bench-gpu bench-search bench-slots bench-peers screenshots zip constraints clean
+.PHONY: help demo demo-hdfs test test-faults test-ci test-browser test-kerberos lint docs audit format bench bench-tensorboard bench-hdfs bench-live bench-faults bench-gpu bench-search bench-slots bench-peers bench-training screenshots zip constraints clean
 
 help:  ## Show this list.
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 19
@@ -91,6 +91,10 @@ bench-slots: .venv/.installed  ## Print the cost of up to 10,000 slots for the d
 # Hours; `make bench-peers OPTIONS=--quick` shows in minutes whether each library still runs.
 bench-peers: .venv/.installed  ## Write a page that compares ours with other libraries.
 	$(PYTHON) -m tests.benchmarks.peers $(OPTIONS)
+
+# `OPTIONS=--candidates` compares the libraries that could connect the workers.
+bench-training: .venv/.installed  ## Print the speed of one training over several workers.
+	$(PYTHON) -m tests.benchmarks.training $(OPTIONS)
 
 screenshots: .venv/.browser  ## Make the documentation's pictures again.
 	$(PYTHON) -m tests.browser.screenshots

@@ -7,6 +7,8 @@ ExperimentError
  +-- SearchFailed        in experiment.results.result: a search that ended unfinished
  +-- CallFailed          in experiment.background.executor: a call that failed
  +-- ExecutorFailed      also there: an executor that ended before its calls (also a BrokenExecutor)
+ +-- GangBroken          in spark_jobs.communicator.membership: a worker lost another one
+ +-- MembersDisagree     also there: workers that make different calls (also a ValueError)
 """
 
 from __future__ import annotations

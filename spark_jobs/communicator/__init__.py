@@ -1,0 +1,1 @@
+"""The connections between the members of a gang: collectives, published vectors, shared vectors."""

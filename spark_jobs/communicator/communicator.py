@@ -1,0 +1,227 @@
+"""What a member calls: collectives in step, and vectors out of step."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from search.errors import InvalidArgument
+from spark_jobs.communicator.arrays import Array, read_array
+from spark_jobs.communicator.collectives import Collectives, Links, Operation
+from spark_jobs.communicator.membership import GangBroken, Membership
+from spark_jobs.communicator.mesh import Mesh
+from spark_jobs.communicator.remote import Remote
+from spark_jobs.communicator.requests import Apply, Chunk, Home, Published
+from spark_jobs.communicator.shared_vector import SharedVector
+
+CONNECT = 60.0
+"""Default seconds for connecting."""
+
+PATIENCE = 600.0
+"""Default seconds without any data after which a member counts as gone: longer than the members of
+a training are apart, as while one saves a checkpoint."""
+
+
+def connect(
+    membership: Membership,
+    plain: socket.socket,
+    *,
+    limit: float = CONNECT,
+    patience: float = PATIENCE,
+) -> Communicator:
+    """Connect this member to all others, and return when all members have done so.
+
+    Call it after the fork, in the member's process, and before a framework starts its own servers:
+    so members that do not reach each other fail with a sentence. Importing this package starts no
+    thread, and loads neither gRPC nor a framework.
+
+    Args:
+        membership: This member's place.
+        plain: A socket bound to the member's address, not listening; it is taken over.
+        limit: Seconds for connecting to the others, and then again for all to have done so.
+        patience: Seconds without any data after which a member counts as gone.
+
+    Raises:
+        GangBroken: A member was not reached within the limit, or has ended.
+    """
+    home = Home()
+    if membership.size == 1:
+        plain.close()
+        return Communicator(membership, home)
+    with contextlib.ExitStack() as undo:
+        mesh = Mesh(membership, plain, home.serve, limit=limit, patience=patience)
+        undo.callback(mesh.close)
+        following, *others = (
+            (membership.rank + step) % membership.size for step in range(1, membership.size)
+        )
+        after = mesh.open(following, "ring")
+        undo.callback(after.close)
+        for rank in others:
+            mesh.open(rank, "check").close()
+        links = Links(mesh.from_before(), after)
+        communicator = Communicator(membership, home, mesh, links)
+        undo.pop_all()  # it closes all of these itself
+        undo.callback(communicator.close)
+        for link in links:
+            link.be_patient(limit)
+        communicator.barrier()
+        for link in links:
+            link.be_patient(patience)
+        undo.pop_all()
+    return communicator
+
+
+class Communicator:
+    """A member's calls to the others. A context manager; leaving it ends its connections.
+
+    `all_reduce`, `broadcast`, `barrier` and `share` are collective: all members make the same calls
+    in the same order, and wait for each other. The other calls wait for single members. Thread
+    safe; but collective calls of several threads have no order, so make them in one thread.
+
+    Calls raise GangBroken if a member has ended, cannot be reached, or has sent nothing for the
+    patience, and MembersDisagree if another member makes another call. After either, no collective
+    call can succeed, and each raises the same.
+
+    Args:
+        membership: This member's place.
+        home: What it keeps for the others.
+        mesh: Its connections; None in a gang of one.
+        links: Its connections in the ring; None in a gang of one.
+
+    Attributes:
+        rank: This member's rank, from 0.
+        size: The number of members.
+    """
+
+    def __init__(
+        self,
+        membership: Membership,
+        home: Home,
+        mesh: Mesh | None = None,
+        links: Links | None = None,
+    ) -> None:
+        self.rank = membership.rank
+        self.size = membership.size
+        self._home = home
+        self._mesh = mesh
+        self._collectives = Collectives(membership, links)
+        self._remote = None if mesh is None else Remote(membership, mesh)
+        self._process = os.getpid()
+        self._closed = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End all connections and threads; the others still get what was sent."""
+        self._check_process()
+        if self._closed:
+            return
+        self._closed = True
+        self._collectives.close()
+        if self._remote is not None:
+            self._remote.close()
+        if self._mesh is not None:
+            self._mesh.close()
+
+    def all_reduce(self, arrays: Sequence[npt.ArrayLike], op: Operation = "mean") -> list[Array]:
+        """Return the mean, sum, minimum or maximum of each array over all members.
+
+        All members get the same bits. The order of the additions depends on the number of members,
+        so sums differ from NumPy's by rounding.
+
+        Args:
+            arrays: Arrays of numbers; as many in each member, of the same types and shapes.
+            op: 'mean' (of floating-point or complex numbers), 'sum', 'min' or 'max' (of real
+                numbers).
+
+        Raises:
+            InvalidArgument: The arrays are not of such numbers.
+        """
+        self._check_process()
+        return self._collectives.all_reduce(arrays, op)
+
+    def broadcast(self, arrays: Sequence[npt.ArrayLike], root: int = 0) -> list[Array]:
+        """Return one member's arrays in all members.
+
+        Args:
+            arrays: Arrays of numbers; as many in each member, of the same types and shapes.
+            root: The rank of the member whose arrays are returned.
+
+        Raises:
+            InvalidArgument: They are not arrays of numbers, or no member has this rank.
+        """
+        self._check_process()
+        return self._collectives.broadcast(arrays, root)
+
+    def barrier(self) -> None:
+        """Wait until all members have made this call."""
+        self._check_process()
+        self._collectives.barrier()
+
+    def publish(self, name: str, values: npt.ArrayLike) -> None:
+        """Keep a copy of an array for the others under a name, in place of the one before."""
+        self._check_process()
+        self._home.publish(name, read_array(name, values))
+
+    def latest(self, rank: int, name: str) -> Published | None:
+        """Return what a member has last published under a name.
+
+        Returns:
+            The array and its version; None if nothing was published, or the member has ended.
+        """
+        self._check_process()
+        if rank not in range(self.size):
+            raise InvalidArgument("rank", f"a rank from 0 to {self.size - 1}", repr(rank))
+        if self._remote is None or rank == self.rank:
+            return self._home.latest(name)
+        try:
+            return self._remote.latest(rank, name)
+        except GangBroken:
+            return None
+
+    def share(self, vector: npt.ArrayLike, apply: Apply) -> SharedVector:
+        """Let the members share a vector, of which each keeps a chunk. A collective call.
+
+        Args:
+            vector: The initial vector, of one dimension; that of rank 0 counts.
+            apply: Called as `apply(values, change)` in the member that keeps a chunk, with the
+                chunk's values and a change that a member has pushed; updates the values in place.
+        """
+        self._check_process()
+        read = read_array("vector", vector)
+        if read.ndim != 1:
+            raise InvalidArgument("vector", "one dimension", f"shape {read.shape}")
+        (initial,) = self._collectives.broadcast([read], 0)
+        chunk = Chunk(np.array_split(initial, self.size)[self.rank].copy(), apply)
+        number = self._home.keep(chunk)
+        self._collectives.barrier()  # from now on each has its chunk
+        return SharedVector(
+            number=number,
+            rank=self.rank,
+            size=self.size,
+            chunk=chunk,
+            initial=initial,
+            remote=self._remote,
+        )
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._process:
+            expected = f"the process of the worker ({self._process})"
+            hint = "a process that it has forked is no member"
+            raise InvalidArgument("process", expected, str(os.getpid()), hint)

@@ -1,0 +1,187 @@
+"""Connecting the members of a gang: each connects to all others before any framework starts."""
+
+from __future__ import annotations
+
+import queue
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable
+from typing import Literal
+
+import msgspec
+
+from spark_jobs.communicator.connection import Connection, connected, reason, tls_contexts
+from spark_jobs.communicator.listener import Listener
+from spark_jobs.communicator.membership import GangBroken, Membership, host_and_port
+
+_HELLO = 10.0  # seconds for the first message of a connection, which follows the handshake at once
+_AGAIN = 5.0  # seconds for a member that was reached before
+_RETRY = 0.02  # seconds between two tries: a member may not listen yet
+
+Purpose = Literal["ring", "requests", "check"]
+
+
+class Hello(msgspec.Struct, frozen=True):
+    """The first message on a connection.
+
+    Attributes:
+        rank: The sender's rank.
+        purpose: What the connection is for; 'check' only tries it.
+    """
+
+    rank: int
+    purpose: Purpose
+
+
+class Welcome(msgspec.Struct, frozen=True):
+    """The answer to `Hello`: the rank of the member that accepted."""
+
+    rank: int
+
+
+class Ready(msgspec.Struct, frozen=True):
+    """The answer to `Welcome`, without which the connection is not used: the sender gave it up."""
+
+
+class Mesh:
+    """This member's connections to and from all others. Thread safe.
+
+    Args:
+        membership: This member's place.
+        plain: The socket bound to its address; closed at the end.
+        serve: Called in a thread of its own with each connection for requests.
+        limit: Seconds for connecting, from now on; until then failures are retried.
+        patience: Seconds without any data after which a member counts as gone.
+    """
+
+    def __init__(
+        self,
+        membership: Membership,
+        plain: socket.socket,
+        serve: Callable[[Connection], None],
+        *,
+        limit: float,
+        patience: float,
+    ) -> None:
+        self._membership = membership
+        self._serve = serve
+        self._limit = limit
+        self._patience = patience
+        self._end = time.monotonic() + limit
+        self._connecting, accepting = tls_contexts(membership)
+        self._listener = Listener(plain, accepting, self._arrived)
+        self._before: queue.SimpleQueue[Connection] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._accepted: dict[threading.Thread, Connection] = {}
+        self._closed = False
+        self._listener.start()
+
+    def open(self, rank: int, purpose: Purpose) -> Connection:
+        """Connect to a member.
+
+        Args:
+            rank: The member's rank.
+            purpose: What the connection is for.
+
+        Raises:
+            GangBroken: It could not be reached within the limit; for requests, within seconds, as
+                it was reached before.
+        """
+        end = time.monotonic() + _AGAIN if purpose == "requests" else self._end
+        while True:
+            try:
+                return self._open(rank, purpose, max(_RETRY, end - time.monotonic()))
+            except (OSError, GangBroken) as error:
+                why = reason(error) if isinstance(error, OSError) else str(error)
+            if time.monotonic() + _RETRY > end:
+                if purpose == "requests":
+                    raise self._membership.broken(rank, f"has ended or left the gang ({why})")
+                raise self._unreached(rank, why)
+            time.sleep(_RETRY)
+
+    def _open(self, rank: int, purpose: Purpose, seconds: float) -> Connection:
+        members = self._membership
+        tls = connected(self._connecting, host_and_port(members.members[rank]), seconds)
+        connection = Connection(tls, members, rank, min(seconds, _HELLO))
+        try:
+            connection.send_message(Hello(members.rank, purpose))
+            welcome = connection.receive_message(Welcome)
+            if welcome.rank != rank:
+                raise members.broken(rank, f"says that it is worker {welcome.rank}")
+            connection.send_message(Ready())
+        except BaseException:
+            connection.close()
+            raise
+        connection.be_patient(self._patience)
+        return connection
+
+    def _unreached(self, rank: int, why: str) -> GangBroken:
+        own, address = self._membership.rank, self._membership.members[rank]
+        host, _ = host_and_port(self._membership.members[own])
+        return GangBroken(
+            f"worker {own} on host {host} does not reach worker {rank} at {address} within "
+            f"{self._limit:g} s ({why}); open the workers' ports between the executors, or set "
+            "spark.experiment.workerPorts to ports that are open",
+            rank,
+            address,
+        )
+
+    def from_before(self) -> Connection:
+        """Wait for the ring's connection from the rank before.
+
+        Raises:
+            GangBroken: It has not connected within the limit.
+        """
+        try:
+            return self._before.get(timeout=max(0.0, self._end - time.monotonic()))
+        except queue.Empty:
+            members = self._membership
+            rank = (members.rank - 1) % members.size
+            what = f"has not connected to {members.name(members.rank)} within {self._limit:g} s"
+            raise members.broken(rank, what) from None
+
+    def close(self) -> None:
+        """Stop listening, end the accepted connections, and wait for their threads."""
+        self._listener.close()
+        with self._lock:
+            self._closed = True
+            accepted = self._accepted
+        for thread, connection in accepted.items():
+            connection.cut()
+            thread.join()
+        while not self._before.empty():
+            self._before.get().close()
+
+    def _arrived(self, tls: ssl.SSLSocket) -> None:
+        connection = Connection(tls, self._membership, self._membership.rank, _HELLO)
+        thread = threading.Thread(
+            target=self._welcome, args=(connection,), name="gang-member", daemon=True
+        )
+        thread.start()
+        with self._lock:  # a thread that removed itself could not be waited for
+            living = {t: c for t, c in self._accepted.items() if t.is_alive()}
+            self._accepted = {**living, thread: connection}
+
+    def _welcome(self, connection: Connection) -> None:
+        kept = False
+        try:
+            hello = connection.receive_message(Hello)
+            if hello.rank not in range(self._membership.size):
+                return
+            connection.rank = hello.rank
+            connection.send_message(Welcome(self._membership.rank))
+            connection.receive_message(Ready)
+            connection.be_patient(self._patience)
+            kept = hello.purpose == "ring"
+            if hello.purpose == "requests":
+                self._serve(connection)
+        except GangBroken:  # it has left; a call that needs it notices by itself
+            pass
+        finally:
+            with self._lock:
+                if kept := kept and not self._closed:
+                    self._before.put(connection)
+            if not kept:
+                connection.close()

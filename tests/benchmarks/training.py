@@ -1,0 +1,66 @@
+"""Speed of one training over several workers: `make bench-training`.
+
+Prints a table of ratios. Both sides of a ratio are measured in this run, in turns, since absolute
+times mean little on a machine that is shared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from collections.abc import Callable
+from typing import NamedTuple
+
+from tests.benchmarks import rings
+
+
+class Row(NamedTuple):
+    """A measured value.
+
+    Attributes:
+        measure: What was measured.
+        value: The value.
+        bar: What the project requires.
+    """
+
+    measure: str
+    value: str
+    bar: str
+
+
+def ring_against_tensorflow() -> list[Row]:
+    """Compare all-reduces of two processes: ours, encrypted, and TensorFlow's, open."""
+    length = 10 * rings.MEGABYTES
+    found = rings.measure([rings.OURS, rings.TENSORFLOW], 2, {length: 25})
+    ours, others = (found[name][length] for name in (rings.OURS, rings.TENSORFLOW))
+    ratios = [
+        statistics.median(took[column] for took in ours)
+        / statistics.median(took[column] for took in others)
+        for column in (0, 1)
+    ]
+    name = "all-reduce of 10 MB, 2 processes: ours, encrypted / TensorFlow's ring"
+    return [
+        Row(name, f"{ratios[0]:.2f}", "<= 1"),
+        Row(f"{name}, processor time", f"{ratios[1]:.2f}", ""),
+    ]
+
+
+ROWS: list[Callable[[], list[Row]]] = [ring_against_tensorflow]
+
+
+def main() -> None:
+    """Print the table, or the one of the candidates for the connections."""
+    parser = argparse.ArgumentParser()
+    help_text = "compare the libraries that could connect the workers, instead"
+    parser.add_argument("--candidates", action="store_true", help=help_text)
+    if parser.parse_args().candidates:
+        print("\n".join(rings.candidates_table()))
+        return
+    print("| measure | value | bar |\n| --- | --- | --- |")
+    for rows in ROWS:
+        for row in rows():
+            print(f"| {row.measure} | {row.value} | {row.bar} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,210 @@
+"""Collectives compute what NumPy computes, for any number of members and any arrays."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as npst
+
+from search.errors import InvalidArgument
+from spark_jobs.communicator.membership import GangBroken, MembersDisagree
+from spark_jobs.communicator.ring import CHUNK
+from tests.properties import examples
+from tests.spark_jobs.communicator.gangs import Gang, results
+
+REAL = [np.float16, np.float32, np.float64, np.int8, np.int64, np.uint8, np.uint32]
+NUMPY = {"sum": np.sum, "min": np.min, "max": np.max, "mean": np.mean}
+
+
+def whole_numbers(dtype):
+    """Small whole numbers, whose sums are exact in every type and order."""
+    return st.integers(0, 9).map(dtype)
+
+
+@st.composite
+def gangs_of_arrays(draw):
+    """For each member a list of arrays, with the same types and shapes in all."""
+    size = draw(st.integers(1, 5))
+    dtypes = draw(st.lists(st.sampled_from(REAL), max_size=4))
+    shapes = [
+        draw(npst.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=7)) for _ in dtypes
+    ]
+    return [
+        [
+            draw(npst.arrays(dtype, shape, elements=whole_numbers(dtype)))
+            for dtype, shape in zip(dtypes, shapes, strict=True)
+        ]
+        for _ in range(size)
+    ]
+
+
+@examples(40)
+@given(gangs_of_arrays(), st.sampled_from(["sum", "min", "max"]))
+def test_all_reduce_equals_numpy(gang, op):
+    expected = [NUMPY[op](np.stack(same), axis=0) for same in zip(*gang, strict=True)]
+    for found in results(len(gang), lambda c: c.all_reduce(gang[c.rank], op)):
+        assert len(found) == len(expected)
+        for array, wanted, mine in zip(found, expected, gang[0], strict=True):
+            assert array.dtype == mine.dtype
+            assert array.shape == mine.shape
+            np.testing.assert_array_equal(array, wanted.astype(mine.dtype))
+
+
+@examples(20)
+@given(gangs_of_arrays(), st.data())
+def test_broadcast_returns_the_arrays_of_the_root(gang, data):
+    root = data.draw(st.integers(0, len(gang) - 1))
+    for found in results(len(gang), lambda c: c.broadcast(gang[c.rank], root)):
+        for array, wanted in zip(found, gang[root], strict=True):
+            assert array.dtype == wanted.dtype
+            np.testing.assert_array_equal(array, wanted)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("length", [1, 3, CHUNK // 4 - 1, CHUNK // 4 + 1, 5 * CHUNK // 4 + 3])
+def test_the_mean_of_any_length_is_the_same_in_all_members(size, length):
+    arrays = np.random.default_rng(length).normal(size=(size, length)).astype(np.float32)
+    found = results(size, lambda c: c.all_reduce([arrays[c.rank]])[0])
+    np.testing.assert_allclose(found[0], arrays.mean(axis=0), rtol=1e-5, atol=1e-6)
+    for other in found[1:]:
+        np.testing.assert_array_equal(other, found[0])
+
+
+def test_complex_numbers_and_arrays_in_other_orders():
+    given = [
+        np.array([1 + 2j, 3 - 1j]),
+        np.asfortranarray(np.arange(6.0).reshape(2, 3)),
+        np.arange(10.0)[::3],
+        np.arange(4, dtype=">i4"),
+        7,
+    ]
+    for found in results(3, lambda c: c.all_reduce(given, "sum")):
+        for array, wanted in zip(found, given, strict=True):
+            np.testing.assert_array_equal(array, 3 * np.asarray(wanted))
+
+
+def test_arguments_stay_as_they_were_and_results_are_their_members_own():
+    given = np.ones(5)
+
+    def body(communicator):
+        (first,) = communicator.all_reduce([given], "sum")
+        first += communicator.rank
+        (second,) = communicator.broadcast([given])
+        second += communicator.rank
+        return first[0], second[0]
+
+    assert results(3, body) == [(3, 1), (4, 2), (5, 3)]
+    assert given.tolist() == [1] * 5
+
+
+def test_calls_after_each_other_do_not_mix():
+    def body(communicator):
+        sums = []
+        for number in range(50):
+            (found,) = communicator.all_reduce([np.full(number, communicator.rank + number)], "sum")
+            communicator.barrier()
+            sums.append(int(found.sum()))
+        return sums
+
+    expected = [number * (3 + 3 * number) for number in range(50)]
+    assert results(3, body) == [expected] * 3
+
+
+def test_a_barrier_is_passed_by_nobody_before_all_have_come():
+    came = []
+
+    def body(communicator):
+        for number in range(20):
+            came.append(number)
+            communicator.barrier()
+            assert came.count(number) == communicator.size
+            communicator.barrier()
+
+    results(4, body)
+
+
+def test_twelve_members_on_one_host():
+    arrays = np.random.default_rng(0).integers(0, 9, (12, 100_001)).astype(np.float32)
+    for found in results(12, lambda c: c.all_reduce([arrays[c.rank]], "sum")[0]):
+        np.testing.assert_array_equal(found, arrays.sum(axis=0))
+
+
+@pytest.mark.parametrize(
+    ("calls", "sentence"),
+    [
+        (
+            [
+                lambda c: c.all_reduce([np.zeros((2, 3))]),
+                lambda c: c.all_reduce([np.zeros((3, 2))]),
+            ],
+            "array 0 is float64 of shape (2, 3) in worker 0, but float64 of shape (3, 2) in worker",
+        ),
+        (
+            [lambda c: c.all_reduce([np.zeros(1)]), lambda c: c.all_reduce([np.float32([0])])],
+            "array 0 is float64 of shape (1,) in worker 0, but float32 of shape (1,) in worker",
+        ),
+        (
+            [lambda c: c.all_reduce([1.0, 2.0]), lambda c: c.all_reduce([1.0])],
+            "worker 0 passes 2 arrays, but worker",
+        ),
+        (
+            [lambda c: c.barrier(), lambda c: c.broadcast([1.0])],
+            "worker 0 calls barrier, but worker",
+        ),
+        (
+            [lambda c: c.all_reduce([1.0], "sum"), lambda c: c.all_reduce([1.0], "max")],
+            "worker 0 calls all_reduce with op='sum', but worker",
+        ),
+    ],
+)
+@pytest.mark.parametrize("size", [2, 3])
+def test_members_that_disagree_are_told_what_differs(size, calls, sentence):
+    def body(communicator):
+        calls[communicator.rank > 0](communicator)
+
+    with Gang(size) as gang:
+        found = gang.together(body)
+    named = [str(error) for error in found if isinstance(error, MembersDisagree)]
+    assert any(sentence in text or "worker 0" in text for text in named)
+    assert all(isinstance(error, MembersDisagree | GangBroken) for error in found)
+    first = found[0]
+    assert not isinstance(first, MembersDisagree) or sentence in str(first)
+
+
+def test_after_a_failed_call_the_next_one_fails_too():
+    def body(communicator):
+        with pytest.raises((MembersDisagree, GangBroken)):
+            communicator.all_reduce([np.zeros(1 + communicator.rank)])
+        communicator.barrier()
+
+    with Gang(2) as gang:
+        found = gang.together(body)
+    assert all(isinstance(error, MembersDisagree | GangBroken) for error in found)
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda c: c.all_reduce(np.zeros(3)), "arrays: expected a list of arrays, got ndarray"),
+        (lambda c: c.all_reduce(["x"]), "arrays[0]: expected an array of numbers, got 'x'"),
+        (lambda c: c.all_reduce([1.0, object()]), "arrays[1]: expected an array of numbers"),
+        (lambda c: c.all_reduce([[1, 2]]), "floating-point numbers for op='mean', got int64"),
+        (lambda c: c.all_reduce([1j], "max"), "real numbers for op='max', got complex128"),
+        (
+            lambda c: c.all_reduce([1.0], "product"),
+            "op: expected one of 'mean', 'sum', 'min', 'max'",
+        ),
+        (lambda c: c.broadcast([1.0], root=2), "root: expected a rank from 0 to 1, got 2"),
+        (lambda c: c.broadcast([np.array([True])]), "arrays[0]: expected an array of numbers"),
+    ],
+)
+def test_bad_arguments_are_refused_before_anything_is_sent(call, sentence):
+    def body(communicator):
+        with pytest.raises(InvalidArgument) as raised:
+            call(communicator)
+        communicator.barrier()  # the others were not disturbed
+        return str(raised.value)
+
+    assert all(sentence in text for text in results(2, body))

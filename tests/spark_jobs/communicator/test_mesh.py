@@ -1,0 +1,240 @@
+"""Members find each other within a limit, and strangers and port scans disturb nobody."""
+
+from __future__ import annotations
+
+import os
+import socket
+import ssl
+import threading
+
+import msgspec
+import pytest
+
+from search.errors import InvalidArgument
+from spark_jobs.channel.credentials import CERTIFICATE_NAME
+from spark_jobs.communicator.connection import Connection, connected, tls_contexts
+from spark_jobs.communicator.listener import Listener
+from spark_jobs.communicator.membership import GangBroken, host_and_port
+from tests.spark_jobs.communicator.gangs import Gang, results
+
+SHORT = 0.5  # seconds: passes in vain, where a member never comes
+
+
+def address_of(gang, rank):
+    return host_and_port(gang.memberships[rank].members[rank])
+
+
+def test_a_member_that_is_not_reached_is_named_with_both_addresses():
+    with Gang(3) as gang:
+        gang.ports[0].close()
+        found = gang.together(lambda c: None, ranks=[1, 2], limit=SHORT)
+    members = gang.memberships[0].members
+    for rank, error in enumerate(found, 1):
+        assert isinstance(error, GangBroken)
+        assert error.rank in {0, 1, 2}
+        assert error.address == members[error.rank]
+        assert "within 0.5 s" in str(error) or "has ended" in str(error), rank
+    assert str(found[1]) == (
+        f"worker 2 on host 127.0.0.1 does not reach worker 0 at {members[0]} within 0.5 s "
+        "(Connection refused); open the workers' ports between the executors, or set "
+        "spark.experiment.workerPorts to ports that are open"
+    )
+
+
+def test_a_member_that_does_not_connect_is_named():
+    with Gang(2) as gang:
+        # The host accepts connections for it, but it does nothing.
+        gang.ports[1].listen()
+        with pytest.raises(
+            GangBroken, match=r"worker 0 .* does not reach worker 1 .* within 0.5 s"
+        ):
+            gang.connect(0, limit=SHORT)
+
+
+def test_a_member_that_comes_late_is_waited_for():
+    with Gang(2) as gang:
+        came = threading.Event()
+
+        def late(communicator):
+            communicator.barrier()
+
+        first = threading.Thread(target=lambda: (gang.connect(0).close(), came.set()))
+        first.start()
+        while gang.ports[0].fileno() >= 0 and not _listens(gang.ports[0]):
+            pass
+        assert not came.is_set()
+        gang.connect(1).close()
+        first.join()
+        assert came.is_set()
+
+
+def _listens(port):
+    return bool(port.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
+
+
+def test_addresses_in_another_order_are_named():
+    with Gang(2) as gang:
+        first, second = gang.memberships
+        swapped = msgspec.structs.replace(second, rank=0)
+        gang.memberships[1] = swapped
+        gang.ports = [gang.ports[0], gang.ports[1]]
+        found = gang.together(lambda c: None, limit=SHORT)
+    assert any(isinstance(e, GangBroken) and "says that it is worker 0" in str(e) for e in found)
+    assert first.members == second.members
+
+
+def stranger_with_another_key(gang, address):
+    with Gang(2) as others:
+        connecting, _ = tls_contexts(others.memberships[0])
+    return connected(connecting, address, 10)
+
+
+def stranger_that_checks_nothing(gang, address):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    plain = socket.create_connection(address, 10)
+    return context.wrap_socket(plain, server_hostname=CERTIFICATE_NAME)
+
+
+def stranger_with_the_certificate_alone(gang, address):
+    """It knows the certificate, which is no secret, but has another key."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(cadata=gang.memberships[0].certificate)
+    plain = socket.create_connection(address, 10)
+    return context.wrap_socket(plain, server_hostname=CERTIFICATE_NAME)
+
+
+@pytest.mark.parametrize(
+    "stranger",
+    [
+        stranger_with_another_key,
+        stranger_that_checks_nothing,
+        stranger_with_the_certificate_alone,
+    ],
+)
+def test_a_stranger_is_refused(stranger):
+    def body(communicator):
+        if communicator.rank == 0:
+            try:
+                tls = stranger(gang, address_of(gang, 1))
+            except ssl.SSLError:
+                pass
+            else:  # in TLS 1.3 the client learns at its first read that the server refused it
+                with tls, pytest.raises(OSError):
+                    tls.sendall(b"\0\0\0\x1d" + b'{"rank":0,"purpose":"requests"}')
+                    if not tls.recv(1):
+                        raise ConnectionResetError
+        return communicator.all_reduce([communicator.rank], "sum")[0]
+
+    with Gang(2) as gang:
+        assert gang.together(body) == [1, 1]
+
+
+def test_a_program_with_another_key_on_a_members_port_is_named():
+    with Gang(2) as gang, Gang(2) as others:
+        _, accepting = tls_contexts(others.memberships[1])
+        listener = Listener(gang.ports[1], accepting, ssl.SSLSocket.close)
+        listener.start()
+        with pytest.raises(GangBroken, match=r"does not reach .* \(TLS: certificate verify failed"):
+            gang.connect(0, limit=SHORT)
+        listener.close()
+
+
+def test_scans_and_silent_connections_disturb_nobody():
+    with Gang(3) as gang:
+        silent = []
+
+        def scan():
+            for rank in range(3):
+                for number in range(100):
+                    plain = socket.create_connection(address_of(gang, rank), 10)
+                    if number % 4 == 0:
+                        plain.close()
+                        continue
+                    if number % 4 == 1:
+                        plain.sendall(b"GET / HTTP/1.1\r\n\r\n")
+                    if number % 4 == 2:
+                        plain.sendall(b"\x16\x03\x01\x02\x00")  # the begin of a handshake
+                    silent.append(plain)
+
+        def body(communicator):
+            if communicator.rank == 0:
+                scan()
+            communicator.barrier()
+            return communicator.all_reduce([communicator.rank], "sum")[0]
+
+        try:
+            assert gang.together(body) == [3, 3, 3]
+        finally:
+            for plain in silent:
+                plain.close()
+
+
+def test_members_connect_beside_silent_connections():
+    with Gang(2) as gang:
+        gang.ports[1].listen(300)
+        silent = [socket.create_connection(address_of(gang, 1), 10) for _ in range(200)]
+        try:
+            assert gang.together(lambda c: c.size) == [2, 2]
+        finally:
+            for plain in silent:
+                plain.close()
+
+
+def test_a_member_with_an_unknown_rank_is_dropped():
+    def body(communicator):
+        if communicator.rank == 0:
+            connecting, _ = tls_contexts(gang.memberships[0])
+            tls = connected(connecting, address_of(gang, 1), 10)
+            odd = Connection(tls, gang.memberships[0], 1, 10)
+            odd.send_message({"rank": 7, "purpose": "ring"})
+            with pytest.raises(GangBroken, match="has ended or left"):
+                odd.receive_message(dict)
+            odd.close()
+        communicator.barrier()
+
+    with Gang(2) as gang:
+        assert gang.together(body) == [None, None]
+
+
+def test_a_process_that_a_member_forks_is_no_member():
+    def body(communicator):
+        if communicator.rank == 0:
+            parent = os.getpid()
+            communicator._process = parent + 1  # as a child sees it
+            for call in (communicator.barrier, communicator.close):
+                with pytest.raises(InvalidArgument, match="process that it has forked"):
+                    call()
+            communicator._process = parent
+        communicator.barrier()
+
+    with Gang(2) as gang:
+        assert gang.together(body) == [None, None]
+
+
+def test_no_thread_is_left_when_the_members_have_closed():
+    def body(communicator):
+        communicator.latest(1 - communicator.rank, "nothing")
+        communicator.barrier()
+
+    before = threading.active_count()
+    for _ in range(50):
+        results(2, body)
+        assert threading.active_count() == before
+
+
+def test_a_gang_of_one_needs_no_others():
+    with Gang(1) as gang:
+        assert gang.together(lambda c: (c.rank, c.size, c.barrier())) == [(0, 1, None)]
+
+
+def test_places_that_cannot_be():
+    place = Gang(2)
+    with place:
+        with pytest.raises(InvalidArgument, match="rank: expected 0 to 1"):
+            msgspec.structs.replace(place.memberships[0], rank=2)
+        with pytest.raises(InvalidArgument, match="members: expected addresses such as"):
+            msgspec.structs.replace(place.memberships[0], members=("nowhere",))
+        assert place.memberships[0].key not in repr(place.memberships[0])
+    assert host_and_port("[fe80::1]:80") == ("fe80::1", 80)
