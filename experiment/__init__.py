@@ -16,7 +16,8 @@
     experiment.tensorboard(run)     # TensorBoard for it
 
 Inside a train function: `experiment.report()`, `logdir()`, `checkpoint_dir()`, `params()`,
-`keras_callbacks()`; with several workers per trial `rank()` and `world_size()`, too.
+`keras_callbacks()`; with several workers per trial `rank()`, `world_size()`, `all_reduce()`,
+`broadcast()` and `barrier()`, too.
 """
 
 import importlib.util
@@ -88,6 +89,7 @@ from search.stopping import (  # noqa: E402
     Threshold,
 )
 from search.trial import Failure  # noqa: E402
+from spark_jobs.trial.collectives import all_reduce, barrier, broadcast  # noqa: E402
 from spark_jobs.trial.context import (  # noqa: E402
     TrialStopped,
     checkpoint_dir,
@@ -133,7 +135,10 @@ __all__ = [
     "Threshold",
     "TrialResult",
     "TrialStopped",
+    "all_reduce",
+    "barrier",
     "bayesian_search",
+    "broadcast",
     "checkpoint_dir",
     "data",
     "distributed_training",

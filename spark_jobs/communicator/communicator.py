@@ -21,9 +21,6 @@ from spark_jobs.communicator.remote import Remote
 from spark_jobs.communicator.requests import Apply, Chunk, Home, Published
 from spark_jobs.communicator.shared_vector import SharedVector
 
-CONNECT = 60.0
-"""Default seconds for connecting."""
-
 PATIENCE = 600.0
 """Default seconds without any data after which a member counts as gone: longer than the members of
 a training are apart, as while one saves a checkpoint."""
@@ -33,7 +30,7 @@ def connect(
     membership: Membership,
     plain: socket.socket,
     *,
-    limit: float = CONNECT,
+    limit: float,
     patience: float = PATIENCE,
 ) -> Communicator:
     """Connect this member to all others, and return when all members have done so.

@@ -28,6 +28,7 @@ from spark_jobs.trial.link import Link, NoLink
 from spark_jobs.trial.objective import UnusableReturn, number
 
 if TYPE_CHECKING:
+    from spark_jobs.communicator.communicator import Communicator
     from spark_jobs.trial.event_file import EventFile
 
 
@@ -71,6 +72,7 @@ class TrialContext:
         clock_lag: Seconds by which this host's clock lags the driver's.
         rank: The rank of this worker, from 0; only rank 0 reports.
         workers: The number of workers that run the trial.
+        communicator: The connections to the other workers; None with one worker.
     """
 
     params: Mapping[str, Any]
@@ -86,6 +88,7 @@ class TrialContext:
     clock_lag: float = 0.0
     rank: int = 0
     workers: int = 1
+    communicator: Communicator | None = None
 
 
 _current: contextvars.ContextVar[TrialContext | None] = contextvars.ContextVar(

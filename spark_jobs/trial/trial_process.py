@@ -29,6 +29,7 @@ from search.errors import shown
 from search.trial import Outcome
 from spark_jobs.messages import Attempt, Report, decode, encode, fit
 from spark_jobs.trial import context, out_of_memory
+from spark_jobs.trial.gang_connections import CONNECT, NotConnected, connected
 from spark_jobs.trial.gpu_share import GpuShare, limited
 from spark_jobs.trial.link import Link, NoLink, PipeLink
 from spark_jobs.trial.objective import (
@@ -105,8 +106,12 @@ def evaluate(
     folder: Path,
     link: Link | None = None,
     started: float | None = None,
+    *,
+    limit: float = CONNECT,
 ) -> Outcome:
     """Call the train function; any result or error becomes an outcome.
+
+    The workers of a gang connect to each other first, before the train function is unpickled.
 
     Args:
         program: The settings of the search.
@@ -114,6 +119,7 @@ def evaluate(
         folder: The folder for the files of the train function.
         link: The link to the supervisor. Default: none.
         started: Start of the trial, by `time.monotonic`. Default: now.
+        limit: Seconds for connecting to the other workers of a gang.
     """
     trial, started = attempt.trial, time.monotonic() if started is None else started
     running = context.TrialContext(
@@ -127,7 +133,13 @@ def evaluate(
     )
     try:
         share = limited(program.gpu_share)
-        with context.entered(running), default_writer(folder), out_of_memory.reserve(), share:
+        with (
+            connected(attempt.gang, limit) as running.communicator,
+            context.entered(running),
+            default_writer(folder),
+            out_of_memory.reserve(),
+            share,
+        ):
             function = pickle.loads(program.function)
             returned = function(**trial.params)
             if attempt.rank:  # it may return nothing: the value of rank 0 is the trial's
@@ -182,6 +194,8 @@ def stopped(
 
 def _failed(trial: int, error: BaseException, seconds: float) -> Outcome:
     match error:
+        case NotConnected():
+            return Outcome.failed(trial, "machine", str(error), seconds=seconds)
         case AmbiguousObjective():
             return Outcome.failed(trial, "ambiguous objective", str(error), seconds=seconds)
         case UnusableReturn():

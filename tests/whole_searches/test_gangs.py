@@ -19,6 +19,7 @@ import pytest
 
 import experiment
 from experiment.driver import too_few_slots
+from tests.whole_searches import taken_ports
 from tests.experiment.waiting import alive, processes_in, wait_until
 
 TWO = {"workers_per_trial": 2, "preload": (), "verbose": 0}
@@ -326,6 +327,51 @@ def test_a_training_that_fails_raises_with_the_worker(spark, logdir):
         experiment.distributed_training(
             spark, train, workers=2, logdir=logdir, preload=(), verbose=0
         )
+
+
+def mean_of_ranks(x):
+    """Return x and the mean of the ranks, which rank 0 gets from all workers."""
+    (mean,) = experiment.all_reduce([float(experiment.rank())])
+    (first,) = experiment.broadcast([x if experiment.rank() == 0 else 0.0])
+    experiment.barrier()
+    return float(first + mean)
+
+
+def test_workers_exchange_arrays(spark, logdir):
+    run = experiment.launch(spark, mean_of_ranks, {"x": [1.0, 2.0]}, logdir=logdir, **TWO)
+    assert [trial.value for trial in run.trials] == [1.5, 2.5]
+
+
+@pytest.mark.slow
+@pytest.mark.contract
+def test_workers_that_are_fresh_interpreters_exchange_arrays(spark, logdir):
+    run = experiment.launch(
+        spark, mean_of_ranks, {"x": [1.0]}, isolation="spawn", logdir=logdir, **TWO
+    )
+    assert [trial.value for trial in run.trials] == [1.5]
+
+
+def test_a_worker_whose_port_is_taken_is_the_machines_failure(spark, logdir):
+    spark.conf.set("spark.experiment.workerPorts", "{}-{}".format(*taken_ports.PORTS))
+    try:
+        with pytest.raises(experiment.SearchFailed) as failed:
+            experiment.launch(
+                spark,
+                mean_of_ranks,
+                {"x": [1.0]},
+                logdir=logdir,
+                retries=0,
+                **TWO | {"preload": (taken_ports.__name__,)},
+            )
+    finally:
+        spark.conf.unset("spark.experiment.workerPorts")
+    [trial] = failed.value.result.trials
+    assert trial.error.kind == "machine"
+    assert re.fullmatch(
+        r"worker [01] of 2: worker [01] cannot listen at 127.0.0.1:\d+ \(Address already in use\); "
+        r"another program may have taken the port: .*",
+        trial.error.message,
+    )
 
 
 def test_more_workers_than_slots_are_refused_before_spark_runs_a_job(spark, logdir):

@@ -1,0 +1,85 @@
+"""The calls by which the workers of a trial exchange arrays, in step.
+
+Outside a trial, and in a trial on one slot, they check their arguments and return copies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from spark_jobs.trial import context
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from spark_jobs.communicator.arrays import Array
+    from spark_jobs.communicator.collectives import Operation
+    from spark_jobs.communicator.communicator import Communicator
+
+
+def all_reduce(arrays: Sequence[npt.ArrayLike], op: Operation = "mean") -> list[Array]:
+    """Return the mean, sum, minimum or maximum of each array over all workers of the trial.
+
+    All workers get the same bits. They make the same calls in the same order, each in the thread
+    that runs the train function, and wait for each other. With one worker, and outside a trial, it
+    returns copies.
+
+    Args:
+        arrays: A list of arrays of numbers, or of tensors; as many in each worker, of the same
+            types and shapes.
+        op: 'mean' (of floating-point or complex numbers), 'sum', 'min' or 'max' (of real numbers).
+
+    Returns:
+        NumPy arrays of the same types and shapes.
+
+    Raises:
+        InvalidArgument: The arrays are not of such numbers.
+        GangBroken: Another worker has ended, or has sent nothing for ten minutes.
+        MembersDisagree: Another worker makes another call, or passes other shapes.
+    """
+    return _communicator().all_reduce(arrays, op)
+
+
+def broadcast(arrays: Sequence[npt.ArrayLike], root: int = 0) -> list[Array]:
+    """Return one worker's arrays in all workers of the trial, such as initial weights.
+
+    All workers make the call, as for `all_reduce`.
+
+    Args:
+        arrays: A list of arrays of numbers, or of tensors; as many in each worker, of the same
+            types and shapes.
+        root: The rank of the worker whose arrays are returned.
+
+    Returns:
+        NumPy arrays of the same types and shapes.
+
+    Raises:
+        InvalidArgument: They are not arrays of numbers, or no worker has this rank.
+        GangBroken: As for `all_reduce`.
+        MembersDisagree: As for `all_reduce`.
+    """
+    return _communicator().broadcast(arrays, root)
+
+
+def barrier() -> None:
+    """Wait until all workers of the trial have made this call; return at once with one worker.
+
+    Raises:
+        GangBroken: As for `all_reduce`.
+        MembersDisagree: As for `all_reduce`.
+    """
+    _communicator().barrier()
+
+
+def _communicator() -> Communicator:
+    """Return the trial's; that of a gang of one outside a trial, and in a trial on one slot."""
+    running = context.current()
+    if running is not None and running.communicator is not None:
+        return running.communicator
+    # Late: trials that exchange nothing do not import it.
+    from spark_jobs.communicator.communicator import Communicator
+    from spark_jobs.communicator.membership import Membership
+    from spark_jobs.communicator.requests import Home
+
+    return Communicator(Membership(rank=0, members=("localhost:0",), key="", certificate=""), Home())

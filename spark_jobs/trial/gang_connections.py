@@ -1,0 +1,74 @@
+"""A worker's connections to the other workers of its trial, made before the train function runs."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from typing import TYPE_CHECKING
+
+from search.errors import ExperimentError
+from spark_jobs.messages import Gang
+
+if TYPE_CHECKING:
+    from spark_jobs.communicator.communicator import Communicator
+
+CONNECT = 60.0
+"""Seconds for connecting. The workers of a trial start within seconds of each other, except for the
+imports of fresh interpreters."""
+
+
+class NotConnected(ExperimentError):
+    """The workers of a trial could not connect to each other; the train function has not run."""
+
+
+def connected(
+    gang: Gang | None, limit: float
+) -> contextlib.AbstractContextManager[Communicator | None]:
+    """Connect this worker to the others of its gang; leaving the context ends the connections.
+
+    Args:
+        gang: The gang; None for a trial on one slot, which has no connections and imports nothing.
+        limit: Seconds for connecting to the others, and then again for all to have done so.
+
+    Raises:
+        NotConnected: A worker was not reached within the limit, or has ended, or this one cannot
+            listen at its address.
+    """
+    if gang is None:
+        return contextlib.nullcontext()
+    # Late: trials on one slot need none of it.
+    from spark_jobs.communicator.communicator import connect
+    from spark_jobs.communicator.membership import GangBroken, Membership
+
+    membership = Membership(
+        rank=gang.rank, members=gang.members, key=gang.key, certificate=gang.certificate
+    )
+    try:
+        return connect(membership, _bound(membership.members[gang.rank]), limit=limit)
+    except GangBroken as error:
+        raise NotConnected(str(error)) from None
+    except OSError as error:
+        raise NotConnected(
+            f"worker {gang.rank} cannot listen at {membership.members[gang.rank]} "
+            f"({error.strerror or error}); another program may have taken the port: set "
+            "spark.experiment.workerPorts to ports that no other program uses"
+        ) from None
+
+
+def _bound(address: str) -> socket.socket:
+    """Return a socket that is bound to an address, and does not listen.
+
+    The slot's socket, which has held the port, was never connected, so nothing of it lingers.
+    Without SO_REUSEADDR a port that another program holds is noticed here.
+    """
+    from spark_jobs.communicator.membership import host_and_port
+
+    host, port = host_and_port(address)
+    family, *_, local = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    plain = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        plain.bind(local)
+    except BaseException:
+        plain.close()
+        raise
+    return plain
