@@ -82,4 +82,5 @@ def _communicator() -> Communicator:
     from spark_jobs.communicator.membership import Membership
     from spark_jobs.communicator.requests import Home
 
-    return Communicator(Membership(rank=0, members=("localhost:0",), key="", certificate=""), Home())
+    alone = Membership(rank=0, members=("localhost:0",), key="", certificate="")
+    return Communicator(alone, Home())

@@ -211,7 +211,7 @@ def _candidate(make: Callable[..., Any], *given: Any) -> Iterator[Callable[[Any]
 def _ours(
     membership: Membership, secret: str, plain: socket.socket
 ) -> Iterator[Callable[[Any], Any]]:
-    with connect(membership, plain) as communicator:
+    with connect(membership, plain, limit=60.0) as communicator:
         yield lambda vector: communicator.all_reduce([vector])[0]
 
 

@@ -19,8 +19,8 @@ import pytest
 
 import experiment
 from experiment.driver import too_few_slots
-from tests.whole_searches import taken_ports
 from tests.experiment.waiting import alive, processes_in, wait_until
+from tests.whole_searches import taken_ports
 
 TWO = {"workers_per_trial": 2, "preload": (), "verbose": 0}
 

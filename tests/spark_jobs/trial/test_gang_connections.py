@@ -1,4 +1,4 @@
-"""Workers of a trial connect before the train function is unpickled, each in a process of its own."""
+"""Workers of a trial, each in its process, connect before the train function is unpickled."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_a_worker_that_returns_does_not_wait_for_the_others(outcomes):
     def train(x):
         if experiment.rank() == 0:
             return x
-        experiment.barrier()
+        return experiment.barrier()
 
     first, second = outcomes(train)
     assert (first.status, first.value) == ("finished", 1.0)
@@ -144,9 +144,9 @@ def test_a_worker_that_never_comes_is_the_machines_failure_before_anything_is_un
     host, other = "127.0.0.1", re.escape(attempt.gang.members[1])
     assert outcome.error.kind == "machine"
     assert re.fullmatch(
-        rf"worker 0 on host {host} does not reach worker 1 at {other} within 0.1 s \(.+\); open the "
-        r"workers' ports between the executors, or set spark.experiment.workerPorts to ports that "
-        "are open",
+        rf"worker 0 on host {host} does not reach worker 1 at {other} within 0.1 s \(.+\); open "
+        "the workers' ports between the executors, or set spark.experiment.workerPorts to ports "
+        "that are open",
         outcome.error.message,
     )
 
