@@ -125,20 +125,28 @@ class MemberAddress(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     server: _HostAndPort
 
 
-class Next(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A slot's request for the next trial, with its last outcome, if any.
+class _Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The fields of `Next` that are clear by their order.
 
     Attributes:
         slot: The slot's name, as in `Hello`.
         attempt: The number of the attempt with the outcome; 0 without one.
         outcome: The outcome.
-        address: Where its next trial can listen; None if its trials run on one slot each.
-        longer: Seconds by which the slot lets the driver wait longer for work than usually.
     """
 
     slot: _Slot
     attempt: _Count = 0
     outcome: Outcome | None = None
+
+
+class Next(_Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A slot's request for the next trial, with its last outcome, if any.
+
+    Attributes:
+        address: Where its next trial can listen; None if its trials run on one slot each.
+        longer: Seconds by which the slot lets the driver wait longer for work than usually.
+    """
+
     address: MemberAddress | None = None
     longer: _Seconds = 0.0
 
@@ -231,7 +239,7 @@ class Reports(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     output: str = ""
 
 
-class Heard(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Heard(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The driver's answer to `Reports`.
 
     Attributes:

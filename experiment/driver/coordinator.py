@@ -108,7 +108,7 @@ class Coordinator:
         if why := self._gangs.why_end(slot, self._clock()):
             return Heard(end=why)
         stop, judged = self.trials.report(message), self.trials.judges_reports
-        heard = Heard(stop if self._gangs.is_first(slot) else "")
+        heard = Heard(stop=stop if self._gangs.is_first(slot) else "")
         pause = report_pause(len(self.roster), judged=judged)
         if self._gangs.size > 1:  # members have to hear soon of each other
             pause = min(pause, time_limits.GANG_BEAT)

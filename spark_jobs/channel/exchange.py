@@ -329,7 +329,7 @@ class SlotChannel(abc.ABC):
             outcome: The outcome.
             address: Where the next attempt can listen for the others of its gang.
         """
-        message = Next(self._slot, attempt, outcome, address)
+        message = Next(self._slot, attempt, outcome, address=address)
         while True:
             match decode_answer(self._call("Next", message)):
                 case Attempt() as following:

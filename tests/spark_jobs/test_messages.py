@@ -154,7 +154,7 @@ def test_reports_survive_their_round_trip(metrics):
 
 @given(text)
 def test_why_a_trial_is_to_stop_survives_the_wire(reason):
-    assert decode(encode(Heard(reason)), Heard).stop == reason
+    assert decode(encode(Heard(stop=reason)), Heard).stop == reason
 
 
 @given(outcomes)
@@ -194,7 +194,7 @@ def test_invalid_messages_are_refused(data):
 
 
 def test_a_message_is_refused_by_its_length_before_it_is_read():
-    data = encode(Heard("a" * (LARGEST_MESSAGE - len(encode(Heard())))))
+    data = encode(Heard(stop="a" * (LARGEST_MESSAGE - len(encode(Heard())))))
     assert len(data) == LARGEST_MESSAGE
     with pytest.raises(ProtocolError, match=f"{LARGEST_MESSAGE + 1} bytes, more than"):
         decode(data + b" ", Heard)

@@ -1204,9 +1204,12 @@ def test_the_seconds_of_a_trial_count_from_when_its_slot_is_prepared(start):
     (running,) = search.coordinator.trials.status.running
     assert (running.since, running.seconds(130.0)) == (None, 0.0)
     now = 120.0  # it has imported TensorFlow meanwhile
-    assert search.coordinator.report(
-        Reports(slot="1.0.0", trial=first.trial.id, attempt=1, reports=())
-    ) == Heard("")
+    assert (
+        search.coordinator.report(
+            Reports(slot="1.0.0", trial=first.trial.id, attempt=1, reports=())
+        )
+        == Heard()
+    )
     (running,) = search.coordinator.trials.status.running
     assert (running.since, running.seconds(130.0)) == (120.0, 10.0)
     now = 125.0
@@ -1391,7 +1394,7 @@ class TalkingCluster(Cluster):
 
     def whisper(self, partition):
         for report in getattr(self, "given_up", [])[-partition - 1 :]:
-            assert self.coordinator.report(report) == Heard("its slot was given up")
+            assert self.coordinator.report(report) == Heard(stop="its slot was given up")
 
 
 def assert_folder_says_what_the_coordinator_knows(search):

@@ -58,7 +58,7 @@ class Gang(Search):
     def ask(self, slot, number=0, outcome=None):
         port = 20_000 + 2 * (100 * SlotId.parse(slot).partition + SlotId.parse(slot).attempt)
         address = MemberAddress(links=f"h:{port}", server=f"h:{port + 1}")
-        return self.coordinator.next(Next(slot, number, outcome, address))
+        return self.coordinator.next(Next(slot, number, outcome, address=address))
 
     def hand_in(self, slot, attempt, outcome):
         return self.ask(slot, attempt, outcome)
@@ -244,7 +244,7 @@ def test_a_member_that_was_given_up_by_mistake_has_to_end(start):
     work = begin(search, *TWO)
     search.coordinator.slots_lost(["1.0.0"])
     said = "its slot was given up"
-    assert search.runs("1.0.0", work) == Heard(said, said)
+    assert search.runs("1.0.0", work) == Heard(stop=said, end=said)
 
 
 def test_a_failure_that_rank_0_of_a_gang_has_left_is_not_the_trials(start):

@@ -9,7 +9,7 @@ from spark_jobs import time_limits
 from spark_jobs.messages import Attempt, Heard, Hello, Next, Reports, Stop, Wait
 from tests.experiment.driver.test_coordinator import Search
 
-GIVEN_UP = Heard("its slot was given up")
+GIVEN_UP = Heard(stop="its slot was given up")
 
 
 class Waiting(PointSearch):
@@ -60,7 +60,7 @@ def test_a_hello_of_a_tasks_next_attempt_means_that_the_previous_one_is_lost(slo
     assert (again.trial.id, again.number) == (lost.trial.id, lost.number + 1)
     assert slots.runs("1.0.0", lost) == GIVEN_UP
     assert slots.ask("1.0.0") == Stop()
-    assert slots.runs("1.1.0", other) == Heard("")
+    assert slots.runs("1.1.0", other) == Heard()
 
 
 def test_a_repeated_or_late_hello_loses_no_slot(slots):
@@ -69,7 +69,7 @@ def test_a_repeated_or_late_hello_loses_no_slot(slots):
     slots.hello("1.0.1")
     slots.hello("1.0.0")  # late
     slots.hello("2.0.2")  # of another job
-    assert slots.runs("1.0.1", work) == Heard("")
+    assert slots.runs("1.0.1", work) == Heard()
 
 
 def test_a_slot_that_is_silent_while_others_send_messages_is_lost(slots):
@@ -94,7 +94,7 @@ def test_a_slot_that_sends_only_empty_reports_is_not_lost(slots):
     first, second = slots.ask("1.0.0"), slots.ask("1.1.0")
     for _ in range(100):
         slots.now += 30
-        assert slots.runs("1.0.0", first) == slots.runs("1.1.0", second) == Heard("")
+        assert slots.runs("1.0.0", first) == slots.runs("1.1.0", second) == Heard()
 
 
 @pytest.mark.parametrize("pause", [600, 36_000])
@@ -103,7 +103,7 @@ def test_no_slot_is_lost_if_the_driver_received_no_messages(slots, pause):
         slots.hello(slot)
     first, second = slots.ask("1.0.0"), slots.ask("1.1.0")
     slots.now += pause  # as after a network outage, or on a suspended laptop
-    assert slots.runs("1.1.0", second) == Heard("")
+    assert slots.runs("1.1.0", second) == Heard()
     slots.now += 30
-    assert slots.runs("1.1.0", second) == Heard("")
-    assert slots.runs("1.0.0", first) == Heard("")
+    assert slots.runs("1.1.0", second) == Heard()
+    assert slots.runs("1.0.0", first) == Heard()

@@ -216,7 +216,7 @@ def test_a_driver_that_refuses_is_called_after_a_pause(reporter, driver):
 
 
 def test_the_driver_may_stop_a_trial(reporter, driver):
-    driver.answer = Heard("step 3: too bad")
+    driver.answer = Heard(stop="step 3: too bad")
     reporter.add(FIRST, report(3))
     driver.wait_until(lambda: driver.stopped)
     assert driver.stopped == [(7, "step 3: too bad")]
@@ -356,7 +356,7 @@ class TestFollowing:
         assert (driver.steps(FIRST), driver.steps(SECOND)) == ([0, 1, 2], [10, 11])
 
     def test_a_stop_comes_back_for_output_too(self, reporter, driver, logs):
-        driver.answer = Heard("its slot was given up")
+        driver.answer = Heard(stop="its slot was given up")
         reporter.follow(FIRST, logs)
         append(logs[0], b"said\n")
         driver.wait_until(lambda: driver.stopped)
@@ -397,7 +397,7 @@ def test_a_heartbeat_is_sent_for_a_silent_trial(driver, monkeypatch):
     with Reporter(driver.send, driver.stop, driver.end) as reporter, reporter.running(FIRST):
         driver.wait_until(lambda: len(driver.heard) > 2)
         assert all(heard == (FIRST, (), "") for heard in driver.heard)
-        driver.answer = Heard("its slot was given up")
+        driver.answer = Heard(stop="its slot was given up")
         driver.wait_until(lambda: (7, "its slot was given up") in driver.stopped)
 
 

@@ -124,7 +124,7 @@ class Driver:
         self.heard.append((attempt.trial.id, [report.step for report in reports], output))
         steps = [report.step for report in reports]
         stops = self.stop_at is not None and self.stop_at in steps
-        return Heard("step 3: enough" if stops else "")
+        return Heard(stop="step 3: enough" if stops else "")
 
     def next(self, number, outcome):
         self.heard.append(outcome)
