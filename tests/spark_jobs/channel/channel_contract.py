@@ -143,7 +143,7 @@ class ChannelContract:
                 client.__exit__()
 
     def test_reports_get_to_the_driver_and_its_answer_back(self, opened):
-        answers = Heard(), Heard("step 2: too bad ü"), Heard(end="worker 1 of 2 has failed")
+        answers = Heard(), Heard(stop="step 2: too bad ü"), Heard(end="worker 1 of 2 has failed")
         with opened(handler := Script(*answers)) as (_, connect), connect("1.0.0") as slot:
             assert slot.report(ATTEMPT, REPORTS) == answers[0]
             assert slot.report(ATTEMPT, REPORTS[:1], "said\n") == answers[1]
