@@ -77,6 +77,7 @@ ALLOWED = {
     ("spark_jobs/messages.py", "from_json", "dec_hook"): PLAIN_VALUES,
     ("spark_jobs/zygote/process.py", "OwnProcess.__init__", "subprocess.Popen"): COMMAND,
     ("spark_jobs/warm/asking.py", "_start_keeper", "subprocess.run"): COMMAND,
+    ("spark_jobs/relay/relayed_channel.py", "_start", "subprocess.run"): COMMAND,
     (
         "spark_jobs/warm/packets.py",
         "Answer.from_json",

@@ -1,3 +1,4 @@
+import contextlib
 import json
 import sys
 from pathlib import Path
@@ -20,6 +21,7 @@ from spark_jobs.slot.slot import (
     pull_trials,
     run_attempt,
 )
+from spark_jobs.trial import trial_process
 from spark_jobs.trial.trial_process import Program
 from tests.spark_jobs import train_functions as functions
 from tests.spark_jobs.trial.test_event_file import hparams_data, metadata, scalars
@@ -266,6 +268,14 @@ def member(number=1, trial=0):
     return Attempt(Trial(trial, {"x": 1}), number, GANG)
 
 
+@pytest.fixture
+def alone(monkeypatch):
+    """Let a worker run without the others of its gang."""
+    nobody = contextlib.nullcontext()
+    monkeypatch.setattr(trial_process, "connected", lambda gang, limit: nobody)
+
+
+@pytest.mark.usefixtures("alone")
 def test_a_worker_of_a_higher_rank_leaves_its_output_only(tmp_path):
     def train(x):
         print("rank", experiment.rank(), "of", experiment.world_size())
@@ -289,6 +299,7 @@ def test_a_worker_of_a_higher_rank_leaves_its_output_only(tmp_path):
     assert decode(paths.trial.read_bytes(), Attempt) == member().without_gang()
 
 
+@pytest.mark.usefixtures("alone")
 def test_all_workers_begin_with_the_last_checkpoint_of_rank_0(tmp_path):
     saved = RunPaths(tmp_path).attempt(0).checkpoint
     saved.mkdir(parents=True)
@@ -301,6 +312,7 @@ def test_all_workers_begin_with_the_last_checkpoint_of_rank_0(tmp_path):
     assert RunPaths(tmp_path).attempt(0, 2, rank=1).stdout.read_text() == "5\n"
 
 
+@pytest.mark.usefixtures("alone")
 def test_only_errors_of_a_higher_rank_are_shown(tmp_path):
     def train(x):
         print("as rank 0 says")

@@ -90,7 +90,12 @@ def test_a_slot_that_dies_just_before_a_sign_of_life_leaves_nothing(pipes):
             os.write(writing, str(child.pid).encode())
             child.pidfd = os.pidfd_open(child.pid)
             task = Task(
-                attempt=Attempt(Trial(0, {})), folder="", environment={}, timeout=None, grace=1.0
+                attempt=Attempt(Trial(0, {})),
+                folder="",
+                logdir="",
+                environment={},
+                timeout=None,
+                grace=1.0,
             )
             Zygote(control.fileno(), lifeline)._watch(child, task)
         os._exit(0)
