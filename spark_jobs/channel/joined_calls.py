@@ -165,11 +165,11 @@ class Answering:
                 await self._has_room.wait()
 
     def _take_all(self, read: Calls) -> None:
-        for number in read.dropped:
-            if number in self._calls:
-                self._calls[number].cancel()
         for called in read.calls:
             self._take(called)
+        for number in read.dropped:  # last, as it may be a call of this frame
+            if number in self._calls:
+                self._calls[number].cancel()
 
     def _take(self, called: Called) -> None:
         number = called.number
@@ -249,7 +249,8 @@ class Asking:
             return Answered(number=number, refusal=_CUT)
         answer: asyncio.Future[Answered] = asyncio.get_running_loop().create_future()
         self._waiting[number] = answer
-        self._calls.append(Called(number=number, call=call, key=key, message=message))
+        called = Called(number=number, call=call, key=key, message=message)
+        self._calls.append(called)
         self._unsent += len(message)
         self._changed.set()
         if self._running is None or self._running.done():
@@ -257,11 +258,19 @@ class Asking:
         try:
             return await answer
         except asyncio.CancelledError:
-            self._dropped.append(number)
-            self._changed.set()
+            self._drop(called)
             raise
         finally:
             self._waiting.pop(number, None)
+
+    def _drop(self, called: Called) -> None:
+        """Take a call back, or tell the driver that nobody waits for its answer."""
+        if called in self._calls:  # its drop must not be sent before it
+            self._calls.remove(called)
+            self._unsent -= len(called.message)
+        else:
+            self._dropped.append(called.number)
+            self._changed.set()
 
     async def close(self) -> None:
         """End the stream."""
