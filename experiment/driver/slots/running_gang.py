@@ -181,6 +181,9 @@ class RunningGang:
         if not self.is_over(now):
             return None
         slot = min(self._failures(), key=self._cause, default=self.slots[0])
+        silent = next(filter(self.runs, self.slots), None)
+        if silent is not None and self._cause(slot)[0]:  # that of which this is a consequence
+            return self._settled(self.slots.index(silent), self._silent(now))
         return self._settled(self.slots.index(slot), self._ends[slot])
 
     def _record(self, slot: str, end: _End, now: float) -> None:
@@ -203,6 +206,20 @@ class RunningGang:
             words in failure.message for words in _CONSEQUENCES
         )
         return is_consequence, _CAUSES.index(failure.kind)
+
+    def _silent(self, now: float) -> _End:
+        """Return the end of a member that has not ended in time, though another one has failed.
+
+        Spark takes minutes to miss a host that is cut off.
+        """
+        assert self._broken is not None, "a member has failed"
+        since, who = self._broken
+        error = self._ends[self._failures()[0]].outcome.error
+        message = f"it has not ended {now - since:.0f} s after {who} has failed"
+        if error is not None:
+            message += f": {error.message}"
+        failure = Failure("lost executor", message)
+        return _End(Outcome(self.attempt.trial.id, "failed", error=failure), is_lost=True)
 
     def _settled(self, rank: int, end: _End) -> Verdict:
         self._is_settled = True

@@ -196,6 +196,24 @@ def test_the_verdict_on_a_member_that_is_silent_comes_with_the_next_message(star
     assert result.error.message == "worker 0 of 2: exit 3"
 
 
+def test_a_member_that_is_silent_is_blamed_for_errors_of_its_loss_in_others(start):
+    search = start(points(1), *TWO)
+    work = begin(search, *TWO)
+    search.fail("1.0.0", work, "user error", "UnavailableError: Socket closed")
+    search.now = 2 * GRACE + time_limits.GANG_END + 1
+    assert search.coordinator.next(Next("1.0.0")) == Wait()
+    [lost] = search.records("lost")
+    assert (lost["slot"], lost["kind"]) == ("1.1.0", "lost executor")
+    assert lost["message"] == (
+        f"worker 0 of 2: it has not ended {search.now:.0f} s after worker 1 of 2 has failed: "
+        "UnavailableError: Socket closed"
+    )
+    search.coordinator.slots_lost(["1.1.0"])
+    assert len(search.records("lost")) == 1
+    search.hello("1.1.1")
+    assert begin(search, "1.0.0", "1.1.1").number == 2
+
+
 def test_a_trial_that_failed_on_a_machine_avoids_its_host_if_enough_slots_are_elsewhere(start):
     slots = [f"1.{number}.0" for number in range(4)]
     hosts = dict(zip(slots, "aabb", strict=True))
