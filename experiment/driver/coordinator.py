@@ -92,8 +92,8 @@ class Coordinator:
         """See `Handler` in exchange.py: hosts matter to trials only that are to run again."""
         if self.trials.state.waiting or self.roster.host(slot) is None:
             return self.alike(slot)
-        gets_work = self.roster.gets_work(slot)
-        return gets_work, self.trials.keeps(slot), self._gangs.is_kept(slot)
+        hindrances = self.roster.hindrances(slot)
+        return hindrances, self.trials.keeps(slot), self._gangs.is_kept(slot)
 
     def assigned(self) -> list[str]:
         """See `Handler` in exchange.py: members of a gang that another member has completed."""

@@ -59,6 +59,8 @@ _KEEPALIVE = [
     ("grpc.keepalive_timeout_ms", _ms(time_limits.KEEPALIVE_ANSWER)),
     # A minute otherwise, also for these pings.
     ("grpc.http2.ping_timeout_ms", _ms(time_limits.KEEPALIVE_ANSWER)),
+    # Otherwise two, and then one a minute: a slot may wait longer for work without any data.
+    ("grpc.http2.max_pings_without_data", 0),
 ]
 
 _SPARE_CONNECTIONS = 64

@@ -104,8 +104,15 @@ class Roster:
 
     def gets_work(self, slot: str) -> bool:
         """Return whether a present slot may get a trial."""
-        kept = slot in self._leaving or self.hosts.is_excluded(self._slots[slot])
-        return not kept and not self.gpus.reasons(slot)
+        return not any(self.hindrances(slot))
+
+    def hindrances(self, slot: str) -> tuple[bool, bool, bool]:
+        """Return why a present slot gets no trial: executor leaves, host excluded, GPU set aside.
+
+        Slots with equal hindrances get the same answer when nothing is to run again.
+        """
+        excluded = self.hosts.is_excluded(self._slots[slot])
+        return slot in self._leaving, excluded, bool(self.gpus.reasons(slot))
 
     @property
     def workers(self) -> int:

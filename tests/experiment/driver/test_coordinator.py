@@ -205,6 +205,18 @@ def test_hosts_matter_to_waiting_slots_only_while_a_trial_is_to_run_again(start)
     assert alike("1.1.0") != alike("1.2.0")
 
 
+def test_slots_that_would_get_different_answers_are_not_alike(start):
+    search = start(points(3), "1.2.0")
+    gpu_slots(search, "3", "5")
+    set_aside(search, "1.0.0", "3")
+    search.coordinator.slots_leaving(["1.1.0"])
+    search.coordinator.hello(Hello(slot="1.3.0", host="full"))
+    search.coordinator.roster.hosts.exclude("full", "no space left")
+    keys = [search.coordinator.alike_now(f"1.{number}.0") for number in range(4)]
+    assert len(set(keys)) == 4
+    assert [search.ask(f"1.{number}.0") for number in (0, 1, 3)] == [Wait(), Stop(), Stop()]
+
+
 def test_a_lost_answer_is_repeated(start):
     search = start(points(3), "1.0.0", "1.1.0")
     work = search.ask("1.0.0")
