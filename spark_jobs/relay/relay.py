@@ -13,7 +13,9 @@ import contextlib
 import hmac
 import os
 import socket
+import sys
 from collections.abc import Iterator
+from typing import Any
 
 import grpc
 import msgspec
@@ -23,10 +25,13 @@ from spark_jobs.channel.grpc_channel import JOINED, Address, client_options, cre
 from spark_jobs.channel.joined_calls import MOST_CALLS, Answered, Asking, Called
 from spark_jobs.messages import ProtocolError
 from spark_jobs.relay.packets import REACHED, UNREACHED, PacketTooLarge, packed, read_packet
+from spark_jobs.warm.executor import BACKLOG
 from spark_jobs.warm.packets import credentials_of as peer_of
 from spark_jobs.warm.packets import is_of_user
 
 _LONGEST_TOKEN = 1_000  # bytes
+# From Python 3.13 on a server would look for its socket by the path of the slot that has bound it.
+_KEEPS_SOCKET: dict[str, Any] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
 _FAREWELL = 1.0  # seconds to end the stream
 
 _CALLED = msgspec.msgpack.Decoder(Called)
@@ -61,7 +66,9 @@ class Relay:
         """
         gone = asyncio.Event()
         asyncio.get_running_loop().add_reader(jvm, gone.set)
-        listening = await asyncio.start_unix_server(self._serve, sock=server)
+        listening = await asyncio.start_unix_server(
+            self._serve, sock=server, backlog=BACKLOG, **_KEEPS_SOCKET
+        )
         ends = [asyncio.ensure_future(end) for end in (gone.wait(), self._until_unused())]
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         with contextlib.suppress(FileNotFoundError):  # Spark has removed its folder

@@ -21,7 +21,9 @@ import psutil
 
 from spark_jobs.warm.packets import credentials_of, is_of_user
 
-_BACKLOG = 256
+BACKLOG = 256
+"""Maximum connections that wait in the queue of such a socket."""
+
 _LOCK_PAUSE = 0.01  # seconds between two tries
 _SALT = 32  # bytes
 
@@ -142,7 +144,7 @@ def _serve(
     try:
         with socket.socket(socket.AF_UNIX, kind) as server:
             server.bind(place)
-            server.listen(_BACKLOG)
+            server.listen(BACKLOG)
             start(SharedSocket(server.fileno(), jvm, str(executor.folder / key)))
     finally:
         os.close(jvm)
