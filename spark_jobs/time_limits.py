@@ -159,7 +159,7 @@ RELAY_OUTAGE = 60.0
 `OUTAGE`, after which the slot gives up."""
 
 RELAY_UNUSED = 10.0
-"""Without a slot until a relay ends."""
+"""For a relay to end after its last slot has left."""
 
 # The server of Spark Connect.
 
