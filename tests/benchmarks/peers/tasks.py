@@ -180,6 +180,7 @@ TIMED = (
         columns=(Column("kB", "kB a trial", 2), _TRIALS, PROCESSOR, OTHERS),
         settings={"slots": 2, "seconds": 50.0, "most": 10_000},
         quick={"seconds": 2.0, "most": 100},
+        once=True,
     ),
 )
 
