@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import signal
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 
 from tests import ROOT
 from tests.benchmarks.peers import picture, report, roster, stopwatch, tasks, trials
+from tests.benchmarks.peers.__main__ import main
 from tests.benchmarks.peers.environments import EnvironmentFailed, last_line, versions_of
 from tests.benchmarks.peers.measured import HUNG
 from tests.benchmarks.peers.runner import Run, one_round, pythons
@@ -193,6 +195,20 @@ def test_an_interrupted_run_ends_its_processes(tmp_path):
 
 def test_a_program_that_hangs_is_ended():
     assert measured(0.1, "import time; time.sleep(1000)") == (HUNG, "")
+
+
+def test_runs_that_were_printed_before_are_added(tmp_path, monkeypatch):
+    for name, ms in (("first", 3.0), ("second", 5.0)):
+        line = json.dumps(vars(null_run(OURS, ms)))
+        (tmp_path / name).write_text(f"{line}\n", encoding="utf-8")
+    files = [str(tmp_path / name) for name in ("first", "second")]
+    page = tmp_path / "page.md"
+    options = ["--rounds", "0", "--tasks", "null", "--add", *files, "--page", str(page)]
+    monkeypatch.setattr(sys, "argv", ["peers", *options])
+    main()
+    written = page.read_text(encoding="utf-8")
+    assert "2 rounds, " in written
+    assert "| **ours** | 4.00 (3.00 to 5.00) |" in written
 
 
 def test_ours_and_the_process_pool_run_one_after_the_other():

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import collections
 import datetime
 import json
 import os
 import platform
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tests import ROOT
@@ -28,9 +29,9 @@ def main() -> None:
     options = _parser().parse_args()
     entries = [entry for entry in roster.ENTRIES if _fits(entry.name, options.peers)]
     chosen = [task for task in tasks.TASKS if task.name in (options.tasks or _TASKS)]
-    runs: list[Run] = []
-    pythons = runner.pythons(entries)
-    number, ended = 0, False
+    runs = [run for file in options.add for run in _printed(file)]
+    pythons = runner.pythons(entries) if options.rounds else {}
+    ended = False
     try:
         for number in range(1 if options.quick else options.rounds):
             for run in runner.one_round(entries, chosen, number, pythons, quick=options.quick):
@@ -38,8 +39,15 @@ def main() -> None:
                 print(json.dumps(vars(run)), flush=True)
         ended = True
     finally:  # hours that were interrupted leave a page, too
-        about = _circumstances(entries, number + 1, quick=options.quick, ended=ended)
+        about = _circumstances(entries, runs, quick=options.quick, ended=ended)
         _write(options.page, entries, chosen, runs, about)
+
+
+def _printed(file: Path) -> Iterator[Run]:
+    """Yield the runs that an earlier execution printed."""
+    with file.open(encoding="utf-8") as lines:
+        for line in lines:
+            yield Run(**json.loads(line))
 
 
 def _write(
@@ -56,11 +64,12 @@ def _write(
 
 
 def _circumstances(
-    entries: Sequence[Entry], rounds: int, *, quick: bool, ended: bool
+    entries: Sequence[Entry], runs: Sequence[Run], *, quick: bool, ended: bool
 ) -> report.Circumstances:
+    repeated = collections.Counter((run.peer, run.task) for run in runs)
     return report.Circumstances(
         date=datetime.datetime.now(datetime.UTC).date().isoformat(),
-        rounds=rounds,
+        rounds=max(repeated.values(), default=0),
         quick=quick,
         ended=ended,
         cores=os.cpu_count() or 1,
@@ -92,6 +101,9 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m tests.benchmarks.peers", description="Compare ours with other libraries."
     )
     parser.add_argument("--rounds", type=int, default=_ROUNDS, help="default: %(default)s")
+    parser.add_argument(
+        "--add", type=Path, nargs="+", default=[], help="files of lines that earlier runs printed"
+    )
     parser.add_argument("--quick", action="store_true", help="one round of few, short trials")
     parser.add_argument("--tasks", nargs="+", choices=_TASKS, help="default: all")
     parser.add_argument("--peers", nargs="+", help="parts of the names of rows; default: all")
