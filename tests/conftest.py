@@ -97,6 +97,14 @@ def spark(sparks: Sparks) -> Any:
 
 
 @pytest.fixture
+def own_zygotes(spark: Any) -> Iterator[None]:
+    """Slots start their zygotes themselves: the process of a trial is a grandchild of its slot's."""
+    spark.conf.set("spark.experiment.keep_warm", "0")
+    yield
+    spark.conf.unset("spark.experiment.keep_warm")
+
+
+@pytest.fixture
 def cluster(sparks: Sparks, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Two executors in JVMs of their own."""
     return sparks.get(

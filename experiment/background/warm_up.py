@@ -70,7 +70,7 @@ def warm_up(
     )
     found = preload_of(settings, train)
     session = session_of(spark).asking(gpus_per_trial, trials_per_gpu)
-    shared = shared_import(found, session.keep_warm() if found.modules else 0.0)
+    shared = shared_import(found, session.keep_warm())
     function = warm_up_function(session.search_path(), shared)
     done: Future[None] = Future()
     done.set_running_or_notify_cancel()

@@ -249,7 +249,7 @@ def _space(host: str, slots: Sequence[Found], expected: Expected) -> Iterator[Fi
 def _kept(host: str, slots: Sequence[Found]) -> Iterator[Finding]:
     found = {modules for slot in slots for modules in slot.kept or ()}
     if found:
-        imports = "; ".join(", ".join(modules) for modules in sorted(found))
+        imports = "; ".join(", ".join(modules) or "this package" for modules in sorted(found))
         got = f"ready for the next search, or being imported: {imports}"
         yield Finding(check="shared import", host=host, level="ok", got=got)
 

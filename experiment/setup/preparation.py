@@ -37,8 +37,8 @@ class Prepared:
         manifest: The manifest of its run.
         root: The run's folder, which exists only if the run is resumed.
         preload: The modules to import once for all its trials.
-        keep_warm: Seconds for which executors keep preloaded modules imported; 0 if no module is
-            preloaded, or not in a process that forks trials.
+        keep_warm: Seconds for which executors keep the process that has imported for its trials;
+            0 if trials are not forked.
         worker_ports: The ports on which workers of a trial may listen for each other.
     """
 
@@ -108,7 +108,7 @@ def prepare(spec: SearchSpec, *, warn: Callable[[str], None]) -> Prepared:
     preload = preload_of(spec.settings, spec.train)
     manifest = _manifest(spec, function, preload, session)
     root = _root(spec.settings, manifest, session, data.hadoop, warn)
-    shares = spec.settings.isolation == "process" and bool(manifest.preload)
+    shares = spec.settings.isolation == "process"
     return Prepared(
         spec=spec,
         session=session,

@@ -174,6 +174,7 @@ def kill_the_slot():
     threading.Event().wait()
 
 
+@pytest.mark.usefixtures("own_zygotes")
 @pytest.mark.parametrize(
     ("fault", "kind", "said"),
     [

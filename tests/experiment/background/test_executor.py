@@ -267,6 +267,7 @@ def test_a_call_that_cannot_be_written_fails(spark, logdir, monkeypatch):
         assert pool.submit(int, "2").result(LONG) == 2
 
 
+@pytest.mark.usefixtures("own_zygotes")
 def test_a_call_whose_slot_was_lost_runs_again(spark, logdir, tmp_path):
     def lose_the_first_slot():
         import psutil

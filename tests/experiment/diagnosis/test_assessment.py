@@ -78,6 +78,13 @@ def test_modules_that_an_executor_keeps_imported_are_named():
     assert finding.got == ("ready for the next search, or being imported: keras, tensorflow; numpy")
 
 
+def test_an_import_of_this_package_alone_is_named():
+    (found,) = [
+        one for one in assess((sick(kept=((),)),), EXPECTED) if one.check == "shared import"
+    ]
+    assert found.got.endswith(": this package")
+
+
 def test_what_is_kept_imported_is_no_problem_if_it_is_unknown():
     findings = list(assess((sick(trouble={"kept": "no answer within 60 s"}),), EXPECTED))
     assert {finding.level for finding in findings} == {"ok"}
