@@ -24,7 +24,7 @@ from experiment.results.warned import once
 from experiment.run_files.journal_records import WaitReason
 from search.trial import Failure
 from spark_jobs import time_limits
-from spark_jobs.messages import Answer, Heard, Hello, Next, Reports, Stop, Wait
+from spark_jobs.messages import Answer, Heard, Hello, Next, Reports, SlotId, Stop, Wait
 
 
 class Coordinator:
@@ -85,8 +85,12 @@ class Coordinator:
         return self._gangs.form(*planned) if planned else self._without_a_trial(slot, host)
 
     def alike(self, slot: str) -> Hashable:
-        """See `Handler` in exchange.py: host, GPUs and executor decide which trials it may run."""
-        return self.roster.alike(slot), self.trials.keeps(slot), self._gangs.is_kept(slot)
+        """See `Handler` in exchange.py: host, GPUs and executor decide which trials it may run.
+
+        Of slots that are kept, only those are alike which are kept until the same moment.
+        """
+        doubled = SlotId.parse(slot).task if self.trials.keeps(slot) else None
+        return self.roster.alike(slot), doubled, self._gangs.kept_for(slot)
 
     def alike_now(self, slot: str) -> Hashable:
         """See `Handler` in exchange.py: hosts matter to trials only that are to run again."""

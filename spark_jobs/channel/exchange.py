@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import abc
 import asyncio
+import contextlib
 import contextvars
 import functools
 import time
@@ -20,6 +21,7 @@ from search.errors import ExperimentError
 from search.trial import Outcome
 from spark_jobs import time_limits
 from spark_jobs.channel.credentials import AttemptKeys, new_key
+from spark_jobs.channel.waiting_lines import WaitingLines
 from spark_jobs.messages import (
     Answer,
     Attempt,
@@ -123,9 +125,7 @@ class Exchange:
         self.context = contextvars.copy_context()
         self._handler = handler
         self._keys = AttemptKeys()
-        # Waiting slots in the order of their requests, by `Handler.alike`.
-        self._lines: dict[Hashable, dict[str, asyncio.Future[Reply]]] = {}
-        self._waiting: dict[str, asyncio.Future[Reply]] = {}  # the same slots
+        self._lines = WaitingLines[asyncio.Future[Reply]](handler.alike, handler.alike_now)
         self._to_wake = False
         self.error: BaseException | None = None
 
@@ -158,38 +158,29 @@ class Exchange:
                 return encode(Welcome(time.time())), ""
             case Reports():
                 return encode(self._guarded(lambda: self._handler.report(message))), ""
-        return self._next(message, patience)
+        return self._guarded(lambda: self._next(message, patience))
 
     def wake(self) -> None:
-        """Let waiting slots ask again: of those that are alike, one by one until one has to wait.
-
-        With a thousand slots that wait for the end of a generation, asking for each of them after
-        each trial would take a whole processor. The longest line is the first: its slots are of one
-        host, so a trial on several slots runs there.
-        """
+        """Let waiting slots ask again, as far as needed, see `WaitingLines.wake`."""
         self._to_wake = False
-        in_vain: set[Hashable] = set()
-        for line in sorted(self._lines.values(), key=len, reverse=True):
-            for slot, waiting in line.items():
-                if waiting.done():  # it does not wait any more, and is about to leave the queue
-                    continue
-                kind = self._handler.alike_now(slot)
-                if kind in in_vain:
-                    break
-                if not self._ask_again(slot, waiting):
-                    in_vain.add(kind)
-                    break
+        with contextlib.suppress(Refusal):  # noted as `error`, which ends the search
+            self._guarded(self._wake)
+
+    def _wake(self) -> None:
+        self._lines.wake(self._ask_again)
         self._answer_assigned()
 
     def _answer_assigned(self) -> None:
         """Answer waiting slots that got work by the message of another slot."""
         for slot in self._handler.assigned():
-            waiting = self._waiting.get(slot)
-            if waiting is not None and not waiting.done():
+            waiting = self._lines.get(slot)
+            if waiting is not None:
                 self._ask_again(slot, waiting)
 
     def _ask_again(self, slot: str, waiting: asyncio.Future[Reply]) -> bool:
         """Ask for a slot that waits; return False if it has to wait on."""
+        if waiting.done():  # it does not wait any more, and is about to leave its line
+            return True
         try:
             answer = self._guarded(functools.partial(self._handler.next, Next(slot)))
         except Refusal as refusal:
@@ -212,34 +203,29 @@ class Exchange:
 
     def _next(self, message: Next, patience: float) -> Reply | asyncio.Future[Reply]:
         slot = message.slot
-        answer = self._guarded(lambda: self._handler.next(message))
+        answer = self._handler.next(message)
         if message.outcome is not None:
             self._wake_soon()  # the outcome may free work for others
+        earlier = self._lines.get(slot)
+        if earlier is not None:
+            # This call may be a late one, whose answer nobody reads: then the slot asks once more.
+            _settle(earlier, Wait())
         self._answer_assigned()
         if not isinstance(answer, Wait):
             return self._reply(slot, answer)
         loop = asyncio.get_running_loop()
         waiting: asyncio.Future[Reply] = loop.create_future()
-        alike = self._handler.alike(slot)
         # Before others are woken, which may need this slot for their trial.
-        self._lines.setdefault(alike, {})[slot] = self._waiting[slot] = waiting
+        self._lines.join(slot, waiting)
         longer = min(message.longer, time_limits.LONGER_WAIT)
         timer = loop.call_later(patience + longer, _settle, waiting, answer, context=self.context)
-        leave = functools.partial(self._leave_line, alike, slot, timer)
+        leave = functools.partial(self._leave, slot, timer)
         waiting.add_done_callback(leave, context=self.context)
         return waiting
 
-    def _leave_line(
-        self, alike: Hashable, slot: str, timer: asyncio.TimerHandle, waiting: asyncio.Future[Reply]
-    ) -> None:
+    def _leave(self, slot: str, timer: asyncio.TimerHandle, waiting: asyncio.Future[Reply]) -> None:
         timer.cancel()
-        if self._waiting.get(slot) is waiting:  # the slot has not asked again meanwhile
-            del self._waiting[slot]
-        line = self._lines.get(alike, {})
-        if line.get(slot) is waiting:
-            del line[slot]
-            if not line:
-                del self._lines[alike]
+        self._lines.leave(slot, waiting)
 
     def _read(self, call: Call, request: bytes, key: str) -> Hello | Next | Reports:
         """Return a decoded message, after checking the key of its slot."""

@@ -69,6 +69,13 @@ class Gangs:
         """Return whether a slot waits for other members of its last gang to end."""
         return slot in self._kept
 
+    def kept_for(self, slot: str) -> tuple[int, int] | None:
+        """Return the trial and attempt whose end a kept slot waits for; None if it is not kept."""
+        if slot not in self._kept:
+            return None
+        attempt = self._gangs[slot].attempt
+        return attempt.trial.id, attempt.number
+
     def leave(self, slot: str) -> None:
         """Forget a slot that waits and has to end."""
         self._take(slot)

@@ -118,6 +118,23 @@ def test_a_trial_starts_when_enough_slots_wait_and_each_gets_its_place(start):
     assert "key" not in planned
 
 
+def test_slots_that_wait_for_different_gangs_wait_for_different_work(start):
+    """Else one that is still kept would stop the wake of those whose gang is over."""
+    search = start(points(3), *(slots := [f"1.{partition}.0" for partition in range(6)]))
+    gangs = [slots[:2], slots[2:4], slots[4:]]
+    works = [begin(search, *gang) for gang in gangs]
+    alike = search.coordinator.alike
+    before = [alike(first) for first, _ in gangs]
+    assert len(set(before)) == 1
+    for (first, _), work in zip(gangs, works, strict=True):
+        assert search.ask(first, work.number, cancelled(work)) == Wait()
+    assert len({alike(first) for first, _ in gangs} | set(before)) == 4
+    search.coordinator.slots_lost([last for _, last in gangs[1:]])
+    assert [alike(first) == before[0] for first, _ in gangs] == [False, True, True]
+    assert isinstance(search.ask(gangs[1][0]), Attempt)
+    assert search.coordinator.assigned() == [gangs[2][0]]
+
+
 def test_the_next_trial_starts_when_all_slots_of_the_last_have_ended(start):
     search = start(points(2), *TWO)
     work = begin(search, *TWO)

@@ -9,7 +9,7 @@ import pytest
 from search.trial import Outcome, Trial
 from spark_jobs.channel.credentials import new_key
 from spark_jobs.channel.exchange import Exchange, Refusal
-from spark_jobs.messages import Attempt, Hello, Next, Wait, decode, encode
+from spark_jobs.messages import Attempt, Hello, Next, Wait, decode, decode_answer, encode
 
 _PATIENCE = 60.0
 
@@ -51,7 +51,7 @@ def slots(number):
 
 async def line_up(exchange, handler, names, host, patience=_PATIENCE):
     """Let slots say hello and wait; return the calls that are out."""
-    keys = {name: new_key() for name in names}
+    keys = {name: KEYS[name] for name in names}
     for name, key in keys.items():
         await exchange.answer("Hello", encode(Hello(slot=name, host=host)), key, patience)
     await asyncio.sleep(0)  # slots that wait already are asked again
@@ -64,6 +64,10 @@ async def line_up(exchange, handler, names, host, patience=_PATIENCE):
     assert handler.asked == names, "each has asked once, in their order"
     handler.asked.clear()
     return calls
+
+
+def asks_of_works(exchange, slot):
+    return exchange.answer("Next", encode(Next(slot)), KEYS[slot], _PATIENCE)
 
 
 def trial_of(call):
@@ -234,22 +238,42 @@ def test_an_error_of_the_driver_ends_waiting_calls():
     run(test)
 
 
-def test_a_slot_that_asks_again_during_its_first_call_is_answered_once():
+def test_a_slot_that_asks_again_ends_its_first_call_and_keeps_its_place():
+    """Whichever of the two its client still waits for: it asks again, or gets the work."""
+
     async def test(exchange, handler):
-        key = new_key()
-        await exchange.answer("Hello", encode(Hello(slot="1.0.0", host="a")), key, _PATIENCE)
-        first, second = (
-            asyncio.ensure_future(exchange.answer("Next", encode(Next("1.0.0")), key, _PATIENCE))
-            for _ in range(2)
-        )
-        await asyncio.sleep(0)
+        first, _ = await line_up(exchange, handler, ["1.0.0", "1.1.0"], "a")
+        second = asyncio.ensure_future(asks_of_works(exchange, "1.0.0"))
+        await asyncio.wait([first])
+        assert decode_answer(first.result()[0]) == Wait()
         handler.asked.clear()
         handler.work["a"] = [4]
         exchange.wake()
         await asyncio.wait([second])
-        assert handler.asked == ["1.0.0"]
+        assert handler.asked == ["1.0.0", "1.1.0"]
         assert trial_of(second) == 4
-        assert not first.done()
+
+    run(test)
+
+
+def test_a_slot_that_gets_work_by_a_second_call_does_not_wait_by_its_first_one():
+    async def test(exchange, handler):
+        (first,) = await line_up(exchange, handler, ["1.0.0"], "a")
+        handler.work["a"] = [4]
+        answer, _ = await asks_of_works(exchange, "1.0.0")
+        await asyncio.wait([first])
+        assert decode(answer, Attempt).trial.id == 4
+        assert decode_answer(first.result()[0]) == Wait()
+
+    run(test)
+
+
+def test_an_error_of_the_driver_while_slots_are_sorted_ends_the_search():
+    async def test(exchange, handler):
+        await line_up(exchange, handler, ["1.0.0"], "a")
+        handler.hosts.clear()
+        exchange.wake()
+        assert isinstance(exchange.error, KeyError)
 
     run(test)
 
