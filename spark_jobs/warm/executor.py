@@ -24,7 +24,7 @@ from spark_jobs.warm.packets import credentials_of, is_of_user
 BACKLOG = 256
 """Maximum connections that wait in the queue of such a socket."""
 
-_LOCK_PAUSE = 0.01  # seconds between two tries
+_PAUSE = 0.01  # seconds between two tries
 _SALT = 32  # bytes
 
 
@@ -98,7 +98,7 @@ def connect(
     """Connect to a process that the slots of an executor share; it is started if there is none.
 
     This process must not be a subreaper: it would inherit the other one. Slots can connect at once,
-    and wait in the queue of its socket.
+    and wait in the queue of its socket, also while that is full.
 
     Args:
         executor: The executor.
@@ -119,18 +119,27 @@ def connect(
         try:
             connection.settimeout(left(until))
             try:
-                connection.connect(place)
+                _queue(connection, place, until)
             except (FileNotFoundError, ConnectionRefusedError):
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(key, dir_fd=folder)
                 _serve(executor, key, place, kind, start)
-                connection.connect(place)
+                _queue(connection, place, until)
             if not is_of_user(credentials_of(connection), os.getuid()):
                 raise PermissionError(f"{executor.folder / key} is served by another user")
         except BaseException:
             connection.close()
             raise
         return connection
+
+
+def _queue(connection: socket.socket, place: str, until: float) -> None:
+    """Connect to a socket; while its queue is full the kernel refuses at once, so try again."""
+    while True:
+        try:
+            return connection.connect(place)
+        except BlockingIOError:
+            time.sleep(min(_PAUSE, left(until)))
 
 
 def _serve(
@@ -209,4 +218,4 @@ def _lock(file: int, until: float) -> None:
         try:
             return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            time.sleep(min(_LOCK_PAUSE, left(until)))
+            time.sleep(min(_PAUSE, left(until)))
