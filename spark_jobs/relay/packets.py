@@ -1,9 +1,9 @@
 """Packets between a slot and its relay, over a Unix socket: four bytes of length, then the content.
 
-A connection begins with a packet of the slot with the run's token, and the answer to it: `REACHED`,
-or `UNREACHED` if the relay does not reach the driver. Then the slot sends a call, as `Called`, and
-waits for the answer, as `Answered`. Meanwhile it may send empty packets, each of which is answered
-by an empty one, so that a relay that hangs is noticed.
+A connection begins with the packets of `handshake.py`. Then the relay sends `REACHED`, or
+`UNREACHED` if it does not reach the driver. Then the slot sends a call, as `Called`, and waits for
+the answer, as `Answered`. Meanwhile it may send empty packets, each of which is answered by an
+empty one, so that a relay that hangs is noticed.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import time
 from spark_jobs.channel.joined_calls import LARGEST_FRAME
 
 REACHED = b"reached"
-"""The relay's answer to the token of a slot whose calls it passes on."""
+"""The relay's packet to a slot of the run whose calls it passes on."""
 
 UNREACHED = b"unreached"
-"""The relay's answer if it does not reach the driver."""
+"""Its packet if it does not reach the driver."""
 
 _HEAD = 4  # bytes
 _PIECE = 1 << 16  # bytes

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hmac
 import os
 import socket
 import sys
@@ -24,12 +23,12 @@ from spark_jobs import time_limits
 from spark_jobs.channel.grpc_channel import JOINED, Address, client_options, credentials_of
 from spark_jobs.channel.joined_calls import MOST_CALLS, Answered, Asking, Called
 from spark_jobs.messages import ProtocolError
+from spark_jobs.relay.handshake import greet_slot
 from spark_jobs.relay.packets import REACHED, UNREACHED, PacketTooLarge, packed, read_packet
 from spark_jobs.warm.executor import BACKLOG
 from spark_jobs.warm.packets import credentials_of as peer_of
-from spark_jobs.warm.packets import is_of_user
+from spark_jobs.warm.packets import is_of_user, process_of
 
-_LONGEST_TOKEN = 1_000  # bytes
 # From Python 3.13 on a server would look for its socket by the path of the slot that has bound it.
 _KEEPS_SOCKET: dict[str, Any] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
 _FAREWELL = 1.0  # seconds to end the stream
@@ -47,7 +46,7 @@ class Relay:
     """
 
     def __init__(self, address: Address, path: str) -> None:
-        self._token = address.token.encode()
+        self._token = address.token
         self._path = path
         self._slots = 0  # connections
         self._changed = asyncio.Event()
@@ -96,7 +95,8 @@ class Relay:
                 EOFError, OSError, PacketTooLarge, ProtocolError, msgspec.MsgspecError
             ),
         ):
-            if self._slots <= MOST_CALLS and await self._is_of_run(reader, writer):
+            if self._slots <= MOST_CALLS:
+                await self._greet(reader, writer)
                 reached = await asyncio.shield(self._reached)
                 writer.write(packed(REACHED if reached else UNREACHED))
                 if reached:
@@ -113,17 +113,19 @@ class Relay:
             self._slots -= 1
             self._changed.set()
 
-    async def _is_of_run(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        """Return whether the other side runs as this user and has the run's token.
+    async def _greet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Find out whether the other side runs as this user and has the run's token.
 
         A trial runs as the same user, and has no token.
+
+        Raises:
+            OSError: It has not shown so in time, see `greet_slot`.
         """
-        if not is_of_user(peer_of(writer.get_extra_info("socket")), os.getuid()):
-            return False
-        token = await asyncio.wait_for(
-            read_packet(reader, _LONGEST_TOKEN), time_limits.RELAY_ANSWER
-        )
-        return hmac.compare_digest(token, self._token)
+        peer = peer_of(writer.get_extra_info("socket"))
+        if not is_of_user(peer, os.getuid()):
+            raise PermissionError("another user")
+        greeting = greet_slot(reader, writer, self._token, process_of(peer))
+        await asyncio.wait_for(greeting, time_limits.RELAY_ANSWER)
 
     async def _pass_on_calls(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter

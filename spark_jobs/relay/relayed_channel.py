@@ -28,6 +28,7 @@ from spark_jobs.channel.exchange import (
 from spark_jobs.channel.grpc_channel import Address, ChannelClient
 from spark_jobs.channel.joined_calls import Answered, Called
 from spark_jobs.messages import LARGEST_MESSAGE, encode
+from spark_jobs.relay.handshake import greet_relay
 from spark_jobs.relay.packets import REACHED, Packets
 from spark_jobs.warm.executor import Executor, SharedSocket, connect, executor_here, left
 from spark_jobs.zygote.shared_import import zygote_environment
@@ -214,7 +215,7 @@ class Relays:
         return None
 
     def _connected(self, address: Address, until: float) -> Packets:
-        """Return a connection whose relay has accepted the run's token.
+        """Return a connection whose relay has shown and seen a proof of the run's token.
 
         Raises:
             RelayLost: There is none.
@@ -227,7 +228,7 @@ class Relays:
                     self._executor, name, start, kind=socket.SOCK_STREAM, until=until
                 )
                 packets = connecting.enter_context(contextlib.closing(Packets(connection)))
-                packets.send(address.token.encode(), left(until))
+                greet_relay(packets, address.token, until)
                 answer = packets.receive(left(until))
             except (OSError, subprocess.SubprocessError) as error:
                 raise RelayLost(str(error)) from None

@@ -135,3 +135,11 @@ def is_of_user(credentials: bytes, user: int) -> bool:
         user: The user's id.
     """
     return bool(_CREDENTIALS.unpack(credentials)[1] == user)
+
+
+def process_of(credentials: bytes) -> int:
+    """Return the id of the process in credentials of the kernel, as `credentials_of` returns them.
+
+    On the side of a server it is the process that has opened the connection.
+    """
+    return int(_CREDENTIALS.unpack(credentials)[0])

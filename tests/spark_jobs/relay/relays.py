@@ -8,11 +8,13 @@ import os
 import socket
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 
+from spark_jobs.relay.handshake import greet_relay
 from spark_jobs.relay.packets import REACHED, Packets
 from spark_jobs.relay.relay import Relay
 from spark_jobs.relay.relayed_channel import RelayedChannel, RelayLost, Relays
@@ -55,8 +57,9 @@ class Here:
         connection = socket.socket(socket.AF_UNIX)
         connection.connect(str(self.path))
         packets = Packets(connection)
-        packets.send((self._address.token if token is None else token).encode(), 30)
         try:
+            until = time.monotonic() + 60
+            greet_relay(packets, self._address.token if token is None else token, until)
             answer = packets.receive(60)
         except OSError as error:
             packets.close()

@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import socket
 import stat
 import subprocess
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
@@ -17,6 +19,9 @@ from spark_jobs import time_limits
 from spark_jobs.channel.exchange import ChannelLost
 from spark_jobs.channel.grpc_channel import ChannelServer
 from spark_jobs.messages import Heard, Stop, Wait
+from spark_jobs.relay.handshake import NONCE
+from spark_jobs.relay.packets import packed
+from spark_jobs.relay.relayed_channel import _name
 from tests.spark_jobs.channel.channel_contract import (
     ATTEMPT,
     OUTCOME,
@@ -190,8 +195,35 @@ def test_there_is_no_relay_in_a_folder_that_others_can_enter(host):
     assert not host.running()
 
 
+def test_a_process_that_took_the_path_of_a_relay_learns_nothing(host):
+    """The slot connects to the driver itself."""
+    salt, heard = b"s" * 32, []
+    host.folder.mkdir(mode=0o700)
+    (host.folder / "salt").write_bytes(salt)
+
+    def listen(server):
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = server.accept()
+                with connection:
+                    connection.sendall(packed(b"x" * 64))
+                    while data := connection.recv(1_000):
+                        heard.append(data)
+
+    with ChannelServer(LOOPBACK, Working()) as server, socket.socket(socket.AF_UNIX) as taken:
+        taken.bind(str(host.folder / _name(server.address, salt)))
+        taken.listen()
+        thread = threading.Thread(target=listen, args=[taken])
+        thread.start()
+        assert host.relays.channel(server.address, "1.0.0") is None
+        taken.shutdown(socket.SHUT_RDWR)
+        thread.join()
+    assert heard
+    assert all(len(data) == 4 + NONCE for data in heard)
+
+
 def test_a_slot_is_not_passed_on_by_a_process_that_only_owns_the_socket(host):
-    """It gets no answer to its token, and connects to the driver itself."""
+    """It gets no answer to its nonce, and connects to the driver itself."""
     with ChannelServer(LOOPBACK, Working()) as server:
         with host.relays.channel(server.address, "1.0.0"):
             (relay,) = host.running()
