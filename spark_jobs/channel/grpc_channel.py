@@ -17,7 +17,7 @@ import secrets
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from types import TracebackType
 from typing import Any, Self
 
@@ -63,6 +63,7 @@ _KEEPALIVE = [
     ("grpc.http2.max_pings_without_data", 0),
 ]
 
+_LOOK = 1.0  # seconds between two checks whether the server has ended
 _SPARE_CONNECTIONS = 64
 # Any process that reaches the port may connect, with a token or without.
 _LIMITS = [
@@ -155,7 +156,7 @@ class ChannelServer:
     def call(self, function: Callable[[], None]) -> None:
         """Run a function in the server's thread, then let waiting slots ask again.
 
-        Its error becomes `error`, as the handler's.
+        Its error becomes `error`, as the handler's. When the server has ended, it does nothing.
         """
 
         async def run() -> None:
@@ -167,7 +168,15 @@ class ChannelServer:
                 self._exchange.wake()
 
         assert self._loop is not None, "the server is entered"
-        asyncio.run_coroutine_threadsafe(run(), self._loop).result()
+        running = run()
+        try:
+            done = asyncio.run_coroutine_threadsafe(running, self._loop)
+        except RuntimeError:  # the loop is closed
+            running.close()
+            return
+        while not (done.done() or self._ended.is_set()):  # the loop may end before it has begun
+            with contextlib.suppress(TimeoutError, CancelledError):
+                done.result(_LOOK)
 
     def wake(self) -> None:
         """Let waiting slots ask again. From any thread, also when the server has stopped."""
@@ -238,8 +247,9 @@ class ChannelServer:
         self, requests: AsyncIterator[bytes], context: Any
     ) -> AsyncIterator[bytes]:
         try:
-            async for frame in Answering(self._exchange).frames(requests):
-                yield frame
+            async with contextlib.aclosing(Answering(self._exchange).frames(requests)) as frames:
+                async for frame in frames:
+                    yield frame
         except Refusal as refusal:
             await context.abort(getattr(grpc.StatusCode, refusal.status), str(refusal))
 

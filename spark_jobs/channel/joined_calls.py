@@ -11,7 +11,7 @@ import contextlib
 import functools
 import itertools
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 import grpc
@@ -133,7 +133,7 @@ class Answering:
         self._changed = asyncio.Event()
         self._has_room: asyncio.Event | None = None
 
-    async def frames(self, requests: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    async def frames(self, requests: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
         """Yield frames with the answers to the calls in a stream's frames, as they come.
 
         Raises:
@@ -142,11 +142,12 @@ class Answering:
         reading = asyncio.ensure_future(self._read(requests))
         reading.add_done_callback(lambda _: self._changed.set())
         try:
-            while not reading.done() or self._calls or self._answers:
-                await self._changed.wait()
-                self._changed.clear()
-                while self._answers:
+            while not _has_failed(reading) and (self._answers or self._calls or not reading.done()):
+                if self._answers:
                     yield self._next_frame()
+                else:
+                    await self._changed.wait()
+                    self._changed.clear()
             try:
                 reading.result()
             except ProtocolError as error:
@@ -280,7 +281,16 @@ class Asking:
                 await self._running
 
     async def _run(self) -> None:
-        stream = self._connect()
+        errors: Sequence[BaseException | None] = ()
+        try:
+            errors = await self._use(self._connect())
+        except Exception as error:  # no stream can be opened
+            errors = [error]
+        finally:
+            self._refuse_all(_status_of(errors))
+
+    async def _use(self, stream: Any) -> Sequence[BaseException | None]:
+        """Use a stream until it breaks; return the errors of reading and writing."""
         both = [asyncio.ensure_future(step(stream)) for step in (self._read, self._write)]
         try:
             await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
@@ -289,13 +299,15 @@ class Asking:
                 task.cancel()
             errors = await asyncio.gather(*both, return_exceptions=True)
             stream.cancel()
-            self._calls.clear()
-            self._unsent = 0
-            self._dropped.clear()
-            status = _status_of(errors)
-            for number, answer in self._waiting.items():
-                if not answer.done():
-                    answer.set_result(Answered(number=number, refusal=status))
+        return errors
+
+    def _refuse_all(self, status: str) -> None:
+        self._calls.clear()
+        self._unsent = 0
+        self._dropped.clear()
+        for number, answer in self._waiting.items():
+            if not answer.done():
+                answer.set_result(Answered(number=number, refusal=status))
 
     async def _read(self, stream: Any) -> None:
         async for frame in stream:
@@ -313,6 +325,10 @@ class Asking:
                 self._unsent -= sum(len(called.message) for called in some)
                 dropped, self._dropped = self._dropped, []
                 await stream.write(encode_calls(some, dropped))
+
+
+def _has_failed(reading: asyncio.Future[None]) -> bool:
+    return reading.done() and reading.exception() is not None
 
 
 def _status_of(errors: Iterable[BaseException | None]) -> str:

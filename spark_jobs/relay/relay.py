@@ -68,7 +68,8 @@ class Relay:
         listening = await asyncio.start_unix_server(
             self._serve, sock=server, backlog=BACKLOG, **_KEEPS_SOCKET
         )
-        ends = [asyncio.ensure_future(end) for end in (gone.wait(), self._until_unused())]
+        ways = (gone.wait(), self._until_unused(), self._until_failed())
+        ends = [asyncio.ensure_future(end) for end in ways]
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         with contextlib.suppress(FileNotFoundError):  # Spark has removed its folder
             os.unlink(self._path)
@@ -86,6 +87,12 @@ class Relay:
                 if not self._slots:
                     return
 
+    async def _until_failed(self) -> None:
+        """Return if the relay cannot find out whether it reaches the driver."""
+        with contextlib.suppress(Exception):
+            await self._reached
+            await asyncio.Event().wait()
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one connection of a slot."""
         with (
@@ -97,7 +104,10 @@ class Relay:
         ):
             if self._slots <= MOST_CALLS:
                 await self._greet(reader, writer)
-                reached = await asyncio.shield(self._reached)
+                await asyncio.wait([self._reached])
+                if self._reached.exception() is not None:
+                    return
+                reached = self._reached.result()
                 writer.write(packed(REACHED if reached else UNREACHED))
                 if reached:
                     await self._pass_on_calls(reader, writer)

@@ -36,6 +36,7 @@ from spark_jobs.zygote.shared_import import zygote_environment
 _START = "spark_jobs.relay.start"
 _FOLDER = "experiment-relay"
 _CUT = ("UNAVAILABLE", "DEADLINE_EXCEEDED")
+_PASSED_ON = 40.0  # seconds after which a call has reached the driver; gRPC needs 20 to give up
 _TRIES = 2  # the socket of a relay that was just killed may still take a connection
 _ENCODER = msgspec.msgpack.Encoder()
 _ANSWERED = msgspec.msgpack.Decoder(Answered)
@@ -67,7 +68,7 @@ class RelayedChannel(SlotChannel):
         self._lock = threading.Lock()
         self._closed = False
         self._direct: ChannelClient | None = None
-        self._cut_since: float | None = None
+        self._outage = Outage()
         with contextlib.ExitStack() as opening:
             self._lanes: dict[Call, _Lane] = {}
             for calls in _LANES:
@@ -93,35 +94,63 @@ class RelayedChannel(SlotChannel):
         if self._direct is None:
             try:
                 return self._ask_relay(call, request, longer)
-            except RelayLost:
-                self._connect_directly()
+            except RelayLost as lost:
+                self._connect_directly(lost)
         assert self._direct is not None, "connected directly"
         self._direct._key = self._key
         return self._direct._ask(call, request, longer)
 
     def _ask_relay(self, call: Call, request: bytes, longer: float) -> tuple[bytes, str]:
         called = Called(number=0, call=call, key=self._key, message=request)
+        began = time.monotonic()
         answered = self._lanes[call].ask(called, time_limits.ANSWER + longer)
         if answered.refusal not in _CUT:
-            self._cut_since = None
+            self._outage.end()
             return _answer(answered)
-        now = time.monotonic()
-        self._cut_since = self._cut_since or now
-        if now - self._cut_since > time_limits.RELAY_OUTAGE:
+        if self._outage.seconds(began, time.monotonic()) > time_limits.RELAY_OUTAGE:
             raise RelayLost(f"the relay has not reached the driver: {answered.refusal}")
         raise Cut(f"{answered.refusal}, by the relay")
 
-    def _connect_directly(self) -> None:
+    def _connect_directly(self, lost: RelayLost) -> None:
         with self._lock:
             if self._closed:
                 raise ChannelClosed("the connection was closed here")
             if self._direct is None:
+                print(f"relay lost: {lost}; connecting to the driver", file=sys.stderr)
                 self._direct = ChannelClient(self._address, self._slot)
                 self._close_lanes()  # also of a call of the other thread, which repeats it directly
 
     def _close_lanes(self) -> None:
         for lane in self._lanes.values():
             lane.packets.close()
+
+
+class Outage:
+    """For how long a relay has not reached the driver: since the first of the calls cut in a row.
+
+    A call that was under way for long had reached the driver, which let it wait. So it counts as
+    answered until it was cut.
+    """
+
+    def __init__(self) -> None:
+        self._since: float | None = None
+
+    def end(self) -> None:
+        """Record that a call was answered."""
+        self._since = None
+
+    def seconds(self, began: float, cut: float) -> float:
+        """Record that a call was cut; return the seconds since the first cut of the outage.
+
+        Args:
+            began: The time when the call was sent, by `time.monotonic`.
+            cut: The time when it was cut.
+        """
+        since = self._since
+        if since is None or cut - began > _PASSED_ON:
+            since = cut
+        self._since = since
+        return cut - since
 
 
 _LANES: tuple[tuple[Call, ...], ...] = (("Hello", "Next"), ("Report",))
@@ -210,8 +239,10 @@ class Relays:
         until = time.monotonic() + time_limits.RELAY_STARTS
         connected = functools.partial(self._connected, address, until)
         for _ in range(_TRIES):
-            with contextlib.suppress(RelayLost):
+            try:
                 return RelayedChannel(address, slot, connected)
+            except RelayLost as lost:
+                print(f"no relay: {lost}", file=sys.stderr)
         return None
 
     def _connected(self, address: Address, until: float) -> Packets:
@@ -231,9 +262,11 @@ class Relays:
                 greet_relay(packets, address.token, until)
                 answer = packets.receive(left(until))
             except (OSError, subprocess.SubprocessError) as error:
-                raise RelayLost(str(error)) from None
+                raise RelayLost(str(error) or type(error).__name__) from None
+            if answer is None:
+                raise RelayLost("it does not say in time whether it reaches the driver")
             if answer != REACHED:
-                raise RelayLost(f"the relay answers {answer!r}")
+                raise RelayLost("it does not reach the driver")
             connecting.pop_all()
             return packets
 

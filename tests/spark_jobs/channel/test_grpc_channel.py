@@ -345,3 +345,13 @@ def test_the_secrets_of_an_address_are_not_in_its_repr():
     address = Address(target="host:1", token="the token", certificate="the certificate")
     assert "token" not in repr(address)
     assert "certificate" not in str(address)
+
+
+def test_a_call_of_the_driver_to_a_server_that_has_ended_does_nothing():
+    """The error of the server says why; it must not be hidden by another one."""
+    with ChannelServer(LOOPBACK, Script()) as server:
+        called = []
+        server.call(lambda: called.append("before"))
+    server.call(lambda: called.append("after"))
+    server.wake()
+    assert called == ["before"]

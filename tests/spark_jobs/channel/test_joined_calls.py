@@ -5,7 +5,8 @@ import contextlib
 
 import pytest
 
-from spark_jobs.channel.exchange import Exchange
+from spark_jobs.channel.exchange import Exchange, Refusal
+from spark_jobs.channel.grpc_channel import ChannelServer
 from spark_jobs.channel.joined_calls import Answering, Asking, Called, decode_calls, encode_calls
 from spark_jobs.messages import Next, Wait, encode
 
@@ -99,5 +100,60 @@ def test_a_call_in_the_frame_of_its_drop_does_not_wait():
     async def test():
         called = Called(number=1, call="Next", key=KEY, message=encode(Next("1.0.0")))
         assert waiting_at_driver([encode_calls([called], [1])]) == 0
+
+    asyncio.run(test())
+
+
+def called(number, slot):
+    return Called(number=number, call="Next", key=KEY, message=encode(Next(slot)))
+
+
+async def frames_of(*frames):
+    """A stream of these frames that stays open."""
+    for frame in frames:
+        yield frame
+    await asyncio.Event().wait()
+
+
+def test_a_stream_with_a_bad_frame_ends_at_once_also_while_calls_wait():
+    async def test():
+        answering = Answering(Exchange(Idle()))
+        stream = frames_of(encode_calls([called(1, "1.0.0")]), b"nonsense")
+        with pytest.raises(Refusal):
+            await asyncio.wait_for(anext(answering.frames(stream)), 60)
+        await asyncio.sleep(0)
+        assert not answering._calls
+
+    asyncio.run(test())
+
+
+def test_the_calls_of_a_stream_that_is_closed_wait_no_more():
+    async def test():
+        server = ChannelServer("127.0.0.1", Idle())  # not entered
+        bad = Called(number=2, call="Next", key=KEY, message=b"nonsense")
+        stream = frames_of(encode_calls([called(1, "1.0.0"), bad]))
+        frames = server._answer_joined(stream, None)
+        assert await anext(frames), "the second call is refused at once"
+        waiting = server._exchange._lines.get("1.0.0")
+        await frames.aclose()
+        assert waiting.cancelled()
+
+    asyncio.run(test())
+
+
+def test_a_call_is_refused_where_no_stream_can_be_opened_and_the_next_one_tries_again():
+    async def test():
+        tries = []
+
+        def connect():
+            tries.append(None)
+            raise OSError("too many open files")
+
+        asking = Asking(connect)
+        for number in (1, 2):
+            answered = await asyncio.wait_for(ask(asking, "1.0.0"), 60)
+            assert answered.refusal == "UNAVAILABLE"
+            assert len(tries) == number
+        await asking.close()
 
     asyncio.run(test())

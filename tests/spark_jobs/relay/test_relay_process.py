@@ -181,11 +181,12 @@ with relays.channel(address, "1.0.0"):
 """
 
 
-def test_there_is_no_relay_where_the_driver_is_not_reached(host, monkeypatch):
+def test_there_is_no_relay_where_the_driver_is_not_reached(host, monkeypatch, capfd):
     with ChannelServer(LOOPBACK, Working()) as server:
         address = server.address
     monkeypatch.setattr(time_limits, "RELAY_STARTS", 15.0)
     assert host.relays.channel(address, "1.0.0") is None
+    assert "no relay: it does not reach the driver" in capfd.readouterr().err
 
 
 def test_there_is_no_relay_in_a_folder_that_others_can_enter(host):

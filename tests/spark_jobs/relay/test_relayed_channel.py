@@ -17,8 +17,9 @@ from spark_jobs.channel.exchange import ChannelLost, ChannelRefused
 from spark_jobs.channel.grpc_channel import ChannelServer
 from spark_jobs.channel.joined_calls import Called, encode_calls
 from spark_jobs.messages import Heard, Hello, Next, Stop, Wait, encode
+from spark_jobs.relay import relay as relay_module
 from spark_jobs.relay.packets import LARGEST_FRAME, Packets, packed
-from spark_jobs.relay.relayed_channel import RelayLost
+from spark_jobs.relay.relayed_channel import Outage, RelayLost
 from tests.proxy import Proxy
 from tests.spark_jobs.channel.channel_contract import (
     ATTEMPT,
@@ -255,3 +256,35 @@ def test_a_message_that_is_refused_is_not_repeated():
         with relay.connect("1.0.0") as slot, pytest.raises(ChannelRefused):
             slot._key = "no key"
             slot.next()
+
+
+def test_only_calls_that_are_cut_in_a_row_count_as_an_outage():
+    outage = Outage()
+    assert outage.seconds(10.0, 11.0) == 0
+    assert outage.seconds(30.0, 41.0) == 30
+    outage.end()
+    assert outage.seconds(50.0, 51.0) == 0
+    long = 100.0
+    assert outage.seconds(52.0, 52.0 + long) == 0, "it waited at the driver before it was cut"
+    assert outage.seconds(120.0, 121.0) == 121.0 - 52.0 - long
+
+
+def test_a_slot_that_leaves_its_relay_says_why(capfd):
+    handler = Working()
+    with ChannelServer(LOOPBACK, handler) as server, relay_of(server.address) as relay:
+        with relay.connect("1.0.0") as slot:
+            slot._lanes["Next"].packets._connection.shutdown(socket.SHUT_RDWR)
+            assert slot.next() == ATTEMPT
+            assert not slot.is_relayed
+    assert "relay lost: [Errno 32] Broken pipe; connecting" in capfd.readouterr().err
+
+
+def test_a_relay_that_cannot_look_for_the_driver_ends(monkeypatch):
+    async def fails(channel):
+        raise OSError("too many open files")
+
+    monkeypatch.setattr(relay_module, "_is_reached", fails)
+    with ChannelServer(LOOPBACK, Working()) as server, tempfile.TemporaryDirectory() as folder:
+        here = Here(server.address, Path(folder))
+        with here.running():
+            wait_until(lambda: not here.path.exists())
