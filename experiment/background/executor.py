@@ -15,7 +15,7 @@ from experiment.background.handle import Handle
 from experiment.driver.control import Control, own_control
 from experiment.driver.interrupts import Interrupts
 from experiment.results.result import Result, SearchFailed
-from experiment.results.status import Status
+from experiment.results.status import Overview
 from experiment.results.text import printable
 from experiment.results.trial_result import TrialResult
 from experiment.setup.keywords import ExecutorKeywords, takes_settings
@@ -271,7 +271,7 @@ class SparkExecutor(Executor):
     def _grow(self, slots: int) -> None:
         self.parallelism = slots
 
-    def ended(self, result: TrialResult, status: Status) -> None:
+    def ended(self, result: TrialResult, status: Overview) -> None:
         """Set the future of a call that has ended."""
         if result.status != "cancelled":  # then the executor ends and sets the futures' error
             self._readers.submit(self._settle, self._calls.pop(result.id), result)

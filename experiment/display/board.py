@@ -12,7 +12,7 @@ from tensorboard.plugins.custom_scalar import layout_pb2
 from tensorboard.plugins.hparams import summary_v2 as hparams
 
 from experiment.display.description import description, escaped, failure_description
-from experiment.results.status import Status
+from experiment.results.status import Overview
 from experiment.results.text import hyperparameter
 from experiment.results.trial_result import TrialResult
 from experiment.run_files.manifest import Manifest
@@ -80,7 +80,7 @@ class Board:
             self._events.close()
             raise
 
-    def ended(self, result: TrialResult, status: Status) -> None:
+    def ended(self, result: TrialResult, status: Overview) -> None:
         """Write the events of a trial that has ended."""
         # Columns are written once; a stopped trial may report other names than trials return.
         certain = self._key is not None or result.status == "finished"
@@ -92,13 +92,13 @@ class Board:
             self._end_row(Path(result.logdir).name)
         if status.ended % max(status.ended // _MOST_POINTS, 1) == 0:
             # The slot that sent this result counts as busy until it has its next trial.
-            self._write_curves(status, None if cancelled else len(status.running) + 1)
+            self._write_curves(status, None if cancelled else status.in_flight + 1)
         if result.error is not None and status.failed <= _MOST_ERRORS:
             self._events.text(f"failed/{Path(result.logdir).name}", failure_description(result))
         if self._evolution is not None and not cancelled:
             self._write_generations(self._evolution)  # complete generations only
 
-    def close(self, optimization_key: str | None, status: Status) -> None:
+    def close(self, optimization_key: str | None, status: Overview) -> None:
         """Write the last events and close the file."""
         self._write_curves(status, 0)
         if not self._configured:  # no trial finished, but the failed ones need a table too
@@ -106,7 +106,7 @@ class Board:
             self._configure(self._objectives(name), [])
         self._events.close()
 
-    def _write_curves(self, status: Status, busy: int | None) -> None:
+    def _write_curves(self, status: Overview, busy: int | None) -> None:
         """Append a point to each curve.
 
         If no trial has ended since the last point, only to the curve of busy slots.
@@ -118,7 +118,7 @@ class Board:
             values |= self._best_so_far(status)
         self._events.scalars(values, status.ended)
 
-    def _best_so_far(self, status: Status) -> dict[str, float]:
+    def _best_so_far(self, status: Overview) -> dict[str, float]:
         if isinstance(self._direction, Direction):
             best = None if status.best is None else status.best.value
             return {} if best is None else {_BEST_SO_FAR: best}

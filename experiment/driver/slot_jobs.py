@@ -261,7 +261,7 @@ class SlotJobs:
                 return "ended"
             if time.monotonic() > grow:
                 self._grow(jobs, coordinator)
-                if not coordinator.trials.status.slots:
+                if not coordinator.trials.overview.slots:
                     self.there(self._without_slots(jobs))
                 grow = time.monotonic() + _GROW
             self._check_deadline()
@@ -366,7 +366,7 @@ class SlotJobs:
         with contextlib.suppress(Exception):  # of a stopped session
             offered = self.session.task_slots()
         workers = self.settings.workers_per_trial
-        awaited = jobs.asked - coordinator.trials.status.slots
+        awaited = jobs.asked - coordinator.trials.overview.slots
         room = whole_gangs(min(offered, self.most), workers) - jobs.asked
         further = min(room, coordinator.trials.left * workers - awaited)
         if further > 0:

@@ -6,7 +6,6 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import overload
 
 from experiment.results.status import Running
 from spark_jobs.messages import Attempt, Report, SlotId
@@ -34,14 +33,8 @@ class InFlight:
         return len(self._running)
 
     @property
-    def running(self) -> Sequence[Running]:
-        """The attempts in flight, in the order in which slots got them.
-
-        They are copied when one of them is first read; the length is that of this moment.
-        """
-        return _View(len(self._running), self._copied)
-
-    def _copied(self) -> tuple[Running, ...]:
+    def running(self) -> tuple[Running, ...]:
+        """The attempts in flight, in the order in which slots got them: a copy of all."""
         with self._lock:
             return tuple(self._running.values())
 
@@ -127,31 +120,3 @@ class InFlight:
     def _replace(self, running: Running) -> None:
         with self._lock:
             self._running[running.attempt.trial.id] = running
-
-
-class _View(Sequence[Running]):
-    """Attempts of which some may never be read.
-
-    Args:
-        length: Their number.
-        read: Returns them.
-    """
-
-    def __init__(self, length: int, read: Callable[[], tuple[Running, ...]]) -> None:
-        self._length = length
-        self._read = read
-        self._items: tuple[Running, ...] | None = None
-
-    def __len__(self) -> int:
-        return self._length if self._items is None else len(self._items)
-
-    @overload
-    def __getitem__(self, index: int) -> Running: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Running]: ...
-
-    def __getitem__(self, index: int | slice) -> Running | Sequence[Running]:
-        if self._items is None:
-            self._items = self._read()
-        return self._items[index]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
-from experiment.results.status import Observer, Output, Running, Status
+from experiment.results.status import Observer, Output, Overview
 from experiment.results.trial_result import TrialResult
 from experiment.run_files.run_state import RunState
 from search.direction import Direction, Goal
@@ -16,7 +16,7 @@ _MOST_OUTPUT = 1_000  # pieces that wait to be shown
 class Standing:
     """Keeps the status of a search, and passes each result to observers.
 
-    `status` is thread safe: each part of it is read at once.
+    `overview` is thread safe: each part of it is read at once.
 
     Args:
         state: The state of the run, which has the results.
@@ -74,34 +74,32 @@ class Standing:
             self._seconds += result.seconds
         self._front = self._direction.joined(self._front, result)
 
-    def tell(self, result: TrialResult, status: Status) -> None:
+    def tell(self, result: TrialResult, overview: Overview) -> None:
         """Pass a result to the observers."""
         for observer in list(self.observers):
             try:
-                observer.ended(result, status)
+                observer.ended(result, overview)
             except Exception as error:  # a full disk under TensorBoard's files must not end it
                 self.observers.remove(observer)
                 self._warn(f"{type(observer).__name__} is left out from now on: {error}")
 
-    def status(
-        self, *, total: int, running: Sequence[Running], slots: int, workers: int = 1
-    ) -> Status:
-        """Return the status of the search.
+    def overview(self, *, total: int, in_flight: int, slots: int, workers: int = 1) -> Overview:
+        """Return the state of the search.
 
         Args:
             total: Number of trials of the search.
-            running: The trials in flight.
+            in_flight: Number of trials in flight.
             slots: Number of slots.
             workers: Number of slots of each trial.
         """
         front, results = tuple(self._front), self._state.results
-        return Status(
+        return Overview(
             total=total,
             results=results,
             ended=len(results),
             failed=self.failed,
             cancelled=self._cancelled,
-            running=running,
+            in_flight=in_flight,
             slots=slots,
             workers=workers,
             best=front[0] if front and isinstance(self._direction, Direction) else None,

@@ -14,7 +14,7 @@ from experiment.driver.trials.next_attempts import NextAttempts
 from experiment.driver.trials.replay import Replay
 from experiment.driver.trials.standing import Standing
 from experiment.results.result import too_many_failures
-from experiment.results.status import Observer, Output, Running, Status
+from experiment.results.status import Observer, Output, Overview, Running, Status
 from experiment.results.trial_result import TrialResult
 from experiment.results.warned import once
 from experiment.run_files.journal_records import Begun, Record
@@ -143,14 +143,19 @@ class Trials:
         return len(self._in_flight)
 
     @property
-    def status(self) -> Status:
-        """The status of the search. Thread safe: each part of it is read at once."""
-        return self.standing.status(
+    def overview(self) -> Overview:
+        """The state of the search. Thread safe: each part of it is read at once."""
+        return self.standing.overview(
             total=self._trials_in_all,
-            running=self._in_flight.running,
+            in_flight=self.in_flight,
             slots=len(self._slots),
             workers=self._workers,
         )
+
+    @property
+    def status(self) -> Status:
+        """The same with the trials in flight, which are copied. Thread safe."""
+        return self.overview.with_running(self._in_flight.running)
 
     @property
     def _asks_no_more(self) -> bool:
@@ -363,7 +368,7 @@ class Trials:
         result = self.results[-1]
         self.standing.take(result)
         self._of_searcher(lambda: self._tell_searcher(outcome), None)
-        self.standing.tell(result, self.status)
+        self.standing.tell(result, self.overview)
         if outcome.error is not None:
             self._judge_failure(outcome.error)
 

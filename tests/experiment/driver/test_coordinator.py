@@ -1,3 +1,5 @@
+import copy
+import dataclasses
 import tempfile
 from collections import Counter
 from pathlib import Path
@@ -534,7 +536,7 @@ def test_observers_get_the_same_results_again_when_a_search_is_resumed(tmp_path)
             self.heard = []
 
         def ended(self, result, status):
-            self.heard.append((result.id, status.ended, len(status.running)))
+            self.heard.append((result.id, status.ended, status.in_flight))
 
     live, again = Counting(), Counting()
     first = Search(tmp_path, points(3), observers=[live])
@@ -1295,6 +1297,20 @@ def test_the_optimization_key_names_the_judged_metric(start):
     assert search.report("1.0.0", work, 0, accuracy=9.0) == ""
     assert search.report("1.0.0", work, 1, accuracy=9.0, loss=0.5) == ""
     assert search.report("1.0.0", work, 2, accuracy=0.0, loss=5.0).startswith("step 2: 5 is above")
+
+
+def test_a_status_is_a_value_that_can_be_copied_shown_and_compared(start):
+    search = start(points(3), "1.0.0", "1.1.0")
+    first, second = search.ask("1.0.0"), search.ask("1.1.0")
+    trials = search.coordinator.trials
+    status = trials.status
+    assert [running.attempt for running in reversed(status.running)] == [second, first]
+    assert copy.deepcopy(status) == status == trials.status
+    assert len(dataclasses.asdict(status)["running"]) == 2
+    assert "Running(attempt=" in repr(status)
+    search.finish("1.0.0", first)
+    assert len(status.running) == 2, "it does not change"
+    assert status.in_flight == trials.overview.in_flight == 2
 
 
 def test_output_of_trials_is_kept_for_display(start):

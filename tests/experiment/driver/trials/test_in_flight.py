@@ -132,15 +132,6 @@ def test_the_view_of_another_thread_does_not_change(in_flight):
     assert (len(in_flight), list(in_flight.running), in_flight.on("1.1.0")) == (0, [], None)
 
 
-def test_the_number_is_known_without_a_copy(in_flight):
-    in_flight.add(attempt(0), ("1.0.0",))
-    before = in_flight.running
-    assert len(before) == 1
-    in_flight.add(attempt(1), ("1.1.0",))
-    assert len(before) == 1
-    assert [running.attempt.trial.id for running in before] == [0, 1]
-
-
 @pytest.mark.slow
 def test_threads_may_read_while_attempts_come_and_go(in_flight):
     def change():
