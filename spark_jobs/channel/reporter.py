@@ -66,6 +66,7 @@ class Reporter:
             driver does not answer; after a ChannelClosed nothing more is sent.
         stop: Called with a trial's number and the reason to stop it.
         end: Called with an attempt whose process is to be ended, and the reason.
+        heard: The driver's answer to a message that was sent just before.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class Reporter:
         send: Send,
         stop: Callable[[int, str], None],
         end: Callable[[Attempt, str], None],
+        heard: Heard | None = None,
     ) -> None:
         self._send = send
         self._stop = stop
@@ -81,7 +83,7 @@ class Reporter:
         self._followed: tuple[Attempt, Tail] | None = None
         self._unsent = ""  # output that was not delivered
         self._running: Attempt | None = None
-        self._heard = Heard()  # the driver's last answer
+        self._heard = heard or Heard()  # the driver's last answer
         self._said = time.monotonic()  # when something was sent last
         self._changed = threading.Condition()
         self._sending = False
@@ -155,16 +157,22 @@ class Reporter:
         return not (self._waiting or self._sending or self._followed)
 
     def _main(self) -> None:
+        self._rest(self._heard.pause)
         while (taken := self._take()) is not None:
-            answered = not taken or self._pass_on(*taken)
+            answered = self._pass_on(*taken) if taken else True
             with self._changed:
                 self._sending = False
                 self._changed.notify_all()
-                if answered:
-                    pause = max(_EVERY, self._heard.pause)
-                    self._changed.wait_for(lambda: self._closing or self._in_a_hurry, pause)
-                else:
+            if not answered:
+                with self._changed:
                     self._changed.wait_for(lambda: self._closing, _PAUSE)
+            else:  # the driver's pause is between two messages, and empty news are none
+                self._rest(max(_EVERY, self._heard.pause) if taken else _EVERY)
+
+    def _rest(self, seconds: float) -> None:
+        """Wait, unless something has to be sent at once."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._closing or self._in_a_hurry, seconds)
 
     def _pass_on(self, attempt: Attempt, reports: tuple[Report, ...], output: str) -> bool:
         self._said = time.monotonic()
@@ -195,12 +203,16 @@ class Reporter:
         return self._urgent or len(self._waiting) >= _MOST_AT_ONCE
 
     def _take(self) -> tuple[Attempt, tuple[Report, ...], str] | tuple[()] | None:
-        """Wait for news of an attempt and return some; empty after a while, None when closed."""
+        """Wait for news of an attempt and return some; None when closed.
+
+        The news are empty if there is no new output of the followed attempt.
+        """
         with self._changed:
             while not (self._closing or self._waiting or self._followed):
                 left = self._until_beat(time.monotonic())
-                if not left or not self._changed.wait(left):
+                if not left:
                     break
+                self._changed.wait(left)
             if self._closing:
                 return None
             attempt = self._waiting[0][0] if self._waiting else None

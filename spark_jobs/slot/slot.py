@@ -242,10 +242,10 @@ def pull_trials(
         tell: Called with warnings for the user.
     """
     attempt: Attempt | None = first
-    channel = asking.channel
+    channel, heard = asking.channel, None
     with contextlib.suppress(ChannelLost, ChannelRefused):  # the first trial starts now
-        channel.report(first, (), "")
-    with Reporter(channel.report, runner.stop, runner.end) as reporter:
+        heard = channel.report(first, (), "")
+    with Reporter(channel.report, runner.stop, runner.end, heard) as reporter:
         while attempt is not None:
             with reporter.running(attempt):
                 outcome = run_attempt(config, attempt, runner, tell, reporter)

@@ -12,6 +12,7 @@ from spark_jobs.channel import reporter as module
 from spark_jobs.channel.exchange import ChannelClosed, ChannelLost
 from spark_jobs.channel.reporter import Reporter, Tail
 from spark_jobs.messages import Attempt, Gang, Heard, Report
+from tests.experiment.waiting import wait_until
 
 LONG = 60.0  # seconds; only keep a failing test from hanging
 FIRST, SECOND = Attempt(Trial(7, {"x": 1})), Attempt(Trial(8, {"x": 2}), 2)
@@ -399,6 +400,28 @@ def test_a_heartbeat_is_sent_for_a_silent_trial(driver, monkeypatch):
         assert all(heard == (FIRST, (), "") for heard in driver.heard)
         driver.answer = Heard(stop="its slot was given up")
         driver.wait_until(lambda: (7, "its slot was given up") in driver.stopped)
+
+
+def test_a_heartbeat_is_not_delayed_by_a_pause_after_nothing_was_sent(driver, monkeypatch, logs):
+    """Neither while the slot has no trial, nor while the logs of one stay as they are."""
+    monkeypatch.setattr(time_limits, "SLOT_BEAT", 0.01)
+    with Reporter(driver.send, driver.stop, driver.end) as reporter:
+        looked = []
+        until_beat = reporter._until_beat
+        reporter._until_beat = lambda now: looked.append(now) or until_beat(now)
+        reporter._heard = Heard(pause=3600.0)
+        wait_until(lambda: len(looked) > 3)
+        with reporter.running(FIRST):
+            reporter.follow(FIRST, logs)
+            driver.wait_until(lambda: driver.heard)
+    assert driver.heard[0] == (FIRST, (), "")
+
+
+def test_the_pause_of_an_earlier_answer_counts(driver):
+    with Reporter(driver.send, driver.stop, driver.end, Heard(pause=3600.0)) as reporter:
+        add(reporter, FIRST, range(50))
+        assert reporter.flush(LONG)
+        assert [len(reports) for _, reports, _ in driver.heard] == [50]
 
 
 def test_a_trial_that_started_while_nothing_was_sent_is_silent_for_no_longer(driver):

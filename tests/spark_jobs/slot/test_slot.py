@@ -120,13 +120,13 @@ class Driver:
 
     def __init__(self, *attempts, stop_at=None):
         self.attempts, self.stop_at = list(attempts), stop_at
-        self.heard = []
+        self.heard, self.answer = [], Heard()
 
     def report(self, attempt, reports, output):
         self.heard.append((attempt.trial.id, [report.step for report in reports], output))
         steps = [report.step for report in reports]
         stops = self.stop_at is not None and self.stop_at in steps
-        return Heard(stop="step 3: enough" if stops else "")
+        return Heard(stop="step 3: enough") if stops else self.answer
 
     def next(self, number, outcome):
         self.heard.append(outcome)
@@ -137,6 +137,19 @@ def pull(config, driver, *attempts):
     first, *driver.attempts = attempts
     with make_runner(config, {}) as runner:
         pull_trials(config, Asking(driver), runner, first, pytest.fail)
+
+
+def test_the_first_answer_of_a_driver_that_wants_few_messages_counts(tmp_path):
+    def train(x):
+        for step in range(250):
+            experiment.report(step=step, loss=x)
+        return x
+
+    driver = Driver()
+    driver.answer = Heard(pause=60.0, last_only=True)
+    pull(config_of(tmp_path, train), driver, Attempt(Trial(0, {"x": 1})))
+    began, outcome = driver.heard
+    assert (began, outcome.status) == ((0, [], ""), "finished")
 
 
 def test_the_driver_gets_all_reports_and_output_before_the_outcome(tmp_path):
