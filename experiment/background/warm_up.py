@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
-from experiment.driver.spark_errors import problem_of_spark
+from experiment.driver.jobs.spark_errors import problem_of_spark
 from experiment.setup.imports import preload_of
 from experiment.setup.preparation import shared_import
 from experiment.setup.settings import Settings

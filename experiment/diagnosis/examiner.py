@@ -19,7 +19,7 @@ import msgspec
 from experiment.diagnosis.assessment import Expected, about_driver, assess, size
 from experiment.diagnosis.diagnosis import DRIVER, Diagnosis, Finding, diagnosis_of
 from experiment.display.progress import show_line
-from experiment.driver.spark_errors import problem_of_spark
+from experiment.driver.jobs.spark_errors import problem_of_spark
 from experiment.results.text import count, duration
 from experiment.setup.imports import imports_of
 from experiment.setup.settings import check_folder

@@ -11,10 +11,11 @@ from experiment.display.progress import Progress
 from experiment.driver.control import Control, stopped_by_file
 from experiment.driver.coordinator import Coordinator
 from experiment.driver.interrupts import Interrupts
+from experiment.driver.jobs.leaving import Leaving
+from experiment.driver.jobs.slot_jobs import SlotJobs, cannot_continue
 from experiment.driver.open_run import OpenRun, not_resumable, open_journal, open_run
 from experiment.driver.recorder import Recorder
 from experiment.driver.running_search import RunningSearch, result_so_far
-from experiment.driver.slot_jobs import Leaving, SlotJobs, cannot_continue
 from experiment.driver.slots.gangs import Gangs
 from experiment.driver.slots.roster import Roster
 from experiment.driver.trials.trials import Trials

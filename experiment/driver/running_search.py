@@ -10,8 +10,8 @@ from experiment.display.board import Board
 from experiment.display.progress import Progress
 from experiment.driver.coordinator import Coordinator
 from experiment.driver.interrupts import Interrupts
+from experiment.driver.jobs.slot_jobs import SlotJobs
 from experiment.driver.open_run import OpenRun, keep
-from experiment.driver.slot_jobs import SlotJobs
 from experiment.driver.trials.trials import Trials
 from experiment.results.result import Result, SearchFailed
 from experiment.results.text import how_to_resume, printable

@@ -20,7 +20,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from experiment.driver import slot_jobs
+from experiment.driver.jobs import slot_jobs
 from search.trial import Outcome
 from spark_jobs import time_limits
 from spark_jobs.channel import grpc_channel

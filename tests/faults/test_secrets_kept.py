@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 import experiment
-from experiment.driver import slot_jobs
+from experiment.driver.jobs import slot_jobs
 from spark_jobs.channel import exchange
 from spark_jobs.channel.credentials import AttemptKeys
 from spark_jobs.channel.grpc_channel import ChannelServer

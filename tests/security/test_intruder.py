@@ -8,7 +8,7 @@ import re
 import pytest
 
 import experiment
-from experiment.driver import slot_jobs
+from experiment.driver.jobs import slot_jobs
 from spark_jobs.channel.grpc_channel import ChannelServer
 from tests.experiment.waiting import processes_in, wait_until
 from tests.security.intruder import steal, stranger

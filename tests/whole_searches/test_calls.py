@@ -424,7 +424,7 @@ def test_dead_slots_end_the_search_with_sparks_error(spark, logdir, monkeypatch)
 
         return slot
 
-    monkeypatch.setattr("experiment.driver.slot_jobs.slot_function", dead)
+    monkeypatch.setattr("experiment.driver.jobs.slot_jobs.slot_function", dead)
     with pytest.raises(experiment.SearchFailed, match="failed 3 times without a result") as caught:
         experiment.launch(spark, functions.double, {"x": [1, 2]}, logdir=logdir, isolation="none")
     assert "dead before its first words" in str(caught.value)

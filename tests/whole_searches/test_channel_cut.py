@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 import experiment
-from experiment.driver import slot_jobs
+from experiment.driver.jobs import slot_jobs
 from experiment.run_files.journal import read_journal
 from spark_jobs.channel.grpc_channel import ChannelServer
 from spark_jobs.run_folder.paths import RunPaths

@@ -82,7 +82,7 @@ def test_a_trial_that_ends_its_process_harms_no_neighbour(cluster, logdir):
 def test_a_folder_that_executors_do_not_see_is_one_sentence(cluster, tmp_path, monkeypatch):
     # The executors get another path, which is missing as on a host with its own disk.
     monkeypatch.setattr(
-        "experiment.driver.slot_jobs.SlotConfig",
+        "experiment.driver.jobs.slot_jobs.SlotConfig",
         lambda *, root, **rest: SlotConfig(root=f"{root}-elsewhere", **rest),
     )
     with pytest.raises(experiment.SearchFailed) as caught:

@@ -16,7 +16,7 @@ import pytest
 
 import experiment
 from experiment.cli.commands import main
-from experiment.driver import slot_jobs
+from experiment.driver.jobs import slot_jobs
 from experiment.setup import settings
 from spark_jobs.session.classic import ClassicSession
 from tests.experiment.background.test_handle import hang_in

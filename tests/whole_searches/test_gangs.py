@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 import experiment
-from experiment.driver import too_few_slots
+from experiment.driver.jobs import too_few_slots
 from tests.experiment.waiting import alive, processes_in, wait_until
 from tests.whole_searches import taken_ports
 

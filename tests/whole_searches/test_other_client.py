@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 import experiment
-from experiment.driver import slot_jobs
+from experiment.driver.jobs import slot_jobs
 from search.grid import PointSearch
 from spark_jobs.channel.grpc_channel import ChannelServer
 from tests import ROOT, other_client

@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from experiment.driver import slot_jobs
+from experiment.driver.jobs import slot_jobs
 from experiment.run_files.journal import read_journal
 from spark_jobs.run_folder.paths import RunPaths
 from tests.conftest import marked_commands

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 import experiment
-from experiment.driver import slot_jobs
+from experiment.driver.jobs import slot_jobs
 from spark_jobs.handover import handover
 from spark_jobs.storage.locations import Location
 

@@ -35,7 +35,7 @@ PARTS = {
         "ClassicSession.data_settings": "checks: Hadoop's settings",
         "ClassicSession._nothing_of": "pickling of the slot",
     },
-    "experiment.driver.slot_jobs": {"ChannelServer": "channel", "handover": "handing over"},
+    "experiment.driver.jobs.slot_jobs": {"ChannelServer": "channel", "handover": "handing over"},
     "spark_jobs.session.slot_job": {
         "SlotJob._main": "Spark's job",
         "SlotJob.__exit__": "end of job",

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from experiment.driver.started_jobs import StartedJobs
+from experiment.driver.jobs.started_jobs import StartedJobs
 from spark_jobs.session.classic import ClassicSession
 from spark_jobs.session.slot_job import LeavingTask, LostTask, SlotJob
 from tests.experiment.waiting import wait_until

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from experiment.driver.spark_errors import problem_of_spark
+from experiment.driver.jobs.spark_errors import problem_of_spark
 from spark_jobs.slot.problems import PROBLEM
 
 BLIND = "host b does not see the folder /runs/r of the driver; give logdir a shared folder"

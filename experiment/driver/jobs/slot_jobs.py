@@ -8,20 +8,21 @@ import math
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, Self
+from dataclasses import dataclass
+from typing import Literal
 
 import msgspec
 
 from experiment.driver.control import Control, deadline_passed
 from experiment.driver.coordinator import Coordinator
+from experiment.driver.jobs.leaving import Leaving
+from experiment.driver.jobs.requests import Requests
+from experiment.driver.jobs.slot_liveness import SlotLiveness
+from experiment.driver.jobs.spark_errors import in_words, problem_of_spark
+from experiment.driver.jobs.started_jobs import NumberedJob, StartedJobs
+from experiment.driver.jobs.too_few_slots import TooFewSlots, too_few_came, without_slots
 from experiment.driver.open_run import OpenRun
-from experiment.driver.slot_liveness import SlotLiveness
-from experiment.driver.spark_errors import in_words, problem_of_spark
-from experiment.driver.started_jobs import NumberedJob, StartedJobs
-from experiment.driver.too_few_slots import TooFewSlots, too_few_came, without_slots
 from experiment.results.text import count
-from experiment.run_files.ownership import Owned
 from experiment.setup.preparation import Prepared
 from experiment.setup.settings import Settings
 from experiment.setup.slot_count import whole_gangs
@@ -46,39 +47,8 @@ _GROW = 2.0  # seconds between two checks of the number of slots that the cluste
 # Slots from which on those of an executor share a connection. A relay takes as much memory as a few
 # hundred connections take on the driver, and is one more process that may fail.
 _RELAYED = 256
-_MOST_ALONE = 32  # maximum slots requested at a time, if each is a job of its own
 
 _HowItEnded = Literal["ended", "give back", "give up"]
-
-
-class Leaving(NamedTuple):
-    """Slots of a driver that was killed, which may still run.
-
-    Attributes:
-        whose: The driver, in words.
-        until: The time by which they will have left, by `time.monotonic`.
-    """
-
-    whose: str
-    until: float
-
-    @classmethod
-    def of(cls, owned: Owned, session: Session) -> Self | None:
-        """Return the slots of a run's last driver; None if there are none.
-
-        In local mode they have ended with their driver.
-        """
-        seconds = owned.leaving(time.time())
-        ended = session.on_this_host and session.tells_lost_tasks
-        if owned.killed is None or not seconds or ended:
-            return None
-        return cls(f"the driver that was killed ({owned.killed})", time.monotonic() + seconds)
-
-    def __str__(self) -> str:
-        left = self.until - time.monotonic()
-        if left <= 0:
-            return ""
-        return f"slots of {self.whose} leave within {left:.0f} s"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +65,6 @@ class SlotJobs:
         grown: Called with the number of requested slots when it has grown.
         there: Called with the state of Spark's tasks while no slot has started, see
             `without_slots`.
-        refusals: Why hosts cannot run slots, in one sentence each, and whether the user was warned.
     """
 
     prepared: Prepared
@@ -106,7 +75,6 @@ class SlotJobs:
     warn: Callable[[str], None]
     grown: Callable[[int], None]
     there: Callable[[str], None]
-    refusals: dict[str, bool] = field(default_factory=dict)
 
     @property
     def session(self) -> Session:
@@ -155,12 +123,13 @@ class SlotJobs:
                 return cannot_continue(error)
             job = functools.partial(self._job, lent=lent, function=lender.function)
             jobs = stack.enter_context(StartedJobs(job))
+            requests = self._requests(jobs)
             self.control.wake = server.wake
             too_few = TooFewSlots(self.settings.startup_timeout)
             while not self._is_over(server, coordinator):
                 before = coordinator.trials.progress
-                self._start(slots, jobs)
-                how = self._wait(jobs, server, coordinator, too_few, tick)
+                requests.start(slots)
+                how = self._wait(requests, server, coordinator, too_few, tick)
                 if self._is_over(server, coordinator):
                     break
                 if self.session.stopped:
@@ -180,6 +149,9 @@ class SlotJobs:
             if server.error is not None:
                 return cannot_continue(server.error)
             return coordinator.trials.problem
+
+    def _requests(self, jobs: StartedJobs) -> Requests:
+        return Requests(jobs, self.session, most=self.most, workers=self.settings.workers_per_trial)
 
     def _is_over(self, server: ChannelServer, coordinator: Coordinator) -> bool:
         ended = coordinator.trials.done or coordinator.trials.target_reached
@@ -234,14 +206,14 @@ class SlotJobs:
 
     def _wait(
         self,
-        jobs: StartedJobs,
+        requests: Requests,
         server: ChannelServer,
         coordinator: Coordinator,
         too_few: TooFewSlots,
         tick: Callable[[], None],
     ) -> _HowItEnded:
         """Wait until all slots have ended, or have no more trials, or are too few for a trial."""
-        patience = self.settings.startup_timeout
+        jobs, patience = requests.jobs, self.settings.startup_timeout
         begin = max(time.monotonic(), self.leaving.until if self.leaving else 0.0)
         give_up = math.inf if patience is None else begin + patience
         done_since: float | None = None
@@ -251,7 +223,7 @@ class SlotJobs:
             all_over = jobs.wait(_POLL)
             tick()
             if all_over or time.monotonic() > look:
-                self._look(jobs, server, coordinator)
+                self._look(requests, server, coordinator)
                 look = time.monotonic() + _LOOK
                 if self.settings.workers_per_trial > 1 and coordinator.roster.has_started:
                     decision = too_few.decide(*_missing(server, coordinator), time.monotonic())
@@ -260,7 +232,7 @@ class SlotJobs:
             if not jobs.running:
                 return "ended"
             if time.monotonic() > grow:
-                self._grow(jobs, coordinator)
+                self._grow(requests, coordinator)
                 if not coordinator.trials.overview.slots:
                     self.there(self._without_slots(jobs))
                 grow = time.monotonic() + _GROW
@@ -288,8 +260,9 @@ class SlotJobs:
         ) as mailbox:
             yield msgspec.structs.replace(server.address, mailbox=mailbox.address)
 
-    def _look(self, jobs: StartedJobs, server: ChannelServer, coordinator: Coordinator) -> None:
+    def _look(self, requests: Requests, server: ChannelServer, coordinator: Coordinator) -> None:
         """Handle slots and jobs that have ended: let their trials run on others."""
+        jobs = requests.jobs
         ended = jobs.take_ended()
         while coordinator.roster.let_go:
             jobs.let_go(coordinator.roster.let_go.popleft())
@@ -304,7 +277,7 @@ class SlotJobs:
             counts = sentence is None or not self.session.tells_lost_tasks
             server.call(functools.partial(coordinator.job_ended, job.number, counts=counts))
             if sentence is not None:
-                self._refused(job, sentence, jobs, coordinator)
+                self._refused(job, sentence, requests, coordinator)
             elif job.error is None or not jobs.running:
                 continue
             elif came:
@@ -312,7 +285,8 @@ class SlotJobs:
             else:
                 without = count(job.slots, "slot")
                 self.warn(f"the search continues without {without}: {in_words(job.error)}")
-        self._tell_refusals(jobs, coordinator)
+        if coordinator.roster.has_started and jobs.running:
+            requests.tell_refusals(self.warn)
         slots = jobs.lost_slots()
         if lost := _slots(slots, failed=True):
             server.call(functools.partial(coordinator.slots_lost, lost))
@@ -322,56 +296,16 @@ class SlotJobs:
             server.call(functools.partial(coordinator.slots_leaving, leaving))
 
     def _refused(
-        self, job: NumberedJob, sentence: str, jobs: StartedJobs, coordinator: Coordinator
+        self, job: NumberedJob, sentence: str, requests: Requests, coordinator: Coordinator
     ) -> None:
-        """Keep a host that cannot run slots from ending the slots of other hosts.
+        if requests.refuse(job, sentence):
+            self._grow(requests, coordinator)
 
-        Spark retries a task there, and then ends the whole job. So each slot is a job of its own
-        from now on: slots on other hosts stay, and the failed ones are requested again after a
-        while, as the host may have been repaired or removed.
-        """
-        self.refusals.setdefault(sentence, False)
-        if job.slots == 1:
-            jobs.put_off(job.slots)
-        else:
-            jobs.drop(job.slots)
-            self._grow(jobs, coordinator)
-
-    def _tell_refusals(self, jobs: StartedJobs, coordinator: Coordinator) -> None:
-        """Warn of each host that cannot run slots, once others do."""
-        if not (coordinator.roster.has_started and jobs.running):
-            return
-        for sentence in [sentence for sentence, shown in self.refusals.items() if not shown]:
-            self.refusals[sentence] = True
-            self.warn(f"the search continues without {sentence}")
-
-    def _start(self, slots: int, jobs: StartedJobs) -> None:
-        """Request slots from Spark; only some of them if each is a job of its own."""
-        if self.refusals:
-            for _ in range(min(slots, _MOST_ALONE)):
-                jobs.start(1)
-        else:
-            jobs.start(slots)
-
-    def _grow(self, jobs: StartedJobs, coordinator: Coordinator) -> None:
-        """Request further slots if the cluster has room and trials are left.
-
-        Never more than fit: waiting tasks would take room from other jobs and searches of the
-        application, and would still start, one after the other, when the search is done.
-        """
-        jobs.take_up()
-        if jobs.asked >= self.most:
-            return
-        offered = 0
-        with contextlib.suppress(Exception):  # of a stopped session
-            offered = self.session.task_slots()
-        workers = self.settings.workers_per_trial
-        awaited = jobs.asked - coordinator.trials.overview.slots
-        room = whole_gangs(min(offered, self.most), workers) - jobs.asked
-        further = min(room, coordinator.trials.left * workers - awaited)
-        if further > 0:
-            self._start(further, jobs)
-            self.grown(jobs.asked)
+    def _grow(self, requests: Requests, coordinator: Coordinator) -> None:
+        trials = coordinator.trials
+        wanted = trials.left * self.settings.workers_per_trial
+        if requests.grow(trials.overview.slots, wanted):
+            self.grown(requests.jobs.asked)
 
     def _without_slots(self, jobs: StartedJobs) -> str:
         executors: tuple[ClusterExecutor, ...] | None = None

@@ -1,54 +1,15 @@
-import re
 import threading
-import time
 from collections import deque
 from types import SimpleNamespace
 
 import pytest
 
-from experiment.driver import slot_jobs, too_few_slots
-from experiment.driver.started_jobs import StartedJobs
-from experiment.run_files.ownership import Owned, Owner
+from experiment.driver.jobs import slot_jobs, too_few_slots
+from experiment.driver.jobs.started_jobs import StartedJobs
 from experiment.setup.settings import Settings
 from spark_jobs.cluster.cluster import ClusterExecutor
 from spark_jobs.session.slot_job import LostTask, SlotJob
 from spark_jobs.slot.problems import PROBLEM
-from spark_jobs.storage.locations import Location
-
-
-def killed(seen):
-    """Return the ownership of a killed driver that was last seen at the time `seen`."""
-    return Owned(
-        Location.parse("/run/owners/000002.json"),
-        Owner(host="h", pid=7, application="app", ran=1.0, seen=seen, alive=None),
-    )
-
-
-@pytest.mark.parametrize(
-    ("now", "seconds"), [(1000, 120), (1119, 1), (1120, 0), (9000, 0), (-9000, 120)]
-)
-def test_slots_of_a_killed_driver_have_two_minutes_to_leave_whatever_its_clock(now, seconds):
-    assert killed(1000.0).leaving(now) == seconds
-    assert Owned(Location.parse("/run/owners/000001.json"), None).leaving(now) == 0
-
-
-@pytest.mark.parametrize(
-    ("on_this_host", "classic", "waits"),
-    [(True, True, False), (False, True, True), (True, False, True)],
-)
-def test_a_resumed_search_names_the_driver_whose_slots_are_leaving(on_this_host, classic, waits):
-    session = SimpleNamespace(on_this_host=on_this_host, tells_lost_tasks=classic)
-    leaving = slot_jobs.Leaving.of(killed(time.time() + 9), session)
-    if waits:
-        expected = r"slots of the driver that was killed \(host h, pid 7\) leave within \d+ s"
-        assert re.fullmatch(expected, str(leaving))
-    else:
-        assert leaving is None
-    assert slot_jobs.Leaving.of(killed(0.0), session) is None
-
-
-def test_slots_that_have_left_are_not_named():
-    assert str(slot_jobs.Leaving("the driver that was killed", time.monotonic() - 1)) == ""
 
 
 def executors(*running):
@@ -87,7 +48,7 @@ class RecordingCoordinator:
             problem=None,
             done=False,
             target_reached=False,
-            status=SimpleNamespace(slots=0),
+            overview=SimpleNamespace(slots=0),
             left=0,
         )
 
@@ -122,7 +83,7 @@ def look(run, coordinator, *, tells=True, seconds=60.0):
     )
     started.start(2)
     started.wait(seconds)
-    jobs._look(started, server, coordinator)
+    jobs._look(jobs._requests(started), server, coordinator)
 
 
 def test_failed_tasks_are_lost_slots_and_tasks_killed_by_spark_ended_slots():

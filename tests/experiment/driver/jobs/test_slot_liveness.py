@@ -2,7 +2,7 @@
 
 import pytest
 
-from experiment.driver.slot_liveness import SlotLiveness
+from experiment.driver.jobs.slot_liveness import SlotLiveness
 from search.grid import PointSearch
 from search.trial import Trial
 from spark_jobs import time_limits

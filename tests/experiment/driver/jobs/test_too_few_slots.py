@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiment.driver.too_few_slots import _PATIENCE, TooFewSlots
+from experiment.driver.jobs.too_few_slots import _PATIENCE, TooFewSlots
 from tests.properties import examples
 
 
