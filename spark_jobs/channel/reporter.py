@@ -166,7 +166,7 @@ class Reporter:
             if not answered:
                 with self._changed:
                     self._changed.wait_for(lambda: self._closing, _PAUSE)
-            else:  # the driver's pause is between two messages, and empty news are none
+            else:  # the driver's pause is one between messages
                 self._rest(max(_EVERY, self._heard.pause) if taken else _EVERY)
 
     def _rest(self, seconds: float) -> None:
