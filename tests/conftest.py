@@ -98,7 +98,7 @@ def spark(sparks: Sparks) -> Any:
 
 @pytest.fixture
 def own_zygotes(spark: Any) -> Iterator[None]:
-    """Slots start their zygotes themselves: the process of a trial is a grandchild of its slot's."""
+    """Slots start their zygotes themselves, so a trial is a grandchild of its slot."""
     spark.conf.set("spark.experiment.keep_warm", "0")
     yield
     spark.conf.unset("spark.experiment.keep_warm")
