@@ -121,6 +121,26 @@ def use_of_slots(spark: SparkSession, slots: int, **settings: Any) -> tuple[floa
     return busy / (returned - called), busy / (last - first)
 
 
+def first_search(spark: SparkSession, slots: int, **settings: Any) -> tuple[float, float]:
+    """Return the seconds from the first call of a session to its first trial, and to its return."""
+    with tempfile.TemporaryDirectory() as folder:
+        called = time.time()
+        result = experiment.launch(
+            spark, start_time, {"trial": range(slots)}, logdir=folder, **settings
+        )
+        returned = time.time()
+    return min(trial.value for trial in result.trials) - called, returned - called
+
+
+def median_first_search(slots: int, **settings: Any) -> tuple[float, float]:
+    """Return the medians of three sessions."""
+    found = [
+        with_session(slots, lambda spark: first_search(spark, slots, **settings)) for _ in range(3)
+    ]
+    starts, calls = zip(*found, strict=True)
+    return statistics.median(starts), statistics.median(calls)
+
+
 def with_session(slots: int, measure: Callable[[SparkSession], Any]) -> Any:
     """Run a measurement in a session of its own."""
     spark = session(slots)
@@ -181,6 +201,13 @@ def main() -> None:
             f"{used_in_process[0]:.2f}",
             "0.90",
         ),
+    ]
+    one, _ = median_first_search(1, preload=_LOADED)
+    eight, _ = median_first_search(8, preload=_LOADED)
+    _, light = median_first_search(2)
+    rows += [
+        ("start of a session's first search, 8 slots / 1 slot", f"{eight / one:.2f}", "1.3"),
+        ("first search of 2 trials, nothing to preload", f"{light:.1f} s", "2.5 s"),
     ]
     first, later = spans.measure()
     print("\n| measure | value | bar |\n| --- | --- | --- |")
