@@ -86,6 +86,18 @@ def read_manifest(paths: RunPaths) -> Manifest:
         raise _unusable(paths, f"whose manifest.json cannot be used: {error}") from None
 
 
+def read_summary(paths: RunPaths) -> Summary | None:
+    """Return the summary of a run; None before its end; errors as `load`."""
+    try:
+        return _read_json(paths, paths.result, Summary)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise _unreadable(paths, error) from None
+    except _MALFORMED as error:
+        raise _unusable(paths, f"whose result.json cannot be used: {error}") from None
+
+
 def read_run(paths: RunPaths) -> Run:
     """Read a run's folder; errors as `load`."""
     return RunReader(paths).read()
@@ -96,14 +108,18 @@ class RunReader:
 
     Args:
         paths: The run's paths.
+        make_state: Returns a state before the first record, to which the records are applied.
     """
 
-    def __init__(self, paths: RunPaths) -> None:
+    def __init__(
+        self, paths: RunPaths, make_state: Callable[[RunPaths], RunState] = RunState
+    ) -> None:
         self._paths = paths
+        self._make_state = make_state
         self._begin()
 
     def _begin(self) -> None:
-        self._state = RunState(self._paths)
+        self._state = self._make_state(self._paths)
         self._journal = JournalReader(self._paths.journal, self._paths.shown())
         self._records = RecordReader(self._paths.shown(self._paths.journal))
 
@@ -116,14 +132,11 @@ class RunReader:
             goal = read_direction(manifest.direction)
         except ValueError as error:
             raise _unusable(paths, f"whose manifest.json cannot be used: {error}") from None
+        summary = read_summary(paths)  # first: it is written after the journal's last line
         try:
-            # The summary first: it is written after the journal's last line.
-            summary = _read_json(paths, paths.result, Summary) if paths.result.exists() else None
             state = self.state()
         except OSError as error:
             raise _unreadable(paths, error) from None
-        except _MALFORMED as error:
-            raise _unusable(paths, f"whose result.json cannot be used: {error}") from None
         result = Result(
             state.results,
             goal,

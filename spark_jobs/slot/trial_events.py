@@ -68,3 +68,8 @@ LAST_STEP = "trial/last_step"
 def objective_tag(name: str) -> str:
     """Return TensorBoard's tag of a returned metric, different from the curve of its name."""
     return f"objective/{name}"
+
+
+def is_curve(tag: str) -> bool:
+    """Return whether a tag is of a curve, not of a number of the outcome."""
+    return not tag.startswith("objective/") and tag != LAST_STEP

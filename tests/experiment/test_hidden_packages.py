@@ -18,7 +18,7 @@ def refused(folder, file, command):
     hiding = folder / file
     hiding.parent.mkdir(exist_ok=True)
     hiding.write_text("raise SystemExit('imported')\n")
-    (folder / "script.py").write_text("import experiment\n")
+    (folder / "script.py").write_text("import experiment\nexperiment.launch\n")
     ended = subprocess.run(
         [sys.executable, *command],
         cwd=folder,
@@ -42,7 +42,7 @@ def refused(folder, file, command):
     ],
 )
 @pytest.mark.parametrize("file", ["{}.py", "{}/__init__.py"])
-def test_importing_a_hidden_framework_names_the_file_to_rename(tmp_path, file, command, package):
+def test_using_a_hidden_framework_names_the_file_to_rename(tmp_path, file, command, package):
     file = file.format(package)
     assert refused(tmp_path, file, command) == (
         f"ImportError: package {package!r} of the experiment framework is in {ROOT / package}, "

@@ -52,7 +52,9 @@ def fresh(tmp_path_factory):
         warnings.simplefilter("error")
         import experiment
 
-        loaded = [name for name in {HEAVY} if name in sys.modules]
+        loaded = [name for name in sys.modules if name.startswith(("experiment.", "search"))]
+        experiment.launch
+        heavy = [name for name in {HEAVY} if name in sys.modules]
         public = [
             name
             for name, value in vars(experiment).items()
@@ -65,6 +67,7 @@ def fresh(tmp_path_factory):
         folder = experiment.logdir()
         print(json.dumps({{
             "loaded": loaded,
+            "heavy": heavy,
             "public": public,
             "starred": [name for name in starred if name != "__builtins__"],
             "logdir": folder,
@@ -77,8 +80,12 @@ def fresh(tmp_path_factory):
     return json.loads(run_python(program, folder)) | {"folder": folder}
 
 
-def test_the_import_loads_nothing_heavy(fresh):
-    assert fresh["loaded"] == []
+def test_the_import_loads_nothing_but_the_version(fresh):
+    assert fresh["loaded"] == ["experiment.version"]
+
+
+def test_the_first_public_name_loads_nothing_heavy(fresh):
+    assert fresh["heavy"] == []
 
 
 def test_all_lists_exactly_the_public_names(fresh):
@@ -118,7 +125,8 @@ def test_a_file_that_hides_one_of_our_packages_is_named(tmp_path, hiding):
     file = tmp_path / hiding
     file.parent.mkdir(exist_ok=True)
     file.write_text("raise SystemExit('imported')\n")
-    message = run_python("import experiment", tmp_path, fails=True)
+    run_python("import experiment", tmp_path)
+    message = run_python("import experiment; experiment.launch", tmp_path, fails=True)
     last = message.splitlines()[-1]
     assert last.startswith("ImportError: ")
     assert str(file) in last
@@ -128,7 +136,7 @@ def test_a_file_that_hides_one_of_our_packages_is_named(tmp_path, hiding):
 
 def test_a_folder_that_is_no_package_hides_nothing_on_a_path_of_folders(tmp_path):
     (tmp_path / "search").mkdir()
-    run_python("import experiment", tmp_path, PYTHONPATH=HOME)
+    run_python("from experiment import launch", tmp_path, PYTHONPATH=HOME)
 
 
 @pytest.mark.parametrize(
@@ -510,5 +518,5 @@ def test_only_a_session_is_accepted(spark):
 
 def test_a_folder_that_hides_a_package_is_named(tmp_path):
     (tmp_path / "search").mkdir()
-    message = run_python("import experiment", tmp_path, fails=True)
+    message = run_python("from experiment import launch", tmp_path, fails=True)
     assert str(tmp_path / "search") in message.splitlines()[-1]

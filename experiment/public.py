@@ -1,0 +1,124 @@
+"""The public names of the framework, which `import experiment` offers."""
+
+from __future__ import annotations
+
+from experiment import data
+from experiment.background.executor import (
+    CallFailed,
+    ExecutorFailed,
+    SparkExecutor,
+    executor,
+)
+from experiment.background.handle import Handle, submit
+from experiment.background.warm_up import warm_up
+from experiment.calls import (
+    bayesian_search,
+    evolutionary_search,
+    launch,
+    population_based_training,
+    random_search,
+    run,
+    search_each,
+)
+from experiment.diagnosis.diagnosis import Diagnosis, Finding
+from experiment.diagnosis.doctor import doctor
+from experiment.display.tensorboard_server import TensorBoard, tensorboard
+from experiment.planning.plan import Plan, plan
+from experiment.results.result import Result, Results, SearchFailed
+from experiment.results.trial_result import TrialResult
+from experiment.run_files.journal import JournalDamaged
+from experiment.run_files.loading import load
+from experiment.setup.settings import Settings
+from experiment.training import distributed_training
+from search.adapters import (
+    DeapSearcher,
+    DehbSearcher,
+    NevergradSearcher,
+    OptunaSearcher,
+)
+from search.errors import ExperimentError, InvalidArgument
+from search.evolution.nsga2 import NSGA2
+from search.sequential.bayesian import BayesianOptimization
+from search.sequential.regularized_evolution import RegularizedEvolution
+from search.sequential.reinforce import Reinforce
+from search.space.spaces import Choice, Float, Integer
+from search.stopping import (
+    MedianStopping,
+    Patience,
+    SuccessiveHalving,
+    Threshold,
+)
+from search.trial import Failure
+from spark_jobs.trial.collectives import all_reduce, barrier, broadcast
+from spark_jobs.trial.context import (
+    TrialStopped,
+    checkpoint_dir,
+    keras_callbacks,
+    logdir,
+    params,
+    rank,
+    report,
+    world_size,
+)
+
+__all__ = [
+    "NSGA2",
+    "BayesianOptimization",
+    "CallFailed",
+    "Choice",
+    "DeapSearcher",
+    "DehbSearcher",
+    "Diagnosis",
+    "ExecutorFailed",
+    "ExperimentError",
+    "Failure",
+    "Finding",
+    "Float",
+    "Handle",
+    "Integer",
+    "InvalidArgument",
+    "JournalDamaged",
+    "MedianStopping",
+    "NevergradSearcher",
+    "OptunaSearcher",
+    "Patience",
+    "Plan",
+    "RegularizedEvolution",
+    "Reinforce",
+    "Result",
+    "Results",
+    "SearchFailed",
+    "Settings",
+    "SparkExecutor",
+    "SuccessiveHalving",
+    "TensorBoard",
+    "Threshold",
+    "TrialResult",
+    "TrialStopped",
+    "all_reduce",
+    "barrier",
+    "bayesian_search",
+    "broadcast",
+    "checkpoint_dir",
+    "data",
+    "distributed_training",
+    "doctor",
+    "evolutionary_search",
+    "executor",
+    "keras_callbacks",
+    "launch",
+    "load",
+    "logdir",
+    "params",
+    "plan",
+    "population_based_training",
+    "random_search",
+    "rank",
+    "report",
+    "run",
+    "search_each",
+    "submit",
+    "tensorboard",
+    "warm_up",
+    "world_size",
+]

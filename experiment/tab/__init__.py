@@ -1,0 +1,1 @@
+"""The Experiment tab of TensorBoard: a plugin that shows runs from their folders."""

@@ -1,0 +1,88 @@
+// Elements. Text of trials is set as text, never as HTML.
+type Attributes = Record<string, string | number | boolean | undefined>;
+
+export function make<K extends keyof HTMLElementTagNameMap>(
+  tag: K,
+  parent: Element | null,
+  text = '',
+  attributes: Attributes = {},
+): HTMLElementTagNameMap[K] {
+  const element = document.createElement(tag);
+  if (text) element.textContent = text;
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value !== undefined && value !== false) element.setAttribute(name, value === true ? '' : String(value));
+  }
+  parent?.append(element);
+  return element;
+}
+
+/** A labelled choice among names; the titles are shown. */
+export function choice(
+  parent: Element,
+  label: string,
+  names: readonly (readonly [string, string])[],
+  chosen: string,
+  callback: (name: string) => void,
+): HTMLSelectElement {
+  const box = make('label', parent, `${label} `);
+  const select = make('select', box);
+  for (const [name, title] of names) make('option', select, title, {value: name});
+  select.value = chosen;
+  select.onchange = () => callback(select.value);
+  return select;
+}
+
+export function checkbox(parent: Element, label: string, checked: boolean, callback: (checked: boolean) => void): HTMLInputElement {
+  const box = make('label', parent, '', {class: 'check'});
+  const input = make('input', box, '', {type: 'checkbox'});
+  make('span', box, label);
+  input.checked = checked;
+  input.onchange = () => callback(input.checked);
+  return input;
+}
+
+export function button(parent: Element, text: string, callback: () => void, attributes: Attributes = {}): HTMLButtonElement {
+  const made = make('button', parent, text, {type: 'button', ...attributes});
+  made.onclick = callback;
+  return made;
+}
+
+/** A button that copies a text and says so. */
+export function copyButton(parent: Element, text: () => string): void {
+  const made = button(parent, 'Copy', () => {
+    const done = () => {
+      made.textContent = 'Copied';
+      setTimeout(() => (made.textContent = 'Copy'), 1500);
+    };
+    // Without TLS and off the loopback address a browser has no clipboard for scripts.
+    if (navigator.clipboard) void navigator.clipboard.writeText(text()).then(done, () => copyBySelection(text(), done));
+    else copyBySelection(text(), done);
+  });
+}
+
+function copyBySelection(text: string, done: () => void): void {
+  const area = make('textarea', document.body);
+  area.value = text;
+  area.select();
+  document.execCommand('copy');
+  area.remove();
+  done();
+}
+
+/** A table with a head; cells are texts. */
+export function table(parent: Element, head: string[], rows: string[][], label: string): HTMLTableElement {
+  const made = make('table', parent, '', {'aria-label': label});
+  const first = make('tr', make('thead', made));
+  for (const title of head) make('th', first, title, {scope: 'col'});
+  const body = make('tbody', made);
+  for (const cells of rows) {
+    const row = make('tr', body);
+    cells.forEach((cell, index) => make(index ? 'td' : 'th', row, cell, index ? {} : {scope: 'row'}));
+  }
+  return made;
+}
+
+/** A colour of the style sheet, as it is now: dark or light. */
+export function colour(name: string): string {
+  return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+}

@@ -1,0 +1,194 @@
+"""A run as the tab's page gets it: everything at first, then only what has changed."""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from experiment.results.text import printable
+from experiment.results.trial_result import TrialResult
+from experiment.run_files.loading import Run, RunReader, read_manifest, read_summary
+from experiment.tab.facts import ended_at, facts_of, facts_of_ended
+from experiment.tab.shown import shown_space, shown_value
+from experiment.tab.timeline import TimedAttempt, Timeline
+from search.trial import Trial
+from spark_jobs.run_folder.paths import RunPaths
+
+_MOST_METRICS = 30  # columns of the table; a trial's own page has all
+_LONGEST = 300  # characters of an error's message in the table
+
+
+class RunPages:
+    """Reads one run, each time only the new records of its journal. Thread safe.
+
+    Args:
+        name: The run's name in requests.
+        paths: The run's paths.
+    """
+
+    def __init__(self, name: str, paths: RunPaths) -> None:
+        self.name = name
+        self.paths = paths
+        self._reading = 0  # grows when the journal is read from its beginning again
+        self._reader = RunReader(paths, self._make_timeline)
+        self._timeline = Timeline(paths)
+        self._run: Run | None = None
+        self._ended: dict[str, Any] | None = None  # an ended run's facts
+        self._lock = threading.Lock()
+
+    def summary(self) -> dict[str, Any]:
+        """Return the facts of the run; of one that has ended, without reading its journal.
+
+        Raises:
+            ExperimentError: The run cannot be read.
+        """
+        with self._lock:
+            if self._run is None and self._ended is None:
+                summary = read_summary(self.paths)
+                if summary is not None:
+                    self._ended = facts_of_ended(self.paths, read_manifest(self.paths), summary)
+            if self._ended is None:
+                facts = self._facts(self._read())
+            elif read_summary(self.paths) is None:  # it was resumed
+                self._ended = None
+                facts = self._facts(self._read())
+            else:
+                facts = self._ended
+            return {"name": self.name, **facts}
+
+    def read(self) -> tuple[Run, Timeline]:
+        """Return the run and its timeline, which the next call changes; errors as `summary`."""
+        with self._lock:
+            return self._read(), self._timeline
+
+    def since(self, mark: str) -> bytes:
+        """Return what has changed since a mark as JSON, by columns, with the next mark.
+
+        Args:
+            mark: The mark of an earlier answer; '' for everything.
+
+        Raises:
+            ExperimentError: The run cannot be read.
+        """
+        with self._lock:
+            run = self._read()
+            timeline = self._timeline
+            reading, _, number = mark.partition(".")
+            known = reading == str(self._reading) and number.isdecimal()
+            version = int(number) if known else 0
+            answer = {
+                "name": self.name,
+                "mark": f"{self._reading}.{timeline.version}",
+                "whole": version == 0,
+                **self._facts(run),
+                **_rows(timeline, timeline.changed_after(version)),
+                "lost": _lost_attempts(timeline, version),
+                "slot_events": [
+                    (event.at, event.slot, event.what, printable(event.text))
+                    for event in _after(timeline.slot_events, version)
+                ],
+                "selections": [
+                    (each.trial, each.accepted, each.holder)
+                    for each in _after(timeline.selections, version)
+                ],
+            }
+            if version == 0:
+                answer["space"] = shown_space(run.result.space)
+            return msgspec.json.encode(answer)
+
+    def _facts(self, run: Run) -> dict[str, Any]:
+        summary = read_summary(self.paths) if run.ended else None
+        return facts_of(run, self._timeline, None if summary is None else ended_at(summary))
+
+    def _read(self) -> Run:
+        before = self._timeline.version if self._run else -1
+        timeline = self._reader.state()
+        assert isinstance(timeline, Timeline)
+        self._timeline = timeline
+        ended = self.paths.result.exists()
+        if self._run is None or timeline.version != before or self._run.ended != ended:
+            self._run = self._reader.read()
+        return self._run
+
+    def _make_timeline(self, paths: RunPaths) -> Timeline:
+        self._reading += 1
+        return Timeline(paths)
+
+
+def _after(noted: Sequence[tuple[int, Any]], version: int) -> Iterable[Any]:
+    start = bisect_right(noted, version, key=lambda pair: pair[0])
+    return (each for _, each in noted[start:])
+
+
+def _rows(timeline: Timeline, ids: list[int]) -> dict[str, Any]:
+    """Return the rows of some trials by columns; None for what a trial lacks."""
+    results = [timeline.ended_trials.get(number) for number in ids]
+    trials = [timeline.trials.get(number) for number in ids]
+    attempts = [timeline.attempts[number][-1] for number in ids]
+    metrics = _names(result.metrics for result in results if result is not None)[:_MOST_METRICS]
+    params = [
+        result.params if result is not None else _params(trial)
+        for result, trial in zip(results, trials, strict=True)
+    ]
+    return {
+        "columns": {
+            "id": ids,
+            "status": list(map(_status, results, attempts)),
+            "value": [result and result.value for result in results],
+            "seconds": [result and result.seconds for result in results],
+            "generation": [timeline.origins[number][0] for number in ids],
+            "parent": [timeline.origins[number][1] for number in ids],
+            "attempt": [attempt.number for attempt in attempts],
+            "slots": [attempt.slots for attempt in attempts],
+            "start": [attempt.start for attempt in attempts],
+            "end": [attempt.end for attempt in attempts],
+            "why": [result and _why(result) for result in results],
+        },
+        "params": {
+            name: [shown_value(p[name]) if name in p else None for p in params]
+            for name in _names(params)
+        },
+        "metrics": {
+            name: [_finite(result.metrics.get(name)) if result else None for result in results]
+            for name in metrics
+        },
+    }
+
+
+def _params(trial: Trial | None) -> dict[str, Any]:
+    return {} if trial is None else dict(trial.params)
+
+
+def _names(mappings: Iterable[Any]) -> list[str]:
+    return list(dict.fromkeys(name for mapping in mappings for name in mapping))
+
+
+def _status(result: TrialResult | None, attempt: TimedAttempt) -> str:
+    if result is not None:
+        return result.status
+    return "waiting" if attempt.ending == "lost" else "running"
+
+
+def _why(result: TrialResult) -> str:
+    """Return why a trial failed or was stopped; '' otherwise."""
+    if result.error is not None:
+        return f"{result.error.kind}: {printable(result.error.message)[:_LONGEST]}"
+    return printable(result.reason)[:_LONGEST]
+
+
+def _finite(value: float | None) -> float | None:
+    return None if value is None or not abs(value) < float("inf") else value
+
+
+def _lost_attempts(timeline: Timeline, version: int) -> list[tuple[Any, ...]]:
+    """Return the attempts that were lost of the trials that changed after a version."""
+    return [
+        (each.trial, each.number, each.slots, each.start, each.end, printable(each.why))
+        for trial in timeline.changed_after(version)
+        for each in timeline.attempts[trial]
+        if each.ending == "lost"
+    ]

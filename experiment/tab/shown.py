@@ -1,0 +1,62 @@
+"""Values of hyperparameters, and search spaces, in the form in which the tab's page gets them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from experiment.results.text import hyperparameter, printable
+from search.space.spaces import LARGEST_INTEGER, Choice, Space
+
+_MOST_CHOICES = 1_000
+_LONGEST = 200  # characters of a value
+
+
+def shown_value(value: Any) -> bool | float | str:
+    """Return a hyperparameter as JSON: bools, strings and numbers as they are, others as text.
+
+    A page reads an integer beyond 2^53 as its neighbour, so it is text, too.
+    """
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return printable(value)[:_LONGEST]
+    if isinstance(value, int) and abs(value) <= LARGEST_INTEGER:
+        return value
+    if isinstance(value, float) and math.isfinite(value):
+        return value
+    return hyperparameter(value, _LONGEST)
+
+
+def shown_space(space: Space | None) -> dict[str, dict[str, Any]]:
+    """Return the domain of each hyperparameter; its values, or its bounds and scale."""
+    domains: dict[str, dict[str, Any]] = {}
+    for name, domain in (space or {}).items():
+        facts: dict[str, Any] = {"conditional": domain.when is not None}
+        if isinstance(domain, Choice):
+            facts["values"] = [shown_value(value) for value in domain.values[:_MOST_CHOICES]]
+        else:
+            facts |= {"low": domain.low, "high": domain.high, "log": domain.log}
+            facts["integer"] = isinstance(domain.low, int)
+        domains[name] = facts
+    return domains
+
+
+def as_python(params: Mapping[str, Any]) -> str:
+    """Return hyperparameters as a Python dict, one to a line, to copy into a program."""
+    lines = [f"    {name!r}: {_literal(value)},\n" for name, value in params.items()]
+    return "{\n" + "".join(lines) + "}" if lines else "{}"
+
+
+def _literal(value: Any) -> str:
+    """Return an expression of Python; repr has none for infinity and NaN."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"float({str(value)!r})"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_literal, value))}]"
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_literal, value))}{',' if len(value) == 1 else ''})"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{k!r}: {_literal(v)}' for k, v in value.items())}}}"
+    return repr(value)
