@@ -184,8 +184,11 @@ def _serve(folder: str, searches: str, title: str, reload_interval: float) -> st
     """
     from tensorboard import default, program
 
-    plugins = default.get_plugins()
-    without_table = [plugin for plugin in plugins if "hparams" not in plugin.__module__]
+    from experiment.tab.plugin import Loader
+
+    others = [plugin for plugin in default.get_plugins() if plugin is not Loader]
+    plugins = [*others, Loader]  # once, also where this package was not installed by pip
+    without_table = [plugin for plugin in others if "hparams" not in plugin.__module__]
 
     class Inner:
         """Replaces a server, to get its application."""

@@ -1,0 +1,166 @@
+// The page: a run is chosen, a view is chosen, and both are kept up to date while they are seen.
+import uplotStyle from 'uplot/dist/uPlot.min.css';
+import {getRuns, type Facts} from './api';
+import {choice, make} from './dom';
+import {number} from './format';
+import {address, hidden, onDark, onReload, setAddress} from './host';
+import {Run} from './model';
+import ownStyle from './style.css';
+import {openTrial} from './trial';
+import type {Desk, View, ViewKind} from './view';
+import {makeOverview} from './views/overview';
+import {makeRuns} from './views/runs';
+import {makeTrials} from './views/trials';
+
+const EVERY = 2000; // milliseconds between two questions to the server
+const VIEWS: ViewKind[] = [
+  {name: 'runs', title: 'Runs', make: makeRuns},
+  {name: 'overview', title: 'Overview', make: makeOverview},
+  {name: 'trials', title: 'Trials', make: makeTrials},
+];
+
+class Page implements Desk {
+  runs: Facts[] = [];
+  run!: Run;
+  private readonly known = new Map<string, Run>();
+  private view!: View;
+  private shown = '';
+  private dialog = false;
+  private readonly tabs = new Map<string, HTMLElement>();
+  private readonly header = make('header', document.body);
+  private readonly picker = make('span', this.header);
+  private readonly says = make('span', this.header, '', {role: 'status', class: 'says'});
+  private readonly nav = make('nav', document.body, '', {role: 'tablist', 'aria-label': 'Views'});
+  private readonly main = make('main', document.body);
+
+  async start(): Promise<void> {
+    await this.readRuns();
+    const asked = address();
+    const first = this.runs.find((facts) => facts.name === asked.run) ?? this.runs.find((facts) => !facts.error);
+    if (!first) {
+      make('p', this.main, this.runs[0]?.error ?? 'There is no run in this folder.', {class: 'warning'});
+      return;
+    }
+    this.run = await this.read(first.name);
+    for (const {name, title} of VIEWS) this.makeTab(name, title);
+    this.show(VIEWS.some(({name}) => name === asked.view) ? asked.view : this.runs.length > 1 && !asked.run ? 'runs' : 'overview');
+    if (asked.trial) this.openTrial(Number(asked.trial));
+    new ResizeObserver(() => this.draw()).observe(this.main);
+    onDark((dark) => {
+      document.documentElement.classList.toggle('dark', dark);
+      this.draw();
+    });
+    onReload(() => void this.update(true));
+    setInterval(() => void this.update(false), EVERY);
+  }
+
+  async read(name: string): Promise<Run> {
+    let run = this.known.get(name);
+    if (!run) {
+      run = new Run(name);
+      await run.update();
+      this.known.set(name, run);
+    }
+    return run;
+  }
+
+  openRun(name: string): void {
+    void this.read(name).then((run) => {
+      this.run = run;
+      this.show(this.shown === 'runs' ? 'overview' : this.shown);
+    });
+  }
+
+  openTrial(trial: number): void {
+    if (this.dialog || !Number.isInteger(trial)) return;
+    this.dialog = true;
+    this.remember(trial);
+    openTrial(this.run.name, trial, () => {
+      this.dialog = false;
+      this.remember();
+    });
+  }
+
+  private makeTab(name: string, title: string): void {
+    const tab = make('button', this.nav, title, {type: 'button', role: 'tab', id: `tab-${name}`});
+    tab.onclick = () => this.show(name);
+    tab.onkeydown = (event) => {
+      const step = {ArrowRight: 1, ArrowLeft: -1}[event.key];
+      if (!step) return;
+      const names = [...this.tabs.keys()];
+      const next = names[(names.indexOf(name) + step + names.length) % names.length];
+      this.show(next);
+      this.tabs.get(next)!.focus();
+    };
+    this.tabs.set(name, tab);
+  }
+
+  private show(name: string): void {
+    this.shown = name;
+    for (const [other, tab] of this.tabs) {
+      tab.setAttribute('aria-selected', String(other === name));
+      tab.tabIndex = other === name ? 0 : -1;
+    }
+    this.main.replaceChildren();
+    const panel = make('div', this.main, '', {class: 'panel', role: 'tabpanel', 'aria-labelledby': `tab-${name}`});
+    this.view = VIEWS.find((kind) => kind.name === name)!.make(panel, this);
+    this.remember();
+    this.draw();
+  }
+
+  private remember(trial?: number): void {
+    setAddress({run: this.run.name, view: this.shown, trial: trial === undefined ? '' : String(trial)});
+  }
+
+  private async readRuns(): Promise<void> {
+    this.runs = (await getRuns()).sort((a, b) => (b.created ?? 0) - (a.created ?? 0));
+    this.picker.replaceChildren();
+  }
+
+  private drawHeader(): void {
+    const {facts} = this.run;
+    if (!this.picker.childElementCount) {
+      const names = this.runs.filter((one) => !one.error).map((one) => [one.name, one.name] as const);
+      choice(this.picker, 'Run', names, this.run.name, (name) => this.openRun(name));
+    }
+    this.picker.querySelector('select')!.value = this.run.name;
+    const best = facts.best ? `, best ${facts.objective ?? 'value'} ${number(facts.best.value)} in trial ${facts.best.trial}` : '';
+    const text = `${facts.counts.done} of ${facts.total} trials, ${facts.state}${best}`;
+    if (this.says.textContent !== text) this.says.textContent = text;
+    document.body.dataset.filled = String(this.run.trials.size);
+  }
+
+  private draw(): void {
+    if (hidden() || !this.view) return;
+    this.drawHeader();
+    this.view.draw();
+  }
+
+  /** Ask for what is new in the runs that are shown. */
+  private async update(asked: boolean): Promise<void> {
+    if (hidden()) return;
+    try {
+      let changed = false;
+      if (this.shown === 'runs' || asked) {
+        const before = JSON.stringify(this.runs);
+        await this.readRuns();
+        changed = JSON.stringify(this.runs) !== before;
+      }
+      for (const name of new Set([this.run.name, ...(this.view.shows?.() ?? [])])) {
+        const run = this.known.get(name)!;
+        if (!run.ended || asked) changed = (await run.update()) || changed;
+      }
+      if (changed) this.draw();
+      document.body.classList.remove('lost');
+    } catch (error) {
+      document.body.classList.add('lost'); // the next question may be answered
+      this.says.textContent = `no answer from the server: ${error}`;
+    }
+  }
+}
+
+export async function render(): Promise<void> {
+  make('style', document.head, uplotStyle + ownStyle);
+  document.documentElement.lang = 'en';
+  await new Page().start();
+}

@@ -1,0 +1,34 @@
+// The filter of the table of trials: terms that must all hold, "status=failed units>=8 text".
+import {shown} from '../format';
+import type {Trial} from '../model';
+import type {Column} from './trials';
+
+const TERM = /^(.+?)(<=|>=|!=|=|<|>)(.*)$/;
+
+/** Return whether a trial matches; a term without an operator is searched for in all columns. */
+export function matches(text: string, columns: Column[]): (trial: Trial) => boolean {
+  const terms = text.trim().split(/\s+/).filter(Boolean).map((term) => one(term, columns));
+  return (trial) => terms.every((term) => term(trial));
+}
+
+function one(term: string, columns: Column[]): (trial: Trial) => boolean {
+  const parts = TERM.exec(term);
+  const column = parts && columns.find(({name, title}) => name === parts[1] || title.split(' ')[0] === parts[1]);
+  if (!parts || !column) {
+    const sought = term.toLowerCase();
+    return (trial) => columns.some(({value}) => shown(value(trial)).toLowerCase().includes(sought));
+  }
+  const [, , operator, wanted] = parts;
+  return (trial) => compare(column.value(trial), operator, wanted);
+}
+
+function compare(value: ReturnType<Column['value']>, operator: string, wanted: string): boolean {
+  const equal = typeof value === 'number' ? value === Number(wanted) : shown(value).toLowerCase() === wanted.toLowerCase();
+  if (operator === '=') return equal;
+  if (operator === '!=') return !equal;
+  if (value === null) return false;
+  const order = typeof value === 'number' ? value - Number(wanted) : shown(value).localeCompare(wanted, 'en', {numeric: true});
+  if (operator === '<') return order < 0;
+  if (operator === '>') return order > 0;
+  return operator === '<=' ? order <= 0 : order >= 0;
+}

@@ -1,0 +1,130 @@
+// All runs of the folder. Two or more that are chosen are compared: their progress, their best configurations.
+import type uPlot from 'uplot';
+import type {Facts} from '../api';
+import {drawCurves, type Curve} from '../curves';
+import {choice, make} from '../dom';
+import {date, duration, number, shown} from '../format';
+import {bestSoFar, limits, type Run} from '../model';
+import {LINES} from '../palette';
+import type {Desk, View} from '../view';
+import {shownSetting} from './overview';
+
+const MOST = LINES.length;
+
+export function makeRuns(box: HTMLElement, desk: Desk): View {
+  box.classList.add('runs');
+  const list = make('div', box, '', {class: 'scroll list'});
+  const below = make('div', box, '', {class: 'compare'});
+  const chosen = new Set<string>();
+  let axis = 'trials';
+  let chart: uPlot | null = null;
+
+  function drawList(): void {
+    const focused = (document.activeElement as HTMLElement | null)?.dataset.run;
+    list.replaceChildren();
+    const made = make('table', list, '', {'aria-label': 'Runs'});
+    const head = make('tr', make('thead', made));
+    for (const title of ['compare', 'run', 'started', 'took', 'state', 'trials', 'failed', 'best']) make('th', head, title, {scope: 'col'});
+    const body = make('tbody', made);
+    for (const facts of desk.runs) row(body, facts);
+    if (focused) list.querySelector<HTMLElement>(`[data-run="${CSS.escape(focused)}"]`)?.focus();
+  }
+
+  function row(body: HTMLElement, facts: Facts): void {
+    const line = make('tr', body);
+    if (facts.error) {
+      make('td', line);
+      make('td', line, `${facts.name}: ${facts.error}`, {colspan: 7, class: 'warning'});
+      return;
+    }
+    const check = make('input', make('td', line), '', {type: 'checkbox', 'aria-label': `compare ${facts.name}`, 'data-run': facts.name});
+    check.checked = chosen.has(facts.name);
+    check.disabled = !check.checked && chosen.size >= MOST;
+    check.onchange = () => {
+      if (check.checked) chosen.add(facts.name);
+      else chosen.delete(facts.name);
+      drawList();
+      void compare();
+    };
+    const link = make('button', make('td', line), facts.name, {class: 'link', type: 'button'});
+    link.onclick = () => desk.openRun(facts.name);
+    const end = facts.ended ?? facts.last ?? facts.created;
+    const front = facts.front?.length ? `front ${facts.front.length}` : '';
+    const best = facts.best ? `${facts.objective ?? ''} ${number(facts.best.value)}`.trim() : front;
+    const state = facts.problem ? `${facts.state}: ${facts.problem}` : facts.state;
+    const cells = [date(facts.created), duration(end - facts.created), state, `${facts.counts.done} of ${facts.total}`, String(facts.counts.failed), best];
+    for (const cell of cells) make('td', line, cell);
+  }
+
+  async function compare(): Promise<void> {
+    below.replaceChildren();
+    chart = null;
+    if (chosen.size < 2) {
+      make('p', below, desk.runs.length > 1 ? 'Choose two runs or more to compare them.' : '', {class: 'soft'});
+      return;
+    }
+    const runs = await Promise.all(desk.runs.filter((facts) => chosen.has(facts.name)).map((facts) => desk.read(facts.name)));
+    below.replaceChildren();
+    const bar = make('div', below, '', {class: 'bar'});
+    choice(bar, 'Best so far over', [['trials', 'trials ended'], ['time', 'time in seconds']], axis, (name) => {
+      axis = name;
+      void compare();
+    });
+    const figure = make('div', below, '', {class: 'overlay', role: 'img', 'aria-label': 'Best value so far of each chosen run'});
+    chart = drawCurves(figure, runs.map((run, index) => progress(run, LINES[index], axis)), axis === 'trials' ? 'trials ended' : 'seconds', together(runs));
+    sideBySide(below, runs);
+  }
+
+  drawList();
+  void compare();
+  return {
+    draw() {
+      drawList();
+      if (chosen.size > 1 || chart) void compare();
+    },
+    shows: () => [...chosen],
+  };
+}
+
+function progress(run: Run, colour: string, axis: string): Curve {
+  const trials = run.scored();
+  const x = trials.map((trial, index) => (axis === 'trials' ? index + 1 : (trial.end ?? 0) - run.facts.created));
+  return {name: run.name, colour, x, y: bestSoFar(run, trials), stepped: true};
+}
+
+/** Limits that the first, bad values of no run rule. */
+function together(runs: Run[]): [number, number] | undefined {
+  const found = runs.flatMap((run) => {
+    const trials = run.scored();
+    return trials.length ? [limits(run, bestSoFar(run, trials), false)] : [];
+  });
+  return found.length ? [Math.min(...found.map(([low]) => low)), Math.max(...found.map(([, high]) => high))] : undefined;
+}
+
+function sideBySide(parent: Element, runs: Run[]): void {
+  const rows: [name: string, cells: string[]][] = [];
+  const add = (name: string, cell: (run: Run) => string) => rows.push([name, runs.map(cell)]);
+  add('best', (run) => (run.best() ? `${run.title} ${number(run.score(run.best()!)!)}` : ''));
+  add('in trial', (run) => String(run.best()?.id ?? ''));
+  for (const name of new Set(runs.flatMap((run) => run.params))) add(name, (run) => shown(run.best()?.params[name]));
+  add('call', (run) => run.facts.call);
+  for (const name of new Set(runs.flatMap((run) => Object.keys(run.facts.algorithm)))) {
+    add(name === 'type' ? 'algorithm' : name, (run) => (name in run.facts.algorithm ? shownSetting(run.facts.algorithm[name]) : ''));
+  }
+  add('trials', (run) => `${run.facts.counts.done} of ${run.facts.total}`);
+  add('failed', (run) => String(run.facts.counts.failed));
+  add('took', (run) => duration((run.facts.ended ?? run.facts.last ?? run.facts.created) - run.facts.created));
+  const made = make('table', make('div', parent, '', {class: 'scroll'}), '', {'aria-label': 'Best configurations and settings side by side'});
+  const head = make('tr', make('thead', made));
+  make('th', head, 'differs', {scope: 'col'});
+  make('th', head, '', {scope: 'col'});
+  runs.forEach((run, index) => make('th', head, run.name, {scope: 'col', style: `border-bottom: 3px solid ${LINES[index]}`}));
+  const body = make('tbody', made);
+  for (const [name, cells] of rows) {
+    const differs = new Set(cells).size > 1;
+    const line = make('tr', body, '', {class: differs ? 'differs' : ''});
+    make('td', line, differs ? '≠' : '', differs ? {title: 'differs'} : {});
+    make('th', line, name, {scope: 'row'});
+    for (const cell of cells) make('td', line, cell);
+  }
+}
