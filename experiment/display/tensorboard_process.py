@@ -28,6 +28,7 @@ from typing import Any
 
 import msgspec
 
+from experiment.run_files.loading import SUMMARY
 from spark_jobs.run_folder.mirror import Mirror
 from spark_jobs.run_folder.paths import SEARCH
 from spark_jobs.storage.hadoop_settings import HadoopSettings
@@ -35,7 +36,7 @@ from spark_jobs.storage.locations import Location
 from spark_jobs.storage.stores import files_at
 
 _SEARCH_PAGE = "/search"
-_WANTED = r"(search|trials)/(.*/)?([^/]*tfevents[^/]*)?"
+_WANTED = rf"(search|trials)/(.*/)?([^/]*tfevents[^/]*)?|{SUMMARY}"
 _JOIN = 1.0  # seconds to wait for the thread that updates the files
 _WsgiApp = Callable[[dict[str, Any], Any], Iterable[bytes]]
 
@@ -69,7 +70,9 @@ def main() -> None:
         title = Location.parse(request.folder).name
         if request.several:
             _show_columns_of_all_runs()
-        print(_serve(str(folder), searches, title, request.reload).rstrip("/"), flush=True)
+        kept_at = "" if Location.parse(request.folder).scheme == "file" else request.folder
+        url = _serve(str(folder), searches, title, request.reload, kept_at=kept_at)
+        print(url.rstrip("/"), flush=True)
         # Nobody reads further output, and a full pipe would block the server.
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, 1)
@@ -173,7 +176,9 @@ def _add_columns(experiment: Any, other: Any) -> None:
     experiment.metric_infos.extend(i for i in other.metric_infos if i.name.tag not in tags)
 
 
-def _serve(folder: str, searches: str, title: str, reload_interval: float) -> str:
+def _serve(
+    folder: str, searches: str, title: str, reload_interval: float, *, kept_at: str
+) -> str:
     """Start the server in threads; return its address.
 
     Args:
@@ -181,13 +186,15 @@ def _serve(folder: str, searches: str, title: str, reload_interval: float) -> st
         searches: The folder to serve at `/search/`.
         title: The title of the browser's window.
         reload_interval: Seconds between two reads of the files.
+        kept_at: The location that users know if `folder` is a copy; ''.
     """
     from tensorboard import default, program
 
     from experiment.tab.plugin import Loader
 
+    # Ours in place of the one of the entry point, which is missing without an installation.
     others = [plugin for plugin in default.get_plugins() if plugin is not Loader]
-    plugins = [*others, Loader]  # once, also where this package was not installed by pip
+    plugins = [*others, Loader(kept_at)]
     without_table = [plugin for plugin in others if "hparams" not in plugin.__module__]
 
     class Inner:

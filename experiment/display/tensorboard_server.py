@@ -75,7 +75,7 @@ class TensorBoard:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        """Return HTML for a notebook: the table of the trials, and links to all pages."""
+        """Return HTML for a notebook: the first page, and links to all pages."""
         base = _behind_proxy(self.url)
         links = " | ".join(
             f'<a href="{html.cell(base + path)}" target="_blank">{html.cell(title)}</a>'
@@ -148,6 +148,7 @@ def pages(*, generations: bool) -> dict[str, str]:
     }
     filters = "&".join(f"{name}={quote(value, safe='')}" for name, value in query.items())
     return {
+        "experiment": "/#experiment",
         "trials": "/#hparams",
         "curves of the trials": "/?smoothing=0#timeseries",
         "search: curves": f"/search/?{filters}#timeseries",

@@ -8,21 +8,23 @@ from pathlib import Path
 from spark_jobs.run_folder.paths import RunPaths
 
 
-def folders_of_runs(logdir: str) -> dict[str, RunPaths]:
+def folders_of_runs(logdir: str, kept_at: str = "") -> dict[str, RunPaths]:
     """Return the runs in a folder by name: the folder itself, or those directly in it.
 
     Args:
         logdir: TensorBoard's `--logdir` as typed; '' and URLs have no runs.
+        kept_at: The location that users know of a folder that is a copy; ''.
     """
     if not logdir or "://" in logdir:
         return {}
     folder = Path(logdir).expanduser().absolute()
     if (folder / "manifest.json").is_file():
-        return {folder.name: RunPaths(folder)}
+        name = (kept_at.rstrip("/") or folder.name).rpartition("/")[2]
+        return {name: RunPaths(folder, kept_at)}
     try:
         with os.scandir(folder) as entries:
             names = sorted(entry.name for entry in entries if entry.is_dir())
     except OSError:
         return {}
-    runs = {name: RunPaths(folder / name) for name in names}
+    runs = {name: RunPaths(folder / name, kept_at and f"{kept_at}/{name}") for name in names}
     return {name: paths for name, paths in runs.items() if paths.manifest.is_file()}

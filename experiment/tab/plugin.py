@@ -11,7 +11,14 @@ from tensorboard.plugins import base_plugin
 
 
 class Loader(base_plugin.TBLoader):  # type: ignore[misc]  # TensorBoard ships no types
-    """Makes the tab when TensorBoard starts."""
+    """Makes the tab when TensorBoard starts.
+
+    Args:
+        kept_at: The location that users know of a folder that TensorBoard reads as a copy; ''.
+    """
+
+    def __init__(self, kept_at: str = "") -> None:
+        self._kept_at = kept_at
 
     def load(self, context: base_plugin.TBContext) -> base_plugin.TBPlugin:
         """Return the plugin.
@@ -24,4 +31,4 @@ class Loader(base_plugin.TBLoader):  # type: ignore[misc]  # TensorBoard ships n
         check_neighbours()
         from experiment.tab.serving import ExperimentTab
 
-        return ExperimentTab(context)
+        return ExperimentTab(context.logdir, self._kept_at)

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from experiment.results.importance import importance_of
 from experiment.results.text import printable
 from experiment.results.trial_result import TrialResult
 from experiment.run_files.loading import Run, RunReader, read_manifest, read_summary
@@ -38,6 +39,7 @@ class RunPages:
         self._timeline = Timeline(paths)
         self._run: Run | None = None
         self._ended: dict[str, Any] | None = None  # an ended run's facts
+        self._importance = b"", -1  # and the number of trials that it was computed from
         self._lock = threading.Lock()
 
     def summary(self) -> dict[str, Any]:
@@ -99,6 +101,25 @@ class RunPages:
             if version == 0:
                 answer["space"] = shown_space(run.result.space)
             return msgspec.json.encode(answer)
+
+    def importance(self) -> bytes:
+        """Return the hyperparameters with their importance as JSON, by objective.
+
+        A single objective has the name ''.
+
+        Raises:
+            ExperimentError: The run cannot be read.
+        """
+        with self._lock:
+            run = self._read()
+            known, version = self._importance
+            if version != run.result.done:
+                result = run.result
+                parts = {name: result.by(name) for name in result.objectives} or {"": result}
+                shares = {name: list(importance_of(part).items()) for name, part in parts.items()}
+                known = msgspec.json.encode(shares)
+                self._importance = known, result.done
+            return known
 
     def _facts(self, run: Run) -> dict[str, Any]:
         summary = read_summary(self.paths) if run.ended else None

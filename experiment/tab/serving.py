@@ -28,13 +28,15 @@ class ExperimentTab(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard 
     its fast data server, nor its data provider.
 
     Args:
-        context: TensorBoard's settings; only the folder is used.
+        logdir: TensorBoard's `--logdir`.
+        kept_at: The location that users know of a folder that is read as a copy; ''.
     """
 
     plugin_name = "experiment"
 
-    def __init__(self, context: base_plugin.TBContext) -> None:
-        self._logdir = context.logdir
+    def __init__(self, logdir: str, kept_at: str = "") -> None:
+        self._logdir = logdir
+        self._kept_at = kept_at
         self._lock = threading.Lock()
         self._runs: dict[str, RunPages] = {}
         self._looked = -_LOOK_AGAIN
@@ -58,6 +60,7 @@ class ExperimentTab(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard 
             "/runs": self._summaries,
             "/run": self._run,
             "/trial": self._trial,
+            "/importance": self._importance,
         }
 
     @wrappers.Request.application  # type: ignore[untyped-decorator]
@@ -84,6 +87,10 @@ class ExperimentTab(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard 
         number = request.args.get("trial", -1, int)
         return self._about(request, lambda run: trial_page(*run.read(), number))
 
+    @wrappers.Request.application  # type: ignore[untyped-decorator]
+    def _importance(self, request: wrappers.Request) -> wrappers.Response:
+        return self._about(request, RunPages.importance)
+
     def _about(self, request: wrappers.Request, answer: Any) -> wrappers.Response:
         """Answer a request about a run, which is looked up by its name, never by a path."""
         run = self._find().get(request.args.get("run", ""))
@@ -99,7 +106,7 @@ class ExperimentTab(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard 
         """Return the runs by name; the same objects as before for the same folders."""
         with self._lock:
             if time.monotonic() - self._looked >= _LOOK_AGAIN:
-                found = folders_of_runs(self._logdir)
+                found = folders_of_runs(self._logdir, self._kept_at)
                 self._runs = {
                     name: self._runs.get(name) or RunPages(name, paths)
                     for name, paths in found.items()

@@ -20,10 +20,10 @@ export function drawCurves(box: HTMLElement, curves: Curve[], title: string, lim
   const tables = curves.map((curve) => [curve.x, curve.y] as uPlot.AlignedData);
   const data = tables.length > 1 ? uPlot.join(tables) : tables[0];
   const whole = curves.every((curve) => curve.x.every(Number.isInteger));
-  const axis = {stroke: () => colour('soft'), grid: {stroke: () => colour('line'), width: 1}, ticks: {show: false}};
+  const axis = {size: 28, stroke: () => colour('soft'), grid: {stroke: () => colour('line'), width: 1}, ticks: {show: false}};
   const options: uPlot.Options = {
     width: box.clientWidth,
-    height: Math.max(80, box.clientHeight - 26 - 18 * Math.floor(curves.length / 4)),
+    height: Math.max(80, box.clientHeight - 24 - 18 * Math.floor(curves.length / 4)),
     scales: {x: {time: false}, y: limits ? {range: () => limits} : {}},
     axes: [whole ? {...axis, incrs: WHOLE} : axis, {...axis, size: 64, values: (_, values) => values.map(number)}],
     series: [

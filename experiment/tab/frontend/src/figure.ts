@@ -39,7 +39,7 @@ export interface Drawing {
 }
 
 const NEAR = 12; // pixels
-const TOP = 10;
+const TOP = 22;
 const BOTTOM = 34;
 
 export class Figure {
@@ -81,8 +81,9 @@ export class Figure {
     for (const cell of drawing.cells ?? []) {
       const [x, y] = this.place(cell.x, cell.y + cell.height);
       const [right, bottom] = this.place(cell.x + cell.width, cell.y);
+      const [fromX, fromY] = [Math.round(x), Math.round(y)]; // whole pixels: neighbours neither overlap nor leave gaps
       brush.fillStyle = cell.colour;
-      brush.fillRect(x, y, right - x + 0.6, bottom - y + 0.6);
+      brush.fillRect(fromX, fromY, Math.round(right) - fromX, Math.round(bottom) - fromY);
     }
     for (const line of drawing.lines ?? []) this.line(brush, line);
     for (const arrow of drawing.arrows ?? []) this.arrow(brush, arrow);
@@ -124,6 +125,7 @@ export class Figure {
     brush.fillStyle = colour('fg');
     brush.fillText(x.title, (this.left + width) / 2, height - 8);
     brush.textAlign = 'left';
+    brush.fillText(y.title, 4, 8);
   }
 
   private line(brush: CanvasRenderingContext2D, {points, colour: stroke, width = 2, stepped}: Line): void {

@@ -53,3 +53,8 @@ export function hidden(): boolean {
   const frame = window.frameElement as HTMLElement | null;
   return document.hidden || frame?.style.visibility === 'hidden';
 }
+
+/** Name the browser's window. */
+export function setTitle(title: string): void {
+  window.parent.document.title = title;
+}

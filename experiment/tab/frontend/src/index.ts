@@ -3,13 +3,16 @@ import uplotStyle from 'uplot/dist/uPlot.min.css';
 import {getRuns, type Facts} from './api';
 import {choice, make} from './dom';
 import {number} from './format';
-import {address, hidden, onDark, onReload, setAddress} from './host';
+import {address, hidden, onDark, onReload, setAddress, setTitle} from './host';
 import {Run} from './model';
 import ownStyle from './style.css';
 import {openTrial} from './trial';
 import type {Desk, View, ViewKind} from './view';
 import {makeOverview} from './views/overview';
+import {makeParameters} from './views/parameters';
+import {makePopulation} from './views/population';
 import {makeRuns} from './views/runs';
+import {makeSlots} from './views/slots';
 import {makeTrials} from './views/trials';
 
 const EVERY = 2000; // milliseconds between two questions to the server
@@ -17,6 +20,9 @@ const VIEWS: ViewKind[] = [
   {name: 'runs', title: 'Runs', make: makeRuns},
   {name: 'overview', title: 'Overview', make: makeOverview},
   {name: 'trials', title: 'Trials', make: makeTrials},
+  {name: 'parameters', title: 'Parameters', make: makeParameters},
+  {name: 'population', title: 'Population', make: makePopulation},
+  {name: 'slots', title: 'Slots', make: makeSlots},
 ];
 
 class Page implements Desk {
@@ -109,6 +115,7 @@ class Page implements Desk {
   }
 
   private remember(trial?: number): void {
+    setTitle(`${this.run.name} · TensorBoard`);
     setAddress({run: this.run.name, view: this.shown, trial: trial === undefined ? '' : String(trial)});
   }
 

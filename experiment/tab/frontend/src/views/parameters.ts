@@ -1,0 +1,139 @@
+// The hyperparameters: how important each is, and how the objective depends on one, on two, on all.
+import {getImportance, type Importance} from '../api';
+import {choice, make} from '../dom';
+import {Figure} from '../figure';
+import {count, number, shown} from '../format';
+import {limits, type Run, type Trial} from '../model';
+import type {Desk, View} from '../view';
+import {drawContour} from './contour';
+import {ParallelCoordinates} from './parallel';
+import {drawSlice} from './slice';
+
+const MOST = 4000; // trials in a chart; more hide each other
+
+export function makeParameters(box: HTMLElement, desk: Desk): View {
+  box.classList.add('parameters', 'scroll');
+  const bar = make('div', box, '', {class: 'bar'});
+  const top = make('div', box, '', {class: 'halves'});
+  const importance = part(top, 'Importance', 'How much of the difference between the best tenth of the trials and all trials each hyperparameter makes up (PED-ANOVA).');
+  const contour = part(top, 'Two hyperparameters', 'The objective where trials were, smoothed; ★ is the best trial.');
+  const slices = part(box, 'One hyperparameter', 'Each trial is a point; later trials are brighter; ★ is the best.');
+  const parallel = part(box, 'All hyperparameters', 'Drag along an axis to keep some trials; a click on the axis keeps all again.');
+
+  const bars = make('div', importance, '', {class: 'bars'});
+  const pair = make('div', contour, '', {class: 'bar'});
+  const contourFigure = new Figure(make('div', contour, '', {class: 'medium'}), 'Contour', desk.openTrial);
+  const sliceBox = make('div', slices, '', {class: 'slices'});
+  const coordinates = new ParallelCoordinates(parallel, desk.openTrial);
+  let figures = new Map<string, Figure>();
+  let found: Importance = {};
+  let asked = '';
+  let [across, up] = ['', ''];
+
+  async function ask(run: Run): Promise<void> {
+    const version = `${run.name} ${run.facts.counts.done}`;
+    if (version === asked) return;
+    asked = version;
+    try {
+      found = await getImportance(run.name);
+    } catch (error) {
+      bars.replaceChildren();
+      make('p', bars, String(error), {class: 'warning'});
+      return;
+    }
+    draw();
+  }
+
+  function ranked(run: Run): [string, number][] {
+    const known = found[run.objective] ?? found[''] ?? [];
+    const others = run.params.filter((name) => !known.some(([other]) => other === name));
+    return [...known, ...others.map((name) => [name, 0] as [string, number])];
+  }
+
+  function draw(): void {
+    const {run} = desk;
+    const trials = sample(run, run.scored());
+    const names = ranked(run).map(([name]) => name);
+    drawObjectives(bar, run, draw);
+    drawImportance(bars, ranked(run), (name) => {
+      slices.scrollIntoView();
+      figures.get(name)?.box.querySelector('canvas')?.focus();
+    });
+    if (!names.includes(across)) [across, up] = [names[0] ?? '', names[1] ?? names[0] ?? ''];
+    drawPair(names);
+    const [low, high] = limits(run, trials.map((trial) => run.score(trial)!), false);
+    if (across) drawContour(contourFigure, run, trials, across, up, [low, high]);
+    if ([...figures.keys()].join('\n') !== names.join('\n')) {
+      sliceBox.replaceChildren();
+      figures = new Map(names.map((name) => [name, new Figure(make('div', sliceBox, '', {class: 'slice'}), `${run.title} by ${name}`, desk.openTrial)]));
+    }
+    for (const [name, figure] of figures) drawSlice(figure, run, trials, name, [low, high]);
+    coordinates.draw(run, trials, names);
+    void ask(run);
+  }
+
+  function drawPair(names: string[]): void {
+    pair.replaceChildren();
+    const titles = names.map((name) => [name, name] as const);
+    choice(pair, 'Across', titles, across, (name) => {
+      across = name;
+      draw();
+    });
+    choice(pair, 'Up', titles, up, (name) => {
+      up = name;
+      draw();
+    });
+  }
+
+  return {draw};
+}
+
+function part(parent: Element, title: string, explanation: string): HTMLElement {
+  const section = make('section', parent, '', {class: 'part', 'aria-label': title});
+  make('h2', section, title);
+  make('p', section, explanation, {class: 'soft'});
+  return section;
+}
+
+/** Let one of several objectives be chosen. */
+export function drawObjectives(bar: HTMLElement, run: Run, draw: () => void): void {
+  bar.replaceChildren();
+  if (run.objectives.length < 2) return;
+  choice(bar, 'Objective', run.objectives.map((name) => [name, name] as const), run.objective, (name) => {
+    run.objective = name;
+    draw();
+  });
+}
+
+function drawImportance(box: HTMLElement, ranked: [string, number][], open: (name: string) => void): void {
+  box.replaceChildren();
+  const most = ranked[0]?.[1] || 1;
+  const list = make('ol', box);
+  for (const [name, share] of ranked) {
+    const item = make('li', list);
+    const button = make('button', item, name, {type: 'button', class: 'link'});
+    button.onclick = () => open(name);
+    const track = make('span', item, '', {class: 'track', 'aria-hidden': 'true'});
+    make('span', track, '', {class: 'share', style: `width:${(100 * share) / most}%`});
+    make('span', item, `${(100 * share).toFixed(share < 0.1 ? 1 : 0)} %`, {class: 'percent'});
+  }
+  if (!ranked.length) make('p', box, 'No trial has hyperparameters yet.');
+}
+
+/** Return at most so many trials: the best, and every n-th of the others. */
+function sample(run: Run, trials: Trial[]): Trial[] {
+  if (trials.length <= MOST) return trials;
+  const sorted = [...trials].sort((a, b) => (run.better(run.score(a)!, run.score(b)!) ? -1 : 1));
+  const best = new Set(sorted.slice(0, MOST / 8).map((trial) => trial.id));
+  const every = Math.ceil(trials.length / ((MOST * 7) / 8));
+  return trials.filter((trial, index) => best.has(trial.id) || index % every === 0);
+}
+
+export function label(run: Run, trial: Trial, names: string[]): string {
+  const values = names.filter((name) => trial.params[name] !== null && trial.params[name] !== undefined);
+  return [`trial ${trial.id}: ${number(run.score(trial)!)}`, ...values.map((name) => `${name}=${shown(trial.params[name])}`)].join('\n');
+}
+
+export function outside(amount: number): string {
+  return amount ? `; ${count(amount, 'outlier')} not shown` : '';
+}
