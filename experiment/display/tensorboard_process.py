@@ -176,9 +176,7 @@ def _add_columns(experiment: Any, other: Any) -> None:
     experiment.metric_infos.extend(i for i in other.metric_infos if i.name.tag not in tags)
 
 
-def _serve(
-    folder: str, searches: str, title: str, reload_interval: float, *, kept_at: str
-) -> str:
+def _serve(folder: str, searches: str, title: str, reload_interval: float, *, kept_at: str) -> str:
     """Start the server in threads; return its address.
 
     Args:

@@ -16,6 +16,7 @@ from experiment.run_files.loading import Run, RunReader, read_manifest, read_sum
 from experiment.tab.facts import ended_at, facts_of, facts_of_ended
 from experiment.tab.shown import shown_space, shown_value
 from experiment.tab.timeline import TimedAttempt, Timeline
+from experiment.tab.trial_page import trial_page
 from search.trial import Trial
 from spark_jobs.run_folder.paths import RunPaths
 
@@ -62,10 +63,11 @@ class RunPages:
                 facts = self._ended
             return {"name": self.name, **facts}
 
-    def read(self) -> tuple[Run, Timeline]:
-        """Return the run and its timeline, which the next call changes; errors as `summary`."""
+    def trial(self, number: int) -> bytes | None:
+        """Return all about a trial as JSON; None if it was not planned; errors as `summary`."""
         with self._lock:
-            return self._read(), self._timeline
+            self._read()
+            return trial_page(self.paths, self._timeline, number)
 
     def since(self, mark: str) -> bytes:
         """Return what has changed since a mark as JSON, by columns, with the next mark.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,6 @@ from werkzeug import wrappers
 
 from experiment.tab.finding import folders_of_runs
 from experiment.tab.run_pages import RunPages
-from experiment.tab.trial_page import trial_page
 from search.errors import ExperimentError
 
 _BUILT = Path(__file__).parent / "built"
@@ -55,20 +55,19 @@ class ExperimentTab(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard 
 
     def get_plugin_apps(self) -> dict[str, Any]:
         """Return the answers by path."""
-        return {
+        answers = {
             "/index.js": self._module,
             "/runs": self._summaries,
             "/run": self._run,
             "/trial": self._trial,
             "/importance": self._importance,
         }
+        return {path: wrappers.Request.application(answer) for path, answer in answers.items()}
 
-    @wrappers.Request.application  # type: ignore[untyped-decorator]
     def _module(self, request: wrappers.Request) -> wrappers.Response:
         content = (_BUILT / "index.js").read_bytes()
-        return http_util.Respond(request, content, "text/javascript")
+        return _respond(request, content, "text/javascript")
 
-    @wrappers.Request.application  # type: ignore[untyped-decorator]
     def _summaries(self, request: wrappers.Request) -> wrappers.Response:
         found = []
         for run in self._find().values():
@@ -78,20 +77,19 @@ class ExperimentTab(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard 
                 found.append({"name": run.name, "error": str(error)})
         return _json(request, msgspec.json.encode(found))
 
-    @wrappers.Request.application  # type: ignore[untyped-decorator]
     def _run(self, request: wrappers.Request) -> wrappers.Response:
         return self._about(request, lambda run: run.since(request.args.get("since", "")))
 
-    @wrappers.Request.application  # type: ignore[untyped-decorator]
     def _trial(self, request: wrappers.Request) -> wrappers.Response:
         number = request.args.get("trial", -1, int)
-        return self._about(request, lambda run: trial_page(*run.read(), number))
+        return self._about(request, lambda run: run.trial(number))
 
-    @wrappers.Request.application  # type: ignore[untyped-decorator]
     def _importance(self, request: wrappers.Request) -> wrappers.Response:
         return self._about(request, RunPages.importance)
 
-    def _about(self, request: wrappers.Request, answer: Any) -> wrappers.Response:
+    def _about(
+        self, request: wrappers.Request, answer: Callable[[RunPages], bytes | None]
+    ) -> wrappers.Response:
         """Answer a request about a run, which is looked up by its name, never by a path."""
         run = self._find().get(request.args.get("run", ""))
         if run is None:
@@ -115,10 +113,18 @@ class ExperimentTab(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard 
             return dict(self._runs)
 
 
-def _json(request: wrappers.Request, data: bytes, code: int = 200) -> wrappers.Response:
-    # Bytes: TensorBoard would copy any other value, element by element, to replace NaN.
-    return http_util.Respond(request, data, "application/json", code=code)
-
-
 def _refused(request: wrappers.Request, reason: str, code: int) -> wrappers.Response:
     return _json(request, msgspec.json.encode({"error": reason}), code)
+
+
+def _json(request: wrappers.Request, data: bytes, code: int = 200) -> wrappers.Response:
+    return _respond(request, data, "application/json", code)
+
+
+def _respond(
+    request: wrappers.Request, data: bytes, kind: str, code: int = 200
+) -> wrappers.Response:
+    # Bytes: TensorBoard would copy any other value, element by element, to replace NaN. It forbids
+    # browsers to guess another kind.
+    response: wrappers.Response = http_util.Respond(request, data, kind, code=code)
+    return response

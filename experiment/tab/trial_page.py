@@ -12,7 +12,6 @@ import msgspec
 
 from experiment.results.text import printable
 from experiment.results.trial_result import TrialResult
-from experiment.run_files.loading import Run
 from experiment.tab.shown import as_python, shown_value
 from experiment.tab.timeline import TimedAttempt, Timeline
 from spark_jobs.run_folder.paths import AttemptPaths, RunPaths, is_ours
@@ -25,11 +24,11 @@ _MOST_POINTS = 2_000  # of a curve
 _MOST_FILES = 500
 
 
-def trial_page(run: Run, timeline: Timeline, trial: int) -> bytes | None:
+def trial_page(paths: RunPaths, timeline: Timeline, trial: int) -> bytes | None:
     """Return all about a trial as JSON; None if it was not planned.
 
     Args:
-        run: The run.
+        paths: The run's paths.
         timeline: Its state with its times.
         trial: The trial's id.
     """
@@ -40,7 +39,7 @@ def trial_page(run: Run, timeline: Timeline, trial: int) -> bytes | None:
     planned = timeline.trials.get(trial)
     params = result.params if result is not None else dict(planned.params if planned else {})
     number = attempts[-1].number if result is None else result.attempt
-    files = run.paths.attempt(trial, number)
+    files = paths.attempt(trial, number)
     generation, parent = timeline.origins[trial]
     return msgspec.json.encode(
         {
@@ -51,9 +50,9 @@ def trial_page(run: Run, timeline: Timeline, trial: int) -> bytes | None:
             "parent": parent,
             "attempts": list(map(_attempt, attempts)),
             **_outcome(result),
-            "folder": run.paths.shown_attempt(trial, number),
+            "folder": paths.shown_attempt(trial, number),
             "curves": _curves(files.folder),
-            "output": list(_output(run.paths, trial, number, attempts[-1])),
+            "output": list(_output(paths, trial, number, attempts[-1])),
             "files": _files(files.folder),
         }
     )

@@ -1,7 +1,7 @@
 """The curves in TensorBoard event files, read without TensorFlow.
 
-TensorBoard's own reader imports TensorFlow where it is installed. A file is a series of records: the
-length in eight bytes and its checksum in four, the event, and its checksum in four.
+TensorBoard's own reader imports TensorFlow where it is installed. A file is a series of records:
+the length in eight bytes and its checksum in four, the event, and its checksum in four.
 """
 
 from __future__ import annotations

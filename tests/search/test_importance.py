@@ -117,7 +117,9 @@ def test_without_a_space_the_domains_are_those_of_the_values():
     assert found["units"] > found["kind"]
 
 
-@pytest.mark.parametrize("trials", [[], [({"x": 1.0, "y": 2.0}, 0.5)], [({"x": 1.0, "y": 2}, 1)] * 9])
+@pytest.mark.parametrize(
+    "trials", [[], [({"x": 1.0, "y": 2.0}, 0.5)], [({"x": 1.0, "y": 2}, 1)] * 9]
+)
 def test_trials_without_differences_have_hyperparameters_of_equal_importance(trials):
     found = importance(trials, Direction.MAX)
     assert len(set(found.values())) <= 1
