@@ -372,10 +372,10 @@ def addresses(html):
     return frame, dict(zip(Reader(html, "a").inside, links, strict=True))
 
 
-def test_a_notebook_shows_the_trials_and_links_to_the_other_pages(board, monkeypatch):
+def test_a_notebook_shows_the_tab_and_links_to_the_other_pages(board, monkeypatch):
     monkeypatch.delenv("TENSORBOARD_PROXY_URL", raising=False)
     frame, links = addresses(board._repr_html_())
-    assert frame == [board.pages["trials"]] == [f"{board.url}/#hparams"]
+    assert frame == [board.pages["experiment"]] == [f"{board.url}/#experiment"]
     assert links == board.pages
 
 

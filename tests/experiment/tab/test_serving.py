@@ -1,0 +1,236 @@
+"""The answers to the page's requests, about folders of runs as searches leave them."""
+
+import json
+import os
+import shutil
+
+import pytest
+from tensorboard.plugins import base_plugin
+from werkzeug.test import Client
+
+import experiment
+from experiment.run_files.journal import Journal, encode_line
+from experiment.run_files.journal_records import Planned
+from experiment.tab import serving
+from experiment.tab.plugin import Loader
+from search.trial import Outcome, Trial
+from tests.experiment.runs import TRACEBACK, begun, make_run
+
+
+@pytest.fixture
+def make_tab(monkeypatch):
+    monkeypatch.setattr(serving, "_LOOK_AGAIN", 0.0)
+    return lambda logdir: Loader().load(base_plugin.TBContext(logdir=str(logdir)))
+
+
+def get(tab, path, **query):
+    answer = Client(tab.get_plugin_apps()[path]).get(path, query_string=query)
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
+    return answer.status_code, json.loads(answer.data)
+
+
+def trials(answer):
+    columns = answer["columns"]
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def test_it_is_inactive_without_a_run(make_tab, tmp_path):
+    for logdir in ("", tmp_path, tmp_path / "missing", "hdfs://host/runs"):
+        assert not make_tab(logdir).is_active()
+    tab = make_tab(tmp_path)
+    make_run(tmp_path)
+    assert tab.is_active()
+    assert tab.data_plugin_names() == ()
+
+
+def test_the_folder_may_be_a_run_or_a_folder_of_runs(make_tab, tmp_path, monkeypatch):
+    runs = [make_run(tmp_path / "runs", name=name) for name in ("one", "two")]
+    (tmp_path / "runs" / "other").mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    names = [run.name for run in runs]
+    for logdir in (tmp_path / "runs", f"{tmp_path}/runs/", "~/runs"):
+        assert [facts["name"] for facts in get(make_tab(logdir), "/runs")[1]] == sorted(names)
+    assert [facts["name"] for facts in get(make_tab(runs[0]), "/runs")[1]] == [names[0]]
+
+
+def test_a_copy_is_called_as_its_original(tmp_path):
+    make_run(tmp_path, name="one")
+    tab = Loader("hdfs://host/runs").load(base_plugin.TBContext(logdir=str(tmp_path)))
+    [facts] = get(tab, "/runs")[1]
+    assert facts["folder"] == f"hdfs://host/runs/{facts['name']}"
+
+
+def test_the_facts_of_a_run_are_those_of_its_result(make_tab, tmp_path):
+    run = make_run(tmp_path, lost=(3,))
+    result = experiment.load(run)
+    tab = make_tab(run)
+    for facts in (get(tab, "/runs")[1][0], get(tab, "/run", run=run.name)[1]):
+        assert facts["state"] == "finished"
+        assert facts["counts"]["done"] == 6
+        assert facts["counts"]["failed"] == 1
+        assert facts["best"]["trial"] == result.best.id
+        assert facts["best"]["value"] == result.best.value
+        assert eval(facts["best"]["python"]) == result.best.params
+        assert facts["ended"] >= facts["created"]
+
+
+def test_the_trials_are_those_of_the_result(make_tab, tmp_path):
+    run = make_run(tmp_path, generations=True, trials=12)
+    result = experiment.load(run)
+    answer = get(make_tab(run), "/run", run=run.name)[1]
+    rows = trials(answer)
+    assert [row["id"] for row in rows] == [trial.id for trial in result]
+    assert [row["value"] for row in rows] == [trial.value for trial in result]
+    assert [row["status"] for row in rows] == [trial.status for trial in result]
+    assert [row["generation"] for row in rows] == [0] * 4 + [1] * 4 + [2] * 4
+    for name, values in answer["params"].items():
+        assert values == [trial.params[name] for trial in result]
+    assert rows[1]["why"] == "user error: ValueError: too large"
+    assert all(row["start"] <= row["end"] for row in rows)
+    assert answer["space"]["optimizer"]["values"] == ["adam", "sgd"]
+    assert answer["space"]["learning_rate"]["log"]
+    assert len(answer["selections"]) == 12
+
+
+def test_only_what_is_new_is_sent_again(make_tab, tmp_path):
+    run = make_run(tmp_path, running=(4,), ended=False)
+    tab = make_tab(run)
+    first = get(tab, "/run", run=run.name)[1]
+    assert [row["status"] for row in trials(first)][4] == "running"
+    again = get(tab, "/run", run=run.name, since=first["mark"])[1]
+    assert trials(again) == again["selections"] == again["slot_events"] == again["lost"] == []
+    assert not again["whole"]
+    end = {"event": "finished", "at": 5.0, "attempt": 1}
+    end["outcome"] = {"trial": 4, "status": "finished", "value": 0.5, "objective": "accuracy"}
+    with (run / "journal" / "000001.jsonl").open("ab") as file:
+        file.write(encode_line(end))
+    later = get(tab, "/run", run=run.name, since=first["mark"])[1]
+    assert [(row["id"], row["value"]) for row in trials(later)] == [(4, 0.5)]
+    assert later["params"] == {"learning_rate": [0.05], "optimizer": ["adam"]}
+
+
+def test_a_page_that_knows_too_much_gets_everything_anew(make_tab, tmp_path):
+    run = make_run(tmp_path, ended=False)
+    tab = make_tab(run)
+    mark = get(tab, "/run", run=run.name)[1]["mark"]
+    segment = run / "journal" / "000001.jsonl"
+    lines = segment.read_bytes().splitlines(keepends=True)
+    segment.write_bytes(b"".join(lines[:6]))
+    answer = get(tab, "/run", run=run.name, since=mark)[1]
+    assert answer["whole"]
+    assert len(trials(answer)) < 6
+    assert get(tab, "/run", run=run.name, since="nonsense")[1]["whole"]
+
+
+def test_an_ended_run_that_is_resumed_is_read_again(make_tab, tmp_path):
+    run = make_run(tmp_path)
+    tab = make_tab(run)
+    assert get(tab, "/runs")[1][0]["state"] == "finished"
+    (run / "result.json").unlink()
+    with Journal(run / "journal") as journal:
+        lines = (run / "journal" / "000001.jsonl").read_bytes().count(b"\n")
+        journal.append(begun(lines, 7))
+        journal.append(Planned(Trial(6, {"learning_rate": 0.5}), 1, "2.0.0", at=9.0))
+    [facts] = get(tab, "/runs")[1]
+    assert (facts["state"], facts["counts"]["running"], facts["total"]) == ("unknown", 1, 7)
+
+
+def test_a_trial_has_its_error_output_attempts_and_files(make_tab, tmp_path):
+    run = make_run(tmp_path, lost=(3,))
+    (run / "trials" / "000001" / "model.txt").write_text("weights")
+    (run / "trials" / "000001" / "secret").symlink_to("/etc/passwd")
+    page = get(make_tab(run), "/trial", run=run.name, trial=1)[1]
+    assert page["error"] == {
+        "kind": "user error",
+        "message": "ValueError: too large",
+        "traceback": TRACEBACK,
+    }
+    assert [(one["name"], one["text"]) for one in page["output"]] == [
+        ("stdout", "trial 1 says hello\n"),
+        ("stderr", "trial 1 warns\n"),
+    ]
+    assert page["files"] == [{"name": "model.txt", "size": 7}]
+    page = get(make_tab(run), "/trial", run=run.name, trial=3)[1]
+    assert [one["ending"] for one in page["attempts"]] == ["lost", "finished"]
+    assert page["folder"].endswith("/trials/000003-2")
+
+
+def test_output_that_is_a_link_is_not_followed(make_tab, tmp_path):
+    run = make_run(tmp_path)
+    log = run / "trials" / "000000" / "stdout.log"
+    log.unlink()
+    log.symlink_to("/etc/passwd")
+    page = get(make_tab(run), "/trial", run=run.name, trial=0)[1]
+    assert [one["name"] for one in page["output"]] == ["stderr"]
+
+
+def test_several_objectives_have_a_front_and_an_importance_each(make_tab, tmp_path):
+    def outcome(trial):
+        values = {"accuracy": trial.id / 10, "loss": trial.id * 2.0}
+        return Outcome(trial.id, "finished", metrics=values, values=values)
+
+    run = make_run(tmp_path, direction={"accuracy": "max", "loss": "min"}, outcome_of=outcome)
+    tab = make_tab(run)
+    assert len(get(tab, "/runs")[1][0]["front"]) == 6
+    answer = get(tab, "/run", run=run.name)[1]
+    assert answer["best"] is None
+    assert sorted(answer["front"]) == list(range(6))
+    assert set(get(tab, "/importance", run=run.name)[1]) == {"accuracy", "loss"}
+
+
+def test_the_importance_is_that_of_the_result(make_tab, tmp_path):
+    run = make_run(tmp_path, generations=True, trials=40)
+    shares = get(make_tab(run), "/importance", run=run.name)[1][""]
+    table = experiment.load(run).importance()
+    assert dict(shares) == dict(zip(table["hyperparameter"], table["importance"], strict=True))
+
+
+def test_what_is_not_there_is_refused_in_a_sentence(make_tab, tmp_path):
+    run = make_run(tmp_path)
+    tab = make_tab(tmp_path)
+    assert get(tab, "/run", run="../other") == (404, {"error": "there is no such run"})
+    assert get(tab, "/trial", run=run.name, trial=99) == (404, {"error": "no such trial"})
+    assert get(tab, "/trial", run=run.name, trial="x") == (404, {"error": "no such trial"})
+
+
+def test_a_damaged_run_is_named_and_hides_no_other(make_tab, tmp_path):
+    damaged, whole = make_run(tmp_path, name="a", ended=False), make_run(tmp_path, name="b")
+    (damaged / "journal" / "000001.jsonl").write_bytes(b"nonsense\n")
+    tab = make_tab(tmp_path)
+    first, second = get(tab, "/runs")[1]
+    assert "the checksum does not match" in first["error"]
+    assert second["name"] == whole.name
+    code, answer = get(tab, "/run", run=damaged.name)
+    assert code == 500
+    assert "repair" in answer["error"]
+
+
+def test_a_run_that_was_removed_is_gone(make_tab, tmp_path):
+    run = make_run(tmp_path)
+    tab = make_tab(tmp_path)
+    assert tab.is_active()
+    shutil.rmtree(run)
+    assert get(tab, "/run", run=run.name)[0] == 404
+    assert not tab.is_active()
+
+
+def test_values_are_sent_in_a_form_that_json_has(make_tab, tmp_path):
+    points = [{"size": (32, 64), "norm": float("inf"), "many": 2**60, "flag": True, "none": None}]
+    run = make_run(tmp_path, points=points, failed=())
+    answer = get(make_tab(run), "/run", run=run.name)[1]
+    assert answer["params"] == {
+        "size": ["(32, 64)"],
+        "norm": ["inf"],
+        "many": [str(2**60)],
+        "flag": [True],
+        "none": ["None"],
+    }
+    assert eval(answer["best"]["python"]) == points[0]
+
+
+def test_the_module_is_the_built_file(make_tab, tmp_path):
+    tab = make_tab(tmp_path)
+    answer = Client(tab.get_plugin_apps()["/index.js"]).get("/index.js")
+    assert answer.headers["Content-Type"].startswith("text/javascript")
+    assert b"render" in answer.data
+    assert os.path.basename(tab.frontend_metadata().es_module_path) == "index.js"
