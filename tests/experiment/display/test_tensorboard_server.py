@@ -384,7 +384,7 @@ def test_behind_a_notebooks_proxy_its_addresses_are_used(board, monkeypatch, pro
     monkeypatch.setenv("TENSORBOARD_PROXY_URL", proxy)
     port = board.url.rpartition(":")[2]
     frame, links = addresses(board._repr_html_())
-    assert frame == [f"/proxy/{port}/#hparams"]
+    assert frame == [f"/proxy/{port}/#experiment"]
     assert all(link.startswith(f"/proxy/{port}/") for link in links.values())
     assert board.pages["trials"].startswith("http://127.0.0.1:")
 
@@ -393,7 +393,7 @@ def test_a_proxys_address_stays_inside_its_attribute(board, monkeypatch):
     proxy = '/"><script>alert(1)</script>'
     monkeypatch.setenv("TENSORBOARD_PROXY_URL", proxy)
     frame, _ = addresses(board._repr_html_())
-    assert frame == [f"{proxy}/#hparams"]
+    assert frame == [f"{proxy}/#experiment"]
 
 
 @pytest.mark.parametrize("name", [NASTY, "~"], ids=ascii)
