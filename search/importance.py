@@ -98,6 +98,8 @@ def _counts(domain: Domain, values: Sequence[Any]) -> _Counts:
     if domain.log:
         low, high, numbers = math.log(low), math.log(high), np.log(numbers)
     half_step = (high / 2 - low / 2) / (steps - 1)  # halves: the span of huge bounds overflows
+    if not half_step:  # bounds that are closer than floats can tell
+        return np.bincount([0] * len(values), minlength=steps)
     places = np.ceil((numbers / 2 - low / 2) / half_step - 0.5).astype(np.int64)
     return np.bincount(np.clip(places, 0, steps - 1), minlength=steps)
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from experiment.results import html
+from experiment.results.curves import CurvePoint, curves_of
 from experiment.results.importance import importance_of
 from experiment.results.plots import PlotKind, draw, draw_front
 from experiment.results.scored_trials import ScoredTrials
@@ -113,21 +114,43 @@ class Result(ScoredTrials):
         shares = importance_of(self)
         return pandas.DataFrame({"hyperparameter": list(shares), "importance": shares.values()})
 
+    def curves(self) -> pandas.DataFrame:
+        """Return the metrics that the trials reported, a row per point, from their event files.
+
+        `curves().pivot(index="step", columns="trial", values="value")` of one metric draws them.
+
+        Returns:
+            Columns: trial, step, metric, value. The numbers that trials returned are in
+            `to_pandas`.
+
+        Raises:
+            OSError: A trial folder cannot be read.
+        """
+        import pandas
+
+        return pandas.DataFrame(curves_of(self.trials), columns=CurvePoint._fields)
+
     def plot(
         self,
         kind: PlotKind = "convergence",
         *,
-        parameter: str | None = None,
+        parameter: str | tuple[str, str] | None = None,
         ax: matplotlib.axes.Axes | None = None,
     ) -> matplotlib.axes.Axes:
         """Draw the search with matplotlib (`pip install 'spark-tf-experiment[plot]'`).
 
+        Axes of the objective leave the worst tenth of the trials out of view if these are far off.
+
         Args:
             kind: 'convergence': each trial's value and the best so far, by trial; 'parallel':
                 parallel coordinates, a line per trial over all hyperparameters; 'parameter': one
-                hyperparameter against the objective.
-            parameter: The hyperparameter for 'parameter'; None for the only one.
-            ax: The axes to draw on; None for a new figure.
+                hyperparameter against the objective; 'slice': all of them, each in a panel;
+                'contour': two of them, the objective as colours; 'importance': a bar per
+                hyperparameter, see `importance`; 'timeline': when each slot ran which trial.
+            parameter: The hyperparameter for 'parameter', None for the only one; two of them for
+                'contour', None for the most important ones.
+            ax: The axes to draw on; None for a new figure, as it has to be for 'slice', which
+                returns the first of its axes.
 
         Raises:
             InvalidArgument: The kind or the parameter is unknown, or there are several objectives:

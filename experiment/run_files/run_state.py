@@ -37,6 +37,8 @@ class RunState:
         lost: Trial and number of each attempt that was given up while its search ran.
         in_gangs: Trial and number of each attempt on several slots; a failure in its folder is what
             the slot of rank 0 saw, not the reason.
+        given: When the last attempt at each trial in flight was given to its slots, and their
+            names, by trial.
         retried: Number of attempts of each trial that count as its retries.
         results: Results of the trials that have an outcome, in the order of the outcomes.
         ended: The ids of these trials.
@@ -53,6 +55,7 @@ class RunState:
     waiting: dict[int, Attempt] = field(default_factory=dict)
     lost: set[tuple[int, int]] = field(default_factory=set)
     in_gangs: set[tuple[int, int]] = field(default_factory=set)
+    given: dict[int, tuple[float, tuple[str, ...]]] = field(default_factory=dict)
     retried: Counter[int] = field(default_factory=Counter)
     results: list[TrialResult] = field(default_factory=list)
     ended: set[int] = field(default_factory=set)
@@ -67,6 +70,10 @@ class RunState:
                 self.trials[trial.id] = trial
                 self.in_flight[trial.id] = Attempt(trial, record.attempt)
                 self.waiting.pop(trial.id, None)
+                self.given[trial.id] = (
+                    record.at,
+                    record.slots or tuple(filter(None, [record.slot])),
+                )
                 if record.slots:
                     self.in_gangs.add((trial.id, record.attempt))
             case Lost(trial=number):
@@ -79,7 +86,7 @@ class RunState:
                 self.in_flight.pop(number, None)
                 self.waiting.pop(number, None)
                 if number not in self.ended:  # the first counts
-                    self._end(outcome, record.attempt)
+                    self._end(outcome, record.attempt, record.at)
             case Begun():
                 self._resume(record.trials)
             case Reported() | Selected() | Joined() | Left() | Waiting():
@@ -95,7 +102,7 @@ class RunState:
             return self.objective
         return self.objective if self.named_by_finished else outcome.objective
 
-    def _end(self, outcome: Outcome, number: int) -> None:
+    def _end(self, outcome: Outcome, number: int, at: float) -> None:
         trial = self.trials[outcome.trial]
         self.ended.add(trial.id)
         before, self.objective = self.objective, self.objective_with(outcome)
@@ -103,7 +110,9 @@ class RunState:
         if before not in (None, self.objective):
             self.results[:] = map(_without_value_if_stopped, self.results)
         folder = self.paths.shown_attempt(trial.id, number)
+        started, slots = self.given.pop(trial.id, (None, ()))
         result = TrialResult.of(trial, outcome, folder, number)
+        result = replace(result, started=started, ended=at, slots=slots)
         if outcome.objective not in (None, self.objective):
             result = replace(result, value=None)
         self.results.append(result)

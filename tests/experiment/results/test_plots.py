@@ -1,6 +1,9 @@
+import math
+import random
 import subprocess
 import sys
 import textwrap
+from dataclasses import replace
 from typing import get_args
 
 import matplotlib
@@ -13,6 +16,7 @@ from hypothesis import strategies as st
 from matplotlib import pyplot
 from matplotlib.text import Text
 
+from experiment.results.plot_axes import score_limits
 from experiment.results.plots import PlotKind
 from experiment.results.result import Result
 from experiment.results.text import printable
@@ -25,6 +29,7 @@ from tests.properties import examples
 
 KINDS = get_args(PlotKind)
 SPACE = Space({"lr": Float(1e-4, 1e-1, log=True), "units": Integer(8, 64), "opt": Choice(["a"])})
+FEW = {"lr": 0.1, "units": 8}
 
 
 @pytest.fixture(autouse=True)
@@ -65,6 +70,11 @@ def drawn(result, kind, **arguments):
     ax = result.plot(kind, **arguments)
     ax.figure.canvas.draw()
     return ax
+
+
+def of(kind, name):
+    """Return the arguments with which a kind of plot shows one of several hyperparameters."""
+    return {"parameter": name} if kind == "parameter" else {}
 
 
 def points(ax):
@@ -221,18 +231,18 @@ def test_the_line_of_a_trial_passes_below_the_axes_of_inactive_hyperparameters()
 @pytest.mark.parametrize(
     "trials",
     [
-        [finished(0, 0.5, {"lr": 0.1})],
-        [failed(0, {"lr": 0.1})],
-        [failed(0, {"lr": 0.1}), cancelled(1, {"lr": 0.01})],
-        [failed(0, {"lr": 0.1}), finished(1, 0.5, {"lr": 0.1})],
+        [finished(0, 0.5, FEW)],
+        [failed(0, FEW)],
+        [failed(0, FEW), cancelled(1, FEW)],
+        [failed(0, FEW), finished(1, 0.5, FEW)],
     ],
     ids=["one", "failed", "none with a value", "one with a value"],
 )
 def test_few_trials_can_be_drawn(trials, space, kind):
-    drawn(maximum(*trials, space=space), kind)
+    drawn(maximum(*trials, space=space), kind, **of(kind, "lr"))
 
 
-@pytest.mark.parametrize("kind", ["convergence", "parallel"])
+@pytest.mark.parametrize("kind", ["convergence", "parallel", "importance", "slice", "timeline"])
 @pytest.mark.parametrize("space", [None, SPACE], ids=["points", "space"])
 def test_a_search_without_a_trial_is_an_empty_plot(kind, space):
     drawn(maximum(space=space), kind)
@@ -241,7 +251,7 @@ def test_a_search_without_a_trial_is_an_empty_plot(kind, space):
 @pytest.mark.parametrize("kind", KINDS)
 def test_trials_without_hyperparameters_can_be_drawn(kind):
     result = maximum(finished(0, 1.0), finished(1, 2.0))
-    if kind == "parameter":
+    if kind in ("parameter", "contour"):
         with pytest.raises(InvalidArgument, match="parameter"):
             result.plot(kind)
     else:
@@ -265,12 +275,14 @@ def test_trials_without_hyperparameters_can_be_drawn(kind):
     ids=lambda values: str(values)[:20],
 )
 def test_odd_values_can_be_drawn(values, kind):
-    drawn(maximum(*(finished(n, float(n), {"x": v}) for n, v in enumerate(values))), kind)
+    trials = [finished(n, float(n), {"x": v, "y": n}) for n, v in enumerate(values)]
+    drawn(maximum(*trials), kind, **of(kind, "x"))
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_huge_objectives_can_be_drawn(kind):
-    drawn(maximum(finished(0, 1e300, {"x": 1}), finished(1, -1e300, {"x": 2})), kind)
+    trials = [finished(0, 1e300, {"x": 1, "y": 1}), finished(1, -1e300, {"x": 2, "y": 1})]
+    drawn(maximum(*trials), kind, **of(kind, "x"))
 
 
 @pytest.mark.parametrize(
@@ -278,8 +290,8 @@ def test_huge_objectives_can_be_drawn(kind):
 )
 @pytest.mark.parametrize("kind", KINDS)
 def test_names_and_choices_are_no_formulas(name, kind):
-    trials = [finished(n, float(n), {name: name * (n + 1)}) for n in range(2)]
-    drawn(maximum(*trials, objective=name), kind)
+    trials = [finished(n, float(n), {name: name * (n + 1), "y": n}) for n in range(2)]
+    drawn(maximum(*trials, objective=name), kind, **of(kind, name))
 
 
 @examples(50)
@@ -298,11 +310,12 @@ def test_a_plot_has_no_control_characters():
     assert ticks(ax.xaxis) == ["c?d"]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "slice"])
 def test_a_plot_is_drawn_on_the_given_axes(kind):
     figure, (left, right) = pyplot.subplots(1, 2)
-    result = maximum(finished(0, 1.0, {"x": 1}))
-    assert drawn(result, kind, ax=right) is right
+    trial = finished(0, 1.0, {"x": 1, "y": 2})
+    result = maximum(replace(trial, started=1.0, ended=2.0, slots=("1.0.0",)))
+    assert drawn(result, kind, ax=right, **of(kind, "x")) is right
     assert right.has_data()
     assert not left.has_data()
     assert pyplot.get_fignums() == [figure.number]
@@ -378,3 +391,72 @@ def test_values_with_different_reprs_are_different_choices():
     trials = [finished(n, 1.0, {"path": long + name}) for n, name in enumerate(["a", "b"])]
     ax = drawn(maximum(*trials), "parameter", parameter="path")
     assert len(set(ax.collections[0].get_offsets()[:, 0])) == 2
+
+
+def searched(count=40):
+    """A result of random trials, whose objective depends on `lr` most."""
+    rng = random.Random(1)
+    space = Space({**SPACE, "opt": Choice(["adam", "sgd"])})
+    trials = []
+    for number in range(count):
+        params = space.decode([rng.random() for _ in space])
+        value = -abs(math.log10(params["lr"]) + 2) + 0.001 * params["units"]
+        trials.append(finished(number, value if number else -1e9, params))
+    return maximum(*trials, space=space)
+
+
+def test_importance_is_a_bar_per_hyperparameter_the_most_important_first():
+    ax = drawn(searched(), "importance")
+    assert len(ax.patches) == 3
+    assert ticks(ax.yaxis)[0] == "lr"
+    assert sum(bar.get_width() for bar in ax.patches) == pytest.approx(1)
+
+
+def test_slices_are_a_panel_per_hyperparameter_with_the_best_trial_marked():
+    first = drawn(searched(), "slice")
+    panels = first.figure.axes
+    assert sorted(panel.get_xlabel() for panel in panels) == ["lr (log)", "opt", "units"]
+    assert first.get_xscale() == "log"
+    assert all(len(panel.lines) == 1 for panel in panels)
+    assert first.get_ylim()[0] > -10  # the outlier does not rule
+    with pytest.raises(InvalidArgument, match="None with kind='slice'"):
+        searched().plot("slice", ax=first)
+
+
+def test_a_contour_is_of_the_two_most_important_hyperparameters_or_of_those_chosen():
+    ax = drawn(searched(), "contour")
+    assert ax.get_xlabel() == "lr (log)"
+    assert len(ax.lines) == 1
+    ax = drawn(searched(), "contour", parameter=("units", "opt"))
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("units", "opt")
+    assert ticks(ax.yaxis) == ["adam", "sgd"]
+    for wrong in ("lr", ("lr", "nothing"), ("lr",)):
+        with pytest.raises(InvalidArgument, match="two of 'lr' or 'units' or 'opt'"):
+            searched().plot("contour", parameter=wrong)
+
+
+def test_the_timeline_has_a_lane_per_slot():
+    def ran(number, start, end, *slots):
+        return replace(finished(number, 1.0), started=start, ended=end, slots=slots)
+
+    found = ran(3, 5.0, 5.0)  # an outcome from a trial folder has no slot
+    result = maximum(
+        ran(0, 10, 12, "1.10.0"), ran(1, 10, 14, "1.2.0"), ran(2, 12, 14, "1.10.0"), found
+    )
+    ax = drawn(result, "timeline")
+    assert ticks(ax.yaxis) == ["1.2.0", "1.10.0"]
+    assert sorted(bar.get_width() for bar in ax.patches) == [2, 2, 4]
+    assert "100% of the slots' time" in ax.get_title()
+
+
+def test_limits_leave_all_values_in_view_unless_some_are_far_off():
+    low, high = score_limits([1.0, 1.2, 1.1, 1.3], Direction.MAX)
+    assert low < 1.0
+    assert high > 1.3
+    low, high = score_limits([*[1.0 + n / 10 for n in range(19)], -1e300], Direction.MAX)
+    assert -1 < low < 1.2
+    assert 2.8 < high < 3.1
+    low, high = score_limits([*[1.0 + n / 10 for n in range(19)], 1e300], Direction.MIN)
+    assert high < 4
+    low, high = score_limits([-1.7e308, 1.7e308], Direction.MAX)
+    assert low < high

@@ -1,0 +1,52 @@
+"""The plot of when each slot ran which trial."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from experiment.results.scored_trials import ScoredTrials
+from experiment.results.text import duration
+
+_COLOURS = {
+    "finished": "tab:blue",
+    "stopped": "tab:purple",
+    "failed": "tab:red",
+    "cancelled": "tab:gray",
+}
+
+
+def draw_timeline(result: ScoredTrials, ax: Any) -> None:
+    """Draw a lane per slot, with a bar for the last attempt at each trial.
+
+    Trials without times, of an outcome that was found in a trial folder, are left out.
+    """
+    timed = [(t, t.started, t.ended) for t in result.trials if t.slots and t.started is not None]
+    bars = [(trial, start, end) for trial, start, end in timed if end is not None]
+    slots = sorted({slot for trial, *_ in bars for slot in trial.slots}, key=_in_order)
+    lanes = {slot: lane for lane, slot in enumerate(slots)}
+    first = min((start for _, start, _ in bars), default=0.0)
+    last = max((end for *_, end in bars), default=1.0)
+    for status, colour in _COLOURS.items():
+        some = [bar for bar in bars if bar[0].status == status]
+        lane_of = [(lanes[slot], start, end) for t, start, end in some for slot in t.slots]
+        ax.barh(
+            [lane for lane, *_ in lane_of],
+            [end - start for _, start, end in lane_of],
+            left=[start - first for _, start, _ in lane_of],
+            color=colour,
+            edgecolor="white",
+            linewidth=0.5,
+            label=status,
+        )
+    busy = sum((end - start) * len(trial.slots) for trial, start, end in bars)
+    use = busy / ((last - first) * len(slots)) if slots and last > first else 0.0
+    ax.set_yticks(range(len(slots)), slots)
+    ax.invert_yaxis()
+    ax.set(xlabel="seconds since the first trial", ylabel="slot")
+    ax.set_title(f"Trials by slot: {duration(last - first)}, {use:.0%} of the slots' time used")
+    if bars:
+        ax.legend()
+
+
+def _in_order(slot: str) -> list[int]:
+    return [int(part) for part in slot.split(".")]
