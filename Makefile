@@ -9,7 +9,7 @@ SOURCES := search spark_jobs experiment tests examples docs
 # A fresh import of TensorFlow is several times slower without its compiled files.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo demo-hdfs test test-faults test-ci test-browser test-kerberos lint docs audit format bench bench-tensorboard bench-hdfs bench-live bench-faults bench-gpu bench-search bench-slots bench-peers bench-training screenshots zip constraints clean
+.PHONY: help demo demo-hdfs test test-faults test-ci test-browser test-kerberos tab lint docs audit format bench bench-tensorboard bench-hdfs bench-live bench-faults bench-gpu bench-search bench-slots bench-peers bench-training screenshots zip constraints clean
 
 help:  ## Show this list.
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 19
@@ -42,6 +42,10 @@ test-ci: .venv/.installed  ## Run the tests of CI: test, faults, contracts, whol
 
 test-kerberos: .venv/.kerberos  ## Test searches on an HDFS with Kerberos.
 	$(PYTHON) -m pytest -m kerberos
+
+tab: experiment/tab/frontend/node_modules  ## Build the page of the Experiment tab in TensorBoard.
+	cd experiment/tab/frontend && npm run --silent build
+	cp experiment/tab/frontend/node_modules/uplot/LICENSE experiment/tab/built/uPlot.LICENSE.txt
 
 zip:  ## Put the packages into build/experiment.zip, for spark-submit --py-files.
 	python3 .ci/zip.py
@@ -115,7 +119,11 @@ screenshots: .venv/.browser  ## Make the documentation's pictures again.
 	.ci/install --docs
 	touch $@
 
-.venv/.browser: .venv/.installed
+experiment/tab/frontend/node_modules: experiment/tab/frontend/package-lock.json
+	.ci/install_tab
+	touch $@
+
+.venv/.browser: .venv/.installed experiment/tab/frontend/node_modules
 	.ci/install --browser
 	touch $@
 
@@ -129,4 +137,4 @@ constraints:  ## Pin the newest versions of everything that is installed.
 	touch .venv/.installed .venv/.audit .venv/.bench .venv/.browser .venv/.docs .venv/.kerberos
 
 clean:  ## Remove installed packages and built files.
-	rm -rf .venv experiments build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv experiments build *.egg-info experiment/tab/frontend/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -20,6 +20,8 @@ _PARTS = (
     *(".ci/build_backend.py", "LICENSE", "MANIFEST.in", "README.md", "pyproject.toml"),
 )
 
+_IGNORED = shutil.ignore_patterns("__pycache__", "frontend")  # the tab's page is built
+
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     """Build a wheel."""
@@ -72,7 +74,7 @@ def _copy():
             copy = folder / part
             copy.parent.mkdir(exist_ok=True)
             if pathlib.Path(part).is_dir():
-                shutil.copytree(part, copy, ignore=shutil.ignore_patterns("__pycache__"))
+                shutil.copytree(part, copy, ignore=_IGNORED)
             else:
                 shutil.copy(part, copy)
         readme = folder / "README.md"

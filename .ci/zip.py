@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -19,12 +20,20 @@ def main() -> None:
     target.parent.mkdir(exist_ok=True)
     beside = target.with_name(f".part-{os.getpid()}.zip")  # a job may be reading the one before
     with zipfile.ZipFile(beside, "w", zipfile.ZIP_DEFLATED) as file:
-        for source in sorted(path for name in PACKAGES for path in (ROOT / name).rglob("*.py")):
+        for source in sorted(path for name in PACKAGES for path in _sources(ROOT / name)):
             entry = zipfile.ZipInfo(source.relative_to(ROOT).as_posix())  # of 1980, for everyone
             entry.compress_type, entry.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
             file.writestr(entry, source.read_bytes())
     beside.replace(target)
     print(target.relative_to(Path.cwd()) if target.is_relative_to(Path.cwd()) else target)
+
+
+def _sources(package: Path) -> Iterator[Path]:
+    """Yield the files of a package that it needs when it runs."""
+    for path in package.rglob("*"):
+        built = path.parent.name == "built"
+        if path.is_file() and (path.suffix == ".py" or built) and "frontend" not in path.parts:
+            yield path
 
 
 if __name__ == "__main__":

@@ -27,27 +27,26 @@ from experiment.version import __version__ as __version__
 
 if typing.TYPE_CHECKING:
     from experiment.public import *  # noqa: F403
+else:  # for type checkers a name that is not public is an error
 
+    def __getattr__(name: str) -> typing.Any:
+        """Return a public name; the first one imports them all.
 
-def __getattr__(name: str) -> typing.Any:
-    """Return a public name; the first one imports them all.
+        Not earlier: each TensorBoard of an environment imports this package for its tab, and would
+        end if that failed.
+        """
+        if name.startswith("_") and name != "__all__":
+            raise AttributeError(f"module 'experiment' has no attribute {name!r}")
+        importlib.import_module("experiment.neighbours").check_neighbours()
+        public = importlib.import_module("experiment.public")
+        names = {public_name: getattr(public, public_name) for public_name in public.__all__}
+        globals().update(names, __all__=public.__all__)
+        try:
+            return globals()[name]
+        except KeyError:
+            raise AttributeError(f"module 'experiment' has no attribute {name!r}") from None
 
-    Not earlier: each TensorBoard of an environment imports this package for its tab, and would end
-    if that failed.
-    """
-    if name.startswith("_") and name != "__all__":
-        raise AttributeError(f"module 'experiment' has no attribute {name!r}")
-    importlib.import_module("experiment.neighbours").check_neighbours()
-    public = importlib.import_module("experiment.public")
-    names = {public_name: getattr(public, public_name) for public_name in public.__all__}
-    globals().update(names, __all__=public.__all__)
-    try:
-        return globals()[name]
-    except KeyError:
-        raise AttributeError(f"module 'experiment' has no attribute {name!r}") from None
-
-
-def __dir__() -> list[str]:
-    """Return the public names, without those of subpackages."""
-    names: list[str] = __getattr__("__all__")
-    return names
+    def __dir__() -> list[str]:
+        """Return the public names, without those of subpackages."""
+        names: list[str] = __getattr__("__all__")
+        return names

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.resources
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -17,7 +17,7 @@ from experiment.tab.finding import folders_of_runs
 from experiment.tab.run_pages import RunPages
 from search.errors import ExperimentError
 
-_BUILT = Path(__file__).parent / "built"
+_BUILT = importlib.resources.files("experiment.tab") / "built"  # perhaps in a zip archive
 _LOOK_AGAIN = 2.0  # seconds for which a list of runs is good
 
 
