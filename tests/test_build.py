@@ -60,7 +60,8 @@ def search(spark: Any) -> None:
 def checkout(tmp_path):
     folder = tmp_path / "checkout"
     folder.mkdir()
-    compiled = shutil.ignore_patterns("__pycache__")  # other processes write there meanwhile
+    # Other processes write compiled files meanwhile.
+    compiled = shutil.ignore_patterns("__pycache__", "node_modules")
     for part in PARTS:
         if (ROOT / part).is_dir():
             shutil.copytree(ROOT / part, folder / part, ignore=compiled)
@@ -79,8 +80,14 @@ def test_a_wheel_has_all_packages_and_its_build_leaves_nothing_in_the_checkout(c
         (metadata,) = (name for name in names if name.endswith(".dist-info/METADATA"))
         said = email.parser.BytesParser().parsebytes(file.read(metadata))
     modules = {
-        str(path.relative_to(ROOT)) for part in PACKAGES for path in (ROOT / part).rglob("*.py")
+        str(path.relative_to(ROOT))
+        for part in PACKAGES
+        for path in (ROOT / part).rglob("*.py")
+        if "node_modules" not in path.parts
     }
+    page = {f"experiment/tab/built/{name}" for name in ("index.js", "uPlot.LICENSE.txt")}
+    assert page == {name for name in names if name.startswith("experiment/tab/built/")}
+    assert not any("frontend" in name for name in names)
     assert modules == {name for name in names if name.endswith(".py")}
     assert {f"{package}/py.typed" for package in PACKAGES} <= set(names)
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)

@@ -121,6 +121,7 @@ def result_so_far(prepared: Prepared, run: OpenRun, trials: Trials, problem: str
         problem=problem,
         space=spec.space,
         target=spec.settings.target,
+        times=trials.state.times,
     )
 
 

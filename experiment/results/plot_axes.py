@@ -11,7 +11,7 @@ import numpy as np
 from experiment.results.scored_trials import ScoredTrials
 from experiment.results.text import hyperparameter, printable
 from search.direction import Direction
-from search.space.spaces import Float, Integer
+from search.space.spaces import Choice, Float, Integer
 from search.values import is_finite
 
 MOST_TICKS = 12  # ticks of an axis of choices
@@ -24,7 +24,7 @@ class Axis:
 
     Attributes:
         positions: The positions of the values, in order: numbers, or indices of choices.
-        ticks: Position and text of each choice; empty for numbers.
+        ticks: Position and text of each choice, in the order of the domain; empty for numbers.
         log: Whether the scale is logarithmic.
         unit: The suffix of the name.
     """
@@ -39,6 +39,8 @@ class Axis:
         else:
             # By their repr: 1, True and 1.0 are three values here.
             known = {repr(value): value for value in values}
+            if isinstance(domain, Choice) and all(value in domain for value in known.values()):
+                known = dict(sorted(known.items(), key=lambda item: domain.index(item[1])))
             order = {key: float(place) for place, key in enumerate(known)}
             self.positions = [order[repr(value)] for value in values]
             ticks = [(order[k], literal(hyperparameter(v, 20))) for k, v in known.items()]
@@ -54,7 +56,10 @@ class Axis:
 
     def positions_of(self, heights: Any) -> Any:
         """Return the positions at heights, from 0 to 1; an array for an array."""
-        scaled = self._low * (1 - heights) + self._high * heights
+        low, high = self._low, self._high
+        if low == high:  # a constant is in the middle
+            low, high = low - 0.5, high + 0.5
+        scaled = low * (1 - heights) + high * heights
         return np.exp(scaled) if self.log else scaled
 
     def mark(self, ax: Any, which: Literal["x", "y"]) -> None:

@@ -57,6 +57,7 @@ class Result(ScoredTrials):
             total=self.total,
             problem=self.problem,
             space=self.space,
+            times=self._times,
         )
 
     def to_pandas(self) -> pandas.DataFrame:
@@ -95,7 +96,7 @@ class Result(ScoredTrials):
             **others: `total`, `problem`, `space`, `target`, if they differ from this result's.
         """
         same = {name: getattr(self, name) for name in ("objective", "problem", "space", "target")}
-        return Result(trials, self._goal, self.logdir, **{**same, **others})
+        return Result(trials, self._goal, self.logdir, times=self._times, **{**same, **others})
 
     def importance(self) -> pandas.DataFrame:
         """Return the importance of each hyperparameter, by PED-ANOVA, the most important first.

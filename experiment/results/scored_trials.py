@@ -8,6 +8,7 @@ from statistics import mean
 from typing import Any, NamedTuple, overload
 
 from experiment.results.trial_result import TrialResult
+from experiment.results.trial_times import TrialTime, TrialTimes
 from search.direction import Direction, DirectionName, Directions, Goal
 from search.errors import ExperimentError
 from search.space.spaces import Space
@@ -45,6 +46,7 @@ class ScoredTrials(Sequence[TrialResult]):
         problem: str | None = None,
         space: Space | None = None,
         target: float | None = None,
+        times: TrialTimes | None = None,
     ) -> None:
         self.trials = sorted(trials, key=lambda trial: trial.id)
         self._goal = direction
@@ -56,6 +58,11 @@ class ScoredTrials(Sequence[TrialResult]):
         self.problem = problem
         self.space = space
         self.target = target
+        self._times = times or TrialTimes()
+
+    def time_of(self, trial: TrialResult) -> TrialTime | None:
+        """Return when and where a trial ran; None if that is unknown."""
+        return self._times.of(trial.id)
 
     @property
     def best(self) -> TrialResult | None:

@@ -20,15 +20,14 @@ def draw_timeline(result: ScoredTrials, ax: Any) -> None:
 
     Trials without times, of an outcome that was found in a trial folder, are left out.
     """
-    timed = [(t, t.started, t.ended) for t in result.trials if t.slots and t.started is not None]
-    bars = [(trial, start, end) for trial, start, end in timed if end is not None]
-    slots = sorted({slot for trial, *_ in bars for slot in trial.slots}, key=_in_order)
+    bars = [(t, time) for t in result.trials if (time := result.time_of(t)) and time.slots]
+    slots = sorted({slot for _, time in bars for slot in time.slots}, key=_in_order)
     lanes = {slot: lane for lane, slot in enumerate(slots)}
-    first = min((start for _, start, _ in bars), default=0.0)
-    last = max((end for *_, end in bars), default=1.0)
+    first = min((time.start for _, time in bars), default=0.0)
+    last = max((time.end for _, time in bars), default=1.0)
     for status, colour in _COLOURS.items():
-        some = [bar for bar in bars if bar[0].status == status]
-        lane_of = [(lanes[slot], start, end) for t, start, end in some for slot in t.slots]
+        some = [time for trial, time in bars if trial.status == status]
+        lane_of = [(lanes[slot], time.start, time.end) for time in some for slot in time.slots]
         ax.barh(
             [lane for lane, *_ in lane_of],
             [end - start for _, start, end in lane_of],
@@ -38,7 +37,7 @@ def draw_timeline(result: ScoredTrials, ax: Any) -> None:
             linewidth=0.5,
             label=status,
         )
-    busy = sum((end - start) * len(trial.slots) for trial, start, end in bars)
+    busy = sum((time.end - time.start) * len(time.slots) for _, time in bars)
     use = busy / ((last - first) * len(slots)) if slots and last > first else 0.0
     ax.set_yticks(range(len(slots)), slots)
     ax.invert_yaxis()

@@ -27,9 +27,6 @@ class TrialResult:
         logdir: The trial folder, with logs, TensorBoard events and the train function's files.
         attempt: The number of the attempt, from 1.
         values: A dict of several objectives to values; empty if the trial failed.
-        started: When this attempt was given to its slots, in seconds since 1970; None if unknown.
-        ended: When its outcome arrived, likewise.
-        slots: The names of its slots, by rank; empty if unknown.
     """
 
     id: int
@@ -43,9 +40,6 @@ class TrialResult:
     reason: str = ""
     attempt: int = 1
     values: dict[str, float] = field(default_factory=dict)
-    started: float | None = field(default=None, compare=False)
-    ended: float | None = field(default=None, compare=False)
-    slots: tuple[str, ...] = field(default=(), compare=False)
 
     @property
     def score(self) -> str:

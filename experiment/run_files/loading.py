@@ -150,6 +150,7 @@ class RunReader:
             problem=None if summary is None else summary.problem,
             space=space,
             target=None if summary is None else summary.target,
+            times=state.times,
         )
         running = [] if summary else list(state.in_flight.values())
         return Run(

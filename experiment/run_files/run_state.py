@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import KW_ONLY, dataclass, field, replace
 
 from experiment.results.trial_result import TrialResult
+from experiment.results.trial_times import TrialTimes
 from experiment.run_files.journal_records import (
     Begun,
     Finished,
@@ -37,8 +38,7 @@ class RunState:
         lost: Trial and number of each attempt that was given up while its search ran.
         in_gangs: Trial and number of each attempt on several slots; a failure in its folder is what
             the slot of rank 0 saw, not the reason.
-        given: When the last attempt at each trial in flight was given to its slots, and their
-            names, by trial.
+        times: When and where the last attempt at each trial ran.
         retried: Number of attempts of each trial that count as its retries.
         results: Results of the trials that have an outcome, in the order of the outcomes.
         ended: The ids of these trials.
@@ -55,7 +55,7 @@ class RunState:
     waiting: dict[int, Attempt] = field(default_factory=dict)
     lost: set[tuple[int, int]] = field(default_factory=set)
     in_gangs: set[tuple[int, int]] = field(default_factory=set)
-    given: dict[int, tuple[float, tuple[str, ...]]] = field(default_factory=dict)
+    times: TrialTimes = field(default_factory=TrialTimes)
     retried: Counter[int] = field(default_factory=Counter)
     results: list[TrialResult] = field(default_factory=list)
     ended: set[int] = field(default_factory=set)
@@ -70,10 +70,8 @@ class RunState:
                 self.trials[trial.id] = trial
                 self.in_flight[trial.id] = Attempt(trial, record.attempt)
                 self.waiting.pop(trial.id, None)
-                self.given[trial.id] = (
-                    record.at,
-                    record.slots or tuple(filter(None, [record.slot])),
-                )
+                slots = record.slots or tuple(filter(None, [record.slot]))
+                self.times.begin(trial.id, record.at, slots)
                 if record.slots:
                     self.in_gangs.add((trial.id, record.attempt))
             case Lost(trial=number):
@@ -110,9 +108,8 @@ class RunState:
         if before not in (None, self.objective):
             self.results[:] = map(_without_value_if_stopped, self.results)
         folder = self.paths.shown_attempt(trial.id, number)
-        started, slots = self.given.pop(trial.id, (None, ()))
         result = TrialResult.of(trial, outcome, folder, number)
-        result = replace(result, started=started, ended=at, slots=slots)
+        self.times.end(trial.id, at)
         if outcome.objective not in (None, self.objective):
             result = replace(result, value=None)
         self.results.append(result)

@@ -191,7 +191,8 @@ def test_the_population_is_shown_generation_by_generation(open_tab, results):
     slider.fill("1")
     status = frame.locator("[role=status]", has_text="generation 1: 6 members").first
     status.wait_for()
-    assert frame.get_by_role("table").locator("tbody tr").count() == 6
+    selections = frame.get_by_role("table", name="Selections of generation 1")
+    assert selections.locator("tbody tr").count() == 6
     assert drawn(frame, "Population, generation 1")
 
 

@@ -3,7 +3,6 @@ import random
 import subprocess
 import sys
 import textwrap
-from dataclasses import replace
 from typing import get_args
 
 import matplotlib
@@ -21,6 +20,7 @@ from experiment.results.plots import PlotKind
 from experiment.results.result import Result
 from experiment.results.text import printable
 from experiment.results.trial_result import TrialResult
+from experiment.results.trial_times import TrialTimes
 from search.direction import Direction
 from search.errors import InvalidArgument
 from search.space.spaces import Choice, Float, Integer, Space
@@ -313,8 +313,10 @@ def test_a_plot_has_no_control_characters():
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "slice"])
 def test_a_plot_is_drawn_on_the_given_axes(kind):
     figure, (left, right) = pyplot.subplots(1, 2)
-    trial = finished(0, 1.0, {"x": 1, "y": 2})
-    result = maximum(replace(trial, started=1.0, ended=2.0, slots=("1.0.0",)))
+    times = TrialTimes()
+    times.begin(0, 1.0, ["1.0.0"])
+    times.end(0, 2.0)
+    result = maximum(finished(0, 1.0, {"x": 1, "y": 2}), times=times)
     assert drawn(result, kind, ax=right, **of(kind, "x")) is right
     assert right.has_data()
     assert not left.has_data()
@@ -436,13 +438,12 @@ def test_a_contour_is_of_the_two_most_important_hyperparameters_or_of_those_chos
 
 
 def test_the_timeline_has_a_lane_per_slot():
-    def ran(number, start, end, *slots):
-        return replace(finished(number, 1.0), started=start, ended=end, slots=slots)
-
-    found = ran(3, 5.0, 5.0)  # an outcome from a trial folder has no slot
-    result = maximum(
-        ran(0, 10, 12, "1.10.0"), ran(1, 10, 14, "1.2.0"), ran(2, 12, 14, "1.10.0"), found
-    )
+    times = TrialTimes()
+    trials = {0: (10, 12, "1.10.0"), 1: (10, 14, "1.2.0"), 2: (12, 14, "1.10.0"), 3: (5, 5)}
+    for number, (start, end, *slots) in trials.items():  # trial 3 was found in a trial folder
+        times.begin(number, start, slots)
+        times.end(number, end)
+    result = maximum(*(finished(number, 1.0) for number in range(5)), times=times)
     ax = drawn(result, "timeline")
     assert ticks(ax.yaxis) == ["1.2.0", "1.10.0"]
     assert sorted(bar.get_width() for bar in ax.patches) == [2, 2, 4]

@@ -1,0 +1,55 @@
+"""When and where the trials of a result ran."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from typing import NamedTuple
+
+
+class TrialTime(NamedTuple):
+    """The last attempt at a trial.
+
+    Attributes:
+        start: When it was given to its slots, in seconds since 1970.
+        end: When its outcome arrived.
+        slots: The names of its slots, by rank; empty for an outcome found in a trial folder.
+    """
+
+    start: float
+    end: float
+    slots: tuple[str, ...]
+
+
+class TrialTimes:
+    """The times of the last attempt at each trial, by trial; compact, as a search has many."""
+
+    def __init__(self) -> None:
+        self._starts = array("d")
+        self._ends = array("d")
+        self._gangs = array("l")  # the index of each trial's slots in `_slots`
+        self._slots: list[tuple[str, ...]] = []
+        self._indices: dict[tuple[str, ...], int] = {}
+
+    def begin(self, trial: int, at: float, slots: Sequence[str]) -> None:
+        """Record that an attempt was given to its slots."""
+        while len(self._starts) <= trial:
+            self._starts.append(0.0)
+            self._ends.append(0.0)
+            self._gangs.append(0)
+        gang = tuple(slots)
+        if gang not in self._indices:
+            self._indices[gang] = len(self._slots)
+            self._slots.append(gang)
+        self._starts[trial], self._ends[trial] = at, 0.0
+        self._gangs[trial] = self._indices[gang]
+
+    def end(self, trial: int, at: float) -> None:
+        """Record that its outcome arrived."""
+        self._ends[trial] = at
+
+    def of(self, trial: int) -> TrialTime | None:
+        """Return the times of a trial; None if it has not ended."""
+        if trial >= len(self._ends) or not self._ends[trial]:
+            return None
+        return TrialTime(self._starts[trial], self._ends[trial], self._slots[self._gangs[trial]])
