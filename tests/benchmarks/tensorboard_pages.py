@@ -1,4 +1,4 @@
-"""Time until TensorBoard shows a search of 1,000 trials: `make bench-tensorboard`."""
+"""Time until TensorBoard shows a search, and the cost of our tab: `make bench-tensorboard`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from playwright.sync_api import Browser
 from pyspark.sql import SparkSession
 
 import experiment
+from tests.benchmarks import tab_pages
 from tests.browser.pages import browser, open_page, rows_loaded, wait_until
 
 _TRIALS = 1_000
@@ -47,6 +48,7 @@ def main() -> None:
             for title, selector in _SHOWN.items():
                 seconds = _until_shown(chromium, board, title, selector)
                 print(f"| {title} | {seconds:.1f} s | {_BAR:.0f} s |")
+        tab_pages.print_table(chromium)
     spark.stop()
 
 

@@ -27,11 +27,13 @@ def browser() -> Iterator[Browser]:
         running.close()
 
 
-def open_page(chromium: Browser, board: experiment.TensorBoard, title: str) -> Page:
-    """Open the page that TensorBoard's printed link of that title leads to."""
+def open_page(
+    chromium: Browser, board: experiment.TensorBoard, title: str, fragment: str = ""
+) -> Page:
+    """Open the page that TensorBoard's printed link of that title leads to; add to its address."""
     page = chromium.new_page(viewport={"width": 1500, "height": 1000})
     page.set_default_timeout(60_000)
-    page.goto(board.pages[title])
+    page.goto(board.pages[title] + fragment)
     return page
 
 

@@ -40,6 +40,8 @@ def main() -> None:
             wait_until(search, lambda: points(best) == 4)
             search.get_by_text("Ignore outliers in chart scaling").click()
             _take(search, "generations")
+            for view in ("overview", "trials", "parameters", "population", "slots"):
+                _take_tab(chromium, board, view)
         _take_notebook(chromium, Path(folder))
 
 
@@ -49,6 +51,15 @@ def _run_example(folder: Path) -> Path:
     subprocess.run([*command, "--seed", "1", "--logdir", str(folder / "runs")], check=True)
     (run,) = (folder / "runs").iterdir()
     return run
+
+
+def _take_tab(chromium: Browser, board: experiment.TensorBoard, view: str) -> None:
+    page = open_page(chromium, board, "experiment", f"&p.experiment.view={view}")
+    frame = page.frame_locator("iframe")
+    frame.locator("body[data-filled='40']").wait_for(state="attached")
+    frame.locator("canvas, [role=row]:not(.head)").first.wait_for()
+    _take(page, f"tab-{view}")
+    page.close()
 
 
 def _take_notebook(chromium: Browser, folder: Path) -> None:
