@@ -114,8 +114,13 @@ def tensorboard(run: Any) -> TensorBoard:
     process = subprocess.Popen(
         # Our own module, which does not load TensorFlow.
         [sys.executable, "-P", "-m", tensorboard_process.__name__],
-        # The import path of this process, without the current folder.
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+        # The import path of this process, without the current folder. Each request is a thread: with
+        # an arena of malloc for each, the memory of large answers would not be used again.
+        env={
+            "MALLOC_ARENA_MAX": "2",
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+        },
         stdin=subprocess.PIPE,  # the server ends when this is closed, for whatever reason
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -50,17 +50,13 @@ class RunPages:
             ExperimentError: The run cannot be read.
         """
         with self._lock:
-            if self._run is None and self._ended is None:
+            if not self.paths.result.exists():  # not ended, or resumed
+                self._ended = None
+            elif self._run is None and self._ended is None:
                 summary = read_summary(self.paths)
                 if summary is not None:
                     self._ended = facts_of_ended(self.paths, read_manifest(self.paths), summary)
-            if self._ended is None:
-                facts = self._facts(self._read())
-            elif read_summary(self.paths) is None:  # it was resumed
-                self._ended = None
-                facts = self._facts(self._read())
-            else:
-                facts = self._ended
+            facts = self._facts(self._read()) if self._ended is None else self._ended
             return {"name": self.name, **facts}
 
     def trial(self, number: int) -> bytes | None:
