@@ -80,6 +80,11 @@ def main() -> None:
         sys.stdin.read()
 
 
+def wanted(*, several: bool) -> str:
+    """Return the pattern of the files to copy of a run, or of a folder of runs."""
+    return rf"[^/]+/({_WANTED})?" if several else _WANTED
+
+
 @contextlib.contextmanager
 def _on_this_host(request: Request, searches: Path) -> Iterator[Path]:
     """Yield the folder, or a local copy that is kept up to date; link its searches in `searches`.
@@ -98,8 +103,8 @@ def _on_this_host(request: Request, searches: Path) -> Iterator[Path]:
             )
             folder = Path(opened.enter_context(temporary))
             files = opened.enter_context(contextlib.closing(files_at(location, request.hadoop)))
-            wanted = rf"[^/]+/({_WANTED})?" if request.several else _WANTED
-            mirror = Mirror(files, location, folder, re.compile(wanted))
+            pattern = re.compile(wanted(several=request.several))
+            mirror = Mirror(files, location, folder, pattern)
 
         def update() -> None:
             if mirror is not None:

@@ -114,8 +114,8 @@ def tensorboard(run: Any) -> TensorBoard:
     process = subprocess.Popen(
         # Our own module, which does not load TensorFlow.
         [sys.executable, "-P", "-m", tensorboard_process.__name__],
-        # The import path of this process, without the current folder. Each request is a thread: with
-        # an arena of malloc for each, the memory of large answers would not be used again.
+        # The import path of this process, without the current folder. Each request has a thread:
+        # with an arena of malloc for each, the memory of large answers would not be used again.
         env={
             "MALLOC_ARENA_MAX": "2",
             **os.environ,
