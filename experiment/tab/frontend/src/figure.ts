@@ -196,9 +196,9 @@ export class Figure {
   private key(event: KeyboardEvent): void {
     const step = {ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1}[event.key];
     const marks = this.drawing?.marks ?? [];
-    if (event.key === 'Enter') this.openChosen();
-    if (step === undefined || !marks.length) return;
-    event.preventDefault();
+    if ((step === undefined && event.key !== 'Enter') || !marks.length) return;
+    event.preventDefault(); // Enter would press the dialog's button, too
+    if (step === undefined) return this.openChosen();
     this.choose((this.chosen + step + marks.length) % marks.length);
   }
 }

@@ -161,9 +161,12 @@ export function makeTrials(box: HTMLElement, desk: Desk): View {
     const page = Math.max(1, Math.floor(grid.clientHeight / HEIGHT) - 2);
     const moves: Record<string, number> = {ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -order.length, End: order.length};
     if (event.target !== grid) return;
-    if (event.key === 'Enter' && order[active]) desk.openTrial(order[active].id);
-    if (!(event.key in moves)) return;
-    event.preventDefault();
+    if (!(event.key in moves) && event.key !== 'Enter') return;
+    event.preventDefault(); // Enter would press the dialog's button, too
+    if (event.key === 'Enter') {
+      if (order[active]) desk.openTrial(order[active].id);
+      return;
+    }
     active = Math.min(Math.max(0, active + moves[event.key]), order.length - 1);
     const top = (active + 1) * HEIGHT;
     if (top < grid.scrollTop + HEIGHT) grid.scrollTop = top - HEIGHT;
