@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 
@@ -21,15 +22,15 @@ class TrialTime(NamedTuple):
     slots: tuple[str, ...]
 
 
+@dataclass(slots=True)
 class TrialTimes:
-    """The times of the last attempt at each trial, by trial; compact, as a search has many."""
+    """The times of the last attempt at each trial; compact, as a search has many trials."""
 
-    def __init__(self) -> None:
-        self._starts = array("d")
-        self._ends = array("d")
-        self._gangs = array("l")  # the index of each trial's slots in `_slots`
-        self._slots: list[tuple[str, ...]] = []
-        self._indices: dict[tuple[str, ...], int] = {}
+    _starts: array[float] = field(default_factory=lambda: array("d"))  # by trial
+    _ends: array[float] = field(default_factory=lambda: array("d"))  # 0 before the end
+    _gangs: array[int] = field(default_factory=lambda: array("l"))  # places in `_slots`
+    _slots: list[tuple[str, ...]] = field(default_factory=list)
+    _places: dict[tuple[str, ...], int] = field(default_factory=dict)
 
     def begin(self, trial: int, at: float, slots: Sequence[str]) -> None:
         """Record that an attempt was given to its slots."""
@@ -38,11 +39,11 @@ class TrialTimes:
             self._ends.append(0.0)
             self._gangs.append(0)
         gang = tuple(slots)
-        if gang not in self._indices:
-            self._indices[gang] = len(self._slots)
+        if gang not in self._places:
+            self._places[gang] = len(self._slots)
             self._slots.append(gang)
         self._starts[trial], self._ends[trial] = at, 0.0
-        self._gangs[trial] = self._indices[gang]
+        self._gangs[trial] = self._places[gang]
 
     def end(self, trial: int, at: float) -> None:
         """Record that its outcome arrived."""

@@ -24,7 +24,7 @@ export function drawCurves(box: HTMLElement, curves: Curve[], title: string, lim
   const options: uPlot.Options = {
     width: box.clientWidth,
     height: Math.max(80, box.clientHeight - 24 - 18 * Math.floor(curves.length / 4)),
-    scales: {x: {time: false}, y: limits ? {range: () => limits} : {}},
+    scales: {x: {time: false, range: (_, low, high) => (low === high ? [low - 1, high + 1] : [low, high])}, y: limits ? {range: () => limits} : {}},
     axes: [whole ? {...axis, incrs: WHOLE} : axis, {...axis, size: 64, values: (_, values) => values.map(number)}],
     series: [
       {label: title, value: (_, value) => (value === null ? '' : number(value))},
