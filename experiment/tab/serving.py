@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.resources
 import threading
 import time
@@ -40,6 +41,8 @@ class ExperimentTab(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard 
         self._lock = threading.Lock()
         self._runs: dict[str, RunPages] = {}
         self._looked = -_LOOK_AGAIN
+        # A long journal takes seconds, which the page need not wait for.
+        threading.Thread(target=self._read_ahead, name="experiment-tab", daemon=True).start()
 
     def is_active(self) -> bool:
         """Return whether the folder has a run; TensorBoard's page waits for the answer."""
@@ -99,6 +102,13 @@ class ExperimentTab(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard 
         except (ExperimentError, OSError) as error:
             return _refused(request, str(error), 500)
         return _refused(request, "no such trial", 404) if data is None else _json(request, data)
+
+    def _read_ahead(self) -> None:
+        """Read the run if there is only one."""
+        runs = list(self._find().values())
+        if len(runs) == 1:
+            with contextlib.suppress(ExperimentError, OSError):  # the page's request says it
+                runs[0].since("")
 
     def _find(self) -> dict[str, RunPages]:
         """Return the runs by name; the same objects as before for the same folders."""

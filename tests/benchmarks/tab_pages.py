@@ -29,7 +29,9 @@ def print_table(chromium: Browser) -> None:
             seconds, memory = _filled(chromium, root, trials)
         print(f"| {trials:,} trials, from its frame to its rows | {seconds:.1f} s | {bar} |")
     print(f"| memory of the server with {trials:,} trials | {memory / 1e6:.0f} MB | 250 MB |")
-    print(f"| processor time while 1,000 trials are watched | {_live(chromium):.2%} | 1% |")
+    print(
+        f"| processor time of the server while 1,000 trials are watched | {_live(chromium):.2%} | 1% |"
+    )
 
 
 def _filled(chromium: Browser, root: Path, trials: int) -> tuple[float, int]:
