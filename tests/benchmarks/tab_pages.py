@@ -29,9 +29,8 @@ def print_table(chromium: Browser) -> None:
             seconds, memory = _filled(chromium, root, trials)
         print(f"| {trials:,} trials, from its frame to its rows | {seconds:.1f} s | {bar} |")
     print(f"| memory of the server with {trials:,} trials | {memory / 1e6:.0f} MB | 250 MB |")
-    print(
-        f"| processor time of the server while 1,000 trials are watched | {_live(chromium):.2%} | 1% |"
-    )
+    what = "processor time of the server while 1,000 trials are watched"
+    print(f"| {what} | {_live(chromium):.2%} | 1% |")
 
 
 def _filled(chromium: Browser, root: Path, trials: int) -> tuple[float, int]:
