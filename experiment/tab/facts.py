@@ -109,11 +109,16 @@ def _facts_of_manifest(paths: RunPaths, manifest: Manifest) -> dict[str, Any]:
         "title": printable(manifest.name),
         "description": printable(manifest.description, keep="\n"),
         "call": manifest.call,
-        "train": printable(manifest.train),
         "algorithm": manifest.algorithm,
+        "settings": {
+            "seed": manifest.seed,
+            "stopping": manifest.stopping,
+            "timeout": manifest.timeout,
+            "workers per trial": manifest.workers_per_trial,
+            "train function": printable(manifest.train),
+        },
         "direction": "" if several else manifest.direction,
         "objectives": manifest.direction if several else {},
-        "workers": manifest.workers_per_trial,
         "created": _seconds(manifest.created),
         "folder": paths.shown(),
     }

@@ -9,11 +9,10 @@ export interface Facts {
   title: string;
   description: string;
   call: string;
-  train: string;
   algorithm: Record<string, unknown>;
+  settings: Record<string, unknown>;
   direction: '' | 'max' | 'min';
   objectives: Record<string, 'max' | 'min'>;
-  workers: number;
   created: number;
   folder: string;
   state: State;

@@ -1,4 +1,5 @@
 // Numbers and times as text.
+import type {State} from './api';
 import type {Value} from './model';
 
 /** A number with six digits; an integer as it is. */
@@ -39,4 +40,20 @@ export function count(amount: number, noun: string): string {
 export function size(bytes: number): string {
   if (bytes < 1000) return `${bytes} B`;
   return bytes < 1e6 ? `${(bytes / 1e3).toFixed(1)} kB` : `${(bytes / 1e6).toFixed(1)} MB`;
+}
+
+const STATES: Record<State, string> = {
+  running: 'running',
+  finished: 'finished',
+  'ended early': 'ended early',
+  'driver gone': 'not ended, but its driver is gone',
+  unknown: 'not ended',
+};
+
+export const stateText = (state: State) => STATES[state];
+
+/** A value of a call's arguments. */
+export function setting(value: unknown): string {
+  if (value === null || value === undefined) return '';
+  return typeof value === 'object' ? JSON.stringify(value) : String(value);
 }

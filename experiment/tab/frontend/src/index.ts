@@ -2,7 +2,7 @@
 import uplotStyle from 'uplot/dist/uPlot.min.css';
 import {getRuns, type Facts} from './api';
 import {choice, make} from './dom';
-import {number} from './format';
+import {number, stateText} from './format';
 import {address, hidden, onDark, onReload, setAddress, setTitle} from './host';
 import {Run} from './model';
 import ownStyle from './style.css';
@@ -132,7 +132,7 @@ class Page implements Desk {
     }
     this.picker.querySelector('select')!.value = this.run.name;
     const best = facts.best ? `, best ${facts.objective ?? 'value'} ${number(facts.best.value)} in trial ${facts.best.trial}` : '';
-    const text = `${facts.counts.done} of ${facts.total} trials, ${facts.state}${best}`;
+    const text = `${facts.counts.done} of ${facts.total} trials, ${stateText(facts.state)}${best}`;
     if (this.says.textContent !== text) this.says.textContent = text;
     document.body.dataset.filled = String(this.run.trials.size);
   }

@@ -4,7 +4,7 @@ import type {Cell, Figure, Mark} from '../figure';
 import type {Run, Trial} from '../model';
 import {viridis} from '../palette';
 import {scaleOf} from '../scale';
-import {label} from './parameters';
+import {label} from './labels';
 
 const SIDE = 40; // cells of each axis
 const FAR = 4; // widths of a kernel beyond which a trial tells nothing

@@ -1,20 +1,13 @@
 // The overview of a run: what runs now, the time left, the best configuration, the best value so far.
-import {checkbox, choice, copyButton, make} from '../dom';
+import {checkbox, choice, colour, copyButton, make} from '../dom';
 import {Figure, type Line, type Mark} from '../figure';
-import {count, duration, number, shown, time} from '../format';
-import {bestSoFar, limits, type Run, type Trial} from '../model';
+import {count, duration, number, setting, stateText, time} from '../format';
+import {bestSoFar, limits, type Run} from '../model';
 import {statusColour, statusShape} from '../palette';
 import {counts, linear} from '../scale';
-import {colour} from '../dom';
 import type {Desk, View} from '../view';
-
-const STATES: Record<string, string> = {
-  running: 'running',
-  finished: 'finished',
-  'ended early': 'ended early',
-  'driver gone': 'not ended, but its driver is gone',
-  unknown: 'not ended',
-};
+import {described, trialLink} from './labels';
+import {drawObjectives} from './objectives';
 
 export function makeOverview(box: HTMLElement, desk: Desk): View {
   box.classList.add('overview');
@@ -23,6 +16,7 @@ export function makeOverview(box: HTMLElement, desk: Desk): View {
   const best = card(top, 'Best configuration');
   const now = card(top, 'Running now');
   const bar = make('div', box, '', {class: 'bar'});
+  const objectives = make('span', bar);
   let axis = 'trials';
   let everything = false;
   choice(bar, 'Over', [['trials', 'trials ended'], ['time', 'time']], axis, (name) => { axis = name; view.draw(); });
@@ -33,6 +27,7 @@ export function makeOverview(box: HTMLElement, desk: Desk): View {
   const view: View = {
     draw() {
       const {run} = desk;
+      if (document.activeElement?.parentElement?.parentElement !== objectives) drawObjectives(objectives, run, view.draw);
       drawState(state, run);
       drawBest(best, run, desk);
       drawRunning(now, run, desk);
@@ -59,7 +54,7 @@ function drawState(box: HTMLElement, run: Run): void {
   box.replaceChildren();
   const {facts} = run;
   const {done, failed, stopped = 0, cancelled = 0, running = 0} = facts.counts;
-  make('p', box, STATES[facts.state], {class: `big state-${facts.state.replace(' ', '-')}`});
+  make('p', box, stateText(facts.state), {class: `big state-${facts.state.replace(' ', '-')}`});
   if (facts.problem) make('p', box, facts.problem, {class: 'warning'});
   make('progress', box, '', {value: done, max: Math.max(facts.total, 1), 'aria-label': 'trials ended'});
   const parts = [`${done} of ${count(facts.total, 'trial')} ended`];
@@ -70,12 +65,8 @@ function drawState(box: HTMLElement, run: Run): void {
   make('p', box, parts.join(', '));
   const end = facts.ended ?? (facts.state === 'running' ? Date.now() / 1000 : facts.last);
   make('p', box, `${facts.ended ? 'took' : 'for'} ${duration((end ?? facts.created) - facts.created)}${facts.left ? `, about ${duration(facts.left)} left` : ''}`);
-  const algorithm = Object.entries(facts.algorithm).map(([name, value]) => (name === 'type' ? String(value) : `${name} ${shownSetting(value)}`));
+  const algorithm = Object.entries(facts.algorithm).map(([name, value]) => (name === 'type' ? String(value) : `${name} ${setting(value)}`));
   make('p', box, `${facts.call}, ${algorithm.join(', ')}`, {class: 'soft'});
-}
-
-export function shownSetting(value: unknown): string {
-  return value !== null && typeof value === 'object' ? JSON.stringify(value) : String(value);
 }
 
 function drawBest(box: HTMLElement, run: Run, desk: Desk): void {
@@ -98,11 +89,6 @@ function drawBest(box: HTMLElement, run: Run, desk: Desk): void {
   copyButton(box, () => `params = ${best.python}`);
 }
 
-export function trialLink(parent: Element, trial: number, desk: Desk): void {
-  const link = make('button', parent, `trial ${trial}`, {class: 'link', type: 'button'});
-  link.onclick = () => desk.openTrial(trial);
-}
-
 function drawRunning(box: HTMLElement, run: Run, desk: Desk): void {
   box.replaceChildren();
   const active = run.ended ? [] : [...run.trials.values()].filter((trial) => trial.status === 'running');
@@ -116,12 +102,6 @@ function drawRunning(box: HTMLElement, run: Run, desk: Desk): void {
     trialLink(item, trial.id, desk);
     item.append(` since ${time(trial.start)}, ${described(run, trial)}`);
   }
-}
-
-/** A trial's hyperparameters in a line. */
-export function described(run: Run, trial: Trial): string {
-  const some = run.params.filter((name) => trial.params[name] !== null && trial.params[name] !== undefined);
-  return some.map((name) => `${name}=${shown(trial.params[name])}`).join(', ');
 }
 
 function drawProgress(figure: Figure, run: Run, axis: string, everything: boolean): void {

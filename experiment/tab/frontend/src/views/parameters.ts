@@ -2,10 +2,10 @@
 import {getImportance, type Importance} from '../api';
 import {choice, make} from '../dom';
 import {Figure} from '../figure';
-import {count, number, shown} from '../format';
 import {limits, type Run, type Trial} from '../model';
 import type {Desk, View} from '../view';
 import {drawContour} from './contour';
+import {drawObjectives} from './objectives';
 import {ParallelCoordinates} from './parallel';
 import {drawSlice} from './slice';
 
@@ -95,16 +95,6 @@ function part(parent: Element, title: string, explanation: string): HTMLElement 
   return section;
 }
 
-/** Let one of several objectives be chosen. */
-export function drawObjectives(bar: HTMLElement, run: Run, draw: () => void): void {
-  bar.replaceChildren();
-  if (run.objectives.length < 2) return;
-  choice(bar, 'Objective', run.objectives.map((name) => [name, name] as const), run.objective, (name) => {
-    run.objective = name;
-    draw();
-  });
-}
-
 function drawImportance(box: HTMLElement, ranked: [string, number][], open: (name: string) => void): void {
   box.replaceChildren();
   const most = ranked[0]?.[1] || 1;
@@ -127,13 +117,4 @@ function sample(run: Run, trials: Trial[]): Trial[] {
   const best = new Set(sorted.slice(0, MOST / 8).map((trial) => trial.id));
   const every = Math.ceil(trials.length / ((MOST * 7) / 8));
   return trials.filter((trial, index) => best.has(trial.id) || index % every === 0);
-}
-
-export function label(run: Run, trial: Trial, names: string[]): string {
-  const values = names.filter((name) => trial.params[name] !== null && trial.params[name] !== undefined);
-  return [`trial ${trial.id}: ${number(run.score(trial)!)}`, ...values.map((name) => `${name}=${shown(trial.params[name])}`)].join('\n');
-}
-
-export function outside(amount: number): string {
-  return amount ? `; ${count(amount, 'outlier')} not shown` : '';
 }

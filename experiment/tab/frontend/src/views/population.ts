@@ -9,8 +9,7 @@ import {counts, linear, scaleOf, type Scale} from '../scale';
 import type {Desk, View} from '../view';
 import {diversity, stagesOf, type Stage} from './generations';
 import {drawFront} from './front';
-import {trialLink} from './overview';
-import {label} from './parameters';
+import {label, trialLink} from './labels';
 
 const FRAME = 700; // milliseconds of a stage while it plays
 

@@ -3,11 +3,10 @@ import type uPlot from 'uplot';
 import type {Facts} from '../api';
 import {drawCurves, type Curve} from '../curves';
 import {choice, make} from '../dom';
-import {date, duration, number, shown} from '../format';
+import {date, duration, number, setting, shown, stateText} from '../format';
 import {bestSoFar, limits, type Run} from '../model';
 import {LINES} from '../palette';
 import type {Desk, View} from '../view';
-import {shownSetting} from './overview';
 
 const MOST = LINES.length;
 
@@ -51,7 +50,7 @@ export function makeRuns(box: HTMLElement, desk: Desk): View {
     const end = facts.ended ?? facts.last ?? facts.created;
     const front = facts.front?.length ? `front ${facts.front.length}` : '';
     const best = facts.best ? `${facts.objective ?? ''} ${number(facts.best.value)}`.trim() : front;
-    const state = facts.problem ? `${facts.state}: ${facts.problem}` : facts.state;
+    const state = facts.problem ? `${facts.state}: ${facts.problem}` : stateText(facts.state);
     const cells = [date(facts.created), duration(end - facts.created), state, `${facts.counts.done} of ${facts.total}`, String(facts.counts.failed), best];
     for (const cell of cells) make('td', line, cell);
   }
@@ -109,8 +108,9 @@ function sideBySide(parent: Element, runs: Run[]): void {
   for (const name of new Set(runs.flatMap((run) => run.params))) add(name, (run) => shown(run.best()?.params[name]));
   add('call', (run) => run.facts.call);
   for (const name of new Set(runs.flatMap((run) => Object.keys(run.facts.algorithm)))) {
-    add(name === 'type' ? 'algorithm' : name, (run) => (name in run.facts.algorithm ? shownSetting(run.facts.algorithm[name]) : ''));
+    add(name === 'type' ? 'algorithm' : name, (run) => (name in run.facts.algorithm ? setting(run.facts.algorithm[name]) : ''));
   }
+  for (const name of Object.keys(runs[0].facts.settings)) add(name, (run) => setting(run.facts.settings[name]));
   add('trials', (run) => `${run.facts.counts.done} of ${run.facts.total}`);
   add('failed', (run) => String(run.facts.counts.failed));
   add('took', (run) => duration((run.facts.ended ?? run.facts.last ?? run.facts.created) - run.facts.created));

@@ -4,7 +4,7 @@ import type {Figure, Mark} from '../figure';
 import type {Run, Trial} from '../model';
 import {viridis} from '../palette';
 import {linear, scaleOf} from '../scale';
-import {label, outside} from './parameters';
+import {label, outside} from './labels';
 
 export function drawSlice(figure: Figure, run: Run, trials: Trial[], name: string, [low, high]: [number, number]): void {
   const x = scaleOf(run, name, run.trials.values());
