@@ -146,7 +146,9 @@ def test_the_trials_are_sorted_filtered_and_opened(open_tab, results):
     page, frame = open_tab(result, "trials")
     ranking = [str(trial.id) for trial in result.ranking]
     assert [row[0] for row in rows(frame)][:3] == ranking[:3]
-    frame.get_by_role("button", name="trial", exact=True).click()
+    head = frame.get_by_role("button", name="trial", exact=True)
+    head.click()
+    assert head.evaluate("button => button === document.activeElement")  # though made anew
     assert [row[0] for row in rows(frame)][:3] == ["0", "1", "2"]
     frame.get_by_label("Filter").fill("status=failed")
     failed = [str(trial.id) for trial in result.failed]

@@ -28,7 +28,7 @@ export function choice(
   const select = make('select', box);
   for (const [name, title] of names) make('option', select, title, {value: name});
   select.value = chosen;
-  select.onchange = () => callback(select.value);
+  select.onchange = () => keepingFocus(() => callback(select.value));
   return select;
 }
 
@@ -85,4 +85,20 @@ export function table(parent: Element, head: string[], rows: string[][], label: 
 /** A colour of the style sheet, as it is now: dark or light. */
 export function colour(name: string): string {
   return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+}
+
+/** Draw, and give the focus to the same control again if it was made anew: keyboards and screen readers stay there. */
+export function keepingFocus(draw: () => void): void {
+  const before = document.activeElement;
+  const sought = before && [...document.querySelectorAll(before.tagName)].indexOf(before);
+  const name = before && nameOf(before);
+  draw();
+  if (!before || before.isConnected) return;
+  const same = [...document.querySelectorAll<HTMLElement>(before.tagName)];
+  const named = same.filter((one) => nameOf(one) === name);
+  (named.includes(same[sought!]) ? same[sought!] : named[0])?.focus();
+}
+
+function nameOf(control: Element): string {
+  return control.getAttribute('aria-label') ?? (control.closest('label') ?? control).firstChild?.textContent ?? '';
 }

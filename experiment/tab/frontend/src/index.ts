@@ -1,7 +1,7 @@
 // The page: a run is chosen, a view is chosen, and both are kept up to date while they are seen.
 import uplotStyle from 'uplot/dist/uPlot.min.css';
 import {getRuns, type Facts} from './api';
-import {choice, make} from './dom';
+import {choice, keepingFocus, make} from './dom';
 import {number, stateText} from './format';
 import {address, hidden, onDark, onReload, setAddress, setTitle} from './host';
 import {Run} from './model';
@@ -139,8 +139,10 @@ class Page implements Desk {
 
   private draw(): void {
     if (hidden() || !this.view) return;
-    this.drawHeader();
-    this.view.draw();
+    keepingFocus(() => {
+      this.drawHeader();
+      this.view.draw();
+    });
   }
 
   /** Ask for what is new in the runs that are shown. */

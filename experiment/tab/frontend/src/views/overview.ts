@@ -27,7 +27,7 @@ export function makeOverview(box: HTMLElement, desk: Desk): View {
   const view: View = {
     draw() {
       const {run} = desk;
-      if (document.activeElement?.parentElement?.parentElement !== objectives) drawObjectives(objectives, run, view.draw);
+      drawObjectives(objectives, run, view.draw);
       drawState(state, run);
       drawBest(best, run, desk);
       drawRunning(now, run, desk);

@@ -2,7 +2,7 @@
 import type uPlot from 'uplot';
 import type {Facts} from '../api';
 import {drawCurves, type Curve} from '../curves';
-import {choice, make} from '../dom';
+import {choice, keepingFocus, make} from '../dom';
 import {date, duration, number, setting, shown, stateText} from '../format';
 import {bestSoFar, limits, type Run} from '../model';
 import {LINES} from '../palette';
@@ -19,14 +19,12 @@ export function makeRuns(box: HTMLElement, desk: Desk): View {
   let chart: uPlot | null = null;
 
   function drawList(): void {
-    const focused = (document.activeElement as HTMLElement | null)?.dataset.run;
     list.replaceChildren();
     const made = make('table', list, '', {'aria-label': 'Runs'});
     const head = make('tr', make('thead', made));
     for (const title of ['compare', 'run', 'started', 'took', 'state', 'trials', 'failed', 'best']) make('th', head, title, {scope: 'col'});
     const body = make('tbody', made);
     for (const facts of desk.runs) row(body, facts);
-    if (focused) list.querySelector<HTMLElement>(`[data-run="${CSS.escape(focused)}"]`)?.focus();
   }
 
   function row(body: HTMLElement, facts: Facts): void {
@@ -36,13 +34,13 @@ export function makeRuns(box: HTMLElement, desk: Desk): View {
       make('td', line, `${facts.name}: ${facts.error}`, {colspan: 7, class: 'warning'});
       return;
     }
-    const check = make('input', make('td', line), '', {type: 'checkbox', 'aria-label': `compare ${facts.name}`, 'data-run': facts.name});
+    const check = make('input', make('td', line), '', {type: 'checkbox', 'aria-label': `compare ${facts.name}`});
     check.checked = chosen.has(facts.name);
     check.disabled = !check.checked && chosen.size >= MOST;
     check.onchange = () => {
       if (check.checked) chosen.add(facts.name);
       else chosen.delete(facts.name);
-      drawList();
+      keepingFocus(drawList);
       void compare();
     };
     const link = make('button', make('td', line), facts.name, {class: 'link', type: 'button'});

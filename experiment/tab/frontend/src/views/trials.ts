@@ -1,5 +1,5 @@
 // The trials of a run as a table: only the rows on the screen are elements, so 50,000 are no more than 50.
-import {make} from '../dom';
+import {keepingFocus, make} from '../dom';
 import {duration, number, shown, time} from '../format';
 import type {Run, Trial, Value} from '../model';
 import type {Desk, View} from '../view';
@@ -109,7 +109,6 @@ export function makeTrials(box: HTMLElement, desk: Desk): View {
   }
 
   function drawRows(): void {
-    const focused = inside.contains(document.activeElement) ? (document.activeElement as HTMLElement).dataset.column : undefined;
     const first = Math.max(0, Math.floor(grid.scrollTop / HEIGHT) - 5);
     const last = Math.min(order.length, first + Math.ceil(grid.clientHeight / HEIGHT) + 10);
     inside.style.height = `${(order.length + 1) * HEIGHT}px`;
@@ -118,7 +117,6 @@ export function makeTrials(box: HTMLElement, desk: Desk): View {
     drawHead();
     const best = desk.run.facts.best?.trial ?? -1;
     for (let index = first; index < last; index++) drawRow(order[index], index, best);
-    if (focused) inside.querySelector<HTMLElement>(`[data-column="${CSS.escape(focused)}"]`)?.focus();
   }
 
   function drawHead(): void {
@@ -126,10 +124,10 @@ export function makeTrials(box: HTMLElement, desk: Desk): View {
     columns.forEach((column, index) => {
       const here = column.name === sort!.name;
       const cell = make('span', head, '', {role: 'columnheader', style: `width:${widths[index]}px`, 'aria-sort': here ? (sort!.up ? 'ascending' : 'descending') : 'none'});
-      const button = make('button', cell, column.title + (here ? (sort!.up ? ' ▲' : ' ▼') : ''), {type: 'button', 'data-column': column.name});
+      const button = make('button', cell, column.title + (here ? (sort!.up ? ' ▲' : ' ▼') : ''), {type: 'button', 'aria-label': column.title});
       button.onclick = () => {
         sort = {name: column.name, up: here ? !sort!.up : column.name === 'trial'};
-        arrange();
+        keepingFocus(arrange);
       };
     });
   }
@@ -155,7 +153,7 @@ export function makeTrials(box: HTMLElement, desk: Desk): View {
     };
   }
 
-  grid.onscroll = drawRows;
+  grid.onscroll = () => keepingFocus(drawRows);
   filter.oninput = arrange;
   grid.onkeydown = (event) => {
     const page = Math.max(1, Math.floor(grid.clientHeight / HEIGHT) - 2);
