@@ -2,6 +2,8 @@
 import {number, shown} from './format';
 import type {Domain, Run, Trial, Value} from './model';
 
+const MOST_TICKS = 20; // beside huge values a step may be too small to add up
+
 export interface Tick {
   at: number;
   text: string;
@@ -19,7 +21,9 @@ export function linear(title: string, low: number, high: number, text: (value: n
   const at = (value: Value | null | undefined) => (typeof value === 'number' ? (value - low) / span : null);
   const step = niceStep(span / 6);
   const ticks: Tick[] = [];
-  for (let value = Math.ceil(low / step) * step; value <= high + step * 1e-6; value += step) {
+  const first = Math.ceil(low / step);
+  for (let index = 0; index < MOST_TICKS && (first + index) * step <= high + step * 1e-6; index++) {
+    const value = (first + index) * step;
     ticks.push({at: at(value)!, text: text(+value.toPrecision(12))});
   }
   return {title, at, ticks};

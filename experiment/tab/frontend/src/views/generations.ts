@@ -13,7 +13,9 @@ export interface Stage {
 /** Return the stages of a population, and whether they are generations. */
 export function stagesOf(run: Run): {stages: Stage[]; generations: boolean} {
   const numbers = run.selections.map(({trial}) => run.trials.get(trial)?.generation ?? null);
-  const generations = numbers.every((number, index) => number !== null && (!index || number >= (numbers[index - 1] ?? 0)));
+  // Without a barrier trials of two generations end in any order, and may happen to end in this one.
+  const barrier = run.facts.algorithm.generational !== false;
+  const generations = barrier && numbers.every((number, index) => number !== null && (!index || number >= (numbers[index - 1] ?? 0)));
   const every = generations ? 1 : Math.max(1, Math.ceil(run.selections.length / 200));
   const members: number[] = [];
   const stages: Stage[] = [];
