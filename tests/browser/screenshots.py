@@ -40,7 +40,7 @@ def main() -> None:
             wait_until(search, lambda: points(best) == 4)
             search.get_by_text("Ignore outliers in chart scaling").click()
             _take(search, "generations")
-            for view in ("overview", "trials", "parameters", "population", "slots"):
+            for view in ("overview", "parameters", "population"):
                 _take_tab(chromium, board, view)
         _take_notebook(chromium, Path(folder))
 
@@ -57,7 +57,7 @@ def _take_tab(chromium: Browser, board: experiment.TensorBoard, view: str) -> No
     page = open_page(chromium, board, "experiment", f"&p.experiment.view={view}")
     frame = page.frame_locator("iframe")
     frame.locator("body[data-filled='40']").wait_for(state="attached")
-    frame.locator("canvas, [role=row]:not(.head)").first.wait_for()
+    frame.locator("canvas:visible, [role=row]:not(.head)").first.wait_for()
     _take(page, f"tab-{view}")
     page.close()
 

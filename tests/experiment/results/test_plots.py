@@ -219,7 +219,7 @@ def test_the_line_of_a_trial_passes_below_the_axes_of_inactive_hyperparameters()
     ]
     result = maximum(*trials, space=space)
     ax = drawn(result, "parallel")
-    wanted = [[0, 0, -0.1, 0], [0, 1, -0.1, 1], [1, -0.1, 0.5, 0.5]]
+    wanted = [[1, 0, -0.1, 0], [1, 1, -0.1, 1], [0, -0.1, 0.5, 0.5]]  # in the declared order
     assert [pytest.approx(heights) for heights in lines(ax)] == wanted
     assert texts(ax).count("inactive") == 2
     assert ax.get_ylim()[0] < -0.1
