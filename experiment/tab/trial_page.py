@@ -51,6 +51,7 @@ def trial_page(paths: RunPaths, timeline: Timeline, trial: int) -> bytes | None:
             "attempts": list(map(_attempt, attempts)),
             **_outcome(result),
             "folder": paths.shown_attempt(trial, number),
+            "copied": bool(paths.kept_at),  # without output and files
             "curves": _curves(files.folder),
             "output": list(_output(paths, trial, number, attempts[-1])),
             "files": _files(files.folder),

@@ -28,7 +28,7 @@ def test_a_copy_has_what_the_tab_reads_and_no_files_of_trials(tmp_path, several)
     facts = RunPages(name, paths).summary()
     assert (facts["state"], facts["counts"]["done"]) == ("finished", 6)
     assert name == (run.name if several else "run")
-    assert b"trial" in RunPages(name, paths).trial(1)
+    assert b'"copied":true' in RunPages(name, paths).trial(1)
     copied = {path.name for path in copy.rglob("*") if path.is_file()}
     assert {"manifest.json", "000001.jsonl", "events.out.tfevents.trial"} <= copied
     assert not copied & {"model.bin", "stdout.log"}

@@ -77,6 +77,8 @@ export interface TrialPage {
   error: {kind: string; message: string; traceback: string} | null;
   attempts: Attempt[];
   folder: string;
+  /** Whether the server reads a copy of the run, which has no output and no files of trials. */
+  copied: boolean;
   curves: {tag: string; steps: number[]; values: (number | null)[]}[];
   output: {name: string; text: string}[];
   files: {name: string; size: number}[];
