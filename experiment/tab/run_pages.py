@@ -44,7 +44,7 @@ class RunPages:
         self._lock = threading.Lock()
 
     def summary(self) -> dict[str, Any]:
-        """Return the facts of the run; of one that has ended, without reading its journal.
+        """Return the facts of the run; of one that ran to its end, without reading its journal.
 
         Raises:
             ExperimentError: The run cannot be read.
@@ -53,9 +53,7 @@ class RunPages:
             if not self.paths.result.exists():  # not ended, or resumed
                 self._ended = None
             elif self._run is None and self._ended is None:
-                summary = read_summary(self.paths)
-                if summary is not None:
-                    self._ended = facts_of_ended(self.paths, read_manifest(self.paths), summary)
+                self._ended = self._facts_without_journal()
             facts = self._facts(self._read()) if self._ended is None else self._ended
             return {"name": self.name, **facts}
 
@@ -118,6 +116,13 @@ class RunPages:
                 known = msgspec.json.encode(shares)
                 self._importance = known, result.done
             return known
+
+    def _facts_without_journal(self) -> dict[str, Any] | None:
+        """Return the facts of a run that has ended; None if its summary lacks some of them."""
+        summary, manifest = read_summary(self.paths), read_manifest(self.paths)
+        if summary is None or summary.problem is not None or summary.trials != manifest.trials:
+            return None  # some trials may be cancelled ones, which do not count
+        return facts_of_ended(self.paths, manifest, summary)
 
     def _facts(self, run: Run) -> dict[str, Any]:
         summary = read_summary(self.paths) if run.ended else None

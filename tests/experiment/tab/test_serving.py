@@ -135,6 +135,13 @@ def test_an_ended_run_that_is_resumed_is_read_again(make_tab, tmp_path):
     assert (facts["state"], facts["counts"]["running"], facts["total"]) == ("unknown", 1, 7)
 
 
+def test_cancelled_trials_do_not_count(make_tab, tmp_path):
+    run = make_run(tmp_path, running=(4, 5))
+    [facts] = get(make_tab(run), "/runs")[1]
+    assert facts["state"] == "ended early"
+    assert (facts["counts"]["done"], facts["counts"]["cancelled"]) == (4, 2)
+
+
 def test_a_trial_has_its_error_output_attempts_and_files(make_tab, tmp_path):
     run = make_run(tmp_path, lost=(3,))
     (run / "trials" / "000001" / "model.txt").write_text("weights")
