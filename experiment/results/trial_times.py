@@ -28,7 +28,7 @@ class TrialTimes:
 
     _starts: array[float] = field(default_factory=lambda: array("d"))  # by trial
     _ends: array[float] = field(default_factory=lambda: array("d"))  # 0 before the end
-    _gangs: array[int] = field(default_factory=lambda: array("l"))  # places in `_slots`
+    _gangs: array[int] = field(default_factory=lambda: array("i"))  # places in `_slots`
     _slots: list[tuple[str, ...]] = field(default_factory=list)
     _places: dict[tuple[str, ...], int] = field(default_factory=dict)
 
