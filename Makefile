@@ -45,7 +45,7 @@ test-kerberos: .venv/.kerberos  ## Test searches on an HDFS with Kerberos.
 
 tab: experiment/tab/frontend/node_modules  ## Build the page of the Experiment tab in TensorBoard.
 	cd experiment/tab/frontend && npm run --silent build
-	cp experiment/tab/frontend/node_modules/uplot/LICENSE experiment/tab/built/uPlot.LICENSE.txt
+	cp experiment/tab/frontend/node_modules/uplot/LICENSE experiment/tab/built-page/uPlot.LICENSE.txt
 
 zip:  ## Put the packages into build/experiment.zip, for spark-submit --py-files.
 	python3 .ci/zip.py

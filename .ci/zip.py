@@ -31,7 +31,7 @@ def main() -> None:
 def _sources(package: Path) -> Iterator[Path]:
     """Yield the files of a package that it needs when it runs."""
     for path in package.rglob("*"):
-        built = path.parent.name == "built"
+        built = path.parent.name == "built-page"
         if path.is_file() and (path.suffix == ".py" or built) and "frontend" not in path.parts:
             yield path
 

@@ -85,8 +85,8 @@ def test_a_wheel_has_all_packages_and_its_build_leaves_nothing_in_the_checkout(c
         for path in (ROOT / part).rglob("*.py")
         if "node_modules" not in path.parts
     }
-    page = {f"experiment/tab/built/{name}" for name in ("index.js", "uPlot.LICENSE.txt")}
-    assert page == {name for name in names if name.startswith("experiment/tab/built/")}
+    page = {f"experiment/tab/built-page/{name}" for name in ("index.js", "uPlot.LICENSE.txt")}
+    assert page == {name for name in names if name.startswith("experiment/tab/built-page/")}
     assert not any("frontend" in name for name in names)
     assert modules == {name for name in names if name.endswith(".py")}
     assert {f"{package}/py.typed" for package in PACKAGES} <= set(names)

@@ -18,7 +18,7 @@ from experiment.tab.finding import folders_of_runs
 from experiment.tab.run_pages import RunPages
 from search.errors import ExperimentError
 
-_BUILT = importlib.resources.files("experiment.tab") / "built"  # perhaps in a zip archive
+_BUILT = importlib.resources.files("experiment.tab") / "built-page"  # perhaps in a zip archive
 _LOOK_AGAIN = 2.0  # seconds for which a list of runs is good
 
 

@@ -21,13 +21,13 @@ def test_the_sources_give_the_built_file(tmp_path):
     copy = shutil.copytree(TAB / "frontend", tmp_path / "frontend", ignore=ignored)
     (copy / "node_modules").symlink_to(modules)
     subprocess.run(["npm", "run", "--silent", "build"], cwd=copy, check=True)
-    built = (tmp_path / "built" / "index.js").read_bytes()
-    assert built == (TAB / "built" / "index.js").read_bytes(), "run `make tab` and commit its file"
+    built = (tmp_path / "built-page" / "index.js").read_bytes()
+    assert built == (TAB / "built-page" / "index.js").read_bytes(), "run `make tab` and commit its file"
 
 
 def test_the_license_of_the_charts_is_shipped():
     source = TAB / "frontend" / "node_modules" / "uplot" / "LICENSE"
-    assert (TAB / "built" / "uPlot.LICENSE.txt").read_text() == source.read_text()
+    assert (TAB / "built-page" / "uPlot.LICENSE.txt").read_text() == source.read_text()
 
 
 def test_the_lock_file_names_no_address():
