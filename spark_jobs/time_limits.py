@@ -76,8 +76,8 @@ GANG_BEAT = 1.0
 """`SLOT_BEAT` of a trial on several slots: so each hears soon that another one has failed."""
 
 GANG_END = 30.0
-"""For the members of a broken gang to end, beside twice the `grace` of the search: many times
-`GANG_BEAT`, after which they hear of it, and what storing their output takes."""
+"""For the members of a broken gang to end, beside twice the `grace` of the search, from their last
+messages on: many times `GANG_BEAT`, after which they hear of it and send the next one."""
 
 SLOT_SILENCE = 300.0
 """Without a message until a slot counts as lost: above two unanswered calls in a row, also of slots

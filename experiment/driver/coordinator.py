@@ -105,11 +105,12 @@ class Coordinator:
 
     def report(self, message: Reports) -> Heard:
         """See `spark_jobs.channel.exchange.Handler`."""
-        slot = message.slot
+        slot, now = message.slot, self._clock()
+        self._gangs.hear(slot, message.trial, message.attempt, now)
         self._settle_overdue()
         if not self._gangs.is_member(slot, message.trial, message.attempt):
             return Heard(stop=_GIVEN_UP, end=_GIVEN_UP if self._gangs.size > 1 else "")
-        if why := self._gangs.why_end(slot, self._clock()):
+        if why := self._gangs.why_end(slot, now):
             return Heard(end=why)
         stop, judged = self.trials.report(message), self.trials.judges_reports
         heard = Heard(stop=stop if self._gangs.is_first(slot) else "")

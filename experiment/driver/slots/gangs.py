@@ -177,6 +177,12 @@ class Gangs:
         gang = self._gangs.get(slot)
         return gang is not None and gang.slots[0] == slot
 
+    def hear(self, slot: str, trial: int, number: int, now: float) -> None:
+        """Take note of a message of a slot about an attempt, which it may not run any more."""
+        gang = self._running(slot, trial, number)
+        if gang is not None:
+            gang.hear(slot, now)
+
     def why_end(self, slot: str, now: float) -> str:
         """Return why the member on a slot has to end; '' if it has not."""
         gang = self._gangs.get(slot)

@@ -113,6 +113,7 @@ class RunningGang:
         self._grace = grace
         self._pair = pair
         self._ends: dict[str, _End] = {}
+        self._heard: dict[str, float] = {}  # times of members' last messages
         self._broken: tuple[float, str] | None = None  # time of the first failure, who failed
         self._returned: float | None = None  # time of rank 0's value
         self._is_settled = False
@@ -146,6 +147,10 @@ class RunningGang:
         """Return whether a member has not ended."""
         return slot not in self._ends
 
+    def hear(self, slot: str, now: float) -> None:
+        """Record a message of a member, which runs or stores its files."""
+        self._heard[slot] = now
+
     def end(self, slot: str, outcome: Outcome, now: float) -> None:
         """Record the outcome of a member that has not ended."""
         self._record(slot, _End(outcome), now)
@@ -164,13 +169,21 @@ class RunningGang:
         return ""
 
     def is_over(self, now: float) -> bool:
-        """Return whether all members have ended, or have had their time to."""
+        """Return whether all members have ended, or have had their time to.
+
+        Once one has failed, the others have it from their last messages on: they send some until
+        they have stored their files, which the next attempt goes on from.
+        """
         if len(self._ends) == len(self.slots):
             return True
-        since = self._broken[0] if self._broken is not None else self._returned
-        if since is None:
+        limit = 2 * self._grace + time_limits.GANG_END
+        if self._returned is not None:
+            return now > self._returned + limit
+        if self._broken is None:
             return False
-        return now > since + 2 * self._grace + time_limits.GANG_END
+        broken = self._broken[0]
+        heard = (self._heard.get(slot, 0.0) for slot in self.slots if self.runs(slot))
+        return now > min(max(broken, *heard), broken + time_limits.OUTAGE) + limit
 
     def verdict(self, now: float) -> Verdict | None:
         """Return what the attempt has come to; None if that is not known yet, or was returned."""

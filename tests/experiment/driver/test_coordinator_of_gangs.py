@@ -213,6 +213,20 @@ def test_the_verdict_on_a_member_that_is_silent_comes_with_the_next_message(star
     assert result.error.message == "worker 0 of 2: exit 3"
 
 
+def test_a_member_that_stores_its_files_is_not_silent(start):
+    """Else the trial would run again meanwhile, from an older checkpoint."""
+    search = start(points(1), *TWO)
+    work = begin(search, *TWO)
+    search.fail("1.0.0", work, "machine", "no space left")
+    for _ in range(4):
+        search.now += time_limits.GANG_END
+        assert search.runs("1.1.0", work) == Heard(end="worker 1 of 2 has failed")
+        assert search.coordinator.next(Next("1.0.0")) == Wait()
+    assert search.records("lost") == []
+    search.hand_in("1.1.0", 1, cancelled(work))
+    assert len(search.records("lost")) == 1
+
+
 def test_a_member_that_is_silent_is_blamed_for_errors_of_its_loss_in_others(start):
     search = start(points(1), *TWO)
     work = begin(search, *TWO)

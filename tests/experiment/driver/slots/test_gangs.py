@@ -207,6 +207,26 @@ def test_the_verdict_on_a_member_that_does_not_end_comes_in_time():
     assert gangs.end(first, 1, cancelled(), limit + 2) is None
 
 
+def test_a_member_that_sends_messages_is_waited_for_as_it_may_store_a_checkpoint():
+    gangs, (first, second) = formed(2)
+    gangs.end(second, 1, failed("exit", "exit 3"), 10.0)
+    limit = 2 * GRACE + time_limits.GANG_END
+    for now in (20.0, 20.0 + limit, 20.0 + 2 * limit):
+        gangs.hear(first, 0, 1, now)
+        assert list(gangs.overdue(now + limit)) == []
+    (verdict,) = gangs.overdue(20.0 + 3 * limit + 0.1)
+    assert verdict.member.slot == second
+
+
+def test_a_member_that_never_ends_to_store_its_files_is_waited_for_as_long_as_an_outage():
+    gangs, (first, second) = formed(2)
+    gangs.end(second, 1, failed("exit", "exit 3"), 10.0)
+    limit = 10.0 + 2 * GRACE + time_limits.GANG_END + time_limits.OUTAGE
+    gangs.hear(first, 0, 1, limit)
+    assert list(gangs.overdue(limit)) == []
+    assert len(list(gangs.overdue(limit + 0.1))) == 1
+
+
 def test_a_value_of_rank_0_counts_though_another_member_has_failed():
     gangs, (first, second) = formed(2)
     gangs.end(second, 1, failed(), 10.0)
