@@ -1,4 +1,4 @@
-"""Ports that a slot holds for the trial that it runs next with other slots."""
+"""Ports that a slot holds for the trials that it runs with other slots."""
 
 from __future__ import annotations
 
@@ -22,11 +22,13 @@ class NoPort(ExperimentError):
 
 
 class HeldPorts:
-    """Two ports of this host that no other program gets: for links, and for a framework's server.
+    """Two ports of this host that no other slot gets: for links, and for a framework's server.
 
-    Nothing listens there. The trial's process binds them itself, so they are released just before
-    it starts. Linux does not give ports below its own range to programs that ask for any port, so
-    only a program that asks for the very number can take one in between.
+    They are bound as long as the slot lives, and nothing listens here. A trial binds them, too, and
+    listens: Linux allows that if both sockets have SO_REUSEADDR, as those of servers have. This
+    class sets it only while a trial runs, and after binding, so that no other slot gets the port in
+    the moment before the trial listens. Linux does not give ports below its own range to programs
+    that ask for any port, so only a program that asks for the very number can take it then.
 
     Args:
         driver: The driver's address, as "host:port". This host's address is that of the route to
@@ -54,16 +56,28 @@ class HeldPorts:
                     "worker of a trial needs; set spark.experiment.workerPorts to a larger range"
                 )
         except BaseException:
-            self.release()
+            self.close()
             raise
         links, server = (_shown(held) for held in self._sockets)
         self.address = MemberAddress(links=links, server=server)
 
-    def release(self) -> None:
-        """Let the trial have the ports."""
+    def lend(self) -> None:
+        """Let a trial listen on the ports."""
+        self._share(True)
+
+    def take_back(self) -> None:
+        """Let nobody else bind the ports: the trial has ended."""
+        self._share(False)
+
+    def close(self) -> None:
+        """Release the ports."""
         for held in self._sockets:
             held.close()
         self._sockets.clear()
+
+    def _share(self, shared: bool) -> None:
+        for held in self._sockets:
+            held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, shared)
 
 
 def split_address(address: str) -> tuple[str, int]:

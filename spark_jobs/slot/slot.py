@@ -33,8 +33,8 @@ from spark_jobs.relay.relayed_channel import Relays
 from spark_jobs.run_folder.paths import AttemptPaths, attempt_name
 from spark_jobs.run_folder.scratch import scratch_folder
 from spark_jobs.run_folder.writing import hand_on_checkpoint, hide_events, run_folder, with_patience
-from spark_jobs.slot.asking import Asking
 from spark_jobs.slot.attempt_folder import FolderChanged, gone, write_below
+from spark_jobs.slot.attempts import Attempts
 from spark_jobs.slot.devices import gpu_share, host_gpus, trial_environment
 from spark_jobs.slot.driver_watch import Abandoned, DriverWatch
 from spark_jobs.slot.gpu_watch import WatchedRunner
@@ -183,15 +183,16 @@ def _serve(
         return
     program = msgspec.structs.replace(config.program, clock_lag=lag)
     config = msgspec.structs.replace(config, program=program)
-    hold = functools.partial(HeldPorts, config.address.target, config.worker_ports)
     in_gangs = config.workers_per_trial > 1
     try:
         with contextlib.ExitStack() as stack:
-            first = None
-            asking = Asking(channel, hold if in_gangs else None)
-            stack.enter_context(contextlib.closing(asking))
+            first = ports = None
+            if in_gangs:
+                ports = HeldPorts(config.address.target, config.worker_ports)
+                stack.enter_context(contextlib.closing(ports))
+            attempts = Attempts(channel, ports)
             # The members of a gang wait for each other, so they have imported before they join one.
-            if not in_gangs and (first := asking.next()) is None:
+            if not in_gangs and (first := attempts.next()) is None:
                 return  # nothing to do, so no zygote is needed
             runner = stack.enter_context(make_runner(config, environment))
             watched = stack.enter_context(Gpus(list(hello.gpus)))
@@ -200,8 +201,8 @@ def _serve(
                 channel.hello(msgspec.structs.replace(hello, warnings=runner.warnings))
             shared = config.isolation == "none" or config.trials_per_gpu > 1
             watching = WatchedRunner(runner, watched, keeps, shared=shared, lag=lag)
-            if first := first or asking.next():
-                pull_trials(config, asking, watching, first, tell)
+            if first := first or attempts.next():
+                pull_trials(config, attempts, watching, first, tell)
     except (RunnerBroken, NoPort) as error:
         problem = f"host {hello.host}, Python {sys.executable}: {error}"
         channel.hello(msgspec.structs.replace(hello, problem=problem))
@@ -227,7 +228,7 @@ def make_runner(config: SlotConfig, environment: dict[str, str | None]) -> Trial
 
 def pull_trials(
     config: SlotConfig,
-    asking: Asking,
+    attempts: Attempts,
     runner: TrialRunner,
     first: Attempt,
     tell: Callable[[str], None],
@@ -236,20 +237,20 @@ def pull_trials(
 
     Args:
         config: The slot's configuration.
-        asking: Asks the driver for attempts.
+        attempts: Gets the next attempts from the driver.
         runner: The runner of the trials.
         first: The first attempt.
         tell: Called with warnings for the user.
     """
     attempt: Attempt | None = first
-    channel, heard = asking.channel, None
+    channel, heard = attempts.channel, None
     with contextlib.suppress(ChannelLost, ChannelRefused):  # the first trial starts now
         heard = channel.report(first, (), "")
     with Reporter(channel.report, runner.stop, runner.end, heard) as reporter:
         while attempt is not None:
             with reporter.running(attempt):
                 outcome = run_attempt(config, attempt, runner, tell, reporter)
-            attempt = asking.next(attempt.number, outcome)
+            attempt = attempts.next(attempt.number, outcome)
 
 
 def run_attempt(

@@ -44,7 +44,7 @@ def connected(
         rank=gang.rank, members=gang.members, key=gang.key, certificate=gang.certificate
     )
     try:
-        return connect(membership, _bound(membership.members[gang.rank]), limit=limit)
+        return connect(membership, bound(membership.members[gang.rank]), limit=limit)
     except GangBroken as error:
         raise NotConnected(str(error)) from None
     except OSError as error:
@@ -55,11 +55,11 @@ def connected(
         ) from None
 
 
-def _bound(address: str) -> socket.socket:
+def bound(address: str) -> socket.socket:
     """Return a socket that is bound to an address, and does not listen.
 
-    The slot's socket, which has held the port, was never connected, so nothing of it lingers.
-    Without SO_REUSEADDR a port that another program holds is noticed here.
+    The slot holds the port with SO_REUSEADDR, so this socket needs it, too. A port on which another
+    program listens is noticed here all the same.
     """
     from spark_jobs.communicator.membership import host_and_port
 
@@ -67,6 +67,7 @@ def _bound(address: str) -> socket.socket:
     family, *_, local = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     plain = socket.socket(family, socket.SOCK_STREAM)
     try:
+        plain.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, True)
         plain.bind(local)
     except BaseException:
         plain.close()

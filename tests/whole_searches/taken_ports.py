@@ -5,7 +5,7 @@ import os
 import socket
 
 PORTS = (22_200, 22_207)
-"""The first and the last port to take, at 127.0.0.1: two of each of two slots, and their next."""
+"""The first and the last port to take, at 127.0.0.1: two of each of two slots, and others."""
 
 taken: list[socket.socket] = []
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
+from concurrent import futures
 
+import grpc
 import pytest
 
 from spark_jobs.messages import Gang
-from spark_jobs.slot.asking import Asking
+from spark_jobs.slot.attempts import Attempts
 from spark_jobs.slot.gang_variables import variables_of
 from spark_jobs.slot.held_ports import DEFAULT_PORTS, HeldPorts, NoPort, split_address
+from spark_jobs.trial.gang_connections import bound
 
 DRIVER = "127.0.0.1:9"
 
@@ -37,17 +40,52 @@ def test_fifty_slots_of_a_host_hold_a_hundred_ports_below_those_of_linux():
             assert DEFAULT_PORTS[0] <= port <= DEFAULT_PORTS[1]
     finally:
         for ports in held:
-            ports.release()
+            ports.close()
 
 
-def test_a_held_port_cannot_be_taken_and_a_released_one_can_be_listened_on():
-    held = HeldPorts(DRIVER)
-    where = split_address(held.address.links)
-    with socket.socket() as other, pytest.raises(OSError, match="in use"):
-        other.bind(where)
-    held.release()
-    with socket.create_server(where):
-        pass
+@pytest.fixture
+def held():
+    with contextlib.closing(HeldPorts(DRIVER)) as held:
+        yield held
+
+
+def test_a_held_port_cannot_be_taken_even_by_a_server(held):
+    for shared in (False, True):
+        with socket.socket() as other:
+            other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, shared)
+            with pytest.raises(OSError, match="in use"):
+                other.bind(split_address(held.address.links))
+
+
+def test_a_trial_listens_on_ports_that_no_other_slot_gets_before_it_does(held):
+    for _ in range(2):  # one trial after the other
+        held.lend()
+        for address in (held.address.links, held.address.server):
+            with socket.socket() as other, pytest.raises(OSError, match="in use"):
+                other.bind(split_address(address))  # as another slot does
+        with socket.create_server(split_address(held.address.links)) as server:
+            with socket.create_connection(server.getsockname()), server.accept()[0]:
+                pass
+        held.take_back()
+
+
+def test_a_server_of_grpc_as_those_of_tensorflow_listens_on_a_lent_port(held):
+    held.lend()
+    server = grpc.server(futures.ThreadPoolExecutor(1))
+    port = server.add_insecure_port(held.address.server)
+    server.start()
+    assert port == split_address(held.address.server)[1]
+    with grpc.insecure_channel(held.address.server) as channel:
+        grpc.channel_ready_future(channel).result(timeout=60)
+    server.stop(None).wait()
+
+
+def test_a_lent_port_on_which_another_program_listens_is_noticed(held):
+    held.lend()
+    with socket.create_server(split_address(held.address.links)):
+        with pytest.raises(OSError, match="in use"):
+            bound(held.address.links)
+    bound(held.address.links).close()
 
 
 def test_a_range_without_two_free_ports_is_named_with_the_remedy():
@@ -60,8 +98,8 @@ def test_a_range_without_two_free_ports_is_named_with_the_remedy():
         assert said in str(refused.value)
         assert "set spark.experiment.workerPorts" in str(refused.value)
     finally:
-        held.release()
-    HeldPorts(DRIVER, ports).release()
+        held.close()
+    HeldPorts(DRIVER, ports).close()
 
 
 def test_a_driver_that_has_no_address_is_named():
@@ -80,30 +118,25 @@ class Driver:
         return self.attempts.pop(0) if self.attempts else None
 
 
-def test_a_slot_holds_the_ports_of_its_next_attempt_before_the_present_one_starts():
-    driver, held = Driver("first", "second"), []
-
-    def hold():
-        held.append(HeldPorts(DRIVER))
-        return held[-1]
-
-    asking = Asking(driver, hold)
-    assert asking.next() == "first"
-    with socket.create_server(split_address(held[0].address.links)):
-        assert asking.next(1) == "second"
-        assert asking.next(2) is None
-    asking.close()
-    assert driver.heard == [(0, held[0].address), (1, held[1].address), (2, held[2].address)]
-    for ports in held:
-        with socket.create_server(split_address(ports.address.server)):
-            pass
+def test_a_slot_lends_its_ports_to_each_attempt(held):
+    driver = Driver("first", "second")
+    attempts = Attempts(driver, held)
+    assert attempts.next() == "first"
+    with socket.create_server(split_address(held.address.links)):
+        pass
+    assert attempts.next(1) == "second"
+    with socket.create_server(split_address(held.address.links)):
+        pass
+    assert attempts.next(2) is None
+    with pytest.raises(OSError, match="in use"):
+        socket.create_server(split_address(held.address.links))
+    assert driver.heard == [(number, held.address) for number in range(3)]
 
 
 def test_a_slot_whose_trials_need_no_other_slot_holds_no_ports():
     driver = Driver("first")
-    asking = Asking(driver)
-    assert (asking.next(), asking.next(1, "outcome")) == ("first", None)
-    asking.close()
+    attempts = Attempts(driver)
+    assert (attempts.next(), attempts.next(1, "outcome")) == ("first", None)
     assert driver.heard == [(0, None), (1, None)]
 
 

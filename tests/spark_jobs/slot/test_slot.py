@@ -12,7 +12,7 @@ from spark_jobs.channel.grpc_channel import Address
 from spark_jobs.channel.reporter import Reporter
 from spark_jobs.messages import Attempt, Gang, Heard, decode, encode
 from spark_jobs.run_folder.paths import RunPaths
-from spark_jobs.slot.asking import Asking
+from spark_jobs.slot.attempts import Attempts
 from spark_jobs.slot.host import host_name
 from spark_jobs.slot.runners import InProcessRunner, ProcessRunner
 from spark_jobs.slot.slot import (
@@ -136,7 +136,7 @@ class Driver:
 def pull(config, driver, *attempts):
     first, *driver.attempts = attempts
     with make_runner(config, {}) as runner:
-        pull_trials(config, Asking(driver), runner, first, pytest.fail)
+        pull_trials(config, Attempts(driver), runner, first, pytest.fail)
 
 
 def test_the_first_answer_of_a_driver_that_wants_few_messages_counts(tmp_path):
