@@ -25,16 +25,24 @@ _CAUSES: tuple[FailureKind, ...] = (
 )
 assert set(_CAUSES) == set(get_args(FailureKind))
 
-# The end of a member shows in others as errors of their own, in the words of their frameworks.
+# The end of a member shows in others as errors of their own, in the words of their frameworks; in
+# lower case.
 _CONSEQUENCES = (
-    "GangBroken",
-    "UnavailableError",
-    "Collective ops is aborted",
-    "Connection closed by peer",
-    "Connection reset",
-    "Broken pipe",
-    "Socket closed",
+    "gangbroken",
+    "unavailableerror",
+    "collective ops is aborted",
+    "connection closed by peer",
+    "connection refused",
+    "connection reset",
+    "broken pipe",
+    "socket closed",
+    "eoferror",
+    "timed out",
+    "ncclremoteerror",
+    "remote process exited",  # NCCL's text of the same
 )
+# TensorFlow, JAX and NCCL's watchdog end their process so when they have lost another one.
+_ABORTED = "(SIGABRT)"
 
 
 class Member(NamedTuple):
@@ -215,8 +223,10 @@ class RunningGang:
         """Return the sort key of a member's failure: the one that explains others is least."""
         failure = self._ends[slot].outcome.error
         assert failure is not None, "only failures are compared"
-        is_consequence = failure.kind in ("user error", "exit") and any(
-            words in failure.message for words in _CONSEQUENCES
+        text = failure.message.lower()
+        is_consequence = failure.kind in ("user error", "exit") and (
+            any(words in text for words in _CONSEQUENCES)
+            or (_ABORTED in failure.message and slot != self._failures()[0])
         )
         return is_consequence, _CAUSES.index(failure.kind)
 

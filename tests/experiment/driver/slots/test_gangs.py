@@ -249,6 +249,12 @@ CONSEQUENCES = [
     failed("user error", "GangBroken: worker 1 at 10.0.0.5:23456 has ended or left the gang"),
     failed("user error", "RuntimeError: [gloo/pair.cc] Connection closed by peer [10.0.0.5]"),
     failed("user error", "ConnectionResetError: [Errno 104] Connection reset by peer"),
+    failed("user error", "ConnectionRefusedError: [Errno 111] Connection refused"),
+    failed("user error", "EOFError"),
+    failed("user error", "RuntimeError: [gloo/unbound_buffer.cc] Timed out waiting 1800000ms"),
+    failed("user error", "TimeoutError: timed out"),
+    failed("user error", "torch.distributed.DistBackendError: NCCL error, ncclRemoteError: A call"),
+    failed("user error", "InternalError: NCCL: remote process exited or there was a network error"),
     cancelled(),
     finished(),
 ]
@@ -277,6 +283,20 @@ def test_the_member_that_is_the_cause_is_blamed_whoever_ends_first(size, kind, d
     assert verdict.member.slot == slots[cause]
     assert verdict.outcome.error == Failure(kind, f"worker {cause} of {size}: {CAUSES[kind]}")
     assert verdict.is_lost == (kind == "lost executor")
+
+
+def test_a_process_that_aborts_after_another_failure_is_not_blamed():
+    """TensorFlow and NCCL abort when they have lost another process."""
+    aborted = failed("exit", "signal 6 (SIGABRT) before it returned")
+    gangs, (first, second) = formed(2)
+    gangs.end(second, 1, failed(), 10.0)
+    assert gangs.end(first, 1, aborted, 10.0).member.slot == second
+    gangs, (first, second) = formed(2)
+    gangs.end(second, 1, aborted, 10.0)
+    assert gangs.end(first, 1, failed(), 10.0).member.slot == second
+    gangs, (first, second) = formed(2)
+    gangs.end(second, 1, aborted, 10.0)
+    assert gangs.end(first, 1, CONSEQUENCES[0], 10.0).member.slot == second
 
 
 def test_of_two_failures_of_a_kind_the_first_is_blamed():
