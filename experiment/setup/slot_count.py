@@ -98,11 +98,16 @@ def slot_count(
     """
     workers = settings.workers_per_trial
     most = sys.maxsize if trials is None else trials * workers
-    if workers > 1:
-        _check_workers(workers, session.task_slots(tick))
+    if settings.parallelism is not None and workers == 1:
+        return min(settings.parallelism, most)
+    there = session.task_slots(tick)
+    if there < workers and not session.may_get_more_slots:
+        expected = f"at most {there}, the slots that this cluster can have"
+        hint = "use fewer, or give Spark more executors or cores"
+        raise InvalidArgument("workers_per_trial", expected, str(workers), hint)
     if settings.parallelism is not None:
         return min(settings.parallelism * workers, most)
-    slots = whole_gangs(min(most, session.task_slots(tick)), workers)
+    slots = whole_gangs(min(most, max(there, workers)), workers)
     if trials is None and slots > _MOST_SLOTS:  # dynamic allocation without a maximum
         expected = "an integer, where Spark may start any number of executors"
         hint = "or set spark.dynamicAllocation.maxExecutors"
@@ -128,10 +133,3 @@ def whole_gangs(slots: int, workers: int) -> int:
         workers: Number of slots of each trial.
     """
     return slots - slots % workers
-
-
-def _check_workers(workers: int, slots: int) -> None:
-    if workers > slots:
-        expected = f"at most {slots}, the slots that this cluster can have"
-        hint = "use fewer, or give Spark more executors or cores"
-        raise InvalidArgument("workers_per_trial", expected, str(workers), hint)

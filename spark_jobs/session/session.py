@@ -154,6 +154,20 @@ class Session(abc.ABC):
             tick: Called each second while waiting for executors. Default: no waiting.
         """
 
+    @property
+    def may_get_more_slots(self) -> bool:
+        """Whether the cluster may come to run more tasks at once than `task_slots` returns now.
+
+        Not in local mode, nor where settings limit the number and the size of executors. Those of a
+        standalone cluster without dynamic allocation are as many as its workers, which may join.
+        """
+        if self.master.startswith("local"):
+            return not self._slots_configured()
+        dynamic = self._is_on("spark.dynamicAllocation.enabled")
+        if self.master.startswith("spark:") and not dynamic:
+            return True
+        return self.setting("spark.executor.cores") is None or self._most_executors() is None
+
     @abc.abstractmethod
     def cluster(self) -> Cluster:
         """Return the present executors; unknown parts are None."""

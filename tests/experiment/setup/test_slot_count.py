@@ -9,8 +9,13 @@ from experiment.setup.slot_count import slot_count
 from search.errors import InvalidArgument
 
 
-def session(slots, *, on_this_host=True):
-    return SimpleNamespace(task_slots=lambda tick: slots, on_this_host=on_this_host)
+def session(slots, *, on_this_host=True, may_get_more=False):
+    answers = [slots]  # counting them may take seconds, so once is enough
+    return SimpleNamespace(
+        task_slots=lambda tick: answers.pop(),
+        on_this_host=on_this_host,
+        may_get_more_slots=may_get_more,
+    )
 
 
 def slots_of(trials, settings, session, preload=("tensorflow",)):
@@ -91,6 +96,14 @@ def test_more_workers_than_slots_are_refused_with_both_numbers(free):
         with pytest.raises(InvalidArgument) as refused:
             slots_of(9, Settings(workers_per_trial=4, parallelism=parallelism), session(3))
         assert str(refused.value) == said
+
+
+def test_more_workers_than_slots_are_waited_for_where_more_may_come(free):
+    """As on a standalone cluster, whose workers join one by one; startup_timeout ends it."""
+    free(1e12)
+    four = {"workers_per_trial": 4}
+    assert slots_of(9, Settings(**four), session(3, may_get_more=True)) == 4
+    assert slots_of(9, Settings(parallelism=2, **four), session(1, may_get_more=True)) == 8
 
 
 def test_little_memory_leaves_room_for_one_trial_with_all_its_workers(free):

@@ -77,6 +77,15 @@ def test_slots_are_no_more_than_gpus_are_enough_for(session, slots):
     assert session.task_slots() == slots
 
 
+def test_the_number_of_slots_is_final_only_where_settings_limit_it():
+    assert FakeSession(2, "local[*]").may_get_more_slots  # the cores of the server's host
+    assert FakeSession(2, "spark://host:7077").may_get_more_slots
+    assert not FakeSession(2, "local[2]").may_get_more_slots
+    assert not FakeSession(
+        2, "yarn", **EIGHT, **{"spark.executor.instances": "3"}
+    ).may_get_more_slots
+
+
 def stopped(session):
     session._seen = -time_limits.SERVER_LOOK  # long ago
     return session.stopped

@@ -61,7 +61,9 @@ class Settings:
     _asked = None
     task_needs = ClassicSession.task_needs
     on_this_host = ClassicSession.on_this_host
-    configured = ClassicSession._slots_configured
+    configured = _slots_configured = ClassicSession._slots_configured
+    may_get_more_slots = ClassicSession.may_get_more_slots
+    _most_executors = ClassicSession._most_executors
     check_worker_timeouts = ClassicSession.check_worker_timeouts
     _is_on = ClassicSession._is_on
 
@@ -93,6 +95,33 @@ class Settings:
 )
 def test_task_slots_that_a_cluster_can_come_to(settings, slots):
     assert Settings("yarn", **settings).configured() == slots
+
+
+CORES = {"spark.executor.cores": "4"}
+DYNAMIC = {"spark.dynamicAllocation.enabled": "true"}
+FIVE = DYNAMIC | {"spark.dynamicAllocation.maxExecutors": "5"}
+THREE = {"spark.executor.instances": "3"}
+
+
+@pytest.mark.parametrize(
+    ("master", "settings", "more"),
+    [
+        ("local", {}, False),
+        ("local[3]", {}, False),
+        ("local[*]", {}, False),
+        ("local-cluster[2,1,1024]", {}, False),
+        ("spark://host:7077", {}, True),
+        ("spark://host:7077", THREE | CORES, True),
+        ("spark://host:7077", FIVE | CORES, False),
+        ("spark://host:7077", FIVE, True),
+        ("yarn", {}, True),
+        ("yarn", THREE | CORES, False),
+        ("yarn", DYNAMIC | CORES, True),
+        ("yarn", FIVE | CORES, False),
+    ],
+)
+def test_clusters_may_get_more_slots_unless_settings_limit_them(master, settings, more):
+    assert Settings(master, **settings).may_get_more_slots == more
 
 
 def test_cancelling_ends_this_job_and_no_other(spark, tmp_path):
