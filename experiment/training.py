@@ -12,7 +12,7 @@ from experiment.results.result import Result, SearchFailed
 from experiment.results.trial_result import TrialResult
 from experiment.setup.keywords import TrainingKeywords
 from experiment.setup.specification import SearchSpec
-from search.checks import check_integer
+from experiment.setup.workers import Workers
 from search.errors import InvalidArgument, shown
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def distributed_training(
     train: Callable[..., Any],
     params: Mapping[str, Any] | None = None,
     *,
-    workers: int,
+    workers: int | tuple[int, int],
     **settings: Unpack[TrainingKeywords],
 ) -> SearchSpec:
     """Run a train function once, on several slots at the same time.
@@ -39,7 +39,8 @@ def distributed_training(
             rank 0 returns is the value: a number, a dict of names to numbers (see
             `optimization_key`), or a Keras History, whose best epoch counts.
         params: The arguments of `train`, by name. Default: none.
-        workers: Number of slots that run it together.
+        workers: Number of slots that run it together; with a tuple such as (2, 4), as many of 2 to
+            4 as are free.
         **settings: See `experiment.Settings`.
 
     Returns:
@@ -49,7 +50,7 @@ def distributed_training(
         InvalidArgument: An argument is invalid; raised before any Spark job starts.
         SearchFailed: The training failed, or was ended before it began; `.result` has it.
     """
-    check_integer("workers", workers, 1)
+    Workers.read("workers", workers)
     if params is not None and not isinstance(params, Mapping):
         raise InvalidArgument("params", "a dict of argument names to values", shown(params))
     point = {} if params is None else dict(params)

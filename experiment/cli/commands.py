@@ -51,6 +51,7 @@ from experiment.run_files.loading import (
 from experiment.run_files.manifest import Manifest
 from experiment.run_files.ownership import owned, owner_of
 from experiment.run_files.repair import is_damaged, repair_journal
+from experiment.setup.workers import Workers
 from search.errors import ExperimentError, InvalidArgument, shown
 from search.trial import Trial
 from spark_jobs.run_folder.paths import STOP, RunPaths
@@ -354,8 +355,9 @@ def _logs(options: argparse.Namespace) -> None:
         if last_attempt(reader.paths, options.trial) is None:
             raise _no_trial(read_run(reader.paths), options.trial)
         if options.worker and not has_worker(reader.paths, options.trial, options.worker):
-            workers = read_manifest(reader.paths).workers_per_trial
-            expected = f"a worker of trial {options.trial} that has started, 0 to {workers - 1}"
+            given = read_manifest(reader.paths).workers_per_trial
+            last = Workers.read("workers_per_trial", given).most - 1
+            expected = f"a worker of trial {options.trial} that has started, 0 to {last}"
             raise InvalidArgument("worker", expected, shown(options.worker))
         copy_logs(reader, options.trial, worker=options.worker, follow=options.follow)
 

@@ -35,6 +35,7 @@ class Coordinator:
         roster: The slots of the search.
         recorder: The recorder of the run.
         gangs: The gangs of the search, which run its attempts. Default: of one slot each.
+        at_once: Maximum number of trials in flight; None for as many as slots are enough for.
         warn: Called with each warning for the user.
         clock: Monotonic time in seconds.
     """
@@ -46,6 +47,7 @@ class Coordinator:
         recorder: Recorder,
         *,
         gangs: Gangs | None = None,
+        at_once: int | None = None,
         warn: Callable[[str], None] = warnings.warn,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -53,6 +55,7 @@ class Coordinator:
         self.roster = roster
         self._recorder = recorder
         self._gangs = gangs or Gangs()
+        self._at_once = at_once
         self._warn = once(warn)
         self._clock = clock
 
@@ -65,14 +68,14 @@ class Coordinator:
             self.roster.hosts.exclude(message.host, message.problem)
             self._give_up(message.slot, Failure("machine", message.problem))
         elif self.roster.join(message.slot, message.host):
+            self._gangs.come(message.slot, self._clock())
             self._recorder.joined(message.slot, message.host, message.gpus)
         self._tell(self.roster.warnings())
 
     def next(self, message: Next) -> Answer:
         """See `spark_jobs.channel.exchange.Handler`."""
-        slot, trials = message.slot, self.trials
+        slot, trials, now = message.slot, self.trials, self._clock()
         if message.outcome is not None:
-            now = self._clock()
             self._settle_and_note(self._gangs.end(slot, message.attempt, message.outcome, now))
         self._settle_overdue()
         host = self.roster.host(slot)
@@ -80,7 +83,7 @@ class Coordinator:
             return Stop()  # the end of a slot that Spark has given up would not be noticed
         if attempt := self._gangs.work(slot):  # it is new, or the answer to its last call was lost
             return attempt
-        self._gangs.wait(slot, host, message.address)
+        self._gangs.wait(slot, host, message.address, now)
         planned = trials.next(functools.partial(self._pick, slot))
         return self._gangs.form(*planned) if planned else self._without_a_trial(slot, host)
 
@@ -109,13 +112,13 @@ class Coordinator:
         self._gangs.hear(slot, message.trial, message.attempt, now)
         self._settle_overdue()
         if not self._gangs.is_member(slot, message.trial, message.attempt):
-            return Heard(stop=_GIVEN_UP, end=_GIVEN_UP if self._gangs.size > 1 else "")
+            return Heard(stop=_GIVEN_UP, end=_GIVEN_UP if self._in_gangs else "")
         if why := self._gangs.why_end(slot, now):
             return Heard(end=why)
         stop, judged = self.trials.report(message), self.trials.judges_reports
         heard = Heard(stop=stop if self._gangs.is_first(slot) else "")
         pause = report_pause(len(self.roster), judged=judged)
-        if self._gangs.size > 1:  # members have to hear soon of each other
+        if self._in_gangs:  # members have to hear soon of each other
             pause = min(pause, time_limits.GANG_BEAT)
         return replace(heard, pause=pause, last_only=not judged) if pause else heard
 
@@ -147,7 +150,7 @@ class Coordinator:
         None is missing while a trial runs.
         """
         present = self.roster.workers
-        missing = 0 if self.trials.in_flight else max(0, self._gangs.size - present)
+        missing = 0 if self.trials.in_flight else max(0, self._gangs.workers.least - present)
         return present, missing
 
     def job_ended(self, job: int, *, counts: bool = False) -> None:
@@ -181,26 +184,38 @@ class Coordinator:
         return Wait(longer_wait(len(self.roster)))
 
     @property
+    def _in_gangs(self) -> bool:
+        """Whether trials run on several slots."""
+        return self._gangs.workers.most > 1
+
+    @property
+    def _is_full(self) -> bool:
+        """Whether as many trials run as may run at once."""
+        return self._at_once is not None and self.trials.in_flight >= self._at_once
+
+    @property
     def _nothing_left(self) -> bool:
         """Whether free slots get no more trials.
 
         A gang of several slots that breaks needs as many again, which Spark may not have.
         """
-        breakable = self._gangs.size > 1 and self.trials.in_flight > 0
+        breakable = self._in_gangs and self.trials.in_flight > 0
         return self.trials.nothing_left and not breakable
 
     def _why_it_waits(self, slot: str) -> WaitReason:
         if self.roster.gpus.reasons(slot):
             return "gpu set aside"
-        if self._gangs.size > 1 and not self._pick(slot, None):
+        if self._in_gangs and not self._is_full and not self._pick(slot, None):
             return "too few slots"
         return "host avoided" if self.trials.state.waiting else "no trial yet"
 
     def _pick(self, slot: str, trial: int | None) -> tuple[str, ...]:
         """Return the slots, with this one, for a retried trial or, by None, for any other one."""
-        size = self._gangs.size
-        avoided = () if trial is None else self.roster.avoided(trial, size)
-        return self._gangs.pick(slot, self.roster.gets_work, avoided)
+        if self._is_full:
+            return ()
+        least = self._gangs.workers.least
+        avoided = () if trial is None else self.roster.avoided(trial, least)
+        return self._gangs.pick(slot, self.roster.gets_work, self._clock(), avoided)
 
     def _settle_overdue(self) -> None:
         for verdict in self._gangs.overdue(self._clock()):

@@ -182,7 +182,7 @@ def _coordinator(
         spec.searcher,
         recorder,
         slots=roster,
-        workers=settings.workers_per_trial,
+        workers=settings.workers,
         direction=settings.goal,
         observers=(board, *spec.observers),
         max_failures=settings.max_failures,
@@ -208,8 +208,10 @@ def _coordinator(
     except BaseException:
         board.abandon()
         raise
-    gangs = Gangs(settings.workers_per_trial, grace=settings.grace)
-    return Coordinator(trials, roster, recorder, gangs=gangs, warn=warn)
+    gangs = Gangs(settings.workers, grace=settings.grace)
+    is_fixed = settings.workers.least == settings.workers.most  # else small ones may be too many
+    at_once = None if is_fixed else settings.parallelism
+    return Coordinator(trials, roster, recorder, gangs=gangs, at_once=at_once, warn=warn)
 
 
 def _begin(trials: Trials, prepared: Prepared, run: OpenRun) -> None:

@@ -16,8 +16,9 @@ from experiment.results.text import count, printable
 from experiment.results.trial_result import TrialResult
 from experiment.results.warned import warn_user
 from experiment.setup.preparation import Prepared, prepare
-from experiment.setup.slot_count import slot_count, whole_gangs
+from experiment.setup.slot_count import slot_count
 from experiment.setup.specification import SearchSpec
+from experiment.setup.workers import Workers
 from search.errors import InvalidArgument, shown
 from search.searcher import batch_of
 
@@ -43,7 +44,7 @@ class Plan:
         preload: The modules that are imported before the first trial.
         keep_warm: Seconds for which each executor keeps them imported after a search, for all its
             slots; 0 if each slot imports them for each search.
-        workers: Number of slots of each trial.
+        workers: Number of slots of each trial, or the least and the greatest number.
         hindrances: Settings that hurt the search, each with `.setting`, `.value`, `.effect` and
             `.advice`.
     """
@@ -58,7 +59,7 @@ class Plan:
     batch: int | None
     preload: tuple[str, ...]
     keep_warm: float
-    workers: int
+    workers: int | tuple[int, int]
     hindrances: tuple[Hindrance, ...]
 
     @property
@@ -79,7 +80,7 @@ class Plan:
         the same slots as `trials_per_slot`.
         """
         batch = self.batch or self.trials
-        at_once = self._counted // self.workers
+        at_once = self._workers.at_once(self._counted)
         return idle_when_equal(batch, at_once), idle_when_exponential(batch, at_once)
 
     def seconds(self, result: Result) -> float | None:
@@ -104,14 +105,20 @@ class Plan:
         took = [trial.seconds for trial in result.trials if trial.status == "finished"]
         if not took:
             return None
-        return seconds_of(self.trials, math.fsum(took) / len(took), self._counted // self.workers)
+        at_once = self._workers.at_once(self._counted)
+        return seconds_of(self.trials, math.fsum(took) / len(took), at_once)
+
+    @property
+    def _workers(self) -> Workers:
+        return Workers.read("workers", self.workers)
 
     @property
     def _counted(self) -> int:
-        return whole_gangs(self.slots_now or 0, self.workers) or self.slots
+        return self._workers.of_use(self.slots_now or 0) or self.slots
 
     def _per_slot(self, slots: int) -> int:
-        return trials_per_slot(self.trials, self.batch or self.trials, slots // self.workers)
+        at_once = self._workers.at_once(slots)
+        return trials_per_slot(self.trials, self.batch or self.trials, at_once)
 
     def __repr__(self) -> str:
         facts = [f"  {name:<9}{text}" for name, text in self._facts]
@@ -146,7 +153,7 @@ class Plan:
 
     @property
     def _together(self) -> str:
-        return f"; {self.workers} for each trial" if self.workers > 1 else ""
+        return "" if self.workers == 1 else f"; {self._workers} for each trial"
 
     def _preload_in_words(self) -> str:
         if not self.preload:

@@ -72,7 +72,7 @@ class Overview:
         cancelled: Number of trials cancelled at the end of the search.
         in_flight: Number of trials in flight.
         slots: Number of slots that have started.
-        workers: Number of slots of each trial.
+        at_once: Number of trials that these slots run at once; None for one each.
         best: The best trial so far; None before the first value, and with several objectives.
         objective: The name of the objective, once known.
         output: Pieces of the trials' output, if slots send it; the consumer removes entries.
@@ -88,7 +88,7 @@ class Overview:
     cancelled: int = 0
     in_flight: int = 0
     slots: int = 0
-    workers: int = 1
+    at_once: int | None = None
     best: TrialResult | None = None
     objective: str | None = None
     typical: float | None = None
@@ -104,7 +104,7 @@ class Overview:
     @property
     def left(self) -> float | None:
         """Estimated seconds until the end, from the trials so far; None if unknown."""
-        at_once = self.slots // self.workers
+        at_once = self.slots if self.at_once is None else self.at_once
         if self.typical is None or not at_once:
             return None
         return seconds_of(self.total - self.done, self.typical, at_once)

@@ -62,7 +62,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         known: Number of prior observations.
         slots: Number of parallel trials that the searcher was created for; None if it depends on
             none.
-        workers_per_trial: Number of slots that run each trial together.
+        workers_per_trial: Number of slots that run each trial together, or the least and the
+            greatest number.
         direction: 'max' or 'min', or a dict of these by the objectives' names.
         optimization_key: The user's argument.
         seed: The searcher's seed.
@@ -99,7 +100,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     created: str
     versions: dict[str, str]
     preload: list[str] = []
-    workers_per_trial: int = 1
+    workers_per_trial: int | tuple[int, int] = 1
     format: int = FORMAT
 
 

@@ -65,7 +65,7 @@ class SearchKeywords(ExecutorKeywords, total=False):
     """The settings of a search without `direction`, for calls with an argument of that name."""
 
     name: str | None
-    workers_per_trial: int
+    workers_per_trial: int | tuple[int, int]
     optimization_key: str | None
     resume: str | os.PathLike[str] | Result | Results | None
     stopping: StoppingRule | Sequence[StoppingRule] | None

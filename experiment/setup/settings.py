@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args
 
 from experiment.results.result import Result, Results
 from experiment.run_files.loading import find_run
+from experiment.setup.workers import Workers
 from search.checks import check_integer, make_plain
 from search.direction import Directions, Goal, read_direction
 from search.errors import InvalidArgument, shown
@@ -57,7 +58,8 @@ class Settings(_Begun):
             cluster can run are enough for.
         workers_per_trial: Number of slots that run each trial together, each in a process that
             calls the train function; `experiment.rank()` tells them apart. They start at once, and
-            the value that rank 0 returns is the trial's. If one fails, all are ended.
+            the value that rank 0 returns is the trial's. If one fails, all are ended. With a tuple
+            such as (2, 4), a trial gets as many of 2 to 4 slots as are free.
         gpus_per_trial: Number of GPUs of each trial, or of each of its workers if there are
             several; 0 hides all of them. By default the Spark setting
             `spark.task.resource.gpu.amount`.
@@ -72,7 +74,8 @@ class Settings(_Begun):
             far.
         target: A value of the objective that is good enough: the search ends when its best trial
             reaches it, and running trials are cancelled.
-        startup_timeout: Seconds for Spark to start the first slot; None waits without limit.
+        startup_timeout: Seconds for Spark to start the first slot, and for enough slots for a trial
+            if none runs; None waits without limit.
         max_failures: Number of failed trials that are allowed; one more ends the search.
         retries: Maximum number of retries of a trial after failures of `retry_on`.
         retry_on: Kinds of failures that are retried, see `experiment.Failure`: by default a lost
@@ -101,7 +104,7 @@ class Settings(_Begun):
     resume: str | os.PathLike[str] | Result | Results | None = None
     logdir: str | os.PathLike[str] | None = None
     parallelism: int | None = None
-    workers_per_trial: int = 1
+    workers_per_trial: int | tuple[int, int] = 1
     gpus_per_trial: int | None = None
     trials_per_gpu: int = 1
     stopping: StoppingRule | Sequence[StoppingRule] | None = None
@@ -133,7 +136,8 @@ class Settings(_Begun):
         if self.resume is not None:
             _check_place("resume", find_run(self.resume, "resume"))
         _check_integer("parallelism", self.parallelism, 1)
-        check_integer("workers_per_trial", self.workers_per_trial, 1)
+        workers = Workers.read("workers_per_trial", self.workers_per_trial)
+        object.__setattr__(self, "workers_per_trial", workers.to_json())
         check_gpus(self.gpus_per_trial, self.trials_per_gpu)
         _check_integer("max_failures", self.max_failures, 0)
         _check_integer("seed", self.seed, 0)
@@ -148,7 +152,7 @@ class Settings(_Begun):
             raise InvalidArgument(
                 "timeout", "None with isolation='none'", shown(self.timeout), hint
             )
-        if self.workers_per_trial > 1:
+        if workers.most > 1:
             self._check_for_several_workers()
         for name in ("timeout", "deadline", "startup_timeout"):
             if getattr(self, name) is not None:
@@ -177,6 +181,11 @@ class Settings(_Begun):
             expected = f"1 with workers_per_trial={self.workers_per_trial}"
             hint = "NCCL, over which workers share gradients, refuses two of them on one GPU"
             raise InvalidArgument("trials_per_gpu", expected, shown(self.trials_per_gpu), hint)
+
+    @property
+    def workers(self) -> Workers:
+        """The number of slots of each trial, by `workers_per_trial`."""
+        return Workers.read("workers_per_trial", self.workers_per_trial)
 
     @property
     def goal(self) -> Goal:

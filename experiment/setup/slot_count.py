@@ -11,6 +11,7 @@ import psutil
 from experiment.setup.imports import preload_of
 from experiment.setup.resuming import manifest_of
 from experiment.setup.settings import Settings
+from experiment.setup.workers import Workers
 from search.errors import InvalidArgument
 from spark_jobs.session import session_of
 from spark_jobs.session.session import Session
@@ -69,7 +70,8 @@ class SlotsAsked:
             preload=preload_of(settings, self._train).modules,
             warn=lambda warning: None,
         )
-        return slots // settings.workers_per_trial
+        at_once = slots // settings.workers.least
+        return min(at_once, settings.parallelism or at_once)
 
 
 def slot_count(
@@ -83,7 +85,7 @@ def slot_count(
 ) -> int:
     """Return the first number of slots of a search; see `SlotJobs` for later ones.
 
-    It is a multiple of the workers of a trial, since a slot more would only hold a core.
+    It is enough for whole trials, since a slot more would only hold a core.
 
     Args:
         trials: Number of trials; None if it is not known in advance.
@@ -96,40 +98,36 @@ def slot_count(
     Raises:
         InvalidArgument: The number of slots has no limit, or a trial needs more than there can be.
     """
-    workers = settings.workers_per_trial
-    most = sys.maxsize if trials is None else trials * workers
-    if settings.parallelism is not None and workers == 1:
+    workers = settings.workers
+    most = sys.maxsize if trials is None else trials * workers.most
+    if settings.parallelism is not None and workers.most == 1:
         return min(settings.parallelism, most)
     there = session.task_slots(tick)
-    if there < workers and not session.may_get_more_slots:
+    if there < workers.least and not session.may_get_more_slots:
         expected = f"at most {there}, the slots that this cluster can have"
         hint = "use fewer, or give Spark more executors or cores"
-        raise InvalidArgument("workers_per_trial", expected, str(workers), hint)
+        raise InvalidArgument("workers_per_trial", expected, str(workers.to_json()), hint)
     if settings.parallelism is not None:
-        return min(settings.parallelism * workers, most)
-    slots = whole_gangs(min(most, max(there, workers)), workers)
+        return min(settings.parallelism * workers.most, most)
+    slots = workers.of_use(min(most, max(there, workers.least)))
     if trials is None and slots > _MOST_SLOTS:  # dynamic allocation without a maximum
         expected = "an integer, where Spark may start any number of executors"
         hint = "or set spark.dynamicAllocation.maxExecutors"
         raise InvalidArgument("parallelism", expected, "None", hint)
     if session.on_this_host and settings.isolation != "none" and preload:
-        fit = whole_gangs(int(psutil.virtual_memory().available / SLOT_MEMORY), workers)
-        fit = max(workers, fit)
+        fit = workers.of_use(int(psutil.virtual_memory().available / SLOT_MEMORY))
+        fit = max(workers.least, fit)
         if fit < slots:
-            each = "each" if workers == 1 else f"for each of their {workers} workers"
+            each = "each" if workers.most == 1 else f"for each of their {workers} workers"
             warn(
-                f"{fit // workers} trials at once instead of {slots // workers}: the free memory "
+                f"{_instead(workers, fit, slots)}: the free memory "
                 f"allows no more at {SLOT_MEMORY / 1e9:.1f} GB {each}; parallelism= overrides this"
             )
             return fit
     return slots
 
 
-def whole_gangs(slots: int, workers: int) -> int:
-    """Return how many of these slots are enough for whole trials.
-
-    Args:
-        slots: Number of slots.
-        workers: Number of slots of each trial.
-    """
-    return slots - slots % workers
+def _instead(workers: Workers, fit: int, slots: int) -> str:
+    if workers.least < workers.most:
+        return f"{fit} slots instead of {slots}"
+    return f"{fit // workers.most} trials at once instead of {slots // workers.most}"

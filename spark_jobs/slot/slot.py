@@ -73,7 +73,7 @@ class SlotConfig(msgspec.Struct, frozen=True, kw_only=True):
         keep_warm: Seconds for which the preloaded modules stay imported after a search; 0 if each
             slot imports them by itself.
         relayed: Whether the slots of an executor share a connection to the driver.
-        workers_per_trial: Number of slots that run a trial together.
+        in_gangs: Whether several slots may run a trial together.
         worker_ports: The ports on which they may listen for each other.
     """
 
@@ -91,7 +91,7 @@ class SlotConfig(msgspec.Struct, frozen=True, kw_only=True):
     mark: str = ""
     keep_warm: float = 0.0
     relayed: bool = False
-    workers_per_trial: int = 1
+    in_gangs: bool = False
     worker_ports: Ports = DEFAULT_PORTS
 
 
@@ -183,16 +183,15 @@ def _serve(
         return
     program = msgspec.structs.replace(config.program, clock_lag=lag)
     config = msgspec.structs.replace(config, program=program)
-    in_gangs = config.workers_per_trial > 1
     try:
         with contextlib.ExitStack() as stack:
             first = ports = None
-            if in_gangs:
+            if config.in_gangs:
                 ports = HeldPorts(config.address.target, config.worker_ports)
                 stack.enter_context(contextlib.closing(ports))
             attempts = Attempts(channel, ports)
             # The members of a gang wait for each other, so they have imported before they join one.
-            if not in_gangs and (first := attempts.next()) is None:
+            if not config.in_gangs and (first := attempts.next()) is None:
                 return  # nothing to do, so no zygote is needed
             runner = stack.enter_context(make_runner(config, environment))
             watched = stack.enter_context(Gpus(list(hello.gpus)))

@@ -29,6 +29,7 @@ from experiment.run_files.manifest import (
 from experiment.run_files.run_state import RunState
 from experiment.setup.settings import Settings
 from experiment.setup.specification import SearchSpec
+from experiment.setup.workers import ALONE, Workers
 from search.algorithms import Evolution
 from search.direction import Direction, read_direction
 from search.grid import GridSearch, PointSearch
@@ -281,7 +282,8 @@ def make_coordinator(
     journal: Journal,
     *,
     slots: int = 1,
-    workers: int = 1,
+    workers: Workers = ALONE,
+    at_once: int | None = None,
     warn: Callable[[str], None] = warnings.warn,
     now: Callable[[], float] = time.time,
     clock: Callable[[], float] = time.monotonic,
@@ -294,7 +296,9 @@ def make_coordinator(
         searcher, recorder, slots=roster, workers=workers, warn=warn, clock=clock, **settings
     )
     gangs = Gangs(workers, grace=GRACE, make_pair=lambda: (b"key", b"certificate"))
-    return Coordinator(trials, roster, recorder, gangs=gangs, warn=warn, clock=clock)
+    return Coordinator(
+        trials, roster, recorder, gangs=gangs, at_once=at_once, warn=warn, clock=clock
+    )
 
 
 def _run_trials(

@@ -203,6 +203,41 @@ def test_a_trial_whose_worker_dies_goes_on_from_its_checkpoint_on_all_ranks(
     assert lost["slot"] == records(run, "planned")[0]["slots"][1]
 
 
+def test_a_trial_that_has_lost_a_worker_goes_on_with_fewer(cluster, logdir, pids):
+    def train(x):
+        step = Path(experiment.checkpoint_dir(), "step")
+        if not step.exists():
+            step.write_text("5")
+            hang(pids)
+        return {"step": int(step.read_text()), "workers": experiment.world_size()}
+
+    handle = experiment.submit(
+        experiment.launch,
+        cluster,
+        train,
+        {"x": [1]},
+        workers_per_trial=(1, 2),
+        optimization_key="step",
+        logdir=logdir,
+        preload=(),
+        verbose=0,
+    )
+    try:
+        wait_until(lambda: len(processes_in(Path(pids))) == 2)
+        executor = cluster.sparkContext._jsc.sc().getExecutorIds().apply(0)
+        cluster.sparkContext._jsc.sc().killExecutor(executor)  # and asks for no other one
+        run = handle.result()
+    finally:
+        cluster.stop()
+    [trial] = run.trials
+    assert (trial.value, trial.metrics["workers"], trial.attempt) == (5, 1, 2)
+    first, second = records(run, "planned")
+    assert len(first["slots"]) == 2
+    assert "slots" not in second
+    manifest = json.loads(Path(run.logdir, "manifest.json").read_text())
+    assert manifest["workers_per_trial"] == [1, 2]
+
+
 def test_a_worker_that_does_not_end_is_ended_after_rank_0_has_returned(spark, logdir, pids):
     def train(x):
         if experiment.rank() == 1:

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable
 
 from experiment.driver.jobs.started_jobs import NumberedJob, StartedJobs
-from experiment.setup.slot_count import whole_gangs
+from experiment.setup.workers import Workers
 from spark_jobs.session.session import Session
 
 _MOST_ALONE = 32  # maximum slots requested at a time, if each is a job of its own
@@ -24,7 +24,7 @@ class Requests:
         workers: Number of slots of each trial.
     """
 
-    def __init__(self, jobs: StartedJobs, session: Session, *, most: int, workers: int) -> None:
+    def __init__(self, jobs: StartedJobs, session: Session, *, most: int, workers: Workers) -> None:
         self.jobs = jobs
         self._session = session
         self._most = most
@@ -57,7 +57,7 @@ class Requests:
         with contextlib.suppress(Exception):  # of a stopped session
             offered = self._session.task_slots()
         awaited = self.jobs.asked - present
-        room = whole_gangs(min(offered, self._most), self._workers) - self.jobs.asked
+        room = self._workers.of_use(min(offered, self._most)) - self.jobs.asked
         further = min(room, wanted - awaited)
         if further > 0:
             self.start(further)

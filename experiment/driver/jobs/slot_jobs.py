@@ -25,7 +25,6 @@ from experiment.driver.open_run import OpenRun
 from experiment.results.text import count
 from experiment.setup.preparation import Prepared
 from experiment.setup.settings import Settings
-from experiment.setup.slot_count import whole_gangs
 from spark_jobs import time_limits
 from spark_jobs.channel.file_channel import FileChannelServer
 from spark_jobs.channel.grpc_channel import Address, ChannelServer
@@ -89,12 +88,12 @@ class SlotJobs:
     @property
     def most(self) -> int:
         """Maximum number of slots: the channel accepts no more connections."""
-        workers = self.settings.workers_per_trial
+        workers = self.settings.workers
         if self.session.on_this_host:  # executors in the driver's JVM, or of a fixed number
             return self.slots
         if self.settings.parallelism is not None:
-            return self.settings.parallelism * workers
-        return self.slots + whole_gangs(_MOST_FURTHER, workers)
+            return self.settings.parallelism * workers.most
+        return self.slots + workers.of_use(_MOST_FURTHER)
 
     def run(self, coordinator: Coordinator, tick: Callable[[], None]) -> str | None:
         """Run slot jobs until the search is done, or its control ends it.
@@ -151,7 +150,7 @@ class SlotJobs:
             return coordinator.trials.problem
 
     def _requests(self, jobs: StartedJobs) -> Requests:
-        return Requests(jobs, self.session, most=self.most, workers=self.settings.workers_per_trial)
+        return Requests(jobs, self.session, most=self.most, workers=self.settings.workers)
 
     def _is_over(self, server: ChannelServer, coordinator: Coordinator) -> bool:
         ended = coordinator.trials.done or coordinator.trials.target_reached
@@ -167,7 +166,7 @@ class SlotJobs:
             self.session,
             present=present,
             asked=asked,
-            workers=self.settings.workers_per_trial,
+            workers=self.settings.workers.least,
             seconds=self.settings.startup_timeout,
             late=f", counted from the end of the slots of {whose}" if whose else "",
         )
@@ -188,9 +187,9 @@ class SlotJobs:
         tick: Callable[[], None],
     ) -> None:
         """Wait before slots are requested again."""
-        workers = self.settings.workers_per_trial
+        least = self.settings.workers.least
         self.warn(
-            f"fewer than the {workers} slots of a trial have come; those that have are given back, "
+            f"fewer than the {least} slots of a trial have come; those that have are given back, "
             f"in case other searches wait for them, and requested again in {seconds:.0f} s"
         )
         until = time.monotonic() + seconds
@@ -225,7 +224,7 @@ class SlotJobs:
             if all_over or time.monotonic() > look:
                 self._look(requests, server, coordinator)
                 look = time.monotonic() + _LOOK
-                if self.settings.workers_per_trial > 1 and coordinator.roster.has_started:
+                if self.settings.workers.most > 1 and coordinator.roster.has_started:
                     decision = too_few.decide(*_missing(server, coordinator), time.monotonic())
                     if decision != "wait" and not coordinator.trials.done:
                         return decision
@@ -303,7 +302,7 @@ class SlotJobs:
 
     def _grow(self, requests: Requests, coordinator: Coordinator) -> None:
         trials = coordinator.trials
-        wanted = trials.left * self.settings.workers_per_trial
+        wanted = trials.left * self.settings.workers.most
         if requests.grow(trials.overview.slots, wanted):
             self.grown(requests.jobs.asked)
 
@@ -329,7 +328,7 @@ class SlotJobs:
             mark=str(self.opened.owned.mark),
             keep_warm=self.prepared.keep_warm,
             relayed=self.slots >= _RELAYED,
-            workers_per_trial=self.settings.workers_per_trial,
+            in_gangs=self.settings.workers.most > 1,
             worker_ports=self.prepared.worker_ports,
         )
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Collection, Iterator
 
+from experiment.driver.slots.arrivals import Arrivals
 from experiment.driver.slots.running_gang import Member, RunningGang, Verdict
+from experiment.setup.workers import ALONE, Workers
 from search.trial import Failure, Outcome
 from spark_jobs.channel.credentials import make_certificate
 from spark_jobs.messages import Attempt, MemberAddress, SlotId
@@ -19,20 +21,24 @@ class Gangs:
     member that has ended is free once its gang is over: then the same slots, mostly of one host,
     are free together. A trial on one slot runs in a gang of one.
 
+    Where gangs may have different sizes, one is formed of all free slots, up to the largest size,
+    as soon as that many are free or no more are expected.
+
     Args:
-        size: Number of slots of a gang.
+        workers: Number of slots of a gang. Default: one.
         grace: Seconds between SIGTERM and SIGKILL when a trial is ended.
         make_pair: Returns a new private key and its certificate, PEM.
     """
 
     def __init__(
         self,
-        size: int = 1,
+        workers: Workers = ALONE,
         *,
         grace: float = 1.0,
         make_pair: Callable[[], tuple[bytes, bytes]] = make_certificate,
     ) -> None:
-        self.size = size
+        self.workers = workers
+        self._arrivals = Arrivals()
         self._grace = grace
         self._make_pair = make_pair
         self._free: dict[str, dict[str, None]] = {}  # slots that wait, by host, in their order
@@ -48,7 +54,11 @@ class Gangs:
         gang = self._gangs.get(slot)
         return gang.attempt_of(slot) if gang is not None and gang.runs(slot) else None
 
-    def wait(self, slot: str, host: str, address: MemberAddress | None) -> None:
+    def come(self, slot: str, now: float) -> None:
+        """Record that a new slot has come, which is to ask for work."""
+        self._arrivals.come(slot, now)
+
+    def wait(self, slot: str, host: str, address: MemberAddress | None, now: float) -> None:
         """Let a slot that runs nothing wait for an attempt.
 
         Args:
@@ -56,14 +66,15 @@ class Gangs:
             host: Its host.
             address: Where its trial can listen; None for the address that it sent before. A slot
                 without any waits in vain, unless gangs have one member.
+            now: Monotonic time in seconds.
         """
+        self._arrivals.ask(slot, now)
         if address is not None:
             self._addresses[slot] = address
         if slot in self._gangs:
             self._kept[slot] = host
-        elif self.size == 1 or slot in self._addresses:
-            self._free.setdefault(host, {})[slot] = None
-            self._hosts[slot] = host
+        elif self.workers.most == 1 or slot in self._addresses:
+            self._free_on(host, slot)
 
     def is_kept(self, slot: str) -> bool:
         """Return whether a slot waits for other members of its last gang to end."""
@@ -79,6 +90,7 @@ class Gangs:
     def leave(self, slot: str) -> None:
         """Forget a slot that waits and has to end."""
         self._take(slot)
+        self._arrivals.leave(slot)
         self._kept.pop(slot, None)
         self._addresses.pop(slot, None)
         gang = self._gangs.get(slot)
@@ -86,7 +98,7 @@ class Gangs:
             del self._gangs[slot]
 
     def pick(
-        self, slot: str, may_work: Callable[[str], bool], avoided: Collection[str] = ()
+        self, slot: str, may_work: Callable[[str], bool], now: float, avoided: Collection[str] = ()
     ) -> tuple[str, ...]:
         """Return free slots for a gang with this slot, by rank; empty if there are too few.
 
@@ -97,14 +109,18 @@ class Gangs:
         Args:
             slot: A slot that waits.
             may_work: Returns whether a slot may get an attempt.
+            now: Monotonic time in seconds.
             avoided: Hosts whose slots do not fit.
         """
         host = self._hosts.get(slot)
-        if len(self._hosts) < self.size or host is None or host in avoided or not may_work(slot):
+        least, most = self.workers
+        if len(self._hosts) < least or host is None or host in avoided or not may_work(slot):
             return ()
         others = self._others(slot, may_work, avoided)
-        slots = (slot, *itertools.islice(others, self.size - 1))
-        return slots if len(slots) == self.size else ()
+        slots = (slot, *itertools.islice(others, most - 1))
+        if len(slots) == most:
+            return slots
+        return slots if len(slots) >= least and self._arrivals.are_over(now) else ()
 
     def form(self, attempt: Attempt, slots: tuple[str, ...]) -> Attempt:
         """Form a gang of picked slots; return the attempt for the first.
@@ -117,7 +133,7 @@ class Gangs:
             attempt,
             [Member(slot, self._take(slot), self._addresses.get(slot)) for slot in slots],
             grace=self._grace,
-            pair=self._make_pair() if self.size > 1 else None,
+            pair=self._make_pair() if len(slots) > 1 else None,
         )
         self._gangs |= dict.fromkeys(slots, gang)
         self._assigned += slots[1:]
@@ -208,6 +224,10 @@ class Gangs:
                     tasks.add(task)
                     yield other
 
+    def _free_on(self, host: str, slot: str) -> None:
+        self._free.setdefault(host, {})[slot] = None
+        self._hosts[slot] = host
+
     def _take(self, slot: str) -> str:
         """Remove a slot from the free ones; return its host, '' if it was not free."""
         host = self._hosts.pop(slot, "")
@@ -229,5 +249,5 @@ class Gangs:
             if self._gangs.get(slot) is gang and not gang.runs(slot):
                 del self._gangs[slot]
                 if slot in self._kept:
-                    self.wait(slot, self._kept.pop(slot), None)
+                    self._free_on(self._kept.pop(slot), slot)
         return gang.verdict(now)

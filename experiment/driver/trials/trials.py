@@ -19,6 +19,7 @@ from experiment.results.trial_result import TrialResult
 from experiment.results.warned import once
 from experiment.run_files.journal_records import Begun, Record
 from experiment.run_files.left_outcomes import LeftBehind
+from experiment.setup.workers import ALONE, Workers
 from search.checked_searcher import CheckedSearcher, SearcherFailed
 from search.direction import Direction, Goal
 from search.searcher import Searcher
@@ -39,7 +40,7 @@ class Trials:
         searcher: The searcher, owned by this object from now on.
         recorder: The run's recorder, with the state of the run.
         slots: The present slots; only counted, for the status.
-        workers: Number of slots of each trial; for the status, too.
+        workers: Number of slots of each trial; for the status, too. Default: one.
         direction: Direction of the objective, or of each of several; then no trial is stopped.
         observers: Observers that receive each result, in this order; one that raises is removed.
         max_failures: Number of failed trials that are allowed; one more ends the search.
@@ -64,7 +65,7 @@ class Trials:
         recorder: Recorder,
         *,
         slots: Sized = (),
-        workers: int = 1,
+        workers: Workers = ALONE,
         direction: Goal = Direction.MAX,
         observers: Sequence[Observer] = (),
         max_failures: int | None = None,
@@ -149,7 +150,7 @@ class Trials:
             total=self._trials_in_all,
             in_flight=self.in_flight,
             slots=len(self._slots),
-            workers=self._workers,
+            at_once=self._workers.at_once(len(self._slots)),
         )
 
     @property

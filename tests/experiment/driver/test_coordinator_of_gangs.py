@@ -13,6 +13,7 @@ from experiment.results.status import Output
 from experiment.run_files.left_outcomes import look_for_outcomes
 from experiment.run_files.loading import RunReader
 from experiment.run_files.manifest import write_manifest
+from experiment.setup.workers import Workers
 from search.stopping import Threshold
 from search.trial import Outcome, Trial
 from spark_jobs import time_limits
@@ -47,6 +48,7 @@ class Gang(Search):
 
     def __init__(self, root, searcher, *slots, workers=2, host=lambda slot: "host", **settings):
         self.now = 0.0
+        workers = Workers.read("workers", workers)
         super().__init__(root, searcher, workers=workers, clock=lambda: self.now, **settings)
         self.host = host
         for slot in slots:
@@ -112,7 +114,7 @@ def test_a_trial_starts_when_enough_slots_wait_and_each_gets_its_place(start):
     assert first.gang.members == second.gang.members
     (running,) = search.coordinator.trials.status.running
     assert running.slots == ("1.1.0", "1.0.0")
-    assert search.coordinator.trials.status.workers == 2
+    assert search.coordinator.trials.status.at_once == 1
     (planned,) = search.records("planned")
     assert (planned["slot"], planned["slots"]) == ("1.1.0", ["1.1.0", "1.0.0"])
     assert "key" not in planned
@@ -311,6 +313,46 @@ def test_a_failure_that_rank_0_of_a_gang_has_left_is_not_the_trials(start):
     assert (left.trial, left.attempts, left.end) == (0, 1, None)
 
 
+def test_a_trial_that_has_lost_a_slot_runs_on_those_that_are_left(start):
+    slots = ("1.0.0", "1.1.0", "1.2.0")
+    search = start(points(1), *slots, workers=(2, 3))
+    work = begin(search, *slots)
+    assert work.workers == 3
+    search.coordinator.slots_lost(["1.0.0"])
+    search.now = 9.0
+    assert search.hand_in("1.1.0", 1, cancelled(work)) == Wait()
+    again = search.hand_in("1.2.0", 1, cancelled(work))
+    assert (again.number, again.workers) == (2, 2)
+    assert [len(planned["slots"]) for planned in search.records("planned")] == [3, 2]
+
+
+def test_a_trial_waits_a_while_for_as_many_slots_as_it_may_have(start):
+    search = start(points(1), *TWO, workers=(2, 3))
+    assert [search.ask(slot) for slot in TWO] == [Wait(), Wait()]
+    assert search.coordinator.missing() == (2, 0)
+    search.now = 9.0
+    search.hello("1.2.0")
+    assert search.ask("1.0.0") == Wait()
+    assert search.ask("1.2.0").workers == 3
+
+
+def test_small_trials_are_no_more_at_once_than_the_user_wants(start):
+    slots = ("1.0.0", "1.1.0", "1.2.0", "1.3.0")
+    search = start(points(2), *TWO, workers=(2, 4), at_once=1)
+    assert [search.ask(slot) for slot in TWO] == [Wait(), Wait()]
+    search.now = 61.0
+    work = search.ask("1.0.0")
+    assert work.workers == 2
+    for slot in slots[2:]:
+        search.hello(slot)
+        assert search.ask(slot) == Wait()
+    search.now = 122.0
+    assert search.ask("1.2.0") == Wait()
+    assert {record["why"] for record in search.records("waiting")[2:]} == {"no trial yet"}
+    search.finish("1.0.0", work)
+    assert search.hand_in("1.1.0", 1, cancelled(work)).workers == 4
+
+
 class Slots:
     """Slots of a job that ask, end, fail with their gang, are lost, and come again."""
 
@@ -384,7 +426,11 @@ steps = st.lists(
 
 
 @examples(60)
-@given(steps, st.integers(1, 3), st.sampled_from([lambda: points(4), lambda: evolution(4, 1)]))
+@given(
+    steps,
+    st.sampled_from([1, 2, 3, (1, 2), (2, 4)]),
+    st.sampled_from([lambda: points(4), lambda: evolution(4, 1)]),
+)
 def test_whatever_slots_do_every_trial_ends_once_and_the_journal_adds_up(steps, size, make):
     with tempfile.TemporaryDirectory() as folder:
         search = Gang(Path(folder), make(), workers=size, retries=len(steps))

@@ -66,7 +66,12 @@ REFUSED = [
     ({"workers_per_trial": 0}, "an integer of at least 1", "0"),
     ({"workers_per_trial": None}, "an integer of at least 1", "None"),
     ({"workers_per_trial": 2.0}, "an integer of at least 1", "2.0"),
-    ({"workers_per_trial": (2, 4)}, "an integer of at least 1", "(2, 4)"),
+    (
+        {"workers_per_trial": (4, 2)},
+        "an integer, or a least and a greater number, such as (2, 4)",
+        "(4, 2)",
+    ),
+    ({"trials_per_gpu": 2, "workers_per_trial": (1, 3)}, "1 with workers_per_trial=(1, 3)", "2"),
     ({"trials_per_gpu": 2, "workers_per_trial": 3}, "1 with workers_per_trial=3", "2"),
     (
         {"isolation": "none", "workers_per_trial": 3},

@@ -77,6 +77,21 @@ def test_memory_counts_only_where_modules_are_imported_on_this_host(
     assert slots == 8
 
 
+def test_trials_of_different_sizes_use_all_slots_that_they_can(free):
+    free(1e12)
+    some = {"workers_per_trial": (2, 4)}
+    assert slots_of(100, Settings(**some), session(7)) == 7
+    assert slots_of(1, Settings(**some), session(7)) == 4
+    assert slots_of(100, Settings(parallelism=2, **some), session(3)) == 8
+    assert slots_of(100, Settings(workers_per_trial=(3, 4)), session(5)) == 4
+    assert slots_of(9, Settings(**some), session(1, may_get_more=True)) == 2
+    with pytest.raises(InvalidArgument, match=r"at most 1, the slots .* got \(2, 4\); use fewer"):
+        slots_of(9, Settings(**some), session(1))
+    free(2.5e9)
+    with pytest.warns(UserWarning, match="3 slots instead of 7: .* for each of their 2 to 4 work"):
+        assert slots_of(100, Settings(**some), session(7)) == 3
+
+
 def test_slots_are_whole_gangs(free):
     free(1e12)
     two = {"workers_per_trial": 2}

@@ -8,6 +8,7 @@ import pytest
 
 from experiment.driver.jobs.requests import Requests
 from experiment.driver.jobs.started_jobs import StartedJobs
+from experiment.setup.workers import Workers
 
 
 class Cluster:
@@ -15,7 +16,9 @@ class Cluster:
 
     def __init__(self, offered, most=100, workers=1):
         self.offered, self.started = offered, []
-        self.requests = Requests(StartedJobs(self.make), self, most=most, workers=workers)
+        self.requests = Requests(
+            StartedJobs(self.make), self, most=most, workers=Workers(workers, workers)
+        )
 
     def make(self, number, slots):
         return SimpleNamespace(start=lambda: self.started.append(slots))

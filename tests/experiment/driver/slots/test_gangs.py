@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from experiment.driver.slots.arrivals import _PREPARING, _QUIET
 from experiment.driver.slots.gangs import Gangs
+from experiment.setup.workers import Workers
 from search.trial import Failure, Outcome, Trial
 from spark_jobs import time_limits
 from spark_jobs.messages import Attempt, MemberAddress, SlotId
@@ -40,22 +42,22 @@ def cancelled(trial=0):
     return Outcome(trial, "cancelled")
 
 
-def gangs_of(size, make_pair=lambda: (b"key", b"certificate")):
-    return Gangs(size, grace=GRACE, make_pair=make_pair)
+def gangs_of(size, most=None, make_pair=lambda: (b"key", b"certificate")):
+    return Gangs(Workers(size, most or size), grace=GRACE, make_pair=make_pair)
 
 
-def waiting(size, *hosts):
+def waiting(size, *hosts, most=None):
     """Return gangs of a size, and free slots on these hosts: 1.0.0, 1.1.0, ..."""
-    gangs, slots = gangs_of(size), [f"1.{number}.0" for number in range(len(hosts))]
+    gangs, slots = gangs_of(size, most), [f"1.{number}.0" for number in range(len(hosts))]
     for slot, host in zip(slots, hosts, strict=True):
-        gangs.wait(slot, host, address(slot))
+        gangs.wait(slot, host, address(slot), 0.0)
     return gangs, slots
 
 
 def formed(size):
     """Return gangs with one that runs trial 0 on slots 1.0.0, 1.1.0, ..., and these slots."""
     gangs, slots = waiting(size, *["a"] * size)
-    gangs.form(Attempt(Trial(0, {})), gangs.pick(slots[0], anything))
+    gangs.form(Attempt(Trial(0, {})), gangs.pick(slots[0], anything, 0.0))
     return gangs, slots
 
 
@@ -64,7 +66,7 @@ def formed(size):
 
 def test_a_gang_of_one_is_the_slot_that_asks_and_has_no_keys():
     gangs, (first, second) = waiting(1, "a", "a")
-    assert gangs.pick(second, anything) == (second,)
+    assert gangs.pick(second, anything, 0.0) == (second,)
     attempt = Attempt(Trial(0, {}))
     assert gangs.form(attempt, (second,)) is attempt
     assert gangs.work(second) is attempt
@@ -74,14 +76,14 @@ def test_a_gang_of_one_is_the_slot_that_asks_and_has_no_keys():
 
 def test_no_gang_is_formed_of_too_few_slots():
     gangs, (first, second) = waiting(3, "a", "a")
-    assert gangs.pick(first, anything) == ()
-    gangs.wait("1.2.0", "b", address("1.2.0"))
-    assert gangs.pick(second, anything) == (second, first, "1.2.0")
+    assert gangs.pick(first, anything, 0.0) == ()
+    gangs.wait("1.2.0", "b", address("1.2.0"), 0.0)
+    assert gangs.pick(second, anything, 0.0) == (second, first, "1.2.0")
 
 
 def test_each_member_gets_its_rank_and_the_addresses_of_all():
     gangs, slots = waiting(2, "a", "b")
-    first = gangs.form(Attempt(Trial(7, {"x": 1}), 3), gangs.pick(slots[1], anything))
+    first = gangs.form(Attempt(Trial(7, {"x": 1}), 3), gangs.pick(slots[1], anything, 0.0))
     second = gangs.work(slots[0])
     assert gangs.work(slots[1]) == first
     for rank, attempt in enumerate((first, second)):
@@ -95,9 +97,9 @@ def test_each_member_gets_its_rank_and_the_addresses_of_all():
 
 def test_each_gang_has_a_key_of_its_own():
     gangs, slots = waiting(2, *"aaaa")
-    gangs._make_pair = Gangs(2)._make_pair
+    gangs._make_pair = Gangs()._make_pair
     works = [
-        gangs.form(Attempt(Trial(n, {})), gangs.pick(slots[2 * n], anything)) for n in range(2)
+        gangs.form(Attempt(Trial(n, {})), gangs.pick(slots[2 * n], anything, 0.0)) for n in range(2)
     ]
     assert works[0].gang.key != works[1].gang.key
     assert "BEGIN PRIVATE KEY" in works[0].gang.key
@@ -107,52 +109,112 @@ def test_each_gang_has_a_key_of_its_own():
 
 def test_a_gang_runs_on_the_host_of_the_slot_that_asks_if_that_has_room():
     gangs, slots = waiting(2, "a", "b", "b", "c", "b", "a")
-    assert gangs.pick(slots[0], anything) == (slots[0], slots[5])
-    assert gangs.pick(slots[2], anything) == (slots[2], slots[1])
+    assert gangs.pick(slots[0], anything, 0.0) == (slots[0], slots[5])
+    assert gangs.pick(slots[2], anything, 0.0) == (slots[2], slots[1])
 
 
 def test_the_other_members_are_on_the_hosts_with_the_most_free_slots():
     gangs, slots = waiting(4, "a", "c", "b", "b", "c", "b")
-    assert gangs.pick(slots[0], anything) == (slots[0], slots[2], slots[3], slots[5])
-    assert gangs.pick(slots[1], anything) == (slots[1], slots[4], slots[2], slots[3])
+    assert gangs.pick(slots[0], anything, 0.0) == (slots[0], slots[2], slots[3], slots[5])
+    assert gangs.pick(slots[1], anything, 0.0) == (slots[1], slots[4], slots[2], slots[3])
 
 
 def test_slots_that_may_not_work_and_hosts_to_avoid_are_left_out():
     gangs, slots = waiting(2, "a", "a", "b", "c")
-    assert gangs.pick(slots[0], lambda slot: slot != slots[1]) == (slots[0], slots[2])
-    assert gangs.pick(slots[0], lambda slot: slot != slots[0]) == ()
-    assert gangs.pick(slots[0], anything, {"a"}) == ()
-    assert gangs.pick(slots[2], anything, {"a"}) == (slots[2], slots[3])
-    assert gangs.pick(slots[2], anything, {"a", "c"}) == ()
+    assert gangs.pick(slots[0], lambda slot: slot != slots[1], 0.0) == (slots[0], slots[2])
+    assert gangs.pick(slots[0], lambda slot: slot != slots[0], 0.0) == ()
+    assert gangs.pick(slots[0], anything, 0.0, {"a"}) == ()
+    assert gangs.pick(slots[2], anything, 0.0, {"a"}) == (slots[2], slots[3])
+    assert gangs.pick(slots[2], anything, 0.0, {"a", "c"}) == ()
 
 
 def test_two_attempts_of_a_task_never_meet():
     gangs = gangs_of(2)
     for slot in ("1.0.0", "1.0.1"):
-        gangs.wait(slot, "a", address(slot))
-    assert gangs.pick("1.0.0", anything) == ()
-    gangs.wait("1.1.0", "b", address("1.1.0"))
-    assert gangs.pick("1.0.1", anything) == ("1.0.1", "1.1.0")
+        gangs.wait(slot, "a", address(slot), 0.0)
+    assert gangs.pick("1.0.0", anything, 0.0) == ()
+    gangs.wait("1.1.0", "b", address("1.1.0"), 0.0)
+    assert gangs.pick("1.0.1", anything, 0.0) == ("1.0.1", "1.1.0")
 
 
 def test_a_slot_that_is_asked_for_again_keeps_its_address():
     gangs, slots = waiting(2, "a", "a")
     for slot in slots:
-        gangs.wait(slot, "a", None)
-    attempt = gangs.form(Attempt(Trial(0, {})), gangs.pick(slots[0], anything))
+        gangs.wait(slot, "a", None, 0.0)
+    attempt = gangs.form(Attempt(Trial(0, {})), gangs.pick(slots[0], anything, 0.0))
     assert attempt.gang.members == (address(slots[0]).links, address(slots[1]).links)
 
 
 def test_a_slot_without_an_address_joins_no_gang():
     gangs, (first,) = waiting(2, "a")
-    gangs.wait("1.1.0", "a", None)
-    assert gangs.pick(first, anything) == gangs.pick("1.1.0", anything) == ()
+    gangs.wait("1.1.0", "a", None, 0.0)
+    assert gangs.pick(first, anything, 0.0) == gangs.pick("1.1.0", anything, 0.0) == ()
 
 
 def test_a_slot_that_leaves_is_not_free_any_more():
     gangs, (first, second) = waiting(2, "a", "a")
     gangs.leave(second)
-    assert gangs.pick(first, anything) == ()
+    assert gangs.pick(first, anything, 0.0) == ()
+
+
+# Of different sizes.
+
+
+def test_a_gang_takes_as_many_slots_as_there_are():
+    gangs, slots = waiting(2, *"ababb", most=4)
+    assert gangs.pick(slots[0], anything, 0.0) == (slots[0], slots[2], slots[1], slots[3])
+    gangs, (first, second, third) = waiting(2, *"aba", most=4)
+    assert gangs.pick(first, anything, 0.0) == (first, third, second)
+    gangs, (first,) = waiting(2, "a", most=4)
+    assert gangs.pick(first, anything, 0.0) == ()
+
+
+def test_fewer_slots_than_a_gang_may_have_wait_a_while_for_others():
+    gangs = gangs_of(2, 4)
+    for number, slot in enumerate(slots := ("1.0.0", "1.1.0")):
+        gangs.come(slot, 10.0 + number)
+        gangs.wait(slot, "a", address(slot), 10.0 + number)
+    assert gangs.pick(slots[0], anything, 11.0 + _QUIET) == ()
+    assert gangs.pick(slots[0], anything, 11.1 + _QUIET) == slots
+    gangs.come("1.2.0", 20.0)
+    assert gangs.pick(slots[0], anything, 20.1 + _QUIET) == (), "it imports what trials need"
+    assert gangs.pick(slots[0], anything, 20.1 + _PREPARING) == slots
+    gangs.wait("1.2.0", "a", address("1.2.0"), 30.0)
+    assert gangs.pick(slots[0], anything, 30.0) == ()
+    gangs.wait("1.2.0", "a", address("1.2.0"), 34.0)
+    assert gangs.pick(slots[0], anything, 30.1 + _QUIET) == (*slots, "1.2.0")
+
+
+def test_a_slot_that_is_lost_while_it_imports_is_not_waited_for():
+    gangs, slots = waiting(2, "a", "a", most=4)
+    gangs.come("1.2.0", 10.0)
+    lose(gangs, "1.2.0")
+    assert gangs.pick(slots[0], anything, 10.1 + _QUIET) == tuple(slots)
+
+
+def test_a_gang_of_the_greatest_size_waits_for_nobody():
+    gangs, slots = waiting(2, *"aaaa", most=4)
+    gangs.come("1.4.0", 0.0)
+    assert gangs.pick(slots[0], anything, 0.0) == tuple(slots)
+
+
+def test_the_slots_of_a_gang_form_the_next_one_at_once_without_the_one_that_was_lost():
+    gangs, (first, second, third) = waiting(2, *"aaa", most=4)
+    attempt = gangs.form(Attempt(Trial(0, {})), gangs.pick(first, anything, 0.0))
+    assert attempt.workers == 3
+    assert lose(gangs, second) is None
+    for slot in (third, first):
+        verdict = gangs.end(slot, 1, cancelled(), 10.0)
+        gangs.wait(slot, "a", address(slot), 10.0)
+    assert verdict.outcome.error.message == f"worker 1 of 3: {LOST.message}"
+    again = gangs.form(Attempt(Trial(0, {}), 2), gangs.pick(first, anything, 10.0))
+    assert (again.workers, gangs.work(third).rank) == (2, 1)
+
+
+def test_a_gang_of_one_among_larger_ones_has_no_keys():
+    gangs, (slot,) = waiting(1, "a", most=2)
+    attempt = Attempt(Trial(0, {}))
+    assert gangs.form(attempt, gangs.pick(slot, anything, 0.0)) is attempt
 
 
 # Ends.
@@ -330,24 +392,24 @@ def test_an_outcome_of_another_attempt_and_a_repeated_one_change_nothing():
 def test_a_slot_waits_until_its_gang_is_over_and_then_its_slots_are_free_together():
     gangs, (first, second) = formed(2)
     gangs.end(first, 1, finished(), 10.0)
-    gangs.wait(first, "a", address(first))
-    gangs.wait("1.2.0", "a", address("1.2.0"))
+    gangs.wait(first, "a", address(first), 0.0)
+    gangs.wait("1.2.0", "a", address("1.2.0"), 0.0)
     assert gangs.is_kept(first)
-    assert gangs.pick("1.2.0", anything) == ()
+    assert gangs.pick("1.2.0", anything, 0.0) == ()
     gangs.end(second, 1, cancelled(), 11.0)
     assert not gangs.is_kept(first)
-    gangs.wait(second, "a", address(second))
-    assert gangs.pick(second, anything) == (second, "1.2.0")
-    assert gangs.pick(first, anything) == (first, "1.2.0")
+    gangs.wait(second, "a", address(second), 0.0)
+    assert gangs.pick(second, anything, 0.0) == (second, "1.2.0")
+    assert gangs.pick(first, anything, 0.0) == (first, "1.2.0")
 
 
 def test_slots_whose_other_member_never_ends_are_free_after_a_while():
     gangs, (first, second) = formed(2)
     gangs.end(first, 1, finished(), 10.0)
-    gangs.wait(first, "a", address(first))
-    gangs.wait("1.2.0", "a", address("1.2.0"))
+    gangs.wait(first, "a", address(first), 0.0)
+    gangs.wait("1.2.0", "a", address("1.2.0"), 0.0)
     list(gangs.overdue(11.0 + 2 * GRACE + time_limits.GANG_END))
-    assert gangs.pick("1.2.0", anything) == ("1.2.0", first)
+    assert gangs.pick("1.2.0", anything, 0.0) == ("1.2.0", first)
     assert gangs.work(second).trial.id == 0
 
 
@@ -355,11 +417,11 @@ def test_a_kept_slot_that_is_lost_or_leaves_is_forgotten():
     for end in (lambda gangs, slot: gangs.leave(slot), lose):
         gangs, (first, second) = formed(2)
         gangs.end(first, 1, finished(), 10.0)
-        gangs.wait(first, "a", address(first))
+        gangs.wait(first, "a", address(first), 0.0)
         end(gangs, first)
         gangs.end(second, 1, cancelled(), 11.0)
-        gangs.wait(second, "a", address(second))
-        assert gangs.pick(second, anything) == ()
+        gangs.wait(second, "a", address(second), 0.0)
+        assert gangs.pick(second, anything, 0.0) == ()
 
 
 def lose(gangs, slot, now=10.0):
@@ -369,8 +431,9 @@ def lose(gangs, slot, now=10.0):
 class Simulation:
     """Slots that come, wait, end and are lost in any order, while trials are left."""
 
-    def __init__(self, size, trials):
-        self.gangs, self.size = gangs_of(size), size
+    def __init__(self, workers, trials):
+        self.workers = workers
+        self.gangs = gangs_of(*workers)
         self.left = [Attempt(Trial(number, {})) for number in range(trials)]
         self.running = {}  # attempts by slot, as the slots got them
         self.slots, self.now, self.verdicts, self.next_slot = {}, 0.0, [], 0
@@ -379,16 +442,19 @@ class Simulation:
         slot = f"1.{self.next_slot}.0"
         self.next_slot += 1
         self.slots[slot] = "abc"[choice % 3]
-        self.ask(slot)
+        self.gangs.come(slot, self.now)
+        if choice % 2:  # else it imports
+            self.ask(slot)
 
     def ask(self, slot):
-        self.gangs.wait(slot, self.slots[slot], address(slot))
-        slots = self.gangs.pick(slot, anything) if self.left else ()
+        self.gangs.wait(slot, self.slots[slot], address(slot), self.now)
+        slots = self.gangs.pick(slot, anything, self.now) if self.left else ()
         if not slots:
             return
-        assert len(set(slots)) == self.size, "never a part of a gang"
+        least, most = self.workers
+        assert least <= len(set(slots)) <= most, "never a part of a gang"
         assert not set(slots) & set(self.running), "no slot in two gangs"
-        assert len({SlotId.parse(other).task for other in slots}) == self.size
+        assert len({SlotId.parse(other).task for other in slots}) == len(slots)
         attempt = self.left.pop(0)
         self.gangs.form(attempt, slots)
         assert set(self.gangs.assigned()) == set(slots) - {slot}
@@ -438,14 +504,18 @@ class Simulation:
 
     def finish(self):
         """Let all slots go on, with enough of them, until every trial has ended."""
-        for number in range(self.size):
+        for number in range(self.workers.least):
             self.come(number)
+        self.ask_all()
         while self.left or self.running:
             for number in range(len(self.running)):
                 self.end(number)
             self.wait(100)
-            for slot in [slot for slot in self.slots if slot not in self.running]:
-                self.ask(slot)
+            self.ask_all()
+
+    def ask_all(self):
+        for slot in [slot for slot in self.slots if slot not in self.running]:
+            self.ask(slot)
 
 
 steps = st.lists(
@@ -458,9 +528,9 @@ steps = st.lists(
 
 
 @examples(200)
-@given(st.integers(1, 4), st.integers(0, 6), steps)
-def test_whatever_slots_do_gangs_are_whole_and_every_trial_ends_once(size, trials, steps):
-    simulation = Simulation(size, trials)
+@given(st.integers(1, 4), st.sampled_from([0, 0, 1, 3]), st.integers(0, 6), steps)
+def test_whatever_slots_do_gangs_are_whole_and_every_trial_ends_once(least, more, trials, steps):
+    simulation = Simulation(Workers(least, least + more), trials)
     for action, choice in steps:
         getattr(simulation, action)(choice)
     simulation.finish()
