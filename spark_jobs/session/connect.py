@@ -9,7 +9,6 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import copy
-import ipaddress
 import os
 import re
 import socket
@@ -25,6 +24,7 @@ from pyspark.sql.connect.client import DefaultChannelBuilder
 
 from search.errors import InvalidArgument, shown
 from spark_jobs import time_limits
+from spark_jobs.addresses import is_loopback
 from spark_jobs.cluster.cluster import Cluster
 from spark_jobs.cluster.exposure import (
     Exposure,
@@ -139,7 +139,7 @@ class ConnectSession(Session):
         A server behind a tunnel, which also has a loopback address, counts as one of this host
         unless `spark.experiment.driver.host` is set.
         """
-        here = _is_loopback(self._own_address) and self.driver_host == self._own_address
+        here = is_loopback(self._own_address) and self.driver_host == self._own_address
         return here and self.master.startswith("local")
 
     @property
@@ -166,7 +166,7 @@ class ConnectSession(Session):
     @property
     def exposure(self) -> Exposure | None:
         """The risks of the server's ports; None if they are protected."""
-        builder, here = self._client._builder, _is_loopback(self._own_address)
+        builder, here = self._client._builder, is_loopback(self._own_address)
         usual = isinstance(builder, DefaultChannelBuilder)  # others authenticate their own way
         return exposure_of_connect(
             str(self._server[1]) if here else "",
@@ -224,7 +224,7 @@ class ConnectSession(Session):
                 with socket.socket(family, kind) as probe:
                     probe.connect(address)  # sends nothing
                     own = str(probe.getsockname()[0])
-                return "127.0.0.1" if _is_loopback(own) else own
+                return "127.0.0.1" if is_loopback(own) else own
         return "127.0.0.1"
 
     def hide_console_progress(self) -> None:
@@ -355,12 +355,6 @@ class ConnectSession(Session):
     @property
     def _hadoop_user(self) -> str:
         return self.data_settings().hadoop.user
-
-
-def _is_loopback(address: str) -> bool:
-    with contextlib.suppress(ValueError):
-        return ipaddress.ip_address(address).is_loopback
-    return False
 
 
 def _is_ours(host: str) -> bool:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
+from spark_jobs.addresses import split_address
 from spark_jobs.messages import Gang
-from spark_jobs.slot.held_ports import split_address
 
 
 def variables_of(gang: Gang | None) -> dict[str, str | None]:

@@ -8,6 +8,7 @@ import socket
 from collections.abc import Iterator
 
 from search.errors import ExperimentError
+from spark_jobs.addresses import OwnAddress
 from spark_jobs.messages import MemberAddress
 
 Ports = tuple[int, int]
@@ -31,29 +32,27 @@ class HeldPorts:
     that ask for any port, so only a program that asks for the very number can take it then.
 
     Args:
-        driver: The driver's address, as "host:port". This host's address is that of the route to
-            it: the loopback address if the driver listens there.
+        host: This host's address.
         ports: The range to choose from at random.
 
     Attributes:
         address: The address of both ports.
 
     Raises:
-        NoPort: Fewer than two ports of the range are free, or this host's address is unknown.
+        NoPort: Fewer than two ports of the range are free.
     """
 
-    def __init__(self, driver: str, ports: Ports = DEFAULT_PORTS) -> None:
-        family, host = _own_address(driver)
+    def __init__(self, host: OwnAddress, ports: Ports = DEFAULT_PORTS) -> None:
         self._sockets: list[socket.socket] = []
         try:
-            for held in _held(family, host, ports):
+            for held in _held(*host, ports):
                 self._sockets.append(held)
                 if len(self._sockets) == 2:
                     break
             else:
                 raise NoPort(
-                    f"fewer than 2 free ports from {ports[0]} to {ports[1]} at {host}, which a "
-                    "worker of a trial needs; set spark.experiment.workerPorts to a larger range"
+                    f"fewer than 2 free ports from {ports[0]} to {ports[1]} at {host.host}, which "
+                    "a worker of a trial needs; set spark.experiment.workerPorts to a larger range"
                 )
         except BaseException:
             self.close()
@@ -78,24 +77,6 @@ class HeldPorts:
     def _share(self, shared: bool) -> None:
         for held in self._sockets:
             held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, shared)
-
-
-def split_address(address: str) -> tuple[str, int]:
-    """Return host and port of "host:port", without the brackets of an IPv6 address."""
-    host, _, port = address.rpartition(":")
-    return host.removeprefix("[").removesuffix("]"), int(port)
-
-
-def _own_address(driver: str) -> tuple[socket.AddressFamily, str]:
-    """Return the family and the address of this host on the route to the driver."""
-    host, port = split_address(driver)
-    try:
-        family, _, _, _, there = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
-        with socket.socket(family, socket.SOCK_DGRAM) as probe:
-            probe.connect(there)  # sends nothing
-            return family, str(probe.getsockname()[0])
-    except OSError as error:
-        raise NoPort(f"no route to the driver at {driver}: {error}") from None
 
 
 def _held(family: socket.AddressFamily, host: str, ports: Ports) -> Iterator[socket.socket]:

@@ -17,6 +17,7 @@ import msgspec
 
 from search.trial import Outcome
 from spark_jobs import time_limits
+from spark_jobs.addresses import own_address
 from spark_jobs.channel.connecting import connect
 from spark_jobs.channel.exchange import ChannelLost, ChannelRefused, SlotChannel
 from spark_jobs.channel.grpc_channel import Address
@@ -75,6 +76,7 @@ class SlotConfig(msgspec.Struct, frozen=True, kw_only=True):
         relayed: Whether the slots of an executor share a connection to the driver.
         in_gangs: Whether several slots may run a trial together.
         worker_ports: The ports on which they may listen for each other.
+        one_host: Whether all slots are on the driver's host.
     """
 
     address: Address
@@ -93,6 +95,7 @@ class SlotConfig(msgspec.Struct, frozen=True, kw_only=True):
     relayed: bool = False
     in_gangs: bool = False
     worker_ports: Ports = DEFAULT_PORTS
+    one_host: bool = False
 
 
 def run_slot(job: int, lent: Lent, function: Lent) -> None:
@@ -187,7 +190,8 @@ def _serve(
         with contextlib.ExitStack() as stack:
             first = ports = None
             if config.in_gangs:
-                ports = HeldPorts(config.address.target, config.worker_ports)
+                here = own_address(config.address.target, hello.host, one_host=config.one_host)
+                ports = HeldPorts(here, config.worker_ports)
                 stack.enter_context(contextlib.closing(ports))
             attempts = Attempts(channel, ports)
             # The members of a gang wait for each other, so they have imported before they join one.

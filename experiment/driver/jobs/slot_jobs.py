@@ -330,6 +330,7 @@ class SlotJobs:
             relayed=self.slots >= _RELAYED,
             in_gangs=self.settings.workers.most > 1,
             worker_ports=self.prepared.worker_ports,
+            one_host=self.session.on_this_host,
         )
 
     def _job(self, number: int, slots: int, lent: Lent, function: Lent) -> SlotJob:

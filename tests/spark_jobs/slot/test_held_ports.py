@@ -10,13 +10,14 @@ from concurrent import futures
 import grpc
 import pytest
 
+from spark_jobs.addresses import OwnAddress, split_address
 from spark_jobs.messages import Gang
 from spark_jobs.slot.attempts import Attempts
 from spark_jobs.slot.gang_variables import variables_of
-from spark_jobs.slot.held_ports import DEFAULT_PORTS, HeldPorts, NoPort, split_address
+from spark_jobs.slot.held_ports import DEFAULT_PORTS, HeldPorts, NoPort
 from spark_jobs.trial.gang_connections import bound
 
-DRIVER = "127.0.0.1:9"
+HERE = OwnAddress(socket.AF_INET, "127.0.0.1")
 
 
 def free_range(size):
@@ -31,7 +32,7 @@ def free_range(size):
 
 
 def test_fifty_slots_of_a_host_hold_a_hundred_ports_below_those_of_linux():
-    held = [HeldPorts(DRIVER) for _ in range(50)]
+    held = [HeldPorts(HERE) for _ in range(50)]
     try:
         addresses = [a for ports in held for a in (ports.address.links, ports.address.server)]
         assert len(set(addresses)) == 100
@@ -45,7 +46,7 @@ def test_fifty_slots_of_a_host_hold_a_hundred_ports_below_those_of_linux():
 
 @pytest.fixture
 def held():
-    with contextlib.closing(HeldPorts(DRIVER)) as held:
+    with contextlib.closing(HeldPorts(HERE)) as held:
         yield held
 
 
@@ -90,21 +91,16 @@ def test_a_lent_port_on_which_another_program_listens_is_noticed(held):
 
 def test_a_range_without_two_free_ports_is_named_with_the_remedy():
     ports = free_range(3)
-    held = HeldPorts(DRIVER, ports)
+    held = HeldPorts(HERE, ports)
     try:
         with pytest.raises(NoPort) as refused:
-            HeldPorts(DRIVER, ports)
+            HeldPorts(HERE, ports)
         said = f"fewer than 2 free ports from {ports[0]} to {ports[1]} at 127.0.0.1"
         assert said in str(refused.value)
         assert "set spark.experiment.workerPorts" in str(refused.value)
     finally:
         held.close()
-    HeldPorts(DRIVER, ports).close()
-
-
-def test_a_driver_that_has_no_address_is_named():
-    with pytest.raises(NoPort, match=r"no route to the driver at nowhere\.invalid:9: "):
-        HeldPorts("nowhere.invalid:9")
+    HeldPorts(HERE, ports).close()
 
 
 class Driver:
