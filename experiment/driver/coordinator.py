@@ -147,11 +147,17 @@ class Coordinator:
     def missing(self) -> tuple[int, int]:
         """Return the numbers of present and of missing slots for a trial.
 
-        None is missing while a trial runs.
+        None is missing while a trial runs, which may have ended with the time of its workers.
         """
+        self._settle_overdue()
         present = self.roster.workers
         missing = 0 if self.trials.in_flight else max(0, self._gangs.workers.least - present)
         return present, missing
+
+    @property
+    def members_end(self) -> bool:
+        """Whether workers still end of which the others have returned or failed. Thread safe."""
+        return self._gangs.are_ending
 
     def job_ended(self, job: int, *, counts: bool = False) -> None:
         """Handle the end of a job's slots; end the search if no host is left.

@@ -36,8 +36,8 @@ class RunState:
         waiting: The next attempts of trials that are waiting to run again, by trial, in the order
             in which they run.
         lost: Trial and number of each attempt that was given up while its search ran.
-        in_gangs: Trial and number of each attempt on several slots; a failure in its folder is what
-            the slot of rank 0 saw, not the reason.
+        in_gangs: Trial and number of each attempt on several slots of trials without an outcome; a
+            failure in its folder is what the slot of rank 0 saw, not the reason.
         times: When and where the last attempt at each trial ran.
         retried: Number of attempts of each trial that count as its retries.
         results: Results of the trials that have an outcome, in the order of the outcomes.
@@ -115,6 +115,7 @@ class RunState:
         self.results.append(result)
         if outcome.status != "cancelled":  # which runs again when the search is resumed
             del self.trials[trial.id]
+            self.in_gangs.difference_update((trial.id, before) for before in range(1, number + 1))
 
     def _resume(self, total: int) -> None:
         """Let trials run again that were in flight, or cancelled, when the last driver ended."""

@@ -19,6 +19,7 @@ import pytest
 
 import experiment
 from experiment.driver.jobs import too_few_slots
+from spark_jobs import time_limits
 from tests.experiment.waiting import alive, processes_in, wait_until
 from tests.whole_searches import taken_ports
 
@@ -250,6 +251,26 @@ def test_a_worker_that_does_not_end_is_ended_after_rank_0_has_returned(spark, lo
     assert [trial.value for trial in run.trials] == [1.0, 2.0]
     ended = json.loads(Path(run.trials[0].logdir, "workers", "1", "outcome.json").read_text())
     assert (ended["status"], ended["reason"]) == ("cancelled", "worker 0 of 2 has returned")
+
+
+@pytest.mark.slow
+@pytest.mark.contract
+def test_workers_have_their_time_to_end_when_the_last_trial_has_ended(
+    spark, logdir, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(time_limits, "SLOTS_END", 0.0)
+    saved = tmp_path / "saved"
+
+    def train(x):
+        if experiment.rank() == 1:
+            while not list(Path(logdir).glob("*/trials/000000/outcome.json")):
+                threading.Event().wait(0.01)
+            threading.Event().wait(8)  # as saving takes; Spark ends a task within 2 s
+            saved.touch()
+        return x
+
+    experiment.launch(spark, train, {"x": [1.0]}, logdir=logdir, grace=60.0, **TWO)
+    assert saved.exists()
 
 
 def test_workers_that_hang_are_ended_at_the_time_limit(spark, logdir, pids):

@@ -193,7 +193,9 @@ class SlotJobs:
             f"in case other searches wait for them, and requested again in {seconds:.0f} s"
         )
         until = time.monotonic() + seconds
-        while time.monotonic() < until and not self._is_over(server, coordinator):
+        while time.monotonic() < until and not (
+            self._is_over(server, coordinator) or self.session.stopped
+        ):
             tick()
             self._check_deadline()
             time.sleep(_POLL)
@@ -245,7 +247,10 @@ class SlotJobs:
             elif time.monotonic() > give_up:
                 return "give up"
             done_since = (done_since or time.monotonic()) if coordinator.trials.done else None
-            if done_since is not None and time.monotonic() - done_since > time_limits.SLOTS_END:
+            # Workers have some time to end by themselves, and as much after SIGTERM.
+            grace = 2 * self.settings.grace if coordinator.members_end else 0.0
+            limit = time_limits.SLOTS_END + grace
+            if done_since is not None and time.monotonic() - done_since > limit:
                 return "ended"  # without waiting for tasks that Spark has not started
 
     @contextlib.contextmanager

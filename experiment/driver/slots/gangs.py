@@ -184,6 +184,11 @@ class Gangs:
             if verdict := self._settle(gang, now):
                 yield verdict
 
+    @property
+    def are_ending(self) -> bool:
+        """Whether members still run whose gangs have to end. Thread safe."""
+        return bool(self._ending)
+
     def is_member(self, slot: str, trial: int, number: int) -> bool:
         """Return whether a slot runs this attempt of this trial."""
         return self._running(slot, trial, number) is not None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
-from collections.abc import Collection, Hashable
+from collections.abc import Collection, Hashable, Iterator
 
 from experiment.driver.slots.gpus import Gpus
 from experiment.driver.slots.hosts import Hosts
@@ -117,7 +118,7 @@ class Roster:
     @property
     def workers(self) -> int:
         """Number of present slots that may get trials; of each Spark task only one counts."""
-        return self._working_elsewhere(())
+        return sum(1 for _ in self._working_elsewhere(()))
 
     def avoided(self, trial: int, workers: int = 1) -> set[str]:
         """Return the hosts on which a trial must not run, as it has died there.
@@ -129,11 +130,19 @@ class Roster:
             workers: Number of slots that it needs.
         """
         hosts = self.hosts.avoided_by(trial)
-        return hosts if hosts and self._working_elsewhere(hosts) >= workers else set()
+        if not hosts:
+            return set()
+        enough = itertools.islice(self._working_elsewhere(hosts), workers)
+        return hosts if len(list(enough)) == workers else set()
 
-    def _working_elsewhere(self, hosts: Collection[str]) -> int:
-        slots = (slot for slot, host in self._slots.items() if host not in hosts)
-        return len({SlotId.parse(slot).task for slot in slots if self.gets_work(slot)})
+    def _working_elsewhere(self, hosts: Collection[str]) -> Iterator[str]:
+        """Yield the slots that may get trials on other hosts than these; one of each task."""
+        tasks: set[tuple[int, int]] = set()
+        for slot, host in self._slots.items():
+            task = SlotId.parse(slot).task
+            if host not in hosts and task not in tasks and self.gets_work(slot):
+                tasks.add(task)
+                yield slot
 
     def alike(self, slot: str) -> Hashable:
         """Return a key of the trials that a slot may run: host, GPUs and executor."""

@@ -204,13 +204,15 @@ def test_a_failure_is_that_of_the_member_to_blame(start):
     )
 
 
-def test_the_verdict_on_a_member_that_is_silent_comes_with_the_next_message(start):
+def test_the_verdict_on_a_member_that_is_silent_comes_without_a_message(start):
     search = start(points(1), *TWO)
     work = begin(search, *TWO)
     search.fail("1.1.0", work, "exit", "exit 3")
     search.now = 2 * GRACE + time_limits.GANG_END + 0.1
     assert search.coordinator.trials.results == []
-    search.coordinator.next(Next("1.1.0"))
+    assert search.coordinator.members_end
+    assert search.coordinator.missing() == (2, 0)  # as the driver asks now and then
+    assert not search.coordinator.members_end
     [result] = search.coordinator.trials.results
     assert result.error.message == "worker 0 of 2: exit 3"
 
@@ -351,6 +353,17 @@ def test_small_trials_are_no_more_at_once_than_the_user_wants(start):
     assert {record["why"] for record in search.records("waiting")[2:]} == {"no trial yet"}
     search.finish("1.0.0", work)
     assert search.hand_in("1.1.0", 1, cancelled(work)).workers == 4
+
+
+def test_the_state_forgets_the_gangs_of_trials_that_have_ended(start):
+    search = start(points(1), *TWO)
+    work = begin(search, *TWO)
+    search.hand_in("1.1.0", 1, Outcome.failed(0, "machine", "no space left"))
+    again = search.hand_in("1.0.0", 1, cancelled(work))
+    state = search.coordinator.trials.state
+    assert state.in_gangs == {(0, 1), (0, 2)}
+    search.finish("1.0.0", again)
+    assert state.in_gangs == set()
 
 
 class Slots:
