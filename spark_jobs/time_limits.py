@@ -75,9 +75,13 @@ SLOT_BEAT = 30.0
 GANG_BEAT = 1.0
 """`SLOT_BEAT` of a trial on several slots: so each hears soon that another one has failed."""
 
+MAILBOX_GANG_BEAT = 10.0
+"""`GANG_BEAT` for the mailbox, where each heartbeat is several requests to the storage."""
+
 GANG_END = 30.0
 """For the members of a broken gang to end, beside twice the `grace` of the search, from their last
-messages on: many times `GANG_BEAT`, after which they hear of it and send the next one."""
+messages on: many times `GANG_BEAT`, after which they hear of it and send the next one, and above
+two of `MAILBOX_GANG_BEAT`."""
 
 SLOT_SILENCE = 300.0
 """Without a message until a slot counts as lost: above two unanswered calls in a row, also of slots

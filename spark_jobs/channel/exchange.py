@@ -274,6 +274,7 @@ class SlotChannel(abc.ABC):
 
     Attributes:
         LONGER_WAIT: Maximum seconds by which it lets the driver wait longer for work than usually.
+        GANG_BEAT: Seconds without a report until it sends a heartbeat of a trial on several slots.
         heard: Called after each try with whether an answer came, in the calling thread.
 
     Raises:
@@ -281,6 +282,7 @@ class SlotChannel(abc.ABC):
     """
 
     LONGER_WAIT = 0.0
+    GANG_BEAT = time_limits.GANG_BEAT
 
     def __init__(self, slot: str) -> None:
         self._slot = slot

@@ -276,6 +276,8 @@ class FileChannelClient(SlotChannel):
         InvalidArgument: The store is not supported, as for `writable_files_at`.
     """
 
+    GANG_BEAT = time_limits.MAILBOX_GANG_BEAT
+
     def __init__(self, address: FileChannelAddress, slot: str, hadoop: HadoopSettings) -> None:
         super().__init__(slot)
         folder = Location.parse(address.folder)

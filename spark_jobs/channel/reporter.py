@@ -67,6 +67,7 @@ class Reporter:
         stop: Called with a trial's number and the reason to stop it.
         end: Called with an attempt whose process is to be ended, and the reason.
         heard: The driver's answer to a message that was sent just before.
+        gang_beat: Seconds without a report until a heartbeat of a trial on several slots.
     """
 
     def __init__(
@@ -75,10 +76,13 @@ class Reporter:
         stop: Callable[[int, str], None],
         end: Callable[[Attempt, str], None],
         heard: Heard | None = None,
+        *,
+        gang_beat: float = time_limits.GANG_BEAT,
     ) -> None:
         self._send = send
         self._stop = stop
         self._end = end
+        self._gang_beat = gang_beat
         self._waiting: deque[tuple[Attempt, Report]] = deque(maxlen=_MOST_WAITING)
         self._followed: tuple[Attempt, Tail] | None = None
         self._unsent = ""  # output that was not delivered
@@ -195,7 +199,7 @@ class Reporter:
         """Return the seconds until a trial may need a heartbeat."""
         silent_for = now - self._said if self._running else 0.0
         in_gang = self._running is not None and self._running.gang is not None
-        beat = time_limits.GANG_BEAT if in_gang else time_limits.SLOT_BEAT
+        beat = self._gang_beat if in_gang else time_limits.SLOT_BEAT
         return max(0.0, beat - silent_for)
 
     @property

@@ -249,7 +249,8 @@ def pull_trials(
     channel, heard = attempts.channel, None
     with contextlib.suppress(ChannelLost, ChannelRefused):  # the first trial starts now
         heard = channel.report(first, (), "")
-    with Reporter(channel.report, runner.stop, runner.end, heard) as reporter:
+    end, beat = runner.end, channel.GANG_BEAT
+    with Reporter(channel.report, runner.stop, end, heard, gang_beat=beat) as reporter:
         while attempt is not None:
             with reporter.running(attempt):
                 outcome = run_attempt(config, attempt, runner, tell, reporter)

@@ -42,6 +42,9 @@ RELATIONS = {
     "members of a gang hear of each other before their time to end is over": (
         10 * (limits.GANG_BEAT + reporter._EVERY) < limits.GANG_END
     ),
+    "they do through the mailbox, too": (
+        2 * (limits.MAILBOX_GANG_BEAT + _LOOKS + reporter._EVERY) < limits.GANG_END
+    ),
     "a slot is judged in its silence": limits.SLOT_GAP < limits.SLOT_SILENCE,
     "a driver may miss some beats": 4 * limits.DRIVER_BEAT < limits.DRIVER_SILENCE,
     "slots of a dead driver have time to leave": (

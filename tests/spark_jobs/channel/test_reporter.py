@@ -463,10 +463,9 @@ GANG = Gang(rank=1, members=("a:1", "b:1"), servers=("a:2", "b:2"), key="", cert
 MEMBER = Attempt(Trial(7, {"x": 1}), 3, GANG)
 
 
-def test_a_member_of_a_gang_hears_soon_that_it_has_to_end(driver, monkeypatch):
-    monkeypatch.setattr(time_limits, "GANG_BEAT", 0.05)
+def test_a_member_of_a_gang_hears_soon_that_it_has_to_end(driver):
     driver.answer = Heard(end="worker 0 of 2 has failed")
-    with Reporter(driver.send, driver.stop, driver.end) as reporter:
+    with Reporter(driver.send, driver.stop, driver.end, gang_beat=0.05) as reporter:
         with reporter.running(MEMBER):
             driver.wait_until(lambda: driver.ended)
     assert driver.ended[0] == (MEMBER, "worker 0 of 2 has failed")
@@ -474,11 +473,8 @@ def test_a_member_of_a_gang_hears_soon_that_it_has_to_end(driver, monkeypatch):
     assert driver.heard[0] == (MEMBER, (), "")
 
 
-def test_the_heartbeat_of_a_gang_starts_with_its_attempt_also_after_a_single_one(
-    driver, monkeypatch
-):
-    monkeypatch.setattr(time_limits, "GANG_BEAT", 0.05)
-    with Reporter(driver.send, driver.stop, driver.end) as reporter:
+def test_the_heartbeat_of_a_gang_starts_with_its_attempt_also_after_a_single_one(driver):
+    with Reporter(driver.send, driver.stop, driver.end, gang_beat=0.05) as reporter:
         with reporter.running(FIRST):
             assert reporter.flush(LONG)
         with reporter.running(MEMBER):

@@ -1,6 +1,9 @@
 import contextlib
 import json
+import socket
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import cloudpickle
@@ -8,11 +11,15 @@ import pytest
 
 import experiment
 from search.trial import Outcome, Trial
+from spark_jobs import time_limits
+from spark_jobs.addresses import OwnAddress
+from spark_jobs.channel.credentials import make_certificate
 from spark_jobs.channel.grpc_channel import Address
 from spark_jobs.channel.reporter import Reporter
 from spark_jobs.messages import Attempt, Gang, Heard, decode, encode
 from spark_jobs.run_folder.paths import RunPaths
 from spark_jobs.slot.attempts import Attempts
+from spark_jobs.slot.held_ports import HeldPorts
 from spark_jobs.slot.host import host_name
 from spark_jobs.slot.runners import InProcessRunner, ProcessRunner
 from spark_jobs.slot.slot import (
@@ -21,7 +28,7 @@ from spark_jobs.slot.slot import (
     pull_trials,
     run_attempt,
 )
-from spark_jobs.trial import trial_process
+from spark_jobs.trial.gang_connections import CONNECT, connected
 from spark_jobs.trial.trial_process import Program
 from tests.spark_jobs import train_functions as functions
 from tests.spark_jobs.trial.test_event_file import hparams_data, metadata, scalars
@@ -117,6 +124,8 @@ def test_the_attempts_before_disappear_from_tensorboard(tmp_path):
 
 class Driver:
     """The channel to a driver that hands out attempts and keeps the messages, in order."""
+
+    GANG_BEAT = time_limits.GANG_BEAT
 
     def __init__(self, *attempts, stop_at=None):
         self.attempts, self.stop_at = list(attempts), stop_at
@@ -274,22 +283,39 @@ def test_a_trial_runs_though_the_attempts_before_cannot_be_hidden(tmp_path, monk
     assert sent == ["trial 0 shows twice in TensorBoard: refused"]
 
 
-GANG = Gang(rank=1, members=("a:1", "b:1"), servers=("a:2", "b:2"), key="-key-", certificate="c")
-
-
-def member(number=1, trial=0):
-    return Attempt(Trial(trial, {"x": 1}), number, GANG)
-
-
 @pytest.fixture
-def alone(monkeypatch):
-    """Let a worker run without the others of its gang."""
-    nobody = contextlib.nullcontext()
-    monkeypatch.setattr(trial_process, "connected", lambda gang, limit: nobody)
+def member():
+    """Return attempts as worker 1 of a gang of two gets them; worker 0 is a thread of this test."""
+    here = OwnAddress(socket.AF_INET, "127.0.0.1")
+    key, certificate = (pem.decode() for pem in make_certificate())
+    ended = threading.Event()
+    with contextlib.ExitStack() as stack:
+        held = [stack.enter_context(contextlib.closing(HeldPorts(here))) for _ in range(2)]
+        for ports in held:
+            ports.lend()
+
+        def attempt(number=1, rank=1):
+            gang = Gang(
+                rank=rank,
+                members=tuple(ports.address.links for ports in held),
+                servers=tuple(ports.address.server for ports in held),
+                key=key,
+                certificate=certificate,
+            )
+            return Attempt(Trial(0, {"x": 1}), number, gang)
+
+        def worker_0():
+            with connected(attempt(rank=0).gang, CONNECT):
+                ended.wait()
+
+        first = stack.enter_context(ThreadPoolExecutor(1)).submit(worker_0)
+        stack.callback(ended.set)
+        yield attempt
+        ended.set()
+        first.result()
 
 
-@pytest.mark.usefixtures("alone")
-def test_a_worker_of_a_higher_rank_leaves_its_output_only(tmp_path):
+def test_a_worker_of_a_higher_rank_leaves_its_output_only(tmp_path, member):
     def train(x):
         print("rank", experiment.rank(), "of", experiment.world_size())
         experiment.report(step=0, loss=x)
@@ -308,12 +334,11 @@ def test_a_worker_of_a_higher_rank_leaves_its_output_only(tmp_path):
         "trial.json",
     }
     assert paths.stdout.read_text() == "rank 1 of 2\n"
-    assert "-key-" not in paths.trial.read_text()
+    assert "PRIVATE KEY" not in paths.trial.read_text()
     assert decode(paths.trial.read_bytes(), Attempt) == member().without_gang()
 
 
-@pytest.mark.usefixtures("alone")
-def test_all_workers_begin_with_the_last_checkpoint_of_rank_0(tmp_path):
+def test_all_workers_begin_with_the_last_checkpoint_of_rank_0(tmp_path, member):
     saved = RunPaths(tmp_path).attempt(0).checkpoint
     saved.mkdir(parents=True)
     (saved / "step").write_text("5")
@@ -325,8 +350,7 @@ def test_all_workers_begin_with_the_last_checkpoint_of_rank_0(tmp_path):
     assert RunPaths(tmp_path).attempt(0, 2, rank=1).stdout.read_text() == "5\n"
 
 
-@pytest.mark.usefixtures("alone")
-def test_only_errors_of_a_higher_rank_are_shown(tmp_path):
+def test_only_errors_of_a_higher_rank_are_shown(tmp_path, member):
     def train(x):
         print("as rank 0 says")
         print("a warning", file=sys.stderr)
