@@ -55,7 +55,9 @@ def distributed_training(
         raise InvalidArgument("params", "a dict of argument names to values", shown(params))
     point = {} if params is None else dict(params)
     spec = launch.spec(spark, train, [point], workers_per_trial=workers, **settings)
-    return replace(spec, call="distributed_training", returned=_only_trial)
+    return replace(
+        spec, call="distributed_training", workers_argument="workers", returned=_only_trial
+    )
 
 
 def _only_trial(result: Result) -> TrialResult:

@@ -95,6 +95,7 @@ def _slots(prepared: Prepared, progress: Progress) -> int:
         preload=prepared.preload.modules,
         warn=warn_user,
         tick=lambda: progress.refresh(Status(total=total)),
+        workers_argument=spec.workers_argument,
     )
     session.tell_idle_gpus(warn_user)
     progress.asked = _asked(slots, session)

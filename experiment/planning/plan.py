@@ -218,6 +218,7 @@ def _plan_of(prepared: Prepared) -> Plan:
         session,
         preload=prepared.preload.modules,
         warn=warnings.append,
+        workers_argument=spec.workers_argument,
     )
     cluster = session.cluster()
     needs = session.task_needs

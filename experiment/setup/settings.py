@@ -174,11 +174,11 @@ class Settings(_Begun):
     def _check_for_several_workers(self) -> None:
         """Refuse settings with which trials on several slots cannot run."""
         if self.isolation == "none":
-            expected = f"'process' or 'spawn' with workers_per_trial={self.workers_per_trial}"
+            expected = f"'process' or 'spawn' with {self.workers} workers"
             hint = "a worker whose trial has failed must be ended, which needs a process of its own"
             raise InvalidArgument("isolation", expected, "'none'", hint)
         if self.trials_per_gpu > 1:
-            expected = f"1 with workers_per_trial={self.workers_per_trial}"
+            expected = f"1 with {self.workers} workers"
             hint = "NCCL, over which workers share gradients, refuses two of them on one GPU"
             raise InvalidArgument("trials_per_gpu", expected, shown(self.trials_per_gpu), hint)
 

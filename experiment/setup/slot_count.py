@@ -82,6 +82,7 @@ def slot_count(
     preload: Sequence[str],
     warn: Callable[[str], None],
     tick: Callable[[], None] = lambda: None,
+    workers_argument: str = "workers_per_trial",
 ) -> int:
     """Return the first number of slots of a search; see `SlotJobs` for later ones.
 
@@ -94,6 +95,7 @@ def slot_count(
         preload: The modules that each slot imports.
         warn: Called with a warning if memory allows fewer slots than Spark.
         tick: Called repeatedly while executors are waited for.
+        workers_argument: The argument that sets the workers of a trial, for errors.
 
     Raises:
         InvalidArgument: The number of slots has no limit, or a trial needs more than there can be.
@@ -106,7 +108,7 @@ def slot_count(
     if there < workers.least and not session.may_get_more_slots:
         expected = f"at most {there}, the slots that this cluster can have"
         hint = "use fewer, or give Spark more executors or cores"
-        raise InvalidArgument("workers_per_trial", expected, str(workers.to_json()), hint)
+        raise InvalidArgument(workers_argument, expected, str(workers.to_json()), hint)
     if settings.parallelism is not None:
         return min(settings.parallelism * workers.most, most)
     slots = workers.of_use(min(most, max(there, workers.least)))

@@ -40,6 +40,7 @@ class SearchSpec:
         opened: Called before the first trial with the run's folder, the settings of HDFS, and the
             number of slots requested from Spark.
         grown: Called with the number of slots requested when it has grown.
+        workers_argument: The argument of the call that sets the workers of a trial, for errors.
         returned: Converts the result of all trials to the value that the call returns.
     """
 
@@ -58,6 +59,7 @@ class SearchSpec:
     observers: Sequence[Observer] = ()
     opened: Callable[[Location, HadoopSettings, int], None] = lambda root, hadoop, slots: None
     grown: Callable[[int], None] = lambda slots: None
+    workers_argument: str = "workers_per_trial"
     returned: Callable[[Result], Result | Results | TrialResult] = lambda result: result
 
     @property

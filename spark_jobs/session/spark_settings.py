@@ -55,7 +55,7 @@ WORKER_PORTS = SparkSetting(
     name="spark.experiment.workerPorts",
     default="20000-32767",
     meaning="The ports on which the workers of a trial listen for each other, first and last, see "
-    "`workers_per_trial`; each holds two at a time, chosen at random.",
+    "`workers_per_trial`; each slot holds two of them, chosen at random.",
 )
 
 ALL = (LOGDIR, DRIVER_HOST, CACHE_FOLDER, CACHE_LIMIT, KEEP_WARM, WORKER_PORTS)

@@ -440,6 +440,9 @@ def test_more_workers_than_slots_are_refused_before_spark_runs_a_job(spark, logd
         with pytest.raises(experiment.InvalidArgument) as refused:
             call(spark, trains, {"x": [1]}, workers_per_trial=3, logdir=logdir, verbose=0)
         assert str(refused.value) == said
+    with pytest.raises(experiment.InvalidArgument) as refused:
+        experiment.distributed_training(spark, trains, {"x": 1}, workers=3, logdir=logdir)
+    assert str(refused.value) == said.replace("workers_per_trial", "workers")
     assert not list(Path(logdir).glob("*/journal"))
 
 
