@@ -42,6 +42,7 @@ class Expected:
         executor_gpus: Number of GPUs per executor that Spark knows of.
         gpu_share: Maximum tasks that share a GPU.
         slot_memory: Bytes that a slot needs.
+        worker_ports: The ports on which slots tried to reach each other; None if they did not.
     """
 
     software: Software
@@ -53,6 +54,7 @@ class Expected:
     executor_gpus: int
     gpu_share: int
     slot_memory: float
+    worker_ports: tuple[int, int] | None = None
 
 
 def assess(found: Sequence[Found], expected: Expected) -> Iterator[Finding]:
@@ -65,6 +67,7 @@ def assess(found: Sequence[Found], expected: Expected) -> Iterator[Finding]:
         if slot.function is not None:
             yield Finding(check="train", host=slot.host, level="ok", got="loads on the executor")
         yield from _driver(slot, expected)
+        yield from _workers(slot, expected.worker_ports)
         yield from _logdir(slot, expected)
         yield from _data(slot, expected.data)
     for host in dict.fromkeys(slot.host for slot in found):
@@ -76,7 +79,7 @@ def assess(found: Sequence[Found], expected: Expected) -> Iterator[Finding]:
 
 def _trouble(slot: Found, expected: Expected) -> Iterator[Finding]:
     for fact, reason in slot.trouble.items():
-        if fact == "kept":  # no search needs it
+        if fact in ("kept", "workers"):  # no search needs it, or not every one
             continue
         if fact == "driver":
             yield _unreachable(slot, expected.target, reason)
@@ -180,6 +183,26 @@ def _driver(slot: Found, expected: Expected) -> Iterator[Finding]:
         advice = "run a time service (chrony, ntpd) on this host and on the driver's"
         yield finding(
             check="clock", level=level, got=got, expected=f"less than {_SKEW:g} s", advice=advice
+        )
+
+
+def _workers(slot: Found, ports: tuple[int, int] | None) -> Iterator[Finding]:
+    """Yield whether a slot reaches others; only trials on several slots need that."""
+    if ports is None:
+        return
+    finding = functools.partial(Finding, check="workers", host=slot.host)
+    span = f"ports {ports[0]} to {ports[1]}"
+    if slot.workers is not None:
+        met = slot.workers
+        others = count(met.others, "other slot")
+        yield finding(level="ok", got=f"{others} reached at {span} in {met.seconds * 1000:.0f} ms")
+    elif reason := slot.trouble.get("workers"):
+        yield finding(
+            level="warning",
+            got=reason.partition("; ")[0],
+            expected="workers of a trial that reach each other, with workers_per_trial=",
+            advice=f"open {span} between executors, or set spark.experiment.workerPorts to ports "
+            "that are open",
         )
 
 

@@ -18,6 +18,7 @@ import msgspec
 
 from experiment.diagnosis.assessment import Expected, about_driver, assess, size
 from experiment.diagnosis.diagnosis import DRIVER, Diagnosis, Finding, diagnosis_of
+from experiment.diagnosis.gathering import Gathering
 from experiment.display.progress import show_line
 from experiment.driver.jobs.spark_errors import problem_of_spark
 from experiment.results.text import count, duration
@@ -34,7 +35,7 @@ from search.errors import InvalidArgument, prefixed
 from spark_jobs.channel.grpc_channel import ChannelServer
 from spark_jobs.cluster.exposure import AUTHENTICATION
 from spark_jobs.cluster.standalone_pages import FailingHost
-from spark_jobs.cluster.task_needs import executor_gpus
+from spark_jobs.cluster.task_needs import executor_gpus, is_local
 from spark_jobs.doctor.checks import (
     DRIVERS_FILE,
     SCHEMA,
@@ -47,7 +48,7 @@ from spark_jobs.doctor.checks import (
 from spark_jobs.doctor.facts import Data, Found
 from spark_jobs.doctor.installed import known_modules, software
 from spark_jobs.handover import Lent, handover
-from spark_jobs.messages import Answer, Heard, Hello, Next, Reports, Stop, Wait, encode
+from spark_jobs.messages import encode
 from spark_jobs.session.session import Session
 from spark_jobs.session.slot_job import SlotJob
 from spark_jobs.storage.locations import Location
@@ -196,7 +197,11 @@ class Examiner:
         """Run the checks on all slots and return the findings."""
         there, modules, key = self._slots(), self.modules, secrets.token_hex(16)
         slots = min(there, _MOST_SLOTS)
-        gathering = _Gathering(self.clock)
+        # Slots of one executor need no ports of the network.
+        worker_ports = None
+        if not is_local(self.session.master):
+            worker_ports = self._try("settings", self.session.worker_ports)
+        gathering = Gathering(self.clock)
         host = self.session.driver_host
         with (
             ChannelServer(
@@ -215,6 +220,8 @@ class Examiner:
                     modules=modules,
                     assigns_gpus=self.session.assigns_gpus,
                     has_function=bool(function),
+                    worker_ports=worker_ports,
+                    one_host=self.session.on_this_host,
                     timeout=self.timeout,
                 )
                 for number in range(slots)
@@ -232,6 +239,7 @@ class Examiner:
             executor_gpus=executor_gpus(self.session.setting),
             gpu_share=self.session.task_needs.tasks_per_gpu,
             slot_memory=SLOT_MEMORY if "tensorflow" in modules else 0.0,
+            worker_ports=worker_ports,
         )
         return [
             *_failed(jobs),
@@ -245,7 +253,7 @@ class Examiner:
         examinations: list[Examination],
         access: Lent,
         function: Lent,
-        gathering: _Gathering,
+        gathering: Gathering,
         server: ChannelServer,
     ) -> list[SlotJob]:
         """Run a job per slot, so that a failing one does not affect the others."""
@@ -319,46 +327,6 @@ class Examiner:
         )
         expected = f"all of them within {self.timeout:g} s"
         return finding(level="red", got=got, expected=expected, advice=advice)
-
-
-class _Gathering:
-    """Holds slots until all have started, so that each has cores of its own. A `Handler`.
-
-    Attributes:
-        heard: Time of each slot's last `Hello`, by its name.
-        all_came: Whether slots may end.
-    """
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self.heard: dict[str, float] = {}
-        self.all_came = False
-
-    def has_all(self, jobs: Sequence[SlotJob]) -> bool:
-        """Return whether each job has ended or its slot has started."""
-        return all(job.wait(0) or self.knows(number) for number, job in enumerate(jobs, 1))
-
-    def knows(self, number: int) -> bool:
-        """Return whether the slot of a job has started; the first job is 1."""
-        return any(name.startswith(f"{number}.") for name in list(self.heard))
-
-    def hello(self, message: Hello) -> None:
-        self.heard[message.slot] = self._clock()
-
-    def next(self, message: Next) -> Answer:
-        return Stop() if self.all_came else Wait()
-
-    def alike(self, slot: str) -> None:
-        """Do nothing: all slots end together."""
-
-    alike_now = alike
-
-    def assigned(self) -> list[str]:
-        """Return nothing: no slot gets work."""
-        return []
-
-    def report(self, message: Reports) -> Heard:
-        return Heard()
 
 
 def _in_time(step: Callable[[], Any], limit: float) -> Any:

@@ -25,6 +25,8 @@ from typing import Any
 import msgspec
 import psutil
 
+from spark_jobs.addresses import OwnAddress, own_address
+from spark_jobs.channel.exchange import ChannelLost
 from spark_jobs.channel.grpc_channel import Address, ChannelClient
 from spark_jobs.data.reading import examine_data
 from spark_jobs.doctor.facts import (
@@ -32,15 +34,18 @@ from spark_jobs.doctor.facts import (
     DriverCall,
     Found,
     Gpus,
+    Met,
     RoundTrip,
     Space,
     TensorFlow,
 )
 from spark_jobs.doctor.installed import software
+from spark_jobs.doctor.meeting import held_ports, meet
 from spark_jobs.handover import Lent
 from spark_jobs.installed import is_installed
 from spark_jobs.messages import Hello, SlotId, encode
 from spark_jobs.slot.devices import host_gpus, trial_environment
+from spark_jobs.slot.held_ports import Ports
 from spark_jobs.slot.host import host_name
 from spark_jobs.slot.problems import PROBLEM, import_problem
 from spark_jobs.storage.files import WritableFiles
@@ -57,6 +62,7 @@ DRIVERS_FILE = "driver"
 """The driver's file in the folder of an examination."""
 
 _CONNECT = 5.0  # maximum seconds of a connection attempt
+_MEET = 15.0  # maximum seconds for slots to connect to each other
 _HOLD = 5.0  # seconds that a slot without a connection to the driver waits for the others
 
 # In processes of their own: an import may crash, hang, and take hundreds of megabytes.
@@ -92,6 +98,8 @@ class Examination(msgspec.Struct, frozen=True, kw_only=True):
         modules: The modules whose versions to return.
         assigns_gpus: Whether Spark assigns GPUs in this application.
         has_function: Whether there is a train function to load.
+        worker_ports: The ports on which slots try to reach each other; None to skip that.
+        one_host: Whether all slots are on the driver's host.
         timeout: Maximum seconds of the examination; a third of it for the checks, which run at the
             same time.
     """
@@ -105,6 +113,8 @@ class Examination(msgspec.Struct, frozen=True, kw_only=True):
     assigns_gpus: bool
     has_function: bool
     timeout: float
+    worker_ports: Ports | None = None
+    one_host: bool = False
 
 
 class Access(msgspec.Struct, frozen=True):
@@ -209,6 +219,7 @@ def examine(
                 checks["folder"] = functools.partial(_without_access, error)
         else:
             channel = opened.enter_context(ChannelClient(access.address, slot))
+            own = own_address(access.address.target, host, one_host=examination.one_host)
             checks["driver"] = lambda: _call_driver(
                 channel, access.address, Hello(slot=slot, host=host)
             )
@@ -221,7 +232,9 @@ def examine(
                 checks["function"] = lambda: _load(function(), environment, limit)
         facts, trouble = gather(checks, limit)
         if "driver" in facts:
-            gather({"all": channel.next}, examination.timeout)
+            meeting = functools.partial(_meet, channel, examination, own)
+            met, failed = gather({"workers": meeting}, examination.timeout)
+            facts, trouble = facts | met, trouble | failed
         else:
             time.sleep(max(0.0, start + _HOLD - time.monotonic()))
     return Found(slot=slot, host=host, executor=_executor(), trouble=trouble, **facts)
@@ -330,6 +343,17 @@ def _call_driver(channel: ChannelClient, address: Address, hello: Hello) -> Driv
     before, start = time.time(), time.monotonic()
     channel.hello(hello)
     return DriverCall(before, time.monotonic() - start)
+
+
+def _meet(channel: ChannelClient, examination: Examination, own: OwnAddress) -> Met | None:
+    """Wait for the other slots, and connect to some of them; None if this slot is not to do so."""
+    with held_ports(examination.worker_ports, own) as held:
+        attempt = None
+        with contextlib.suppress(ChannelLost):  # others find out about the driver
+            attempt = channel.next(address=None if held is None else held.address)
+        if attempt is None or attempt.gang is None or held is None:
+            return None
+        return meet(attempt.gang, held, min(_MEET, examination.timeout / 6))
 
 
 def _without_access(error: OSError) -> RoundTrip:

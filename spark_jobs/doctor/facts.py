@@ -107,6 +107,18 @@ class Gpus(msgspec.Struct, frozen=True):
     present: int
 
 
+class Met(msgspec.Struct, frozen=True, kw_only=True):
+    """Connections to other slots, as those of the workers of a trial.
+
+    Attributes:
+        others: The number of other slots.
+        seconds: Seconds until all were connected.
+    """
+
+    others: int
+    seconds: float
+
+
 class Found(msgspec.Struct, frozen=True, kw_only=True):
     """The facts found by a slot. A fact is None if it was not requested or is unknown.
 
@@ -123,6 +135,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
         data: The test of the user's data.
         space: The free space.
         gpus: The slot's GPUs.
+        workers: The connections to other slots; from one slot per host, or two on the only host.
         kept: The modules of each import that its executor keeps for searches.
     """
 
@@ -138,4 +151,5 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     data: Data | None = None
     space: Space | None = None
     gpus: Gpus | None = None
+    workers: Met | None = None
     kept: tuple[tuple[str, ...], ...] | None = None

@@ -15,11 +15,12 @@ import numpy as np
 import pytest
 
 import experiment
-from experiment.diagnosis.examiner import Examiner, _Gathering
+from experiment.diagnosis.examiner import Examiner
+from experiment.diagnosis.gathering import Gathering
 from spark_jobs.doctor.checks import Examination
 from spark_jobs.doctor.checks import examine as examine_slot
 from spark_jobs.doctor.facts import RoundTrip
-from spark_jobs.messages import Hello
+from spark_jobs.messages import Hello, Next
 from spark_jobs.session import session_of
 from spark_jobs.session.slot_job import SlotJob
 from spark_jobs.storage.locations import Location
@@ -185,8 +186,10 @@ def test_each_host_of_a_cluster_is_examined(two_hosts, tmp_path, monkeypatch):
         assert finding.level == "red"
         assert finding.got == "ModuleNotFoundError: No module named 'only_here'"
         assert "--py-files" in finding.advice
-        for check in ("software", "driver", "clock", "logdir", "space", "gpus"):
+        for check in ("software", "driver", "clock", "logdir", "space", "gpus", "workers"):
             assert only(diagnosis, check, host).level == "ok"
+        reached = only(diagnosis, "workers", host).got
+        assert reached.startswith("1 other slot reached at ports 20000 to 32767 in ")
     table = str(diagnosis).splitlines()
     assert sum(", ".join(HOSTS) in line for line in table) >= 6  # one row for both
     del sys.modules["only_here"]
@@ -343,20 +346,21 @@ def test_gpus_for_trials_in_local_mode_are_reported_at_once(spark, tmp_path):
 
 
 def test_slots_wait_until_each_running_job_has_one():
-    gathering, ends = _Gathering(time.time), [threading.Event() for _ in range(3)]
+    gathering, ends = Gathering(time.time), [threading.Event() for _ in range(3)]
     with contextlib.ExitStack() as running:
         jobs = []
         for end in ends:
             job = running.enter_context(SlotJob(end.wait, end.set, list, list, lambda: 0))
             job.start()
             jobs.append(job)
-        gathering.hello(Hello(slot="1.0.0", host="node-1"))
-        gathering.hello(Hello(slot="1.0.1", host="node-1"))  # Spark's retry of a lost task
-        gathering.hello(Hello(slot="2.0.0", host="node-2"))
+        gathering.next(Next("1.0.0"))
+        gathering.next(Next("1.0.1"))  # Spark's retry of a lost task
+        gathering.next(Next("2.0.0"))
+        gathering.hello(Hello(slot="3.0.0", host="node-2"))  # it still checks its host
         assert not gathering.has_all(jobs)  # two of three
         jobs[1].cancel()
         assert not gathering.has_all(jobs)  # two jobs are left, and three slots said hello
-        gathering.hello(Hello(slot="3.0.0", host="node-2"))
+        gathering.next(Next("3.0.0"))
         assert gathering.has_all(jobs)
 
 

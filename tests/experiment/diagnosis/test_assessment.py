@@ -14,6 +14,7 @@ from spark_jobs.doctor.facts import (
     DriverCall,
     Found,
     Gpus,
+    Met,
     RoundTrip,
     Software,
     Space,
@@ -69,6 +70,19 @@ def test_facts_without_problems_are_ok():
     findings = list(assess((SOUND,), EXPECTED))
     assert {f.level for f in findings} == {"ok"}
     assert len(findings) == 9
+
+
+def test_slots_that_reach_each_other_or_not_are_told_with_the_ports_to_open():
+    ports = 20_000, 20_999
+    met = judged(sick(workers=Met(others=3, seconds=0.02)), check="workers", worker_ports=ports)
+    assert (met.level, met.got) == ("ok", "3 other slots reached at ports 20000 to 20999 in 20 ms")
+    why = "worker 0 on host a does not reach worker 1 at b:20001 within 15 s (timed out)"
+    slot = sick(trouble={"workers": f"{why}; open the workers' ports"})
+    apart = judged(slot, check="workers", worker_ports=ports)
+    assert (apart.level, apart.host, apart.got) == ("warning", "node-1", why)
+    assert apart.advice.startswith("open ports 20000 to 20999 between executors, or set spark.")
+    checks = {finding.check for finding in assess((slot,), EXPECTED)}
+    assert "workers" not in checks, "in local mode no network is between slots"
 
 
 def test_modules_that_an_executor_keeps_imported_are_named():
