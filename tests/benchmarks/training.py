@@ -11,7 +11,9 @@ import statistics
 from collections.abc import Callable
 from typing import NamedTuple
 
-from tests.benchmarks import rings
+from tests.benchmarks import kills, rings
+
+_KILLS = 20
 
 
 class Row(NamedTuple):
@@ -45,7 +47,19 @@ def ring_against_tensorflow() -> list[Row]:
     ]
 
 
-ROWS: list[Callable[[], list[Row]]] = [ring_against_tensorflow]
+def kills_of_workers() -> list[Row]:
+    """Kill a random worker of each of some searches, at a random moment."""
+    found = kills.kills(_KILLS)
+    right = sum(killed.right for killed in found)
+    seconds = statistics.median(killed.seconds for killed in found)
+    name = f"{_KILLS} kills of a random worker at random moments"
+    return [
+        Row(f"{name}: searches that finish with the right value", str(right), str(_KILLS)),
+        Row(f"{name}: s from kill to resumed training, median", f"{seconds:.1f}", "<= 30"),
+    ]
+
+
+ROWS: list[Callable[[], list[Row]]] = [ring_against_tensorflow, kills_of_workers]
 
 
 def main() -> None:

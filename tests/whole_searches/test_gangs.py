@@ -400,6 +400,27 @@ def test_workers_exchange_arrays(spark, logdir):
 
 
 @pytest.mark.slow
+def test_twelve_workers_on_one_host_exchange_arrays_without_a_deadlock(sparks, logdir):
+    def train(x):
+        array = [float(experiment.rank())] * 100_000
+        for _ in range(20):
+            (array,) = experiment.all_reduce([array])
+            experiment.barrier()
+        return x + float(array[0])
+
+    run = experiment.launch(
+        sparks.get("local[12]"),
+        train,
+        {"x": [1.0, 2.0]},
+        workers_per_trial=12,
+        logdir=logdir,
+        preload=(),
+        verbose=0,
+    )
+    assert [trial.value for trial in run.trials] == [6.5, 7.5]
+
+
+@pytest.mark.slow
 @pytest.mark.contract
 def test_workers_that_are_fresh_interpreters_exchange_arrays(spark, logdir):
     run = experiment.launch(
