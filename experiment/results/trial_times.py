@@ -22,7 +22,7 @@ class TrialTime(NamedTuple):
     slots: tuple[str, ...]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class TrialTimes:
     """The times of the last attempt at each trial; compact, as a search has many trials."""
 

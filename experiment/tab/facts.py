@@ -12,6 +12,7 @@ from experiment.results.text import printable
 from experiment.run_files.loading import Run
 from experiment.run_files.manifest import FrontSummary, Manifest, Summary
 from experiment.run_files.ownership import owner_of
+from experiment.setup.workers import Workers
 from experiment.tab.shown import as_python
 from experiment.tab.timeline import Timeline
 from search.values import Params
@@ -70,7 +71,8 @@ def facts_of(run: Run, timeline: Timeline, ended: float | None) -> dict[str, Any
     statuses = Counter(trial.status for trial in result.trials)
     best = None if result.objectives or result.best is None else result.best
     typical = [trial.seconds for trial in result.trials if trial.status == "finished"]
-    at_once = len(timeline.present) // run.manifest.workers_per_trial
+    workers = Workers.read("workers_per_trial", run.manifest.workers_per_trial)
+    at_once = workers.at_once(len(timeline.present))
     left = None
     if len(typical) > 1 and at_once and not run.ended:
         left = seconds_of(result.total - result.done, fmean(typical), at_once)

@@ -26,6 +26,9 @@ from search.trial import Status
 Ending = Literal[Status, "running", "lost"]
 """How an attempt ended: as its trial, or lost; 'running' before that."""
 
+SlotChange = Literal["joined", "left", "waiting", "begun"]
+"""What became of a slot, or of the application."""
+
 
 @dataclass(slots=True, kw_only=True)
 class TimedAttempt:
@@ -50,7 +53,7 @@ class TimedAttempt:
     why: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SlotEvent:
     """A change of a slot; or the start of an application, in which `slot` is ''.
 
@@ -63,7 +66,7 @@ class SlotEvent:
 
     at: float
     slot: str
-    what: Literal["joined", "left", "waiting", "begun"]
+    what: SlotChange
     text: str
 
 
@@ -111,7 +114,9 @@ class Timeline(RunState):
                 self._plan(record)
             case Lost():
                 attempt = self.attempts[record.trial][-1]
-                attempt.end, attempt.ending, attempt.why = record.at, "lost", record.message
+                attempt.end = record.at
+                attempt.ending = "lost"
+                attempt.why = record.message
                 self._touch([record.trial])
             case Finished():
                 self._finish(record)
@@ -149,7 +154,8 @@ class Timeline(RunState):
         self.ended_trials = ended
         for trial, attempts in self.attempts.items():
             if attempts[-1].end is None:
-                attempts[-1].end, attempts[-1].ending = self.last, "lost"
+                attempts[-1].end = self.last
+                attempts[-1].ending = "lost"
                 attempts[-1].why = "its driver ended"
                 again.append(trial)
         self._touch(again)
@@ -169,11 +175,12 @@ class Timeline(RunState):
         trial = record.outcome.trial
         for attempt in self.attempts[trial]:
             if attempt.number == record.attempt:
-                attempt.end, attempt.ending = record.at, record.outcome.status
+                attempt.end = record.at
+                attempt.ending = record.outcome.status
         self._touch([trial])
 
-    def _note(self, record: Record, slot: str, what: str, text: str) -> None:
-        event = SlotEvent(record.at, slot, what, text)  # type: ignore[arg-type]  # one of the four
+    def _note(self, record: Record, slot: str, what: SlotChange, text: str) -> None:
+        event = SlotEvent(at=record.at, slot=slot, what=what, text=text)
         self.slot_events.append((self.version, event))
 
     def _touch(self, trials: Iterable[int]) -> None:

@@ -16,13 +16,25 @@ from spark_jobs.installed import is_installed
 
 _OURS = ("experiment", "search", "spark_jobs")
 _DISTRIBUTIONS = {  # module to distribution, where the names differ
+    "google.protobuf": ("protobuf",),
     "grpc": ("grpcio",),
     "pynvml": ("nvidia-ml-py",),
     "tensorflow": ("tensorflow", "tensorflow-cpu"),
 }
 _MODULES = (
-    *("cloudpickle", "cryptography", "deap", "fsspec", "grpc", "hdfs", "keras", "msgspec", "numpy"),
-    *("pandas", "psutil", "pyarrow", "pynvml", "pyspark", "requests", "tenacity", "tensorboard"),
+    *("cloudpickle", "cryptography", "deap", "fsspec", "google.protobuf", "grpc", "hdfs", "keras"),
+    *(
+        "msgspec",
+        "numpy",
+        "pandas",
+        "psutil",
+        "pyarrow",
+        "pynvml",
+        "pyspark",
+        "requests",
+        "tenacity",
+        "tensorboard",
+    ),
     *("tensorflow", "urllib3", "wrapt"),
 )
 

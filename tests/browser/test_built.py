@@ -22,7 +22,9 @@ def test_the_sources_give_the_built_file(tmp_path):
     (copy / "node_modules").symlink_to(modules)
     subprocess.run(["npm", "run", "--silent", "build"], cwd=copy, check=True)
     built = (tmp_path / "built-page" / "index.js").read_bytes()
-    assert built == (TAB / "built-page" / "index.js").read_bytes(), "run `make tab` and commit its file"
+    assert built == (TAB / "built-page" / "index.js").read_bytes(), (
+        "run `make tab` and commit its file"
+    )
 
 
 def test_the_license_of_the_charts_is_shipped():
