@@ -147,7 +147,7 @@ def evolutionary_search(  # noqa: PLR0917  # their order is part of the call
     mutation: Mutation | None = None,
     *,
     generational: bool = False,
-    strategy: str | None = None,
+    variant: str | None = None,
     noisy: bool = False,
     points: Iterable[Mapping[str, Any]] = (),
     warm_start: Runs = (),
@@ -187,7 +187,7 @@ def evolutionary_search(  # noqa: PLR0917  # their order is part of the call
         generational: False: no slot waits, a better trial joins the population as soon as it ends,
             and no configuration is repeated before all were tried. True: each generation waits for
             the last trial of the one before.
-        strategy: 'rand1bin' or 'current-to-pbest1bin'; None for the first with `generational`,
+        variant: 'rand1bin' or 'current-to-pbest1bin'; None for the first with `generational`,
             otherwise the second. Not with several objectives.
         noisy: Whether evaluations of the same configuration differ. Then every tenth trial repeats
             the best configuration, whose score is the mean of its values. A `popsize` of 20 suits
@@ -219,12 +219,12 @@ def evolutionary_search(  # noqa: PLR0917  # their order is part of the call
             **budget,
             crossover=crossover,
             mutation=mutation,
-            strategy=strategy,
+            variant=variant,
             generational=generational,
             noisy=noisy,
         )
     else:
-        _check_nsga2(strategy=strategy, noisy=noisy or None)
+        _check_nsga2(variant=variant, noisy=noisy or None)
         algorithm = NSGA2(
             **budget,
             crossover=crossover,

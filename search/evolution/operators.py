@@ -39,7 +39,7 @@ def make_toolbox(
     toolbox = base.Toolbox()
     toolbox.register("population", latin_hypercube, settings.popsize, dimensions, rng)
     mutate: Callable[..., list[float]]
-    if settings.strategy == "rand1bin":
+    if settings.variant == "rand1bin":
         toolbox.register("select", select_rand1, rng=rng)
         mutate = mutate_rand1
     else:

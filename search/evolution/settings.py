@@ -11,8 +11,8 @@ from search.errors import InvalidArgument, shown
 Mutation: TypeAlias = float | tuple[float, float]
 """A differential weight F, or two bounds between which each trial's is drawn (dither)."""
 
-STRATEGIES = ("rand1bin", "current-to-pbest1bin")
-"""The strategies by their usual names: mutation, number of differences, binomial crossover."""
+VARIANTS = ("rand1bin", "current-to-pbest1bin")
+"""The variants by their usual names: mutation, number of differences, binomial crossover."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +27,7 @@ class EvolutionSettings:
         crossover: Crossover rate CR of [0, 1]: the share of coordinates taken from the mutant.
         mutation: Differential weight F of (0, 2], or two bounds between which each trial's is drawn
             evenly; None for 0.5 with `generational`, otherwise (0.5, 1.0).
-        strategy: 'rand1bin' or 'current-to-pbest1bin'; None for the first with `generational`,
+        variant: 'rand1bin' or 'current-to-pbest1bin'; None for the first with `generational`,
             otherwise the second.
         generational: Whether each generation waits for the last trial of the one before.
         noisy: Whether evaluations of the same configuration differ. Not with `generational`.
@@ -40,7 +40,7 @@ class EvolutionSettings:
     generations: int = 3
     crossover: float = 0.7
     mutation: Mutation | None = None
-    strategy: str | None = None
+    variant: str | None = None
     generational: bool = False
     noisy: bool = False
 
@@ -52,14 +52,14 @@ class EvolutionSettings:
             hint = "a generational search repeats no trial"
             raise InvalidArgument("noisy", "False with generational=True", "True", hint)
         defaults = ("rand1bin", 0.5) if self.generational else ("current-to-pbest1bin", (0.5, 1.0))
-        for name, default in zip(("strategy", "mutation"), defaults, strict=True):
+        for name, default in zip(("variant", "mutation"), defaults, strict=True):
             if getattr(self, name) is None:
                 object.__setattr__(self, name, default)
         check_integer("popsize", self.popsize, 4)
         check_integer("generations", self.generations, 1)
-        if not isinstance(self.strategy, str) or self.strategy not in STRATEGIES:
-            expected = " or ".join(map(repr, STRATEGIES))
-            raise InvalidArgument("strategy", expected, shown(self.strategy))
+        if not isinstance(self.variant, str) or self.variant not in VARIANTS:
+            expected = " or ".join(map(repr, VARIANTS))
+            raise InvalidArgument("variant", expected, shown(self.variant))
         check_number("crossover", self.crossover, "a number of [0, 1]", lambda rate: 0 <= rate <= 1)
         self._check_mutation()
 

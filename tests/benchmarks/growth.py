@@ -185,7 +185,7 @@ def evolution(popsize: int, generations: int) -> SearchSpec:
     space = Space.of_bounds({"x": [0.0, 1.0], "y": [0.0, 1.0]})
     size = {"popsize": popsize, "generations": generations}
     searcher = started(Evolution, space, 0, generational=True, direction=Direction.MIN, **size)
-    algorithm = {"type": "differential evolution", "strategy": "rand1bin", **size}
+    algorithm = {"type": "differential evolution", "variant": "rand1bin", **size}
     return make_spec("evolutionary_search", searcher, space, algorithm=algorithm)
 
 

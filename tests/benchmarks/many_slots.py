@@ -190,7 +190,7 @@ def generations(popsize: int, count: int) -> SearchSpec:
     space = Space.of_bounds({"seconds": [0.0, 2.0], "x": [0.0, 1.0]})
     size = {"popsize": popsize, "generations": count}
     searcher = started(Evolution, space, 0, generational=True, direction=Direction.MIN, **size)
-    algorithm = {"type": "differential evolution", "strategy": "rand1bin", **size}
+    algorithm = {"type": "differential evolution", "variant": "rand1bin", **size}
     gated: Any = Gated(searcher)
     return make_spec("evolutionary_search", gated, space, algorithm=algorithm)
 

@@ -240,7 +240,7 @@ def _simulate(simulation: Simulation) -> tuple[Simulated, Simulated]:
             space,
             seed,
             generational=True,
-            strategy="current-to-pbest1bin",
+            variant="current-to-pbest1bin",
             crossover=0.7,
             mutation=(0.5, 1.0),
             popsize=workers,

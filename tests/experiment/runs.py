@@ -128,7 +128,7 @@ def make_search(
         space = Space.of_bounds(BOUNDS)
         size = {"popsize": 4, "generations": trials // 4 - 1}
         evolution = started(Evolution, space, 7, generational=True, direction=direction, **size)
-        algorithm = {"type": "differential evolution", "strategy": "rand1bin", **size}
+        algorithm = {"type": "differential evolution", "variant": "rand1bin", **size}
         return make_spec("evolutionary_search", evolution, space, algorithm=algorithm)
     if call == "random_search":
         space = Space.of_bounds(BOUNDS)

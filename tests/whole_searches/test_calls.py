@@ -123,7 +123,7 @@ def test_a_search_without_a_barrier_has_as_many_trials(spark, logdir):
     manifest = json.loads(RunPaths(Path(result.logdir)).manifest.read_text())
     assert manifest["algorithm"] == {
         "type": "differential evolution",
-        "strategy": "current-to-pbest1bin",
+        "variant": "current-to-pbest1bin",
         "popsize": 5,
         "generations": 3,
         "crossover": 0.7,

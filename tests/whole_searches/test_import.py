@@ -155,7 +155,7 @@ def test_a_folder_that_is_no_package_hides_nothing_on_a_path_of_folders(tmp_path
                 "crossover",
                 "mutation",
                 "generational",
-                "strategy",
+                "variant",
                 "noisy",
                 "points",
                 "warm_start",
@@ -216,7 +216,7 @@ def test_the_defaults_of_an_evolutionary_search_can_be_seen():
         "crossover": 0.7,
         "mutation": None,
         "generational": False,
-        "strategy": None,
+        "variant": None,
     }
 
 
@@ -371,7 +371,7 @@ def test_unsatisfiable_conditions_are_refused():
         ({"generational": None}, "True or False"),
         ({"generational": 1}, "True or False"),
         ({"noisy": None}, "True or False"),
-        ({"strategy": "best1bin"}, "'rand1bin' or 'current-to-pbest1bin'"),
+        ({"variant": "best1bin"}, "'rand1bin' or 'current-to-pbest1bin'"),
         ({"direction": "up"}, "'max' or 'min'"),
     ],
     ids=str,

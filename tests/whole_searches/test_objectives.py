@@ -554,7 +554,7 @@ def test_grids_and_random_searches_take_several_objectives(spark, tmp_path):
     ("call", "arguments", "message"),
     [
         ("population_based_training", {}, "direction: expected 'max' or 'min', of one objective"),
-        ("evolutionary_search", {"strategy": "rand1bin"}, "strategy: expected the default with"),
+        ("evolutionary_search", {"variant": "rand1bin"}, "variant: expected the default with"),
         ("evolutionary_search", {"noisy": True}, "noisy: expected the default with"),
         ("evolutionary_search", {"mutation": (0.5, 1.0)}, r"mutation: expected a number of"),
         ("evolutionary_search", {"target": 0.5}, "target: expected None with several objectives"),

@@ -39,7 +39,7 @@ from tests.spark_jobs.trial.test_event_file import scalars, table_config, values
 QUIET = {"preload": (), "isolation": "none", "verbose": 0}
 EVOLUTION = {
     "type": "differential evolution",
-    "strategy": "rand1bin",
+    "variant": "rand1bin",
     "popsize": 4,
     "generations": 1,
     "crossover": 0.7,

@@ -236,7 +236,7 @@ def test_the_description_has_call_space_settings_and_versions():
     assert shown.texts["h2"] == ["Space", "Settings", "Versions"]
     assert shown.texts["p"] == ["Two lines."]
     assert shown.texts["code"] == [
-        "experiment.evolutionary_search(spark, train, ..., strategy='rand1bin', popsize=4, "
+        "experiment.evolutionary_search(spark, train, ..., variant='rand1bin', popsize=4, "
         "generations=1)\n"
     ]
     assert shown.table("hyperparameter") == [

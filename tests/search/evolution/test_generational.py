@@ -446,7 +446,7 @@ def test_trials_stay_in_the_space_even_with_large_steps(mutation):
 
 
 NO_INTEGERS = [True, False, 8.0, math.nan, math.inf, "8", None, [8]]
-STRATEGIES = "'rand1bin' or 'current-to-pbest1bin'"
+VARIANTS = "'rand1bin' or 'current-to-pbest1bin'"
 NO_NUMBERS = [math.nan, math.inf, -math.inf, True, False, "0.5", None, [0.5], 1j]
 
 
@@ -457,7 +457,7 @@ NO_NUMBERS = [math.nan, math.inf, -math.inf, True, False, "0.5", None, [0.5], 1j
         ("popsize", [3, 0, -4, *NO_INTEGERS], "an integer of at least 4"),
         ("generations", [0, -1, *NO_INTEGERS], "an integer of at least 1"),
         ("crossover", [-0.1, 1.1, 2, -1, *NO_NUMBERS], "a number of [0, 1]"),
-        ("strategy", ["best1bin", "", 1, ["rand1bin"]], STRATEGIES),
+        ("variant", ["best1bin", "", 1, ["rand1bin"]], VARIANTS),
         (
             "mutation",
             [0, 0.0, -0.5, 2.1, 3, *(odd for odd in NO_NUMBERS if odd is not None)],
@@ -487,7 +487,7 @@ def test_unusable_settings_are_refused(name, values, expected):
         {"mutation": 1e-9},
         {"mutation": (0.5, 1.0)},
         {"mutation": [2, 1e-9]},
-        {"strategy": "current-to-pbest1bin"},
+        {"variant": "current-to-pbest1bin"},
     ],
     ids=str,
 )
@@ -514,9 +514,9 @@ def test_a_weight_between_two_is_drawn_for_each_trial():
     assert 0.45 < max(weights) <= 0.5
 
 
-def test_the_strategy_is_the_operator():
+def test_the_variant_is_the_operator():
     seen = set()
-    searcher = evolution(popsize=4, generations=1, strategy="current-to-pbest1bin")
+    searcher = evolution(popsize=4, generations=1, variant="current-to-pbest1bin")
     mutate = searcher.toolbox.mutate
 
     def watched(*vectors):

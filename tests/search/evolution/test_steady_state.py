@@ -584,7 +584,7 @@ def test_it_is_better_than_the_search_by_generation_at_small_budgets():
         ("popsize", [3, 4.0, True, None], "an integer of at least 4"),
         ("generations", [0, "3"], "an integer of at least 1"),
         ("noisy", [None, 1], "True or False"),
-        ("strategy", ["rand", 1], "'rand1bin' or 'current-to-pbest1bin'"),
+        ("variant", ["rand", 1], "'rand1bin' or 'current-to-pbest1bin'"),
         ("crossover", [1.1, None], "a number of [0, 1]"),
         ("mutation", [0, 2.5, "0.5", (0.5,)], "a number of (0, 2], or two of them"),
     ],
@@ -602,7 +602,7 @@ def test_unusable_settings_are_refused(name, unusable, expected):
     [
         {"popsize": 4},
         {"generations": 1},
-        {"strategy": "rand1bin"},
+        {"variant": "rand1bin"},
         {"crossover": 0},
         {"crossover": 1.0, "mutation": 2},
         {"mutation": (2.0, 0.1)},
