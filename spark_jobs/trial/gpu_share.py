@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from spark_jobs.trial.import_hooks import when_imported
+from spark_jobs.import_hooks import when_imported
 
 _SHARED = 0.9  # share of a GPU's memory for all trials; CUDA itself takes more in each process
 

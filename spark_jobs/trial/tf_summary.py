@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from spark_jobs.trial.import_hooks import when_imported
+from spark_jobs.import_hooks import when_imported
 
 
 @contextlib.contextmanager

@@ -1,6 +1,6 @@
 import sys
 
-from spark_jobs.trial.import_hooks import when_imported
+from spark_jobs.import_hooks import when_imported
 
 
 def module_named(name, folder, monkeypatch):
