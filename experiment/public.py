@@ -49,6 +49,7 @@ from search.stopping import (
     Threshold,
 )
 from search.trial import Failure
+from spark_jobs.strategies.settings import Mirrored
 from spark_jobs.trial.collectives import all_reduce, barrier, broadcast
 from spark_jobs.trial.context import (
     TrialStopped,
@@ -58,6 +59,7 @@ from spark_jobs.trial.context import (
     params,
     rank,
     report,
+    shard,
     world_size,
 )
 
@@ -79,6 +81,7 @@ __all__ = [
     "InvalidArgument",
     "JournalDamaged",
     "MedianStopping",
+    "Mirrored",
     "NevergradSearcher",
     "OptunaSearcher",
     "Patience",
@@ -117,6 +120,7 @@ __all__ = [
     "report",
     "run",
     "search_each",
+    "shard",
     "submit",
     "tensorboard",
     "warm_up",

@@ -24,6 +24,7 @@ from spark_jobs.run_folder.paths import CHECKPOINT
 from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.host_cache import CacheSettings
 from spark_jobs.storage.local_files import make_folder
+from spark_jobs.strategies.sharding import part_of
 from spark_jobs.trial.link import Link, NoLink
 from spark_jobs.trial.objective import UnusableReturn, number
 
@@ -73,6 +74,7 @@ class TrialContext:
         rank: The rank of this worker, from 0; only rank 0 reports.
         workers: The number of workers that run the trial.
         communicator: The connections to the other workers; None with one worker.
+        divides_data: Whether their strategy divides the data.
     """
 
     params: Mapping[str, Any]
@@ -89,6 +91,7 @@ class TrialContext:
     rank: int = 0
     workers: int = 1
     communicator: Communicator | None = None
+    divides_data: bool = False
 
 
 _current: contextvars.ContextVar[TrialContext | None] = contextvars.ContextVar(
@@ -166,6 +169,26 @@ def world_size() -> int:
     """Return the number of workers that run the trial, see `workers_per_trial`; 1 outside one."""
     context = _current.get()
     return 1 if context is None else context.workers
+
+
+def shard(data: Any) -> Any:
+    """Return this worker's part of data; all of it on one worker, and outside a trial.
+
+    Under `Mirrored`, which divides each batch by itself, it returns all of the data, too: so the
+    same line is right under every strategy.
+
+    Args:
+        data: An array, tensor, table or list; a `tf.data.Dataset`, whose elements are divided; a
+            dict or a tuple of these, or a list of arrays, each of which is divided. The parts of
+            all workers have each item once, and their lengths differ by at most one.
+
+    Raises:
+        InvalidArgument: The data cannot be divided, or its arrays differ in length.
+    """
+    context = _current.get()
+    if context is None or context.divides_data or context.workers == 1:
+        return data
+    return part_of(data, context.rank, context.workers)
 
 
 def report(*, step: int | None = None, **metrics: Any) -> None:

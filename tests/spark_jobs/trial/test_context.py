@@ -185,3 +185,17 @@ def test_the_epochs_of_several_fits_are_one_curve(recorded):
 def test_a_metric_whose_name_utf8_cannot_hold_is_refused_by_name(recorded):
     with pytest.raises(ValueError, match=r"report\(\): .* got '\\ud800'"):
         experiment.report(**{"\ud800": 1.0})
+
+
+@pytest.mark.parametrize(
+    ("worker", "part"),
+    [
+        ({"rank": 1, "workers": 2}, [1, 3]),
+        ({"rank": 1, "workers": 2, "divides_data": True}, [0, 1, 2, 3, 4]),
+        ({}, [0, 1, 2, 3, 4]),
+    ],
+)
+def test_a_worker_gets_its_part_of_data_unless_its_strategy_divides_it(tmp_path, worker, part):
+    assert experiment.shard([0, 1, 2, 3, 4]) == [0, 1, 2, 3, 4]
+    with entered(TrialContext(params={}, folder=tmp_path, **worker)):
+        assert experiment.shard([0, 1, 2, 3, 4]) == part

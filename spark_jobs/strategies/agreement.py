@@ -1,0 +1,40 @@
+"""The agreement of all workers to leave `model.fit`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from spark_jobs.strategies.collectives import Collectives, any_of
+
+
+def agreement(keras: Any, collectives: Collectives) -> Any:
+    """Return a Keras callback that ends `fit` on all workers if another callback does on one.
+
+    A worker that left alone would not take part in the operations of the next step, for which the
+    others wait. So all leave at the end of the epoch, also where a callback asks within an epoch;
+    only then do they exchange the number that says so.
+
+    Args:
+        keras: The module `keras`.
+        collectives: The collective calls of the workers.
+    """
+
+    class Agreement(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
+        def __init__(self) -> None:
+            super().__init__()
+            self._asked = False
+
+        def on_train_begin(self, logs: Mapping[str, Any] | None = None) -> None:
+            self._asked = False
+
+        def on_train_batch_end(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
+            if self.model.stop_training:
+                self._asked = True
+                self.model.stop_training = False
+
+        def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
+            asked = self._asked or bool(self.model.stop_training)
+            self.model.stop_training = any_of(collectives, asked)
+
+    return Agreement()

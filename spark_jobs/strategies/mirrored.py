@@ -1,0 +1,149 @@
+"""TensorFlow's MultiWorkerMirroredStrategy for the workers of a trial."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from search.errors import InvalidArgument
+from spark_jobs.installed import is_installed
+from spark_jobs.strategies.batches import Parts
+from spark_jobs.strategies.collectives import Collectives, any_of
+from spark_jobs.strategies.keras_arrays import arrays_alike
+from spark_jobs.strategies.keras_fit import corrected_fit
+from spark_jobs.strategies.one_address import answer_only_at
+from spark_jobs.strategies.random_numbers import share_random_numbers, shuffled_alike
+from spark_jobs.strategies.settings import Mirrored
+
+_PATIENCE = 10.0  # seconds for which rank 0 waits at its end
+
+
+@contextlib.contextmanager
+def mirrored(
+    settings: Mirrored, *, rank: int, members: Sequence[str], collectives: Collectives
+) -> Iterator[None]:
+    """Run the block in the scope of the strategy, as one of several workers.
+
+    TensorFlow must not have run an operation in this process, and its server stays until the
+    process ends. All workers enter; the first operation waits for them.
+
+    Args:
+        settings: The strategy's settings.
+        rank: The worker's rank, from 0.
+        members: TensorFlow's addresses of all workers by rank, as "host:port".
+        collectives: The collective calls of the workers.
+    """
+    if not is_installed("tensorflow"):
+        got = f"none on the host of worker {rank}"
+        raise InvalidArgument(
+            "strategy", "TensorFlow, for 'mirrored'", got, "install it, or use None"
+        )
+    import tensorflow as tf
+
+    numbers = share_random_numbers(collectives)
+    answer_only_at(members[rank])
+    with contextlib.ExitStack() as entered:
+        strategy = make_strategy(tf, settings, rank, members)
+        entered.enter_context(corrected_fit(strategy, collectives))
+        entered.enter_context(arrays_alike(numbers))
+        entered.enter_context(shuffled_alike(tf, numbers))
+        entered.enter_context(strategy.scope())
+        yield
+        _leave_together(rank, collectives)
+
+
+def _leave_together(rank: int, collectives: Collectives) -> None:
+    """Wait for the other workers, so that the end of a process is no error in another one.
+
+    TensorFlow takes the end of one for a crash, and aborts what the others still exchange. As rank
+    0's result is the trial's, rank 0 waits for seconds only, and the others until it has ended.
+    """
+
+    def meet() -> None:
+        with contextlib.suppress(Exception):  # the others have ended, each for its own reason
+            any_of(collectives, False)
+
+    meeting = threading.Thread(target=meet, daemon=True)
+    meeting.start()
+    meeting.join(_PATIENCE if rank == 0 else None)
+
+
+def make_strategy(tf: Any, settings: Mirrored, rank: int, members: Sequence[str]) -> Any:
+    """Return the strategy of a worker; see `mirrored`."""
+
+    class Strategy(tf.distribute.MultiWorkerMirroredStrategy):  # type: ignore[misc]  # no types
+        """Cuts each batch into the replicas' parts."""
+
+        def __init__(self, **settings: Any) -> None:
+            super().__init__(**settings)
+            self._trains = False
+            self._warned = False
+
+        @contextlib.contextmanager
+        def training(self, data: Any) -> Iterator[None]:
+            """Take the first data set of the block for the one that a model is trained on.
+
+            Args:
+                data: The data that it is made of, unless the user has distributed them.
+            """
+            self._trains = not isinstance(data, tf.distribute.DistributedDataset)
+            try:
+                yield
+            finally:
+                self._trains = False
+
+        def experimental_distribute_dataset(self, dataset: Any, options: Any = None) -> Any:
+            trains, self._trains = self._trains, False
+            if options is not None or not _is_cut(tf, dataset):
+                return super().experimental_distribute_dataset(dataset, options)
+            parts = Parts(tf, self.num_replicas_in_sync, self._uneven if trains else None)
+            count = len(self.extended.worker_devices)
+            # If the number of batches is known, all workers end at the same step, and need not ask
+            # in each step whether anybody has a batch left.
+            unknown = int(dataset.cardinality()) == tf.data.UNKNOWN_CARDINALITY
+            self.extended.experimental_enable_get_next_as_optional = unknown
+            try:
+                return self.distribute_datasets_from_function(
+                    lambda context: parts.of(dataset, context.input_pipeline_id * count, count)
+                )
+            finally:
+                self.extended.experimental_enable_get_next_as_optional = True
+
+        def _uneven(self, samples: int) -> None:
+            if not self._warned:
+                self._warned = True
+                devices = "workers" if len(self.extended.worker_devices) == 1 else "GPUs"
+                warnings.warn(
+                    f"a batch of {samples} samples is not divided by {self.num_replicas_in_sync} "
+                    f"{devices}: the mean of each one's part counts the same, so this step differs "
+                    f"from that of a single one; choose a batch size that the number of {devices} "
+                    "divides, and dataset.batch(size, drop_remainder=True)",
+                    stacklevel=2,
+                )
+
+    implementations = tf.distribute.experimental.CommunicationImplementation
+    return Strategy(
+        cluster_resolver=tf.distribute.cluster_resolver.SimpleClusterResolver(
+            tf.train.ClusterSpec({"worker": list(members)}),
+            task_type="worker",
+            task_id=rank,
+            # Listing logical devices would start TensorFlow before the strategy is made.
+            num_accelerators={"GPU": len(tf.config.list_physical_devices("GPU"))},
+            rpc_layer="grpc",
+        ),
+        communication_options=tf.distribute.experimental.CommunicationOptions(
+            implementation=getattr(implementations, settings.communication.upper())
+        ),
+    )
+
+
+def _is_cut(tf: Any, dataset: Any) -> bool:
+    """Return whether each worker cuts its parts out of each batch: a user may want otherwise."""
+    if not isinstance(dataset, tf.data.Dataset):
+        return False
+    policies = tf.data.experimental.AutoShardPolicy
+    policy = dataset.options().experimental_distribute.auto_shard_policy
+    return policy in (policies.AUTO, policies.DATA)

@@ -1,0 +1,55 @@
+"""Random numbers that all workers of a trial share, so that they split and shuffle data alike."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from spark_jobs.strategies.collectives import Collectives
+from spark_jobs.strategies.replacing import replaced
+
+
+def share_random_numbers(collectives: Collectives) -> random.Random:
+    """Seed `random` and numpy alike in all workers; return a further source of equal numbers."""
+    (drawn,) = collectives.broadcast([np.array([random.getrandbits(31)])])
+    seed = int(drawn[0])
+    random.seed(seed)
+    np.random.seed(seed)
+    return random.Random(f"shuffles {seed}")
+
+
+@contextlib.contextmanager
+def shuffled_alike(tf: Any, numbers: random.Random) -> Iterator[None]:
+    """Give each `Dataset.shuffle` of the block that has no seed one that all workers share.
+
+    Each worker reads the whole data set and cuts its parts out of each batch. If each shuffled in
+    its own order, an epoch would have some samples several times and others never. A seed of all of
+    TensorFlow would do, too, but repeats a data set's random augmentations in each epoch; if the
+    train function sets it, it is left to do so.
+
+    Args:
+        tf: The module tensorflow.
+        numbers: The shared random numbers.
+    """
+    original = tf.data.Dataset.shuffle
+
+    @functools.wraps(original)
+    def shuffle(dataset: Any, buffer_size: Any, seed: Any = None, *args: Any, **kwargs: Any) -> Any:
+        if seed is None and not is_seeded():
+            seed = numbers.getrandbits(31)
+        return original(dataset, buffer_size, seed, *args, **kwargs)
+
+    with replaced(tf.data.Dataset, "shuffle", shuffle):
+        yield
+
+
+def is_seeded() -> bool:
+    """Return whether the train function has seeded TensorFlow: `keras.utils.set_random_seed`."""
+    from tensorflow.python.eager import context  # public functions would draw a number
+
+    return context.global_seed() is not None

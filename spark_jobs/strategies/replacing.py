@@ -1,0 +1,22 @@
+"""Replacing functions of other packages for a while."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+
+@contextlib.contextmanager
+def replaced(target: Any, name: str, function: Callable[..., Any]) -> Iterator[None]:
+    """Replace an attribute of a module or a class during the block."""
+    inherited = name not in vars(target)
+    original = getattr(target, name)
+    setattr(target, name, function)
+    try:
+        yield
+    finally:
+        if inherited:
+            delattr(target, name)
+        else:
+            setattr(target, name, original)

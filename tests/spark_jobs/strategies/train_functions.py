@@ -1,0 +1,346 @@
+"""Functions that workers of a gang run, in processes of their own."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import socket
+import warnings
+from typing import Any
+
+import numpy as np
+
+from spark_jobs.strategies.batches import Parts
+from spark_jobs.strategies.collectives import any_of
+from spark_jobs.strategies.one_address import addresses_of_host
+from tests.spark_jobs.strategies.gang import Worker
+
+BATCH = 64
+
+
+def digits(samples: int) -> tuple[Any, Any]:
+    from sklearn.datasets import load_digits
+
+    pixels, labels = load_digits(return_X_y=True)
+    return (pixels / 16).astype("float32")[:samples], labels[:samples]
+
+
+def network(normalized: bool | None = None, name: str = "norm") -> Any:
+    """Return a small network with equal weights in each call.
+
+    Args:
+        normalized: Whether its batch normalization is synchronized; None for none.
+        name: The name of that layer.
+    """
+    import keras
+
+    keras.utils.set_random_seed(7)
+    norm = (
+        []
+        if normalized is None
+        else [keras.layers.BatchNormalization(synchronized=normalized, name=name)]
+    )
+    layers = [keras.layers.Input((64,)), keras.layers.Dense(32, activation="relu"), *norm]
+    return keras.Sequential([*layers, keras.layers.Dense(10)])
+
+
+def compiled(model: Any, optimizer: str = "sgd", at_once: int = 1) -> Any:
+    """Compile a model for the digits, with a number of steps per execution; return it."""
+    import keras
+
+    made = {"sgd": keras.optimizers.SGD(0.1, momentum=0.9), "adam": keras.optimizers.Adam(1e-3)}
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(made[optimizer], loss, metrics=["accuracy"], steps_per_execution=at_once)
+    return model
+
+
+def trained(
+    worker: Worker, optimizer: str, normalized: bool | None, samples: int
+) -> dict[str, Any]:
+    """Return all that `fit`, `evaluate` and `predict` make of digits; the user's warnings, too."""
+    with warnings.catch_warnings(record=True) as seen, worker.mirrored():
+        warnings.simplefilter("always")
+        images, labels = digits(samples)
+        model = compiled(network(normalized), optimizer)
+        fitted = model.fit(
+            images,
+            labels,
+            batch_size=BATCH,
+            epochs=1,
+            verbose=0,
+            validation_data=(images[:101], labels[:101]),
+        )
+        return {
+            "weights": model.get_weights(),
+            "history": fitted.history,
+            "evaluated": model.evaluate(images, labels, batch_size=BATCH, verbose=0),
+            "predicted": model.predict(images[:65], batch_size=BATCH, verbose=0),
+            "warnings": [str(found.message) for found in seen if found.category is UserWarning],
+        }
+
+
+def trained_by_own_loop(worker: Worker) -> list[Any]:
+    """Return the weights after 20 steps of a loop as TensorFlow's guide writes it."""
+    with worker.mirrored():
+        import keras
+        import tensorflow as tf
+
+        strategy = tf.distribute.get_strategy()
+        images, labels = digits(20 * BATCH)
+        dataset = tf.data.Dataset.from_tensor_slices((images, labels)).batch(BATCH)
+        model, optimizer = network(), keras.optimizers.SGD(0.1, momentum=0.9)
+        optimizer.build(model.trainable_variables)
+        losses = keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction=None)
+
+        @tf.function
+        def step(batch: Any) -> None:
+            def replica(images: Any, labels: Any) -> None:
+                with tf.GradientTape() as tape:
+                    each = losses(labels, model(images, training=True))
+                    loss = tf.nn.compute_average_loss(each, global_batch_size=BATCH)
+                gradients = tape.gradient(loss, model.trainable_variables)
+                optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+
+            strategy.run(replica, args=batch)
+
+        for batch in strategy.experimental_distribute_dataset(dataset):
+            step(batch)
+        return model.get_weights()
+
+
+def trained_on_dataset(worker: Worker, kind: str) -> dict[str, Any]:
+    """Train on data whose length only its end shows; return what each worker has seen of it."""
+    with worker.mirrored():
+        import keras
+        import tensorflow as tf
+
+        images, labels = digits(333)
+        numbers = tf.data.Dataset.range(333).shuffle(333)
+        if kind == "filtered":
+            numbers = numbers.filter(lambda number: number < 303)
+        dataset = numbers.map(lambda n: (tf.gather(images, n), tf.gather(labels, n)))
+        dataset = dataset.batch(BATCH)
+        if kind == "generator":
+            dataset = (
+                (images[first : first + BATCH], labels[first : first + BATCH])
+                for first in range(0, 333, BATCH)
+            )
+        model = compiled(network())
+
+        class Steps(keras.callbacks.Callback):
+            steps = 0
+
+            def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+                self.steps += 1
+
+        counted = Steps()
+        epochs = 1 if kind == "generator" else 2
+        model.fit(dataset, epochs=epochs, verbose=0, callbacks=[counted])
+        return {"steps": counted.steps, "weights": model.get_weights()}
+
+
+def seen_in_epochs(worker: Worker) -> list[list[int]]:
+    """Return this worker's samples of two epochs, of shuffled arrays and of a shuffled data set."""
+    with worker.mirrored():
+        import tensorflow as tf
+        from keras.src.backend.tensorflow.trainer import TFEpochIterator
+
+        strategy = tf.distribute.get_strategy()
+        arrays = TFEpochIterator(
+            x=np.arange(101), batch_size=8, shuffle=True, distribute_strategy=strategy
+        )
+        dataset = tf.data.Dataset.range(101).shuffle(101).batch(8)
+        found = []
+        for source in (arrays._get_iterator(), strategy.experimental_distribute_dataset(dataset)):
+            for _ in range(2):
+                batches = [strategy.experimental_local_results(batch) for batch in source]
+                found.append([int(number) for (batch,) in batches for number in np.ravel(batch)])
+        return found
+
+
+def numbers_drawn(worker: Worker) -> list[float]:
+    """Return random numbers of a worker that had other ones before."""
+    random.seed(worker.rank)
+    np.random.seed(worker.rank)
+    with worker.mirrored():
+        return [random.random(), np.random.random()]
+
+
+def stopped_by_one(worker: Worker, when: str) -> dict[str, Any]:
+    """Let one worker's callback stop `fit` in its second epoch."""
+    with worker.mirrored():
+        import keras
+
+        class Stop(keras.callbacks.Callback):
+            epoch = 0
+
+            def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+                self.epoch = epoch
+
+            def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+                if when == "batch" and worker.rank == 1 and self.epoch == 1 and batch == 2:
+                    self.model.stop_training = True
+
+            def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+                if when == "epoch" and worker.rank == 1 and epoch == 1:
+                    self.model.stop_training = True
+
+        images, labels = digits(5 * BATCH)
+        model = compiled(network())
+        fitted = model.fit(
+            images, labels, batch_size=BATCH, epochs=4, verbose=0, callbacks=[Stop()]
+        )
+        evaluated = model.evaluate(images, labels, verbose=0)
+        return {"epochs": len(fitted.history["loss"]), "evaluated": evaluated}
+
+
+def own_train_step(worker: Worker) -> list[float]:
+    """Return what `fit` makes of a number that only a user's own step returns."""
+    with worker.mirrored():
+        import keras
+        import tensorflow as tf
+
+        class Own(keras.Sequential):
+            def train_step(self, data: Any) -> Any:
+                super().train_step(data)
+                return {"samples": tf.cast(tf.shape(data[0])[0], tf.float32)}
+
+        images, labels = digits(65)
+        model = compiled(Own(network().layers))
+        fitted = model.fit(images, labels, batch_size=65, epochs=2, verbose=0, shuffle=False)
+        return [float(number) for number in fitted.history["samples"]]
+
+
+def collectives_of_steps(worker: Worker) -> list[int]:
+    """Return how many of TensorFlow's collective operations epochs of 5 and 25 steps take."""
+    with worker.mirrored():
+        import keras
+        import tensorflow as tf
+
+        keys = tf.distribute.get_strategy().extended._collective_keys
+        counts = []
+
+        class Count(keras.callbacks.Callback):
+            def on_train_begin(self, logs: Any = None) -> None:
+                self.before = self.count()
+
+            def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+                counts.append(self.count() - self.before)
+                self.before = self.count()
+
+            def count(self) -> int:
+                return sum(n for group in keys._instance_key_table.values() for n in group.values())
+
+        model = compiled(network())
+        for steps in (5, 25):
+            images, labels = digits(steps * BATCH)
+            model.fit(images, labels, batch_size=BATCH, verbose=0, callbacks=[Count()])
+        return counts
+
+
+def killed(worker: Worker) -> str:
+    """Let worker 1 be killed in `fit`; return the error of the other one."""
+    with worker.mirrored():
+        import keras
+
+        class Kill(keras.callbacks.Callback):
+            def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+                if worker.rank == 1 and batch == 3:
+                    os.kill(os.getpid(), signal.SIGKILL)
+
+        images, labels = digits(20 * BATCH)
+        try:
+            compiled(network()).fit(images, labels, verbose=0, epochs=50, callbacks=[Kill()])
+        except Exception as error:
+            return type(error).__name__
+        return "nothing"
+
+
+def unchecked(worker: Worker) -> list[str]:
+    """Return what `fit` and a custom loop say in a version of Keras that was not checked."""
+    import keras
+
+    from spark_jobs.strategies import keras_versions
+
+    keras_versions.CHECKED = {"another": ("3.10.0", "3.15.1")}
+    keras.__version__ = "3.99.0"
+    with worker.mirrored():
+        model = compiled(network())
+        found = []
+        for call in (model.fit, model.evaluate):
+            try:
+                call(*digits(BATCH), verbose=0)
+            except Exception as error:
+                found.append(f"{type(error).__name__}: {error}")
+    return found
+
+
+def several_steps_at_once(worker: Worker) -> str:
+    """Return what `fit` says to several steps in one execution."""
+    with worker.mirrored():
+        try:
+            compiled(network(), at_once=4).fit(*digits(BATCH), verbose=0)
+        except Exception as error:
+            return str(error)
+    return ""
+
+
+def answers_of_port(worker: Worker) -> dict[str, bool]:
+    """Return by which addresses of this host TensorFlow's server answers."""
+    port = int(worker.members[worker.rank].rpartition(":")[2])
+    found = {}
+    with worker.mirrored():
+        for address in addresses_of_host():
+            with socket.create_connection((address, port), timeout=10) as connection:
+                connection.settimeout(2 if worker.rank == 0 else 0.5)
+                connection.sendall(
+                    b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes.fromhex("000000040000000000")
+                )
+                try:
+                    found[address] = bool(connection.recv(9))
+                except TimeoutError:
+                    found[address] = False
+        any_of(worker.collectives, False)  # neither ends before the other has asked
+    return found
+
+
+def parts(worker: Worker) -> dict[str, Any]:
+    """Return the parts of batches of several kinds, for 1 and 2 replicas a worker."""
+    import tensorflow as tf
+
+    told: list[int] = []
+    numbers = tf.data.Dataset.range(9).batch(4)
+    kinds = {
+        "numbers": numbers,
+        "structure": numbers.map(lambda n: ({"a": n, "b": (n, n + 1)}, n)),
+        "ragged": numbers.map(lambda n: tf.RaggedTensor.from_row_lengths(n, tf.ones_like(n))),
+        "sparse": numbers.map(lambda n: tf.sparse.from_dense(tf.stack([n, n], axis=1))),
+    }
+
+    def listed(dataset: Any) -> list[Any]:
+        def plain(value: Any) -> Any:
+            if isinstance(value, tf.SparseTensor):
+                value = tf.sparse.to_dense(value)
+            return value.to_list() if isinstance(value, tf.RaggedTensor) else value.numpy().tolist()
+
+        return [tf.nest.map_structure(plain, element) for element in dataset]
+
+    found: dict[str, Any] = {
+        name: [listed(Parts(tf, 2).of(dataset, first, 1)) for first in range(2)]
+        for name, dataset in kinds.items()
+    }
+    double = Parts(tf, 4).of(numbers, 2, 2)
+    found["two replicas"] = listed(double), int(double.cardinality())
+    trained = [Parts(tf, 2, told.append).of(numbers, first, 1) for first in range(2)]
+    found["trained"] = [listed(dataset) for dataset in trained]
+    found["three replicas"] = listed(Parts(tf, 3, told.append).of(numbers, 0, 1))
+    found["told"] = told
+    unequal = numbers.map(lambda n: (n, n[1:]))
+    try:
+        listed(Parts(tf, 2).of(unequal, 0, 1))
+    except tf.errors.InvalidArgumentError as error:
+        found["unequal"] = str(error)
+    static = Parts(tf, 2).of(numbers.repeat().take(8).batch(2, drop_remainder=True), 0, 1)
+    found["static"] = static.element_spec.shape.as_list()[0]
+    return found
