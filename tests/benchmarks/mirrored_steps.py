@@ -1,0 +1,113 @@
+"""The speed of `model.fit` on two workers against one, with steps whose computing is known.
+
+Computing is a sleep, so that it takes as long whatever else the processors do.
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tests.spark_jobs.strategies.gang import Gangs, Worker
+
+_BATCH = 64
+_ROUNDS = 3
+_LONG = 0.2  # seconds of a step on one worker
+_WEIGHTS = 1000  # rows and columns of a matrix: 4 MB of gradients
+
+
+def steps_of_fit(worker: Worker, seconds: float, steps: int) -> list[float]:
+    """Return the seconds of each step of `fit`, without those that trace it.
+
+    Args:
+        worker: The worker.
+        seconds: Seconds that a step sleeps on one worker; two sleep half as long.
+        steps: The number of steps.
+    """
+    with worker.mirrored():
+        import keras
+        import tensorflow as tf
+
+        def slept(images: Any) -> Any:
+            time.sleep(seconds * len(images) / _BATCH)
+            return images
+
+        class Compute(keras.layers.Layer):
+            def build(self, shape: Any) -> None:
+                size = _WEIGHTS if seconds else 1
+                self.matrix = self.add_weight(shape=(size, size), initializer="ones")
+
+            def call(self, images: Any) -> Any:
+                if seconds:
+                    computed = tf.numpy_function(slept, [images], tf.float32, stateful=True)
+                    images = tf.ensure_shape(computed, images.shape)
+                return images * tf.reduce_mean(self.matrix)
+
+        class Clock(keras.callbacks.Callback):
+            def __init__(self) -> None:
+                super().__init__()
+                self.taken: list[float] = []
+
+            def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+                self.begun = time.perf_counter()
+
+            def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+                self.taken.append(time.perf_counter() - self.begun)
+
+        model, clock = keras.Sequential([keras.layers.Input((1,)), Compute()]), Clock()
+        model.compile(keras.optimizers.SGD(1e-3), "mse", metrics=["mae"])
+        numbers = np.ones((_BATCH * steps, 1), np.float32)
+        model.fit(numbers, numbers, batch_size=_BATCH, verbose=0, callbacks=[clock])
+        return clock.taken[steps // 5 :]
+
+
+def of_one_and_two(
+    seconds: float, steps: int, choose: Callable[[list[float]], float]
+) -> list[tuple[float, float]]:
+    """Return the seconds of a step on one worker and on two, in turns.
+
+    Args:
+        seconds: Seconds that a step sleeps on one worker.
+        steps: The number of steps of a round.
+        choose: Chooses from the seconds of all steps of a round.
+    """
+    found = []
+    with tempfile.TemporaryDirectory() as folder, Gangs(Path(folder)) as gangs:
+        for _ in range(_ROUNDS):
+            one, two = (
+                choose(gangs.values(steps_of_fit, workers, seconds, steps)[0]) for workers in (1, 2)
+            )
+            found.append((one, two))
+    return found
+
+
+def overhead_of_fit() -> list[tuple[str, str, str]]:
+    """Return the milliseconds by which a step that computes nothing is longer on two workers."""
+    found = of_one_and_two(0, 200, statistics.median)
+    more = statistics.median(1e3 * (two - one) for one, two in found)
+    return [("model.fit, a step that computes nothing: 2 workers - 1, ms", f"{more:.1f}", "<= 20")]
+
+
+def speed_of_fit() -> list[tuple[str, str, str]]:
+    """Return how much faster two workers are than one at long steps."""
+    found = of_one_and_two(_LONG, 30, statistics.median)
+    ratio = statistics.median(one / two for one, two in found)
+    measure = f"model.fit, steps of {1e3 * _LONG:.0f} ms and 4 MB of gradients: 1 worker / 2"
+    return [(measure, f"{ratio:.2f}", ">= 1.8")]
+
+
+def main() -> None:
+    """Print both."""
+    for rows in (overhead_of_fit, speed_of_fit):
+        for row in rows():
+            print(f"| {' | '.join(row)} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
