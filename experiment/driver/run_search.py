@@ -36,6 +36,7 @@ from search.stopping import read_rules
 from spark_jobs.cluster.task_needs import is_local
 from spark_jobs.run_folder.paths import STOP
 from spark_jobs.session.session import Session
+from spark_jobs.strategies.exposure import risk_of_port
 
 _LOGGER = logging.getLogger("experiment")
 
@@ -55,6 +56,8 @@ def run_search(spec: SearchSpec, interrupts: Interrupts) -> Result:
     root, hadoop = prepared.root, prepared.data.hadoop
     control = interrupts.control
     prepared.session.tell_risk(warn_user)
+    loopback = prepared.session.on_this_host
+    prepared.session.tell_once(risk_of_port(prepared.strategy, loopback=loopback), warn_user)
     _log_scales(spec.space)
     interrupts.keep_results()
     with (

@@ -19,8 +19,9 @@ from experiment.setup.preparation import Prepared, prepare
 from experiment.setup.slot_count import slot_count
 from experiment.setup.specification import SearchSpec
 from experiment.setup.workers import Workers
-from search.errors import InvalidArgument, shown
+from search.errors import InvalidArgument, prefixed, shown
 from search.searcher import batch_of
+from spark_jobs.strategies.settings import name_of
 
 P = ParamSpec("P")
 
@@ -45,6 +46,7 @@ class Plan:
         keep_warm: Seconds for which each executor keeps them imported after a search, for all its
             slots; 0 if each slot imports them for each search.
         workers: Number of slots of each trial, or the least and the greatest number.
+        strategy: How they train together: 'mirrored', or None.
         hindrances: Settings that hurt the search, each with `.setting`, `.value`, `.effect` and
             `.advice`.
     """
@@ -60,6 +62,7 @@ class Plan:
     preload: tuple[str, ...]
     keep_warm: float
     workers: int | tuple[int, int]
+    strategy: str | None
     hindrances: tuple[Hindrance, ...]
 
     @property
@@ -153,7 +156,9 @@ class Plan:
 
     @property
     def _together(self) -> str:
-        return "" if self.workers == 1 else f"; {self._workers} for each trial"
+        if self.workers == 1:
+            return ""
+        return f"; {self._workers} for each trial{prefixed(', ', self.strategy or '')}"
 
     def _preload_in_words(self) -> str:
         if not self.preload:
@@ -247,6 +252,7 @@ def _plan_of(prepared: Prepared) -> Plan:
         preload=prepared.preload.modules,
         keep_warm=prepared.keep_warm,
         workers=spec.settings.workers_per_trial,
+        strategy=None if prepared.strategy is None else name_of(prepared.strategy),
         hindrances=(*map(_too_many_for_memory, warnings), *hindrances(demand)),
     )
 

@@ -64,6 +64,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
             none.
         workers_per_trial: Number of slots that run each trial together, or the least and the
             greatest number.
+        strategy: Type and settings of their strategy; None without one.
         direction: 'max' or 'min', or a dict of these by the objectives' names.
         optimization_key: The user's argument.
         seed: The searcher's seed.
@@ -101,6 +102,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     versions: dict[str, str]
     preload: list[str] = []
     workers_per_trial: int | tuple[int, int] = 1
+    strategy: dict[str, Any] | None = None
     format: int = FORMAT
 
 

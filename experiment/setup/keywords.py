@@ -20,6 +20,7 @@ from search.checks import plain
 from search.errors import WrongCall, did_you_mean, prefixed
 from search.stopping import StoppingRule
 from search.trial import FailureKind
+from spark_jobs.strategies.settings import Mirrored, StrategyName
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -57,6 +58,7 @@ class TrainingKeywords(CommonKeywords, total=False):
     optimization_key: str | None
     resume: str | os.PathLike[str] | Result | Results | None
     stopping: StoppingRule | Sequence[StoppingRule] | None
+    strategy: Mirrored | StrategyName | None
     preload: Sequence[str] | None
     verbose: Literal[0, 1, 2]
 
@@ -66,6 +68,7 @@ class SearchKeywords(ExecutorKeywords, total=False):
 
     name: str | None
     workers_per_trial: int | tuple[int, int]
+    strategy: Mirrored | StrategyName | None
     optimization_key: str | None
     resume: str | os.PathLike[str] | Result | Results | None
     stopping: StoppingRule | Sequence[StoppingRule] | None

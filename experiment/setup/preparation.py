@@ -12,14 +12,17 @@ from experiment.setup.resuming import check_same_search, manifest_of
 from experiment.setup.settings import Settings, check_folder, choose_logdir
 from experiment.setup.sources import hash_of_constraint, hash_of_train, name_of
 from experiment.setup.specification import SearchSpec
+from experiment.setup.strategy import strategy_of
 from experiment.setup.train_function import check_arguments, pickle_function
 from search.stopping import read_rules
+from spark_jobs.messages import as_json
 from spark_jobs.session import session_of
 from spark_jobs.session.session import Session
 from spark_jobs.slot.closure import Shared
 from spark_jobs.slot.held_ports import DEFAULT_PORTS, Ports
 from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.locations import Location
+from spark_jobs.strategies.settings import Mirrored
 from spark_jobs.trial.context import DataSettings
 from spark_jobs.trial.trial_process import Program
 from spark_jobs.zygote.shared_import import OURS
@@ -40,6 +43,7 @@ class Prepared:
         keep_warm: Seconds for which executors keep the process that has imported for its trials;
             0 if trials are not forked.
         worker_ports: The ports on which workers of a trial may listen for each other.
+        strategy: How the workers of a trial train together.
     """
 
     spec: SearchSpec
@@ -51,6 +55,7 @@ class Prepared:
     preload: Preload
     keep_warm: float = 0.0
     worker_ports: Ports = DEFAULT_PORTS
+    strategy: Mirrored | None = None
 
     @property
     def program(self) -> Program:
@@ -65,6 +70,7 @@ class Prepared:
             start_method="spawn" if settings.isolation == "spawn" else "fork",
             seed=settings.seed,
             data=self.data,
+            strategy=self.strategy,
         )
 
     @property
@@ -106,7 +112,8 @@ def prepare(spec: SearchSpec, *, warn: Callable[[str], None]) -> Prepared:
     data, keep_warm = session.data_settings(), session.keep_warm()
     worker_ports = session.worker_ports()
     preload = preload_of(spec.settings, spec.train)
-    manifest = _manifest(spec, function, preload, session)
+    strategy = strategy_of(spec.settings, spec.train, session)
+    manifest = _manifest(spec, function, preload, strategy, session)
     root = _root(spec.settings, manifest, session, data.hadoop, warn)
     shares = spec.settings.isolation == "process"
     return Prepared(
@@ -119,10 +126,17 @@ def prepare(spec: SearchSpec, *, warn: Callable[[str], None]) -> Prepared:
         preload=preload,
         keep_warm=keep_warm if shares else 0.0,
         worker_ports=worker_ports,
+        strategy=strategy,
     )
 
 
-def _manifest(spec: SearchSpec, function: bytes, preload: Preload, session: Session) -> Manifest:
+def _manifest(
+    spec: SearchSpec,
+    function: bytes,
+    preload: Preload,
+    strategy: Mirrored | None,
+    session: Session,
+) -> Manifest:
     settings = spec.settings
     return Manifest(
         name=settings.name or name_of(spec.train),
@@ -141,6 +155,7 @@ def _manifest(spec: SearchSpec, function: bytes, preload: Preload, session: Sess
         seed=spec.seed,
         isolation=settings.isolation,
         workers_per_trial=settings.workers_per_trial,
+        strategy=None if strategy is None else as_json(strategy),
         preload=list(preload.modules),
         timeout=settings.timeout,
         stopping=[rule.to_json() for rule in read_rules(settings.stopping)],

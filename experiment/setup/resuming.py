@@ -85,11 +85,11 @@ def check_same_search(before: Manifest, now: Manifest, run: str) -> list[str]:
     if differences:
         raise _other_search(run, "; ".join(differences))
     warnings = []
-    if before.workers_per_trial != now.workers_per_trial:
-        warnings.append(
-            f"workers_per_trial was {before.workers_per_trial} when {run!r} was started, is "
-            f"{now.workers_per_trial}"
-        )
+    workers = before.workers_per_trial, now.workers_per_trial
+    for name in ("workers_per_trial", "strategy") if 1 not in workers else ("workers_per_trial",):
+        was, is_now = getattr(before, name), getattr(now, name)
+        if was != is_now:
+            warnings.append(f"{name} was {was} when {run!r} was started, is {is_now}")
     if before.function != now.function:
         warnings.append(
             f"the train function {now.train!r} has changed since {run!r} was started; trials that "

@@ -63,6 +63,15 @@ def exposure_of_spark(
     return Exposure(tuple(off), danger, _in_files(master, off) if own else start(off))
 
 
+def protection_of_spark(is_on: Callable[[str], bool]) -> str:
+    """Return the first setting that protects the ports of Spark's processes; '' if none is on.
+
+    Args:
+        is_on: Returns whether a setting is true.
+    """
+    return next(filter(is_on, (AUTHENTICATION, *_ENCRYPTION)), "")
+
+
 def exposure_of_connect(
     port: str, spark: Exposure | None, *, token: bool, encrypted: bool
 ) -> Exposure | None:

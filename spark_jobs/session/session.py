@@ -15,7 +15,7 @@ from typing import Any, Protocol, Self
 
 from search.errors import InvalidArgument, shown
 from spark_jobs.cluster.cluster import Cluster
-from spark_jobs.cluster.exposure import Exposure
+from spark_jobs.cluster.exposure import Exposure, protection_of_spark
 from spark_jobs.cluster.standalone_pages import FailingHost
 from spark_jobs.cluster.task_needs import TaskNeeds, executor_gpus
 from spark_jobs.session import spark_settings
@@ -127,16 +127,30 @@ class Session(abc.ABC):
 
     def tell_risk(self, warn: Callable[[str], None]) -> None:
         """Warn, once per session, if Spark's ports are not protected."""
-        if "_experiment_risk" in self._kept:
-            return
-        self._kept["_experiment_risk"] = exposure = self.exposure
-        if exposure is not None:
-            warn(str(exposure))
+        if self.exposure is not None:
+            self.tell_once(str(self.exposure), warn)
+
+    def tell_once(self, sentence: str, warn: Callable[[str], None]) -> None:
+        """Warn of something, unless this session has done so.
+
+        Args:
+            sentence: The warning; '' for none.
+            warn: Called with it.
+        """
+        told: set[str] = self._kept.setdefault("_experiment_told", set())
+        if sentence and sentence not in told:
+            told.add(sentence)
+            warn(sentence)
 
     @property
     @abc.abstractmethod
     def exposure(self) -> Exposure | None:
         """The risks of Spark's ports; None if they are protected."""
+
+    @property
+    def protection(self) -> str:
+        """The first setting that protects the ports of Spark's processes; '' if none is on."""
+        return protection_of_spark(self._is_on)
 
     @abc.abstractmethod
     def setting(self, name: str) -> str | None:

@@ -31,18 +31,19 @@ def check_port(name: str, strategy: Mirrored | None, protected_by: str) -> None:
 
 
 def risk_of_port(strategy: Mirrored | None, *, loopback: bool) -> str:
-    """Return the risk of TensorFlow's port, to be told once per session; '' for none.
+    """Return the risk of TensorFlow's port, to be told once per session; '' if it is accepted.
 
     Args:
         strategy: The strategy of a search whose trials have several workers.
         loopback: Whether the workers use loopback addresses; then the port is closed to other
             hosts (`spark_jobs.strategies.one_address`).
     """
-    if strategy is None:
+    if strategy is None or strategy.unprotected:
         return ""
     who = "any user of this host" if loopback else "anyone who reaches a worker's port"
-    remedy = "" if loopback else f"; {_REMEDY}"
+    remedy = "" if loopback else f"{_REMEDY}, and "
     return (
         f"TensorFlow's port of each worker has no password: while a trial trains, {who} can run "
-        f"TensorFlow's operations, and read and write files, as its user{remedy}"
+        f"TensorFlow's operations, and read and write files, as its user; {remedy}accept this with "
+        "strategy=experiment.Mirrored(unprotected=True)"
     )

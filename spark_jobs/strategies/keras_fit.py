@@ -135,7 +135,8 @@ def _average_metrics_of_epochs(trainer: ModuleType, collectives: Collectives) ->
         if found is not logs or not isinstance(logs, Mapping) or not logs:
             return found
         values = [np.asarray(value, np.float64) for value in logs.values()]
-        return dict(zip(logs, collectives.all_reduce(values), strict=True))
+        means = collectives.all_reduce(values)
+        return dict(zip(logs, (mean.item() for mean in means), strict=True))
 
     return trainer.TensorFlowTrainer, "_get_metrics_result_or_logs", get_metrics_result_or_logs
 

@@ -8,11 +8,17 @@ them: so sockets that never answer listen on the other addresses of the host.
 from __future__ import annotations
 
 import errno
-import ipaddress
 import os
 import socket
 
 import psutil
+
+from search.errors import ExperimentError
+
+
+class PortTaken(ExperimentError):
+    """Another program has the port for TensorFlow's server; the train function has not run."""
+
 
 # TensorFlow lets other sockets of this user listen at its port's number only with this variable.
 _SHARED = "TF_GRPC_REUSE_PORT"
@@ -26,27 +32,26 @@ def answer_only_at(address: str) -> None:
 
     Args:
         address: The address that the other workers use, as "host:port".
+
+    Raises:
+        PortTaken: Another program listens at this port.
     """
-    host, _, port = address.rpartition(":")
-    addresses = addresses_of_host()
-    if host.strip("[]") not in addresses:
-        return
-    os.environ[_SHARED] = "true"
-    for other in addresses:
-        if other != host.strip("[]"):
-            try:
-                _listen_silently(other, int(port))
-            except OSError as error:
-                if error.errno != errno.EADDRNOTAVAIL:  # this host does not have it yet, or no more
-                    raise
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether a host is an address that only this host can reach."""
+    name, _, number = address.rpartition(":")
+    host, port, addresses = name.strip("[]"), int(number), addresses_of_host()
     try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host == "localhost"
+        _check_free(host, port)
+        if host not in addresses:
+            return
+        os.environ[_SHARED] = "true"
+        for other in addresses:
+            if other != host:
+                _listen_silently(other, port)
+    except OSError as error:
+        raise PortTaken(
+            f"TensorFlow cannot listen at {address} ({error.strerror or error}); another program "
+            "may have taken the port: set spark.experiment.workerPorts to ports that no other "
+            "program uses"
+        ) from None
 
 
 def addresses_of_host() -> list[str]:
@@ -59,12 +64,24 @@ def addresses_of_host() -> list[str]:
     ]
 
 
+def _check_free(host: str, port: int) -> None:
+    """Raise an OSError if a program has the port: TensorFlow's own error says less."""
+    family, kind, protocol, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    with socket.socket(family, kind, protocol) as probe:
+        probe.bind(where)
+
+
 def _listen_silently(address: str, port: int) -> None:
     family, kind, protocol, _, where = socket.getaddrinfo(
         address, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST
     )[0]
     with socket.socket(family, kind, protocol) as listening:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        listening.bind(where)
+        try:
+            listening.bind(where)
+        except OSError as error:
+            if error.errno == errno.EADDRNOTAVAIL:  # this host does not have it yet, or no more
+                return
+            raise
         listening.listen(0)
         listening.detach()

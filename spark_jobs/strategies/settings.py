@@ -10,6 +10,7 @@ from search.checks import check_flag, plain
 from search.errors import InvalidArgument, did_you_mean, shown
 
 Communication = Literal["auto", "ring", "nccl"]
+StrategyName = Literal["auto", "mirrored"]
 
 
 class Mirrored(msgspec.Struct, frozen=True, kw_only=True, tag="mirrored"):
@@ -22,9 +23,10 @@ class Mirrored(msgspec.Struct, frozen=True, kw_only=True, tag="mirrored"):
 
     Args:
         communication: 'auto', 'ring' (over gRPC), or 'nccl', NVIDIA's library for GPUs.
-        unprotected: Whether to train although TensorFlow's port of each worker has no password: who
-            reaches it can run operations, and read and write files, as the user of Spark. A cluster
-            with `spark.authenticate` or encrypted traffic refuses this, unless it is True.
+        unprotected: Whether to accept that TensorFlow's port of each worker has no password: who
+            reaches it can run operations, and read and write files, as the user of Spark. Unless
+            this is True, a warning says so, and the strategy is refused on a cluster with
+            `spark.authenticate` or encrypted traffic.
 
     Raises:
         InvalidArgument: An argument is invalid.
@@ -46,20 +48,29 @@ class Mirrored(msgspec.Struct, frozen=True, kw_only=True, tag="mirrored"):
 _BY_NAME = {"mirrored": Mirrored}
 
 
-def read_strategy(name: str, value: object) -> Mirrored | None:
+def name_of(strategy: Mirrored) -> str:
+    """Return the name that is short for a strategy, such as 'mirrored'."""
+    return str(strategy.__struct_config__.tag)
+
+
+def read_strategy(name: str, value: object) -> Mirrored | Literal["auto"] | None:
     """Return the strategy that a user passed; a string is short for its default settings.
 
     Args:
         name: The argument's name for the error.
-        value: A strategy, its name, or None.
+        value: A strategy, its name, 'auto', which is returned as it is, or None.
 
     Raises:
         InvalidArgument: There is no such strategy.
     """
     if value is None or isinstance(value, Mirrored):
         return value
-    if isinstance(value, str) and value in _BY_NAME:
-        return _BY_NAME[value]()
-    expected = "'mirrored', experiment.Mirrored(...) or None"
-    hint = "call it: experiment.Mirrored()" if value is Mirrored else did_you_mean(value, _BY_NAME)
+    if isinstance(value, str):
+        if value == "auto":
+            return "auto"
+        if value in _BY_NAME:
+            return _BY_NAME[value]()
+    expected = "'auto', 'mirrored', experiment.Mirrored(...) or None"
+    names = ("auto", *_BY_NAME)
+    hint = "call it: experiment.Mirrored()" if value is Mirrored else did_you_mean(value, names)
     raise InvalidArgument(name, expected, shown(value), hint)

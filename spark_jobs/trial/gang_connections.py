@@ -1,4 +1,7 @@
-"""A worker's connections to the other workers of its trial, made before the train function runs."""
+"""A worker's connections to the other workers of its trial, and how it trains with them.
+
+Both are made before the train function runs.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from spark_jobs.messages import Gang
 
 if TYPE_CHECKING:
     from spark_jobs.communicator.communicator import Communicator
+    from spark_jobs.strategies.settings import Mirrored
 
 CONNECT = 60.0
 """Seconds for connecting. The workers of a trial start within seconds of each other, except for the
@@ -53,6 +57,28 @@ def connected(
             f"({error.strerror or error}); another program may have taken the port: set "
             "spark.experiment.workerPorts to ports that no other program uses"
         ) from None
+
+
+def training_with(
+    strategy: Mirrored | None, gang: Gang | None, communicator: Communicator | None
+) -> contextlib.AbstractContextManager[None]:
+    """Let a block, which calls the train function, train with the other workers.
+
+    Args:
+        strategy: How they train together; None leaves it to the train function.
+        gang: The gang; None for a trial on one slot, which needs no strategy.
+        communicator: The connections to the other workers.
+
+    Raises:
+        InvalidArgument: The framework of the strategy is not installed.
+        PortTaken: Another program has the port for the framework's server.
+    """
+    if strategy is None or gang is None or communicator is None:
+        return contextlib.nullcontext()
+    # Late: it needs numpy, and trials on one slot need none of it.
+    from spark_jobs.strategies.entering import entered
+
+    return entered(strategy, rank=gang.rank, members=gang.servers, collectives=communicator)
 
 
 def bound(address: str) -> socket.socket:

@@ -28,8 +28,10 @@ from search.direction import DirectionName, read_direction
 from search.errors import shown
 from search.trial import Outcome
 from spark_jobs.messages import Attempt, Report, decode, encode, fit
+from spark_jobs.strategies.one_address import PortTaken
+from spark_jobs.strategies.settings import Mirrored
 from spark_jobs.trial import context, out_of_memory
-from spark_jobs.trial.gang_connections import CONNECT, NotConnected, connected
+from spark_jobs.trial.gang_connections import CONNECT, NotConnected, connected, training_with
 from spark_jobs.trial.gpu_share import GpuShare, limited
 from spark_jobs.trial.link import Link, NoLink, PipeLink
 from spark_jobs.trial.objective import (
@@ -61,6 +63,7 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
         gpu_share: The share of its GPU's memory that a trial may take, which depends on the slot;
             None for all of it.
         clock_lag: Seconds by which the clock of the slot's host lags the driver's.
+        strategy: How the workers of a trial train together; None leaves it to the train function.
     """
 
     function: bytes
@@ -73,6 +76,7 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     data: context.DataSettings = context.DataSettings()
     gpu_share: GpuShare | None = None
     clock_lag: float = 0.0
+    strategy: Mirrored | None = None
 
     @property
     def objective(self) -> Objective | Objectives:
@@ -111,7 +115,8 @@ def evaluate(
 ) -> Outcome:
     """Call the train function; any result or error becomes an outcome.
 
-    The workers of a gang connect to each other first, before the train function is unpickled.
+    The workers of a gang first connect to each other, and enter their strategy: before the train
+    function is unpickled, since a strategy must be there before a framework's first operation.
 
     Args:
         program: The settings of the search.
@@ -130,6 +135,7 @@ def evaluate(
         clock_lag=program.clock_lag,
         rank=attempt.rank,
         workers=attempt.workers,
+        divides_data=program.strategy is not None and program.strategy.divides_data,
     )
     try:
         share = limited(program.gpu_share)
@@ -139,6 +145,7 @@ def evaluate(
             default_writer(folder),
             out_of_memory.reserve(),
             share,
+            training_with(program.strategy, attempt.gang, running.communicator),
         ):
             function = pickle.loads(program.function)
             returned = function(**trial.params)
@@ -194,7 +201,7 @@ def stopped(
 
 def _failed(trial: int, error: BaseException, seconds: float) -> Outcome:
     match error:
-        case NotConnected():
+        case NotConnected() | PortTaken():
             return Outcome.failed(trial, "machine", str(error), seconds=seconds)
         case AmbiguousObjective():
             return Outcome.failed(trial, "ambiguous objective", str(error), seconds=seconds)

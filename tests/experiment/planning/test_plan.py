@@ -351,7 +351,23 @@ def test_the_plan_of_trials_on_several_slots_counts_trials_at_once(spark, tmp_pa
     )
     assert (plan.slots, plan.workers, plan.trials_per_slot) == (2, 2, 3)
     assert plan.idle == (0.0, 0.0)
+    assert plan.strategy is None
     assert "  slots    2 now, 2 at most; each 1 core; 2 for each trial\n" in str(plan)
     some = dataclasses.replace(plan, workers=(2, 4), slots=6, slots_now=6)
     assert some.trials_per_slot == 2
     assert "  slots    6 now, 6 at most; each 1 core; 2 to 4 for each trial\n" in str(some)
+
+
+def test_the_plan_says_how_workers_train_together(spark, tmp_path):
+    plan = experiment.plan(
+        experiment.distributed_training,
+        spark,
+        lambda x: x,
+        {"x": 1},
+        workers=2,
+        strategy=experiment.Mirrored(unprotected=True),
+        logdir=tmp_path,
+        preload=(),
+    )
+    assert plan.strategy == "mirrored"
+    assert "; 2 for each trial, mirrored\n" in str(plan)

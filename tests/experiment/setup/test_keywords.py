@@ -91,6 +91,7 @@ def test_an_executor_accepts_no_setting_that_compares_trials():
         "max_failures",
         "target",
         "workers_per_trial",
+        "strategy",
     }
     assert not {"name", "preload", "verbose"} & get_type_hints(ExecutorKeywords).keys()
 

@@ -4,11 +4,11 @@ import pytest
 
 from experiment.run_files.format import FORMAT
 from experiment.run_files.journal import encode_line
-from experiment.setup.resuming import manifest_of, read_past
+from experiment.setup.resuming import check_same_search, manifest_of, read_past
 from search.errors import InvalidArgument
 from spark_jobs.storage.files import LocalFiles
 from spark_jobs.storage.locations import Location
-from tests.experiment.runs import make_run, make_search
+from tests.experiment.runs import make_manifest, make_run, make_search
 
 
 def test_a_run_that_a_newer_version_resumed_is_refused(tmp_path):
@@ -22,3 +22,18 @@ def test_a_run_that_a_newer_version_resumed_is_refused(tmp_path):
 def test_a_missing_run_folder_is_refused(tmp_path):
     with pytest.raises(InvalidArgument, match="^resume: expected the folder of a run"):
         manifest_of(tmp_path / "gone")
+
+
+def test_another_number_of_workers_or_strategy_is_told():
+    mirrored = {"workers_per_trial": 2, "strategy": {"type": "mirrored"}}
+    alone, two, others = (
+        make_manifest(make_search(6), **changes)
+        for changes in ({}, mirrored, mirrored | {"strategy": None})
+    )
+    assert check_same_search(two, two, "a") == []
+    assert check_same_search(two, alone, "a") == [
+        "workers_per_trial was 2 when 'a' was started, is 1"
+    ]
+    assert check_same_search(two, others, "a") == [
+        "strategy was {'type': 'mirrored'} when 'a' was started, is None"
+    ]

@@ -2,7 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from spark_jobs.cluster.exposure import exposure_of_connect, exposure_of_spark, start_of
+from spark_jobs.cluster.exposure import (
+    exposure_of_connect,
+    exposure_of_spark,
+    protection_of_spark,
+    start_of,
+)
 
 AUTHENTICATED = {"spark.authenticate": "true"}
 SECRET = "spark.authenticate=true, spark.authenticate.secret=<a secret>"
@@ -93,3 +98,15 @@ def test_the_risks_of_a_connect_server_and_its_spark_are_one_sentence():
     assert exposure_of_connect("", None, token=True, encrypted=False).danger.startswith("anyone")
     only_spark = exposure_of_connect("15002", spark, token=True, encrypted=True)
     assert (only_spark.danger, only_spark.remedy) == (spark.danger, spark.remedy)
+
+
+@pytest.mark.parametrize(
+    ("settings", "protection"),
+    [
+        ((), ""),
+        (("spark.authenticate", "spark.network.crypto.enabled"), "spark.authenticate"),
+        (("spark.ssl.rpc.enabled",), "spark.ssl.rpc.enabled"),
+    ],
+)
+def test_the_first_setting_that_protects_is_named(settings, protection):
+    assert protection_of_spark(lambda name: name in settings) == protection

@@ -28,7 +28,11 @@ def test_an_open_port_is_allowed(strategy, protected_by):
 
 def test_the_risk_names_who_reaches_the_port():
     assert risk_of_port(None, loopback=False) == ""
+    assert risk_of_port(Mirrored(unprotected=True), loopback=False) == ""
     assert "any user of this host can run" in risk_of_port(Mirrored(), loopback=True)
-    elsewhere = risk_of_port(Mirrored(unprotected=True), loopback=False)
+    elsewhere = risk_of_port(Mirrored(), loopback=False)
     assert "anyone who reaches a worker's port can run" in elsewhere
-    assert elsewhere.endswith("shut the workers' ports to all other hosts")
+    assert elsewhere.endswith(
+        "shut the workers' ports to all other hosts, and accept this with "
+        "strategy=experiment.Mirrored(unprotected=True)"
+    )

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 from search.errors import InvalidArgument
-from spark_jobs.strategies.settings import Mirrored, read_strategy
+from spark_jobs.strategies.settings import Mirrored, name_of, read_strategy
 
 
 def test_a_strategy_travels_as_json():
@@ -19,6 +19,8 @@ def test_a_strategy_travels_as_json():
 
 def test_a_name_is_short_for_the_defaults():
     assert read_strategy("strategy", "mirrored") == Mirrored()
+    assert name_of(Mirrored(unprotected=True)) == "mirrored"
+    assert read_strategy("strategy", "auto") == "auto"
     assert read_strategy("strategy", None) is None
     assert read_strategy("strategy", Mirrored(communication="nccl")).communication == "nccl"
 
@@ -32,7 +34,7 @@ def test_a_name_is_short_for_the_defaults():
     ],
 )
 def test_another_strategy_is_refused(value, advice):
-    with pytest.raises(InvalidArgument, match="strategy: expected 'mirrored'") as raised:
+    with pytest.raises(InvalidArgument, match="strategy: expected 'auto', 'mirrored'") as raised:
         read_strategy("strategy", value)
     assert advice in str(raised.value)
 
