@@ -19,6 +19,7 @@ EXAMPLES = {
     "evolutionary_search.py": (["--epochs", "1", "--popsize", "4", "--generations", "1"], 8),
     "early_stopping.py": (["--epochs", "3", "--samples", "4"], 4),
     "architecture_search.py": (["--epochs", "1", "--samples", "6", "--popsize", "4"], 6),
+    "distributed_training.py": (["--epochs", "1"], 3),
 }
 BIN = Path(sys.executable).parent
 COMMANDS = {
@@ -31,6 +32,7 @@ RUNS = [
     pytest.param("python", "grid_search.py", marks=IN_CI),
     pytest.param("python", "evolutionary_search.py", marks=IN_CI),
     pytest.param("spark-submit", "grid_search.py", marks=IN_CI),
+    pytest.param("python", "distributed_training.py", marks=IN_CI),
     pytest.param("python", "early_stopping.py", marks=pytest.mark.slow),
     pytest.param("spark-submit", "architecture_search.py", marks=pytest.mark.slow),
 ]
@@ -72,6 +74,14 @@ def test_an_example_prints_its_table_and_the_command_to_watch_it(tmp_path, examp
     run_folder = Path(watch.split(" tensorboard ")[1])
     assert watch.startswith(f"Look at it: {sys.executable} -m experiment tensorboard ")
     assert len(list((run_folder / "trials").iterdir())) == trials
+
+
+@pytest.mark.slow
+@pytest.mark.contract
+def test_a_loop_of_the_users_own_trains_on_two_workers(tmp_path):
+    output = run([sys.executable], tmp_path, "custom_loop.py", "--logdir", str(tmp_path))
+    accuracy = output.split("Accuracy on 2 workers: ")[1].splitlines()[0]
+    assert float(accuracy) > 0.9
 
 
 @pytest.mark.slow
