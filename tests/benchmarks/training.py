@@ -11,7 +11,7 @@ import statistics
 from collections.abc import Callable
 from typing import NamedTuple
 
-from tests.benchmarks import kills, rings
+from tests.benchmarks import kills, mirrored_steps, rings
 
 _KILLS = 20
 
@@ -59,7 +59,24 @@ def kills_of_workers() -> list[Row]:
     ]
 
 
-ROWS: list[Callable[[], list[Row]]] = [ring_against_tensorflow, kills_of_workers]
+def overhead_of_fit() -> list[Row]:
+    """Measure how much longer a step of `model.fit` that computes nothing is on two workers."""
+    name = "model.fit, steps that compute nothing: 2 workers - 1, ms a step"
+    return [Row(name, f"{mirrored_steps.overhead_of_fit():.1f}", "<= 20")]
+
+
+def speed_of_fit() -> list[Row]:
+    """Compare `model.fit` on two workers and on one, with steps that take long."""
+    name = "model.fit, steps of 200 ms and 4 MB of gradients: speed of 2 workers / 1"
+    return [Row(name, f"{mirrored_steps.speed_of_fit():.2f}", ">= 1.8")]
+
+
+ROWS: list[Callable[[], list[Row]]] = [
+    ring_against_tensorflow,
+    overhead_of_fit,
+    speed_of_fit,
+    kills_of_workers,
+]
 
 
 def main() -> None:
