@@ -73,6 +73,10 @@ def _leave_together(rank: int, collectives: Collectives) -> None:
 
 def make_strategy(tf: Any, settings: Mirrored, rank: int, members: Sequence[str]) -> Any:
     """Return the strategy of a worker; see `mirrored`."""
+    unbuffered = tf.distribute.InputOptions(
+        experimental_fetch_to_device=False,
+        experimental_replication_mode=tf.distribute.InputReplicationMode.PER_REPLICA,
+    )
 
     class Strategy(tf.distribute.MultiWorkerMirroredStrategy):  # type: ignore[misc]  # no types
         """Cuts each batch into the replicas' parts."""
@@ -97,8 +101,10 @@ def make_strategy(tf: Any, settings: Mirrored, rank: int, members: Sequence[str]
 
         def experimental_distribute_dataset(self, dataset: Any, options: Any = None) -> Any:
             trains, self._trains = self._trains, False
-            if options is not None or not _is_cut(tf, dataset):
+            if options is not None:
                 return super().experimental_distribute_dataset(dataset, options)
+            if not _is_cut(tf, dataset):
+                return self._unbuffered(super().experimental_distribute_dataset(dataset))
             parts = Parts(tf, self.num_replicas_in_sync, self._uneven if trains else None)
             count = len(self.extended.worker_devices)
             # If the number of batches is known, all workers end at the same step, and need not ask
@@ -111,6 +117,21 @@ def make_strategy(tf: Any, settings: Mirrored, rank: int, members: Sequence[str]
                 )
             finally:
                 self.extended.experimental_enable_get_next_as_optional = True
+
+        def distribute_datasets_from_function(self, dataset_fn: Any, options: Any = None) -> Any:
+            distributed = super().distribute_datasets_from_function(dataset_fn, options)
+            return distributed if options is not None else self._unbuffered(distributed)
+
+        def _unbuffered(self, distributed: Any) -> Any:
+            """Return a data set that is read without TensorFlow's buffers of several devices.
+
+            Their thread crashes the process if an iterator is deleted before its end (seen in
+            TensorFlow 2.21: `MultiDeviceBuffer::BackgroundThread` reads a deleted iterator), as
+            Keras does in each `fit`. A worker with one device needs no such buffers.
+            """
+            if len(self.extended.worker_devices) == 1:
+                distributed._options = unbuffered  # public functions refuse it for several workers
+            return distributed
 
         def _uneven(self, samples: int) -> None:
             if not self._warned:

@@ -171,6 +171,7 @@ def _fork(
     code = 1
     try:
         die_with_parent(parent)
+        faulthandler.enable(all_threads=True)
         signal.alarm(_LIMIT)
         faulthandler.dump_traceback_later(_LIMIT - 10)
         for other in stars:

@@ -92,6 +92,14 @@ def test_an_epoch_of_all_workers_has_each_sample_once_and_another_order_than_the
 
 @pytest.mark.slow
 @pytest.mark.contract
+def test_iterators_may_be_deleted_before_their_end(gangs):
+    """`OwnedMultiDeviceIterator` crashes the process then, in a third of all trainings or so."""
+    for types in gangs.values(functions.iterators_of_data, 2):
+        assert types == ["OwnedIterator"] * 3
+
+
+@pytest.mark.slow
+@pytest.mark.contract
 def test_all_workers_draw_the_same_random_numbers(gangs):
     first, second = gangs.values(functions.numbers_drawn, 2)
     assert first == second

@@ -159,6 +159,23 @@ def seen_in_epochs(worker: Worker) -> list[list[int]]:
         return found
 
 
+def iterators_of_data(worker: Worker) -> list[str]:
+    """Return the types of TensorFlow's iterators of data that are distributed in several ways."""
+    with worker.mirrored():
+        import tensorflow as tf
+
+        strategy = tf.distribute.get_strategy()
+        dataset, options = tf.data.Dataset.range(8).batch(4), tf.data.Options()
+        off = tf.data.experimental.AutoShardPolicy.OFF
+        options.experimental_distribute.auto_shard_policy = off
+        distributed = (
+            strategy.experimental_distribute_dataset(dataset),
+            strategy.experimental_distribute_dataset(dataset.with_options(options)),
+            strategy.distribute_datasets_from_function(lambda context: dataset),
+        )
+        return [type(iter(made)._iterators[0]._iterator).__name__ for made in distributed]
+
+
 def numbers_drawn(worker: Worker) -> list[float]:
     """Return random numbers of a worker that had other ones before."""
     random.seed(worker.rank)

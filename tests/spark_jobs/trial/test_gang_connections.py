@@ -18,6 +18,9 @@ import experiment
 from search.trial import Trial
 from spark_jobs.channel.credentials import make_certificate
 from spark_jobs.messages import Attempt, Gang
+from spark_jobs.strategies.one_address import PortTaken
+from spark_jobs.strategies.settings import Mirrored
+from spark_jobs.trial import trial_process
 from spark_jobs.trial.context import TrialContext, entered
 from spark_jobs.trial.trial_process import Program, evaluate
 
@@ -161,6 +164,18 @@ def test_a_port_that_another_program_has_is_the_machines_failure(tmp_path):
         f"worker 0 cannot listen at {host}:{port} (Address already in use); another program may "
         "have taken the port: set spark.experiment.workerPorts to ports that no other program uses"
     )
+
+
+def test_a_port_of_the_framework_that_another_program_has_is_the_machines_failure(
+    tmp_path, monkeypatch
+):
+    def taken(*arguments):
+        raise PortTaken("TensorFlow cannot listen")
+
+    monkeypatch.setattr(trial_process, "training_with", taken)
+    program = Program(function=b"no pickle", key=None, direction="max", strategy=Mirrored())
+    outcome = evaluate(program, Attempt(Trial(0, {})), tmp_path)
+    assert (outcome.error.kind, outcome.error.message) == ("machine", "TensorFlow cannot listen")
 
 
 def test_the_train_function_sees_no_key(outcomes):
