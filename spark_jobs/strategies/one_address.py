@@ -65,9 +65,10 @@ def addresses_of_host() -> list[str]:
 
 
 def _check_free(host: str, port: int) -> None:
-    """Raise an OSError if a program has the port: TensorFlow's own error says less."""
+    """Raise an OSError if a program listens at the port: TensorFlow's own error says less."""
     family, kind, protocol, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     with socket.socket(family, kind, protocol) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, True)  # a slot may hold it so
         probe.bind(where)
 
 

@@ -31,7 +31,7 @@ from spark_jobs.strategies.entering import entered
 from spark_jobs.strategies.settings import Mirrored
 from spark_jobs.trial.trial_process import die_with_parent
 
-_LIMIT = 60  # seconds, after which a worker that hangs is killed
+_LIMIT = 140  # seconds, after which a worker that hangs is killed
 
 
 class Star:

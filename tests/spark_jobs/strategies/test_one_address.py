@@ -10,6 +10,14 @@ def test_a_host_has_a_loopback_address():
     assert "127.0.0.1" in addresses_of_host()
 
 
+def test_a_port_that_the_slot_holds_is_free():
+    """At an address that no interface lists, as this process would listen at the others."""
+    with socket.socket() as held:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, True)
+        held.bind(("127.0.0.2", 0))
+        answer_only_at(f"127.0.0.2:{held.getsockname()[1]}")
+
+
 def test_a_port_that_another_program_has_is_named():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
