@@ -56,6 +56,7 @@ _RULES = {
     for name, kind in vars(experiment).items()
     if isinstance(kind, type) and issubclass(kind, StoppingRule)
 }
+_STRATEGIES = {"mirrored": experiment.Mirrored}
 _OURS = ("experiment", "search", "spark_jobs")
 _FILES = (".json", ".yaml", ".yml")
 
@@ -198,6 +199,8 @@ def _argument(name: str, text: str, parameter: inspect.Parameter) -> Any:
         given = _read(name, text)
         return [_made(name, rule, _RULES) for rule in (given if type(given) is list else [given])]
     value = _yaml(name, text) if name == "warm_start" else _read(name, text)
+    if name == "strategy" and type(value) is dict:
+        return _made(name, value, _STRATEGIES)
     return tuple(value) if name == "mutation" and type(value) is list else value
 
 

@@ -104,6 +104,19 @@ def test_stopping_rules_may_be_written_in_any_style_of_yaml(folder, written):
     assert [rule.patience for rule in job.arguments["stopping"]] == [2, 3]
 
 
+@pytest.mark.parametrize(
+    ("written", "strategy"),
+    [
+        ("mirrored", "mirrored"),
+        ("null", None),
+        ("{type: mirrored, unprotected: true}", experiment.Mirrored(unprotected=True)),
+    ],
+)
+def test_a_strategy_may_have_settings(folder, written, strategy):
+    job = read_job([*TRAIN, "--bounds", "space.yaml", "--strategy", written])
+    assert job.arguments == {"strategy": strategy}
+
+
 def test_each_group_is_searched(folder):
     (folder / "groups.yaml").write_text("eu: {x: {type: choice, values: [1]}}\nus: {x: [1, 3]}\n")
     job = read_job([*TRAIN, "--groups", "groups.yaml", "--by", "region"])
@@ -231,6 +244,7 @@ def test_another_module_is_imported_on_executors():
             "keyword argument 'popsiz'; did you mean 'popsize'?",
         ),
         (["--bounds", "space.yaml", "--stopping", "Never"], "--stopping: expected one of Median"),
+        (["--bounds", "space.yaml", "--strategy", "{type: ring}"], "--strategy: expected one of m"),
         (["--bounds", "space.yaml", "--popsize", "[1"], "--popsize: expected YAML, got '[1'"),
         (
             ["--bounds", "space.yaml", "--seed", "2020-13-45"],
