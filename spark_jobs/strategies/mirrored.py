@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 import warnings
 from collections.abc import Iterator, Sequence
@@ -16,9 +17,11 @@ from spark_jobs.strategies.keras_arrays import arrays_alike
 from spark_jobs.strategies.keras_fit import corrected_fit
 from spark_jobs.strategies.one_address import answer_only_at
 from spark_jobs.strategies.random_numbers import share_random_numbers, shuffled_alike
+from spark_jobs.strategies.replacing import replaced
 from spark_jobs.strategies.settings import Mirrored
 
 _PATIENCE = 10.0  # seconds for which rank 0 waits at its end
+_SILENCE = 600.0  # seconds without a sign of life after which TensorFlow takes a worker for dead
 
 
 @contextlib.contextmanager
@@ -46,13 +49,28 @@ def mirrored(
     numbers = share_random_numbers(collectives)
     answer_only_at(members[rank])
     with contextlib.ExitStack() as entered:
-        strategy = make_strategy(tf, settings, rank, members)
+        with _patient():
+            strategy = make_strategy(tf, settings, rank, members)
         entered.enter_context(corrected_fit(strategy, collectives))
         entered.enter_context(arrays_alike(numbers))
         entered.enter_context(shuffled_alike(tf, numbers))
         entered.enter_context(strategy.scope())
         yield
         _leave_together(rank, collectives)
+
+
+def _patient() -> contextlib.AbstractContextManager[None]:
+    """Let strategies made in the block wait longer for signs of life than TensorFlow's ten seconds.
+
+    Workers of a busy host are silent for longer. The end of a process shows at once by its
+    connections, and the driver ends the workers of a trial whose host is lost.
+    """
+    from tensorflow.python.eager import context  # no public function sets it
+
+    running = context.context()
+    original, name = running.configure_coordination_service, "configure_coordination_service"
+    longer = functools.partial(original, heartbeat_timeout_in_ms=int(1000 * _SILENCE))
+    return replaced(running, name, longer)
 
 
 def _leave_together(rank: int, collectives: Collectives) -> None:

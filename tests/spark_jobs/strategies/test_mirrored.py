@@ -130,6 +130,12 @@ def test_a_step_of_fit_exchanges_the_gradients_alone(gangs):
 
 @pytest.mark.slow
 @pytest.mark.contract
+def test_a_worker_that_is_silent_on_a_busy_host_is_not_taken_for_dead(gangs):
+    assert gangs.values(functions.silence_of_dead, 2) == [600.0, 600.0]
+
+
+@pytest.mark.slow
+@pytest.mark.contract
 def test_the_end_of_a_worker_is_an_error_in_the_other(gangs):
     first, second = gangs.ended(functions.killed, 2)
     assert second.code == -9

@@ -176,6 +176,15 @@ def iterators_of_data(worker: Worker) -> list[str]:
         return [type(iter(made)._iterators[0]._iterator).__name__ for made in distributed]
 
 
+def silence_of_dead(worker: Worker) -> float:
+    """Return the seconds without a sign of life after which TensorFlow takes a worker for dead."""
+    with worker.mirrored():
+        from tensorflow.python.eager import context
+
+        config = context.context().config.experimental.coordination_config
+        return config.heartbeat_timeout_in_ms / 1000
+
+
 def numbers_drawn(worker: Worker) -> list[float]:
     """Return random numbers of a worker that had other ones before."""
     random.seed(worker.rank)
