@@ -161,6 +161,7 @@ def test_a_plan_is_text_and_a_table_of_a_notebook(spark, tmp_path):
 def test_unknown_numbers_are_left_out():
     plan = experiment.Plan(
         workers=1,
+        strategy=None,
         call="launch",
         trials=6,
         slots=2,
