@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from experiment.driver.search_call import search_call
 from experiment.results.result import Result, Results, results_of_groups
@@ -27,7 +26,7 @@ from search.evolution.nsga2 import NSGA2
 from search.evolution.population_based import PopulationTraining
 from search.evolution.settings import Mutation
 from search.grid import PointSearch
-from search.grouped import Grouped, read_groups, union
+from search.grouped import Grouped, GroupedSearch, read_groups, union
 from search.searcher import Algorithm
 from search.sequential.bayesian import BayesianOptimization
 from search.space.spaces import Constraint, Space, read_points
@@ -184,9 +183,8 @@ def evolutionary_search(  # noqa: PLR0917  # their order is part of the call
         mutation: Differential weight F of (0, 2], or two bounds between which each trial's is
             drawn; None for 0.5 with `generational`, otherwise (0.5, 1.0). With several objectives,
             the probability of [0, 1] that a hyperparameter mutates; None for one on average.
-        generational: False: no slot waits, a better trial joins the population as soon as it ends,
-            and no configuration is repeated before all were tried. True: each generation waits for
-            the last trial of the one before.
+        generational: False: no slot waits, and a better trial joins the population as soon as it
+            ends. True: each generation waits for the last trial of the one before.
         variant: 'rand1bin' or 'current-to-pbest1bin'; None for the first with `generational`,
             otherwise the second. Not with several objectives.
         noisy: Whether evaluations of the same configuration differ. Then every tenth trial repeats
@@ -255,7 +253,7 @@ def random_search(
     constraint: Constraint | None = None,
     **settings: Unpack[Keywords],
 ) -> SearchSpec:
-    """Run a train function on independent random points.
+    """Run a train function on random points, none of them twice.
 
     Args:
         spark: A running SparkSession.
@@ -263,7 +261,7 @@ def random_search(
             of names to numbers (see `optimization_key`), or a Keras History, whose best epoch
             counts.
         bounds: The search space; see `evolutionary_search`.
-        samples: Number of trials.
+        samples: Number of trials; fewer if the space has fewer configurations.
         points: See `evolutionary_search`.
         warm_start: See `evolutionary_search`; the configurations of these runs are not tried again.
         constraint: See `evolutionary_search`.
@@ -402,13 +400,6 @@ def search_each(
     spaces = read_groups(bounds, by, constraint)
     for group, own in bounds.items():
         warn_of_texts(f"bounds[{group!r}]", own)
-    by_group = functools.partial(
-        results_of_groups,
-        spaces=spaces,
-        by=by,
-        max_failures=checked.max_failures,
-        target=checked.target,
-    )
     spec = spec_of_algorithm(
         Grouped(searcher, spaces, by=by, max_failures=checked.max_failures, target=checked.target),
         call="search_each",
@@ -420,6 +411,19 @@ def search_each(
         points=points,
         warm_start=warm_start,
     )
+    groups = cast(GroupedSearch, spec.searcher)
+
+    def by_group(overall: Result) -> Results:
+        return results_of_groups(
+            overall,
+            spaces,
+            by=by,
+            totals=groups.totals,
+            exhausted=groups.exhausted_groups,
+            max_failures=checked.max_failures,
+            target=checked.target,
+        )
+
     return replace(spec, returned=by_group)
 
 

@@ -33,7 +33,7 @@ class Grid:
 
 @dataclass(frozen=True, slots=True)
 class Random:
-    """Independent random points; see `RandomSearch`."""
+    """Random points, none of them twice; see `RandomSearch`."""
 
     def start(self, problem: Problem) -> Searcher:
         """Return a searcher for the problem."""

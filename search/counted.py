@@ -8,6 +8,7 @@ from typing import Any
 
 from search.searcher import Problem, samples_of
 from search.space.points import check_points
+from search.space.tried import NONE_LEFT, Tried
 from search.trial import Trial
 
 
@@ -18,14 +19,14 @@ class CountedSearch(ABC):
         problem: The problem to search. `samples` is required.
 
     Attributes:
-        total: The number of trials.
+        total: The number of trials; fewer than `samples` where the space is too small.
 
     Raises:
         InvalidArgument: No `samples`, or more points than `samples`.
     """
 
     def __init__(self, problem: Problem) -> None:
-        self.total = samples_of(problem)
+        self.total = self._samples = samples_of(problem)
         check_points(problem.points, self.total, "samples")
         self._space = problem.space
         self._points = problem.points
@@ -36,16 +37,32 @@ class CountedSearch(ABC):
         """Whether all trials were handed out."""
         return self._asked >= self.total
 
+    @property
+    def exhausted(self) -> str | None:
+        """Why there are fewer trials than `samples`; None if there are not."""
+        return NONE_LEFT if self.total < self._samples else None
+
     def ask(self) -> Trial | None:
         """Return the next trial, the user's points first; None after the last."""
         if self.finished:
             return None
         first = self._asked < len(self._points)
         params = self._params(self._asked, self._points[self._asked] if first else None)
+        if params is None:
+            self.total = self._asked
+            return None
         trial = Trial(self._asked, params)
         self._asked += 1
         return trial
 
+    def _try_each_once(self, tried: Tried) -> None:
+        """Limit the trials to the user's points and the configurations that were not tried."""
+        given = len(self._points)
+        self.total = given + tried.left(self.total - given)
+
     @abstractmethod
-    def _params(self, trial: int, given: Mapping[str, Any] | None) -> Mapping[str, Any]:
-        """Return the hyperparameters of a trial: the user's point, or new ones for None."""
+    def _params(self, trial: int, given: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+        """Return the hyperparameters of a trial: the user's point, or new ones for None.
+
+        None where none are left, which ends the search.
+        """

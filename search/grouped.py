@@ -19,6 +19,7 @@ from search.searcher import (
     ask_again,
     judge_of,
     selections_of,
+    why_exhausted,
 )
 from search.space.sampling import check_constraint
 from search.space.spaces import Choice, Constraint, Domain, Float, Integer, Space
@@ -145,6 +146,22 @@ class GroupedSearch:
     def finished(self) -> bool:
         """Whether every group's search has finished or was ended."""
         return all(group.finished for group in self._groups.values())
+
+    @property
+    def totals(self) -> dict[str, int]:
+        """Group to its number of trials; lower once it has ended early."""
+        return {name: group.total for name, group in self._groups.items()}
+
+    @property
+    def exhausted_groups(self) -> dict[str, str]:
+        """Group to why it has fewer trials than asked for, for the groups that have."""
+        reasons = {name: why_exhausted(group.searcher) for name, group in self._groups.items()}
+        return {name: why for name, why in reasons.items() if why is not None}
+
+    @property
+    def exhausted(self) -> str | None:
+        """Why groups have fewer trials than asked for, with their names; None if none has."""
+        return "; ".join(f"{name!r}: {why}" for name, why in self.exhausted_groups.items()) or None
 
     @property
     def judge(self) -> StoppingJudge | None:

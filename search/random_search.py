@@ -7,34 +7,35 @@ from typing import Any
 
 from search.counted import CountedSearch
 from search.searcher import Problem
-from search.space.sampling import random_point
+from search.space.tried import Tried
 from search.trial import Outcome
-
-_NEW = 1_000  # maximum draws for a new point; all points may be prior observations
 
 
 class RandomSearch(CountedSearch):
-    """Independent uniform points of the unit cube that the space's constraint allows.
+    """Uniform points of the unit cube that the space's constraint allows.
+
+    Independent of each other, except that no configuration is tried twice, prior observations
+    included: a space with fewer of them ends the search early. The user's points are tried in any
+    case.
 
     Args:
-        problem: The problem to search. Prior observations are not tried again while the space has
-            other points.
+        problem: The problem to search.
     """
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem)
-        self._rng = problem.rng
-        self._known = {self._space.snap(self._space.encode(item.params)) for item in problem.known}
+        known = (item.params for item in problem.known)
+        self._tried = Tried(self._space, problem.rng, [*problem.points, *known])
+        self._try_each_once(self._tried)
 
-    def _params(self, trial: int, given: Mapping[str, Any] | None) -> Mapping[str, Any]:
-        return self._space.decode(self._draw()) if given is None else given
-
-    def _draw(self) -> list[float]:
-        for _ in range(_NEW):
-            point = random_point(self._space, self._rng)
-            if not self._known or self._space.snap(point) not in self._known:
-                break
-        return point
+    def _params(self, trial: int, given: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+        if given is not None:
+            return given
+        point = self._tried.another()
+        if point is None:
+            return None
+        self._tried.add(point)
+        return self._space.decode(point)
 
     def tell(self, outcome: Outcome) -> None:
         """Do nothing: random search learns nothing."""

@@ -103,6 +103,15 @@ class Judging(Protocol):
         """The judge that receives the trials' reports; None if it stops none."""
 
 
+@runtime_checkable
+class Exhaustible(Protocol):
+    """An optional part of a `Searcher` that has fewer trials where the space is too small."""
+
+    @property
+    def exhausted(self) -> str | None:
+        """Why there are fewer trials than asked for, in one sentence; None if there are not."""
+
+
 @dataclass(frozen=True, slots=True)
 class Selection:
     """Whether a trial took a place in its population.
@@ -145,6 +154,11 @@ def judge_of(searcher: Searcher) -> StoppingJudge | None:
 def batch_of(searcher: Searcher) -> int | None:
     """Return how many trials a searcher has between two barriers; None without barriers."""
     return searcher.batch if isinstance(searcher, Generational) else None
+
+
+def why_exhausted(searcher: Searcher) -> str | None:
+    """Return why a searcher has fewer trials than asked for; None if it has not."""
+    return searcher.exhausted if isinstance(searcher, Exhaustible) else None
 
 
 def ask_again(searcher: Searcher, trial: Trial) -> Trial | None:
@@ -205,6 +219,8 @@ def drive(searcher: Searcher, evaluate: Callable[[Trial], Outcome]) -> list[Outc
     outcomes: list[Outcome] = []
     while not searcher.finished:
         trial = searcher.ask()
+        if trial is None and searcher.finished:  # the space is used up
+            break
         if trial is None:
             name = type(searcher).__name__
             raise ExperimentError(f"{name} waits for an outcome, but no trial is in flight")

@@ -26,6 +26,8 @@ def description(manifest: Manifest) -> str:
         name: getattr(manifest, name)
         for name in ("direction", "optimization_key", "trials", "seed", "isolation", "timeout")
     }
+    if manifest.exhausted is not None:
+        settings["trials"] = f"{manifest.trials}: {manifest.exhausted}"
     settings["preload"] = ", ".join(manifest.preload) or None
     settings["stopping"] = ", ".join(map(_as_code, manifest.stopping)) or None
     settings["prior observations"] = manifest.known or None

@@ -20,7 +20,7 @@ from experiment.setup.slot_count import slot_count
 from experiment.setup.specification import SearchSpec
 from experiment.setup.workers import Workers
 from search.errors import InvalidArgument, prefixed, shown
-from search.searcher import batch_of
+from search.searcher import batch_of, why_exhausted
 from spark_jobs.strategies.settings import name_of
 
 P = ParamSpec("P")
@@ -41,6 +41,7 @@ class Plan:
         needs: Resources per slot: "1 core and 1 GPU".
         gpus: Maximum GPUs of all slots together.
         gpus_now: GPUs of `slots_now`; None if unknown.
+        exhausted: Why there are fewer trials than the search was asked for; None if there are not.
         batch: Number of trials between two barriers, where slots wait; None without barriers.
         preload: The modules that are imported before the first trial.
         keep_warm: Seconds for which each executor keeps them imported after a search, for all its
@@ -53,6 +54,7 @@ class Plan:
 
     call: str
     trials: int
+    exhausted: str | None
     slots: int
     slots_now: int | None
     needs: str
@@ -145,7 +147,7 @@ class Plan:
     def _facts(self) -> list[tuple[str, str]]:
         """The names and values of the table's rows."""
         return [
-            ("trials", str(self.trials)),
+            ("trials", f"{self.trials}; {self.exhausted}" if self.exhausted else f"{self.trials}"),
             ("slots", f"{_now(self.slots_now, self.slots)}; each {self.needs}{self._together}"),
             ("GPUs", _now(self.gpus_now, self.gpus) if self.gpus else "none"),
             ("preload", self._preload_in_words()),
@@ -243,6 +245,7 @@ def _plan_of(prepared: Prepared) -> Plan:
     return Plan(
         call=spec.call,
         trials=spec.searcher.total,
+        exhausted=why_exhausted(spec.searcher),
         slots=slots,
         slots_now=now,
         needs=str(needs),

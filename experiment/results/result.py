@@ -38,6 +38,8 @@ class Result(ScoredTrials):
         space: The search space; None for explicit points.
         target: The value of the objective at which the search ends; None without, and while it
             runs.
+        exhausted: Why the search has fewer trials than it was asked for, in one sentence, such as
+            that the space has no more configurations; None otherwise.
     """
 
     def by(self, objective: str) -> Result:
@@ -58,6 +60,7 @@ class Result(ScoredTrials):
             problem=self.problem,
             space=self.space,
             times=self._times,
+            exhausted=self.exhausted,
         )
 
     def to_pandas(self) -> pandas.DataFrame:
@@ -93,9 +96,11 @@ class Result(ScoredTrials):
 
         Args:
             trials: The trials.
-            **others: `total`, `problem`, `space`, `target`, if they differ from this result's.
+            **others: `total`, `problem`, `space`, `target`, `exhausted`, if they differ from this
+                result's.
         """
-        same = {name: getattr(self, name) for name in ("objective", "problem", "space", "target")}
+        names = ("objective", "problem", "space", "target", "exhausted")
+        same = {name: getattr(self, name) for name in names}
         return Result(trials, self._goal, self.logdir, times=self._times, **{**same, **others})
 
     def importance(self) -> pandas.DataFrame:
@@ -197,7 +202,8 @@ class Result(ScoredTrials):
             counts += f", target {number(self.target)} reached"
         best = next(iter(self.front), None)
         words = front_in_words(self.front) or best_in_words(best, self.objective)
-        return f"{counts}, {words}" if words else counts
+        counts = f"{counts}, {words}" if words else counts
+        return f"{counts}; {self.exhausted}" if self.exhausted else counts
 
     def __repr__(self) -> str:
         return f"<Result: {self.summary()}; {printable(self.logdir)}>"
@@ -265,6 +271,8 @@ def results_of_groups(
     spaces: Mapping[str, Space],
     *,
     by: str,
+    totals: Mapping[str, int],
+    exhausted: Mapping[str, str],
     max_failures: int | None,
     target: float | None,
 ) -> Results:
@@ -274,6 +282,8 @@ def results_of_groups(
         overall: The result of all trials.
         spaces: A mapping of groups to their spaces.
         by: The hyperparameter with a trial's group.
+        totals: A mapping of groups to their numbers of trials.
+        exhausted: A mapping of groups to why they have fewer trials than asked for.
         max_failures: Maximum failed trials per group; None for any number.
         target: The value of the objective at which a group ends; None without.
 
@@ -286,9 +296,13 @@ def results_of_groups(
         failed, problem = sum(trial.status == "failed" for trial in trials), overall.problem
         if max_failures is not None and failed > max_failures:
             problem = too_many_failures(failed, max_failures)
-        total = overall.total // len(spaces)
         groups[group] = overall.part(
-            trials, total=total, problem=problem, space=space, target=target
+            trials,
+            total=totals[group],
+            problem=problem,
+            space=space,
+            target=target,
+            exhausted=exhausted.get(group),
         )
     if overall.problem is None and all(result.problem for result in groups.values()):
         problems = (f"{group!r}: {result.problem}" for group, result in groups.items())

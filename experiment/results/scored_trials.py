@@ -47,6 +47,7 @@ class ScoredTrials(Sequence[TrialResult]):
         space: Space | None = None,
         target: float | None = None,
         times: TrialTimes | None = None,
+        exhausted: str | None = None,
     ) -> None:
         self.trials = sorted(trials, key=lambda trial: trial.id)
         self._goal = direction
@@ -58,6 +59,7 @@ class ScoredTrials(Sequence[TrialResult]):
         self.problem = problem
         self.space = space
         self.target = target
+        self.exhausted = exhausted
         self._times = times or TrialTimes()
 
     def time_of(self, trial: TrialResult) -> TrialTime | None:

@@ -140,17 +140,22 @@ class RunReader:
             state = self.state()
         except OSError as error:
             raise _unreadable(paths, error) from None
+        exhausted = manifest.exhausted if summary is None else summary.exhausted
+        # An executor gets more calls as it runs.
+        total = max(state.total or manifest.trials, len(state.results))
+        if exhausted and not manifest.exhausted:  # it showed only at the end
+            total = len(state.results)
         result = Result(
             state.results,
             goal,
             paths.shown(),
             objective=state.objective or manifest.optimization_key,
-            # An executor gets more calls as it runs.
-            total=max(state.total or manifest.trials, len(state.results)),
+            total=total,
             problem=None if summary is None else summary.problem,
             space=space,
             target=None if summary is None else summary.target,
             times=state.times,
+            exhausted=exhausted,
         )
         running = [] if summary else list(state.in_flight.values())
         return Run(

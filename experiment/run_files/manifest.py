@@ -59,6 +59,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         constraint: SHA-256 of the source of the space's constraint; of its name if it has no
             source; None without a constraint.
         trials: Number of trials.
+        exhausted: Why there are fewer trials than the search was asked for, in one sentence; None
+            if there are not, or if that shows only when the space is nearly used up.
         known: Number of prior observations.
         slots: Number of parallel trials that the searcher was created for; None if it depends on
             none.
@@ -100,6 +102,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     master: str
     created: str
     versions: dict[str, str]
+    exhausted: str | None = None
     preload: list[str] = []
     workers_per_trial: int | tuple[int, int] = 1
     strategy: dict[str, Any] | None = None
@@ -115,6 +118,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
         failed: Number of them that failed.
         problem: Why the search ended early, or None.
         target: The objective's value at which the search ends, or None.
+        exhausted: Why it has fewer trials than it was asked for, or None.
         best: The best trial's outcome with its hyperparameters, or None.
         ended: The time of the end, in UTC.
         format: The format version.
@@ -125,6 +129,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     failed: int
     problem: str | None
     target: float | None
+    exhausted: str | None = None
     best: dict[str, Any] | None
     ended: str
     format: int = FORMAT
@@ -165,6 +170,7 @@ def write_result(paths: RunPaths, result: Result) -> None:
         "failed": len(result.failed),
         "problem": problem and problem.encode("utf-8", "backslashreplace").decode(),
         "target": result.target,
+        "exhausted": result.exhausted,
         "ended": now(),
     }
     if result.objectives:

@@ -18,7 +18,7 @@ from experiment.setup.specification import SearchSpec
 from experiment.setup.warm_start import Runs, known_of, runs_of
 from search.algorithms import Grid
 from search.errors import InvalidArgument, shown
-from search.searcher import Algorithm, Problem
+from search.searcher import Algorithm, Problem, why_exhausted
 from search.space.domain_dicts import numbers_in_texts
 from search.space.points import read_first_points
 from search.space.sampling import check_constraint
@@ -75,6 +75,8 @@ def spec_of_algorithm(
     if not all(hasattr(searcher, name) for name in ("total", "finished", "ask", "tell")):
         expected = "a start() that returns a search.searcher.Searcher"
         raise InvalidArgument("searcher", expected, shown(searcher))
+    if (why := why_exhausted(searcher)) and not searcher.total:
+        raise InvalidArgument("warm_start", "runs that leave configurations to try", why)
     arguments = _settings_of(algorithm)
     if samples is not None:
         arguments["samples"] = samples

@@ -14,6 +14,7 @@ from experiment.setup.sources import hash_of_constraint, hash_of_train, name_of
 from experiment.setup.specification import SearchSpec
 from experiment.setup.strategy import strategy_of
 from experiment.setup.train_function import check_arguments, pickle_function
+from search.searcher import why_exhausted
 from search.stopping import read_rules
 from spark_jobs.messages import as_json
 from spark_jobs.session import session_of
@@ -148,6 +149,7 @@ def _manifest(
         space=None if spec.space is None else spec.space.to_json(),
         constraint=None if spec.space is None else hash_of_constraint(spec.space.constraint),
         trials=spec.searcher.total,
+        exhausted=why_exhausted(spec.searcher),
         known=len(spec.known),
         slots=spec.slots,
         direction=settings.goal.to_json(),

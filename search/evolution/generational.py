@@ -13,10 +13,10 @@ from search.evolution.population_search import GenerationalSearch, Individual
 from search.evolution.settings import EvolutionSettings
 from search.searcher import Problem, one_direction
 from search.space.points import check_points
-from search.space.sampling import allowed, random_point
+from search.space.tried import Tried
 
 _TRIES = 20
-"""Maximum trial vectors per trial; the constraint may allow none of them."""
+"""Maximum trial vectors per trial; many may have been tried, or not be allowed."""
 
 
 class DifferentialEvolution(GenerationalSearch[Individual]):
@@ -27,8 +27,10 @@ class DifferentialEvolution(GenerationalSearch[Individual]):
     `popsize * (generations + 1)` trials in all. `ask` returns None while the last trials of a
     generation are in flight.
 
-    A random point replaces a point of the hypercube that the space's constraint does not allow, and
-    a trial vector where it allows none of 20.
+    No configuration is tried twice, prior observations included: a space with fewer of them than
+    trials ends the search early, with a smaller generation. The user's points are tried in any
+    case. A random point replaces a point of the hypercube that the space's constraint does not
+    allow, and a trial vector where none of 20 is new and allowed.
 
     With `popsize` or more prior observations, the best of them are the population that generation 0
     is bred from; with fewer, the best of them and of generation 0 are the next population.
@@ -65,6 +67,9 @@ class DifferentialEvolution(GenerationalSearch[Individual]):
         )
         check_points(problem.points, settings.popsize, "individuals")
         self._points = [self._individual(params) for params in problem.points]
+        known = (item.params for item in problem.known)
+        self._tried = Tried(problem.space, problem.rng, [*problem.points, *known])
+        self._try_each_once(self._tried, len(problem.points))
         self._begin_with([self._individual(item.params, item.value) for item in problem.known])
 
     def _individual(self, params: Mapping[str, Any], score: float | None = None) -> Individual:
@@ -73,28 +78,40 @@ class DifferentialEvolution(GenerationalSearch[Individual]):
         return individual
 
     def _breed(self) -> list[Individual]:
-        if len(self._population) < self.popsize:
-            points = allowed(self._space, self.toolbox.population(), self._rng)
-        else:
-            points = [self._trial_vector(index) for index in range(self.popsize)]
-        bred = [Individual(point, self._direction) for point in points]
         first, self._points = self._points, []
-        return [*first, *bred[len(first) :]]
+        design: list[list[float]] | None = None
+        if len(self._population) < self.popsize:
+            design = self.toolbox.population()
+        bred = list(first)
+        for index in range(len(first), self.popsize):
+            point = self._trial_vector(index) if design is None else self._new(design[index])
+            if point is None:
+                break
+            self._tried.add(point)
+            bred.append(Individual(point, self._direction))
+        return bred
 
-    def _trial_vector(self, index: int) -> list[float]:
+    def _trial_vector(self, index: int) -> list[float] | None:
         for _ in range(_TRIES):
             vector = breed(self.toolbox, self._population, index)
-            if self._space.allows(vector):
+            if self._is_new(vector):
                 return vector
-        return random_point(self._space, self._rng)
+        return self._tried.another()
+
+    def _new(self, point: list[float]) -> list[float] | None:
+        return point if self._is_new(point) else self._tried.another()
+
+    def _is_new(self, point: list[float]) -> bool:
+        return point not in self._tried and self._space.allows(point)
 
     def _replace(self) -> float:
-        pairs = list(zip(self._population, self._candidates, strict=True))
+        # The last generation may be smaller.
+        pairs = list(zip(self._population, self._candidates, strict=False))
         accepted = [not self._direction.better(p.score, child.score) for p, child in pairs]
         for (parent, child), taken in zip(pairs, accepted, strict=True):
             self._selected(child, parent, accepted=taken)
-        self._population = [
+        self._population[: len(pairs)] = [
             child if taken else parent
             for (parent, child), taken in zip(pairs, accepted, strict=True)
         ]
-        return sum(accepted) / self.popsize
+        return sum(accepted) / len(pairs)

@@ -133,7 +133,9 @@ class NSGA2Search(PopulationSearch[_Candidate]):
             share="acceptance",
         )
         self._generational = settings.generational
-        self._tried = Tried(problem.space, problem.rng)
+        known = (item.params for item in problem.known)
+        self._tried = Tried(problem.space, problem.rng, [*problem.points, *known])
+        self._try_each_once(self._tried, len(problem.points))
         self.toolbox = make_toolbox(
             problem.space,
             popsize=settings.popsize,
@@ -158,7 +160,6 @@ class NSGA2Search(PopulationSearch[_Candidate]):
         first: dict[tuple[float, ...], _Candidate] = {}
         for item in known:
             candidate, scores = self._given(item.params, -1), self._goal.scores(item)
-            self._tried.add(candidate)
             if scores is not None:
                 candidate.fitness.values = scores
                 first.setdefault(self._space.snap(candidate), candidate)
@@ -171,13 +172,15 @@ class NSGA2Search(PopulationSearch[_Candidate]):
         if self._generational and self._in_flight and self._asked % self.popsize == 0:
             return None
         if self._asked < len(self._points):
-            candidate = self._given(self._points[self._asked], self._asked)
-        else:
-            candidate = _Candidate(self._new_point(), self._goal, self._asked)
-        self._tried.add(candidate)
-        return candidate
+            return self._given(self._points[self._asked], self._asked)
+        point = self._new_point()
+        if point is None:
+            self.total = self._asked
+            return None
+        self._tried.add(point)
+        return _Candidate(point, self._goal, self._asked)
 
-    def _new_point(self) -> list[float]:
+    def _new_point(self) -> list[float] | None:
         if self._evaluated >= self.popsize and len(self._population) > 1:
             children = (breed(self.toolbox, self._population) for _ in range(_TRIES))
             return next(filter(self._is_new, children), None) or self._tried.another()
@@ -193,12 +196,12 @@ class NSGA2Search(PopulationSearch[_Candidate]):
         self._received.append(candidate)
         if not self._generational:
             self._accepted += self._select([candidate])
-        if len(self._received) < self.popsize:
+        if not self._ends_generation(len(self._received)):
             return
         if self._generational:
             self._received.sort(key=lambda candidate: candidate.number)
             self._accepted = self._select(self._received)
-        share = self._accepted / self.popsize if self.logbook else None
+        share = self._accepted / len(self._received) if self.logbook else None
         self._end_generation(self._received, share)
         self._received = []
         self._accepted = 0

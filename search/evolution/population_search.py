@@ -16,6 +16,7 @@ from deap import base, tools
 from search.direction import Direction, Goal
 from search.searcher import Selection
 from search.space.spaces import Space
+from search.space.tried import NONE_LEFT, Tried
 from search.trial import Outcome, Trial
 
 
@@ -69,7 +70,8 @@ IndividualT = TypeVar("IndividualT", bound=Individual)
 class PopulationSearch(ABC, Generic[IndividualT]):
     """A `Searcher` with a population of `popsize` individuals, for some generations.
 
-    Trial number i belongs to generation `i // popsize`.
+    Trial number i belongs to generation `i // popsize`. The last generation may be smaller: a space
+    with fewer configurations than trials ends the search early.
 
     Args:
         space: The search space.
@@ -95,7 +97,7 @@ class PopulationSearch(ABC, Generic[IndividualT]):
         self._goal = direction
         self.popsize = popsize
         self.generations = generations
-        self.total = popsize * (generations + 1)
+        self.total = self._budget = popsize * (generations + 1)
         self._statistics = _statistics(direction)
         self._share = share
         self.logbook = tools.Logbook()
@@ -111,6 +113,11 @@ class PopulationSearch(ABC, Generic[IndividualT]):
     def finished(self) -> bool:
         """Whether all trials were handed out."""
         return self._asked >= self.total
+
+    @property
+    def exhausted(self) -> str | None:
+        """Why there are fewer trials than `popsize * (generations + 1)`; None if there are not."""
+        return NONE_LEFT if self.total < self._budget else None
 
     @property
     def population(self) -> list[dict[str, Any]]:
@@ -148,12 +155,21 @@ class PopulationSearch(ABC, Generic[IndividualT]):
         held = None if holder is None else holder.trial
         self.selections.append(Selection(candidate.trial, accepted, held))
 
+    def _try_each_once(self, tried: Tried, given: int) -> None:
+        """Limit the trials to those that the user gave and the configurations not yet tried."""
+        self.total = given + tried.left(self.total - given)
+
+    def _ends_generation(self, received: int) -> bool:
+        """Return whether these are the candidates of a generation: `popsize`, or the last ones."""
+        return received == self.popsize or (self.finished and not self._in_flight)
+
     def _end_generation(self, candidates: Sequence[IndividualT], share: float | None) -> None:
-        """Record the population in the logbook after `popsize` more candidates."""
+        """Record the population in the logbook after a generation of candidates."""
         self.hall_of_fame.update([member for member in candidates if member.fitness.valid])
         record = self._statistics.compile(self._population)
         generation = len(self.logbook)
-        self.logbook.record(gen=generation, evals=self.popsize, **record, **{self._share: share})
+        evals = len(candidates)
+        self.logbook.record(gen=generation, evals=evals, **record, **{self._share: share})
 
     def _params(self, individual: IndividualT) -> dict[str, Any]:
         params = individual.params
@@ -213,10 +229,12 @@ class GenerationalSearch(RankedSearch[IndividualT]):
             if self._in_flight:
                 return None
             self._candidates = self._breed()
-        return self._candidates[index]
+            if len(self._candidates) < self.popsize:
+                self.total = self._asked + len(self._candidates)
+        return self._candidates[index] if index < len(self._candidates) else None
 
     def _take(self, candidate: IndividualT) -> None:
-        if self._in_flight or self._asked % self.popsize != 0:
+        if self._in_flight or (self._asked % self.popsize != 0 and not self.finished):
             return
         share = None
         if len(self._population) == self.popsize:
@@ -236,7 +254,10 @@ class GenerationalSearch(RankedSearch[IndividualT]):
 
     @abstractmethod
     def _breed(self) -> list[IndividualT]:
-        """Return the next generation; the population is not full before the first."""
+        """Return the next generation; the population is not full before the first.
+
+        With fewer than `popsize` individuals it is the last one.
+        """
 
     @abstractmethod
     def _replace(self) -> float:

@@ -83,17 +83,17 @@ class SteadyStateEvolution(RankedSearch[_Candidate]):
     trials, fewer and fewer trials are screened this way. When the population has collapsed, all but
     its best are replaced by design points. A failed trial replaces no individual.
 
-    No configuration (going by the values of the hyperparameters) is tried twice unless the space
-    has fewer of them than there are trials: then none is tried a third time before all were twice,
-    and so on. A random point replaces a design point that the space's constraint does not allow,
-    and a trial vector where it allows none of 20. Prior observations count as tried; the user's
-    points are tried in any case.
+    No configuration (going by the values of the hyperparameters) is tried twice, prior observations
+    included: a space with fewer of them than trials ends the search early. The user's points are
+    tried in any case. A random point replaces a design point that the space's constraint does not
+    allow, and a trial vector where it allows none of 20.
 
     The best `popsize` prior observations are the first population; if there are fewer, design
     points fill it up.
 
     With a noisy objective, one trial in ten evaluates the best individual again, and the score of
     an individual is the mean of its values, so that one lucky evaluation does not stay the best.
+    Once all configurations were tried, each may be tried once more, and so on.
 
     The same `rng` and the same order of `ask` and `tell` give the same trials.
 
@@ -125,7 +125,10 @@ class SteadyStateEvolution(RankedSearch[_Candidate]):
         self._noisy = settings.noisy
         self._points = problem.points
         self._rng = rng
-        self._tried = Tried(space, rng)
+        known = (item.params for item in problem.known)
+        self._tried = Tried(space, rng, [*problem.points, *known])
+        if not settings.noisy:
+            self._try_each_once(self._tried, len(problem.points))
         self._screen = Screen(space, self._direction)
         self._design: list[list[float]] = []  # unused points of the Latin hypercube
         self._received: list[_Candidate] = []  # candidates since the last record of the logbook
@@ -138,7 +141,6 @@ class SteadyStateEvolution(RankedSearch[_Candidate]):
         for item in known:
             candidate = self._given(item.params)
             self._score(candidate, item.value)
-            self._tried.add(candidate)
             same = first.setdefault(candidate.snapped, candidate)
             candidate.repeats = same if self._noisy and same is not candidate else None
             individuals.append(self._evaluated(candidate))
@@ -147,36 +149,49 @@ class SteadyStateEvolution(RankedSearch[_Candidate]):
     def _given(self, params: Mapping[str, Any]) -> _Candidate:
         return _Candidate(self._space, self._space.encode(params), self._direction, params=params)
 
-    def _next(self) -> _Candidate:
+    def _next(self) -> _Candidate | None:
         if self._asked < len(self._points):
-            candidate = self._given(self._points[self._asked])
+            return self._given(self._points[self._asked])
+        best = self._best() if len(self._population) == self.popsize else None
+        candidate = self._design_point() if best is None else self._bred(best)
+        if candidate is None:
+            self.total = self._asked
         else:
-            best = self._best() if len(self._population) == self.popsize else None
-            candidate = self._design_point() if best is None else self._bred(best)
-        self._tried.add(candidate)
+            self._tried.add(candidate)
         return candidate
 
-    def _bred(self, best: _Candidate) -> _Candidate:
+    def _bred(self, best: _Candidate) -> _Candidate | None:
         if self._noisy and self._asked % REPEATED == REPEATED - 1:
             params = self._params(best)
             return _Candidate(self._space, best, self._direction, params=params, repeats=best)
         place = self._asked % self.popsize
-        return _Candidate(self._space, self._trial_vector(place), self._direction, place=place)
+        vector = self._trial_vector(place)
+        if vector is None:
+            return None
+        return _Candidate(self._space, vector, self._direction, place=place)
 
-    def _design_point(self) -> _Candidate:
+    def _design_point(self) -> _Candidate | None:
         if not self._design:
             self._design = list(self.toolbox.population())
         point = self._design.pop(0)
-        point = point if self._is_new(point) else self._tried.another()
-        return _Candidate(self._space, point, self._direction)
+        new = point if self._is_new(point) else self._another()
+        return None if new is None else _Candidate(self._space, new, self._direction)
 
-    def _trial_vector(self, place: int) -> list[float]:
+    def _another(self) -> list[float] | None:
+        """Return a random new point; None if there is none."""
+        point = self._tried.another()
+        if point is None and self._noisy:
+            self._tried.forget()
+            point = self._tried.another()
+        return point
+
+    def _trial_vector(self, place: int) -> list[float] | None:
         screened = self._rng.random() * len(self._screen) < SCREENED
         vectors = (breed(self.toolbox, self._population, place) for _ in range(_TRIES))
         new = filter(self._is_new, vectors)
         candidates = list(itertools.islice(new, CANDIDATES if screened else 1))
         if not candidates:
-            return self._tried.another()
+            return self._another()
         return self._screen.most_promising(candidates) if screened else candidates[0]
 
     def _is_new(self, point: list[float]) -> bool:
@@ -186,8 +201,8 @@ class SteadyStateEvolution(RankedSearch[_Candidate]):
         individual = self._evaluated(candidate)
         self._accepted += individual is candidate and self._replace(candidate)
         self._received.append(candidate)
-        if len(self._received) == self.popsize:
-            share = self._accepted / self.popsize if self.logbook else None
+        if self._ends_generation(len(self._received)):
+            share = self._accepted / len(self._received) if self.logbook else None
             if self._noisy:
                 self.hall_of_fame.clear()  # its member may have been lucky
             self._end_generation(self._population if self._noisy else self._received, share)

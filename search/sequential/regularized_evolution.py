@@ -79,8 +79,9 @@ class RegularizedEvolutionSearch(SampledSearch):
     another trial: it is random while fewer than `tournament` trials have ended with a value.
 
     A mutant differs from its parent in one hyperparameter, each equally likely; see `mutated`. The
-    paper's identity mutation, one time in twenty, is omitted, since no configuration is tried twice
-    while the space has others, prior observations included. The user's points are tried literally.
+    paper's identity mutation, one time in twenty, is omitted, since no configuration is tried
+    twice, prior observations included: a space with fewer of them than trials ends the search
+    early. The user's points are tried literally.
     A failed trial does not join the population, so no member leaves.
 
     The same `rng` and the same order of `ask` and `tell` give the same trials.

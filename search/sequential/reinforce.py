@@ -81,9 +81,9 @@ class ReinforceSearch(SampledSearch):
     first value.
 
     A configuration that was tried, prior observations included, is drawn again up to 20 times, then
-    replaced by a random one: none is tried twice while the space has others. So a controller that
-    has converged keeps exploring nearby. The user's points are tried literally. There is always
-    another trial, whatever is in flight.
+    replaced by a random one: none is tried twice, and a space with fewer of them than trials ends
+    the search early. So a controller that has converged keeps exploring nearby. The user's points
+    are tried literally. There is always another trial, whatever is in flight.
 
     The same `rng` and the same order of `ask` and `tell` give the same trials.
 

@@ -19,23 +19,32 @@ TRIES = 20
 class SampledSearch(CountedSearch):
     """A `CountedSearch` that always has another trial, whatever is in flight.
 
-    No configuration except the user's points is tried twice while the space has others, prior
-    observations included; see `search.space.tried`.
+    No configuration except the user's points is tried twice, prior observations included: a space
+    with fewer of them than trials ends the search early.
 
     Args:
         problem: The problem to search, with one objective.
         rng: The generator, owned by the searcher from now on. Default: the problem's.
+        repeats: Whether a configuration may be tried again once all were tried.
     """
 
-    def __init__(self, problem: Problem, rng: random.Random | None = None) -> None:
+    def __init__(
+        self, problem: Problem, rng: random.Random | None = None, *, repeats: bool = False
+    ) -> None:
         self._direction = one_direction(problem)
         super().__init__(problem)
         self._rng = problem.rng if rng is None else rng
-        self._tried = Tried(self._space, self._rng)
+        self._repeats = repeats
+        known = (item.params for item in problem.known)
+        self._tried = Tried(self._space, self._rng, [*problem.points, *known])
+        if not repeats:
+            self._try_each_once(self._tried)
         self._in_flight: dict[int, list[float]] = {}  # the point of each trial
 
-    def _params(self, trial: int, given: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    def _params(self, trial: int, given: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
         point = self._new_point() if given is None else self._space.encode(given)
+        if point is None:
+            return None
         self._tried.add(point)
         self._in_flight[trial] = point
         return self._space.decode(point) if given is None else given
@@ -47,20 +56,26 @@ class SampledSearch(CountedSearch):
     def _take_known(self, known: Sequence[Evaluated]) -> None:
         """Take in prior observations as if they were outcomes."""
         for evaluated in known:
-            point = self._space.encode(evaluated.params)
-            self._tried.add(point)
-            self._take(point, self._score(evaluated.value))
+            self._take(self._space.encode(evaluated.params), self._score(evaluated.value))
 
     def _score(self, value: float | None) -> float | None:
         return value if self._direction.better(value, None) else None
 
-    def _new_point(self) -> list[float]:
-        """Return a new point that the constraint allows, while there is one."""
+    def _new_point(self) -> list[float] | None:
+        """Return a new point that the constraint allows; None if there is none."""
         for _ in range(TRIES):
             point = self._propose()
             if point not in self._tried and self._space.allows(point):
                 return point
-        return self._tried.another()
+        return self._another()
+
+    def _another(self) -> list[float] | None:
+        """Return a random new point; None if there is none."""
+        point = self._tried.another()
+        if point is None and self._repeats:
+            self._tried.forget()
+            point = self._tried.another()
+        return point
 
     @abstractmethod
     def _propose(self) -> list[float]:

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import itertools
+import math
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from search.space.sampling import random_point
 from search.space.spaces import Choice, Float, Integer, Space
 
+NONE_LEFT = "the space has no more configurations, and none is tried twice"
+"""Why a search has fewer trials than it was asked for."""
+
 _DRAWS = 20
 """Random draws for a new point, before the space is enumerated for one of the few left."""
 
-_LOOKED_AT = 10_000
-"""Maximum configurations enumerated for a new one, where some are not allowed."""
+_LOOKED_AT = 1_000_000
+"""Maximum configurations enumerated for a new one, where some are not allowed: some seconds."""
 
-_MOST_STEPS = 10_000  # maximum steps of a float whose values are enumerated
+_COUNTED = 10_000
+"""Maximum configurations enumerated before a search, to count those that it can try."""
 
 
 class Tried:
@@ -27,13 +32,16 @@ class Tried:
     Args:
         space: The search space.
         rng: Generator for `another`.
+        params: Configurations that count as tried from the start.
     """
 
-    def __init__(self, space: Space, rng: random.Random) -> None:
+    def __init__(
+        self, space: Space, rng: random.Random, params: Iterable[Mapping[str, Any]] = ()
+    ) -> None:
         self._space = space
         self._rng = rng
         self._values = _values(space)
-        self._snapped: set[tuple[float, ...]] = set()
+        self._snapped = {space.snap(space.encode(given)) for given in params}
 
     def __contains__(self, point: Sequence[float]) -> bool:
         return self.has_snapped(self._space.snap(point))
@@ -46,43 +54,60 @@ class Tried:
         """Add the configuration at a point."""
         self._snapped.add(self._space.snap(point))
 
-    def another(self) -> list[float]:
+    def left(self, most: int) -> int:
+        """Return how many allowed configurations were not tried, at most `most`.
+
+        `most` also where the space has too many to count: with real numbers, or, if there is a
+        constraint or a condition, thousands of configurations.
+        """
+        if self._values is None:
+            return most
+        if self._space.constraint is None and not self._space.conditional:
+            sizes = math.prod(len(values) for values in self._values.values())
+            return min(sizes - len(self._snapped), most)
+        starts = dict.fromkeys(self._values, 0)
+        found = 0
+        for looked, params in enumerate(_configurations(self._space, self._values, starts)):
+            if looked == _COUNTED or found == most:
+                return most
+            found += self._is_left(params)
+        # A constraint that allows nothing is an error, of the draws that follow.
+        return found if found or self._snapped else most
+
+    def another(self) -> list[float] | None:
         """Return a random point whose configuration is allowed and was not tried.
 
-        Once all were tried, all are forgotten, so that each may be tried a second time, and so on.
+        None if there is none. A space of millions of configurations of which nearly all were tried
+        or are not allowed may still have one that was not found.
         """
         for _ in range(_DRAWS):
             point = random_point(self._space, self._rng)
             if point not in self:
                 return point
-        return self._next_in_order() or self._begin_again(point)
+        return self._next_in_order()
 
     def _next_in_order(self) -> list[float] | None:
         """Return the first new point of a finite space, in order from a random one."""
         if self._values is None:
             return None
-        configurations = _configurations(self._space, self._values, self._rng)
+        starts = {name: self._rng.randrange(len(values)) for name, values in self._values.items()}
+        configurations = _configurations(self._space, self._values, starts)
         most = len(self._snapped) + 1 if self._space.constraint is None else _LOOKED_AT
         for params in itertools.islice(configurations, most):
-            point = self._space.encode(params)
-            if point not in self and self._space.allows_params(params):
-                return point
+            if self._is_left(params):
+                return self._space.encode(params)
         return None
+
+    def _is_left(self, params: Mapping[str, Any]) -> bool:
+        return self._space.encode(params) not in self and self._space.allows_params(params)
 
     def forget(self) -> None:
         """Forget all, so that each configuration may be tried once more."""
         self._snapped.clear()
 
-    def _begin_again(self, point: list[float]) -> list[float]:
-        self.forget()
-        return point
-
 
 def _values(space: Space) -> dict[str, Sequence[Any]] | None:
-    """Return the values of every hyperparameter, each once; None if one has real numbers.
-
-    Floats with more than a few thousand steps count as real numbers.
-    """
+    """Return the values of every hyperparameter, each once; None if one has real numbers."""
     values: dict[str, Sequence[Any]] = {}
     for name, domain in space.items():
         match domain:
@@ -90,21 +115,39 @@ def _values(space: Space) -> dict[str, Sequence[Any]] | None:
                 values[name] = domain.distinct
             case Integer():
                 values[name] = range(domain.low, domain.high + 1, domain.step)
-            case Float(size=int(size)) if size <= _MOST_STEPS:
-                values[name] = [domain.decode((index + 0.5) / size) for index in range(size)]
+            case Float(size=int(size)):
+                values[name] = _Steps(domain, size)
             case _:
                 return None
     return values
 
 
+class _Steps(Sequence[float]):
+    """The values of a float with steps, computed when they are read."""
+
+    def __init__(self, domain: Float, size: int) -> None:
+        self._domain = domain
+        self._size = size
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._domain.decode((index + 0.5) / self._size)
+
+
 def _configurations(
-    space: Space, values: Mapping[str, Sequence[Any]], rng: random.Random
+    space: Space, values: Mapping[str, Sequence[Any]], starts: Mapping[str, int]
 ) -> Iterator[dict[str, Any]]:
-    """Yield the configurations of a space, each once, from a random one on.
+    """Yield the configurations of a space, each once.
 
     They are counted like a number with one digit per active hyperparameter.
+
+    Args:
+        space: The space.
+        values: The values of each hyperparameter.
+        starts: The position of the value of each hyperparameter in the first configuration.
     """
-    starts = {name: rng.randrange(len(listed)) for name, listed in values.items()}
     digits: list[int] = []
     while True:
         bases: list[int] = []

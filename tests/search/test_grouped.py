@@ -12,6 +12,7 @@ from search.random_search import RandomSearch
 from search.searcher import Problem, Selection, drive, judge_of
 from search.sequential.bayesian import BayesianOptimization
 from search.space.spaces import Choice, Float, Integer, Space
+from search.space.tried import NONE_LEFT
 from search.trial import Evaluated
 from tests.search.fakes import evaluated_by, outcome, recorded, started
 
@@ -42,6 +43,15 @@ def test_the_groups_take_turns_until_all_are_done():
     trials = asked_by(searcher, evaluated_by(lambda params: params["x"]))
     assert groups_of(trials) == "abcabcaca"
     assert list(trials[0].params) == ["group", "x"]
+
+
+def test_groups_whose_spaces_are_used_up_are_named():
+    few = Problem(space=Space.of_bounds({"x": [1, 2]}), samples=4, rng=random.Random(0))
+    searcher = GroupedSearch({"a": sampled(4), "b": RandomSearch(few)})
+    assert searcher.totals == {"a": 4, "b": 2}
+    assert searcher.exhausted_groups == {"b": NONE_LEFT}
+    assert searcher.exhausted == f"'b': {NONE_LEFT}"
+    assert groups_of(asked_by(searcher, evaluated_by(lambda params: 0.0))) == "ababaa"
 
 
 def test_a_group_without_a_trial_loses_its_turn():

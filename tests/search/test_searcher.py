@@ -1,4 +1,3 @@
-import collections
 import dataclasses
 import json
 import math
@@ -20,11 +19,12 @@ from search.evolution.nsga2 import NSGA2
 from search.evolution.population_based import PopulationTraining
 from search.grid import GridSearch, PointSearch
 from search.grouped import Grouped
-from search.searcher import Problem, ask_again, drive
+from search.searcher import Problem, ask_again, drive, why_exhausted
 from search.sequential.bayesian import BayesianOptimization
 from search.sequential.regularized_evolution import RegularizedEvolution
 from search.sequential.reinforce import Reinforce
 from search.space.spaces import Choice, Float, Integer, Space
+from search.space.tried import NONE_LEFT
 from search.trial import Evaluated
 from tests.properties import examples
 from tests.search.fakes import (
@@ -49,6 +49,12 @@ LISTS = Space.of_grid({"units": [4, 8, 16], "layers": [(8,), (8, 4)], "bias": [T
 CHOICES = Space.of_bounds({"units": [4, 8, 16, 32], "first": list("abc"), "second": list("xyz")})
 SMALL = Space.of_bounds({"units": [4, 6], "bias": [True, False], "region": Choice(["eu"])})
 ONE = Space.of_bounds({"units": [4, 4]})
+USED_UP = Space.of_bounds({"units": [1, 9]}, constraint=lambda params: params["units"] % 2 == 1)
+LARGE = Space.of_bounds(
+    {"units": [1, 9], "n": Integer(0, 20_000, when={"units": 1})},
+    constraint=lambda params: params["units"] in {2, 4, 6},
+)
+"""Too many configurations to count beforehand, of which three are allowed."""
 SPACES = {
     "mixed": MIXED,
     "choices": CHOICES,
@@ -229,6 +235,10 @@ class SearcherContract:
     space = MIXED
     examples = 10
 
+    def most(self, configurations):
+        """Return the number of trials in a space with so many configurations left."""
+        return self.total
+
     def make(self, seed=0):
         return self.started(seed=seed)
 
@@ -402,6 +412,9 @@ class RandomSearcherContract(SearcherContract):
 class SpacesContract(SearcherContract):
     """The contract of searchers that search any space."""
 
+    def most_in(self, space):
+        return self.most(6 if space is SMALL else self.total)
+
     @pytest.mark.property
     @pytest.mark.parametrize("space", SPACES.values(), ids=SPACES)
     def test_every_point_lies_in_its_space_and_the_same_ask_and_tell_calls_rebuild(self, space):
@@ -410,14 +423,14 @@ class SpacesContract(SearcherContract):
             trials = assert_rebuilt(
                 lambda: self.started(space=space, seed=seed), order, sometimes_without_value
             )
-            assert len(trials) == self.total
+            assert len(trials) == self.most_in(space)
             assert all(lies_in(space, trial.params) for trial in trials)
 
         self.in_any_order(check)
 
     @pytest.mark.parametrize("space", SPACES.values(), ids=SPACES)
     def test_a_search_of_any_space_whose_trials_all_fail_ends(self, space):
-        assert len(drive(self.started(space=space), all_fail)) == self.total
+        assert len(drive(self.started(space=space), all_fail)) == self.most_in(space)
 
 
 class LearningContract(SpacesContract):
@@ -512,7 +525,7 @@ class KnownContract(PointsContract):
         space = Space.of_bounds({"a": [0, 1], "b": [True, False]})
         known = [Evaluated({"a": a, "b": b}, 1.0) for a in (0, 1) for b in (True, False)]
         searcher = self.started(known=known, space=space)
-        assert len(drive(searcher, evaluated_by(lambda params: 0.0))) == self.total
+        assert len(drive(searcher, evaluated_by(lambda params: 0.0))) == self.most(0)
 
     def test_points_come_first_with_prior_observations_too(self):
         known = [*KNOWN, Evaluated(FIRST[1], 0.5)]
@@ -551,23 +564,37 @@ class NoveltyContract(KnownContract):
 
 
 class NoRepeatsContract(NoveltyContract):
-    """The contract of searchers that try no configuration twice while there are others."""
+    """The contract of searchers that try no configuration twice."""
+
+    def most(self, configurations):
+        return min(configurations, self.total)
 
     @pytest.mark.property
-    @pytest.mark.parametrize("kind", ["one configuration", *SPACES])
-    def test_no_configuration_is_repeated_before_all_others_were_tried(self, kind):
-        space = SPACES.get(kind, ONE)
+    @pytest.mark.parametrize("kind", ["one configuration", "used up", *SPACES])
+    def test_no_configuration_is_tried_twice(self, kind):
+        space = {"one configuration": ONE, "used up": USED_UP, **SPACES}[kind]
         # The others have more than enough.
-        size = {"one configuration": 1, "smaller than the budget": 6}.get(kind, self.total)
+        size = {"one configuration": 1, "used up": 5, "smaller than the budget": 6}.get(kind)
 
         def check(order):
             searcher = self.started(space=space, seed=order.randrange(100))
             trials = run_in_any_order(searcher, sometimes_without_value, order)
-            tries = collections.Counter(configuration(trial.params) for trial in trials)
-            assert len(tries) == min(size, self.total)
-            assert max(tries.values()) - min(tries.values()) <= (self.total % size > 0)
+            assert len({configuration(trial.params) for trial in trials}) == len(trials)
+            assert len(trials) == searcher.total == min(size or self.total, self.total)
+            assert (why_exhausted(searcher) is None) == (len(trials) == self.total)
 
         self.in_any_order(check)
+
+    def test_a_space_that_is_too_small_is_known_before_the_first_trial(self):
+        searcher = self.started(space=SMALL)
+        assert (searcher.total, why_exhausted(searcher)) == (6, NONE_LEFT)
+
+    def test_a_space_that_is_too_large_to_count_may_be_used_up_too(self):
+        searcher = self.started(space=LARGE)
+        assert searcher.total == self.total
+        trials = asked_by(searcher, evaluated_by(lambda params: float(params["units"])))
+        assert {trial.params["units"] for trial in trials} == {2, 4, 6}
+        assert (len(trials), searcher.total, why_exhausted(searcher)) == (3, 3, NONE_LEFT)
 
 
 class TestGridSearch(OrderlessContract):
@@ -584,13 +611,15 @@ class TestPointSearch(OrderlessContract):
         return PointSearch(POINTS)
 
 
-class TestRandomSearch(RandomSearcherContract, OrderlessContract, SpacesContract, NoveltyContract):
+class TestRandomSearch(
+    RandomSearcherContract, OrderlessContract, SpacesContract, NoRepeatsContract
+):
     algorithm = Random()
     samples = total = 13
 
 
 class TestDifferentialEvolution(
-    RandomSearcherContract, OrderlessContract, LearningContract, KnownContract
+    RandomSearcherContract, OrderlessContract, LearningContract, NoRepeatsContract
 ):
     algorithm = Evolution(popsize=5, generational=True)
     learner = Evolution(popsize=8, generations=9, generational=True)
@@ -618,6 +647,10 @@ class TellsTwo(Noted):
     @property
     def total(self):
         return self._searcher.total
+
+    @property
+    def exhausted(self):
+        return self._searcher.exhausted
 
     def tell(self, outcome):
         super().tell(of_two(outcome))

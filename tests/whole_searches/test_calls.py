@@ -99,6 +99,21 @@ def test_a_seed_repeats_a_search(spark, logdir):
     assert (len(runs[0]), len(runs[2])) == (16, 7)
 
 
+def test_a_space_that_is_used_up_ends_the_search_with_a_sentence(spark, logdir):
+    bounds = {"a": [1, 3], "b": [1, 2]}
+    arguments = {"logdir": logdir, "isolation": "none", "samples": 60}
+    sentence = "the space has no more configurations, and none is tried twice"
+    plan = experiment.plan(experiment.random_search, spark, product, bounds, **arguments)
+    assert (plan.trials, plan.exhausted) == (6, sentence)
+    result = experiment.random_search(spark, product, bounds, **arguments)
+    for found in (result, experiment.load(result)):
+        assert (len(found), found.total, found.exhausted) == (6, 6, sentence)
+    assert json.loads(Path(result.logdir, "manifest.json").read_text())["exhausted"] == sentence
+    assert sentence in result.summary()
+    with pytest.raises(ValueError, match="runs that leave configurations to try"):
+        experiment.random_search(spark, product, bounds, warm_start=result, **arguments)
+
+
 def test_a_search_without_a_barrier_has_as_many_trials(spark, logdir):
     def train(a, b):
         if b == 2:

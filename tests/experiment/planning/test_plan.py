@@ -164,6 +164,7 @@ def test_unknown_numbers_are_left_out():
         strategy=None,
         call="launch",
         trials=6,
+        exhausted=None,
         slots=2,
         slots_now=None,
         needs="1 core and 2 GPUs",
@@ -178,6 +179,8 @@ def test_unknown_numbers_are_left_out():
     assert "  slots    2 at most; each 1 core and 2 GPUs\n  GPUs     4 at most\n" in str(plan)
     assert "  preload  numpy; in each slot\n" in str(plan)
     assert "  preload  nothing\n" in str(dataclasses.replace(plan, preload=()))
+    small = dataclasses.replace(plan, exhausted="the space is small")
+    assert "  trials   6; the space is small\n" in str(small)
 
 
 def test_seconds_are_estimated_from_finished_trials(spark, tmp_path):

@@ -287,6 +287,13 @@ def test_a_result_keeps_its_arguments():
     assert result.space is space
 
 
+def test_the_summary_says_why_there_are_fewer_trials_than_asked_for():
+    result = Result([finished(0, 1.0)], Direction.MIN, "/runs", exhausted="the space is small")
+    assert result.summary().endswith("; the space is small")
+    assert "the space is small" in result._repr_html_()
+    assert result.part([]).exhausted == result.exhausted
+
+
 @pytest.mark.parametrize(
     ("direction", "ids"), [(Direction.MAX, [4, 0, 2, 1, 3]), (Direction.MIN, [1, 0, 2, 4, 3])]
 )

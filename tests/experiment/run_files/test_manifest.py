@@ -172,6 +172,7 @@ def test_a_result_without_a_best_is_written(tmp_path):
         "failed": 2,
         "problem": "all failed: ü",
         "target": None,
+        "exhausted": None,
         "best": None,
     }
     assert mode(paths.result) == 0o600
@@ -206,6 +207,7 @@ def test_the_best_trial_is_written_with_its_parameters(tmp_path):
         "failed": 1,
         "problem": None,
         "target": None,
+        "exhausted": None,
     }
     written = msgspec.json.decode(paths.result.read_bytes())["best"]["params"]
     assert {name: from_json(value) for name, value in written.items()} == params

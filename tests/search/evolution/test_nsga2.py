@@ -115,11 +115,13 @@ def test_no_configuration_is_tried_twice(seed, generational):
     assert len({repr(trial.params) for trial in trials}) == len(trials) == 210
 
 
-def test_a_space_with_fewer_configurations_than_trials_is_tried_again():
-    searcher = nsga2(TINY, popsize=4, generations=2)
+@pytest.mark.parametrize("generational", [False, True])
+def test_a_space_with_fewer_configurations_than_trials_ends_the_search(generational):
+    searcher = nsga2(TINY, popsize=4, generations=2, generational=generational)
     evaluate = several(lambda p: {"error": p["units"], "cost": -p["units"]})
     trials = run_out_of_order(searcher, evaluate, 1, random.Random(0))
-    assert len({repr(trial.params) for trial in trials[:6]}) == 6
+    assert len({repr(trial.params) for trial in trials}) == len(trials) == 6
+    assert [record["evals"] for record in searcher.logbook] == [4, 2]
 
 
 @pytest.mark.parametrize("generational", [False, True])

@@ -193,15 +193,21 @@ def test_no_configuration_is_tried_twice(space, rng, seed):
     seed=seeds,
 )
 @examples(60)
-def test_no_configuration_is_tried_twice_before_all_were_once(domains, rng, seed):
+def test_a_space_with_fewer_configurations_than_trials_ends_the_search(domains, rng, seed):
     space = Space({f"h{number}": domain for number, domain in enumerate(domains)})
     sizes = [len({str(domain.decode(unit / 30)) for unit in range(31)}) for domain in domains]
     searcher = steady(space, seed, popsize=4, generations=12)
     trials = run_in_any_order(searcher, evaluated_by(lambda params: rng.random()), rng)
     tried = list(map(configuration, trials))
-    for start in range(0, 52, math.prod(sizes)):
-        some = tried[start : start + math.prod(sizes)]
-        assert len(set(some)) == len(some)
+    assert len(set(tried)) == len(tried) == min(52, math.prod(sizes))
+
+
+def test_with_noise_each_configuration_may_be_tried_again_once_all_were():
+    searcher = steady(Space.of_bounds({"n": [1, 3]}), popsize=4, generations=2, noisy=True)
+    trials = run_in_any_order(searcher, evaluated_by(lambda p: p["n"]), random.Random(0))
+    assert len({configuration(trial) for trial in trials[:3]}) == 3
+    assert len(trials) == 12
+    assert searcher.exhausted is None
 
 
 # The population

@@ -1,9 +1,13 @@
 import random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from search.space.spaces import Choice, Float, Integer, Space
 from search.space.tried import Tried
+from tests.properties import examples
+from tests.search.spaces import conditional_spaces
 
 SPACE = Space({"n": Integer(1, 3), "act": Choice(["relu", "tanh"]), "c": Float(2.0, 2.0)})
 
@@ -28,15 +32,19 @@ def test_real_numbers_are_one_configuration_only_where_they_are_equal():
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_another_is_found_down_to_the_last_and_then_all_are_forgotten(seed):
+def test_another_is_found_down_to_the_last_and_again_once_all_are_forgotten(seed):
     known = tried(seed=seed)
     for _ in range(3):
         found = set()
-        for _ in range(6):
+        for left in range(6, 0, -1):
+            assert known.left(100) == left
             point = known.another()
             known.add(point)
             found.add(tuple(SPACE.decode(point).values()))
         assert len(found) == 6
+        assert known.left(100) == 0
+        assert known.another() is None
+        known.forget()
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -60,10 +68,47 @@ def test_the_last_one_is_found_among_values_given_many_times(seed):
 @pytest.mark.parametrize(
     "domain", [Float(1.0, 1.0), Choice([7]), Choice([7, 7, 7]), Float(1.0, 1.0 + 2**-52)]
 )
-def test_a_space_of_few_values_has_another(domain):
+def test_a_space_of_few_values_is_used_up(domain):
     known = tried(Space({"x": domain}))
     for _ in range(9):
-        known.add(known.another())
+        if (point := known.another()) is not None:
+            known.add(point)
+    assert known.another() is None
+
+
+def test_configurations_that_are_given_count_as_tried():
+    given = [{"n": 1, "act": "relu", "c": 2.0}, {"n": 1, "act": "relu", "c": 2.0}]
+    assert Tried(SPACE, random.Random(0), given).left(100) == 5
+
+
+@given(space=conditional_spaces(), most=st.integers(0, 300), seed=st.integers(0, 9))
+@examples(60)
+def test_the_configurations_left_are_counted(space, most, seed):
+    known, found = tried(space, seed), 0
+    left = known.left(most)
+    while found < most and (point := known.another()) is not None:
+        assert point not in known
+        known.add(point)
+        found += 1
+    assert found == left
+
+
+def test_the_configurations_that_a_constraint_allows_are_counted():
+    space = Space({"n": Integer(1, 60), "m": Integer(1, 60)}, constraint=lambda p: p["n"] < p["m"])
+    assert tried(space).left(10_000) == 1770
+    assert tried(space).left(7) == 7
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        Space({"x": Float(0.0, 1.0), "flag": Choice([True, False])}),
+        Space({"n": Integer(1, 10**6)}, constraint=lambda p: p["n"] == 5),
+        Space({"n": Integer(1, 10**6), "x": Choice([1], when={"n": 5})}),
+    ],
+)
+def test_too_many_configurations_are_not_counted(space):
+    assert tried(space).left(10**9) == 10**9
 
 
 def test_a_space_of_a_billion_values_costs_nothing():

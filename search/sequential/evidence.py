@@ -1,0 +1,100 @@
+"""Evaluated points, and the Gaussian process that is fitted to them.
+
+Imported late, as `gaussian_process` is: scikit-learn takes a second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from search.sequential.gaussian_process import (
+    GaussianProcess,
+    fit,
+    log_expected_improvement,
+    normalized,
+    one_thread,
+)
+
+Array = npt.NDArray[np.float64]
+
+MODELLED = 300
+"""Maximum evaluated points in the model: half of them the latest, half the best of the others."""
+
+
+class Evidence:
+    """The data of a model, which depend on the outcomes alone, and the model.
+
+    Args:
+        categorical: Whether each coordinate is a category.
+    """
+
+    def __init__(self, categorical: Sequence[bool]) -> None:
+        self._categorical = categorical
+        self._points: list[list[float]] = []
+        self._merits: list[float] = []
+        self._theta: tuple[int, Array] = 0, np.empty(0)  # number of points, fitted to them
+
+    def add(self, point: list[float], merit: float) -> None:
+        """Add an evaluated point; the merit of a failed trial is not finite."""
+        self._points.append(point)
+        self._merits.append(merit)
+
+    @property
+    def values(self) -> int:
+        """The number of points with a value."""
+        return int(np.isfinite(self._merits).sum())
+
+    @staticmethod
+    def one_thread() -> AbstractContextManager[Any]:
+        """Limit linear algebra to one thread; use it around all other calls."""
+        return one_thread()
+
+    def process(self, in_flight: Sequence[list[float]]) -> tuple[GaussianProcess, Array, Array]:
+        """Return the process, and the points and normalised values that it knows.
+
+        Args:
+            in_flight: Points in flight, which count as if they had the value that the model
+                expects ("kriging believer").
+        """
+        points, values = self._data(len(self._points))
+        theta = self._fitted()
+        process = GaussianProcess(points, values, theta, self._categorical)
+        if len(in_flight):
+            out = np.array(in_flight)
+            believed, _ = process.predict(out)
+            points, values = np.vstack([points, out]), np.append(values, believed)
+            process = GaussianProcess(points, values, theta, self._categorical)
+        return process, points, values
+
+    @staticmethod
+    def improvement(process: GaussianProcess, best: float) -> Callable[[Array], Array]:
+        """Return the function of points to the logarithm of the expected improvement over best."""
+        return lambda some: log_expected_improvement(*process.predict(some), best)
+
+    def _fitted(self) -> Array:
+        """Return the model's hyperparameters, fitted anew whenever the points grow by a twentieth.
+
+        They depend on the outcomes alone, not on when this is called.
+        """
+        count = len(self._points)
+        count -= count % (1 + count // 20)
+        if self._theta[0] != count:
+            self._theta = count, fit(*self._data(count), self._categorical)
+        return self._theta[1]
+
+    def _data(self, count: int) -> tuple[Array, Array]:
+        """Return the first evaluated points and their values, of which the highest is the best."""
+        points, merits = np.array(self._points[:count]), np.array(self._merits[:count])
+        finite = np.isfinite(merits)
+        merits[~finite] = merits[finite].min() if finite.any() else 0.0
+        if count > MODELLED:
+            earlier, half = count - MODELLED // 2, MODELLED - MODELLED // 2
+            best = np.argsort(-merits[:earlier], kind="stable")[:half]
+            kept = np.append(np.sort(best), np.arange(earlier, count))
+            points, merits = points[kept], merits[kept]
+        return points, normalized(merits)
