@@ -14,6 +14,7 @@ from experiment.background.warm_up import warm_up
 from experiment.calls import (
     bayesian_search,
     evolutionary_search,
+    hyperband_search,
     launch,
     population_based_training,
     random_search,
@@ -38,6 +39,7 @@ from search.adapters import (
 )
 from search.errors import ExperimentError, InvalidArgument
 from search.evolution.nsga2 import NSGA2
+from search.fidelity.hyperband import Hyperband
 from search.sequential.bayesian import BayesianOptimization
 from search.sequential.regularized_evolution import RegularizedEvolution
 from search.sequential.reinforce import Reinforce
@@ -56,6 +58,7 @@ from spark_jobs.trial.context import (
     checkpoint_dir,
     keras_callbacks,
     logdir,
+    max_steps,
     params,
     rank,
     report,
@@ -77,6 +80,7 @@ __all__ = [
     "Finding",
     "Float",
     "Handle",
+    "Hyperband",
     "Integer",
     "InvalidArgument",
     "JournalDamaged",
@@ -108,10 +112,12 @@ __all__ = [
     "doctor",
     "evolutionary_search",
     "executor",
+    "hyperband_search",
     "keras_callbacks",
     "launch",
     "load",
     "logdir",
+    "max_steps",
     "params",
     "plan",
     "population_based_training",

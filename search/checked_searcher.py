@@ -162,6 +162,9 @@ def _checked(trial: Trial, number: int) -> Trial:
     generation, parent = plain(trial.generation), plain(trial.parent)
     _check_number("generation", generation, None)
     _check_number("parent", parent, number)
+    steps = plain(trial.max_steps)
+    if steps is not None and (type(steps) is not int or steps < 1):
+        raise InvalidArgument("max_steps", "an integer of at least 1, or None", shown(steps))
     if not isinstance(trial.params, Mapping):
         raise InvalidArgument("params", "a dict of hyperparameters", shown(trial.params))
     for name in trial.params:
@@ -172,7 +175,7 @@ def _checked(trial: Trial, number: int) -> Trial:
         for name, value in trial.params.items()
     }
     check_size("params", params)
-    return Trial(number, params, generation=generation, parent=parent)
+    return Trial(number, params, generation=generation, parent=parent, max_steps=steps)
 
 
 def _check_number(name: str, value: Any, below: int | None) -> None:

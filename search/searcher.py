@@ -219,12 +219,12 @@ def drive(searcher: Searcher, evaluate: Callable[[Trial], Outcome]) -> list[Outc
     outcomes: list[Outcome] = []
     while not searcher.finished:
         trial = searcher.ask()
-        if trial is None and searcher.finished:  # the space is used up
+        if trial is None:  # an error, unless the space is used up
             break
-        if trial is None:
-            name = type(searcher).__name__
-            raise ExperimentError(f"{name} waits for an outcome, but no trial is in flight")
         outcome = evaluate(trial)
         outcomes.append(outcome)
         searcher.tell(outcome)
+    if not searcher.finished:
+        name = type(searcher).__name__
+        raise ExperimentError(f"{name} waits for an outcome, but no trial is in flight")
     return outcomes

@@ -45,12 +45,15 @@ class Trial(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         params: Hyperparameter name to value, the keyword arguments of the train function.
         generation: The trial's generation, for algorithms that have generations.
         parent: The trial from whose checkpoint this one resumes; None to start from scratch.
+        max_steps: The number of steps (epochs) after which it ends, counted from the start of the
+            training, also if it resumes from a checkpoint; None for any number.
     """
 
     id: int
     params: ParamsLike
     generation: int | None = None
     parent: int | None = None
+    max_steps: int | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.params, Mapping):  # `CheckedSearcher` refuses anything else

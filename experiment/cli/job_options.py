@@ -32,6 +32,7 @@ _SEARCHERS: dict[str, Callable[..., Any]] = {
     "random": experiment.random_search,
     "bayesian": experiment.bayesian_search,
     "population": experiment.population_based_training,
+    "hyperband": experiment.hyperband_search,
 }
 _CALLS: tuple[Callable[..., Any], ...] = (
     *_SEARCHERS.values(),

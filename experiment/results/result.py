@@ -68,8 +68,9 @@ class Result(ScoredTrials):
 
         Columns: trial, status, value; each hyperparameter under its own name, or as `params.<name>`
         if that is taken, NaN for a trial without it; `metrics.<key>` for each number returned;
-        seconds, error, reason (if a trial was stopped), logdir. With several objectives, which are
-        among the metrics, on_front (True or False) replaces value.
+        max_steps (of `hyperband_search`), seconds, error, reason (if a trial was stopped), logdir.
+        With several objectives, which are among the metrics, on_front (True or False) replaces
+        value.
         """
         import pandas
 

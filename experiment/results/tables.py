@@ -10,7 +10,8 @@ from experiment.results.text import hyperparameter, hyperparameters, number, pri
 from experiment.results.trial_result import TrialResult
 from search.trial import UNNAMED_OBJECTIVE
 
-_LAST_COLUMNS = ("seconds", "error", "reason", "logdir")
+_LAST_COLUMNS = ("max_steps", "seconds", "error", "reason", "logdir")
+_IF_ANY = ("max_steps", "reason")  # columns that most results lack
 
 
 def best_in_words(best: TrialResult | None, objective: str | None) -> str:
@@ -91,6 +92,8 @@ def _row(
     row |= {"value": trial.value} if front is None else {"on_front": trial.id in front}
     if trial.reason:
         row["reason"] = trial.reason
+    if trial.max_steps is not None:
+        row["max_steps"] = trial.max_steps
     metrics = {f"metrics.{key}": value for key, value in trial.metrics.items()}
     for name, value in trial.params.items():
         clash = name in fixed or name.startswith(("metrics.", "params."))
@@ -103,5 +106,5 @@ def _columns(rows: list[dict[str, Any]], first: Sequence[str]) -> list[str]:
     fixed = (*first, *_LAST_COLUMNS)
     names = [name for row in rows for name in row if name not in fixed]
     middle = sorted(dict.fromkeys(names), key=lambda name: name.startswith("metrics."))
-    last = [n for n in _LAST_COLUMNS if n != "reason" or any(n in row for row in rows)]
+    last = [n for n in _LAST_COLUMNS if n not in _IF_ANY or any(n in row for row in rows)]
     return [*first, *middle, *last]

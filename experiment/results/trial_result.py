@@ -27,6 +27,8 @@ class TrialResult:
         logdir: The trial folder, with logs, TensorBoard events and the train function's files.
         attempt: The number of the attempt, from 1.
         values: A dict of several objectives to values; empty if the trial failed.
+        max_steps: The number of steps (epochs) after which the trial was to end, counted from the
+            start of its training; None for any number.
     """
 
     id: int
@@ -40,6 +42,7 @@ class TrialResult:
     reason: str = ""
     attempt: int = 1
     values: dict[str, float] = field(default_factory=dict)
+    max_steps: int | None = None
 
     @property
     def score(self) -> str:
@@ -108,4 +111,5 @@ class TrialResult:
             reason=outcome.reason,
             attempt=attempt,
             values=dict(outcome.values),
+            max_steps=trial.max_steps,
         )

@@ -55,6 +55,10 @@ class TrialStopped(BaseException):
     """
 
 
+class StepsDone(TrialStopped):
+    """Raised by `report` at the last step of a trial that does not ask for `max_steps`."""
+
+
 @dataclasses.dataclass(slots=True, kw_only=True)
 class TrialContext:
     """The trial that runs in this context.
@@ -75,6 +79,8 @@ class TrialContext:
         workers: The number of workers that run the trial.
         communicator: The connections to the other workers; None with one worker.
         divides_data: Whether their strategy divides the data.
+        max_steps: The number of steps after which it ends; None for any number.
+        ends_itself: Whether the train function has asked for that number.
     """
 
     params: Mapping[str, Any]
@@ -92,6 +98,19 @@ class TrialContext:
     workers: int = 1
     communicator: Communicator | None = None
     divides_data: bool = False
+    max_steps: int | None = None
+    ends_itself: bool = False
+
+    def has_done(self, step: int | None) -> bool:
+        """Return whether a step, from 0, is the last one of the trial."""
+        return self.max_steps is not None and step is not None and step + 1 >= self.max_steps
+
+    @property
+    def step(self) -> int | None:
+        """The last step, from 0; None if it is unknown."""
+        if self.last is not None:
+            return self.last.step
+        return None if self.max_steps is None or not self.ends_itself else self.max_steps - 1
 
 
 _current: contextvars.ContextVar[TrialContext | None] = contextvars.ContextVar(
@@ -156,6 +175,24 @@ def params() -> dict[str, Any]:
     return {} if context is None else dict(context.params)
 
 
+def max_steps() -> int | None:
+    """Return the number of epochs, or other steps, after which the trial is to end.
+
+    Counted from the start of the training: if the trial resumes from a checkpoint after 3 epochs
+    and this is 9, it trains for 6 more. None if the trial may train as long as it likes, as outside
+    of `hyperband_search`, and outside a trial: `epochs = experiment.max_steps() or 81`.
+
+    A train function need not call it: without it `model.fit` with `keras_callbacks()` ends after
+    the last of these epochs, and `report` of the last of these steps ends the trial, whose value is
+    the one that it reported.
+    """
+    context = _current.get()
+    if context is None:
+        return None
+    context.ends_itself = True
+    return context.max_steps
+
+
 def rank() -> int:
     """Return the rank of this worker among those of the trial, from 0; 0 outside a trial.
 
@@ -203,13 +240,16 @@ def report(*, step: int | None = None, **metrics: Any) -> None:
 
     Raises:
         ValueError: A metric is not a number, or the step is not an integer.
-        TrialStopped: A rule of `stopping=` stops the trial; do not catch it.
+        TrialStopped: A rule of `stopping=` stops the trial, or it was the last of `max_steps()`
+            steps and the train function has not called that; do not catch it.
     """
     context = _report(step, metrics)
     # Once, so that a trial can report its end, also after a fit that the Keras callback has ended.
     if context is not None and not context.stopped and (reason := context.link.stop()):
         context.stopped = reason
         raise TrialStopped(reason)
+    if context is not None and not context.ends_itself and context.has_done(context.step):
+        raise StepsDone(f"step {context.step} was the last one")
 
 
 def _report(step: int | None, metrics: Mapping[str, Any]) -> TrialContext | None:
@@ -245,7 +285,8 @@ def keras_callbacks() -> list[Any]:
     """Return callbacks for `model.fit` that report each epoch's logs (`loss`, `val_loss`, ...).
 
     If a rule of `stopping=` stops the trial, `fit` ends after the epoch, as with Keras' own
-    EarlyStopping, and the value that the train function then returns counts.
+    EarlyStopping, and the value that the train function then returns counts. In `hyperband_search`
+    `fit` ends after the last epoch that the trial may train, so `epochs=` need only be enough.
 
     The curves go to the trial's single TensorBoard run. Keras' own TensorBoard callback makes two
     more runs per trial, and above 40 runs TensorBoard's pages start empty; it may be added as well.
@@ -258,6 +299,9 @@ def keras_callbacks() -> list[Any]:
             if context is not None:  # Keras counts from 0 in each fit, a curve continues
                 context.epoch = epoch = max(epoch, context.epoch + 1)
             _report(epoch, logs or {})
+            if context is not None and context.has_done(epoch):
+                context.ends_itself = True  # reports after the fit do not end the trial
+                self.model.stop_training = True
             if context is not None and (reason := context.link.stop()):
                 context.stopped = reason
                 self.model.stop_training = True

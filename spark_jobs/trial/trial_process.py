@@ -136,6 +136,7 @@ def evaluate(
         rank=attempt.rank,
         workers=attempt.workers,
         divides_data=program.strategy is not None and program.strategy.divides_data,
+        max_steps=trial.max_steps,
     )
     try:
         share = limited(program.gpu_share)
@@ -148,7 +149,11 @@ def evaluate(
             training_with(program.strategy, attempt.gang, running.communicator),
         ):
             function = pickle.loads(program.function)
-            returned = function(**trial.params)
+            returned: Any
+            try:
+                returned = function(**trial.params)
+            except context.StepsDone:
+                returned = {} if running.last is None else dict(running.last.metrics)
             if attempt.rank:  # it may return nothing: the value of rank 0 is the trial's
                 seconds = time.monotonic() - started
                 return Outcome(trial.id, "cancelled", seconds=seconds, reason=_NO_VALUE)
@@ -158,7 +163,7 @@ def evaluate(
             status="stopped" if running.stopped else "finished",
             seconds=time.monotonic() - started,
             reason=running.stopped,
-            step=None if running.last is None else running.last.step,
+            step=running.step,
         )
     except context.TrialStopped as stop:
         seconds = time.monotonic() - started

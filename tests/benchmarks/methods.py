@@ -175,7 +175,7 @@ def _optuna(sampler: Callable[[int], Any]) -> Callable[[Space, Objective, int, i
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
             study = optuna.create_study(sampler=sampler(seed))
-        distributions = {name: _distribution(domain) for name, domain in space.items()}
+        distributions = {name: distribution(domain) for name, domain in space.items()}
         for _ in range(budget):
             trial = study.ask(distributions)
             study.tell(trial, objective(trial.params))
@@ -183,7 +183,8 @@ def _optuna(sampler: Callable[[int], Any]) -> Callable[[Space, Objective, int, i
     return run
 
 
-def _distribution(domain: Domain) -> Any:
+def distribution(domain: Domain) -> Any:
+    """Return Optuna's distribution of a domain."""
     from optuna.distributions import (
         CategoricalDistribution,
         FloatDistribution,

@@ -24,7 +24,7 @@ from search.direction import Direction
 from search.random_search import RandomSearch
 from search.searcher import Problem, Searcher
 from search.trial import Evaluated, Outcome
-from tests.benchmarks import comparison, surrogates
+from tests.benchmarks import comparison, multi_fidelity, surrogates
 from tests.benchmarks.comparison import Array
 from tests.benchmarks.methods import (
     DEFAULT,
@@ -79,6 +79,9 @@ def main() -> None:
         results = dict(zip(runs, pool.map(_regrets, runs, chunksize=5), strict=True))
         bars = _print_comparisons(results, seeds)
         bars += _print_workers(pool, _targets(results), seeds[:_RUNS])
+        short = multi_fidelity.tasks(seeds)
+        found = dict(zip(short, pool.map(multi_fidelity.run_task, short, chunksize=1), strict=True))
+    _print_table(*_head_and_rows(multi_fidelity.rows(found, seeds)))
     bars += _print_asks()
     _print_table(("measure", "value", "bar"), bars)
 
@@ -289,6 +292,13 @@ def _asks(start: Start) -> list[float]:
         seconds.append(time.perf_counter() - started)
         searcher.tell(Outcome(trial.id, "finished", target.value(trial.params)))
     return seconds
+
+
+def _head_and_rows(
+    table: Iterable[tuple[str, ...]],
+) -> tuple[tuple[str, ...], Iterable[tuple[str, ...]]]:
+    head, *rows = table
+    return head, rows
 
 
 def _print_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

@@ -30,6 +30,11 @@ from spark_jobs.trial.objective import AmbiguousObjective
 
 T = TypeVar("T")
 
+_STEPS_UNUSED = (
+    "trials neither report steps nor ask for experiment.max_steps(), so each of them may train in "
+    "full; add experiment.keras_callbacks() to model.fit, or call experiment.report(step=...)"
+)
+
 
 class Trials:
     """Gives the trials of a searcher to slots as attempts, and takes their outcomes.
@@ -83,6 +88,7 @@ class Trials:
         self._slots = slots
         self._workers = workers
         self._clock = clock
+        self._warn = once(warn)
         self._max_failures = max_failures
         self._total = 0
         self.state = recorder.state
@@ -96,7 +102,7 @@ class Trials:
             stopping,
             self._searcher.judge,
             state=self.state,
-            warn=once(warn),
+            warn=self._warn,
         )
         self._in_flight = InFlight(clock)
         self._attempts = NextAttempts(self.state, retries=retries, retry_on=retry_on)
@@ -353,6 +359,9 @@ class Trials:
 
     def _end(self, attempt: Attempt, outcome: Outcome) -> None:
         """Take the outcome of a trial that does not run again."""
+        limit = attempt.trial.max_steps
+        if limit is not None and outcome.status == "finished" and outcome.step is None:
+            self._warn(_STEPS_UNUSED)
         self._record(attempt, self._judge.held(outcome))
 
     def _record(self, attempt: Attempt, outcome: Outcome) -> None:

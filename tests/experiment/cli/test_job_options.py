@@ -63,6 +63,7 @@ def test_a_grid_may_be_a_list_of_points(folder):
         (["--searcher", "random"], experiment.random_search),
         (["--searcher", "bayesian"], experiment.bayesian_search),
         (["--searcher", "population"], experiment.population_based_training),
+        (["--searcher", "hyperband"], experiment.hyperband_search),
         (["--searcher", "NSGA2"], experiment.run),
     ],
 )

@@ -51,6 +51,7 @@ CALLS = {
     "bayesian": (experiment.bayesian_search, BOUNDS, {"samples": 6}, 6, None),
     "each": (experiment.search_each, {"a": BOUNDS, "b": BOUNDS}, {"samples": 4}, 8, None),
     "population": (experiment.population_based_training, BOUNDS, EVOLUTION, 20, 5),
+    "hyperband": (experiment.hyperband_search, BOUNDS, {"max_epochs": 9}, 22, None),
 }
 
 

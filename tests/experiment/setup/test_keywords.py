@@ -21,6 +21,7 @@ CALLS = [
     experiment.bayesian_search,
     experiment.search_each,
     experiment.population_based_training,
+    experiment.hyperband_search,
     experiment.distributed_training,
     experiment.executor,
 ]

@@ -11,7 +11,7 @@ import pytest
 
 import experiment
 from spark_jobs.messages import Report, as_json
-from spark_jobs.trial.context import TrialContext, TrialStopped, entered
+from spark_jobs.trial.context import StepsDone, TrialContext, TrialStopped, entered
 from spark_jobs.trial.link import DirectLink
 from tests.spark_jobs.trial.test_event_file import scalars
 
@@ -139,6 +139,45 @@ def test_the_callbacks_stop_the_fit_instead(recorded):
     assert [report.step for report in recorded.reports] == [0, 1, 2]
 
 
+def test_the_report_of_the_last_step_ends_the_trial(recorded):
+    recorded.context.max_steps = 3
+    experiment.report(step=0, loss=3.0)
+    experiment.report(step=1, loss=2.0)
+    with pytest.raises(StepsDone, match="step 2 was the last one"):
+        experiment.report(step=2, loss=1.0)
+    assert [report.step for report in recorded.reports] == [0, 1, 2]
+    assert recorded.context.stopped == ""
+
+
+def test_a_train_function_that_asks_for_its_steps_ends_by_itself(recorded):
+    recorded.context.max_steps = 3
+    assert recorded.context.step is None
+    assert experiment.max_steps() == 3
+    assert recorded.context.step == 2  # it need not report
+    for step in range(5):
+        experiment.report(step=step, loss=1.0)
+    assert recorded.context.step == 4
+
+
+def test_without_a_limit_no_step_is_the_last(recorded):
+    assert experiment.max_steps() is None
+    experiment.report(step=10_000, loss=1.0)
+    assert recorded.context.step == 10_000
+
+
+def test_the_callbacks_end_the_fit_after_the_last_epoch(recorded):
+    pytest.importorskip("keras")
+    recorded.context.max_steps = 9
+    (callback,) = experiment.keras_callbacks()
+    callback.set_model(types.SimpleNamespace(stop_training=False))
+    for epoch in range(3, 9):  # a fit that resumes from a checkpoint
+        assert not callback.model.stop_training
+        callback.on_epoch_end(epoch, {"loss": 1.0})
+    assert callback.model.stop_training
+    assert recorded.context.stopped == ""
+    experiment.report(step=9, test=0.5)  # what is said after the fit is not cut short
+
+
 def test_checkpoints_are_kept_in_the_trials_folder(trial):
     folder = experiment.checkpoint_dir()
     assert folder == str(trial / "checkpoint")
@@ -160,6 +199,7 @@ import os, experiment
 folder = experiment.logdir()
 assert os.path.isdir(folder) and experiment.logdir() == folder
 assert experiment.params() == {}
+assert experiment.max_steps() is None
 experiment.report(step=1, loss=0.5)
 assert os.listdir(folder) == []
 checkpoints = experiment.checkpoint_dir()

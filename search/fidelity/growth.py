@@ -1,0 +1,104 @@
+"""PASHA's rule: trials train longer only while that changes the ranking of the best.
+
+Bohdal, Balles, Wistuba, Ermis, Archambeau, Zappella: PASHA: Efficient HPO and NAS with Progressive
+Resource Allocation (ICLR 2023).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from search.direction import Direction
+from search.trial import Status
+from search.values import is_finite
+
+PERCENTILE = 90
+"""Of the distances of configurations that noise alone ranks (N in the paper's section 4.2)."""
+
+CROSSINGS = 2
+"""Minimum changes of the better one of two curves, for which their order counts as noise."""
+
+
+class Growth:
+    """The highest rung that trials may reach: at first the second one.
+
+    It grows by one rung when the configurations that have reached it rank otherwise there than in
+    the rung below. Configurations whose values there differ by no more than a tolerance count as
+    equal. The tolerance is what separates configurations whose curves cross at least twice; it
+    needs reports, and is 0 without them.
+
+    Args:
+        rungs: The steps of each rung, ascending.
+        direction: Direction of the objective.
+
+    Attributes:
+        highest: The highest rung, from 0.
+    """
+
+    def __init__(self, rungs: Sequence[int], direction: Direction) -> None:
+        self._rungs = rungs
+        self._direction = direction
+        self.highest = 1
+        self._merits: list[dict[int, float]] = [{} for _ in rungs]  # of each rung
+        self._configurations: dict[int, int] = {}  # by trial
+        self._curves: dict[int, dict[int, float]] = {}  # of each configuration: step to merit
+
+    @property
+    def why(self) -> str:
+        """Why no trial trains longer, in one sentence."""
+        longer, shorter = self._rungs[self.highest], self._rungs[self.highest - 1]
+        return (
+            f"no trial trains for more than {longer} epochs, since the best rank alike after "
+            f"{shorter} and {longer}"
+        )
+
+    def begin(self, trial: int, configuration: int) -> None:
+        """Note the configuration of a trial."""
+        self._configurations[trial] = configuration
+
+    def report(self, trial: int, step: int, value: float | None) -> None:
+        """Take in a report; see `StoppingJudge`. No trial is stopped."""
+        if value is not None and is_finite(value):
+            curve = self._curves.setdefault(self._configurations[trial], {})
+            curve[step] = self._direction.merit(value)
+
+    def ended(self, trial: int, status: Status = "finished") -> None:
+        """Ignore the end of a trial; see `reached`."""
+
+    def reached(self, configuration: int, rung: int, score: float) -> None:
+        """Take in the score of a configuration at a rung."""
+        self._merits[rung][configuration] = self._direction.merit(score)
+        if self.highest < len(self._rungs) - 1 and rung == self.highest:
+            above = self._merits[rung]
+            below = {number: self._merits[rung - 1][number] for number in above}
+            if not rank_alike(above, below, self._tolerance(above)):
+                self.highest += 1
+
+    def _tolerance(self, configurations: Mapping[int, float]) -> float:
+        """Return the distance up to which values count as equal."""
+        curves = [self._curves[number] for number in configurations if number in self._curves]
+        distances = []
+        for one, other in itertools.combinations(curves, 2):
+            steps = sorted(one.keys() & other.keys())
+            signs = [one[step] > other[step] for step in steps if one[step] != other[step]]
+            if sum(a != b for a, b in itertools.pairwise(signs)) >= CROSSINGS:
+                distances.append(abs(one[steps[-1]] - other[steps[-1]]))
+        return float(np.percentile(distances, PERCENTILE)) if distances else 0.0
+
+
+def rank_alike(above: Mapping[int, float], below: Mapping[int, float], tolerance: float) -> bool:
+    """Return whether configurations rank alike in two rungs (soft ranking).
+
+    Args:
+        above: Configuration to merit in the upper rung.
+        below: The merits of the same ones in the lower rung.
+        tolerance: The configuration at each place of the ranking above must be no further from the
+            one at this place of the ranking below, by the merits below.
+    """
+    places = (sorted(merits, key=lambda n: (-merits[n], n)) for merits in (above, below))
+    return all(
+        abs(below[one] - below[other]) <= tolerance for one, other in zip(*places, strict=True)
+    )

@@ -1,0 +1,191 @@
+"""New configurations for the brackets of Hyperband, by what their trials have shown so far."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+
+from search.direction import Direction
+from search.evolution.operators import breed, make_toolbox
+from search.evolution.population_search import Individual
+from search.evolution.screening import Screen
+from search.evolution.settings import EvolutionSettings
+from search.evolution.steady_state import CANDIDATES, COLLAPSED, SCREENED
+from search.sequential.bayesian import DESIGN, LEAST
+from search.sequential.promising import Promising
+from search.space.sampling import latin_hypercube
+from search.space.spaces import Choice, Space
+from search.space.tried import Tried
+
+_TRIES = 20
+"""Maximum trial vectors per configuration; many may have been tried, or not be allowed."""
+
+
+class Proposals(Protocol):
+    """Proposes configurations, and learns from trials of different lengths."""
+
+    def propose(
+        self, number: int, in_flight: Sequence[tuple[list[float], int]]
+    ) -> list[float] | None:
+        """Return a point that the constraint allows and that was not tried; None if none is left.
+
+        It depends on the points that were taken, not on earlier proposals.
+
+        Args:
+            number: The number of configurations before it.
+            in_flight: The point and the rung of each trial in flight.
+        """
+
+    def take(self, point: list[float], rung: int, score: float | None) -> None:
+        """Take in a point's score at a rung; None for a failed trial."""
+
+
+class Evolved:
+    """Configurations by differential evolution, from the best of the highest rung with enough.
+
+    As in DEHB (Awad, Mallik, Hutter: DEHB: Evolutionary Hyperband for Scalable, Robust and
+    Efficient Hyperparameter Optimization, IJCAI 2021) each rung has a population, and information
+    goes from short trials to long ones. Here it is always the best `popsize` points of the rung,
+    and the configurations that they breed begin in the lowest rung of a bracket, so that a trial
+    keeps its configuration, and can resume from its checkpoint, when it is promoted. Operators,
+    screening and defaults are those of `SteadyStateEvolution`.
+
+    Args:
+        space: The search space.
+        direction: Direction of the objective.
+        rungs: The number of rungs.
+        tried: The tried configurations.
+        rng: The generator; whoever owns it may seed it before each proposal.
+        settings: The settings of the operators.
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        direction: Direction,
+        *,
+        rungs: int,
+        tried: Tried,
+        rng: random.Random,
+        settings: EvolutionSettings,
+    ) -> None:
+        self._space = space
+        self._direction = direction
+        self._tried = tried
+        self._rng = rng
+        self._popsize = settings.popsize
+        self._toolbox = make_toolbox(len(space), settings, direction=direction, rng=rng)
+        self._design = latin_hypercube(settings.popsize, len(space), rng)
+        self._evaluated: list[list[Individual]] = [[] for _ in range(rungs)]
+        self._screens = [Screen(space, direction) for _ in range(rungs)]
+
+    def propose(
+        self, number: int, in_flight: Sequence[tuple[list[float], int]]
+    ) -> list[float] | None:
+        """Return a screened trial vector, or a design point before there is a population."""
+        enough = [rung for rung, some in enumerate(self._evaluated) if len(some) >= self._popsize]
+        point = None
+        if enough:
+            point = self._trial_vector(enough[-1])
+        elif number < len(self._design) and self._is_new(self._design[number]):
+            point = self._design[number]
+        return self._tried.another() if point is None else point
+
+    def take(self, point: list[float], rung: int, score: float | None) -> None:
+        """Add a point to its rung."""
+        self._screens[rung].add(point, score)
+        if score is not None:
+            individual = Individual(point, self._direction)
+            individual.fitness.values = (score,)
+            self._evaluated[rung].append(individual)
+
+    def _trial_vector(self, rung: int) -> list[float] | None:
+        screen = self._screens[rung]
+        population = sorted(
+            self._evaluated[rung], key=lambda member: -self._direction.merit(member.score)
+        )[: self._popsize]
+        if np.std([self._space.snap(member) for member in population], axis=0).max() < COLLAPSED:
+            return None
+        screened = self._rng.random() * len(screen) < SCREENED
+        index = self._rng.randrange(self._popsize)
+        vectors = (breed(self._toolbox, population, index) for _ in range(_TRIES))
+        new = filter(self._is_new, vectors)
+        candidates = list(itertools.islice(new, CANDIDATES if screened else 1))
+        if not candidates:
+            return None
+        return screen.most_promising(candidates) if screened else candidates[0]
+
+    def _is_new(self, point: list[float]) -> bool:
+        return point not in self._tried and self._space.allows(point)
+
+
+class Modelled:
+    """Configurations where a Gaussian process over points and rungs expects the most.
+
+    After MOBSTER (Klein, Tiao, Lienart, Archambeau, Seeger: Model-based Asynchronous Hyperparameter
+    and Neural Architecture Search, arXiv:2003.10865, 2020): one process for all rungs, of which the
+    rung is one more coordinate, and expected improvement at the highest rung with some values.
+    Trials in flight count as if they had the value that the model expects. Otherwise it is the
+    model of `BayesianSearch`.
+
+    Args:
+        space: The search space.
+        direction: Direction of the objective.
+        rungs: The number of rungs.
+        tried: The tried configurations.
+        rng: The generator; whoever owns it may seed it before each proposal.
+    """
+
+    def __init__(
+        self, space: Space, direction: Direction, *, rungs: int, tried: Tried, rng: random.Random
+    ) -> None:
+        from search.sequential.evidence import Evidence  # late: scikit-learn takes a second
+
+        categorical = [isinstance(d, Choice) and not d.ordered for d in space.values()]
+        self._direction = direction
+        self._tried = tried
+        self._space = space
+        self._last = max(rungs - 1, 1)
+        self._counts = [0] * rungs  # values of each rung
+        self._design = latin_hypercube(DESIGN, len(space), rng)
+        self._evidence = Evidence([*categorical, False])
+        self._promising = Promising(space, rng, lambda snapped: not tried.has_snapped(snapped))
+
+    def propose(
+        self, number: int, in_flight: Sequence[tuple[list[float], int]]
+    ) -> list[float] | None:
+        """Return the most promising point, or a design point before there is a model."""
+        enough = [rung for rung, count in enumerate(self._counts) if count >= LEAST]
+        point = None
+        if number < len(self._design):
+            design = self._design[number]
+            if design not in self._tried and self._space.allows(design):
+                point = design
+        elif enough:
+            point = self._most_promising(enough[-1], in_flight)
+        return self._tried.another() if point is None else point
+
+    def take(self, point: list[float], rung: int, score: float | None) -> None:
+        """Add a point with its rung to the model's data."""
+        self._counts[rung] += score is not None
+        self._evidence.add([*point, rung / self._last], self._direction.merit(score))
+
+    def _most_promising(
+        self, rung: int, in_flight: Sequence[tuple[list[float], int]]
+    ) -> list[float] | None:
+        at = rung / self._last
+        with self._evidence.one_thread():
+            process, points, values = self._evidence.process(
+                [[*point, out / self._last] for point, out in in_flight]
+            )
+            there = np.isclose(points[:, -1], at)
+            points, values = points[there, :-1], values[there]
+            good = points[np.argsort(-values, kind="stable")]
+            expected = self._evidence.improvement(process, float(values.max()))
+            return self._promising.point(
+                lambda some: expected(np.column_stack([some, np.full(len(some), at)])), good
+            )

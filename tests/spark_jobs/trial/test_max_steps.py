@@ -1,0 +1,83 @@
+"""Trials that end after a number of steps, and those that go on from their checkpoints."""
+
+from __future__ import annotations
+
+import shutil
+
+import cloudpickle
+import pytest
+
+import experiment
+from search.trial import Trial
+from spark_jobs.messages import Attempt
+from spark_jobs.trial.trial_process import Program, evaluate
+from tests.spark_jobs.trial.test_event_file import scalars
+
+
+def run(function, folder, max_steps, key=None):
+    program = Program(function=cloudpickle.dumps(function), key=key, direction="min")
+    trial = Trial(0, {"rate": 0.5}, max_steps=max_steps)
+    return evaluate(program, Attempt(trial), folder)
+
+
+def loop(rate):
+    for epoch in range(20):
+        experiment.report(step=epoch, loss=rate / (epoch + 1))
+    return {"loss": 0.0}
+
+
+def test_a_loop_ends_at_the_last_step_with_the_value_that_it_reported(tmp_path):
+    outcome = run(loop, tmp_path, 5)
+    assert (outcome.status, outcome.value, outcome.step) == ("finished", 0.1, 4)
+    assert outcome.objective == "loss"
+
+
+def test_without_a_limit_a_loop_returns(tmp_path):
+    outcome = run(loop, tmp_path, None)
+    assert (outcome.status, outcome.value, outcome.step) == ("finished", 0.0, 19)
+
+
+def test_a_function_that_asks_returns(tmp_path):
+    outcome = run(lambda rate: {"loss": float(experiment.max_steps())}, tmp_path, 5)
+    assert (outcome.status, outcome.value, outcome.step) == ("finished", 5.0, 4)
+
+
+def test_a_function_that_ignores_the_limit_has_no_step(tmp_path):
+    outcome = run(lambda rate: rate, tmp_path, 5)
+    assert (outcome.status, outcome.value, outcome.step) == ("finished", 0.5, None)
+
+
+@pytest.mark.parametrize(
+    ("reported", "kind"),
+    [({"loss": float("nan")}, "invalid value"), ({"a": 1.0, "b": 2.0}, "ambiguous objective")],
+)
+def test_a_last_report_that_is_no_value_is_a_failure(tmp_path, reported, kind):
+    outcome = run(lambda rate: experiment.report(step=9, **reported), tmp_path, 5)
+    assert (outcome.status, outcome.error.kind) == ("failed", kind)
+
+
+def fit(rate):
+    import keras
+    import numpy
+
+    x, y = numpy.random.default_rng(0).random((32, 4)), numpy.arange(32) % 2
+    keras.utils.set_random_seed(0)
+    model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(1)])
+    model.compile(keras.optimizers.SGD(rate), "mse")
+    kept = keras.callbacks.BackupAndRestore(experiment.checkpoint_dir(), delete_checkpoint=False)
+    callbacks = [*experiment.keras_callbacks(), kept]
+    return model.fit(x, y, epochs=9, callbacks=callbacks, verbose=0, shuffle=False)
+
+
+def test_an_unchanged_fit_of_keras_goes_on_from_its_checkpoint(tmp_path):
+    pytest.importorskip("tensorflow")
+    short, long, scratch = (tmp_path / name for name in ("short", "long", "scratch"))
+    first = run(fit, short, 3, "loss")
+    shutil.copytree(short / "checkpoint", long / "checkpoint")
+    second = run(fit, long, 9, "loss")
+    whole = run(fit, scratch, 9, "loss")
+    assert [o.status for o in (first, second, whole)] == ["finished"] * 3
+    assert (first.step, second.step, whole.step) == (2, 8, 8)
+    curves = [dict(scalars(folder)["loss"]) for folder in (long, scratch)]
+    assert list(curves[0]) == [3, 4, 5, 6, 7, 8]
+    assert curves[0] == pytest.approx({step: curves[1][step] for step in curves[0]})
