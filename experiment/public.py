@@ -40,6 +40,7 @@ from search.adapters import (
 from search.errors import ExperimentError, InvalidArgument
 from search.evolution.nsga2 import NSGA2
 from search.fidelity.hyperband import Hyperband
+from search.racing import WilcoxonRacing
 from search.sequential.bayesian import BayesianOptimization
 from search.sequential.regularized_evolution import RegularizedEvolution
 from search.sequential.reinforce import Reinforce
@@ -61,6 +62,7 @@ from spark_jobs.trial.context import (
     max_steps,
     params,
     rank,
+    repeat,
     report,
     shard,
     world_size,
@@ -102,6 +104,7 @@ __all__ = [
     "Threshold",
     "TrialResult",
     "TrialStopped",
+    "WilcoxonRacing",
     "all_reduce",
     "barrier",
     "bayesian_search",
@@ -123,6 +126,7 @@ __all__ = [
     "population_based_training",
     "random_search",
     "rank",
+    "repeat",
     "report",
     "run",
     "search_each",

@@ -26,7 +26,8 @@ class CountedSearch(ABC):
     """
 
     def __init__(self, problem: Problem) -> None:
-        self.total = self._samples = samples_of(problem)
+        self._samples = samples_of(problem)
+        self.total = self._samples
         check_points(problem.points, self.total, "samples")
         self._space = problem.space
         self._points = problem.points

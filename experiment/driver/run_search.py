@@ -32,7 +32,6 @@ from experiment.setup.slot_count import slot_count
 from experiment.setup.specification import SearchSpec
 from search.errors import InvalidArgument
 from search.space.spaces import Float, Space
-from search.stopping import read_rules
 from spark_jobs.cluster.task_needs import is_local
 from spark_jobs.run_folder.paths import STOP
 from spark_jobs.session.session import Session
@@ -192,7 +191,7 @@ def _coordinator(
         max_failures=settings.max_failures,
         retries=settings.retries,
         retry_on=settings.retry_on,
-        stopping=read_rules(settings.stopping),
+        stopping=settings.rules,
         optimization_key=settings.optimization_key,
         target=settings.target,
         grows=spec.grows,

@@ -18,6 +18,8 @@ from experiment.setup.specification import SearchSpec
 from experiment.setup.warm_start import Runs, known_of, runs_of
 from search.algorithms import Grid
 from search.errors import InvalidArgument, shown
+from search.evolution.population_based import PopulationTraining
+from search.fidelity.hyperband import Hyperband
 from search.searcher import Algorithm, Problem, why_exhausted
 from search.space.domain_dicts import numbers_in_texts
 from search.space.points import read_first_points
@@ -57,6 +59,9 @@ def spec_of_algorithm(
         InvalidArgument: Bad input.
     """
     seed = seed_of(settings)
+    if settings.repeats > 1 and isinstance(algorithm, Hyperband | PopulationTraining):
+        expected = "1 where trials resume from checkpoints of others"
+        raise InvalidArgument("repeats", expected, shown(settings.repeats))
     if not isinstance(algorithm, Grid):  # a grid checks each configuration
         check_constraint(space, random.Random(seed))
     runs = runs_of(warm_start)

@@ -70,6 +70,7 @@ class SearchKeywords(ExecutorKeywords, total=False):
     workers_per_trial: int | tuple[int, int]
     strategy: Mirrored | StrategyName | None
     optimization_key: str | None
+    repeats: int
     resume: str | os.PathLike[str] | Result | Results | None
     stopping: StoppingRule | Sequence[StoppingRule] | None
     target: float | None

@@ -15,7 +15,6 @@ from experiment.setup.specification import SearchSpec
 from experiment.setup.strategy import strategy_of
 from experiment.setup.train_function import check_arguments, pickle_function
 from search.searcher import why_exhausted
-from search.stopping import read_rules
 from spark_jobs.messages import as_json
 from spark_jobs.session import session_of
 from spark_jobs.session.session import Session
@@ -72,6 +71,7 @@ class Prepared:
             seed=settings.seed,
             data=self.data,
             strategy=self.strategy,
+            repeats=settings.repeats,
         )
 
     @property
@@ -158,9 +158,10 @@ def _manifest(
         isolation=settings.isolation,
         workers_per_trial=settings.workers_per_trial,
         strategy=None if strategy is None else as_json(strategy),
+        repeats=settings.repeats,
         preload=list(preload.modules),
         timeout=settings.timeout,
-        stopping=[rule.to_json() for rule in read_rules(settings.stopping)],
+        stopping=[rule.to_json() for rule in settings.rules],
         application=session.application_id,
         master=session.master,
         created=now(),

@@ -109,7 +109,7 @@ def _other_search(run: str, difference: str) -> InvalidArgument:
 
 
 def _differences(before: Manifest, now: Manifest) -> Iterator[str]:
-    for what in ("call", "direction", "optimization_key", "seed"):
+    for what in ("call", "direction", "optimization_key", "seed", "repeats"):
         was, is_now = getattr(before, what), getattr(now, what)
         if repr(was) != repr(is_now):  # several objectives have an order
             yield f"{what} was {was!r}, is {is_now!r}"

@@ -14,8 +14,9 @@ from experiment.results.result import Result, Results
 from experiment.run_files.loading import find_run
 from experiment.setup.workers import Workers
 from search.checks import check_integer, make_plain
-from search.direction import Directions, Goal, read_direction
+from search.direction import Direction, Directions, Goal, read_direction
 from search.errors import InvalidArgument, shown
+from search.racing import WilcoxonRacing
 from search.stopping import StoppingRule, read_rules
 from search.trial import RETRIED, FailureKind
 from search.values import is_finite, is_unicode, plain_value
@@ -73,6 +74,10 @@ class Settings(_Begun):
         stopping: A stopping rule, or a list of them, that end unpromising trials early:
             `experiment.SuccessiveHalving()`, `MedianStopping`, ... They use the metric named by
             `optimization_key`, or the only one that is reported.
+        repeats: Number of times that each trial calls the train function, one after the other, for
+            a noisy objective; its value is their mean. `experiment.repeat()` returns the number of
+            the call, such as for a seed or a fold. Trials race: one that is significantly worse in
+            its repeats so far than the best trial is stopped, see `experiment.WilcoxonRacing`.
         timeout: Seconds after which a trial is ended, with all processes that it started.
         grace: Seconds between SIGTERM and SIGKILL when a trial is ended.
         deadline: Seconds from the call after which the search is ended; it returns the trials so
@@ -114,6 +119,7 @@ class Settings(_Begun):
     gpus_per_trial: int | None = None
     trials_per_gpu: int = 1
     stopping: StoppingRule | Sequence[StoppingRule] | None = None
+    repeats: int = 1
     timeout: float | None = None
     grace: float = 3.0
     deadline: float | None = None
@@ -145,6 +151,7 @@ class Settings(_Begun):
         workers = Workers.read("workers_per_trial", self.workers_per_trial)
         object.__setattr__(self, "workers_per_trial", workers.to_json())
         object.__setattr__(self, "strategy", read_strategy("strategy", self.strategy))
+        check_integer("repeats", self.repeats, 1)
         check_gpus(self.gpus_per_trial, self.trials_per_gpu)
         _check_integer("max_failures", self.max_failures, 0)
         _check_integer("seed", self.seed, 0)
@@ -193,6 +200,15 @@ class Settings(_Begun):
     def workers(self) -> Workers:
         """The number of slots of each trial, by `workers_per_trial`."""
         return Workers.read("workers_per_trial", self.workers_per_trial)
+
+    @property
+    def rules(self) -> tuple[StoppingRule, ...]:
+        """The stopping rules: those of `stopping`, and racing if there are repeats of one value."""
+        rules = read_rules(self.stopping)
+        races = self.repeats > 1 and isinstance(self.goal, Direction)
+        if races and not any(isinstance(rule, WilcoxonRacing) for rule in rules):
+            return (*rules, WilcoxonRacing())
+        return rules
 
     @property
     def goal(self) -> Goal:

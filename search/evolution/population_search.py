@@ -97,7 +97,8 @@ class PopulationSearch(ABC, Generic[IndividualT]):
         self._goal = direction
         self.popsize = popsize
         self.generations = generations
-        self.total = self._budget = popsize * (generations + 1)
+        self._budget = popsize * (generations + 1)
+        self.total = self._budget
         self._statistics = _statistics(direction)
         self._share = share
         self.logbook = tools.Logbook()

@@ -46,7 +46,7 @@ def halved(count: int, rungs: int, reduction: int) -> list[int]:
     return [max(count // reduction**number, min(count, 1)) for number in range(rungs)]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class _Rung:
     """The trials of a bracket that train equally long.
 
@@ -89,7 +89,7 @@ class Bracket:
         self.first = first
         self._reduction = reduction
         self._direction = direction
-        self._rungs = [_Rung(size) for size in sizes]
+        self._rungs = [_Rung(size=size) for size in sizes]
 
     @property
     def total(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from search.checks import check_flag, check_integer, make_plain
@@ -75,7 +75,7 @@ class Hyperband:
         return {"type": "hyperband", **asdict(self)}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Run:
     """A trial: a configuration in a rung of a bracket.
 
@@ -241,8 +241,7 @@ class HyperbandSearch:
             found = bracket.promotion(highest, certain=certain)
             if found is not None:
                 rung, trial = found
-                before = self._runs[trial]
-                return _Run(bracket, before.configuration, rung, before.point, before.params), trial
+                return replace(self._runs[trial], rung=rung), trial
         return None
 
     def _new_run(self, again: Trial | None) -> _Run | None:
@@ -262,7 +261,13 @@ class HyperbandSearch:
         if point is None:
             return None
         bracket = next(bracket for bracket in self._brackets if bracket.room)
-        return _Run(bracket, number, bracket.first, point, params)
+        return _Run(
+            bracket=bracket,
+            configuration=number,
+            rung=bracket.first,
+            point=point,
+            params=params,
+        )
 
     def _begin(self, run: _Run, parent: int | None) -> Trial:
         """Hand out a run."""

@@ -81,6 +81,10 @@ class TrialContext:
         divides_data: Whether their strategy divides the data.
         max_steps: The number of steps after which it ends; None for any number.
         ends_itself: Whether the train function has asked for that number.
+        repeats: The number of calls of the train function.
+        repeat: The number of this call, from 0.
+        first_step: The step at which the curves of this call begin.
+        next_step: The step after the last one of its curves.
     """
 
     params: Mapping[str, Any]
@@ -100,6 +104,10 @@ class TrialContext:
     divides_data: bool = False
     max_steps: int | None = None
     ends_itself: bool = False
+    repeats: int = 1
+    repeat: int = 0
+    first_step: int = 0
+    next_step: int = 0
 
     def has_done(self, step: int | None) -> bool:
         """Return whether a step, from 0, is the last one of the trial."""
@@ -161,10 +169,14 @@ def checkpoint_dir() -> str:
 
     When a trial is retried, since its executor was lost, the folder has the checkpoints of the
     attempt before; in `population_based_training` those of the trial that it resumes from. It is
-    empty if the trial starts from scratch, and outside a trial. All workers of a trial get the same
+    empty if the trial starts from scratch, and outside a trial. With `repeats=` each repeat has its
+    own. All workers of a trial get the same
     checkpoints; those that rank 0 saves are stored.
     """
+    context = _current.get()
     folder = os.path.join(logdir(), CHECKPOINT)
+    if context is not None and context.repeats > 1:
+        folder = os.path.join(folder, f"repeat-{context.repeat}")
     os.makedirs(folder, mode=0o700, exist_ok=True)
     return folder
 
@@ -191,6 +203,25 @@ def max_steps() -> int | None:
         return None
     context.ends_itself = True
     return context.max_steps
+
+
+def repeat() -> int:
+    """Return the number of this call of the train function in its trial, from 0; see `repeats`.
+
+    The same number means the same seed, fold or part of the data in every trial. 0 without
+    `repeats=`, and outside a trial.
+    """
+    context = _current.get()
+    return 0 if context is None else context.repeat
+
+
+def begin_repeat(context: TrialContext, number: int) -> None:
+    """Prepare a trial for its next call of the train function, whose curves continue the last."""
+    if number:
+        context.first_step = context.next_step
+    context.repeat = number
+    context.reports = 0
+    context.epoch = -1
 
 
 def rank() -> int:
@@ -244,6 +275,8 @@ def report(*, step: int | None = None, **metrics: Any) -> None:
             steps and the train function has not called that; do not catch it.
     """
     context = _report(step, metrics)
+    if context is not None and context.repeats > 1:
+        return
     # Once, so that a trial can report its end, also after a fit that the Keras callback has ended.
     if context is not None and not context.stopped and (reason := context.link.stop()):
         context.stopped = reason
@@ -274,6 +307,10 @@ def _report(step: int | None, metrics: Mapping[str, Any]) -> TrialContext | None
 
         make_folder(context.folder)  # a train function may have removed it
         context.events = EventFile(context.folder, lag=context.clock_lag)
+    if context.repeats > 1:  # the steps that the driver gets are the repeats
+        context.events.scalars(values, context.first_step + int(step))
+        context.next_step = max(context.next_step, context.first_step + int(step) + 1)
+        return context
     context.events.scalars(values, int(step))
     report = Report(int(step), values)
     context.link.send(report)
@@ -302,7 +339,8 @@ def keras_callbacks() -> list[Any]:
             if context is not None and context.has_done(epoch):
                 context.ends_itself = True  # reports after the fit do not end the trial
                 self.model.stop_training = True
-            if context is not None and (reason := context.link.stop()):
+            repeated = context is not None and context.repeats > 1  # it ends after this repeat
+            if context is not None and not repeated and (reason := context.link.stop()):
                 context.stopped = reason
                 self.model.stop_training = True
 

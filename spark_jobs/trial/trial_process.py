@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import importlib
 import io
 import math
@@ -41,6 +42,7 @@ from spark_jobs.trial.objective import (
     UnusableReturn,
     objective_of,
 )
+from spark_jobs.trial.repeats import outcome_of
 from spark_jobs.trial.tf_summary import default_writer
 
 _PR_SET_PDEATHSIG = 1
@@ -64,6 +66,7 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
             None for all of it.
         clock_lag: Seconds by which the clock of the slot's host lags the driver's.
         strategy: How the workers of a trial train together; None leaves it to the train function.
+        repeats: The number of calls of the train function in each trial.
     """
 
     function: bytes
@@ -77,6 +80,7 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     gpu_share: GpuShare | None = None
     clock_lag: float = 0.0
     strategy: Mirrored | None = None
+    repeats: int = 1
 
     @property
     def objective(self) -> Objective | Objectives:
@@ -137,6 +141,7 @@ def evaluate(
         workers=attempt.workers,
         divides_data=program.strategy is not None and program.strategy.divides_data,
         max_steps=trial.max_steps,
+        repeats=program.repeats,
     )
     try:
         share = limited(program.gpu_share)
@@ -149,15 +154,11 @@ def evaluate(
             training_with(program.strategy, attempt.gang, running.communicator),
         ):
             function = pickle.loads(program.function)
-            returned: Any
-            try:
-                returned = function(**trial.params)
-            except context.StepsDone:
-                returned = {} if running.last is None else dict(running.last.metrics)
-            if attempt.rank:  # it may return nothing: the value of rank 0 is the trial's
+            read = functools.partial(program.objective.outcome, trial.id)
+            outcome = outcome_of(running, functools.partial(function, **trial.params), read)
+            if outcome is None:
                 seconds = time.monotonic() - started
                 return Outcome(trial.id, "cancelled", seconds=seconds, reason=_NO_VALUE)
-            outcome = program.objective.outcome(trial.id, returned)
         return replace(
             outcome,
             status="stopped" if running.stopped else "finished",

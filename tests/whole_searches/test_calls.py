@@ -114,6 +114,30 @@ def test_a_space_that_is_used_up_ends_the_search_with_a_sentence(spark, logdir):
         experiment.random_search(spark, product, bounds, warm_start=result, **arguments)
 
 
+def test_repeats_of_a_trial_are_its_steps_and_race(spark, logdir):
+    def train(x):
+        return {"score": x + experiment.repeat() ** 2, "x": x}
+
+    arguments = {"optimization_key": "score", "repeats": 6, "parallelism": 1, "preload": ()}
+    result = experiment.launch(spark, train, {"x": [9, 1, 2]}, logdir=logdir, **arguments)
+    assert result[0].status == "finished"
+    assert result.best.value == pytest.approx(9 + (0 + 1 + 4 + 9 + 16 + 25) / 6)
+    means = [(0 + 1 + 4 + 9) / 4, 30 / 5, 55 / 6]
+    for trial in result:  # a stopped one has the mean of its repeats so far
+        assert trial.status in {"finished", "stopped"}
+        assert any(trial.value - trial.params["x"] == pytest.approx(mean) for mean in means)
+        assert trial.metrics["x"] == trial.params["x"]
+    manifest = json.loads(Path(result.logdir, "manifest.json").read_text())
+    assert manifest["repeats"] == 6
+    assert manifest["stopping"][0]["type"] == "WilcoxonRacing"
+    with pytest.raises(ValueError, match="repeats was 6, is 1"):
+        experiment.launch(
+            spark, train, {"x": [9, 1, 2]}, resume=result, **{**arguments, "repeats": 1}
+        )
+    with pytest.raises(ValueError, match="repeats: expected 1 where trials resume"):
+        experiment.hyperband_search(spark, train, {"x": [0.0, 1.0]}, repeats=2)
+
+
 def test_a_search_without_a_barrier_has_as_many_trials(spark, logdir):
     def train(a, b):
         if b == 2:

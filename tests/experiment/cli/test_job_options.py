@@ -244,8 +244,8 @@ def test_another_module_is_imported_on_executors():
             ["--bounds", "space.yaml", "--searcher", "{type: NSGA2, popsiz: 8}"],
             "keyword argument 'popsiz'; did you mean 'popsize'?",
         ),
-        (["--bounds", "space.yaml", "--stopping", "Never"], "--stopping: expected one of Median"),
         (["--bounds", "space.yaml", "--strategy", "{type: ring}"], "--strategy: expected one of m"),
+        (["--bounds", "space.yaml", "--stopping", "Never"], "--stopping: expected one of "),
         (["--bounds", "space.yaml", "--popsize", "[1"], "--popsize: expected YAML, got '[1'"),
         (
             ["--bounds", "space.yaml", "--seed", "2020-13-45"],

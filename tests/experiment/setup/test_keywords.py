@@ -93,6 +93,7 @@ def test_an_executor_accepts_no_setting_that_compares_trials():
         "target",
         "workers_per_trial",
         "strategy",
+        "repeats",
     }
     assert not {"name", "preload", "verbose"} & get_type_hints(ExecutorKeywords).keys()
 

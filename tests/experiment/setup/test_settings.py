@@ -11,6 +11,7 @@ import pytest
 from experiment.setup.settings import Settings, choose_logdir
 from search.direction import Direction, Directions
 from search.errors import ExperimentError, InvalidArgument
+from search.racing import WilcoxonRacing
 from search.stopping import MedianStopping, Patience, Threshold
 from spark_jobs.storage.hadoop_settings import HadoopSettings
 
@@ -54,6 +55,7 @@ REFUSED = [
     ({"parallelism": 1.5}, "an integer of at least 1", "1.5"),
     ({"parallelism": True}, "an integer of at least 1", "True"),
     ({"parallelism": "2"}, "an integer of at least 1", "'2'"),
+    ({"repeats": 0}, "an integer of at least 1", "0"),
     ({"gpus_per_trial": -1}, "an integer of at least 0, or None", "-1"),
     ({"gpus_per_trial": 0.5}, "an integer of at least 0, or None", "0.5"),
     ({"gpus_per_trial": True}, "an integer of at least 0, or None", "True"),
@@ -361,3 +363,12 @@ def test_several_objectives_keep_their_order_and_are_copied():
         InvalidArgument, match=r"direction\['b'\]: expected 'max' or 'min', got 'up'"
     ):
         Settings(direction={"a": "max", "b": "up"})
+
+
+def test_repeats_race_unless_there_are_several_objectives():
+    assert Settings(repeats=3).rules == (WilcoxonRacing(),)
+    assert Settings(repeats=3, stopping=Patience(2)).rules == (Patience(2), WilcoxonRacing())
+    own = WilcoxonRacing(p_threshold=0.3)
+    assert Settings(repeats=3, stopping=own).rules == (own,)
+    assert Settings(stopping=Patience(2)).rules == (Patience(2),)
+    assert Settings(repeats=3, direction={"a": "max", "b": "min"}).rules == ()

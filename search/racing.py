@@ -1,0 +1,114 @@
+"""Racing: a stopping rule for trials whose steps are repeats of the same evaluation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from statistics import fmean
+
+from search.checks import check_integer, check_number, make_plain
+from search.direction import Direction
+from search.stopping import StoppingJudge, StoppingRule
+from search.trial import Status
+
+
+@dataclass(frozen=True, slots=True)
+class WilcoxonRacing(StoppingRule):
+    """Stop a trial whose repeats are significantly worse than those of the best trial.
+
+    Each step of a trial is one repeat of its evaluation: another seed, fold or part of the data,
+    the same one at the same step of every trial. A trial is compared, at the steps that it has
+    reported, with the finished trial of the best mean, by Wilcoxon's signed rank test for pairs
+    (Wilcoxon: Individual Comparisons by Ranking Methods, Biometrics Bulletin 1, 1945), one-sided.
+    As in Optuna's `WilcoxonPruner` it is not stopped while its own mean is no worse than the best
+    one. With `p_threshold=0.1` no trial is stopped before its fourth repeat, since p is at least
+    1 / 2 ** n after n of them.
+
+    Args:
+        p_threshold: A trial is stopped if the test's p is below this number of (0, 1]. The higher,
+            the sooner bad trials are stopped, and the more often a good one is.
+        n_startup_steps: Minimum number of repeats of a trial before it is stopped, at least 1.
+
+    Raises:
+        InvalidArgument: An argument is out of its range.
+    """
+
+    p_threshold: float = 0.1
+    n_startup_steps: int = 2
+
+    def __post_init__(self) -> None:
+        make_plain(self)
+        threshold = self.p_threshold
+        check_number("p_threshold", threshold, "a number of (0, 1]", lambda p: 0 < p <= 1)
+        check_integer("n_startup_steps", self.n_startup_steps, 1)
+
+    def start(self, direction: Direction) -> StoppingJudge:
+        """Return the judge of a search."""
+        return _WilcoxonJudge(self, direction)
+
+
+class _WilcoxonJudge:
+    """See `StoppingJudge`; it works with merits, see `Direction.merit`."""
+
+    def __init__(self, rule: WilcoxonRacing, direction: Direction) -> None:
+        self._rule = rule
+        self._direction = direction
+        self._merits: dict[int, dict[int, float]] = {}  # of running trials, by step
+        self._reasons: dict[int, str] = {}
+        self._ended: set[int] = set()
+        self._best: tuple[int, dict[int, float]] | None = None
+
+    def report(self, trial: int, step: int, value: float | None) -> str | None:
+        """Take in a repeat; return why the trial is to stop, or None."""
+        if trial in self._ended or trial in self._reasons:
+            return self._reasons.get(trial)
+        merits = self._merits.setdefault(trial, {})
+        if step > max(merits, default=-1):
+            finite = value is not None and math.isfinite(value)
+            merits[step] = self._direction.merit(value if finite else None)
+            reason = self._compare(merits)
+            if reason is not None:
+                self._reasons[trial] = f"step {step}: {reason}"
+        return self._reasons.get(trial)
+
+    def ended(self, trial: int, status: Status = "finished") -> None:
+        """Take in the end of a trial; a finished one may be the best from now on."""
+        self._ended.add(trial)
+        self._reasons.pop(trial, None)
+        merits = self._merits.pop(trial, {})
+        best = -math.inf if self._best is None else _mean(self._best[1])
+        if status == "finished" and merits and _mean(merits) > best:
+            self._best = trial, merits
+
+    def _compare(self, merits: Mapping[int, float]) -> str | None:
+        if self._best is None or len(merits) < self._rule.n_startup_steps:
+            return None
+        number, best = self._best
+        if _mean(merits) >= _mean(best):
+            return None
+        p = _p_of_worse(merits, best)
+        if p >= self._rule.p_threshold:
+            return None
+        return f"worse than trial {number} in {len(merits)} repeats (p = {p:.2g})"
+
+
+def _mean(merits: Mapping[int, float]) -> float:
+    return fmean(merits.values())
+
+
+def _p_of_worse(merits: Mapping[int, float], best: Mapping[int, float]) -> float:
+    """Return p of Wilcoxon's test that merits are no worse than those of the best at their steps.
+
+    A repeat without a value counts as a difference larger than all others.
+    """
+    from scipy.stats import wilcoxon  # late: it takes a second
+
+    pairs = [(merits[step], best[step]) for step in merits if step in best]
+    differences = [0.0 if one == other else one - other for one, other in pairs]
+    finite = [abs(difference) for difference in differences if math.isfinite(difference)]
+    most = 2 * max(finite, default=0.0) + 1
+    bounded = [min(max(difference, -most), most) for difference in differences]
+    if not any(bounded):
+        return 1.0
+    return float(wilcoxon(bounded, alternative="less", zero_method="zsplit").pvalue)
