@@ -22,6 +22,8 @@ from search.trial import Evaluated, Outcome, Status, Trial
 TRIES = 20
 """Maximum proposals per trial; the constraint may allow none of them."""
 
+_PROPOSES_NO_MORE = "the searcher proposes no more configurations"
+
 _GLOBAL_RANDOM_NUMBERS = threading.Lock()
 """Held while a search uses the process's random numbers; another may run in another thread."""
 
@@ -115,6 +117,11 @@ class AdaptedSearch(CountedSearch):
                 if not self._optimiser.add(evaluated.params, self._score(evaluated)):
                     expected = "none, since this optimiser learns from its own proposals only"
                     raise InvalidArgument("warm_start", expected, f"{len(problem.known)} trials")
+
+    @property
+    def exhausted(self) -> str | None:
+        """Why there are fewer trials than `samples`; None if there are not."""
+        return _PROPOSES_NO_MORE if self.total < self._samples else None
 
     def ask(self) -> Trial | None:
         """Return the next trial; None while `most_in_flight` trials are in flight."""

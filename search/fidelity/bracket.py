@@ -128,7 +128,7 @@ class Bracket:
             if above.started >= above.size:
                 continue
             reach = above.size - rung.missing if certain else len(rung.merits) // self._reduction
-            for trial in rung.ranking()[: max(reach, 0)]:
+            for trial in rung.ranking()[:reach] if reach > 0 else ():
                 if trial not in rung.promoted:
                     return self.first + number + 1, trial
         return None

@@ -61,7 +61,13 @@ def test_a_constraint_that_raises_late_is_reported_with_the_configuration(spark,
 
     with pytest.raises(experiment.SearchFailed) as caught:
         experiment.random_search(
-            spark, square, {"x": [1, 9]}, samples=50, constraint=constraint, logdir=logdir, **LIGHT
+            spark,
+            square,
+            {"x": [1.0, 9.0]},
+            samples=50,
+            constraint=constraint,
+            logdir=logdir,
+            **LIGHT,
         )
     said = f"constraint: expected True or False, got KeyError: 'batch', for {asked[-1]!r}"
     assert str(caught.value).startswith(said)

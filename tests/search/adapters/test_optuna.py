@@ -208,6 +208,7 @@ def test_a_grid_ends_the_search_when_it_is_exhausted():
     assert sorted(trials) == [(x, y) for x in (-1.0, 0.0, 1.0) for y in (2.0, 3.0)]
     assert searcher.total == 6
     assert searcher.finished
+    assert searcher.exhausted == "the searcher proposes no more configurations"
 
 
 def test_a_search_of_every_configuration_ends_when_all_were_tried():
