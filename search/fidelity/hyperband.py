@@ -226,11 +226,12 @@ class HyperbandSearch:
         while True:
             promotion = self._promotion(certain=True)
             if promotion is None and self._room:
-                run = self._new_run(again)
-                if run is None and again is None:  # the space is used up
-                    self._close(self._configurations)
-                    continue
-                return None if run is None else self._begin(run, None)
+                was_new = again is None or again.parent is None
+                run = self._new_run(again) if was_new else None
+                if run is not None:
+                    return self._begin(run, None)
+                self._close(self._configurations)  # the space is used up
+                continue
             promotion = promotion or self._promotion(certain=False)
             return None if promotion is None else self._begin(*promotion)
 

@@ -25,6 +25,11 @@ MIXED = Space(
     constraint=lambda params: params["units"] % 7 != 0,
 )
 SMALL = Space({"n": Integer(1, 6)})
+LARGE = Space(
+    {"n": Integer(1, 9), "m": Integer(0, 20_000, when={"n": 1})},
+    constraint=lambda params: params["n"] in {2, 4, 6},
+)
+"""Too many configurations to count beforehand, of which three are allowed."""
 SIZES = [81 + 27 + 9 + 3 + 1, 34 + 11 + 3 + 1, 15 + 5 + 1, 8 + 2, 5]
 
 models = st.sampled_from(["evolution", "gaussian_process"])
@@ -206,15 +211,24 @@ def test_a_space_with_few_configurations_ends_the_search():
 
 
 def test_a_space_that_is_too_large_to_count_may_be_used_up_too():
-    space = Space(
-        {"n": Integer(1, 9), "m": Integer(0, 20_000, when={"n": 1})},
-        constraint=lambda params: params["n"] in {2, 4, 6},
-    )
-    searcher = hyperband(space, max_epochs=9)
+    searcher = hyperband(LARGE, max_epochs=9)
     assert searcher.exhausted is None
     trials = trials_of(searcher, evaluated_by(lambda params: params["n"]))
     assert [trial.params["n"] for trial in trials[3:]] == [2, 2]
     assert (searcher.total, searcher.exhausted) == (5, NONE_LEFT)
+
+
+def test_a_search_that_has_used_up_its_space_is_resumed():
+    searcher, events = hyperband(LARGE, max_epochs=9), []
+    while (trial := searcher.ask()) is not None:
+        events.append((trial, outcome(trial, trial.params["n"])))
+        searcher.tell(events[-1][1])
+    resumed = hyperband(LARGE, max_epochs=9)
+    for trial, result in events:
+        assert ask_again(resumed, trial) == trial
+        resumed.tell(result)
+    assert (resumed.total, resumed.exhausted) == (5, NONE_LEFT)
+    assert resumed.finished
 
 
 def test_points_come_first():
