@@ -223,7 +223,7 @@ def test_each_generation_has_a_histogram_of_each_hyperparameter(tmp_path):
 
 def axis(tmp_path, domain):
     """Return the ends of the first population's histogram, its members, and the description."""
-    search = evolution(5, 1, x=domain)
+    search = evolution(5, 1, x=domain, y=Float(0.0, 1.0))  # or there are too few configurations
     root = make_run(tmp_path, search=search, failed=())
     [_, rows] = histograms(root / "search")["population/x"][0]
     assert rows[:, 2].sum() == 5
