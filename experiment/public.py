@@ -14,9 +14,7 @@ from experiment.background.warm_up import warm_up
 from experiment.calls import (
     bayesian_search,
     evolutionary_search,
-    hyperband_search,
     launch,
-    population_based_training,
     random_search,
     run,
     search_each,
@@ -24,6 +22,7 @@ from experiment.calls import (
 from experiment.diagnosis.diagnosis import Diagnosis, Finding
 from experiment.diagnosis.doctor import doctor
 from experiment.display.tensorboard_server import TensorBoard, tensorboard
+from experiment.partial_trainings import hyperband_search, population_based_training
 from experiment.planning.plan import Plan, plan
 from experiment.results.result import Result, Results, SearchFailed
 from experiment.results.trial_result import TrialResult
