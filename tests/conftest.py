@@ -97,11 +97,11 @@ def spark(sparks: Sparks) -> Any:
 
 
 @pytest.fixture
-def own_zygotes(spark: Any) -> Iterator[None]:
+def own_zygotes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Slots start their zygotes themselves, so a trial is a grandchild of its slot."""
-    spark.conf.set("spark.experiment.keep_warm", "0")
-    yield
-    spark.conf.unset("spark.experiment.keep_warm")
+    from spark_jobs.session.session import Session
+
+    monkeypatch.setattr(Session, "keep_warm", lambda self: 0.0)
 
 
 @pytest.fixture

@@ -134,6 +134,7 @@ def _session() -> Any:
         "spark.authenticate.secret": secrets.token_hex(16),
         "spark.executor.memory": "512m",
         "spark.driver.host": "127.0.0.1",
+        "spark.experiment.keep_warm": "0",  # so that trials find their executor's JVM above them
     }.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()

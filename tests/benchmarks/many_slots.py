@@ -33,11 +33,13 @@ from experiment.driver.slots.pace import longer_wait
 from experiment.run_files.journal import Journal
 from experiment.run_files.manifest import write_manifest
 from experiment.setup.specification import SearchSpec
+from experiment.setup.workers import ALONE, Workers
 from search.algorithms import Evolution
 from search.direction import Direction
 from search.grid import PointSearch
 from search.space.spaces import Space
 from search.trial import Outcome, Trial
+from spark_jobs.channel.credentials import make_certificate
 from spark_jobs.channel.exchange import Call
 from spark_jobs.channel.grpc_channel import (
     JOINED,
@@ -51,6 +53,7 @@ from spark_jobs.messages import (
     Attempt,
     Heard,
     Hello,
+    MemberAddress,
     Next,
     Report,
     Reports,
@@ -72,6 +75,7 @@ _LONG = 10.0  # seconds of a trial that reports once in each
 _WINDOW = 20.0  # seconds in which busy slots are measured
 _AT_ONCE = 50  # connections opened at a time
 _POLL = 0.05
+_WORKERS = 8  # slots of a trial on several
 
 
 class Gated:
@@ -91,9 +95,15 @@ class Driver:
     """The driver of one search, with waiting slots."""
 
     def __init__(
-        self, folder: Path, search: SearchSpec, slots: int, per_relay: int | None = None
+        self,
+        folder: Path,
+        search: SearchSpec,
+        slots: int,
+        per_relay: int | None = None,
+        workers: Workers = ALONE,
     ) -> None:
         self._search, self._slots, self._folder = search, slots, folder
+        self._workers = workers
         self._per_relay = per_relay if per_relay is not None else 16 * (slots >= _RELAYED)
         self.gate: Any = search.searcher
 
@@ -114,6 +124,8 @@ class Driver:
                 direction=Direction.MIN,
                 observers=[board],
                 slots=self._slots,
+                workers=self._workers,
+                make_pair=make_certificate,
             )
             self.coordinator.trials.begin(begun(trials=manifest.trials))
             self._server = ending.enter_context(
@@ -251,6 +263,24 @@ def barrier(folder: Path, slots: int) -> dict[str, str]:
     return {"processor per trial, slots waiting for generations": f"{used * 1e3:.2f} ms"}
 
 
+def on_several_slots(folder: Path, slots: int) -> dict[str, str]:
+    """Measure trials of no length on eight slots each, against as many on one slot."""
+    if slots < _WORKERS:
+        return {}
+    trials = max(250, slots // 2)
+    used = []
+    for workers in (Workers(_WORKERS, _WORKERS), ALONE):
+        driver = Driver(folder, points(trials, 0.0), slots, workers=workers)
+        with driver.running():
+            cpu = _cpu()
+            driver.open()
+            wait_for(lambda driver=driver: driver.coordinator.trials.done)
+            used.append((_cpu() - cpu) / trials)
+    together, alone = used
+    name = f"processor of a trial on {_WORKERS} slots / of {_WORKERS} trials on one"
+    return {name: f"{together / (_WORKERS * alone):.2f}"}
+
+
 async def speak_for(count: int, per_relay: int, address: Address) -> None:
     """Simulate slots until the driver stops all.
 
@@ -327,13 +357,15 @@ class _Slot:
         return answered.answer
 
     async def run(self) -> None:
-        message = Next(self.name)
+        address = MemberAddress(links="127.0.0.1:20000", server="127.0.0.1:20001")  # never used
+        message = Next(self.name, address=address)
         while True:
             match decode_answer(await self.call("Next", message)):
                 case Wait(longer):
-                    message = Next(self.name, longer=longer)
+                    message = Next(self.name, longer=longer, address=address)
                 case Attempt() as work:
-                    message = Next(self.name, work.number, await self._train(work))
+                    outcome = await self._train(work)
+                    message = Next(self.name, work.number, outcome, address=address)
                 case Stop():
                     return
 
@@ -350,6 +382,8 @@ class _Slot:
             told = Reports(slot=self.name, trial=trial, attempt=work.number, reports=report)
             self._heard = decode(await self.call("Report", told), Heard)
         await _sleep_until(began + params["seconds"])
+        if work.rank:
+            return Outcome(trial, "cancelled", seconds=1.0, reason="the value of rank 0 counts")
         value = random.random()
         return Outcome(trial, "finished", value, "metric", {"metric": value}, seconds=1.0)
 
@@ -358,7 +392,7 @@ def column(slots: int) -> dict[str, str]:
     """Return all measures of a number of slots."""
     found: dict[str, str] = {}
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
-        for measure in (waiting_and_fast, steady, barrier):
+        for measure in (waiting_and_fast, steady, barrier, on_several_slots):
             found |= measure(Path(folder), slots)
             print(slots, found, file=sys.stderr, flush=True)
     return found

@@ -11,7 +11,7 @@ import statistics
 from collections.abc import Callable
 from typing import NamedTuple
 
-from tests.benchmarks import kills, mirrored_steps, rings
+from tests.benchmarks import kills, mirrored_steps, rings, training_starts
 
 _KILLS = 20
 
@@ -71,10 +71,25 @@ def speed_of_fit() -> list[Row]:
     return [Row(name, f"{mirrored_steps.speed_of_fit():.2f}", ">= 1.8")]
 
 
+def starts_of_trainings() -> list[Row]:
+    """Compare the start of a search's second training with a script and with a barrier stage."""
+    ours, script, stage = training_starts.starts()
+    name = "start to first step, 2 workers: a search's second training"
+    return [
+        Row(
+            f"{name} / the second execution of a script with TF_CONFIG",
+            f"{ours / script:.2f}",
+            "<= 0.5",
+        ),
+        Row(f"{name} / a session's first barrier stage", f"{ours / stage:.2f}", "<= 0.1"),
+    ]
+
+
 ROWS: list[Callable[[], list[Row]]] = [
     ring_against_tensorflow,
     overhead_of_fit,
     speed_of_fit,
+    starts_of_trainings,
     kills_of_workers,
 ]
 

@@ -287,6 +287,7 @@ def make_coordinator(
     warn: Callable[[str], None] = warnings.warn,
     now: Callable[[], float] = time.time,
     clock: Callable[[], float] = time.monotonic,
+    make_pair: Callable[[], tuple[bytes, bytes]] = lambda: (b"key", b"certificate"),
     **settings: Any,
 ) -> Coordinator:
     """Return a coordinator that has not begun; `settings` are those of `Trials`."""
@@ -295,7 +296,7 @@ def make_coordinator(
     trials = Trials(
         searcher, recorder, slots=roster, workers=workers, warn=warn, clock=clock, **settings
     )
-    gangs = Gangs(workers, grace=GRACE, make_pair=lambda: (b"key", b"certificate"))
+    gangs = Gangs(workers, grace=GRACE, make_pair=make_pair)
     return Coordinator(
         trials, roster, recorder, gangs=gangs, at_once=at_once, warn=warn, clock=clock
     )

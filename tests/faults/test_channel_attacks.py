@@ -421,7 +421,7 @@ def test_a_silent_connection_is_closed(served, greeted, monkeypatch):
         ("grpc.max_connection_idle_ms", idle),
     ]
     monkeypatch.setattr(grpc_channel, "_LIMITS", limits)
-    with ChannelServer(LOOPBACK, SimpleNamespace()) as server:
+    with ChannelServer(LOOPBACK, SimpleNamespace(alike=None, alike_now=None)) as server:
         host, _, port = server.address.target.rpartition(":")
         with socket.create_connection((host, int(port)), timeout=60) as raw:
             with trusting().wrap_socket(raw) if greeted else raw as connection:

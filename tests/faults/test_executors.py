@@ -20,7 +20,11 @@ from tests.spark_jobs import train_functions as functions
 from tests.standalone import HOSTS
 from tests.whole_searches.test_warm import keepers
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(600),
+    pytest.mark.usefixtures("own_zygotes"),  # for `lines_of`
+]
 
 CLUSTER = "local-cluster[2,1,1024]"
 MEMORY = {"spark.executor.memory": "512m", "spark.executor.memoryOverhead": "384m"}

@@ -132,6 +132,12 @@ ALLOWED = {
     ("spark_jobs/trial/trial_process.py", "import_guessed", "importlib.import_module"): (
         "modules that the train function of a search imports, in zygote or trial"
     ),
+    ("experiment/__init__.py", "__getattr__", "importlib.import_module"): (
+        "two modules of this package, named in the code"
+    ),
+    ("spark_jobs/strategies/batches.py", "Parts._tell_if_uneven.tell", "tf.numpy_function"): (
+        "in the trial's process: calls a function of this package"
+    ),
     ("experiment/cli/job_options.py", "_referred", "importlib.import_module"): (
         "the module that the command line of a job names"
     ),

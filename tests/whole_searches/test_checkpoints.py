@@ -94,6 +94,7 @@ def lose_executor_once(mark: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.contract
+@pytest.mark.usefixtures("own_zygotes")
 def test_a_retry_after_a_lost_executor_finds_the_last_checkpoint(cluster, tmp_path):
     mark = tmp_path / "killed"
 
@@ -118,6 +119,7 @@ def test_a_retry_after_a_lost_executor_finds_the_last_checkpoint(cluster, tmp_pa
 
 @pytest.mark.slow
 @pytest.mark.contract
+@pytest.mark.usefixtures("own_zygotes")
 def test_keras_resumes_after_its_last_epoch_when_its_executor_is_lost(cluster, tmp_path):
     mark, epochs = tmp_path / "killed", tmp_path / "epochs"
     epochs.mkdir()

@@ -45,17 +45,17 @@ def evolution(space=PLANE, seed=0, **kwargs):
 
 def traced(searcher, evaluate):
     """Run a search; return its trials, and the populations that generations were bred from."""
-    trials, parents = [], []
+    trials, parents = [], {}
     select = searcher.toolbox.select
 
     def watched_select(population, index):
-        if index == 0:
-            parents.append([(list(member), member.score) for member in population])
+        if index == 0:  # again if the first trial vector was tried before
+            parents[len(trials)] = [(list(member), member.score) for member in population]
         return select(population, index)
 
     searcher.toolbox.register("select", watched_select)
     drive(searcher, recorded(evaluate, trials))
-    return trials, parents
+    return trials, list(parents.values())
 
 
 def fails_in(*generations, value=minus_sphere):
