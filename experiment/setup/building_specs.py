@@ -20,6 +20,7 @@ from search.algorithms import Grid
 from search.errors import InvalidArgument, shown
 from search.evolution.population_based import PopulationTraining
 from search.fidelity.hyperband import Hyperband
+from search.grouped import Grouped
 from search.searcher import Algorithm, Problem, why_exhausted
 from search.space.domain_dicts import numbers_in_texts
 from search.space.points import read_first_points
@@ -59,7 +60,8 @@ def spec_of_algorithm(
         InvalidArgument: Bad input.
     """
     seed = seed_of(settings)
-    if settings.repeats > 1 and isinstance(algorithm, Hyperband | PopulationTraining):
+    innermost = algorithm.searcher if isinstance(algorithm, Grouped) else algorithm
+    if settings.repeats > 1 and isinstance(innermost, Hyperband | PopulationTraining):
         expected = "1 where trials resume from checkpoints of others"
         raise InvalidArgument("repeats", expected, shown(settings.repeats))
     if not isinstance(algorithm, Grid):  # a grid checks each configuration

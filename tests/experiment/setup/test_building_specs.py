@@ -1,0 +1,39 @@
+"""Searches that are refused before they start."""
+
+from __future__ import annotations
+
+import pytest
+
+from experiment.setup.building_specs import spec_of_algorithm
+from experiment.setup.settings import Settings
+from search.errors import InvalidArgument
+from search.evolution.population_based import PopulationTraining
+from search.fidelity.hyperband import Hyperband
+from search.grouped import Grouped, union
+from search.space.spaces import Float, Space
+
+SPACE = Space({"x": Float(0.0, 1.0)})
+GROUPS = {"a": SPACE, "b": SPACE}
+
+
+def refusal(algorithm, space=SPACE, **settings):
+    with pytest.raises(InvalidArgument) as refused:
+        spec_of_algorithm(
+            algorithm,
+            call="run",
+            spark=None,
+            train=lambda x: x,
+            space=space,
+            settings=Settings(direction="min", **settings),
+        )
+    return refused.value
+
+
+def in_groups(algorithm):
+    return Grouped(algorithm, GROUPS)
+
+
+@pytest.mark.parametrize("algorithm", [Hyperband(), PopulationTraining()])
+def test_repeats_are_refused_where_trials_resume_from_others(algorithm):
+    assert refusal(algorithm, repeats=3).name == "repeats"
+    assert refusal(in_groups(algorithm), union(GROUPS, "group"), repeats=3).name == "repeats"
