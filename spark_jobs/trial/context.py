@@ -70,7 +70,8 @@ class TrialContext:
         link: The link to its supervisor.
         reports: The number of reports without a step so far.
         epoch: The last epoch that Keras' callback reported.
-        last: Its last step, with the last reported value of each metric.
+        last: The last step that was sent, with the last reported value of each metric.
+        reported: The same of the last reports of this call, which not all workers send.
         stopped: Why it is to stop, once it has received the request; else ''.
         events: Its event file, after the first report.
         held: Descriptors of the copies that it reads; closed at its end.
@@ -94,6 +95,7 @@ class TrialContext:
     reports: int = 0
     epoch: int = -1
     last: Report | None = None
+    reported: Report | None = None
     stopped: str = ""
     events: EventFile | None = None
     held: list[int] = dataclasses.field(default_factory=list)
@@ -222,6 +224,7 @@ def begin_repeat(context: TrialContext, number: int) -> None:
     context.repeat = number
     context.reports = 0
     context.epoch = -1
+    context.reported = None
 
 
 def rank() -> int:
@@ -262,8 +265,8 @@ def shard(data: Any) -> Any:
 def report(*, step: int | None = None, **metrics: Any) -> None:
     """Report metrics of a step: to the trial's curves in TensorBoard, and to the driver.
 
-    Never waits for the driver. Outside a trial, and in workers of a rank above 0, only the
-    arguments are checked.
+    Never waits for the driver. Workers of a rank above 0 send nothing, but end at the same step;
+    outside a trial only the arguments are checked.
 
     Args:
         step: The epoch or step, from 0. Default: the number of calls without it so far.
@@ -275,14 +278,15 @@ def report(*, step: int | None = None, **metrics: Any) -> None:
             steps and the train function has not called that; do not catch it.
     """
     context = _report(step, metrics)
-    if context is not None and context.repeats > 1:
+    if context is None or context.reported is None:
         return
+    judged = context.rank == 0 and context.repeats == 1  # a repeat is judged after its end
     # Once, so that a trial can report its end, also after a fit that the Keras callback has ended.
-    if context is not None and not context.stopped and (reason := context.link.stop()):
+    if judged and not context.stopped and (reason := context.link.stop()):
         context.stopped = reason
         raise TrialStopped(reason)
-    if context is not None and not context.ends_itself and context.has_done(context.step):
-        raise StepsDone(f"step {context.step} was the last one")
+    if not context.ends_itself and context.has_done(context.reported.step):
+        raise StepsDone(f"step {context.reported.step} was the last one")
 
 
 def _report(step: int | None, metrics: Mapping[str, Any]) -> TrialContext | None:
@@ -297,10 +301,14 @@ def _report(step: int | None, metrics: Mapping[str, Any]) -> TrialContext | None
     if step is not None and (isinstance(step, bool) or int(step) != step):
         raise ValueError(f"report(step=...): expected an integer, got {step!r}")
     context = _current.get()
-    if context is None or context.rank:
+    if context is None:
         return None
     if step is None:
         step, context.reports = context.reports, context.reports + 1
+    report, before = Report(int(step), values), context.reported
+    context.reported = report if before is None else report.after(before)
+    if context.rank:
+        return context
     if context.events is None:
         # Late: `import experiment` needs no tensorboard.
         from spark_jobs.trial.event_file import EventFile
@@ -312,9 +320,8 @@ def _report(step: int | None, metrics: Mapping[str, Any]) -> TrialContext | None
         context.next_step = max(context.next_step, context.first_step + int(step) + 1)
         return context
     context.events.scalars(values, int(step))
-    report = Report(int(step), values)
     context.link.send(report)
-    context.last = report if context.last is None else report.after(context.last)
+    context.last = context.reported
     return context
 
 

@@ -48,7 +48,7 @@ def _returned(running: context.TrialContext, call: Callable[[], Any]) -> Any:
     try:
         return call()
     except context.StepsDone:
-        return {} if running.last is None else dict(running.last.metrics)
+        return {} if running.reported is None else dict(running.reported.metrics)
 
 
 def _report(running: context.TrialContext, number: int, outcome: Outcome) -> None:

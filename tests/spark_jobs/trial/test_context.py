@@ -239,3 +239,14 @@ def test_a_worker_gets_its_part_of_data_unless_its_strategy_divides_it(tmp_path,
     assert experiment.shard([0, 1, 2, 3, 4]) == [0, 1, 2, 3, 4]
     with entered(TrialContext(params={}, folder=tmp_path, **worker)):
         assert experiment.shard([0, 1, 2, 3, 4]) == part
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_all_workers_of_a_trial_end_at_its_last_step(tmp_path, rank):
+    context = TrialContext(params={}, folder=tmp_path, rank=rank, workers=2, max_steps=3)
+    with entered(context):
+        experiment.report(loss=1.0)
+        experiment.report(loss=1.0)
+        with pytest.raises(StepsDone):
+            experiment.report(loss=1.0)
+    assert (context.last is None) == bool(rank)

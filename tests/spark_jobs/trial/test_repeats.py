@@ -6,12 +6,15 @@ import os
 from pathlib import Path
 
 import cloudpickle
+import numpy
 import pytest
 
 import experiment
-from search.trial import Trial
+from search.trial import Outcome, Trial
 from spark_jobs.messages import Attempt
+from spark_jobs.trial.context import TrialContext
 from spark_jobs.trial.link import NoLink
+from spark_jobs.trial.repeats import outcome_of
 from spark_jobs.trial.trial_process import Program, evaluate
 from tests.spark_jobs.trial.test_event_file import scalars
 
@@ -121,3 +124,55 @@ def test_the_epochs_of_keras_are_curves_alone(tmp_path, repeats):
     run(train, tmp_path, link, repeats=repeats, key="loss" if repeats == 1 else None)
     assert [step for step, _ in scalars(tmp_path)["loss"]] == list(range(2 * repeats))
     assert [step for step, _ in link.reports] == list(range(max(repeats, 2)))
+
+
+def test_a_repeat_ends_at_the_last_step_of_the_trial_with_the_value_that_it_reported(tmp_path):
+    link = Recorded()
+
+    def train(x):
+        for step in range(9):
+            experiment.report(step=step, loss=10.0 * experiment.repeat() + step)
+        return {"loss": -1.0}
+
+    program = Program(function=cloudpickle.dumps(train), key=None, direction="min", repeats=2)
+    trial = Trial(0, {"x": 1.0}, max_steps=3)
+    outcome = evaluate(program, Attempt(trial), tmp_path, link)
+    assert (outcome.status, outcome.value) == ("finished", 7.0)
+    assert link.reports == [(0, {"loss": 2.0}), (1, {"loss": 12.0})]
+
+
+class Agreeing:
+    """A communicator of two workers, of which the other has this wish to stop."""
+
+    def __init__(self, other):
+        self.calls, self._other = 0, other
+
+    def all_reduce(self, arrays, op):
+        assert op == "max"
+        self.calls += 1
+        return [numpy.maximum(array, self._other) for array in arrays]
+
+
+@pytest.mark.parametrize(("rank", "after", "other"), [(0, 2, 0), (1, 99, 1)])
+def test_all_workers_make_the_same_calls_though_only_one_hears_of_the_stop(
+    tmp_path, rank, after, other
+):
+    calls = []
+    running = TrialContext(params={}, folder=tmp_path, link=Recorded(after=after))
+    running.repeats, running.rank, running.workers = 4, rank, 2
+    running.communicator = Agreeing(other)
+
+    def read(value):
+        return Outcome(0, "finished", value, "metric")
+
+    outcome_of(running, lambda: calls.append(0) or 1.0, read)
+    assert len(calls) == running.communicator.calls == (1 if rank else 2)
+    assert running.stopped
+
+
+def test_workers_that_agree_to_go_on_make_all_calls(tmp_path):
+    running = TrialContext(params={}, folder=tmp_path, repeats=4, rank=1, workers=2)
+    running.communicator = Agreeing(0)
+    calls = []
+    assert outcome_of(running, lambda: calls.append(0), None) is None
+    assert (len(calls), running.communicator.calls) == (4, 3)
