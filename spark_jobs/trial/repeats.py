@@ -33,12 +33,11 @@ def outcome_of(
     for number in range(running.repeats):
         context.begin_repeat(running, number)
         returned = _returned(running, call)
-        if running.rank:
-            continue
-        outcomes.append(read(returned))
-        if running.repeats > 1:
-            _report(running, number, outcomes[-1])
-        if number + 1 < running.repeats and (reason := running.link.stop()):
+        if not running.rank:
+            outcomes.append(read(returned))
+            if running.repeats > 1:
+                _report(running, number, outcomes[-1])
+        if number + 1 < running.repeats and (reason := _why_stop(running)):
             running.stopped = reason
             break
     return _mean(outcomes) if outcomes else None
@@ -49,6 +48,15 @@ def _returned(running: context.TrialContext, call: Callable[[], Any]) -> Any:
         return call()
     except context.StepsDone:
         return {} if running.reported is None else dict(running.reported.metrics)
+
+
+def _why_stop(running: context.TrialContext) -> str:
+    """Return why the trial is to stop, or ''; the workers agree, since not all hear of it."""
+    reason = running.link.stop()
+    if running.communicator is None:
+        return reason
+    (wished,) = running.communicator.all_reduce([int(bool(reason))], "max")
+    return reason or ("another worker is to stop" if wished else "")
 
 
 def _report(running: context.TrialContext, number: int, outcome: Outcome) -> None:
