@@ -21,11 +21,13 @@ from search.errors import InvalidArgument, shown
 from search.evolution.population_based import PopulationTraining
 from search.fidelity.hyperband import Hyperband
 from search.grouped import Grouped
+from search.racing import WilcoxonRacing
 from search.searcher import Algorithm, Problem, why_exhausted
 from search.space.domain_dicts import numbers_in_texts
 from search.space.points import read_first_points
 from search.space.sampling import check_constraint
 from search.space.spaces import Constraint, Space
+from search.stopping import SuccessiveHalving
 from search.values import to_json
 
 _WANTED = "a to_json() that returns a JSON-serialisable dict"
@@ -64,6 +66,10 @@ def spec_of_algorithm(
     if settings.repeats > 1 and isinstance(innermost, Hyperband | PopulationTraining):
         expected = "1 where trials resume from checkpoints of others"
         raise InvalidArgument("repeats", expected, shown(settings.repeats))
+    for rule in settings.rules if isinstance(innermost, Hyperband) else ():
+        if isinstance(rule, SuccessiveHalving | WilcoxonRacing):
+            expected = "a rule for trials that begin at different steps, such as MedianStopping()"
+            raise InvalidArgument("stopping", expected, shown(rule))
     if not isinstance(algorithm, Grid):  # a grid checks each configuration
         check_constraint(space, random.Random(seed))
     runs = runs_of(warm_start)

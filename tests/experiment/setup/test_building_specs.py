@@ -10,7 +10,9 @@ from search.errors import InvalidArgument
 from search.evolution.population_based import PopulationTraining
 from search.fidelity.hyperband import Hyperband
 from search.grouped import Grouped, union
+from search.racing import WilcoxonRacing
 from search.space.spaces import Float, Space
+from search.stopping import SuccessiveHalving
 
 SPACE = Space({"x": Float(0.0, 1.0)})
 GROUPS = {"a": SPACE, "b": SPACE}
@@ -37,3 +39,10 @@ def in_groups(algorithm):
 def test_repeats_are_refused_where_trials_resume_from_others(algorithm):
     assert refusal(algorithm, repeats=3).name == "repeats"
     assert refusal(in_groups(algorithm), union(GROUPS, "group"), repeats=3).name == "repeats"
+
+
+@pytest.mark.parametrize("rule", [SuccessiveHalving(), WilcoxonRacing()])
+def test_rules_that_compare_trials_from_their_first_step_are_refused_with_hyperband(rule):
+    assert refusal(Hyperband(), stopping=rule).name == "stopping"
+    in_each = refusal(in_groups(Hyperband()), union(GROUPS, "group"), stopping=[rule])
+    assert in_each.name == "stopping"
