@@ -47,6 +47,11 @@ class Growth:
         self._curves: dict[int, dict[int, float]] = {}  # of each configuration: step to merit
 
     @property
+    def compared(self) -> bool:
+        """Whether configurations were compared at the highest rung, and there are higher ones."""
+        return self.highest < len(self._rungs) - 1 and len(self._merits[self.highest]) > 1
+
+    @property
     def why(self) -> str:
         """Why no trial trains longer, in one sentence."""
         longer, shorter = self._rungs[self.highest], self._rungs[self.highest - 1]

@@ -177,7 +177,7 @@ class HyperbandSearch:
     @property
     def exhausted(self) -> str | None:
         """Why there are fewer trials than the brackets have; None if there are not."""
-        if self._stays_short and self._growth is not None:
+        if self._growth is not None and self._growth.compared and self._stays_short:
             return self._growth.why
         return self._exhausted
 

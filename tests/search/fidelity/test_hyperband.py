@@ -272,6 +272,17 @@ def test_trials_grow_while_that_changes_their_ranking():
     assert searcher.exhausted.startswith("no trial trains for more than 9 epochs, ")
 
 
+@pytest.mark.parametrize("rungs", [1, 2])
+def test_trials_that_were_not_compared_do_not_show_that_longer_ones_rank_alike(rungs):
+    searcher = hyperband(progressive=True)
+    drive(
+        searcher,
+        lambda trial: all_fail(trial) if trial.max_steps >= 3 ** (rungs - 1) else after(trial),
+    )
+    assert searcher.finished
+    assert searcher.exhausted is None
+
+
 def test_prior_observations_are_refused():
     known = [Evaluated({"x": 0.1, "y": 0.1}, 1.0)]
     with pytest.raises(InvalidArgument, match="use points="):
