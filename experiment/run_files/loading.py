@@ -145,6 +145,8 @@ class RunReader:
         total = max(state.total or manifest.trials, len(state.results))
         if exhausted and not manifest.exhausted:  # it showed only at the end
             total = len(state.results)
+        if summary is not None and summary.total is not None:  # fewer than at first after failures
+            total = max(summary.total, len(state.results))
         result = Result(
             state.results,
             goal,

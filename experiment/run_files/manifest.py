@@ -121,6 +121,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
         problem: Why the search ended early, or None.
         target: The objective's value at which the search ends, or None.
         exhausted: Why it has fewer trials than it was asked for, or None.
+        total: Number of trials of the search at its end; None in runs of earlier versions.
         best: The best trial's outcome with its hyperparameters, or None.
         ended: The time of the end, in UTC.
         format: The format version.
@@ -132,6 +133,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     problem: str | None
     target: float | None
     exhausted: str | None = None
+    total: int | None = None
     best: dict[str, Any] | None
     ended: str
     format: int = FORMAT
@@ -173,6 +175,7 @@ def write_result(paths: RunPaths, result: Result) -> None:
         "problem": problem and problem.encode("utf-8", "backslashreplace").decode(),
         "target": result.target,
         "exhausted": result.exhausted,
+        "total": result.total,
         "ended": now(),
     }
     if result.objectives:

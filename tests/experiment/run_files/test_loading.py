@@ -134,6 +134,13 @@ def test_a_run_that_ended_early_has_a_problem_and_no_trials_in_flight(tmp_path):
     assert table(run.result)[2] == ("cancelled", None)
 
 
+@pytest.mark.parametrize(("final", "total"), [(9, 9), (None, 6)])
+def test_the_number_of_trials_of_an_ended_search_is_that_at_its_end(tmp_path, final, total):
+    root = make_run(tmp_path, trials=6)
+    change(root / "result.json", total=final)
+    assert load(root).total == total
+
+
 def test_trials_in_flight_at_a_killed_driver_are_not_in_flight_after_the_end(tmp_path):
     root = make_run(tmp_path, trials=3, running=(2,), ended=False)
     write_result(RunPaths(root), Result([], Direction.MAX, str(root)))
