@@ -193,6 +193,7 @@ def _coordinator(
         retry_on=settings.retry_on,
         stopping=settings.rules,
         optimization_key=settings.optimization_key,
+        repeats=settings.repeats,
         target=settings.target,
         grows=spec.grows,
         warn=warn,

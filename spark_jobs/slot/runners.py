@@ -268,6 +268,8 @@ class ProcessRunner:
             return Outcome(trial, "cancelled", seconds=ended.seconds, reason=ended.end_request)
         if ended.stopped and ended.overdue:  # it did not reach its next report
             objective = self._program.objective
+            if self._program.repeats > 1:  # the last repeat is not the mean
+                last = None
             return stopped(objective, trial, ended.stopped, last, ended.seconds)
         return _failed(trial, ended, self._timeout)
 

@@ -40,6 +40,7 @@ class Judge:
         optimization_key: The name of the objective among the reported metrics.
         stopping: The stopping rules.
         further: The searcher's own stopping rule, or None.
+        repeats: Number of calls of the train function in each trial.
         state: The state of the run, with the objective's name.
         warn: Called with each warning for the user, once.
 
@@ -54,11 +55,13 @@ class Judge:
         stopping: Sequence[StoppingRule],
         further: StoppingJudge | None = None,
         *,
+        repeats: int = 1,
         state: RunState,
         warn: Callable[[str], None],
     ) -> None:
         self._direction = direction
         self._key = optimization_key
+        self._repeats = repeats
         self._state = state
         self._warn = warn
         self._objective_of = objective_of(optimization_key, direction)
@@ -118,7 +121,8 @@ class Judge:
 
     def stopped(self, trial: int, reason: str, last: Report | None, seconds: float) -> Outcome:
         """Return the outcome of a trial that had to stop and sent no outcome itself."""
-        return stopped(self._objective_of, trial, reason, last, seconds)
+        told = last if self._repeats == 1 else None  # the last repeat is not the mean
+        return stopped(self._objective_of, trial, reason, told, seconds)
 
     def scored(self, outcome: Outcome) -> Outcome:
         """Return an outcome for the searcher, which cannot withdraw one.

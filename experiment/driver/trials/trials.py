@@ -53,6 +53,7 @@ class Trials:
         retry_on: The kinds of failures that are retried.
         stopping: The stopping rules; the searcher may have its own, too.
         optimization_key: The name of the objective among the reported metrics.
+        repeats: Number of calls of the train function in each trial.
         target: The objective's value at which the search ends, or None.
         grows: Whether trials are added while the search runs.
         warn: Called with each warning for the user.
@@ -78,6 +79,7 @@ class Trials:
         retry_on: Collection[FailureKind] = RETRIED,
         stopping: Sequence[StoppingRule] = (),
         optimization_key: str | None = None,
+        repeats: int = 1,
         target: float | None = None,
         grows: bool = False,
         warn: Callable[[str], None] = warnings.warn,
@@ -101,6 +103,7 @@ class Trials:
             optimization_key,
             stopping,
             self._searcher.judge,
+            repeats=repeats,
             state=self.state,
             warn=self._warn,
         )

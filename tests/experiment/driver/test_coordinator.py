@@ -1482,6 +1482,15 @@ def test_a_trial_that_is_to_stop_and_is_lost_does_not_run_again(start):
     assert search.ask("1.0.1") == Stop()
 
 
+def test_a_trial_with_repeats_that_is_to_stop_and_is_lost_has_no_value(start):
+    search = start(points(1), "1.0.0", stopping=[Threshold(upper=1.0)], repeats=3)
+    work = search.ask("1.0.0")
+    assert "above the threshold" in search.report("1.0.0", work, 1, metric=5.0)
+    search.coordinator.slots_lost(["1.0.0"])
+    [result] = search.coordinator.trials.results
+    assert (result.status, result.value) == ("stopped", None)
+
+
 def test_a_trial_that_is_to_stop_and_fails_does_not_run_again(start):
     search = start(points(1), "1.0.0", stopping=[Threshold(upper=1.0)])
     work = search.ask("1.0.0")
