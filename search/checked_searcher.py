@@ -9,7 +9,7 @@ from typing import Any
 
 from search.checks import plain
 from search.errors import ExperimentError, InvalidArgument, shown
-from search.searcher import Searcher, Selection, ask_again, judge_of, selections_of
+from search.searcher import Dividing, Searcher, Selection, ask_again, judge_of, selections_of
 from search.stopping import StoppingJudge
 from search.trial import Outcome, Status, Trial
 from search.values import check_size, plain_value
@@ -82,6 +82,11 @@ class CheckedSearcher:
         with _failing(f"{self._name}.ask()"):
             again = ask_again(self._searcher, trial)
         return self._handed_out(again)
+
+    def group_of(self, trial: int) -> str:
+        """Return a trial's group; '' where the searcher has none."""
+        with _failing(f"{self._name}.group_of()"):
+            return self._searcher.group_of(trial) if isinstance(self._searcher, Dividing) else ""
 
     def tell(self, outcome: Outcome) -> None:
         """Pass an outcome to the searcher."""

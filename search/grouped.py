@@ -188,6 +188,10 @@ class GroupedSearch:
         again = ask_again(group.searcher, own)
         return None if again is None else self._handed_out(group, again)
 
+    def group_of(self, trial: int) -> str:
+        """Return the group of a trial."""
+        return self._of[trial][0].name
+
     def tell(self, outcome: Outcome) -> None:
         """Pass an outcome to its group, and end the group where its limits say so."""
         group, number = self._of[outcome.trial]

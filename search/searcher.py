@@ -141,6 +141,14 @@ class Selecting(Protocol):
         """The selections made by the last `tell`; each appears after one `tell` only."""
 
 
+@runtime_checkable
+class Dividing(Protocol):
+    """An optional part of a `Searcher` whose trials belong to groups that are not compared."""
+
+    def group_of(self, trial: int) -> str:
+        """Return the group of a trial that `ask` returned."""
+
+
 def selections_of(searcher: Searcher) -> Sequence[Selection]:
     """Return the selections that the last outcome led to; empty without a population."""
     return searcher.selections if isinstance(searcher, Selecting) else ()

@@ -243,18 +243,22 @@ def start_all(
         further: The searcher's judge, if any.
     """
     judges = [rule.start(direction) for rule in rules]
-    return _AnyOf(judges if further is None else [*judges, further])
+    return AnyOf(judges if further is None else [*judges, further])
 
 
-class _AnyOf:
+class AnyOf:
+    """Stops a trial as soon as one of its judges does."""
+
     def __init__(self, judges: Sequence[StoppingJudge]) -> None:
         self._judges = judges
 
     def report(self, trial: int, step: int, value: float | None) -> str | None:
+        """Take in a report; return the first judge's reason, or None."""
         reasons = [judge.report(trial, step, value) for judge in self._judges]  # no judge misses it
         return next((reason for reason in reasons if reason is not None), None)
 
     def ended(self, trial: int, status: Status = "finished") -> None:
+        """Take in the end of a trial."""
         for judge in self._judges:
             judge.ended(trial, status)
 

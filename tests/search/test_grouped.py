@@ -8,11 +8,13 @@ from search.direction import Direction
 from search.errors import InvalidArgument, NothingAllowed
 from search.evolution.population_based import PopulationTraining
 from search.grouped import Grouped, GroupedSearch, read_groups, union
+from search.judges_of_groups import JudgesOfGroups
 from search.random_search import RandomSearch
 from search.searcher import Problem, Selection, drive, judge_of
 from search.sequential.bayesian import BayesianOptimization
 from search.space.spaces import Choice, Float, Integer, Space
 from search.space.tried import NONE_LEFT
+from search.stopping import SuccessiveHalving
 from search.trial import Evaluated
 from tests.search.fakes import evaluated_by, outcome, recorded, started
 
@@ -180,6 +182,16 @@ def test_each_group_judges_its_own_trials_by_their_own_numbers():
     judge.ended(2)
     assert noting.last_ended == (1, "stopped")
     assert judge_of(GroupedSearch({"a": sampled(3)})) is None
+
+
+def test_rules_compare_the_trials_of_a_group_only():
+    searcher = GroupedSearch({"a": sampled(3), "b": sampled(3)})
+    assert groups_of([searcher.ask() for _ in range(4)]) == "abab"
+    judge = JudgesOfGroups([SuccessiveHalving()], Direction.MAX, searcher.group_of)
+    assert judge.report(0, 1, 9.0) is None
+    assert judge.report(1, 1, 1.0) is None
+    assert judge.report(2, 1, 5.0) is not None
+    assert judge.report(3, 1, 2.0) is None
 
 
 class Selecting(RandomSearch):

@@ -11,7 +11,8 @@ from msgspec.structs import replace
 from experiment.run_files.run_state import RunState
 from search.direction import Direction, Directions, Goal
 from search.errors import shown
-from search.stopping import StoppingJudge, StoppingRule, start_all
+from search.judges_of_groups import JudgesOfGroups
+from search.stopping import AnyOf, StoppingJudge, StoppingRule
 from search.trial import Outcome
 from spark_jobs.messages import Report
 from spark_jobs.trial.objective import objective_of
@@ -41,6 +42,7 @@ class Judge:
         stopping: The stopping rules.
         further: The searcher's own stopping rule, or None.
         repeats: Number of calls of the train function in each trial.
+        group_of: Returns a trial's group; trials of several groups are not compared.
         state: The state of the run, with the objective's name.
         warn: Called with each warning for the user, once.
 
@@ -56,6 +58,7 @@ class Judge:
         further: StoppingJudge | None = None,
         *,
         repeats: int = 1,
+        group_of: Callable[[int], str] = lambda trial: "",
         state: RunState,
         warn: Callable[[str], None],
     ) -> None:
@@ -65,9 +68,10 @@ class Judge:
         self._state = state
         self._warn = warn
         self._objective_of = objective_of(optimization_key, direction)
-        self._rules = None
+        self._rules: StoppingJudge | None = None
         if (stopping or further is not None) and isinstance(direction, Direction):
-            self._rules = start_all(stopping, direction, further)
+            judges = JudgesOfGroups(stopping, direction, group_of)
+            self._rules = AnyOf([judges] if further is None else [judges, further])
         self._who = "stopping=" if stopping else "the searcher's pruner"
         self._unjudged: dict[int, list[str]] = {}  # metrics reported instead of the objective
         self._judged = False  # whether any report had the objective

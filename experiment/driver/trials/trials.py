@@ -104,6 +104,7 @@ class Trials:
             stopping,
             self._searcher.judge,
             repeats=repeats,
+            group_of=self._searcher.group_of,
             state=self.state,
             warn=self._warn,
         )

@@ -1,0 +1,40 @@
+"""Stopping rules that compare the trials of a group with each other only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from search.direction import Direction
+from search.stopping import StoppingJudge, StoppingRule, start_all
+from search.trial import Status
+
+
+@dataclass(slots=True)
+class JudgesOfGroups:
+    """Judges each trial by the rules of its group; see `StoppingJudge`.
+
+    Args:
+        rules: The rules, which are started for each group.
+        direction: Direction of the objective.
+        group_of: Returns a trial's group.
+    """
+
+    rules: Sequence[StoppingRule]
+    direction: Direction
+    group_of: Callable[[int], str]
+    _judges: dict[str, StoppingJudge] = field(default_factory=dict, init=False)
+
+    def report(self, trial: int, step: int, value: float | None) -> str | None:
+        """Take in a report; return why the trial is to stop, or None."""
+        return self._of(trial).report(trial, step, value)
+
+    def ended(self, trial: int, status: Status = "finished") -> None:
+        """Take in the end of a trial."""
+        self._of(trial).ended(trial, status)
+
+    def _of(self, trial: int) -> StoppingJudge:
+        group = self.group_of(trial)
+        if group not in self._judges:
+            self._judges[group] = start_all(self.rules, self.direction)
+        return self._judges[group]
