@@ -232,18 +232,14 @@ def _no_rule(name: str, value: Any, expected: str) -> InvalidArgument:
     return InvalidArgument(name, expected, shown(value), hint)
 
 
-def start_all(
-    rules: Sequence[StoppingRule], direction: Direction, further: StoppingJudge | None = None
-) -> StoppingJudge:
+def start_all(rules: Sequence[StoppingRule], direction: Direction) -> StoppingJudge:
     """Return a judge that stops a trial as soon as one of the rules does, with its reason.
 
     Args:
         rules: The rules.
         direction: Direction of the objective.
-        further: The searcher's judge, if any.
     """
-    judges = [rule.start(direction) for rule in rules]
-    return AnyOf(judges if further is None else [*judges, further])
+    return AnyOf([rule.start(direction) for rule in rules])
 
 
 class AnyOf:

@@ -117,7 +117,16 @@ def _differences(before: Manifest, now: Manifest) -> Iterator[str]:
     yield from space_differences(*spaces)
     if list(spaces[0]) != list(spaces[1]) and set(spaces[0]) == set(spaces[1]):
         yield f"the order of the space was {list(spaces[0])}, is {list(spaces[1])}"
-    yield from _changed("", *_without_budgets(before.algorithm, now.algorithm))
+    yield from _changed("", *_without_budgets(_renamed(before.algorithm), now.algorithm))
+
+
+def _renamed(algorithm: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a recorded algorithm by their present names."""
+    names = {"strategy": "variant"} if algorithm.get("type") == "differential evolution" else {}
+    renamed = {names.get(name, name): value for name, value in algorithm.items()}
+    if isinstance(searcher := renamed.get("searcher"), dict):  # `search_each`
+        renamed["searcher"] = _renamed(searcher)
+    return renamed
 
 
 def _without_budgets(

@@ -17,8 +17,10 @@ NONE_LEFT = "the space has no more configurations, and none is tried twice"
 _DRAWS = 20
 """Random draws for a new point, before the space is enumerated for one of the few left."""
 
-_LOOKED_AT = 1_000_000
-"""Maximum configurations enumerated for a new one, where some are not allowed: some seconds."""
+_LOOKED_AT = 50_000
+"""Maximum configurations enumerated for a new one, where some are not allowed.
+
+Some tenths of a second, in which the driver answers no slot."""
 
 _COUNTED = 10_000
 """Maximum configurations enumerated before a search, to count those that it can try."""
@@ -77,7 +79,7 @@ class Tried:
     def another(self) -> list[float] | None:
         """Return a random point whose configuration is allowed and was not tried.
 
-        None if there is none. A space of millions of configurations of which nearly all were tried
+        None if there is none. A space of many thousands of configurations of which nearly all were tried
         or are not allowed may still have one that was not found.
         """
         for _ in range(_DRAWS):

@@ -6,6 +6,7 @@ the length in eight bytes and its checksum in four, the event, and its checksum 
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -73,10 +74,18 @@ def _number(value: Any) -> float | None:
     plugin = value.metadata.plugin_data.plugin_name
     if kind != "tensor" or plugin not in ("", scalar_metadata.PLUGIN_NAME):
         return None
-    tensor = value.tensor
+    return _number_in(value.tensor)
+
+
+def _number_in(tensor: Any) -> float | None:
+    """Return the number of a tensor with one; None for any other."""
     if tensor.dtype not in _NUMBERS:
         return None
     if len(tensor.float_val) == 1:  # ours: quicker than an array
         return float(tensor.float_val[0])
-    array = tensor_util.make_ndarray(tensor)
-    return float(array.item()) if array.size == 1 else None
+    if math.prod(dimension.size for dimension in tensor.tensor_shape.dim) != 1:
+        return None  # before memory is taken for what a file claims
+    try:
+        return float(tensor_util.make_ndarray(tensor).item())
+    except (TypeError, ValueError):  # its content is not what it claims
+        return None

@@ -20,11 +20,7 @@ from tests.spark_jobs import train_functions as functions
 from tests.standalone import HOSTS
 from tests.whole_searches.test_warm import keepers
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.timeout(600),
-    pytest.mark.usefixtures("own_zygotes"),  # for `lines_of`
-]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 CLUSTER = "local-cluster[2,1,1024]"
 MEMORY = {"spark.executor.memory": "512m", "spark.executor.memoryOverhead": "384m"}
@@ -39,6 +35,7 @@ def lines_of(pid: int) -> tuple[psutil.Process, psutil.Process, psutil.Process]:
     return slot, daemon, jvm
 
 
+@pytest.mark.usefixtures("own_zygotes")
 @pytest.mark.fault(15)
 def test_a_killed_executor_costs_an_attempt_not_the_trial(cluster, tmp_path, submit):
     handle = submit(cluster)
@@ -50,6 +47,7 @@ def test_a_killed_executor_costs_an_attempt_not_the_trial(cluster, tmp_path, sub
     assert sorted(attempts.values()) == [1, 1, 1, 2]
 
 
+@pytest.mark.usefixtures("own_zygotes")
 @pytest.mark.fault(16)
 @pytest.mark.parametrize("failures", ["1", "4"], ids=["the job is aborted", "the task runs again"])
 def test_a_killed_python_worker_of_an_executor_costs_an_attempt(sparks, tmp_path, failures, submit):
@@ -64,6 +62,7 @@ def test_a_killed_python_worker_of_an_executor_costs_an_attempt(sparks, tmp_path
     assert sorted(attempts.values()) == ([1, 1, 2, 2] if failures == "1" else [1, 1, 1, 2])
 
 
+@pytest.mark.usefixtures("own_zygotes")
 @pytest.mark.fault(16)
 def test_a_killed_python_worker_of_a_local_session_costs_an_attempt(spark, tmp_path, submit):
     handle = submit(spark)
@@ -75,6 +74,7 @@ def test_a_killed_python_worker_of_a_local_session_costs_an_attempt(spark, tmp_p
     assert sorted(attempts.values()) == [1, 1, 2, 2]
 
 
+@pytest.mark.usefixtures("own_zygotes")
 @pytest.mark.fault(16)
 @pytest.mark.parametrize("master", ["local[2]", CLUSTER])
 def test_a_killed_daemon_of_python_workers_loses_nothing(sparks, tmp_path, master, submit):

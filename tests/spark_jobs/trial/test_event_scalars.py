@@ -1,11 +1,23 @@
 import math
 
 import pytest
+from tensorboard.compat.proto import (
+    event_pb2,
+    summary_pb2,
+    tensor_pb2,
+    tensor_shape_pb2,
+    types_pb2,
+)
+from tensorboard.summary.writer.record_writer import RecordWriter
 
 from search.trial import Outcome
 from spark_jobs.slot.trial_events import is_curve, write_outcome
 from spark_jobs.trial.event_file import EventFile
 from spark_jobs.trial.event_scalars import scalars_in
+
+
+def shape_of(size):
+    return tensor_shape_pb2.TensorShapeProto(dim=[tensor_shape_pb2.TensorShapeProto.Dim(size=size)])
 
 
 def points(path):
@@ -58,6 +70,23 @@ def test_bytes_that_are_no_events_have_no_points():
     assert list(scalars_in(b"")) == []
     assert list(scalars_in(b"nonsense" * 100)) == []
     assert list(scalars_in((5).to_bytes(8, "little") + b"1234" + b"\xff" * 9)) == []
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    [
+        {"dtype": types_pb2.DT_FLOAT, "tensor_content": b"abc"},
+        {"dtype": types_pb2.DT_INT32, "int_val": [1], "tensor_shape": shape_of(10**15)},
+    ],
+    ids=["cut", "huge"],
+)
+def test_a_tensor_that_is_no_number_is_no_point(tmp_path, tensor):
+    value = summary_pb2.Summary.Value(tag="odd", tensor=tensor_pb2.TensorProto(**tensor))
+    event = event_pb2.Event(step=1, summary=summary_pb2.Summary(value=[value]))
+    path = tmp_path / "events"
+    with path.open("wb") as file:
+        RecordWriter(file).write(event.SerializeToString())
+    assert points(path) == []
 
 
 def test_points_of_tensorflow_are_read(tmp_path):
