@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 
 from search.direction import Direction
 from search.stopping import StoppingJudge, StoppingRule, start_all
 from search.trial import Status
 
 
-@dataclass(slots=True)
 class JudgesOfGroups:
     """Judges each trial by the rules of its group; see `StoppingJudge`.
 
@@ -20,10 +18,16 @@ class JudgesOfGroups:
         group_of: Returns a trial's group.
     """
 
-    rules: Sequence[StoppingRule]
-    direction: Direction
-    group_of: Callable[[int], str]
-    _judges: dict[str, StoppingJudge] = field(default_factory=dict, init=False)
+    def __init__(
+        self,
+        rules: Sequence[StoppingRule],
+        direction: Direction,
+        group_of: Callable[[int], str],
+    ) -> None:
+        self._rules = rules
+        self._direction = direction
+        self._group_of = group_of
+        self._judges: dict[str, StoppingJudge] = {}
 
     def report(self, trial: int, step: int, value: float | None) -> str | None:
         """Take in a report; return why the trial is to stop, or None."""
@@ -34,7 +38,7 @@ class JudgesOfGroups:
         self._of(trial).ended(trial, status)
 
     def _of(self, trial: int) -> StoppingJudge:
-        group = self.group_of(trial)
+        group = self._group_of(trial)
         if group not in self._judges:
-            self._judges[group] = start_all(self.rules, self.direction)
+            self._judges[group] = start_all(self._rules, self._direction)
         return self._judges[group]

@@ -79,8 +79,8 @@ class Tried:
     def another(self) -> list[float] | None:
         """Return a random point whose configuration is allowed and was not tried.
 
-        None if there is none. A space of many thousands of configurations of which nearly all were tried
-        or are not allowed may still have one that was not found.
+        None if there is none. A space of many thousands of configurations of which nearly all were
+        tried or are not allowed may still have one that was not found.
         """
         for _ in range(_DRAWS):
             point = random_point(self._space, self._rng)
