@@ -39,12 +39,12 @@ from search.adapters import (
 from search.errors import ExperimentError, InvalidArgument
 from search.evolution.nsga2 import NSGA2
 from search.fidelity.hyperband import Hyperband
-from search.racing import WilcoxonRacing
 from search.sequential.bayesian import BayesianOptimization
 from search.sequential.regularized_evolution import RegularizedEvolution
 from search.sequential.reinforce import Reinforce
 from search.space.spaces import Choice, Float, Integer
-from search.stopping import (
+from search.stopping.racing import WilcoxonRacing
+from search.stopping.rules import (
     MedianStopping,
     Patience,
     SuccessiveHalving,

@@ -10,7 +10,7 @@ from typing import Any
 from search.checks import plain
 from search.errors import ExperimentError, InvalidArgument, shown
 from search.searcher import Dividing, Searcher, Selection, ask_again, judge_of, selections_of
-from search.stopping import StoppingJudge
+from search.stopping.rules import StoppingJudge
 from search.trial import Outcome, Status, Trial
 from search.values import check_size, plain_value
 

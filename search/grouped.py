@@ -23,7 +23,7 @@ from search.searcher import (
 )
 from search.space.sampling import check_constraint
 from search.space.spaces import Choice, Constraint, Domain, Float, Integer, Space
-from search.stopping import StoppingJudge
+from search.stopping.rules import StoppingJudge
 from search.trial import Outcome, Status, Trial
 
 

@@ -11,7 +11,7 @@ from search.checks import check_integer
 from search.direction import Direction, Directions, Goal
 from search.errors import ExperimentError, InvalidArgument, shown
 from search.space.spaces import Space
-from search.stopping import StoppingJudge
+from search.stopping.rules import StoppingJudge
 from search.trial import Evaluated, Outcome, Trial
 
 

@@ -22,7 +22,7 @@ import experiment
 from experiment.setup.keywords import entries
 from search.errors import InvalidArgument, did_you_mean, prefixed, shown
 from search.space.domain_dicts import read_domain
-from search.stopping import StoppingRule
+from search.stopping.rules import StoppingRule
 
 BAD_INPUT = 4
 """The exit status after bad input."""

@@ -21,13 +21,13 @@ from search.errors import InvalidArgument, shown
 from search.evolution.population_based import PopulationTraining
 from search.fidelity.hyperband import Hyperband
 from search.grouped import Grouped
-from search.racing import WilcoxonRacing
 from search.searcher import Algorithm, Problem, why_exhausted
 from search.space.domain_dicts import numbers_in_texts
 from search.space.points import read_first_points
 from search.space.sampling import check_constraint
 from search.space.spaces import Constraint, Space
-from search.stopping import SuccessiveHalving
+from search.stopping.racing import WilcoxonRacing
+from search.stopping.rules import SuccessiveHalving
 from search.values import to_json
 
 _WANTED = "a to_json() that returns a JSON-serialisable dict"

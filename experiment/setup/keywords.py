@@ -18,7 +18,7 @@ from experiment.results.result import Result, Results
 from experiment.setup.settings import Isolation, Settings
 from search.checks import plain
 from search.errors import WrongCall, did_you_mean, prefixed
-from search.stopping import StoppingRule
+from search.stopping.rules import StoppingRule
 from search.trial import FailureKind
 from spark_jobs.strategies.settings import Mirrored, StrategyName
 

@@ -16,8 +16,8 @@ from experiment.setup.workers import Workers
 from search.checks import check_integer, make_plain
 from search.direction import Direction, Directions, Goal, read_direction
 from search.errors import InvalidArgument, shown
-from search.racing import WilcoxonRacing
-from search.stopping import StoppingRule, read_rules
+from search.stopping.racing import WilcoxonRacing
+from search.stopping.rules import StoppingRule, read_rules
 from search.trial import RETRIED, FailureKind
 from search.values import is_finite, is_unicode, plain_value
 from spark_jobs.storage.files import check_writable

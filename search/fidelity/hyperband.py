@@ -16,7 +16,7 @@ from search.fidelity.proposals import Evolved, Modelled, Proposals
 from search.searcher import Problem, Searcher, check_own_budget, one_direction
 from search.space.points import check_points
 from search.space.tried import NONE_LEFT, Tried
-from search.stopping import StoppingJudge
+from search.stopping.rules import StoppingJudge
 from search.trial import Outcome, Trial
 
 MODELS = ("evolution", "gaussian_process")

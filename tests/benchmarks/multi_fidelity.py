@@ -22,7 +22,7 @@ from search.direction import Direction
 from search.fidelity.hyperband import Hyperband
 from search.searcher import Algorithm, Problem, Searcher
 from search.space.spaces import Integer, Space
-from search.stopping import SuccessiveHalving
+from search.stopping.rules import SuccessiveHalving
 from search.trial import Outcome
 from tests.benchmarks.learning_curves import CURVES, MAX_STEPS, Curves
 from tests.benchmarks.methods import distribution

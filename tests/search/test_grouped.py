@@ -8,13 +8,13 @@ from search.direction import Direction
 from search.errors import InvalidArgument, NothingAllowed
 from search.evolution.population_based import PopulationTraining
 from search.grouped import Grouped, GroupedSearch, read_groups, union
-from search.judges_of_groups import JudgesOfGroups
 from search.random_search import RandomSearch
 from search.searcher import Problem, Selection, drive, judge_of
 from search.sequential.bayesian import BayesianOptimization
 from search.space.spaces import Choice, Float, Integer, Space
 from search.space.tried import NONE_LEFT
-from search.stopping import SuccessiveHalving
+from search.stopping.judges_of_groups import JudgesOfGroups
+from search.stopping.rules import SuccessiveHalving
 from search.trial import Evaluated
 from tests.search.fakes import evaluated_by, outcome, recorded, started
 

@@ -33,7 +33,7 @@ from search.errors import InvalidArgument
 from search.evolution.population_based import PopulationTraining
 from search.grid import GridSearch, PointSearch
 from search.space.spaces import Space
-from search.stopping import SuccessiveHalving, Threshold
+from search.stopping.rules import SuccessiveHalving, Threshold
 from search.trial import RETRIED, Outcome
 from spark_jobs.messages import (
     Attempt,

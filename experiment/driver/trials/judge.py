@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from experiment.run_files.run_state import RunState
 from search.direction import Direction, Directions, Goal
 from search.errors import shown
-from search.judges_of_groups import JudgesOfGroups
-from search.stopping import AnyOf, StoppingJudge, StoppingRule
+from search.stopping.judges_of_groups import JudgesOfGroups
+from search.stopping.rules import AnyOf, StoppingJudge, StoppingRule
 from search.trial import Outcome
 from spark_jobs.messages import Report
 from spark_jobs.trial.objective import objective_of

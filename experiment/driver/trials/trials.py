@@ -23,7 +23,7 @@ from experiment.setup.workers import ALONE, Workers
 from search.checked_searcher import CheckedSearcher, SearcherFailed
 from search.direction import Direction, Goal
 from search.searcher import Searcher
-from search.stopping import StoppingRule
+from search.stopping.rules import StoppingRule
 from search.trial import RETRIED, Failure, FailureKind, Outcome, Trial
 from spark_jobs.messages import Attempt, Reports
 from spark_jobs.trial.objective import AmbiguousObjective

@@ -16,7 +16,7 @@ from experiment.results.text import printable
 from experiment.results.trial_result import TrialResult
 from search.grid import PointSearch
 from search.space.spaces import Choice, Float, Integer, Space
-from search.stopping import Patience, Threshold
+from search.stopping.rules import Patience, Threshold
 from search.trial import Failure
 from tests.experiment.runs import make_manifest, make_search, make_spec
 from tests.properties import examples

@@ -20,7 +20,7 @@ from search.errors import InvalidArgument
 from search.grid import GridSearch, PointSearch
 from search.searcher import drive
 from search.space.spaces import Space
-from search.stopping import SuccessiveHalving, Threshold, start_all
+from search.stopping.rules import SuccessiveHalving, Threshold, start_all
 from search.trial import Outcome, Trial
 from spark_jobs.messages import (
     Attempt,

@@ -14,7 +14,7 @@ from experiment.run_files.left_outcomes import look_for_outcomes
 from experiment.run_files.loading import RunReader
 from experiment.run_files.manifest import write_manifest
 from experiment.setup.workers import Workers
-from search.stopping import Threshold
+from search.stopping.rules import Threshold
 from search.trial import Outcome, Trial
 from spark_jobs import time_limits
 from spark_jobs.messages import (

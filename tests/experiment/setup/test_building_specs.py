@@ -10,9 +10,9 @@ from search.errors import InvalidArgument
 from search.evolution.population_based import PopulationTraining
 from search.fidelity.hyperband import Hyperband
 from search.grouped import Grouped, union
-from search.racing import WilcoxonRacing
 from search.space.spaces import Float, Space
-from search.stopping import SuccessiveHalving
+from search.stopping.racing import WilcoxonRacing
+from search.stopping.rules import SuccessiveHalving
 
 SPACE = Space({"x": Float(0.0, 1.0)})
 GROUPS = {"a": SPACE, "b": SPACE}

@@ -11,8 +11,8 @@ import pytest
 from experiment.setup.settings import Settings, choose_logdir
 from search.direction import Direction, Directions
 from search.errors import ExperimentError, InvalidArgument
-from search.racing import WilcoxonRacing
-from search.stopping import MedianStopping, Patience, Threshold
+from search.stopping.racing import WilcoxonRacing
+from search.stopping.rules import MedianStopping, Patience, Threshold
 from spark_jobs.storage.hadoop_settings import HadoopSettings
 
 REFUSED = [

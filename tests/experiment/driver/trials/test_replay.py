@@ -14,7 +14,7 @@ from search.direction import Direction
 from search.errors import InvalidArgument
 from search.grid import PointSearch
 from search.searcher import Selection
-from search.stopping import Threshold
+from search.stopping.rules import Threshold
 from search.trial import Failure, Outcome, Trial
 from spark_jobs.messages import Attempt, Report
 from spark_jobs.run_folder.paths import RunPaths

@@ -9,7 +9,7 @@ from statistics import fmean
 
 from search.checks import check_integer, check_number, make_plain
 from search.direction import Direction
-from search.stopping import StoppingJudge, StoppingRule
+from search.stopping.rules import StoppingJudge, StoppingRule
 from search.trial import Status
 
 

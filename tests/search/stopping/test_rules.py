@@ -9,10 +9,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from search import stopping as module
 from search.direction import Direction
 from search.errors import InvalidArgument
-from search.stopping import (
+from search.stopping import rules as module
+from search.stopping.rules import (
     MedianStopping,
     Patience,
     SuccessiveHalving,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from search.direction import Direction
-from search.stopping import StoppingJudge, StoppingRule, start_all
+from search.stopping.rules import StoppingJudge, StoppingRule, start_all
 from search.trial import Status
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from search.direction import Direction
 from search.errors import InvalidArgument
-from search.racing import WilcoxonRacing
+from search.stopping.racing import WilcoxonRacing
 
 
 def judge(direction=Direction.MAX, **arguments):

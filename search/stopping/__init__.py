@@ -1,0 +1,1 @@
+"""Rules that stop trials early, each by the reports of all trials."""
