@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from experiment.results import html
 from experiment.results.curves import CurvePoint, curves_of
 from experiment.results.importance import importance_of
-from experiment.results.plots import PlotKind, draw, draw_front
+from experiment.results.plotting.plots import PlotKind, draw, draw_front
 from experiment.results.scored_trials import ScoredTrials
 from experiment.results.tables import best_in_words, frame_of, front_in_words, table_of
 from experiment.results.text import count, number, printable

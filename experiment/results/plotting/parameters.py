@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from experiment.results.importance import importance_of
-from experiment.results.plot_axes import Axis, literal, new_axes, score_limits
+from experiment.results.plotting.axes import Axis, literal, new_axes, score_limits
 from experiment.results.scored_trials import ScoredTrials
 from search.direction import Direction
 

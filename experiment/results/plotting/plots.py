@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
-from experiment.results.parameter_plots import draw_contour, draw_importance, draw_slices
-from experiment.results.plot_axes import INACTIVE, Axis, literal, new_axes, score_limits
+from experiment.results.plotting.axes import INACTIVE, Axis, literal, new_axes, score_limits
+from experiment.results.plotting.parameters import draw_contour, draw_importance, draw_slices
+from experiment.results.plotting.timeline import draw_timeline
 from experiment.results.scored_trials import ScoredTrials
-from experiment.results.timeline_plot import draw_timeline
 from search.direction import Direction
 from search.errors import InvalidArgument, shown
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from matplotlib import pyplot
 from matplotlib.text import Text
 
-from experiment.results.plot_axes import score_limits
-from experiment.results.plots import PlotKind
+from experiment.results.plotting.axes import score_limits
+from experiment.results.plotting.plots import PlotKind
 from experiment.results.result import Result
 from experiment.results.text import printable
 from experiment.results.trial_result import TrialResult
@@ -384,7 +384,7 @@ def test_without_matplotlib_the_error_says_what_to_install_and_all_else_works():
 
 
 def test_importing_the_package_does_not_import_matplotlib():
-    program = "import sys, experiment.results.plots; sys.exit('matplotlib' in sys.modules)"
+    program = "import sys, experiment.results.plotting.plots; sys.exit('matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], timeout=120).returncode == 0
 
 
