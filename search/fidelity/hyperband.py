@@ -1,4 +1,4 @@
-"""Hyperband without a barrier, whose configurations an evolution or a model proposes."""
+"""Hyperband without a barrier; differential evolution or a model proposes its configurations."""
 
 from __future__ import annotations
 

@@ -14,6 +14,7 @@ import sys
 import threading
 from pathlib import Path
 
+import numpy as np
 import psutil
 import pytest
 
@@ -397,6 +398,16 @@ def mean_of_ranks(x):
 def test_workers_exchange_arrays(spark, logdir):
     run = experiment.launch(spark, mean_of_ranks, {"x": [1.0, 2.0]}, logdir=logdir, **TWO)
     assert [trial.value for trial in run.trials] == [1.5, 2.5]
+
+
+def test_workers_call_the_function_as_often_as_repeats_say(spark, logdir):
+    def train(x):
+        (total,) = experiment.all_reduce([np.array([float(experiment.repeat())])], "sum")
+        return x + float(total[0])  # of two workers: 0, 2, 4
+
+    settings = {"logdir": logdir, "repeats": 3, **TWO}
+    [trial] = experiment.launch(spark, train, {"x": [1.0]}, **settings).trials
+    assert (trial.status, trial.value) == ("finished", 3.0)
 
 
 @pytest.mark.slow
