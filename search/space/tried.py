@@ -42,7 +42,8 @@ class Tried:
     ) -> None:
         self._space = space
         self._rng = rng
-        self._values = _values(space)
+        self._values = _values(space, rng)
+        self._finite = not any(isinstance(one, _Drawn) for one in self._values.values())
         self._snapped = {space.snap(space.encode(given)) for given in params}
 
     def __contains__(self, point: Sequence[float]) -> bool:
@@ -62,7 +63,7 @@ class Tried:
         `most` also where the space has too many to count: with real numbers, or, if there is a
         constraint or a condition, thousands of configurations.
         """
-        if self._values is None:
+        if not self._finite:
             return most
         if self._space.constraint is None and not self._space.conditional:
             sizes = math.prod(len(values) for values in self._values.values())
@@ -89,9 +90,7 @@ class Tried:
         return self._next_in_order()
 
     def _next_in_order(self) -> list[float] | None:
-        """Return the first new point of a finite space, in order from a random one."""
-        if self._values is None:
-            return None
+        """Return the first new point, in order from a random one."""
         starts = {name: self._rng.randrange(len(values)) for name, values in self._values.items()}
         configurations = _configurations(self._space, self._values, starts)
         most = len(self._snapped) + 1 if self._space.constraint is None else _LOOKED_AT
@@ -108,8 +107,8 @@ class Tried:
         self._snapped.clear()
 
 
-def _values(space: Space) -> dict[str, Sequence[Any]] | None:
-    """Return the values of every hyperparameter, each once; None if one has real numbers."""
+def _values(space: Space, rng: random.Random) -> dict[str, Sequence[Any]]:
+    """Return the values of every hyperparameter, each once; a random one of real numbers."""
     values: dict[str, Sequence[Any]] = {}
     for name, domain in space.items():
         match domain:
@@ -119,9 +118,23 @@ def _values(space: Space) -> dict[str, Sequence[Any]] | None:
                 values[name] = range(domain.low, domain.high + 1, domain.step)
             case Float(size=int(size)):
                 values[name] = _Steps(domain, size)
-            case _:
-                return None
+            case Float():
+                values[name] = _Drawn(domain, rng)
     return values
+
+
+class _Drawn(Sequence[float]):
+    """One of the real numbers of a hyperparameter, each time another one."""
+
+    def __init__(self, domain: Float, rng: random.Random) -> None:
+        self._domain = domain
+        self._rng = rng
+
+    def __len__(self) -> int:
+        return 1
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._domain.decode(self._rng.random())
 
 
 class _Steps(Sequence[float]):

@@ -93,6 +93,17 @@ def test_the_configurations_left_are_counted(space, most, seed):
     assert found == left
 
 
+def test_a_real_number_that_is_seldom_active_leaves_configurations_for_ever():
+    choices = {name: Choice(["p", "q", "r", "s"]) for name in "abc"}
+    space = Space({**choices, "x": Float(0.0, 1.0, when={"a": ["p"], "b": ["q"]})})
+    known, points = tried(space), []
+    for _ in range(200):  # of the others there are 60
+        points.append(known.another())
+        known.add(points[-1])
+    assert known.left(7) == 7
+    assert len({tuple(point) for point in points}) == 200
+
+
 def test_the_configurations_that_a_constraint_allows_are_counted():
     space = Space({"n": Integer(1, 60), "m": Integer(1, 60)}, constraint=lambda p: p["n"] < p["m"])
     assert tried(space).left(10_000) == 1770
