@@ -118,9 +118,9 @@ class Float(_Domain):
         if self.step is not None:  # halves: the distance of two huge numbers overflows
             index = round((value / 2 - self.low / 2) / (self.step / 2))
             return (min(max(index, 0), self._steps) + 0.5) / (self._steps + 1)
-        if self.log:  # not the logarithm of a quotient, which overflows
-            span = math.log(self.high) - math.log(self.low)
-            unit = (math.log(value) - math.log(self.low)) / span if span else 0.5
+        # Not the logarithm of a quotient, which overflows; 0 between neighbouring numbers.
+        if self.log and (span := math.log(self.high) - math.log(self.low)):
+            unit = (math.log(value) - math.log(self.low)) / span
         elif math.isinf(self.high - self.low):
             unit = (value / 2 - self.low / 2) / (self.high / 2 - self.low / 2)
         else:

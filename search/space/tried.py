@@ -42,8 +42,8 @@ class Tried:
     ) -> None:
         self._space = space
         self._rng = rng
-        self._values = _values(space, rng)
-        self._finite = not any(isinstance(one, _Drawn) for one in self._values.values())
+        self._values = _values(space)
+        self._real = [name for name, domain in space.items() if domain.size is None]
         self._snapped = {space.snap(space.encode(given)) for given in params}
 
     def __contains__(self, point: Sequence[float]) -> bool:
@@ -63,15 +63,15 @@ class Tried:
         `most` also where the space has too many to count: with real numbers, or, if there is a
         constraint or a condition, thousands of configurations.
         """
-        if not self._finite:
-            return most
         if self._space.constraint is None and not self._space.conditional:
+            if self._real:
+                return most
             sizes = math.prod(len(values) for values in self._values.values())
             return min(sizes - len(self._snapped), most)
         starts = dict.fromkeys(self._values, 0)
         found = 0
         for looked, params in enumerate(_configurations(self._space, self._values, starts)):
-            if looked == _COUNTED or found == most:
+            if looked == _COUNTED or found == most or any(name in params for name in self._real):
                 return most
             found += self._is_left(params)
         # A constraint that allows nothing is an error, of the draws that follow.
@@ -91,8 +91,10 @@ class Tried:
 
     def _next_in_order(self) -> list[float] | None:
         """Return the first new point, in order from a random one."""
-        starts = {name: self._rng.randrange(len(values)) for name, values in self._values.items()}
-        configurations = _configurations(self._space, self._values, starts)
+        drawn = {name: [self._space[name].decode(self._rng.random())] for name in self._real}
+        values = {**self._values, **drawn}
+        starts = {name: self._rng.randrange(len(each)) for name, each in values.items()}
+        configurations = _configurations(self._space, values, starts)
         most = len(self._snapped) + 1 if self._space.constraint is None else _LOOKED_AT
         for params in itertools.islice(configurations, most):
             if self._is_left(params):
@@ -107,8 +109,8 @@ class Tried:
         self._snapped.clear()
 
 
-def _values(space: Space, rng: random.Random) -> dict[str, Sequence[Any]]:
-    """Return the values of every hyperparameter, each once; a random one of real numbers."""
+def _values(space: Space) -> dict[str, Sequence[Any]]:
+    """Return the values of every hyperparameter, each once; of real numbers one."""
     values: dict[str, Sequence[Any]] = {}
     for name, domain in space.items():
         match domain:
@@ -119,22 +121,8 @@ def _values(space: Space, rng: random.Random) -> dict[str, Sequence[Any]]:
             case Float(size=int(size)):
                 values[name] = _Steps(domain, size)
             case Float():
-                values[name] = _Drawn(domain, rng)
+                values[name] = [domain.decode(0.5)]
     return values
-
-
-class _Drawn(Sequence[float]):
-    """One of the real numbers of a hyperparameter, each time another one."""
-
-    def __init__(self, domain: Float, rng: random.Random) -> None:
-        self._domain = domain
-        self._rng = rng
-
-    def __len__(self) -> int:
-        return 1
-
-    def __getitem__(self, index: Any) -> Any:
-        return self._domain.decode(self._rng.random())
 
 
 class _Steps(Sequence[float]):

@@ -561,6 +561,7 @@ def test_floats_encode_to_their_position(domain, unit):
 
 
 @given(domain=float_domains())
+@example(domain=Float(1e-150, 1.0000000000000001e-150, log=True))  # with equal logarithms
 @examples(100)
 def test_float_bounds_are_the_ends_of_the_interval(domain):
     assert math.isclose(domain.decode(0.0), domain.low, rel_tol=1e-9)

@@ -104,6 +104,12 @@ def test_a_real_number_that_is_seldom_active_leaves_configurations_for_ever():
     assert len({tuple(point) for point in points}) == 200
 
 
+def test_a_real_number_that_is_never_active_leaves_no_configuration():
+    second = Choice(["p", "q"], when={"a": ["q"]})
+    never = Float(0.0, 1.0, when={"a": ["p"], "b": ["p"]})
+    assert tried(Space({"a": Choice(["p", "q"]), "b": second, "x": never})).left(100) == 3
+
+
 def test_the_configurations_that_a_constraint_allows_are_counted():
     space = Space({"n": Integer(1, 60), "m": Integer(1, 60)}, constraint=lambda p: p["n"] < p["m"])
     assert tried(space).left(10_000) == 1770
