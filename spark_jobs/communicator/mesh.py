@@ -87,35 +87,43 @@ class Mesh:
 
         Raises:
             GangBroken: It could not be reached within the limit; for requests, within seconds, as
-                it was reached before.
+                it was reached before. Or another member has its address.
         """
         end = time.monotonic() + _AGAIN if purpose == "requests" else self._end
+        why = ""
         while True:
             try:
-                return self._open(rank, purpose, max(_RETRY, end - time.monotonic()))
+                connection, found = self._open(rank, purpose, max(_RETRY, end - time.monotonic()))
             except (OSError, GangBroken) as error:
-                why = reason(error) if isinstance(error, OSError) else str(error)
+                # The last try ends with the limit, whatever is wrong.
+                if not why or time.monotonic() < end:
+                    why = reason(error) if isinstance(error, OSError) else str(error)
+            else:
+                if found == rank:
+                    return connection
+                connection.close()
+                raise self._membership.broken(rank, f"says that it is worker {found}")
             if time.monotonic() + _RETRY > end:
                 if purpose == "requests":
                     raise self._membership.broken(rank, f"has ended or left the gang ({why})")
                 raise self._unreached(rank, why)
             time.sleep(_RETRY)
 
-    def _open(self, rank: int, purpose: Purpose, seconds: float) -> Connection:
+    def _open(self, rank: int, purpose: Purpose, seconds: float) -> tuple[Connection, int]:
+        """Return a connection to the address of a rank, and the rank that its member says."""
         members = self._membership
         tls = connected(self._connecting, host_and_port(members.members[rank]), seconds)
         connection = Connection(tls, members, rank, min(seconds, _HELLO))
         try:
             connection.send_message(Hello(members.rank, purpose))
             welcome = connection.receive_message(Welcome)
-            if welcome.rank != rank:
-                raise members.broken(rank, f"says that it is worker {welcome.rank}")
-            connection.send_message(Ready())
+            if welcome.rank == rank:
+                connection.send_message(Ready())
         except BaseException:
             connection.close()
             raise
         connection.be_patient(self._patience)
-        return connection
+        return connection, welcome.rank
 
     def _unreached(self, rank: int, why: str) -> GangBroken:
         own, address = self._membership.rank, self._membership.members[rank]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import ssl
+import struct
 import threading
 
 import msgspec
@@ -72,15 +73,30 @@ def _listens(port):
     return bool(port.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
 
 
-def test_addresses_in_another_order_are_named():
+def test_addresses_in_another_order_are_named_at_once():
     with Gang(2) as gang:
-        first, second = gang.memberships
-        swapped = msgspec.structs.replace(second, rank=0)
-        gang.memberships[1] = swapped
-        gang.ports = [gang.ports[0], gang.ports[1]]
-        found = gang.together(lambda c: None, limit=SHORT)
-    assert any(isinstance(e, GangBroken) and "says that it is worker 0" in str(e) for e in found)
-    assert first.members == second.members
+        second = gang.memberships[1]
+        gang.memberships[1] = msgspec.structs.replace(second, rank=0)
+        with pytest.raises(GangBroken) as raised:
+            gang.connect(1)
+    assert str(raised.value) == f"worker 1 at {second.members[1]} says that it is worker 0"
+
+
+def test_the_cause_is_named_though_the_last_try_only_takes_too_long():
+    with Gang(2) as gang:
+        listening = gang.ports[1]
+        listening.listen()
+
+        def one_reset_then_silence():
+            accepted, _ = listening.accept()
+            accepted.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            accepted.close()
+
+        resetting = threading.Thread(target=one_reset_then_silence)
+        resetting.start()
+        with pytest.raises(GangBroken, match=r"reset|EOF|Broken pipe"):
+            gang.connect(0, limit=SHORT)
+        resetting.join()
 
 
 def stranger_with_another_key(gang, address):
