@@ -180,12 +180,14 @@ def _coordinator(
     spec, settings = prepared.spec, prepared.spec.settings
     recorder = Recorder(journal, RunState(run.paths))
     roster = Roster(slots)
+    is_fixed = settings.workers.least == settings.workers.most  # else small ones may be too many
     warn = functools.partial(warn_at, users_line())  # it is called in the channel's thread
     trials = Trials(
         spec.searcher,
         recorder,
         slots=roster,
         workers=settings.workers,
+        at_once=None if is_fixed else settings.parallelism,
         direction=settings.goal,
         observers=(board, *spec.observers),
         max_failures=settings.max_failures,
@@ -213,9 +215,7 @@ def _coordinator(
         board.abandon()
         raise
     gangs = Gangs(settings.workers, grace=settings.grace)
-    is_fixed = settings.workers.least == settings.workers.most  # else small ones may be too many
-    at_once = None if is_fixed else settings.parallelism
-    return Coordinator(trials, roster, recorder, gangs=gangs, at_once=at_once, warn=warn)
+    return Coordinator(trials, roster, gangs, recorder, warn=warn)
 
 
 def _begin(trials: Trials, prepared: Prepared, run: OpenRun) -> None:

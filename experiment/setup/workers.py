@@ -36,6 +36,11 @@ class Workers(NamedTuple):
             raise InvalidArgument(name, expected, shown(given)) from None
         return cls(least, most)
 
+    @property
+    def are_several(self) -> bool:
+        """Whether a trial may run on several slots."""
+        return self.most > 1
+
     def to_json(self) -> int | tuple[int, int]:
         """Return the numbers as a user gives them."""
         return self.most if self.least == self.most else (self.least, self.most)

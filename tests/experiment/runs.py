@@ -283,7 +283,6 @@ def make_coordinator(
     *,
     slots: int = 1,
     workers: Workers = ALONE,
-    at_once: int | None = None,
     warn: Callable[[str], None] = warnings.warn,
     now: Callable[[], float] = time.time,
     clock: Callable[[], float] = time.monotonic,
@@ -297,9 +296,7 @@ def make_coordinator(
         searcher, recorder, slots=roster, workers=workers, warn=warn, clock=clock, **settings
     )
     gangs = Gangs(workers, grace=GRACE, make_pair=make_pair)
-    return Coordinator(
-        trials, roster, recorder, gangs=gangs, at_once=at_once, warn=warn, clock=clock
-    )
+    return Coordinator(trials, roster, gangs, recorder, warn=warn, clock=clock)
 
 
 def _run_trials(
@@ -339,7 +336,7 @@ def _run_trials(
             answer = greet()
         elif attempt.trial.id in lost and attempt.number == 1:
             start_attempt(paths, attempt, search.as_text)
-            coordinator.slots_lost([f"1.{partition}.{number}"])
+            coordinator.ends.slots_lost([f"1.{partition}.{number}"])
             number += 1
             answer = greet()
         else:

@@ -14,7 +14,7 @@ from experiment.driver.jobs import slot_jobs
 from search.grid import PointSearch
 from spark_jobs.channel.grpc_channel import ChannelServer
 from tests import ROOT, other_client
-from tests.experiment.driver.test_coordinator import Search, evolution
+from tests.experiment.driver.searches import Search, evolution
 
 LOOPBACK = "127.0.0.1"
 

@@ -294,7 +294,7 @@ class Crashes(RuleBasedStateMachine):
     def lose_the_slot(self, slot):
         if self.running[slot] is not None:
             self.orphans.append(self.running[slot])
-        self.driver.coordinator.slots_lost([self.name(slot)])
+        self.driver.coordinator.ends.slots_lost([self.name(slot)])
         self.tries[slot] += 1
         self.running[slot] = None
         self.driver.coordinator.hello(Hello(slot=self.name(slot), host="host"))

@@ -226,7 +226,7 @@ class SlotJobs:
             if all_over or time.monotonic() > look:
                 self._look(requests, server, coordinator)
                 look = time.monotonic() + _LOOK
-                if self.settings.workers.most > 1 and coordinator.roster.has_started:
+                if self.settings.workers.are_several and coordinator.roster.has_started:
                     decision = too_few.decide(*_missing(server, coordinator), time.monotonic())
                     if decision != "wait" and not coordinator.trials.done:
                         return decision
@@ -248,7 +248,7 @@ class SlotJobs:
                 return "give up"
             done_since = (done_since or time.monotonic()) if coordinator.trials.done else None
             # Workers have some time to end by themselves, and as much after SIGTERM.
-            grace = 2 * self.settings.grace if coordinator.members_end else 0.0
+            grace = 2 * self.settings.grace if coordinator.gangs.are_ending else 0.0
             limit = time_limits.SLOTS_END + grace
             if done_since is not None and time.monotonic() - done_since > limit:
                 return "ended"  # without waiting for tasks that Spark has not started
@@ -275,7 +275,7 @@ class SlotJobs:
                 continue
             came = coordinator.roster.has_come(job.number)
             if lost := _slots(job.lost_slots(), failed=True):
-                server.call(functools.partial(coordinator.slots_lost, lost))
+                server.call(functools.partial(coordinator.ends.slots_lost, lost))
             sentence = problem_of_spark(job.error, job.failed_hosts)
             # Spark ends a job because of one dead task, and may report others that died as killed.
             counts = sentence is None or not self.session.tells_lost_tasks
@@ -293,9 +293,9 @@ class SlotJobs:
             requests.tell_refusals(self.warn)
         slots = jobs.lost_slots()
         if lost := _slots(slots, failed=True):
-            server.call(functools.partial(coordinator.slots_lost, lost))
+            server.call(functools.partial(coordinator.ends.slots_lost, lost))
         if killed := _slots(slots, failed=False):  # such as other tasks of a job that Spark ends
-            server.call(functools.partial(coordinator.slots_ended, killed, counts=True))
+            server.call(functools.partial(coordinator.ends.slots_ended, killed, counts=True))
         if leaving := jobs.leaving_slots():
             server.call(functools.partial(coordinator.slots_leaving, leaving))
 
@@ -333,7 +333,7 @@ class SlotJobs:
             mark=str(self.opened.owned.mark),
             keep_warm=self.prepared.keep_warm,
             relayed=self.slots >= _RELAYED,
-            in_gangs=self.settings.workers.most > 1,
+            in_gangs=self.settings.workers.are_several,
             worker_ports=self.prepared.worker_ports,
             one_host=self.session.on_this_host,
         )

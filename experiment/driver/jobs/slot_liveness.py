@@ -83,4 +83,4 @@ class SlotLiveness:
         for slot in slots:
             del self._heard[slot]
             self._of_task[SlotId.parse(slot).task].discard(slot)
-        self._coordinator.slots_lost(slots)
+        self._coordinator.ends.slots_lost(slots)

@@ -10,7 +10,9 @@ from experiment.driver.slots.running_gang import Member, RunningGang, Verdict
 from experiment.setup.workers import ALONE, Workers
 from search.trial import Failure, Outcome
 from spark_jobs.channel.credentials import make_certificate
-from spark_jobs.messages import Attempt, MemberAddress, SlotId
+from spark_jobs.messages import Attempt, Heard, MemberAddress, SlotId
+
+_GIVEN_UP = "its slot was given up"
 
 
 class Gangs:
@@ -73,7 +75,7 @@ class Gangs:
             self._addresses[slot] = address
         if slot in self._gangs:
             self._kept[slot] = host
-        elif self.workers.most == 1 or slot in self._addresses:
+        elif not self.workers.are_several or slot in self._addresses:
             self._free_on(host, slot)
 
     def is_kept(self, slot: str) -> bool:
@@ -189,10 +191,6 @@ class Gangs:
         """Whether members still run whose gangs have to end. Thread safe."""
         return bool(self._ending)
 
-    def is_member(self, slot: str, trial: int, number: int) -> bool:
-        """Return whether a slot runs this attempt of this trial."""
-        return self._running(slot, trial, number) is not None
-
     def is_first(self, slot: str) -> bool:
         """Return whether a slot has rank 0 in its gang."""
         gang = self._gangs.get(slot)
@@ -204,10 +202,23 @@ class Gangs:
         if gang is not None:
             gang.hear(slot, now)
 
-    def why_end(self, slot: str, now: float) -> str:
-        """Return why the member on a slot has to end; '' if it has not."""
-        gang = self._gangs.get(slot)
-        return "" if gang is None else gang.why_end(now)
+    def order_to_end(self, slot: str, trial: int, number: int, now: float) -> Heard | None:
+        """Return the answer to a member that has to end, or to a slot that is no member.
+
+        Args:
+            slot: The slot.
+            trial: The trial of the attempt that the slot runs, as it says.
+            number: The attempt's number.
+            now: Monotonic time in seconds.
+
+        Returns:
+            None if the slot runs this attempt, and may go on.
+        """
+        gang = self._running(slot, trial, number)
+        if gang is None:
+            return Heard(stop=_GIVEN_UP, end=_GIVEN_UP if self.workers.are_several else "")
+        why = gang.why_end(now)
+        return Heard(end=why) if why else None
 
     def _running(self, slot: str, trial: int, number: int) -> RunningGang | None:
         gang = self._gangs.get(slot)

@@ -10,15 +10,18 @@ _WAITING = 100  # calls a second, of all slots that wait
 _LEAST = 1.0  # seconds; a shorter pause saves little
 
 
-def report_pause(slots: int, *, judged: bool) -> float:
+def report_pause(slots: int, *, judged: bool, in_gangs: bool) -> float:
     """Return the least seconds between two messages with reports of a slot; 0 for few slots.
 
     Args:
         slots: Number of slots.
         judged: Whether stopping rules need each report.
+        in_gangs: Whether trials run on several slots, which have to hear soon of each other.
     """
     pause = min(slots / (_JUDGED if judged else _REPORTING), time_limits.SLOT_BEAT)
-    return pause if pause >= _LEAST else 0.0
+    if pause < _LEAST:
+        return 0.0
+    return min(pause, time_limits.GANG_BEAT) if in_gangs else pause
 
 
 def longer_wait(slots: int) -> float:

@@ -120,16 +120,16 @@ class Roster:
         """Number of present slots that may get trials; of each Spark task only one counts."""
         return sum(1 for _ in self._working_elsewhere(()))
 
-    def avoided(self, trial: int, workers: int = 1) -> set[str]:
+    def avoided(self, trial: int | None, workers: int = 1) -> set[str]:
         """Return the hosts on which a trial must not run, as it has died there.
 
-        None if fewer slots than the trial needs may get trials on other hosts.
+        Empty if fewer slots than the trial needs may get trials on other hosts.
 
         Args:
-            trial: The trial's id.
+            trial: The trial's id; None for one that has not run yet.
             workers: Number of slots that it needs.
         """
-        hosts = self.hosts.avoided_by(trial)
+        hosts = set() if trial is None else self.hosts.avoided_by(trial)
         if not hosts:
             return set()
         enough = itertools.islice(self._working_elsewhere(hosts), workers)

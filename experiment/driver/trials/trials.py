@@ -45,7 +45,8 @@ class Trials:
         searcher: The searcher, owned by this object from now on.
         recorder: The run's recorder, with the state of the run.
         slots: The present slots; only counted, for the status.
-        workers: Number of slots of each trial; for the status, too. Default: one.
+        workers: Number of slots of each trial; only for the status. Default: one.
+        at_once: Maximum number of trials in flight; None for as many as slots are enough for.
         direction: Direction of the objective, or of each of several; then no trial is stopped.
         observers: Observers that receive each result, in this order; one that raises is removed.
         max_failures: Number of failed trials that are allowed; one more ends the search.
@@ -72,6 +73,7 @@ class Trials:
         *,
         slots: Sized = (),
         workers: Workers = ALONE,
+        at_once: int | None = None,
         direction: Goal = Direction.MAX,
         observers: Sequence[Observer] = (),
         max_failures: int | None = None,
@@ -89,6 +91,7 @@ class Trials:
         self._recorder = recorder
         self._slots = slots
         self._workers = workers
+        self._at_once = at_once
         self._clock = clock
         self._warn = once(warn)
         self._max_failures = max_failures
@@ -152,6 +155,11 @@ class Trials:
     def in_flight(self) -> int:
         """Number of trials in flight."""
         return len(self._in_flight)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether as many trials are in flight as may be."""
+        return self._at_once is not None and self.in_flight >= self._at_once
 
     @property
     def overview(self) -> Overview:
@@ -233,7 +241,7 @@ class Trials:
             pick: Returns the slots for a retried trial, by its id, or for any other one, by None;
                 empty if there are none for now.
         """
-        slots = pick(None)
+        slots = () if self.is_full else pick(None)
         if not slots:
             return None
         planned = self._attempts.again(pick)

@@ -14,7 +14,6 @@ from experiment.run_files.journal_records import Lost, read_records
 from experiment.run_files.left_outcomes import LeftBehind
 from experiment.run_files.loading import RunReader, read_run
 from experiment.run_files.manifest import write_manifest
-from search.algorithms import Evolution
 from search.direction import Direction
 from search.errors import InvalidArgument
 from search.grid import GridSearch, PointSearch
@@ -34,118 +33,20 @@ from spark_jobs.messages import (
     Wait,
 )
 from spark_jobs.run_folder.paths import RunPaths
+from tests.experiment.driver.searches import (
+    Cluster,
+    Ears,
+    Search,
+    assert_journal_adds_up,
+    evaluate,
+    evolution,
+    finished,
+    points,
+    searchers,
+    steps,
+)
 from tests.experiment.runs import begun, make_coordinator, make_manifest, make_search
 from tests.properties import examples
-from tests.search.fakes import started
-
-
-class Ears:
-    """An observer that reads the journal when it receives a result."""
-
-    def __init__(self, folder):
-        self.folder, self.heard = folder, []
-
-    def ended(self, result, status):
-        in_journal = [
-            record["outcome"]["trial"]
-            for record in read_journal(self.folder)
-            if record["event"] == "finished"
-        ]
-        self.heard.append((result, status.objective, in_journal))
-
-
-class Search:
-    """A coordinator with a real journal, called as by the channel's server for slots."""
-
-    def __init__(self, root, searcher, observers=(), **arguments):
-        self.paths, self.searcher = RunPaths(root), searcher
-        self.journal = Journal(self.paths.journal)
-        self.ears, self.warnings = Ears(self.paths.journal), []
-        self.coordinator = make_coordinator(
-            searcher,
-            self.paths,
-            self.journal,
-            observers=[self.ears, *observers],
-            warn=self.warnings.append,
-            **arguments,
-        )
-        self.coordinator.trials.begin(begun(trials=searcher.total))
-
-    def hello(self, slot, **said):
-        self.coordinator.hello(Hello(slot=slot, host="host", **said))
-
-    def ask(self, slot):
-        return self.coordinator.next(Next(slot))
-
-    def hand_in(self, slot, attempt, outcome):
-        return self.coordinator.next(Next(slot, attempt, outcome))
-
-    def finish(self, slot, work, value=1.0, objective="metric"):
-        return self.hand_in(slot, work.number, finished(work.trial.id, value, objective))
-
-    def fail(self, slot, work, kind="user error", message="ValueError: no"):
-        return self.hand_in(slot, work.number, Outcome.failed(work.trial.id, kind, message))
-
-    def report(self, slot, work, step, output="", **metrics):
-        """Forward one report, or only output; return why the trial is to stop."""
-        reports = (Report(step, metrics),) if metrics else ()
-        message = Reports(
-            slot=slot, trial=work.trial.id, attempt=work.number, reports=reports, output=output
-        )
-        return self.coordinator.report(message).stop
-
-    def run_to_the_end(self, slot):
-        """Finish all trials that a slot gets; return their numbers and the last answer."""
-        trials = []
-        answer = self.ask(slot)
-        while isinstance(answer, Attempt):
-            trials.append(answer.trial.id)
-            answer = self.finish(slot, answer)
-        return trials, answer
-
-    def records(self, event):
-        return [r for r in read_journal(self.paths.journal) if r["event"] == event]
-
-    @property
-    def ended(self):
-        return [result.id for result in self.coordinator.trials.results]
-
-
-def finished(trial, value=1.0, objective="metric"):
-    return Outcome(trial, "finished", value, objective, {objective: value}, seconds=0.5)
-
-
-def points(count):
-    return PointSearch([{"x": number} for number in range(count)])
-
-
-def evolution(popsize=4, generations=2, seed=0):
-    return started(
-        Evolution,
-        Space.of_bounds({"x": [-1.0, 1.0], "y": [1, 9]}),
-        seed,
-        generational=True,
-        direction=Direction.MIN,
-        popsize=popsize,
-        generations=generations,
-    )
-
-
-@pytest.fixture
-def start(tmp_path):
-    """Start searches, each in a folder of its own, with slots that have said hello."""
-    journals = []
-
-    def start(searcher, *slots, **arguments):
-        search = Search(tmp_path / str(len(journals)), searcher, **arguments)
-        journals.append(search.journal)
-        for slot in slots:
-            search.hello(slot)
-        return search
-
-    yield start
-    for journal in journals:
-        journal.close()
 
 
 def test_all_trials_of_a_grid_end_once(start):
@@ -203,7 +104,7 @@ def test_hosts_matter_to_waiting_slots_only_while_a_trial_is_to_run_again(start)
     alike = search.coordinator.alike_now
     assert alike("1.1.0") == alike("1.2.0")
     search.ask("1.0.0")
-    search.coordinator.slots_lost(["1.0.0"])
+    search.coordinator.ends.slots_lost(["1.0.0"])
     assert alike("1.1.0") != alike("1.2.0")
 
 
@@ -251,161 +152,6 @@ def test_the_last_outcome_received_twice_counts_once(start):
     assert search.coordinator.trials.done
 
 
-def test_an_outcome_of_another_slots_attempt_is_ignored(start):
-    search = start(points(2), "1.0.0", "1.1.0")
-    first, second = search.ask("1.0.0"), search.ask("1.1.0")
-    assert search.finish("1.0.0", second) == first
-    assert search.hand_in("1.0.0", 2, finished(first.trial.id)) == first
-    assert search.ended == []
-    assert search.records("finished") == []
-
-
-def lose_by_the_task(search):
-    search.coordinator.slots_lost(["1.0.0"])
-    search.hello("1.0.1")
-    return "1.0.1"
-
-
-def lose_by_the_end_of_the_job(search):
-    search.coordinator.job_ended(1)
-    search.hello("2.0.0")
-    return "2.0.0"
-
-
-@pytest.mark.parametrize("lose", [lose_by_the_task, lose_by_the_end_of_the_job])
-def test_a_trial_of_a_lost_slot_runs_again_as_the_next_attempt(start, lose):
-    search = start(points(2), "1.0.0")
-    work = search.ask("1.0.0")
-    slot = lose(search)
-    assert len(search.coordinator.trials.status.running) == 0
-    assert not search.coordinator.trials.done
-    again = search.ask(slot)
-    assert again == Attempt(work.trial, 2)
-    [lost] = search.records("lost")
-    assert (lost["trial"], lost["attempt"], lost["slot"]) == (work.trial.id, 1, "1.0.0")
-    assert lost["kind"] == "lost executor"
-    assert "host" in lost["message"]
-    search.finish(slot, again)
-    [result] = search.coordinator.trials.results
-    assert result.logdir == str(search.paths.attempt(work.trial.id, 2).folder)
-    assert search.records("finished")[0]["attempt"] == 2
-
-
-@pytest.mark.parametrize("lose", [lose_by_the_task, lose_by_the_end_of_the_job])
-def test_a_lost_attempt_is_no_failure_of_its_trial(start, lose):
-    search = start(points(1), "1.0.0", max_failures=0)
-    search.ask("1.0.0")
-    slot = lose(search)
-    assert search.coordinator.trials.problem is None
-    assert search.coordinator.trials.results == []
-    assert search.run_to_the_end(slot) == ([0], Stop())
-    assert search.coordinator.trials.done
-
-
-@pytest.mark.parametrize("lose", [lose_by_the_task, lose_by_the_end_of_the_job])
-def test_a_late_outcome_of_an_attempt_that_was_given_up_is_ignored(start, lose):
-    search = start(points(1), "1.0.0")
-    work = search.ask("1.0.0")
-    slot = lose(search)
-    again = search.ask(slot)
-    search.finish("1.0.0", work, 7.0)
-    assert search.hand_in(slot, 1, finished(0, 7.0)) == again
-    assert search.coordinator.trials.results == []
-    search.finish(slot, again, 1.0)
-    assert [result.value for result in search.coordinator.trials.results] == [1.0]
-    assert len(search.records("finished")) == 1
-
-
-def test_a_trial_can_be_lost_as_often_as_it_may_be_retried(start):
-    search = start(points(2), "1.0.0", retries=5)
-    for number in range(1, 6):
-        assert search.ask(f"1.0.{number - 1}") == Attempt(Trial(0, {"x": 0}), number)
-        search.coordinator.slots_lost([f"1.0.{number - 1}"])
-        search.hello(f"1.0.{number}")
-    assert search.run_to_the_end("1.0.5") == ([0, 1], Stop())
-    assert [record["attempt"] for record in search.records("lost")] == [1, 2, 3, 4, 5]
-    assert search.coordinator.trials.done
-
-
-def test_a_trial_that_was_lost_too_often_has_failed(start):
-    search = start(points(2), "1.0.0", retries=1)
-    for number in range(2):
-        assert search.ask(f"1.0.{number}").trial.id == 0
-        search.hello(f"1.0.{number + 1}")
-        search.coordinator.slots_lost([f"1.0.{number}"])
-    assert search.run_to_the_end("1.0.2") == ([1], Stop())
-    lost, other = search.coordinator.trials.results
-    assert (lost.status, lost.error.kind) == ("failed", "lost executor")
-    assert "host" in lost.error.message
-    assert lost.logdir == str(search.paths.attempt(0, 2).folder)
-    assert other.status == "finished"
-
-
-@pytest.mark.parametrize("kind", ["machine", "user error", "exit", "gpu memory"])
-def test_a_failure_of_a_kind_in_retry_on_is_retried(start, kind):
-    search = start(points(1), "1.0.0", retries=1, retry_on=(kind,))
-    again = search.fail("1.0.0", search.ask("1.0.0"), kind)
-    assert again == Attempt(Trial(0, {"x": 0}), 2)
-    assert search.coordinator.trials.results == []
-    assert search.records("lost")[0]["kind"] == kind
-    assert search.fail("1.0.0", again, kind) == Stop()
-    assert [result.error.kind for result in search.coordinator.trials.results] == [kind]
-
-
-def test_a_user_error_is_not_retried_by_default(start):
-    search = start(points(1), "1.0.0")
-    assert search.fail("1.0.0", search.ask("1.0.0"), "user error") == Stop()
-    assert search.coordinator.trials.done
-
-
-def test_a_trial_with_a_machine_failure_runs_on_another_host(start):
-    search = start(points(2), "1.0.0")
-    search.coordinator.hello(Hello(slot="1.1.0", host="other"))
-    first = search.ask("1.0.0")
-    answer = search.fail("1.0.0", first, "machine", "host host: no space left")
-    assert answer.trial.id == 1
-    search.finish("1.0.0", answer)
-    assert search.ask("1.0.0") == Wait()
-    assert search.ask("1.1.0") == Attempt(Trial(0, {"x": 0}), 2)
-
-
-def test_a_host_on_which_three_trials_died_gets_no_more_trials_and_is_named(start):
-    search = start(points(9), "1.0.0")
-    search.coordinator.hello(Hello(slot="1.1.0", host="other"))
-    answer = search.ask("1.0.0")
-    for _ in range(3):
-        assert search.warnings == []
-        answer = search.fail("1.0.0", answer, "machine", "host host: no space left")
-    assert answer == Stop()
-    (warning,) = search.warnings
-    assert warning == (
-        "host host: trials 0, 1, 2 died there, the last one since host host: no space left; this "
-        "host gets no more trials"
-    )
-    search.hello("1.2.0")
-    assert search.ask("1.2.0") == Stop()
-    trials, answer = search.run_to_the_end("1.1.0")
-    assert sorted(trials) == list(range(9))
-    assert search.coordinator.trials.done
-
-
-def test_a_search_ends_when_its_only_host_gets_no_more_trials(start):
-    search = start(points(9), "1.0.0", retries=0)
-    answer = search.ask("1.0.0")
-    for _ in range(3):
-        answer = search.fail("1.0.0", answer, "machine", "no space left")
-    assert answer == Stop()
-    search.coordinator.job_ended(1)
-    for job in (2, 3):
-        search.hello(f"{job}.0.0")
-        assert search.ask(f"{job}.0.0") == Stop()
-        assert search.coordinator.trials.problem is None
-        search.coordinator.job_ended(job)
-    assert search.coordinator.trials.problem == (
-        "host host: trials 0, 1, 2 died there, the last one since no space left"
-    )
-
-
 def test_a_second_hello_of_the_same_slot_loses_nothing(start):
     search = start(points(1), "1.0.0")
     work = search.ask("1.0.0")
@@ -424,27 +170,6 @@ def test_a_hello_of_another_slot_loses_nothing(start, slot):
     assert search.records("lost") == []
 
 
-def test_the_end_of_a_job_loses_only_the_attempts_of_its_slots(start):
-    slots = ("1.0.0", "1.10.0", "11.0.0", "2.1.0")
-    search = start(points(4), *slots)
-    works = {slot: search.ask(slot) for slot in slots}
-    search.coordinator.job_ended(1)
-    assert [record["slot"] for record in search.records("lost")] == ["1.0.0", "1.10.0"]
-    assert len(search.coordinator.trials.status.running) == 2
-    for slot in ("11.0.0", "2.1.0"):
-        assert search.ask(slot) == works[slot]
-    search.coordinator.job_ended(3)
-    assert len(search.coordinator.trials.status.running) == 2
-
-
-def test_the_end_of_a_job_without_trials_changes_nothing(start):
-    search = start(points(1), "1.0.0")
-    search.run_to_the_end("1.0.0")
-    search.coordinator.job_ended(1)
-    assert search.coordinator.trials.done
-    assert search.records("lost") == []
-
-
 @pytest.mark.fault(21)
 def test_a_slot_does_not_end_while_another_of_its_task_has_a_trial(start):
     """Spark kills that one when a task has ended well, and it may have run for hours."""
@@ -457,63 +182,6 @@ def test_a_slot_does_not_end_while_another_of_its_task_has_a_trial(start):
     assert search.records("lost") == []
 
 
-def test_a_lost_slot_gets_no_more_trials(start):
-    search = start(points(2), "1.0.0", "1.1.0")
-    search.ask("1.0.0")
-    search.coordinator.slots_lost(["1.0.0", "1.7.0"])
-    search.hello("1.0.0", warnings=("slow",))
-    assert search.coordinator.trials.status.slots == 1
-    assert search.ask("1.0.0") == Stop()
-    assert search.warnings == []
-
-
-def test_a_lost_executor_is_noted_once_with_the_trials_that_run_again(start):
-    search = start(points(5), "1.0.0", "1.1.0", "1.2.0", "1.3.0")
-    for slot in ("1.0.0", "1.1.0", "1.2.0"):
-        search.ask(slot)
-    search.coordinator.slots_lost(["1.2.0", "1.0.0"])
-    search.coordinator.slots_lost(["1.2.0", "1.0.0", "1.3.0"])  # which had no trial
-    search.coordinator.job_ended(1)
-    assert list(search.coordinator.trials.status.notes) == [
-        "executor on host host lost, trials 0 and 2 run again",
-        "Spark ended the slot's job, trial 1 runs again",
-    ]
-
-
-def end_by_the_job(search):
-    search.coordinator.job_ended(1)
-
-
-def end_by_the_task(search):
-    search.coordinator.slots_ended(["1.0.0"], counts=False)
-
-
-@pytest.mark.parametrize("end", [end_by_the_job, end_by_the_task])
-def test_a_trial_whose_slot_spark_has_ended_runs_again_without_retries(start, end):
-    search = start(points(1), "1.0.0", retries=0, retry_on=())
-    search.ask("1.0.0")
-    end(search)
-    assert list(search.coordinator.trials.status.notes) == [
-        "Spark ended the slot's job, trial 0 runs again"
-    ]
-    assert search.coordinator.trials.results == []
-    assert search.coordinator.trials.progress == 0  # so repeated ends of jobs are noticed
-    [lost] = search.records("lost")
-    assert (lost["message"], lost["counts"]) == ("Spark ended its slot's job on host host", False)
-    search.hello("2.0.0")
-    assert search.run_to_the_end("2.0.0") == ([0], Stop())
-
-
-def test_the_end_of_a_job_counts_where_the_lost_task_is_not_known(start):
-    """Else a trial that ends its slot each time would end the search."""
-    search = start(points(1), "1.0.0", retries=0)
-    search.ask("1.0.0")
-    search.coordinator.job_ended(1, counts=True)
-    [result] = search.coordinator.trials.results
-    assert (result.status, result.error.kind) == ("failed", "lost executor")
-    assert result.error.message == "Spark ended its slot's job on host host"
-
-
 def test_a_resumed_search_counts_attempts_as_the_first_did(tmp_path):
     first = Search(tmp_path, points(1), retries=1)
     first.hello("1.0.0")
@@ -521,7 +189,7 @@ def test_a_resumed_search_counts_attempts_as_the_first_did(tmp_path):
     first.coordinator.job_ended(1)
     first.hello("2.0.0")
     first.ask("2.0.0")
-    first.coordinator.slots_lost(["2.0.0"])
+    first.coordinator.ends.slots_lost(["2.0.0"])
     first.journal.close()
     records = list(read_records(read_journal(first.paths.journal), "the journal"))
     assert [record.counts for record in records if isinstance(record, Lost)] == [False, True]
@@ -544,7 +212,7 @@ def test_observers_get_the_same_results_again_when_a_search_is_resumed(tmp_path)
         first.hello(slot)
     first.ask("1.0.0")
     work = first.ask("1.1.0")
-    first.coordinator.slots_lost(["1.0.0"])
+    first.coordinator.ends.slots_lost(["1.0.0"])
     first.finish("1.1.0", work)
     first.run_to_the_end("1.1.0")
     first.journal.close()
@@ -553,13 +221,6 @@ def test_observers_get_the_same_results_again_when_a_search_is_resumed(tmp_path)
         later = make_coordinator(points(3), first.paths, journal, observers=[again])
         later.trials.begin(begun(len(records), 3), records)
     assert again.heard == live.heard == [(1, 1, 0), (0, 2, 0), (2, 3, 0)]
-
-
-def test_a_trial_that_is_not_retried_is_not_noted(start):
-    search = start(points(2), "1.0.0", retries=0)
-    search.ask("1.0.0")
-    search.coordinator.slots_lost(["1.0.0"])
-    assert list(search.coordinator.trials.status.notes) == []
 
 
 def test_a_slot_whose_executor_leaves_ends_its_trial_and_gets_no_more(start):
@@ -577,16 +238,6 @@ def test_a_slot_whose_executor_leaves_ends_its_trial_and_gets_no_more(start):
     assert search.ended == [0, 1, 2, 3]
     assert search.records("lost") == []
     assert list(search.coordinator.roster.let_go) == ["1.0.0"]
-
-
-def test_a_trial_of_a_slot_that_leaves_too_early_runs_again(start):
-    search = start(points(1), "1.0.0", "1.1.0")
-    search.ask("1.0.0")
-    search.coordinator.slots_leaving(["1.0.0"])
-    search.coordinator.slots_lost(["1.0.0"])
-    again = search.ask("1.1.0")
-    assert (again.trial.id, again.number) == (0, 2)
-    assert not search.coordinator.roster.let_go
 
 
 def test_a_slot_that_waits_and_whose_executor_leaves_ends(start):
@@ -624,9 +275,9 @@ def test_lost_trials_come_before_new_ones(start):
     search = start(points(4), "1.0.0", "1.1.0")
     search.ask("1.0.0")
     search.ask("1.1.0")
-    search.coordinator.slots_lost(["1.1.0"])
+    search.coordinator.ends.slots_lost(["1.1.0"])
     search.hello("1.1.1")
-    search.coordinator.slots_lost(["1.1.0", "1.0.0"])
+    search.coordinator.ends.slots_lost(["1.1.0", "1.0.0"])
     trials, _ = search.run_to_the_end("1.1.1")
     assert trials == [1, 0, 2, 3]
 
@@ -661,7 +312,7 @@ def test_a_slot_that_waits_gets_the_trial_that_another_lost(start):
     for _ in range(3):
         work = search.finish("1.1.0", work)
     assert work == Wait()
-    search.coordinator.slots_lost(["1.0.0"])
+    search.coordinator.ends.slots_lost(["1.0.0"])
     again = search.ask("1.1.0")
     assert again == Attempt(slow.trial, 2)
     search.hello("1.0.1")
@@ -764,7 +415,7 @@ def test_the_trials_left_are_those_that_may_still_start(start):
     work = search.ask("1.0.0")
     other = search.ask("2.0.0")
     assert search.coordinator.trials.left == 1
-    search.coordinator.slots_lost(["2.0.0"])
+    search.coordinator.ends.slots_lost(["2.0.0"])
     assert search.coordinator.trials.left == 2
     again = search.finish("1.0.0", work)
     assert (again.trial.id, search.coordinator.trials.left) == (other.trial.id, 1)
@@ -785,15 +436,6 @@ def test_a_host_that_cannot_run_slots_is_warned_of_and_others_run_the_trials(sta
     assert search.ask("1.0.0") == Stop()
     assert search.run_to_the_end("1.1.0") == ([0, 1, 2], Stop())
     assert search.coordinator.trials.done
-
-
-def test_a_trial_of_a_slot_that_reports_a_problem_later_runs_again(start):
-    search = start(points(1), "1.0.0")
-    search.ask("1.0.0")
-    search.coordinator.hello(Hello(slot="1.1.0", host="other"))
-    search.hello("1.0.0", problem="host host: TensorFlow cannot be imported")
-    assert search.ask("1.0.0") == Stop()
-    assert search.ask("1.1.0") == Attempt(Trial(0, {"x": 0}), 2)
 
 
 def gpu_slots(search, *gpus):
@@ -869,7 +511,7 @@ def test_missing_slots_have_a_minute_to_connect_before_the_search_ends(start):
     assert search.ask("1.0.0") == Wait()
     search.hello("1.1.0", gpus=("5",))
     assert search.ask("1.0.0") == Wait()
-    search.coordinator.slots_lost(["1.1.0"])
+    search.coordinator.ends.slots_lost(["1.1.0"])
     now = 100.0
     assert search.ask("1.0.0") == Wait()
     now = 160.0
@@ -1011,120 +653,6 @@ def test_a_search_is_not_done_while_trials_are_in_flight_or_wait_to_run_again(st
     assert search.coordinator.trials.done
 
 
-def evaluate(trial):
-    """Return the same outcome for the same trial, whatever the attempt: every fifth fails."""
-    if trial.id % 5 == 3:
-        return Outcome.failed(trial.id, "user error", "ValueError: no")
-    value = sum(number * number for number in trial.params.values())
-    return finished(trial.id, float(value))
-
-
-class Cluster:
-    """Slots that ask, finish, die and repeat messages, one per partition of a job."""
-
-    def __init__(self, search, partitions):
-        self.search, self.coordinator = search, search.coordinator
-        self.job, self.partitions = 1, partitions
-        self.ghosts = []  # messages that lost slots may still send
-        self.start_job()
-
-    def start_job(self):
-        self.tries = [0] * self.partitions
-        self.work = [None] * self.partitions
-        self.last = [None] * self.partitions
-        for partition in range(self.partitions):
-            self.search.hello(self.slot(partition))
-
-    def slot(self, partition):
-        return f"{self.job}.{partition}.{self.tries[partition]}"
-
-    def send(self, partition, message, *, answer_arrives=True):
-        answer = self.coordinator.next(message)
-        self.last[partition] = message
-        if answer_arrives:
-            self.work[partition] = answer if isinstance(answer, Attempt) else None
-        if answer_arrives and self.slot(partition) in self.coordinator.roster.let_go:
-            self.replace(partition)
-
-    def message(self, partition):
-        work = self.work[partition]
-        if work is None:
-            return Next(self.slot(partition))
-        outcome = evaluate(work.trial)
-        return Next(self.slot(partition), work.number, outcome)
-
-    def ask_or_send(self, partition):
-        """Ask, or hand in the outcome and ask."""
-        self.send(partition, self.message(partition))
-
-    def lose_answer(self, partition):
-        self.send(partition, self.message(partition), answer_arrives=False)
-
-    def repeat(self, partition):
-        if self.last[partition] is not None:
-            self.send(partition, self.last[partition])
-
-    def greet(self, partition):
-        self.search.hello(self.slot(partition), warnings=("slow",))
-
-    def leave_ghost(self, partition):
-        self.ghosts += [Hello(slot=self.slot(partition), host="host"), self.message(partition)]
-
-    def haunt(self, partition):
-        for ghost in self.ghosts[-2 * partition - 2 :]:
-            if isinstance(ghost, Hello):
-                self.coordinator.hello(ghost)
-            else:
-                assert self.coordinator.next(ghost) == Stop()
-
-    def die(self, partition):
-        self.leave_ghost(partition)
-        self.coordinator.slots_lost([self.slot(partition)])
-        self.replace(partition)
-
-    def replace(self, partition):
-        self.tries[partition] += 1
-        self.work[partition] = self.last[partition] = None
-        self.search.hello(self.slot(partition))
-
-    def leave(self, partition):
-        self.coordinator.slots_leaving([self.slot(partition)])
-
-    def end_job(self, partition):
-        for number in range(self.partitions):
-            self.leave_ghost(number)
-        self.coordinator.job_ended(self.job)
-        self.job += 1
-        self.start_job()
-
-    def finish(self):
-        for _ in range(5 * self.search.searcher.total):
-            if self.coordinator.trials.done:
-                return
-            for partition in range(self.partitions):
-                self.ask_or_send(partition)
-
-
-steps = st.lists(
-    st.tuples(
-        st.integers(0, 2),
-        st.sampled_from(
-            ["ask_or_send"] * 6
-            + ["lose_answer", "repeat", "greet", "die", "die", "end_job", "haunt", "haunt"]
-            + ["leave", "leave"]
-        ),
-    ),
-    max_size=60,
-)
-searchers = st.sampled_from(
-    [
-        lambda: points(7),
-        lambda: GridSearch(Space.of_grid({"x": [1, 2, 3], "y": [4, 5]})),
-        lambda: evolution(4, 2),
-    ]
-)
-
-
 @examples(60)
 @given(steps, searchers)
 def test_whatever_slots_do_every_trial_ends_once_and_as_without_slots(steps, make_searcher):
@@ -1152,28 +680,6 @@ def test_whatever_slots_do_every_trial_ends_once_and_as_without_slots(steps, mak
     assert [result.value for result in results] == [outcome.value for outcome in expected]
 
 
-def assert_journal_adds_up(search):
-    """Each attempt was planned once and then either lost or finished; attempts count up."""
-    out, ended, attempts = {}, [], Counter()
-    for record in read_journal(search.paths.journal):
-        match record["event"]:
-            case "planned":
-                trial = record["trial"]["id"]
-                attempts[trial] += 1
-                assert record["attempt"] == attempts[trial]
-                assert trial not in out
-                out[trial] = record
-            case "lost":
-                lost = out.pop(record["trial"])
-                assert (lost["attempt"], lost["slot"]) == (record["attempt"], record["slot"])
-            case "finished":
-                assert out.pop(record["outcome"]["trial"])["attempt"] == record["attempt"]
-                ended.append(record["outcome"]["trial"])
-    assert out == {}
-    assert ended == search.ended
-    assert Counter(ended) == Counter(range(search.searcher.total))
-
-
 @pytest.mark.parametrize("slot", ["", "1.0", "1.0.0.0"])
 def test_an_invalid_slot_name_is_a_protocol_error(start, slot):
     with pytest.raises(ProtocolError):
@@ -1199,7 +705,7 @@ def test_an_observer_that_raises_is_left_out_and_ends_nothing(start):
 def test_a_cancelled_trial_that_waits_to_run_again_keeps_its_last_attempt(start):
     search = start(points(1), "1.0.0")
     search.ask("1.0.0")
-    search.coordinator.slots_lost(["1.0.0"])
+    search.coordinator.ends.slots_lost(["1.0.0"])
     search.coordinator.trials.cancel_rest()
     [result] = search.coordinator.trials.results
     assert result.logdir == search.paths.shown_attempt(0, 1)
@@ -1265,18 +771,6 @@ def test_a_value_that_is_not_finite_stops_its_trial(start):
     reason = search.report("1.0.0", work, 0, loss=float("nan"))
     assert reason == "step 0: not a finite number"
     assert search.records("reported")[0]["reports"] == [{"step": 0, "metrics": {"loss": "nan"}}]
-
-
-@pytest.mark.parametrize("lose", [lose_by_the_task, lose_by_the_end_of_the_job])
-def test_an_attempt_that_was_given_up_gets_a_stop(start, lose):
-    search = start(points(1), "1.0.0", stopping=[Threshold(upper=1.0)])
-    work = search.ask("1.0.0")
-    slot = lose(search)
-    again = search.ask(slot)
-    assert search.report("1.0.0", work, 5, loss=9.0) == "its slot was given up"
-    assert search.report(slot, work, 5, loss=9.0) == "its slot was given up"
-    assert search.records("reported") == []
-    assert search.report(slot, again, 0, loss=0.5) == ""
 
 
 def test_several_metrics_without_an_optimization_key_end_the_search(start):
@@ -1474,7 +968,7 @@ def test_a_trial_that_is_to_stop_and_is_lost_does_not_run_again(start):
     work = search.ask("1.0.0")
     assert search.report("1.0.0", work, 0, metric=0.5, other=2.0) == ""
     assert "above the threshold" in search.report("1.0.0", work, 1, metric=5.0)
-    search.coordinator.slots_lost(["1.0.0"])
+    search.coordinator.ends.slots_lost(["1.0.0"])
     [result] = search.coordinator.trials.results
     assert (result.status, result.value) == ("stopped", 5.0)
     assert result.metrics == {"metric": 5.0, "other": 2.0}
@@ -1486,7 +980,7 @@ def test_a_trial_with_repeats_that_is_to_stop_and_is_lost_has_no_value(start):
     search = start(points(1), "1.0.0", stopping=[Threshold(upper=1.0)], repeats=3)
     work = search.ask("1.0.0")
     assert "above the threshold" in search.report("1.0.0", work, 1, metric=5.0)
-    search.coordinator.slots_lost(["1.0.0"])
+    search.coordinator.ends.slots_lost(["1.0.0"])
     [result] = search.coordinator.trials.results
     assert (result.status, result.value) == ("stopped", None)
 

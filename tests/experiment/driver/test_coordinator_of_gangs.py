@@ -32,7 +32,7 @@ from spark_jobs.messages import (
 )
 from spark_jobs.storage.files import LocalFiles
 from spark_jobs.storage.locations import Location
-from tests.experiment.driver.test_coordinator import (
+from tests.experiment.driver.searches import (
     Search,
     assert_journal_adds_up,
     evaluate,
@@ -131,7 +131,7 @@ def test_slots_that_wait_for_different_gangs_wait_for_different_work(start):
     for (first, _), work in zip(gangs, works, strict=True):
         assert search.ask(first, work.number, cancelled(work)) == Wait()
     assert len({alike(first) for first, _ in gangs} | set(before)) == 4
-    search.coordinator.slots_lost([last for _, last in gangs[1:]])
+    search.coordinator.ends.slots_lost([last for _, last in gangs[1:]])
     assert [alike(first) == before[0] for first, _ in gangs] == [False, True, True]
     assert isinstance(search.ask(gangs[1][0]), Attempt)
     assert search.coordinator.assigned() == [gangs[2][0]]
@@ -159,7 +159,7 @@ def test_nothing_is_missing_while_a_trial_runs(start):
     search = start(points(2), *TWO)
     assert search.coordinator.missing() == (2, 0)
     begin(search, *TWO)
-    search.coordinator.slots_lost(["1.0.0"])
+    search.coordinator.ends.slots_lost(["1.0.0"])
     assert search.coordinator.missing() == (1, 0)
 
 
@@ -167,7 +167,7 @@ def test_slots_stay_while_a_gang_may_break_and_end_when_none_can(start):
     search = start(points(1), *TWO, "1.2.0")
     work = begin(search, *TWO)
     assert search.ask("1.2.0") == Wait()
-    search.coordinator.slots_lost(["1.0.0"])
+    search.coordinator.ends.slots_lost(["1.0.0"])
     again = search.hand_in("1.1.0", 1, cancelled(work))
     assert (again.trial.id, again.number, again.rank) == (0, 2, 0)
     assert search.coordinator.assigned() == ["1.2.0"]
@@ -179,7 +179,7 @@ def test_members_of_a_broken_gang_have_to_end_and_the_trial_runs_again(start):
     search = start(points(1), *TWO, "1.2.0")
     work = begin(search, *TWO)
     assert search.runs("1.1.0", work) == Heard()
-    search.coordinator.slots_lost(["1.0.0"])
+    search.coordinator.ends.slots_lost(["1.0.0"])
     assert search.runs("1.1.0", work) == Heard(end="worker 1 of 2 has failed")
     assert search.records("lost") == [], "others may have failed for a better reason"
     assert search.hand_in("1.1.0", 1, cancelled(work)) == Wait()
@@ -210,9 +210,9 @@ def test_the_verdict_on_a_member_that_is_silent_comes_without_a_message(start):
     search.fail("1.1.0", work, "exit", "exit 3")
     search.now = 2 * GRACE + time_limits.GANG_END + 0.1
     assert search.coordinator.trials.results == []
-    assert search.coordinator.members_end
+    assert search.coordinator.gangs.are_ending
     assert search.coordinator.missing() == (2, 0)  # as the driver asks now and then
-    assert not search.coordinator.members_end
+    assert not search.coordinator.gangs.are_ending
     [result] = search.coordinator.trials.results
     assert result.error.message == "worker 0 of 2: exit 3"
 
@@ -243,7 +243,7 @@ def test_a_member_that_is_silent_is_blamed_for_errors_of_its_loss_in_others(star
         f"worker 0 of 2: it has not ended {search.now:.0f} s after worker 1 of 2 has failed: "
         "UnavailableError: Socket closed"
     )
-    search.coordinator.slots_lost(["1.1.0"])
+    search.coordinator.ends.slots_lost(["1.1.0"])
     assert len(search.records("lost")) == 1
     search.hello("1.1.1")
     assert begin(search, "1.0.0", "1.1.1").number == 2
@@ -295,7 +295,7 @@ def test_members_have_some_time_after_rank_0_and_are_then_ended(start):
 def test_a_member_that_was_given_up_by_mistake_has_to_end(start):
     search = start(points(1), *TWO)
     work = begin(search, *TWO)
-    search.coordinator.slots_lost(["1.0.0"])
+    search.coordinator.ends.slots_lost(["1.0.0"])
     said = "its slot was given up"
     assert search.runs("1.0.0", work) == Heard(stop=said, end=said)
 
@@ -320,7 +320,7 @@ def test_a_trial_that_has_lost_a_slot_runs_on_those_that_are_left(start):
     search = start(points(1), *slots, workers=(2, 3))
     work = begin(search, *slots)
     assert work.workers == 3
-    search.coordinator.slots_lost(["1.0.0"])
+    search.coordinator.ends.slots_lost(["1.0.0"])
     search.now = 9.0
     assert search.hand_in("1.1.0", 1, cancelled(work)) == Wait()
     again = search.hand_in("1.2.0", 1, cancelled(work))
@@ -415,7 +415,7 @@ class Slots:
         self.step(partition, fails=True)
 
     def die(self, partition):
-        self.search.coordinator.slots_lost([self.slot(partition)])
+        self.search.coordinator.ends.slots_lost([self.slot(partition)])
         self.tries[partition] += 1
         self.work[partition] = None
         self.search.hello(self.slot(partition))

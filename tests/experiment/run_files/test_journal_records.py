@@ -12,7 +12,7 @@ from search.direction import Direction
 from search.sequential.regularized_evolution import RegularizedEvolution
 from search.space.spaces import Space
 from spark_jobs.messages import Attempt, Hello, Stop, Wait
-from tests.experiment.driver.test_coordinator import Search, evolution, points
+from tests.experiment.driver.searches import Search, evolution, points
 from tests.experiment.runs import begun, make_coordinator
 from tests.search.fakes import started
 
@@ -61,7 +61,7 @@ def test_every_record_has_the_time_at_which_the_driver_wrote_it(start):
     work = search.ask("1.0.0")
     search.ask("1.1.0")
     search.report("1.0.0", work, 1, metric=0.5)
-    search.coordinator.slots_lost(["1.1.0"])
+    search.coordinator.ends.slots_lost(["1.1.0"])
     search.run_to_the_end("1.0.0")
     search.coordinator.trials.cancel_rest()
     first, *others = records(search)
@@ -84,7 +84,7 @@ def test_slots_join_once_with_their_host_and_gpus_and_leave_with_the_reason(star
         ("1.1.0", "b", []),
     ]
     search.ask("1.1.0")
-    search.coordinator.slots_lost(["1.1.0", "1.7.0"])
+    search.coordinator.ends.slots_lost(["1.1.0", "1.7.0"])
     search.coordinator.hello(Hello(slot="1.3.0", host="d"))
     assert search.run_to_the_end("1.3.0") == ([0, 1, 2], Stop())
     assert [(r["slot"], r["why"]) for r in search.records("left")] == [

@@ -33,7 +33,7 @@ from search.space.spaces import Choice, Space
 from search.trial import Outcome
 from spark_jobs.run_folder.paths import RunPaths
 from spark_jobs.storage.locations import Location
-from tests.experiment.driver.test_coordinator import Cluster, Search, searchers, steps
+from tests.experiment.driver.searches import Cluster, Search, searchers, steps
 from tests.experiment.runs import (
     BOUNDS,
     TRACEBACK,

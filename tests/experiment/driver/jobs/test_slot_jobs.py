@@ -51,6 +51,8 @@ class RecordingCoordinator:
             overview=SimpleNamespace(slots=0),
             left=0,
         )
+        self.gangs = SimpleNamespace(are_ending=False)
+        self.ends = self
 
     def __getattr__(self, name):
         return lambda *args, **kwargs: self.calls.append((name, *args, *kwargs.values()))

@@ -7,7 +7,7 @@ from search.grid import PointSearch
 from search.trial import Trial
 from spark_jobs import time_limits
 from spark_jobs.messages import Attempt, Heard, Hello, Next, Reports, Stop, Wait
-from tests.experiment.driver.test_coordinator import Search
+from tests.experiment.driver.searches import Search
 
 GIVEN_UP = Heard(stop="its slot was given up")
 

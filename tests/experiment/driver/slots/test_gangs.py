@@ -13,7 +13,7 @@ from experiment.driver.slots.gangs import Gangs
 from experiment.setup.workers import Workers
 from search.trial import Failure, Outcome, Trial
 from spark_jobs import time_limits
-from spark_jobs.messages import Attempt, MemberAddress, SlotId
+from spark_jobs.messages import Attempt, Heard, MemberAddress, SlotId
 from tests.properties import examples
 
 GRACE = 3.0
@@ -237,15 +237,16 @@ def test_the_value_of_another_rank_counts_for_nothing():
 def test_members_have_to_end_some_time_after_rank_0_has_returned():
     gangs, (first, second) = formed(2)
     gangs.end(first, 1, finished(), 10.0)
-    assert gangs.why_end(second, 10.0 + GRACE - 0.1) == ""
-    assert gangs.why_end(second, 10.0 + GRACE) == "worker 0 of 2 has returned"
+    assert gangs.order_to_end(second, 0, 1, 10.0 + GRACE - 0.1) is None
+    has_returned = Heard(end="worker 0 of 2 has returned")
+    assert gangs.order_to_end(second, 0, 1, 10.0 + GRACE) == has_returned
 
 
 def test_members_have_to_end_at_once_when_one_has_failed():
     gangs, (first, second) = formed(2)
-    assert gangs.why_end(first, 10.0) == ""
+    assert gangs.order_to_end(first, 0, 1, 10.0) is None
     assert gangs.end(second, 1, failed(), 10.0) is None
-    assert gangs.why_end(first, 10.0) == "worker 1 of 2 has failed"
+    assert gangs.order_to_end(first, 0, 1, 10.0) == Heard(end="worker 1 of 2 has failed")
 
 
 def test_the_verdict_waits_for_all_members_and_blames_the_one_that_has_failed():
@@ -265,7 +266,7 @@ def test_the_verdict_on_a_member_that_does_not_end_comes_in_time():
     assert verdict.outcome.error.message == "worker 1 of 2: exit 3"
     assert list(gangs.overdue(limit + 0.2)) == []
     assert gangs.work(first).rank == 0, "it still runs"
-    assert gangs.why_end(first, limit + 1) == "worker 1 of 2 has failed"
+    assert gangs.order_to_end(first, 0, 1, limit + 1) == Heard(end="worker 1 of 2 has failed")
     assert gangs.end(first, 1, cancelled(), limit + 2) is None
 
 
@@ -385,8 +386,8 @@ def test_an_outcome_of_another_attempt_and_a_repeated_one_change_nothing():
     assert gangs.end("1.7.0", 1, finished(), 10.0) is None
     assert gangs.end(first, 1, finished(), 10.0) is not None
     assert gangs.end(first, 1, finished(), 10.0) is None
-    assert gangs.is_member(second, 0, 1)
-    assert not gangs.is_member(first, 0, 1)
+    assert gangs.order_to_end(second, 0, 1, 10.0) is None
+    assert gangs.order_to_end(first, 0, 1, 10.0).stop == "its slot was given up"
 
 
 def test_a_slot_waits_until_its_gang_is_over_and_then_its_slots_are_free_together():
@@ -474,7 +475,7 @@ class Simulation:
             return
         slot = busy[choice % len(busy)]
         work = self.running.pop(slot)
-        why = self.gangs.why_end(slot, self.now)
+        why = self.gangs.order_to_end(slot, work.trial.id, work.number, self.now)
         outcomes = [finished(work.trial.id), failed(trial=work.trial.id)]
         outcome = cancelled(work.trial.id) if why else outcomes[choice % 2]
         self.settle(self.gangs.end(slot, work.number, outcome, self.now))
@@ -545,8 +546,11 @@ def test_whatever_slots_do_gangs_are_whole_and_every_trial_ends_once(least, more
 
 @pytest.mark.parametrize("size", [1, 3])
 def test_an_attempt_that_was_given_up_is_nobodys(size):
+    """A trial in a gang is ended at once: the others of its gang do not wait for it."""
     gangs, slots = formed(size)
     for slot in slots:
         lose(gangs, slot)
     assert all(gangs.work(slot) is None for slot in slots)
-    assert not any(gangs.is_member(slot, 0, 1) for slot in slots)
+    given_up = "its slot was given up"
+    order = Heard(stop=given_up, end=given_up if size > 1 else "")
+    assert all(gangs.order_to_end(slot, 0, 1, 10.0) == order for slot in slots)
