@@ -1,4 +1,4 @@
-"""The ends of attempts: what outcomes and lost slots mean for trials, hosts and the journal."""
+"""The ends of attempts: what outcomes, lost slots and ended jobs mean for trials and hosts."""
 
 from __future__ import annotations
 
@@ -64,6 +64,18 @@ class AttemptEnds:
         """Give up slots that Spark has ended; `counts` as in `give_up`."""
         again = self._lose(slots, "Spark ended its slot's job{}", counts=counts)
         self._note("Spark ended the slot's job", [*itertools.chain.from_iterable(again.values())])
+
+    def job_ended(self, job: int, *, counts: bool = False) -> None:
+        """Give up the slots of a job that has ended; end the search if no host is left.
+
+        Args:
+            job: The job's number.
+            counts: Whether the end of a slot counts as a retry of its trial. Lost tasks do; set
+                it if it is not known which tasks Spark has lost.
+        """
+        self._roster.job_over(job)
+        self.slots_ended(self._roster.of_job(job), counts=counts)
+        self._trials.fail(self._roster.forget_job(job))
 
     def give_up(self, slot: str, failure: Failure, *, counts: bool = True) -> int | None:
         """Give up a slot and the attempt that it runs.

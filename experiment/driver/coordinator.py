@@ -139,18 +139,6 @@ class Coordinator:
         missing = 0 if self.trials.in_flight else max(0, self.gangs.workers.least - present)
         return present, missing
 
-    def job_ended(self, job: int, *, counts: bool = False) -> None:
-        """Handle the end of a job's slots; end the search if no host is left.
-
-        Args:
-            job: The job's number.
-            counts: Whether the end of a slot counts as a retry of its trial. Lost tasks do; set
-                it if it is not known which tasks Spark has lost.
-        """
-        self.roster.job_over(job)
-        self.ends.slots_ended(self.roster.of_job(job), counts=counts)
-        self.trials.fail(self.roster.forget_job(job))
-
     def _without_a_trial(self, slot: str, host: str) -> Answer:
         """Let a slot end if it gets no more trials, else wait."""
         trials, excluded = self.trials, self.roster.hosts.is_excluded(host)

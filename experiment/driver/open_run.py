@@ -7,6 +7,7 @@ import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from experiment.driver.control import stopped_by_file
 from experiment.driver.interrupts import Interrupts
 from experiment.results.warned import note
 from experiment.run_files.journal import Journal
@@ -36,6 +37,7 @@ class OpenRun:
         folder: The run folder, as this driver writes it.
         paths: The paths of its files.
         past: The run's past.
+        journal: The journal, with a segment of this driver.
         owned: The mark of this driver, and the last owner.
         reopen: Called once the past is known to be of this search.
     """
@@ -43,18 +45,19 @@ class OpenRun:
     folder: RunFolder
     paths: RunPaths
     past: Past
+    journal: Journal
     owned: Owned
     reopen: Callable[[], None]
 
 
 @contextlib.contextmanager
 def open_run(prepared: Prepared, interrupts: Interrupts) -> Iterator[OpenRun]:
-    """Create the run's folder, or read its past; upload all files at the end.
+    """Create the run's folder, or read its past; close and upload all files at the end.
 
     Args:
         prepared: The search.
         interrupts: Ctrl-C and SIGTERM, which end the wait for the upload; their control ends the
-            search if another driver takes over the run.
+            search if another driver takes over the run, or a user stops it by a file.
 
     Raises:
         InvalidArgument: Another driver owns the run, or it cannot be read or written to.
@@ -92,16 +95,27 @@ def open_run(prepared: Prepared, interrupts: Interrupts) -> Iterator[OpenRun]:
             write_manifest(paths, prepared.manifest)
         folder.keep(note)
         try:
-            yield OpenRun(folder=folder, paths=paths, past=past, owned=ours, reopen=reopen)
+            with (
+                stopped_by_file(root.below(STOP), hadoop, interrupts.control),
+                open_journal(paths, past) as journal,
+            ):
+                yield OpenRun(
+                    folder=folder,
+                    paths=paths,
+                    past=past,
+                    journal=journal,
+                    owned=ours,
+                    reopen=reopen,
+                )
         finally:
             # A user who interrupts the wait is told where the remaining files are.
             keep(lambda: folder.keep(note, lambda: interrupts.noted or interrupts.terminated))
 
 
 @contextlib.contextmanager
-def open_journal(run: OpenRun) -> Iterator[Journal]:
-    """Start a segment of the run's journal, and close it at the end."""
-    journal = Journal(run.paths.journal, run.past.segments + 1)
+def open_journal(paths: RunPaths, past: Past) -> Iterator[Journal]:
+    """Start a segment of a run's journal, and close it at the end."""
+    journal = Journal(paths.journal, past.segments + 1)
     try:
         yield journal
     finally:

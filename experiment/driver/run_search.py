@@ -8,12 +8,12 @@ import time
 
 from experiment.display.board import Board
 from experiment.display.progress import Progress
-from experiment.driver.control import Control, stopped_by_file
+from experiment.driver.control import Control
 from experiment.driver.coordinator import Coordinator
 from experiment.driver.interrupts import Interrupts
 from experiment.driver.jobs.leaving import Leaving
 from experiment.driver.jobs.slot_jobs import SlotJobs, cannot_continue
-from experiment.driver.open_run import OpenRun, not_resumable, open_journal, open_run
+from experiment.driver.open_run import OpenRun, not_resumable, open_run
 from experiment.driver.recorder import Recorder
 from experiment.driver.running_search import RunningSearch, result_so_far
 from experiment.driver.slots.gangs import Gangs
@@ -23,7 +23,6 @@ from experiment.results.result import Result, SearchFailed
 from experiment.results.status import Status
 from experiment.results.text import count, printable
 from experiment.results.warned import note, users_line, warn_at, warn_user
-from experiment.run_files.journal import Journal
 from experiment.run_files.journal_records import Begun
 from experiment.run_files.run_state import RunState
 from experiment.setup.preparation import Prepared, prepare
@@ -33,7 +32,6 @@ from experiment.setup.specification import SearchSpec
 from search.errors import InvalidArgument
 from search.space.spaces import Float, Space
 from spark_jobs.cluster.task_needs import is_local
-from spark_jobs.run_folder.paths import STOP
 from spark_jobs.session.session import Session
 from spark_jobs.strategies.exposure import risk_of_port
 
@@ -52,30 +50,27 @@ def run_search(spec: SearchSpec, interrupts: Interrupts) -> Result:
         SearchFailed: The search ended early, or every trial failed.
     """
     prepared = prepare(spec, warn=warn_user)
-    root, hadoop = prepared.root, prepared.data.hadoop
-    control = interrupts.control
-    prepared.session.tell_risk(warn_user)
-    loopback = prepared.session.on_this_host
-    prepared.session.tell_once(risk_of_port(prepared.strategy, loopback=loopback), warn_user)
-    _log_scales(spec.space)
+    _tell_of(prepared)
     interrupts.keep_results()
     with (
         prepared.session.renewed_tokens(prepared.data),
         Progress(prepared.manifest.name, verbose=spec.settings.verbose, warn=warn_user) as progress,
     ):
         slots = _slots(prepared, progress)
-        with (
-            open_run(prepared, interrupts) as run,
-            stopped_by_file(root.below(STOP), hadoop, control),
-            open_journal(run) as journal,
-        ):
+        with open_run(prepared, interrupts) as run:
             interrupts.defer()
-            search = _ready(
-                prepared, run, journal, slots=slots, progress=progress, interrupts=interrupts
-            )
-            spec.opened(root, hadoop, slots)
+            search = _ready(prepared, run, slots=slots, progress=progress, interrupts=interrupts)
+            spec.opened(prepared.root, prepared.data.hadoop, slots)
             problem = search.to_its_end()
     return search.answer(problem)
+
+
+def _tell_of(prepared: Prepared) -> None:
+    """Tell the user of risks of the session, and of hyperparameters on a log scale."""
+    session = prepared.session
+    session.tell_risk(warn_user)
+    session.tell_once(risk_of_port(prepared.strategy, loopback=session.on_this_host), warn_user)
+    _log_scales(prepared.spec.space)
 
 
 def _log_scales(space: Space | None) -> None:
@@ -111,7 +106,6 @@ def _asked(slots: int, session: Session) -> str:
 def _ready(
     prepared: Prepared,
     run: OpenRun,
-    journal: Journal,
     *,
     slots: int,
     progress: Progress,
@@ -122,7 +116,7 @@ def _ready(
     progress.announce(run.paths.shown())
     jobs = _jobs(prepared, run, slots, control, progress)
     board = _board(prepared, run)
-    coordinator = _coordinator(prepared, run, journal, board, slots)
+    coordinator = _coordinator(prepared, run, board, slots)
     progress.resume(coordinator.trials.status)
     control.status = lambda: coordinator.trials.status
     return RunningSearch(
@@ -173,12 +167,10 @@ def _board(prepared: Prepared, run: OpenRun) -> Board:
         raise SearchFailed(printable(problem), nothing) from None
 
 
-def _coordinator(
-    prepared: Prepared, run: OpenRun, journal: Journal, board: Board, slots: int
-) -> Coordinator:
+def _coordinator(prepared: Prepared, run: OpenRun, board: Board, slots: int) -> Coordinator:
     """Return the search's coordinator, in the state of the run."""
     spec, settings = prepared.spec, prepared.spec.settings
-    recorder = Recorder(journal, RunState(run.paths))
+    recorder = Recorder(run.journal, RunState(run.paths))
     roster = Roster(slots)
     is_fixed = settings.workers.least == settings.workers.most  # else small ones may be too many
     warn = functools.partial(warn_at, users_line())  # it is called in the channel's thread
@@ -204,7 +196,7 @@ def _coordinator(
         _begin(trials, prepared, run)
     except InvalidArgument:
         board.discard()
-        journal.discard()
+        run.journal.discard()
         raise
     except OSError as error:
         board.abandon()

@@ -176,7 +176,7 @@ class SlotJobs:
     ) -> None:
         """End all slots, which run no trial, and withdraw the request for more."""
         for job in jobs.cancel():
-            server.call(functools.partial(coordinator.job_ended, job))
+            server.call(functools.partial(coordinator.ends.job_ended, job))
         jobs.forget()
 
     def _pause(
@@ -279,7 +279,7 @@ class SlotJobs:
             sentence = problem_of_spark(job.error, job.failed_hosts)
             # Spark ends a job because of one dead task, and may report others that died as killed.
             counts = sentence is None or not self.session.tells_lost_tasks
-            server.call(functools.partial(coordinator.job_ended, job.number, counts=counts))
+            server.call(functools.partial(coordinator.ends.job_ended, job.number, counts=counts))
             if sentence is not None:
                 self._refused(job, sentence, requests, coordinator)
             elif job.error is None or not jobs.running:

@@ -24,9 +24,9 @@ PARTS = {
         "prepare": "checks",
         "_slots": "number of slots",
         "open_run": "run's folder",
-        "open_journal": "journal",
         "_board": "TensorBoard's files",
     },
+    "experiment.driver.open_run": {"open_journal": "run's folder: journal"},
     "experiment.setup.preparation": {
         "pickle_function": "checks: pickling",
         "preload_of": "checks: preload",

@@ -122,7 +122,7 @@ def lose_by_the_task(search):
 
 
 def lose_by_the_end_of_the_job(search):
-    search.coordinator.job_ended(1)
+    search.coordinator.ends.job_ended(1)
     search.hello("2.0.0")
     return "2.0.0"
 
@@ -209,7 +209,7 @@ class Cluster:
     def end_job(self, partition):
         for number in range(self.partitions):
             self.leave_ghost(number)
-        self.coordinator.job_ended(self.job)
+        self.coordinator.ends.job_ended(self.job)
         self.job += 1
         self.start_job()
 

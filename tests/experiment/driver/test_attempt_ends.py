@@ -150,12 +150,12 @@ def test_a_search_ends_when_its_only_host_gets_no_more_trials(start):
     for _ in range(3):
         answer = search.fail("1.0.0", answer, "machine", "no space left")
     assert answer == Stop()
-    search.coordinator.job_ended(1)
+    search.coordinator.ends.job_ended(1)
     for job in (2, 3):
         search.hello(f"{job}.0.0")
         assert search.ask(f"{job}.0.0") == Stop()
         assert search.coordinator.trials.problem is None
-        search.coordinator.job_ended(job)
+        search.coordinator.ends.job_ended(job)
     assert search.coordinator.trials.problem == (
         "host host: trials 0, 1, 2 died there, the last one since no space left"
     )
@@ -165,19 +165,19 @@ def test_the_end_of_a_job_loses_only_the_attempts_of_its_slots(start):
     slots = ("1.0.0", "1.10.0", "11.0.0", "2.1.0")
     search = start(points(4), *slots)
     works = {slot: search.ask(slot) for slot in slots}
-    search.coordinator.job_ended(1)
+    search.coordinator.ends.job_ended(1)
     assert [record["slot"] for record in search.records("lost")] == ["1.0.0", "1.10.0"]
     assert len(search.coordinator.trials.status.running) == 2
     for slot in ("11.0.0", "2.1.0"):
         assert search.ask(slot) == works[slot]
-    search.coordinator.job_ended(3)
+    search.coordinator.ends.job_ended(3)
     assert len(search.coordinator.trials.status.running) == 2
 
 
 def test_the_end_of_a_job_without_trials_changes_nothing(start):
     search = start(points(1), "1.0.0")
     search.run_to_the_end("1.0.0")
-    search.coordinator.job_ended(1)
+    search.coordinator.ends.job_ended(1)
     assert search.coordinator.trials.done
     assert search.records("lost") == []
 
@@ -198,7 +198,7 @@ def test_a_lost_executor_is_noted_once_with_the_trials_that_run_again(start):
         search.ask(slot)
     search.coordinator.ends.slots_lost(["1.2.0", "1.0.0"])
     search.coordinator.ends.slots_lost(["1.2.0", "1.0.0", "1.3.0"])  # which had no trial
-    search.coordinator.job_ended(1)
+    search.coordinator.ends.job_ended(1)
     assert list(search.coordinator.trials.status.notes) == [
         "executor on host host lost, trials 0 and 2 run again",
         "Spark ended the slot's job, trial 1 runs again",
@@ -206,7 +206,7 @@ def test_a_lost_executor_is_noted_once_with_the_trials_that_run_again(start):
 
 
 def end_by_the_job(search):
-    search.coordinator.job_ended(1)
+    search.coordinator.ends.job_ended(1)
 
 
 def end_by_the_task(search):
@@ -233,7 +233,7 @@ def test_the_end_of_a_job_counts_where_the_lost_task_is_not_known(start):
     """Else a trial that ends its slot each time would end the search."""
     search = start(points(1), "1.0.0", retries=0)
     search.ask("1.0.0")
-    search.coordinator.job_ended(1, counts=True)
+    search.coordinator.ends.job_ended(1, counts=True)
     [result] = search.coordinator.trials.results
     assert (result.status, result.error.kind) == ("failed", "lost executor")
     assert result.error.message == "Spark ended its slot's job on host host"

@@ -186,7 +186,7 @@ def test_a_resumed_search_counts_attempts_as_the_first_did(tmp_path):
     first = Search(tmp_path, points(1), retries=1)
     first.hello("1.0.0")
     first.ask("1.0.0")
-    first.coordinator.job_ended(1)
+    first.coordinator.ends.job_ended(1)
     first.hello("2.0.0")
     first.ask("2.0.0")
     first.coordinator.ends.slots_lost(["2.0.0"])
@@ -388,7 +388,7 @@ def test_a_search_ends_if_no_host_can_run_slots(start):
             )
             assert search.ask(slot) == Stop()
         assert search.coordinator.trials.problem is None  # there may be more of them
-        search.coordinator.job_ended(job)
+        search.coordinator.ends.job_ended(job)
     assert search.coordinator.trials.problem == (
         "host a does not see the folder; host b does not see the folder"
     )
@@ -403,7 +403,7 @@ def test_refused_jobs_do_not_end_a_search_with_other_slots(start):
             Hello(slot=f"{job}.0.0", host="b", problem="host b does not see the folder")
         )
         assert search.coordinator.roster.has_come(job)
-        search.coordinator.job_ended(job)
+        search.coordinator.ends.job_ended(job)
         assert not search.coordinator.roster.has_come(job)
     assert search.coordinator.trials.problem is None
     assert isinstance(search.finish("1.0.0", work), Attempt)
@@ -469,7 +469,7 @@ def test_a_gpu_stays_set_aside_for_the_slots_of_the_next_job(start):
     search = start(points(2), slots=2)
     gpu_slots(search, "3", "5")
     set_aside(search, "1.0.0", "3")
-    search.coordinator.job_ended(1)
+    search.coordinator.ends.job_ended(1)
     search.hello("2.0.0", gpus=("3",))
     search.hello("2.1.0", gpus=("5",))
     assert search.ask("2.0.0") == Wait()
@@ -646,7 +646,7 @@ def test_a_search_is_not_done_while_trials_are_in_flight_or_wait_to_run_again(st
     assert not search.coordinator.trials.done
     search.ask("1.0.0")
     assert not search.coordinator.trials.done
-    search.coordinator.job_ended(1)
+    search.coordinator.ends.job_ended(1)
     assert not search.coordinator.trials.done
     search.hello("2.0.0")
     assert search.run_to_the_end("2.0.0") == ([0], Stop())

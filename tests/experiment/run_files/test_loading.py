@@ -203,7 +203,7 @@ def test_a_lost_attempt_is_not_in_flight_and_the_next_one_is(tmp_path):
     write_manifest(search.paths, make_manifest(make_search(0, points=[{"x": 0}, {"x": 1}])))
     search.hello("1.0.0")
     search.ask("1.0.0")
-    search.coordinator.job_ended(1)
+    search.coordinator.ends.job_ended(1)
     assert read_run(tmp_path).running == []
     search.hello("2.0.0")
     search.ask("2.0.0")
