@@ -19,7 +19,7 @@ import msgspec
 from experiment.diagnosis.assessment import Expected, about_driver, assess, size
 from experiment.diagnosis.diagnosis import DRIVER, Diagnosis, Finding, diagnosis_of
 from experiment.diagnosis.gathering import Gathering
-from experiment.display.progress import show_line
+from experiment.display.views import show_line
 from experiment.driver.jobs.spark_errors import problem_of_spark
 from experiment.results.text import count, duration
 from experiment.setup.imports import imports_of
@@ -36,15 +36,8 @@ from spark_jobs.channel.grpc_channel import ChannelServer
 from spark_jobs.cluster.exposure import AUTHENTICATION
 from spark_jobs.cluster.standalone_pages import FailingHost
 from spark_jobs.cluster.task_needs import executor_gpus, is_local
-from spark_jobs.doctor.checks import (
-    DRIVERS_FILE,
-    SCHEMA,
-    Access,
-    Examination,
-    examination_function,
-    in_a_line,
-    look_at_data,
-)
+from spark_jobs.doctor.checks import DRIVERS_FILE, in_a_line, look_at_data
+from spark_jobs.doctor.examination import SCHEMA, Access, Examination, examination_function
 from spark_jobs.doctor.facts import Data, Found
 from spark_jobs.doctor.installed import known_modules, software
 from spark_jobs.handover import Lent, handover

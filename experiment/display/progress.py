@@ -1,106 +1,25 @@
-"""The progress of a search, in a terminal, in a notebook, or as lines of a log."""
+"""The progress of a search: what is shown of it, and when."""
 
 from __future__ import annotations
 
 import re
-import sys
 import time
 import warnings
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol, Self, TextIO
+from collections.abc import Callable, Sequence
+from typing import Self
 
-from experiment.results import html
+from experiment.display.frames import Frame, View
+from experiment.display.views import choose_view
 from experiment.results.result import Result
-from experiment.results.status import Output, Running, Status
-from experiment.results.tables import best_in_words, front_in_words
-from experiment.results.text import (
-    command,
-    count,
-    duration,
-    hyperparameter,
-    number,
-    printable,
-)
-from experiment.results.trial_result import TrialResult
+from experiment.results.status import Output, Status
+from experiment.results.text import command, count, duration, printable
 
-_LINE_EVERY = 10.0  # seconds between lines that cannot be overwritten
-_DRAW_EVERY = 0.2  # seconds between updates of a terminal
-_TABLE_EVERY = 1.0  # seconds between updates of a notebook's table
 _MOST_PIECES = 16  # pieces of the trials' output shown per update
 _MOST_LINES = 200  # lines per piece
-_MOST_ROWS = 10  # rows of a notebook's table
-_MOST_METRICS = 3  # metrics shown per running trial
 _LONGEST_LINE = 10_000  # characters of output without a line end before it is shown
-_MOST_RUNNING = 4  # trials below the bar of a terminal
 _BETWEEN_SLOTS = 1.0  # seconds without slots until this is shown
 _MOST_FAILURES = 3  # failed trials named at the end
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Frame:
-    """The content of a progress display at one moment.
-
-    Attributes:
-        name: The name of the search.
-        status: The state of the search.
-        seconds: Seconds since its start.
-        waiting: Why the search waits, other than for its trials; '' if it does not.
-        now: The time of `status`, on the clock of its `running`.
-        ended: Whether the search has ended, early or not.
-    """
-
-    name: str
-    status: Status
-    seconds: float
-    waiting: str
-    now: float
-    ended: bool = False
-
-    @property
-    def counts(self) -> str:
-        """Trials done, running and failed, and the time left."""
-        status = self.status
-        parts = [f"{status.done}/{count(status.total, 'trial')}"]
-        if status.running:
-            parts.append(f"{len(status.running)} running")
-        if status.failed:
-            parts.append(f"{status.failed} failed")
-        if status.generation is not None:
-            parts.append(f"generation {status.generation}")
-        if self.ended or status.done == status.total:
-            parts.append(f"took {duration(self.seconds)}")
-        elif status.left is not None:
-            parts.append(f"about {duration(status.left)} left")
-        return ", ".join(parts)
-
-    @property
-    def best(self) -> str:
-        """The best value with its hyperparameters, or the front; '' before the first value."""
-        best = best_in_words(self.status.best, self.status.objective)
-        return best or front_in_words(self.status.front)
-
-    @property
-    def line(self) -> str:
-        """The whole frame in one line."""
-        return ", ".join(filter(None, [f"{self.name}: {self.counts}", self.waiting, self.best]))
-
-
-class View(Protocol):
-    """One way to show a search."""
-
-    every: float
-    """Seconds between two frames."""
-
-    def show(self, frame: Frame) -> None:
-        """Show a frame instead of the one before."""
-
-    def write(self, line: str) -> None:
-        """Show a line that stays."""
-
-    def close(self) -> None:
-        """Stop updating, and leave the last frame; may be called more than once."""
 
 
 class Progress:
@@ -292,163 +211,3 @@ class Progress:
     def _give_up(self, error: Exception) -> None:
         self._view = None
         self._warn(f"the progress of the search cannot be shown: {error!r}")
-
-
-def show_line(line: str) -> None:
-    """Show a line that belongs to no search: in a notebook's cell, else on stderr."""
-    view = NotebookView() if _in_notebook() else LineView(sys.stderr)
-    view.write(printable(line))
-
-
-def _in_notebook() -> bool:
-    ipython = sys.modules.get("IPython")
-    shell = ipython.get_ipython() if ipython is not None else None
-    return hasattr(shell, "kernel")  # a terminal's IPython has none
-
-
-def choose_view() -> View:
-    """Return the view for the environment: a notebook, a terminal, or any other stream."""
-    if _in_notebook():
-        return NotebookView()
-    if sys.stderr is not None and sys.stderr.isatty():
-        from rich.console import Console
-        from rich.file_proxy import FileProxy
-
-        # A dumb terminal cannot overwrite lines, and only one search can draw a bar at a time.
-        if not Console(file=sys.stderr).is_dumb_terminal and not isinstance(sys.stderr, FileProxy):
-            return TerminalView(sys.stderr)
-    return LineView(sys.stderr)
-
-
-@dataclass(slots=True)
-class LineView:
-    """Writes a line when the first slot has come, then every 10 s: for logs and spark-submit."""
-
-    stream: TextIO | None
-    every: float = _LINE_EVERY
-
-    def show(self, frame: Frame) -> None:
-        """Write a frame as a line."""
-        self.write(frame.line)
-
-    def write(self, line: str) -> None:
-        """Show a line that stays."""
-        if self.stream is not None:  # as under pythonw
-            self.stream.write(line + "\n")
-            self.stream.flush()
-
-    def close(self) -> None:
-        """Do nothing: all lines stay."""
-
-
-class TerminalView:
-    """Draws a bar, the best trial and the reason to wait at the bottom of a terminal."""
-
-    every = _DRAW_EVERY
-
-    def __init__(self, stream: TextIO) -> None:
-        from rich.console import Console
-        from rich.live import Live
-
-        self._console = Console(file=stream, highlight=False, markup=False, emoji=False)
-        self._live = Live(
-            console=self._console,
-            auto_refresh=False,  # no thread of its own: it draws in `show`
-            redirect_stdout=sys.stdout is not None and sys.stdout.isatty(),  # never from a file
-            vertical_overflow="crop",
-        )
-        self._live.start()
-
-    def show(self, frame: Frame) -> None:
-        """Show a frame instead of the one before."""
-        from rich.console import Group
-        from rich.progress_bar import ProgressBar
-        from rich.table import Table
-        from rich.text import Text
-
-        head = Table.grid(padding=(0, 1))
-        bar = ProgressBar(total=max(1, frame.status.total), completed=frame.status.done, width=30)
-        head.add_row(Text(frame.name), bar, Text(frame.counts))
-        reporting = [trial for trial in frame.status.running if trial.last is not None][
-            :_MOST_RUNNING
-        ]
-        trials = [f"trial {r.attempt.trial.id} {running_in_words(r)}" for r in reporting]
-        rows = [Text(printable(text)) for text in (frame.best, *trials, frame.waiting) if text]
-        self._live.update(Group(head, *rows), refresh=True)
-
-    def write(self, line: str) -> None:
-        """Show a line that stays."""
-        self._console.print(line, soft_wrap=True)
-
-    def close(self) -> None:
-        """Stop drawing, and leave the last frame."""
-        self._live.stop()
-
-
-@dataclass(slots=True)
-class NotebookView:
-    """Shows a table in the cell's output, updated in place."""
-
-    every: float = _TABLE_EVERY
-    _handle: Any = None
-
-    def show(self, frame: Frame) -> None:
-        """Show a frame instead of the one before."""
-        from IPython.display import HTML, display
-
-        shown = HTML(_frame_as_html(frame))  # type: ignore[no-untyped-call]  # IPython is untyped
-        if self._handle is None:
-            self._handle = display(shown, display_id=True)  # type: ignore[no-untyped-call]
-        else:
-            self._handle.update(shown)
-
-    def write(self, line: str) -> None:
-        """Show a line that stays."""
-        print(line)
-
-    def close(self) -> None:
-        """Do nothing: all lines stay."""
-
-
-def _frame_as_html(frame: Frame) -> str:
-    """Return a bar, the best trial, and a table of running trials and of those that ended last."""
-    status = frame.status
-    entries = [_running_entry(trial, frame.now) for trial in status.running[:_MOST_ROWS]]
-    room = _MOST_ROWS - len(entries)
-    latest = status.results[-room:] if room else ()
-    entries += [_ended_entry(trial) for trial in reversed(latest)]
-    names = list(dict.fromkeys(name for params, _ in entries for name in params))
-    rows = [
-        [*cells, *(hyperparameter(params[n]) if n in params else "" for n in names)]
-        for params, cells in entries
-    ]
-    head = ["trial", "status", status.objective or "value", "time", *names]
-    counts = html.cell(f" {frame.name}: {frame.counts}")
-    return html.block(
-        f"<div>{html.bar(status.done, status.total)}{counts}</div>",
-        *(html.line(text) for text in (frame.best, frame.waiting) if text),
-        html.table(head, rows) if rows else "",
-    )
-
-
-_Entry = tuple[Mapping[str, Any], list[Any]]  # hyperparameters, and the cells before them
-
-
-def _running_entry(running: Running, now: float) -> _Entry:
-    trial, words = running.attempt.trial, running_in_words(running)
-    return trial.params, [trial.id, words, "", duration(running.seconds(now))]
-
-
-def _ended_entry(trial: TrialResult) -> _Entry:
-    return trial.params, [trial.id, trial.ending, trial.score, duration(trial.seconds)]
-
-
-def running_in_words(running: Running) -> str:
-    """Return the state of a running trial: "running, step 3: loss=0.21, accuracy=0.9"."""
-    if running.since is None:
-        return "starting"
-    if running.last is None:
-        return "running"
-    some = list(running.last.metrics)[:_MOST_METRICS]
-    values = ", ".join(f"{name}={number(running.last.metrics[name])}" for name in some)
-    return f"running, step {running.last.step}: {values}"

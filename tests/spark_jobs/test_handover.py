@@ -18,7 +18,7 @@ import pytest
 from spark_jobs import handover as module
 from spark_jobs.channel.file_channel import FileChannelAddress
 from spark_jobs.channel.grpc_channel import Address
-from spark_jobs.doctor.checks import Access, Examination, examination_function
+from spark_jobs.doctor.examination import Access, Examination, examination_function
 from spark_jobs.handover import handover
 from spark_jobs.messages import encode
 from spark_jobs.run_folder.paths import RunPaths

@@ -17,8 +17,8 @@ import pytest
 import experiment
 from experiment.diagnosis.examiner import Examiner
 from experiment.diagnosis.gathering import Gathering
-from spark_jobs.doctor.checks import Examination
-from spark_jobs.doctor.checks import examine as examine_slot
+from spark_jobs.doctor.examination import Examination
+from spark_jobs.doctor.examination import examine as examine_slot
 from spark_jobs.doctor.facts import RoundTrip
 from spark_jobs.messages import Hello, Next
 from spark_jobs.session import session_of

@@ -21,7 +21,7 @@ from tensorboard.util import tensor_util
 
 import experiment
 from experiment.cli.commands import main
-from experiment.display.progress import Frame
+from experiment.display.frames import Frame
 from experiment.results.result import Result
 from experiment.results.status import Status
 from experiment.results.tables import front_in_words, table_of

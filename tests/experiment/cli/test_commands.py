@@ -28,7 +28,8 @@ from search.trial import Outcome
 from spark_jobs.run_folder.paths import RunPaths
 from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.locations import Location
-from tests.experiment.display.test_progress import HARMLESS, HOSTILE, in_terminal
+from tests.experiment.display.searches import HARMLESS, HOSTILE
+from tests.experiment.display.terminals import in_terminal
 from tests.experiment.runs import TRACEBACK, make_run, make_search
 
 COMMAND = [sys.executable, "-m", "experiment"]

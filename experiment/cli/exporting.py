@@ -1,0 +1,64 @@
+"""The trials of a run as CSV and JSON."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import sys
+from typing import Any
+
+import msgspec
+
+from experiment.results.result import Result
+from experiment.results.text import printable
+from experiment.results.trial_result import TrialResult
+from experiment.run_files.loading import load
+
+
+def export(run: str, *, as_csv: bool) -> None:
+    """Print all trials of a run: as CSV, a line per trial, else as JSON, a list of objects.
+
+    Raises:
+        InvalidArgument: The folder is no run.
+    """
+    result = load(run)
+    if as_csv:
+        # All text in quotes: otherwise a lone carriage return would be read as the end of a line.
+        text = result.to_pandas().to_csv(index=False, quoting=csv.QUOTE_NONNUMERIC)
+        text = text.encode("utf-8", "backslashreplace").decode()  # the folder may be no UTF-8
+        sys.stdout.write(printable(text, keep="\n\t") if sys.stdout.isatty() else text)
+        return
+    json.dump(
+        [_as_json(trial, result) for trial in result.trials], sys.stdout, indent=1, allow_nan=False
+    )
+    sys.stdout.write("\n")
+
+
+def _as_json(trial: TrialResult, result: Result) -> dict[str, Any]:
+    score: dict[str, Any] = {"value": trial.value}
+    if result.objectives:
+        score = {"values": trial.values, "on_front": trial in result.front}
+    return {
+        "trial": trial.id,
+        "status": trial.status,
+        "attempt": trial.attempt,
+        **score,
+        "params": _finite(trial.params),
+        "metrics": _finite(trial.metrics),
+        "error": None if trial.error is None else msgspec.structs.asdict(trial.error),
+        "reason": trial.reason,
+        "seconds": trial.seconds,
+        "logdir": trial.logdir,
+    }
+
+
+def _finite(value: Any) -> Any:
+    """Return a value in standard JSON: infinities and NaN as text, tuples as lists."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return repr(value)
+    if isinstance(value, dict):
+        return {name: _finite(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return value

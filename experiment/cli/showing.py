@@ -1,0 +1,142 @@
+"""The state of a run, and all about one of its trials."""
+
+from __future__ import annotations
+
+from experiment.cli.activity import how_to_continue, state_of
+from experiment.cli.console import print_best, print_facts, print_table
+from experiment.display.description import domain_in_words
+from experiment.display.logs import last_attempt
+from experiment.results.result import Result
+from experiment.results.text import command, count, duration, hyperparameters, number, printable
+from experiment.results.trial_result import TrialResult
+from experiment.run_files.left_outcomes import Ignored
+from experiment.run_files.loading import (
+    OUTCOMES,
+    SUMMARY,
+    Run,
+    files_of_trial,
+    ignored_in,
+    opened,
+    read_run,
+)
+from experiment.run_files.manifest import Manifest
+from search.errors import InvalidArgument, shown
+from search.trial import Trial
+
+_FAILED = 20  # failed trials shown
+
+
+def show(run: str, trial: int | None, *, verbose: bool) -> None:
+    """Print the state of a run, or all about one of its trials.
+
+    Args:
+        run: The run's folder.
+        trial: The trial's number; None for the run.
+        verbose: Whether to count the outcomes of the run that are ignored.
+
+    Raises:
+        InvalidArgument: The folder is no run, or has no such trial.
+    """
+    parts = [SUMMARY] if trial is None else [SUMMARY, files_of_trial(trial)]
+    if verbose and trial is None:
+        parts.append(OUTCOMES)
+    with opened(run, *parts) as reader:
+        found = read_run(reader.paths)
+        if trial is None:
+            _show_run(found, ignored_in(found) if verbose else None)
+        else:
+            _show_trial(found, trial)
+
+
+def _show_run(run: Run, ignored: list[Ignored] | None) -> None:
+    result, manifest = run.result, run.manifest
+    facts = {
+        "run": manifest.name,
+        "description": manifest.description,
+        "state": state_of(run),
+        "to continue": how_to_continue(run),
+        "so far": result.summary(),
+        "call": f"experiment.{manifest.call}, train function {manifest.train}",
+        "arguments": _arguments(manifest),
+        "started": f"{manifest.created}, on {manifest.master}, {manifest.application}",
+        "folder": run.paths.shown(),
+    }
+    if ignored is not None:
+        facts["ignored"] = count(len(ignored), "outcome")
+    print_facts(facts)
+    if result.space is not None:
+        rows = [(name, *domain_in_words(domain)) for name, domain in result.space.items()]
+        print_table(("hyperparameter", "values", "scale"), rows, "Space")
+    if run.running:
+        print_table(
+            ("trial", "hyperparameters"),
+            [(str(a.trial.id), hyperparameters(a.trial.params)) for a in run.running],
+            "Running, at the last update",
+        )
+    print_best(result)
+    if result.failed:
+        failed = result.failed[:_FAILED]
+        rows = [(str(t.id), str(t.error), hyperparameters(t.params)) for t in failed]
+        more = len(result.failed) - len(failed)
+        title = "Failed trials" + (f", {more} more not shown" if more else "")
+        print_table(("trial", "error", "hyperparameters"), rows, title)
+        print(printable(f"A traceback: {command('show', run.paths.shown())} {failed[0].id}"))
+    if ignored:
+        rows = [(str(found.trial), str(found.attempt), found.why) for found in ignored]
+        print_table(("trial", "attempt", "why"), rows, "Ignored outcomes")
+
+
+def _arguments(manifest: Manifest) -> str:
+    """Return the arguments, besides the space, that a call must repeat to resume the run."""
+    names = ("direction", "optimization_key", "seed")
+    given = {name: getattr(manifest, name) for name in names} | manifest.algorithm
+    return ", ".join(f"{name}={value!r}" for name, value in given.items() if name != "type")
+
+
+def _show_trial(run: Run, trial: int) -> None:
+    ended = next((t for t in run.result.trials if t.id == trial), None)
+    if ended is not None:
+        facts = _facts_of_result(ended, run.result)
+    else:
+        running = next((a.trial for a in run.running if a.trial.id == trial), None)
+        if running is None:
+            raise no_trial(run, trial)
+        facts = _facts_of_running(running)
+    attempt = last_attempt(run.paths, trial)
+    if attempt is not None:
+        facts["folder"] = run.paths.shown(attempt.folder)
+        facts["output"] = f"{command('logs', run.paths.shown())} {trial}"
+    print_facts(facts)
+    if ended is not None and ended.error is not None and ended.error.traceback:
+        print(printable(ended.error.traceback, keep="\n\t"))
+
+
+def _facts_of_result(trial: TrialResult, result: Result) -> dict[str, str]:
+    facts = {"trial": str(trial.id), "status": trial.status}
+    scores = dict(trial.values) if result.objective is None else {result.objective: trial.value}
+    facts |= {name: number(score) for name, score in scores.items() if score is not None}
+    if trial in result.front and result.objectives:
+        facts["on the front"] = f"with {count(len(result.front) - 1, 'other')}"
+    facts["hyperparameters"] = hyperparameters(trial.params)
+    others = {name: value for name, value in trial.metrics.items() if name not in scores}
+    facts["metrics"] = ", ".join(f"{name}={number(value)}" for name, value in others.items())
+    facts["took"] = duration(trial.seconds)
+    if trial.attempt > 1:
+        facts["attempt"] = f"{trial.attempt}; earlier attempts have folders of their own"
+    if trial.reason:
+        facts["stopped at"] = trial.reason
+    if trial.error is not None:
+        facts["error"] = f"{trial.error.message} ({trial.error.kind})"
+    return facts
+
+
+def _facts_of_running(trial: Trial) -> dict[str, str]:
+    params = hyperparameters(trial.params)
+    return {"trial": str(trial.id), "status": "running", "hyperparameters": params}
+
+
+def no_trial(run: Run, trial: int) -> InvalidArgument:
+    """Return the error for the number of a trial that has not started."""
+    started = run.running or run.result.trials
+    hint = f"see {command('show', run.paths.shown())}" if started else "no trial has started yet"
+    return InvalidArgument("trial", "the number of a trial that has started", shown(trial), hint)
