@@ -1,18 +1,13 @@
 """Data for train functions: `experiment.data.local_copy("hdfs://...")` and so on."""
 
-from spark_jobs.data.reading import (
-    exists,
-    from_dataframe,
-    glob,
-    in_memory,
-    listdir,
+from spark_jobs.data.copies import (
     local_copy,
     open,  # noqa: A004  # data.open
-    parquet,
-    record_batches,
-    shard,
-    tfrecords,
 )
+from spark_jobs.data.dataframes import from_dataframe
+from spark_jobs.data.finding import exists, glob, listdir
+from spark_jobs.data.records import record_batches, shard, tfrecords
+from spark_jobs.data.tables import in_memory, parquet
 
 __all__ = [
     "exists",

@@ -20,7 +20,7 @@ import msgspec
 import psutil
 
 from spark_jobs.channel.grpc_channel import Address, ChannelClient
-from spark_jobs.data.reading import examine_data
+from spark_jobs.data.finding import examine_data
 from spark_jobs.doctor.facts import Data, DriverCall, RoundTrip, Space, TensorFlow
 from spark_jobs.messages import Hello
 from spark_jobs.storage.files import WritableFiles

@@ -101,5 +101,4 @@ def in_terminal(program, *, columns=80, stdout=None, term="xterm-256color"):
 
 
 def readable(descriptor):
-
     return bool(select.select([descriptor], [], [], 0.1)[0])

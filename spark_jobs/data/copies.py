@@ -1,0 +1,84 @@
+"""This host's copies of files.
+
+Remote files are copied once to each host and read from there in every epoch of every trial; a
+changed file is copied again. See `spark_jobs.storage.host_cache`.
+"""
+
+from __future__ import annotations
+
+import builtins
+from pathlib import Path
+from typing import IO, Any
+
+from search.errors import InvalidArgument, shown
+from spark_jobs.data.finding import data_settings, expanded, opened
+from spark_jobs.storage.files import Files, FileStatus
+from spark_jobs.storage.host_cache import HostCache
+from spark_jobs.storage.locations import Location
+from spark_jobs.trial.context import DataSettings, current
+
+
+def local_copy(path: str) -> list[Path]:
+    """Return files of this host with the content of `path`, each copied here at most once.
+
+    The copies stay as long as this trial runs. Files of this host are not copied.
+
+    Args:
+        path: A file, a pattern such as `hdfs://namenode:8020/digits/*.tfrecord`, or a folder, whose
+            files count except those that start with "_" or ".", as in Spark.
+
+    Returns:
+        The copies, in the order of the files' names.
+
+    Raises:
+        FileNotFoundError: The file does not exist, or the pattern or the folder has no file.
+        PermissionError: The user may not read it.
+        OSError: It cannot be read, or the disk of this host is full.
+    """
+    location, settings = Location.parse(path), data_settings()
+    with opened(location, settings) as files:
+        return copied(files, expanded(files, location), settings)
+
+
+def open(path: str, mode: str = "rb", encoding: str | None = None) -> IO[Any]:  # noqa: A001  # data.open
+    """Open this host's copy of one file for reading.
+
+    Args:
+        path: A file.
+        mode: 'rb' or 'r'.
+        encoding: Encoding of text. Default: UTF-8.
+
+    Raises:
+        InvalidArgument: Another mode.
+        IsADirectoryError: The path is a folder.
+        OSError: The file cannot be read, as for `local_copy`.
+    """
+    if mode not in ("r", "rt", "rb"):
+        raise InvalidArgument("mode", "'r' or 'rb'", shown(mode), "data is read-only")
+    location, settings = Location.parse(path), data_settings()
+    with opened(location, settings) as files:
+        status = files.status(location)
+        if status.is_folder:
+            raise IsADirectoryError(f"{location} is a folder; name a file in it")
+        (copy,) = copied(files, [status], settings)
+    text = None if "b" in mode else encoding or "utf-8"
+    return builtins.open(copy, mode, encoding=text)  # the caller closes it
+
+
+def copied(files: Files, found: list[FileStatus], settings: DataSettings) -> list[Path]:
+    """Return this host's copies of files; files of this host are not copied."""
+    cache = HostCache(settings.cache)
+    return [
+        Path(status.location.path)
+        if status.location.scheme == "file"
+        else held(*cache.fetch(files, status))
+        for status in found
+    ]
+
+
+def held(copy: Path, descriptor: int) -> Path:
+    """Keep a copy until the trial ends; outside a trial, until this process ends."""
+    trial = current()
+    if trial is not None:
+        trial.held.append(descriptor)
+    return copy

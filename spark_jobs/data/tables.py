@@ -1,0 +1,120 @@
+"""Tables of parquet and TFRecord files, decoded once per host where wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from search.errors import InvalidArgument, shown
+from spark_jobs.data.copies import copied, held, local_copy
+from spark_jobs.data.finding import data_settings, expanded, opened
+from spark_jobs.storage.host_cache import HostCache, identity
+from spark_jobs.storage.locations import Location
+
+if TYPE_CHECKING:
+    import pyarrow
+    import tensorflow
+
+
+def parquet(path: str, columns: Sequence[str] | None = None) -> pyarrow.Table:
+    """Return the rows of parquet files as an Arrow table, from this host's copies.
+
+    Args:
+        path: A file, a pattern or a folder, as for `local_copy`.
+        columns: Columns to read. Default: all.
+
+    Raises:
+        OSError: The data cannot be read, as for `local_copy`.
+    """
+    return _table(local_copy(path), columns)
+
+
+def in_memory(
+    path: str,
+    columns: Sequence[str] | None = None,
+    *,
+    features: Mapping[str, tensorflow.io.FixedLenFeature] | None = None,
+    compression: str | None = None,
+) -> pyarrow.Table:
+    """Return the rows of files as an Arrow table that all trials of a host share.
+
+    The files are decoded once per host into one file of Arrow's own format, which every trial maps
+    into its memory: all trials share its pages, and nothing is decoded again.
+
+    Args:
+        path: A file, a pattern or a folder, as for `local_copy`.
+        columns: Columns to keep, in this order. Default: all.
+        features: Features to read from TFRecord files of `tf.train.Example` records, as for
+            `tf.io.parse_example`; this starts TensorFlow's runtime, so call `tf.config` before.
+            Without them the files are parquet.
+        compression: Compression of TFRecord files: None, 'GZIP' or 'ZLIB'.
+
+    Returns:
+        The table. With `features` each column is one chunk: `table['label'].chunk(0).to_numpy()`
+        is a scalar feature and `table['image'].chunk(0).to_numpy_ndarray()` one with a shape,
+        without a copy and so read-only; strings are bytes, those with a shape lists of bytes.
+
+    Raises:
+        InvalidArgument: A feature that is no `tf.io.FixedLenFeature` of a known shape, a column
+            that is no feature, or a compression for parquet files.
+        ValueError: A record lacks a feature, or has one of another type or shape.
+        OSError: The data cannot be read, as for `local_copy`, or a file is no TFRecord file.
+    """
+    chosen = None if columns is None else list(columns)
+    if compression not in ((None,) if features is None else (None, "GZIP", "ZLIB")):
+        expected = "None, or for features 'GZIP' or 'ZLIB'"
+        raise InvalidArgument("compression", expected, shown(compression))
+    if features is None:
+        return _mapped(path, ["arrow", chosen], lambda copies: _table(copies.values(), chosen))
+    from spark_jobs.data import tf_examples
+
+    wanted = tf_examples.selected(features, chosen)
+    tf_examples.start_runtime()
+    key = ["examples", compression, *tf_examples.specification(wanted)]
+    return _mapped(path, key, lambda copies: tf_examples.parsed(copies, wanted, compression))
+
+
+def _mapped(
+    path: str,
+    key: Sequence[object],
+    decode: Callable[[dict[Location, Path]], pyarrow.Table | pyarrow.RecordBatch],
+) -> pyarrow.Table:
+    """Return a table that is decoded once on this host, mapped into memory.
+
+    Args:
+        path: A file, a pattern or a folder, as for `local_copy`.
+        key: The arguments of the decoding, as JSON.
+        decode: Returns the table for the copies of the files.
+    """
+    import pyarrow
+
+    location, settings = Location.parse(path), data_settings()
+    with opened(location, settings) as files:
+        found = expanded(files, location)
+
+        def make(part: Path) -> None:
+            copies = copied(files, found, settings)
+            names = [status.location for status in found]
+            rows = decode(dict(zip(names, copies, strict=True)))
+            with (
+                pyarrow.OSFile(str(part), "wb") as sink,
+                pyarrow.ipc.new_file(sink, rows.schema) as writer,
+            ):
+                writer.write(rows)
+
+        whole_key = [*key, *(identity(status) for status in found)]
+        size = sum(status.length for status in found)
+        cache = HostCache(settings.cache)
+        table = held(*cache.build(whole_key, "table.arrow", str(location), size, make))
+    with pyarrow.memory_map(str(table)) as source:
+        return pyarrow.ipc.open_file(source).read_all()
+
+
+def _table(copies: Iterable[Path], columns: Sequence[str] | None) -> pyarrow.Table:
+    import pyarrow
+    import pyarrow.parquet
+
+    chosen = None if columns is None else list(columns)
+    tables = [pyarrow.parquet.read_table(copy, columns=chosen) for copy in copies]
+    return pyarrow.concat_tables(tables)
