@@ -29,9 +29,10 @@ from spark_jobs.trial.link import DirectLink
 from spark_jobs.trial.trial_process import Program, Task, evaluate, set_environment, stopped
 from spark_jobs.warm.asking import KeeperEnded, Unavailable, Warm
 from spark_jobs.warm.processes import become_subreaper, resign_as_subreaper
-from spark_jobs.zygote import zygote
 from spark_jobs.zygote.bounded_log import bound, open_log
+from spark_jobs.zygote.descendants import kill_all
 from spark_jobs.zygote.link import RunnerBroken, Tell, ZygoteLink
+from spark_jobs.zygote.messages import Ended
 
 _KEEPERS = 3  # to ask in a row, since one may end meanwhile
 
@@ -329,7 +330,7 @@ class ProcessRunner:
         give_up = time.monotonic() + time_limits.SWEEP
         while orphans := set(psutil.Process().children()) - self._before:
             for orphan in orphans:
-                zygote.kill_all([*_children(orphan), orphan])
+                kill_all([*_children(orphan), orphan])
             psutil.wait_procs(orphans, timeout=1)
             if time.monotonic() > give_up:
                 return
@@ -343,7 +344,7 @@ def _children(process: psutil.Process) -> list[psutil.Process]:
         return []
 
 
-def _failed(trial: int, ended: zygote.Ended, timeout: float | None) -> Outcome:
+def _failed(trial: int, ended: Ended, timeout: float | None) -> Outcome:
     if ended.overdue:
         message = f"ended at the time limit of {timeout:g} s"
         return Outcome.failed(trial, "time", message, seconds=ended.seconds)

@@ -22,7 +22,7 @@ from spark_jobs.trial.frames import FrameReader, write_frame
 from spark_jobs.trial.link import EndTrial, StopTrial
 from spark_jobs.trial.trial_process import Program, Task
 from spark_jobs.warm.asking import Warm
-from spark_jobs.zygote import zygote
+from spark_jobs.zygote.messages import Alive, Broken, Ended, FromZygote, Ready, Reported, Started
 from spark_jobs.zygote.process import KeptProcess, OwnProcess, ZygoteProcess
 from spark_jobs.zygote.shared_import import imports_of
 
@@ -93,13 +93,13 @@ class ZygoteLink:
             overdue.cancel()
             if warm is not None:
                 overdue.join()  # it may be killing
-        if not isinstance(first, zygote.Ready):
-            reason = first.reason if isinstance(first, zygote.Broken) else self.process.last_words()
+        if not isinstance(first, Ready):
+            reason = first.reason if isinstance(first, Broken) else self.process.last_words()
             self.close()
             raise RunnerBroken(reason)
         self.ready = first
 
-    def run(self, task: Task, tell: Tell) -> zygote.Ended | Failure:
+    def run(self, task: Task, tell: Tell) -> Ended | Failure:
         """Run a trial; return a failure if the zygote died or was stopped.
 
         In that case the zygote and the trial's process group are ended.
@@ -115,13 +115,13 @@ class ZygoteLink:
         try:
             while True:
                 match self._hear():
-                    case zygote.Started(pid=group):
+                    case Started(pid=group):
                         pass
-                    case zygote.Alive():
+                    case Alive():
                         pass
-                    case zygote.Reported(report=report):
+                    case Reported(report=report):
                         tell(report)
-                    case zygote.Ended() as ended:
+                    case Ended() as ended:
                         return ended
                     case other:
                         self.process.kill(group)
@@ -166,7 +166,7 @@ class ZygoteLink:
         os.close(self._lifeline)
         self._log.close()
 
-    def _hear(self) -> zygote.FromZygote | Failure | None:
+    def _hear(self) -> FromZygote | Failure | None:
         """Wait for the next message while a trial runs; a failure if none comes for long."""
         while (message := self._reader.take()) is None:
             if failure := self._silent():
@@ -186,7 +186,7 @@ class ZygoteLink:
             if failure := failure_of_silence(status_of(self.process.pid)):
                 return failure
 
-    def _receive(self) -> zygote.FromZygote | None:
+    def _receive(self) -> FromZygote | None:
         message = self._reader.receive()
         return None if message is None else _read(message)
 
@@ -217,7 +217,7 @@ def status_of(pid: int) -> str:
         return str(psutil.STATUS_DEAD)
 
 
-def _read(message: bytes) -> zygote.FromZygote:
+def _read(message: bytes) -> FromZygote:
     # Of any length: an outcome alone may be as long as a message.
-    heard: zygote.FromZygote = decode(message, zygote.FromZygote, largest=None)  # type: ignore[arg-type]
+    heard: FromZygote = decode(message, FromZygote, largest=None)  # type: ignore[arg-type]
     return heard

@@ -23,20 +23,17 @@ import sys
 import time
 import traceback
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
-import psutil
 
 from search.trial import Outcome
 from spark_jobs import time_limits
 from spark_jobs.messages import LARGEST_MESSAGE, ProtocolError, Report, decode, encode
 from spark_jobs.run_folder.paths import AttemptPaths
 from spark_jobs.trial import out_of_memory, trial_process
-from spark_jobs.trial.frames import FrameReader, frame, write_frame
-from spark_jobs.trial.link import HEARD, LARGEST_REPORT, OUTCOME, REPORT, EndTrial, StopTrial
+from spark_jobs.trial.frames import FrameReader, write_frame
+from spark_jobs.trial.link import EndTrial, StopTrial
 from spark_jobs.trial.trial_process import (
     Program,
     Task,
@@ -49,151 +46,21 @@ from spark_jobs.trial.trial_process import (
 )
 from spark_jobs.warm.processes import become_subreaper
 from spark_jobs.zygote.bounded_log import BoundedLog
+from spark_jobs.zygote.child import Child
+from spark_jobs.zygote.descendants import end_descendants, has_crashed
+from spark_jobs.zygote.messages import (
+    Alive,
+    Broken,
+    Ended,
+    FromZygote,
+    Ready,
+    Reported,
+    Started,
+    ToZygote,
+)
 from spark_jobs.zygote.preparing import import_for_trials
 
-_GAPS = 3  # and as many times as long as it ever was between two reports
 _PIPE = 1 << 18  # bytes of a trial's output that may be unread
-
-
-class Ready(msgspec.Struct, frozen=True, tag="ready"):
-    """The zygote can run trials.
-
-    Attributes:
-        start_method: 'fork', or 'spawn' if a fork would hang.
-        reason: Why it is not the requested 'fork'; '' otherwise.
-    """
-
-    start_method: str
-    reason: str = ""
-
-
-class Broken(msgspec.Struct, frozen=True, tag="broken"):
-    """The zygote cannot run trials, and ends."""
-
-    reason: str
-
-
-class Started(msgspec.Struct, frozen=True, tag="started"):
-    """A trial's process runs; its process group has the same number."""
-
-    pid: int
-
-
-class Ended(msgspec.Struct, frozen=True, kw_only=True, tag="ended"):
-    """A trial has ended and no process of it is left.
-
-    Attributes:
-        exit: Exit code of its process, or minus the signal's number.
-        overdue: Whether it was ended: at the time limit, since it did not stop, or on request.
-        seconds: Seconds from the fork to the end.
-        stopped: The reason of its stop request; '' without one.
-        memory: Its memory limits, if it ended for lack of memory; '' otherwise.
-        end_request: The reason of its request to end; '' without one.
-        outcome: The outcome that its process wrote; None without one.
-    """
-
-    exit: int
-    overdue: bool
-    seconds: float
-    outcome: Outcome | None = None
-    stopped: str = ""
-    memory: str = ""
-    end_request: str = ""
-
-
-class Alive(msgspec.Struct, frozen=True, tag="alive"):
-    """The zygote watches the trial."""
-
-
-class Reported(msgspec.Struct, frozen=True, tag="reported"):
-    """The trial reported."""
-
-    report: Report
-
-
-ToZygote = Task | StopTrial | EndTrial
-FromZygote = Ready | Broken | Started | Alive | Reported | Ended
-
-
-@dataclass(slots=True, kw_only=True)
-class _Child:
-    pid: int
-    pidfd: int
-    results: int
-    commands: int
-    reader: FrameReader
-    logs: dict[int, BoundedLog]
-    started: float
-    outcome: bytes = b""
-    stopped: str = ""
-    stopped_at: float = 0.0
-    end_request: str = ""
-    heard: bool = False
-    reported: float = 0.0
-    longest_gap: float = 0.0
-
-    def read(self, tell: Callable[[Report], None]) -> bool:
-        """Read the child's messages once; return whether more may come."""
-        try:
-            more = self.reader.fill()
-        except BlockingIOError:
-            return True
-        for message in self.reader.take_all():
-            self._take(message, tell)
-        return more
-
-    def _take(self, message: bytes, tell: Callable[[Report], None]) -> None:
-        kind, rest = message[:1], message[1:]
-        if kind == OUTCOME:
-            self.outcome = rest
-        elif kind == HEARD:
-            self.heard = True
-        elif kind == REPORT and len(message) <= LARGEST_REPORT:
-            now = time.monotonic()
-            self.longest_gap = max(self.longest_gap, now - (self.reported or self.started))
-            self.reported = now
-            with contextlib.suppress(ProtocolError):  # user code may write to any descriptor
-                tell(decode(rest, Report))
-
-    def read_log(self, descriptor: int) -> bool:
-        """Read the child's output once; return whether more may come."""
-        try:
-            return self.logs[descriptor].read(descriptor)
-        except BlockingIOError:
-            return True
-
-    def close(self) -> None:
-        """Read the rest of its output, and close everything."""
-        for descriptor, log in self.logs.items():
-            with contextlib.suppress(BlockingIOError):  # an escaped process still has it open
-                while log.read(descriptor):
-                    pass
-            log.close()
-        for descriptor in (self.results, self.commands, self.pidfd, *self.logs):
-            os.close(descriptor)
-
-    def deadline(self, timeout: float | None) -> float:
-        """Return when to end it: at its time limit, or if it does not react to a stop request."""
-        if self.end_request:
-            return 0.0
-        limit = math.inf if timeout is None else self.started + timeout
-        if self.stopped and not self.heard:
-            patience = max(time_limits.STOP_HEARD, _GAPS * self.longest_gap)
-            return min(limit, self.stopped_at + patience)
-        return limit
-
-    def stop(self, reason: str) -> None:
-        """Send the child a stop request."""
-        self.stopped = reason
-        self.stopped_at = time.monotonic()
-        with contextlib.suppress(OSError):  # it has ended, or reads nothing
-            os.write(self.commands, frame(encode(StopTrial(reason))))
-
-    def signal(self, number: int) -> None:
-        try:
-            os.killpg(self.pid, number)
-        except ProcessLookupError:  # it has not called setsid yet
-            os.kill(self.pid, number)
 
 
 class Zygote:
@@ -288,7 +155,7 @@ class Zygote:
     def _report(self, report: Report) -> None:
         self._send(Reported(report))
 
-    def _start(self, task: Task) -> _Child:
+    def _start(self, task: Task) -> Child:
         results, writing = os.pipe()
         reading, commands = os.pipe()
         out, print_out = os.pipe()
@@ -318,7 +185,7 @@ class Zygote:
         for descriptor in (out, err):
             with contextlib.suppress(OSError):  # the user has many large pipes
                 fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, _PIPE)
-        return _Child(
+        return Child(
             pid=pid,
             pidfd=os.pidfd_open(pid),
             results=results,
@@ -328,7 +195,7 @@ class Zygote:
             started=started,
         )
 
-    def _watch(self, child: _Child, task: Task) -> bool:
+    def _watch(self, child: Child, task: Task) -> bool:
         """Wait for the end of the child's process; return whether it had to be ended."""
         overdue, killed, beat = False, math.inf, time.monotonic() + time_limits.ZYGOTE_BEAT
         poll = select.poll()
@@ -361,7 +228,7 @@ class Zygote:
                 overdue, killed = True, time.monotonic() + task.grace
 
 
-def _pass_on(message: bytes, child: _Child) -> None:
+def _pass_on(message: bytes, child: Child) -> None:
     """Pass a request of the slot to the child."""
     request: StopTrial | EndTrial = decode(message, StopTrial | EndTrial)  # type: ignore[arg-type]
     match request:
@@ -369,32 +236,6 @@ def _pass_on(message: bytes, child: _Child) -> None:
             child.stop(reason)
         case EndTrial(reason=reason):
             child.end_request = reason
-
-
-def has_crashed(pid: int) -> bool:
-    """Return whether an ended child was ended by a signal; the child is not reaped."""
-    ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-    return ended is not None and ended.si_code != os.CLD_EXITED
-
-
-def end_descendants() -> None:
-    """Kill and reap all descendants of this process."""
-    give_up = time.monotonic() + time_limits.SWEEP
-    while time.monotonic() < give_up:
-        try:
-            pid, _ = os.waitpid(-1, os.WNOHANG)
-        except ChildProcessError:
-            return
-        if pid == 0:
-            kill_all(psutil.Process().children(recursive=True))
-            time.sleep(0.005)
-
-
-def kill_all(processes: list[psutil.Process]) -> None:
-    """Kill processes, some of which may be gone."""
-    for process in processes:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            process.kill()
 
 
 def _written(trial: int, data: bytes, seconds: float) -> Outcome | None:

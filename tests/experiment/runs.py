@@ -47,7 +47,8 @@ from spark_jobs.messages import (
     encode,
 )
 from spark_jobs.run_folder.paths import AttemptPaths, RunPaths
-from spark_jobs.slot.slot import SlotConfig, run_attempt
+from spark_jobs.slot.config import SlotConfig
+from spark_jobs.slot.run_attempt import run_attempt
 from spark_jobs.slot.trial_events import hparam, row_name
 from spark_jobs.storage.local_files import make_folder, write_whole
 from spark_jobs.trial.event_file import EventFile

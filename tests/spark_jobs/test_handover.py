@@ -23,9 +23,9 @@ from spark_jobs.handover import handover
 from spark_jobs.messages import encode
 from spark_jobs.run_folder.paths import RunPaths
 from spark_jobs.slot.closure import Shared, slot_function
+from spark_jobs.slot.config import SlotConfig
 from spark_jobs.slot.host import host_name, not_lent
 from spark_jobs.slot.problems import PROBLEM
-from spark_jobs.slot.slot import SlotConfig
 from spark_jobs.storage.locations import Location
 from spark_jobs.trial.context import DataSettings
 from spark_jobs.trial.trial_process import Program

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import experiment
-from spark_jobs.slot.slot import SlotConfig
+from spark_jobs.slot.config import SlotConfig
 from tests.experiment.waiting import wait_until
 from tests.spark_jobs import train_functions as functions
 from tests.whole_searches.unshared_folder import check_executors_without_the_folder

@@ -36,7 +36,7 @@ from spark_jobs.run_folder.paths import MAILBOX
 from spark_jobs.session.session import Session
 from spark_jobs.session.slot_job import SlotJob
 from spark_jobs.slot.closure import slot_function
-from spark_jobs.slot.slot import SlotConfig
+from spark_jobs.slot.config import SlotConfig
 
 _FRUITLESS_JOBS = 3
 _MOST_FURTHER = 1_000  # maximum slots beside the first ones, see `SlotJobs.most`

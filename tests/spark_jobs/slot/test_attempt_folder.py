@@ -10,7 +10,8 @@ from spark_jobs.channel.reporter import Reporter
 from spark_jobs.messages import Attempt, Heard
 from spark_jobs.run_folder.paths import RunPaths
 from spark_jobs.slot.attempt_folder import make_again, write_below
-from spark_jobs.slot.slot import make_runner, run_attempt
+from spark_jobs.slot.run_attempt import run_attempt
+from spark_jobs.slot.slot import make_runner
 from tests.spark_jobs import train_functions as functions
 from tests.spark_jobs.slot.test_slot import config_of
 from tests.spark_jobs.trial.test_event_file import hparams_data, metadata, scalars

@@ -36,7 +36,7 @@ from spark_jobs.zygote import link as zygote_link
 from spark_jobs.zygote import zygote
 from spark_jobs.zygote.bounded_log import KEPT
 from spark_jobs.zygote.link import RunnerBroken, ZygoteLink, failure_of_silence, status_of
-from spark_jobs.zygote.zygote import Alive, Ended, Started
+from spark_jobs.zygote.messages import Alive, Ended, Started
 from tests.spark_jobs import train_functions as functions
 
 LIGHT = ("experiment", "spark_jobs.trial.event_file")

@@ -19,15 +19,12 @@ from spark_jobs.channel.reporter import Reporter
 from spark_jobs.messages import Attempt, Gang, Heard, decode, encode
 from spark_jobs.run_folder.paths import RunPaths
 from spark_jobs.slot.attempts import Attempts
+from spark_jobs.slot.config import SlotConfig
 from spark_jobs.slot.held_ports import HeldPorts
 from spark_jobs.slot.host import host_name
+from spark_jobs.slot.run_attempt import run_attempt
 from spark_jobs.slot.runners import InProcessRunner, ProcessRunner
-from spark_jobs.slot.slot import (
-    SlotConfig,
-    make_runner,
-    pull_trials,
-    run_attempt,
-)
+from spark_jobs.slot.slot import make_runner, pull_trials
 from spark_jobs.trial.gang_connections import CONNECT, connected
 from spark_jobs.trial.trial_process import Program
 from tests.spark_jobs import train_functions as functions
@@ -234,7 +231,7 @@ def test_an_unwritable_trial_folder_is_a_failure_of_the_train_function(
     tmp_path, monkeypatch, breaks_at
 ):
     """As if it had made the folder immutable, which a container may not do."""
-    from spark_jobs.slot import slot
+    from spark_jobs.slot import run_attempt as module
 
     tries, sent = [], []
 
@@ -244,8 +241,8 @@ def test_an_unwritable_trial_folder_is_a_failure_of_the_train_function(
             raise PermissionError(1, "Operation not permitted", str(folder))
         slots_write(top, folder, function)
 
-    slots_write = slot.write_below
-    monkeypatch.setattr(slot, "write_below", write)
+    slots_write = module.write_below
+    monkeypatch.setattr(module, "write_below", write)
     config = config_of(tmp_path)
     attempt = Attempt(Trial(0, {"x": 1}))
     with Reporter(lambda *report: Heard(), pytest.fail, pytest.fail) as reporter:
@@ -268,12 +265,12 @@ def test_an_unwritable_trial_folder_is_a_failure_of_the_train_function(
 
 
 def test_a_trial_runs_though_the_attempts_before_cannot_be_hidden(tmp_path, monkeypatch):
-    from spark_jobs.slot import slot
+    from spark_jobs.slot import run_attempt as module
 
     def refused(*arguments):
         raise PermissionError("refused")
 
-    monkeypatch.setattr(slot, "hide_events", refused)
+    monkeypatch.setattr(module, "hide_events", refused)
     sent = []
     config = config_of(tmp_path)
     attempt = Attempt(Trial(0, {"x": 1}), 2)

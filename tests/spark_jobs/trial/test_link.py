@@ -21,7 +21,7 @@ from spark_jobs.trial.link import (
     PipeLink,
     StopTrial,
 )
-from spark_jobs.zygote.zygote import _Child
+from spark_jobs.zygote.child import Child
 
 LARGE = Report(1, {f"metric {number}": float(number) for number in range(LARGEST_REPORT)})
 
@@ -232,7 +232,7 @@ class Watched:
     def __init__(self):
         results, self.writing = os.pipe()
         os.set_blocking(results, False)
-        self.child = _Child(
+        self.child = Child(
             pid=0,
             pidfd=-1,
             results=results,

@@ -19,7 +19,8 @@ from spark_jobs.messages import LARGEST_MESSAGE, Attempt, Report, encode
 from spark_jobs.trial.frames import FrameReader, frame
 from spark_jobs.trial.link import HEARD, REPORT
 from spark_jobs.trial.trial_process import Task
-from spark_jobs.zygote.zygote import Zygote, _Child
+from spark_jobs.zygote.child import Child
+from spark_jobs.zygote.zygote import Zygote
 
 
 @pytest.fixture
@@ -30,7 +31,7 @@ def pipes():
     reader = FrameReader(results, LARGEST_MESSAGE)
     yield (
         writing,
-        _Child(
+        Child(
             pid=0,
             pidfd=0,
             results=results,
