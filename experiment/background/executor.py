@@ -18,10 +18,10 @@ from experiment.results.result import Result, SearchFailed
 from experiment.results.status import Overview
 from experiment.results.text import printable
 from experiment.results.trial_result import TrialResult
+from experiment.setup.function.train_function import pickle_arguments, pickle_function
 from experiment.setup.keywords import ExecutorKeywords, takes_settings
 from experiment.setup.settings import Settings
 from experiment.setup.specification import SearchSpec
-from experiment.setup.train_function import pickle_arguments, pickle_function
 from search.errors import ExperimentError, InvalidArgument, shown
 from search.trial import Failure, FailureKind
 from spark_jobs.calls.calls import LARGE, Pickled, read_raised, read_returned, run_call

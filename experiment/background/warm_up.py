@@ -9,7 +9,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from experiment.driver.jobs.spark_errors import problem_of_spark
-from experiment.setup.imports import preload_of
+from experiment.setup.function.imports import preload_of
 from experiment.setup.preparation import shared_import
 from experiment.setup.settings import Settings
 from search.errors import ExperimentError, InvalidArgument, shown

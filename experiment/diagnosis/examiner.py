@@ -22,15 +22,15 @@ from experiment.diagnosis.gathering import Gathering
 from experiment.display.views import show_line
 from experiment.driver.jobs.spark_errors import problem_of_spark
 from experiment.results.text import count, duration
-from experiment.setup.imports import imports_of
-from experiment.setup.settings import check_folder
-from experiment.setup.slot_count import SLOT_MEMORY
-from experiment.setup.train_function import (
+from experiment.setup.function.imports import imports_of
+from experiment.setup.function.train_function import (
     check_arguments,
     pickle_function,
     required_arguments,
     sizes_of_variables,
 )
+from experiment.setup.settings import check_folder
+from experiment.setup.slot_count import SLOT_MEMORY
 from search.errors import InvalidArgument, prefixed
 from spark_jobs.channel.grpc_channel import ChannelServer
 from spark_jobs.cluster.exposure import AUTHENTICATION

@@ -26,7 +26,7 @@ from search.values import is_finite
 from spark_jobs.run_folder.paths import RunPaths
 from spark_jobs.slot.trial_events import LAST_STEP, hparam, objective_tag
 from spark_jobs.storage.local_files import make_folder
-from spark_jobs.trial.event_file import EventFile
+from spark_jobs.trial.events.event_file import EventFile
 
 _SHARES = {
     "acceptance": "Share of new candidates accepted",

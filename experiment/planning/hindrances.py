@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from experiment.results.text import count
-from experiment.setup.imports import FRAMEWORKS
+from experiment.setup.function.imports import FRAMEWORKS
 from experiment.setup.preparation import Prepared
 from experiment.setup.slot_count import SLOT_MEMORY
 from search.searcher import batch_of

@@ -30,7 +30,7 @@ def curves_of(trials: Sequence[TrialResult]) -> Iterator[CurvePoint]:
     """
     # Here, since tensorboard takes long to import.
     from spark_jobs.slot.trial_events import is_curve
-    from spark_jobs.trial.event_scalars import scalars_in
+    from spark_jobs.trial.events.event_scalars import scalars_in
 
     for trial, content in _event_files(trials):
         for point in scalars_in(content):

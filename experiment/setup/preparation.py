@@ -7,19 +7,19 @@ from dataclasses import dataclass
 
 from experiment.run_files.loading import find_run
 from experiment.run_files.manifest import Manifest, folder_name, now, versions
-from experiment.setup.imports import Preload, preload_of
+from experiment.setup.function.imports import Preload, preload_of
+from experiment.setup.function.sources import hash_of_constraint, hash_of_train, name_of
+from experiment.setup.function.train_function import check_arguments, pickle_function
 from experiment.setup.resuming import check_same_search, manifest_of
 from experiment.setup.settings import Settings, check_folder, choose_logdir
-from experiment.setup.sources import hash_of_constraint, hash_of_train, name_of
 from experiment.setup.specification import SearchSpec
 from experiment.setup.strategy import strategy_of
-from experiment.setup.train_function import check_arguments, pickle_function
 from search.searcher import why_exhausted
 from spark_jobs.messages import as_json
 from spark_jobs.session import session_of
 from spark_jobs.session.session import Session
 from spark_jobs.slot.closure import Shared
-from spark_jobs.slot.held_ports import DEFAULT_PORTS, Ports
+from spark_jobs.slot.gang.held_ports import DEFAULT_PORTS, Ports
 from spark_jobs.storage.hadoop_settings import HadoopSettings
 from spark_jobs.storage.locations import Location
 from spark_jobs.strategies.settings import Mirrored

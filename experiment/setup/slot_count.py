@@ -8,7 +8,7 @@ from typing import Any
 
 import psutil
 
-from experiment.setup.imports import preload_of
+from experiment.setup.function.imports import preload_of
 from experiment.setup.resuming import manifest_of
 from experiment.setup.settings import Settings
 from experiment.setup.workers import Workers

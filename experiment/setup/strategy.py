@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from experiment.setup.imports import FRAMEWORKS, imports_of
+from experiment.setup.function.imports import FRAMEWORKS, imports_of
 from experiment.setup.settings import Settings
 from spark_jobs.installed import is_installed
 from spark_jobs.session.session import Session

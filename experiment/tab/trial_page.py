@@ -16,7 +16,7 @@ from experiment.tab.shown import as_python, shown_value
 from experiment.tab.timeline import TimedAttempt, Timeline
 from spark_jobs.run_folder.paths import AttemptPaths, RunPaths, is_ours
 from spark_jobs.slot.trial_events import is_curve
-from spark_jobs.trial.event_scalars import scalars_in
+from spark_jobs.trial.events.event_scalars import scalars_in
 
 _TAIL = 20_000  # bytes of each output
 _MOST_EVENTS = 64_000_000  # bytes of event files of a trial

@@ -39,8 +39,8 @@ from spark_jobs.doctor.meeting import held_ports, meet
 from spark_jobs.handover import Lent
 from spark_jobs.installed import is_installed
 from spark_jobs.messages import Hello, SlotId, encode
-from spark_jobs.slot.devices import host_gpus, trial_environment
-from spark_jobs.slot.held_ports import Ports
+from spark_jobs.slot.gang.held_ports import Ports
+from spark_jobs.slot.gpus.devices import host_gpus, trial_environment
 from spark_jobs.slot.host import host_name
 from spark_jobs.slot.problems import PROBLEM, import_problem
 from spark_jobs.trial.context import DataSettings

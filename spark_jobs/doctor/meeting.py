@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from spark_jobs.addresses import OwnAddress
 from spark_jobs.doctor.facts import Met
 from spark_jobs.messages import Gang
-from spark_jobs.slot.held_ports import HeldPorts, Ports
+from spark_jobs.slot.gang.held_ports import HeldPorts, Ports
 from spark_jobs.trial.gang_connections import connected
 
 

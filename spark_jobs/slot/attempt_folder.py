@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from spark_jobs.run_folder.paths import AttemptPaths
-from spark_jobs.trial.event_file import EventFile
+from spark_jobs.trial.events.event_file import EventFile
 
 _MODE = os.R_OK | os.W_OK | os.X_OK
 _TRIES = 3  # other trials may change the folders above meanwhile

@@ -5,7 +5,7 @@ from __future__ import annotations
 from search.trial import Outcome
 from spark_jobs.channel.exchange import SlotChannel
 from spark_jobs.messages import Attempt
-from spark_jobs.slot.held_ports import HeldPorts
+from spark_jobs.slot.gang.held_ports import HeldPorts
 
 
 class Attempts:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from spark_jobs.channel.grpc_channel import Address
-from spark_jobs.slot.held_ports import DEFAULT_PORTS, Ports
+from spark_jobs.slot.gang.held_ports import DEFAULT_PORTS, Ports
 from spark_jobs.trial.trial_process import Program
 
 

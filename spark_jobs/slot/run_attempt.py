@@ -30,7 +30,7 @@ from spark_jobs.storage.files import WritableFiles, check_writable
 from spark_jobs.storage.local_files import write_whole
 from spark_jobs.storage.locations import Location
 from spark_jobs.storage.stores import writable_files_at
-from spark_jobs.trial.event_file import EventFile
+from spark_jobs.trial.events.event_file import EventFile
 from spark_jobs.zygote.link import Tell
 
 

@@ -24,7 +24,7 @@ from spark_jobs.messages import (
 )
 from spark_jobs.run_folder.paths import AttemptPaths
 from spark_jobs.slot.driver_watch import Abandoned
-from spark_jobs.slot.gang_variables import variables_of
+from spark_jobs.slot.gang.variables import variables_of
 from spark_jobs.trial.link import DirectLink
 from spark_jobs.trial.trial_process import Program, Task, evaluate, set_environment, stopped
 from spark_jobs.warm.asking import KeeperEnded, Unavailable, Warm

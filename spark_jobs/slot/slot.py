@@ -18,12 +18,12 @@ from spark_jobs.messages import Attempt, Hello, SlotId
 from spark_jobs.relay.relayed_channel import Relays
 from spark_jobs.slot.attempts import Attempts
 from spark_jobs.slot.config import SlotConfig
-from spark_jobs.slot.devices import gpu_share, host_gpus, trial_environment
 from spark_jobs.slot.driver_watch import Abandoned, DriverWatch
-from spark_jobs.slot.gpu_watch import WatchedRunner
-from spark_jobs.slot.held_ports import HeldPorts, NoPort
+from spark_jobs.slot.gang.held_ports import HeldPorts, NoPort
+from spark_jobs.slot.gpus.devices import gpu_share, host_gpus, trial_environment
+from spark_jobs.slot.gpus.gpu_watch import WatchedRunner
+from spark_jobs.slot.gpus.nvml import GIB, Gpus
 from spark_jobs.slot.host import folder_problem, host_name, modules_problem, not_lent
-from spark_jobs.slot.nvml import GIB, Gpus
 from spark_jobs.slot.problems import PROBLEM
 from spark_jobs.slot.run_attempt import run_attempt
 from spark_jobs.slot.runners import InProcessRunner, ProcessRunner, TrialRunner

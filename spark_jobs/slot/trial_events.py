@@ -8,7 +8,7 @@ from typing import Any
 
 from search.space.spaces import LARGEST_INTEGER
 from search.trial import Outcome, Trial
-from spark_jobs.trial.event_file import EventFile
+from spark_jobs.trial.events.event_file import EventFile
 
 
 def row_name(attempt: str, run: str) -> str:

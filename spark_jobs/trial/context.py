@@ -30,7 +30,7 @@ from spark_jobs.trial.objective import UnusableReturn, number
 
 if TYPE_CHECKING:
     from spark_jobs.communicator.communicator import Communicator
-    from spark_jobs.trial.event_file import EventFile
+    from spark_jobs.trial.events.event_file import EventFile
 
 
 class DataSettings(msgspec.Struct, frozen=True):
@@ -311,7 +311,7 @@ def _report(step: int | None, metrics: Mapping[str, Any]) -> TrialContext | None
         return context
     if context.events is None:
         # Late: `import experiment` needs no tensorboard.
-        from spark_jobs.trial.event_file import EventFile
+        from spark_jobs.trial.events.event_file import EventFile
 
         make_folder(context.folder)  # a train function may have removed it
         context.events = EventFile(context.folder, lag=context.clock_lag)

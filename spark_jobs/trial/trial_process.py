@@ -32,6 +32,7 @@ from spark_jobs.messages import Attempt, Report, decode, encode, fit
 from spark_jobs.strategies.one_address import PortTaken
 from spark_jobs.strategies.settings import Mirrored
 from spark_jobs.trial import context, out_of_memory
+from spark_jobs.trial.events.tf_summary import default_writer
 from spark_jobs.trial.gang_connections import CONNECT, NotConnected, connected, training_with
 from spark_jobs.trial.gpu_share import GpuShare, limited
 from spark_jobs.trial.link import Link, NoLink, PipeLink
@@ -43,7 +44,6 @@ from spark_jobs.trial.objective import (
     objective_of,
 )
 from spark_jobs.trial.repeats import outcome_of
-from spark_jobs.trial.tf_summary import default_writer
 
 _PR_SET_PDEATHSIG = 1
 _prctl = ctypes.CDLL(None, use_errno=True).prctl

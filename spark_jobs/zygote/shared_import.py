@@ -20,7 +20,7 @@ IMPORTER = "spark_jobs.zygote.importer"
 GUESSED = "--guessed"
 """The word before the modules whose errors are ignored."""
 
-OURS = ("experiment.public", "spark_jobs.trial.event_file")
+OURS = ("experiment.public", "spark_jobs.trial.events.event_file")
 """Our own modules that are imported for zygotes, after the user's."""
 
 SECRETS = ("PYTHON_WORKER_FACTORY_SECRET", "_SPARK_AUTH_SECRET")

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from spark_jobs.slot.nvml import GIB, Gpus
+from spark_jobs.slot.gpus.nvml import GIB, Gpus
 from tests.gpu.slot_processes import run_trials
 from tests.gpu.training import Device, NothingToTrainOn, framework_on, train
 

@@ -51,7 +51,7 @@ from spark_jobs.slot.config import SlotConfig
 from spark_jobs.slot.run_attempt import run_attempt
 from spark_jobs.slot.trial_events import hparam, row_name
 from spark_jobs.storage.local_files import make_folder, write_whole
-from spark_jobs.trial.event_file import EventFile
+from spark_jobs.trial.events.event_file import EventFile
 from spark_jobs.trial.trial_process import Program
 from spark_jobs.zygote.link import Tell
 from tests.search.fakes import started

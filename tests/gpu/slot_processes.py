@@ -15,7 +15,7 @@ import cloudpickle
 from search.trial import Outcome, Trial
 from spark_jobs.messages import Attempt
 from spark_jobs.run_folder.paths import RunPaths
-from spark_jobs.slot.devices import gpu_share, trial_environment
+from spark_jobs.slot.gpus.devices import gpu_share, trial_environment
 from spark_jobs.slot.runners import ProcessRunner
 from spark_jobs.trial.trial_process import Program
 from tests.gpu.training import train

@@ -7,14 +7,14 @@ import signal
 
 import pytest
 
-from spark_jobs.slot.devices import gpu_share, trial_environment
-from spark_jobs.slot.gpu_watch import WatchedRunner
-from spark_jobs.slot.nvml import GIB, Gpus
+from spark_jobs.slot.gpus.devices import gpu_share, trial_environment
+from spark_jobs.slot.gpus.gpu_watch import WatchedRunner
+from spark_jobs.slot.gpus.nvml import GIB, Gpus
 from spark_jobs.slot.runners import ProcessRunner
 from tests.gpu.slot_processes import run_trials
 from tests.gpu.training import train
 from tests.spark_jobs.slot.test_runners import Runner, program
-from tests.spark_jobs.trial.test_event_file import scalars
+from tests.spark_jobs.trial.events.test_event_file import scalars
 
 pytestmark = pytest.mark.gpu
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from spark_jobs.slot.nvml import Gpus
+from spark_jobs.slot.gpus.nvml import Gpus
 from tests.benchmarks import gpu_trials
 
 _WITHOUT_SPARK = """
@@ -19,7 +19,7 @@ class Refuse:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 sys.meta_path.insert(0, Refuse())
-import spark_jobs.slot.devices, spark_jobs.slot.gpu_watch, spark_jobs.slot.runners
+import spark_jobs.slot.gpus.devices, spark_jobs.slot.gpus.gpu_watch, spark_jobs.slot.runners
 import tests.gpu.slot_processes
 """
 

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from spark_jobs.slot.nvml import Gpus
+from spark_jobs.slot.gpus.nvml import Gpus
 
 Device = Literal["gpu", "cpu"]
 

@@ -29,7 +29,7 @@ from experiment.setup.resuming import manifest_of, read_past
 from search.errors import ExperimentError
 from spark_jobs.storage.files import LocalFiles
 from spark_jobs.storage.locations import Location
-from spark_jobs.trial.event_file import EventFile
+from spark_jobs.trial.events.event_file import EventFile
 from tests import ROOT
 from tests.experiment.runs import make_run, make_search
 from tests.experiment.waiting import wait_until
@@ -97,7 +97,7 @@ ALLOWED = {
     ("spark_jobs/calls/calls.py", "_unpickled", "pickle.loads"): (
         "a call of an executor, which comes from the driver, in the process of the trial"
     ),
-    ("experiment/setup/train_function.py", "_Pickler", "cloudpickle.Pickler"): (
+    ("experiment/setup/function/train_function.py", "_Pickler", "cloudpickle.Pickler"): (
         "a base class, which writes pickles and loads nothing"
     ),
     ("experiment/background/joblib_backend.py", "", "joblib.parallel.ParallelBackendBase"): (
@@ -123,10 +123,10 @@ ALLOWED = {
         "_limit_torch",
         "torch.cuda.set_per_process_memory_fraction",
     ): (SETS_LIMIT),
-    ("experiment/setup/imports.py", "_compiled", "compile"): (
+    ("experiment/setup/function/imports.py", "_compiled", "compile"): (
         "the user's own modules on the driver, whose code is read and never run"
     ),
-    ("experiment/setup/imports.py", "_find_in", "importlib.machinery.ModuleSpec"): (
+    ("experiment/setup/function/imports.py", "_find_in", "importlib.machinery.ModuleSpec"): (
         "describes a folder, and runs nothing"
     ),
     ("spark_jobs/trial/trial_process.py", "import_guessed", "importlib.import_module"): (

@@ -189,7 +189,7 @@ def test_tensorboard_continues_when_the_namenode_is_back(hdfs, tmp_path, upload)
 
 def add_nested_run(root):
     """Add a run below that of a trial, like Keras' TensorBoard callback."""
-    from spark_jobs.trial.event_file import EventFile
+    from spark_jobs.trial.events.event_file import EventFile
 
     folder = RunPaths(root).attempt(1).folder / "train"
     folder.mkdir()

@@ -34,7 +34,7 @@ from tests.experiment.runs import (
     make_search,
     start_attempt,
 )
-from tests.spark_jobs.trial.test_event_file import scalars, table_config, values
+from tests.spark_jobs.trial.events.test_event_file import scalars, table_config, values
 
 QUIET = {"preload": (), "isolation": "none", "verbose": 0}
 EVOLUTION = {
@@ -606,7 +606,10 @@ def test_a_run_of_another_search_is_refused_and_not_changed(make, resume):
     ("opener", "full"),
     [
         ("experiment.run_files.journal.open_appending", lambda: os.open("/dev/full", os.O_WRONLY)),
-        ("spark_jobs.trial.event_file.open_appending", lambda: os.open("/dev/full", os.O_WRONLY)),
+        (
+            "spark_jobs.trial.events.event_file.open_appending",
+            lambda: os.open("/dev/full", os.O_WRONLY),
+        ),
         (
             "spark_jobs.handover.open_new",
             lambda: os.fdopen(os.open("/dev/full", os.O_WRONLY), "wb"),

@@ -12,7 +12,7 @@ import pytest
 import experiment
 from experiment.planning.hindrances import Demand, hindrances
 from experiment.results.status import Status
-from experiment.setup.imports import Preload
+from experiment.setup.function.imports import Preload
 from search.errors import InvalidArgument
 from spark_jobs.cluster.cluster import Cluster
 from spark_jobs.session.classic import ClassicSession

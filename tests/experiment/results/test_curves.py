@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 import experiment
-from spark_jobs.trial.event_file import EventFile
+from spark_jobs.trial.events.event_file import EventFile
 from tests.experiment.runs import make_run
 
 

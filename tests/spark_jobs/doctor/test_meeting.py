@@ -10,7 +10,7 @@ import pytest
 from experiment.diagnosis.gathering import attempts_of
 from spark_jobs.addresses import OwnAddress
 from spark_jobs.doctor.meeting import held_ports, meet
-from spark_jobs.slot.held_ports import DEFAULT_PORTS
+from spark_jobs.slot.gang.held_ports import DEFAULT_PORTS
 from spark_jobs.trial.gang_connections import NotConnected
 
 HERE = OwnAddress(socket.AF_INET, "127.0.0.1")

@@ -14,7 +14,7 @@ from spark_jobs.slot.run_attempt import run_attempt
 from spark_jobs.slot.slot import make_runner
 from tests.spark_jobs import train_functions as functions
 from tests.spark_jobs.slot.test_slot import config_of
-from tests.spark_jobs.trial.test_event_file import hparams_data, metadata, scalars
+from tests.spark_jobs.trial.events.test_event_file import hparams_data, metadata, scalars
 
 
 def run_all(config, params):

@@ -39,7 +39,7 @@ from spark_jobs.zygote.link import RunnerBroken, ZygoteLink, failure_of_silence,
 from spark_jobs.zygote.messages import Alive, Ended, Started
 from tests.spark_jobs import train_functions as functions
 
-LIGHT = ("experiment", "spark_jobs.trial.event_file")
+LIGHT = ("experiment", "spark_jobs.trial.events.event_file")
 FORGED = [  # what a train function may write into the pipe to its supervisor
     'R{"step": 1, "metrics": {"loss": "abc"}}',
     f'R{{"step": {10**400}, "metrics": {{}}}}',
@@ -1052,7 +1052,7 @@ class TestTensorFlow:
         assert outcome.value == run.reports[-1].metrics["loss"]
 
     def test_tf_summary_writes_to_the_trials_folder(self, runner, tmp_path):
-        from tests.spark_jobs.trial.test_event_file import scalars
+        from tests.spark_jobs.trial.events.test_event_file import scalars
 
         run = Runner(runner, tmp_path)
         run(x=3.0)

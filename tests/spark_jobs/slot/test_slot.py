@@ -20,7 +20,7 @@ from spark_jobs.messages import Attempt, Gang, Heard, decode, encode
 from spark_jobs.run_folder.paths import RunPaths
 from spark_jobs.slot.attempts import Attempts
 from spark_jobs.slot.config import SlotConfig
-from spark_jobs.slot.held_ports import HeldPorts
+from spark_jobs.slot.gang.held_ports import HeldPorts
 from spark_jobs.slot.host import host_name
 from spark_jobs.slot.run_attempt import run_attempt
 from spark_jobs.slot.runners import InProcessRunner, ProcessRunner
@@ -28,7 +28,7 @@ from spark_jobs.slot.slot import make_runner, pull_trials
 from spark_jobs.trial.gang_connections import CONNECT, connected
 from spark_jobs.trial.trial_process import Program
 from tests.spark_jobs import train_functions as functions
-from tests.spark_jobs.trial.test_event_file import hparams_data, metadata, scalars
+from tests.spark_jobs.trial.events.test_event_file import hparams_data, metadata, scalars
 
 
 def config_of(root, function=functions.double, **changes):

@@ -13,7 +13,7 @@ import experiment
 from spark_jobs.messages import Report, as_json
 from spark_jobs.trial.context import StepsDone, TrialContext, TrialStopped, entered
 from spark_jobs.trial.link import DirectLink
-from tests.spark_jobs.trial.test_event_file import scalars
+from tests.spark_jobs.trial.events.test_event_file import scalars
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from spark_jobs.slot.devices import gpu_share
+from spark_jobs.slot.gpus.devices import gpu_share
 from spark_jobs.trial.gpu_share import GpuShare, limited
 
 GIB = 1 << 30

@@ -16,7 +16,7 @@ from spark_jobs.trial.context import TrialContext
 from spark_jobs.trial.link import NoLink
 from spark_jobs.trial.repeats import outcome_of
 from spark_jobs.trial.trial_process import Program, evaluate
-from tests.spark_jobs.trial.test_event_file import scalars
+from tests.spark_jobs.trial.events.test_event_file import scalars
 
 
 class Recorded(NoLink):

@@ -74,7 +74,7 @@ def private_memory(process: psutil.Process) -> int:
 
 
 def test_the_tenth_zygote_is_like_one_that_imports_by_itself(host, monkeypatch):
-    preload = ["numpy", "experiment", "spark_jobs.trial.event_file"]
+    preload = ["numpy", "experiment", "spark_jobs.trial.events.event_file"]
     for _ in range(9):
         slot = host.slot(preload=preload).start()
         assert slot.run("state", change=True)[0] == "finished"

@@ -12,9 +12,9 @@ from typing import Self
 from search.trial import Outcome
 from spark_jobs.messages import Attempt
 from spark_jobs.run_folder.paths import AttemptPaths
-from spark_jobs.slot.nvml import GIB, Gpus
+from spark_jobs.slot.gpus.nvml import GIB, Gpus
 from spark_jobs.slot.runners import TrialRunner
-from spark_jobs.trial.event_file import EventFile
+from spark_jobs.trial.events.event_file import EventFile
 from spark_jobs.zygote.link import Tell
 
 _TOLERANCE = 128 << 20  # bytes, less than a context of CUDA takes

@@ -5,7 +5,11 @@ import threading
 import cloudpickle
 import pytest
 
-from experiment.setup.train_function import LARGEST_FUNCTION, check_arguments, pickle_function
+from experiment.setup.function.train_function import (
+    LARGEST_FUNCTION,
+    check_arguments,
+    pickle_function,
+)
 from search.errors import InvalidArgument
 
 LOCK = threading.Lock()  # a global that cannot be pickled

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from spark_jobs.slot.nvml import Gpus
+from spark_jobs.slot.gpus.nvml import Gpus
 from spark_jobs.trial.gpu_share import GpuShare
 
 

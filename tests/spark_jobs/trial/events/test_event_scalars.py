@@ -12,8 +12,8 @@ from tensorboard.summary.writer.record_writer import RecordWriter
 
 from search.trial import Outcome
 from spark_jobs.slot.trial_events import is_curve, write_outcome
-from spark_jobs.trial.event_file import EventFile
-from spark_jobs.trial.event_scalars import scalars_in
+from spark_jobs.trial.events.event_file import EventFile
+from spark_jobs.trial.events.event_scalars import scalars_in
 
 
 def shape_of(size):

@@ -18,7 +18,7 @@ from tensorboard.plugins.hparams import api_pb2, metadata
 from tensorboard.plugins.hparams import summary_v2 as hparams
 from tensorboard.util import tensor_util
 
-from spark_jobs.trial.event_file import EventFile
+from spark_jobs.trial.events.event_file import EventFile
 from tests.properties import examples
 
 
@@ -214,7 +214,7 @@ def test_histograms_and_layouts_are_written_without_tensorflow(tmp_path):
 import sys
 from pathlib import Path
 from tensorboard.plugins.custom_scalar import layout_pb2
-from spark_jobs.trial.event_file import EventFile
+from spark_jobs.trial.events.event_file import EventFile
 with EventFile(Path(sys.argv[1])) as events:
     events.histogram("x", [1.0, 2.0], 0, buckets=3)
     events.layout(layout_pb2.Layout())

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from spark_jobs.slot.nvml import Gpus, GpuUse, Unowned
+from spark_jobs.slot.gpus.nvml import Gpus, GpuUse, Unowned
 from tests.spark_jobs.slot.test_runners import wait_until
 
 GIB = 1 << 30
@@ -138,7 +138,7 @@ def test_a_slot_without_gpus_does_not_even_load_the_wrapper():
     import sys
 
     look = (
-        "import sys; from spark_jobs.slot.nvml import Gpus\n"
+        "import sys; from spark_jobs.slot.gpus.nvml import Gpus\n"
         "with Gpus([]) as gpus: print(gpus.known, 'pynvml' in sys.modules)"
     )
     shown = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from experiment.setup.imports import WORTH_IT, Preload, imports_of, preload_of
+from experiment.setup.function.imports import WORTH_IT, Preload, imports_of, preload_of
 from experiment.setup.settings import Settings
 
 # No import of this file, which would count for each of its functions.
@@ -355,7 +355,7 @@ def test_packages_that_are_not_installed_are_left_out(monkeypatch):
 def test_nothing_is_imported(tmp_path):
     program = f"""
         import sys
-        from experiment.setup.imports import imports_of
+        from experiment.setup.function.imports import imports_of
 
         def train(x):
             import keras, tensorflow.keras.layers, sklearn.svm

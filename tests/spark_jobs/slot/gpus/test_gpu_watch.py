@@ -7,11 +7,11 @@ import subprocess
 
 import pytest
 
-from spark_jobs.slot.gpu_watch import WatchedRunner
-from spark_jobs.slot.nvml import Gpus
+from spark_jobs.slot.gpus.gpu_watch import WatchedRunner
+from spark_jobs.slot.gpus.nvml import Gpus
 from spark_jobs.slot.runners import ProcessRunner
 from tests.spark_jobs.slot.test_runners import Runner, program
-from tests.spark_jobs.trial.test_event_file import scalars
+from tests.spark_jobs.trial.events.test_event_file import scalars
 
 GIB = 1 << 30
 

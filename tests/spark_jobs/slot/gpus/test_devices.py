@@ -1,4 +1,4 @@
-from spark_jobs.slot.devices import host_gpus, total_memory, trial_environment
+from spark_jobs.slot.gpus.devices import host_gpus, total_memory, trial_environment
 from spark_jobs.trial.gpu_share import GpuShare
 
 

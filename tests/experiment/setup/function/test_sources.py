@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from experiment.setup.sources import hash_of_constraint, hash_of_train, name_of
+from experiment.setup.function.sources import hash_of_constraint, hash_of_train, name_of
 
 
 def fits(p):
@@ -67,7 +67,9 @@ def test_a_lambda_is_hashed_without_the_call_around_it():
 
 
 def test_a_lambda_without_source_is_hashed_by_its_name():
-    program = "from experiment.setup.sources import *; print(hash_of_constraint(lambda p: True))"
+    program = (
+        "from experiment.setup.function.sources import *; print(hash_of_constraint(lambda p: True))"
+    )
     printed = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
