@@ -16,24 +16,22 @@ from typing import Any
 
 import msgspec
 
-from experiment.diagnosis.assessment import Expected, about_driver, assess, size
+from experiment.diagnosis.assessment import Expected, about_driver, assess
 from experiment.diagnosis.diagnosis import DRIVER, Diagnosis, Finding, diagnosis_of
+from experiment.diagnosis.driver_findings import authentication, cannot_start, size_of_function
 from experiment.diagnosis.gathering import Gathering
 from experiment.display.views import show_line
 from experiment.driver.jobs.spark_errors import problem_of_spark
 from experiment.results.text import count, duration
-from experiment.setup.function.imports import imports_of
 from experiment.setup.function.train_function import (
     check_arguments,
     pickle_function,
     required_arguments,
-    sizes_of_variables,
 )
 from experiment.setup.settings import check_folder
 from experiment.setup.slot_count import SLOT_MEMORY
-from search.errors import InvalidArgument, prefixed
+from search.errors import InvalidArgument
 from spark_jobs.channel.grpc_channel import ChannelServer
-from spark_jobs.cluster.exposure import AUTHENTICATION
 from spark_jobs.cluster.standalone_pages import FailingHost
 from spark_jobs.cluster.task_needs import executor_gpus, is_local
 from spark_jobs.doctor.checks import DRIVERS_FILE, in_a_line, look_at_data
@@ -48,8 +46,6 @@ from spark_jobs.storage.locations import Location
 from spark_jobs.storage.stores import writable_files_at
 from spark_jobs.trial.context import DataSettings
 
-_LARGE_FUNCTION = 10 << 20  # bytes
-_LEAST_SHOWN = 1 << 10  # bytes of a variable
 _MOST_SLOTS = 256  # each is a Spark job with a thread of its own
 _MOST_NAMED = 10  # executors that did not answer
 _GATHERING = 0.6  # share of the time until all slots must have started
@@ -90,7 +86,7 @@ class Examiner:
         show_line("doctor: checks the driver, its settings and its storage")
         function = b"" if train is None else self._pickled(train)
         self._try("settings", self.session.check_worker_timeouts)
-        self.findings.append(_authentication(self.session))
+        self.findings.append(authentication(self.session))
         asking = self._asking()
         if asking is not None:
             asking.session.tell_idle_gpus(self._warn)
@@ -150,7 +146,7 @@ class Examiner:
         self._try("train", lambda: check_arguments(train, names))
         function: bytes = self._try("train", lambda: pickle_function(train)) or b""
         if function:
-            self.findings.append(_size_of(train, len(function), names))
+            self.findings.append(size_of_function(train, len(function), names))
         return function
 
     @contextlib.contextmanager
@@ -296,7 +292,7 @@ class Examiner:
         hosts: Sequence[FailingHost] = ()
         with contextlib.suppress(Exception):  # pages that do not answer, a session that was stopped
             hosts = _in_time(self.session.failing_hosts, self.timeout / 3)
-        return [_cannot_start(host) for host in hosts]
+        return [cannot_start(host) for host in hosts]
 
     def _answers(self, found: list[Found], there: int) -> Finding:
         hosts = {slot.host for slot in found}
@@ -368,43 +364,3 @@ def _failed(jobs: list[SlotJob]) -> Iterator[Finding]:
             expected="",
             advice=advice or "see the log of the executor",
         )
-
-
-def _cannot_start(host: FailingHost) -> Finding:
-    return Finding(
-        check="slots",
-        host=host.host,
-        level="red",
-        got=f"no executor starts there: {host.ended} have ended",
-        expected="one that keeps running",
-        advice=f"see the log of the last one: {host.log}",
-    )
-
-
-def _authentication(session: Session) -> Finding:
-    """Return the finding about the authentication of Spark's own ports."""
-    finding = functools.partial(Finding, check="authentication", host=DRIVER)
-    if exposure := session.exposure:
-        off = f"off: {', '.join(exposure.off)}: {exposure.danger}"
-        return finding(level="warning", got=off, expected="", advice=exposure.remedy)
-    return finding(level="ok", got=f"{AUTHENTICATION} is on")
-
-
-def _size_of(train: Callable[..., Any], amount: int, names: list[str]) -> Finding:
-    """Return the finding about the size of a pickled train function."""
-    largest = [
-        (name, taken) for name, taken in sizes_of_variables(train).items() if taken > _LEAST_SHOWN
-    ][:3]
-    got = f"{size(amount)} sent to each slot"
-    if largest:
-        got += ", of it " + ", ".join(f"{name!r} {size(taken)}" for name, taken in largest)
-    finding = functools.partial(Finding, check="train", host=DRIVER)
-    if amount > _LARGE_FUNCTION:
-        named = f"make {largest[0][0]!r}" if largest else "make what it refers to"
-        advice = f"{named} inside the train function, or read it there with experiment.data"
-        return finding(
-            level="warning", got=got, expected=f"less than {size(_LARGE_FUNCTION)}", advice=advice
-        )
-    needs = f"; the search must give it {', '.join(names)}" if names else ""
-    preload = prefixed("; preloads ", ", ".join(imports_of(train)))
-    return finding(level="ok", got=got + preload + needs)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-import numbers
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields
@@ -13,10 +12,8 @@ from typing import Any, TypeAlias
 
 from search.checks import check_flag, plain
 from search.errors import InvalidArgument, shown
+from search.space.user_values import choices, finite, integer, is_number
 from search.values import from_json, plain_value, to_json
-
-LARGEST_INTEGER = 2**53
-"""Largest integer of a domain: beyond it a float cannot distinguish neighbouring integers."""
 
 _FINEST = 2.0**-50
 """The smallest step of a `Float`, as a share of its larger bound, at which its values differ."""
@@ -321,65 +318,6 @@ def domain_of_json(data: Any) -> Domain:
         case _:
             raise ValueError(f"not a domain: {shown(data)}")
     return Choice(values, data.get("ordered", False), _when_of_json(data))
-
-
-def choices(name: str, values: Any) -> Sequence[Any]:
-    """Read a list of values; ranges stay ranges, as they may be long.
-
-    Raises:
-        InvalidArgument: No list, an empty one, or one with a value that has no form in JSON.
-    """
-    if isinstance(values, range):
-        try:
-            len(values)
-        except OverflowError:
-            raise InvalidArgument(name, "fewer than 2^63 values", shown(values)) from None
-        sequence: Sequence[Any] = values
-    elif isinstance(values, str | bytes | Mapping | set | frozenset) or not iterable(values):
-        raise InvalidArgument(
-            name, "a list of values", shown(values), f"write [{shown(values, 40)}]"
-        )
-    else:
-        sequence = tuple(plain_value(name, value) for value in values)
-    if not sequence:
-        raise InvalidArgument(name, "at least one value", shown(values))
-    return sequence
-
-
-def iterable(value: Any) -> bool:
-    """Whether a value can be iterated over; a number, or an array without dimensions, cannot."""
-    try:
-        iter(value)
-    except TypeError:
-        return False
-    return True
-
-
-def is_number(value: Any) -> bool:
-    """Whether a value is a real number of Python or numpy, and no bool."""
-    return isinstance(value, numbers.Real) and not isinstance(value, bool)
-
-
-def finite(name: str, value: Any) -> float:
-    """Return a bound as a float; `InvalidArgument` unless it is a finite number."""
-    if not is_number(value):
-        raise InvalidArgument(name, "a finite number as bound", shown(value))
-    try:
-        number = float(value)
-    except OverflowError:
-        number = math.inf
-    if not math.isfinite(number):
-        raise InvalidArgument(name, "a finite number as bound", shown(value))
-    return number
-
-
-def integer(name: str, value: Any, expected: str = "an integer as bound") -> int:
-    """Return a bound as an int; `InvalidArgument` unless a float can hold it exactly."""
-    if not is_number(value) or not isinstance(value, numbers.Integral):
-        raise InvalidArgument(name, expected, shown(value))
-    if abs(int(value)) > LARGEST_INTEGER:
-        raise InvalidArgument(name, "an integer between -2^53 and 2^53", shown(value))
-    return int(value)
 
 
 def _bin(unit: float, count: int) -> int:

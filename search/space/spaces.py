@@ -9,7 +9,6 @@ in `search.space.domains`; this module exports their names, too.
 from __future__ import annotations
 
 import graphlib
-import math
 import unicodedata
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -17,26 +16,13 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from search.errors import InvalidArgument, NothingAllowed, did_you_mean, shown
-from search.space.domain_dicts import bounds_meant, read_domain
-from search.space.domains import (
-    LARGEST_INTEGER,
-    Choice,
-    Domain,
-    Float,
-    Integer,
-    choices,
-    domain_of_json,
-    finite,
-    integer,
-    is_number,
-    iterable,
-)
+from search.space.bounds import domain_of_bound
+from search.space.domains import Choice, Domain, Float, Integer, domain_of_json
+from search.space.user_values import LARGEST_INTEGER, choices, iterable
 from search.values import check_size, check_sizes, plain_value, size_of
 
 __all__ = ["LARGEST_INTEGER", "Choice", "Constraint", "Domain", "Float", "Integer", "Space"]
 
-LOG_RATIO = 1000.0
-"""Ratio of positive float bounds from which a log scale is used."""
 
 _NUMBER = 25
 """Maximum bytes of JSON of a float, or of an integer of a domain."""
@@ -107,7 +93,7 @@ class Space(Mapping[str, Domain]):
             InvalidArgument: Bounds are invalid; the message names the hyperparameter.
         """
         _check_mapping(name, bounds)
-        domains = {key: _bound(f"{name}[{key!r}]", value) for key, value in bounds.items()}
+        domains = {key: domain_of_bound(f"{name}[{key!r}]", value) for key, value in bounds.items()}
         return cls(domains, name, constraint)
 
     @classmethod
@@ -382,34 +368,3 @@ def _largest(domain: Domain) -> int:
     return max(
         _NUMBER if isinstance(value, float | bool) else size_of(value) for value in domain.values
     )
-
-
-def _bound(name: str, value: Any) -> Domain:
-    if isinstance(value, Float | Integer | Choice):
-        return value
-    if isinstance(value, Mapping):
-        return read_domain(name, value)
-    if isinstance(value, str | bytes) or not iterable(value):
-        raise InvalidArgument(
-            name, "two bounds or a list of choices", shown(value), bounds_meant(value)
-        )
-    values = choices(name, value)
-    if len(values) == 1:
-        raise InvalidArgument(
-            name, "two bounds", shown(value), "write [low, high], or Choice([...]) for one value"
-        )
-    if len(values) > 2 or all(isinstance(v, bool) for v in values):
-        return Choice(values)
-    if all(isinstance(v, str) for v in values):
-        return Choice(values)
-    if not all(is_number(v) for v in values):
-        raise InvalidArgument(
-            name, "two numbers or two strings", shown(value), "write Choice([...]) for a mixture"
-        )
-    first, second = values
-    if all(isinstance(v, int) for v in values):
-        return Integer(integer(name, first), integer(name, second))
-    low, high = sorted((finite(name, first), finite(name, second)))
-    # The quotient of a huge and a tiny bound overflows, so compare logarithms.
-    wide = low > 0 and math.log(high) - math.log(low) >= math.log(LOG_RATIO) - 1e-9
-    return Float(low, high, log=low > 0 and low < high and (first > second or wide))

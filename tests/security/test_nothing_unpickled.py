@@ -126,7 +126,7 @@ ALLOWED = {
     ("experiment/setup/function/imports.py", "_compiled", "compile"): (
         "the user's own modules on the driver, whose code is read and never run"
     ),
-    ("experiment/setup/function/imports.py", "_find_in", "importlib.machinery.ModuleSpec"): (
+    ("experiment/setup/function/modules.py", "_find_in", "importlib.machinery.ModuleSpec"): (
         "describes a folder, and runs nothing"
     ),
     ("spark_jobs/trial/trial_process.py", "import_guessed", "importlib.import_module"): (

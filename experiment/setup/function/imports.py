@@ -9,18 +9,24 @@ from __future__ import annotations
 import contextlib
 import dis
 import functools
-import importlib.machinery
 import inspect
 import itertools
-import pkgutil
 import sys
 import types
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from experiment.setup.function.modules import (
+    absolute_name,
+    find_module,
+    is_not_installed,
+    name_of,
+    public_part,
+    top_of,
+)
 from experiment.setup.settings import Settings
 
 WORTH_IT = frozenset(
@@ -52,9 +58,7 @@ FRAMEWORKS = frozenset(("keras", "tensorflow"))
 _LARGEST = 100  # elements of a collection that is looked through
 _MOST = 10_000  # objects that are looked at; more would take longer than an import
 _MOST_FILES = 300
-_INSTALLED = {"site-packages", "dist-packages"}
 _NOT_USERS = ("experiment", "search", "spark_jobs", "py4j", "pyspark")
-_INTERNAL = ("core", "python", "src")  # names of internal modules of large packages
 _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: a class of Python, or one that behaves like it
 
 
@@ -89,7 +93,7 @@ def preload_of(settings: Settings, train: Callable[..., Any] | None) -> Preload:
     if settings.preload is not None:
         return Preload(required=tuple(settings.preload))
     found = imports_of(train) if train is not None else ()
-    required = tuple(name for name in found if _top(name) in FRAMEWORKS)
+    required = tuple(name for name in found if top_of(name) in FRAMEWORKS)
     return Preload(required=required, guessed=tuple(name for name in found if name not in required))
 
 
@@ -121,7 +125,7 @@ class _Walk:
         self._seen: dict[int, object] = {}  # keeps the objects, so that ids stay unique
         self._modules: set[str] = set()
         self._files = 0
-        self._users = {_top(_module_of(start)): True}  # also that of an installed package
+        self._users = {top_of(_module_of(start)): True}  # also that of an installed package
         self._users |= dict.fromkeys((*sys.stdlib_module_names, *_NOT_USERS, *WORTH_IT), False)
         self._next = [start]
         while self._next and len(self._seen) < _MOST:
@@ -138,7 +142,7 @@ class _Walk:
     def _look_at(self, value: Any) -> None:
         kind = type(value)  # not isinstance(), which runs code of a proxy
         if issubclass(kind, types.ModuleType):
-            self._import(_name_of(value))
+            self._import(name_of(value))
         elif kind is functools.partial:
             self._follow(value.func, *value.args, *value.keywords.values())
         elif kind is types.MethodType:
@@ -176,8 +180,8 @@ class _Walk:
         """Return whether an object's module is not the user's; note it if it is of `WORTH_IT`."""
         if not module or module == "__main__":
             return False
-        if _top(module) in WORTH_IT:
-            self._import(_public(module))
+        if top_of(module) in WORTH_IT:
+            self._import(public_part(module))
         return not self._is_users(module)
 
     def _look_at_code(
@@ -197,7 +201,7 @@ class _Walk:
         for number, instruction in enumerate(instructions):
             if instruction.opname == "IMPORT_NAME" and instruction.offset not in guarded:
                 level, members = _operands(instructions[max(0, number - 4) : number])
-                module = _absolute(instruction.argval, level, package)
+                module = absolute_name(instruction.argval, level, package)
                 self._import(module)
                 for member in members:
                     self._import_member(module, member)
@@ -213,8 +217,8 @@ class _Walk:
         if not module or module == "__main__" or module in self._modules:
             return
         self._modules.add(module)
-        if _top(module) in WORTH_IT:
-            if _find(_top(module)) is not None:
+        if top_of(module) in WORTH_IT:
+            if find_module(top_of(module)) is not None:
                 self.found[module] = None
         elif self._is_users(module):
             if "." in module:
@@ -224,11 +228,11 @@ class _Walk:
     def _import_member(self, module: str, member: str) -> None:
         """Note `from module import member` if the member is a module of its own."""
         name = f"{module}.{member}"
-        if (_top(module) in WORTH_IT or self._is_users(module)) and _find(name) is not None:
+        if (top_of(module) in WORTH_IT or self._is_users(module)) and find_module(name) is not None:
             self._import(name)
 
     def _look_at_file(self, module: str) -> None:
-        spec = _find(module)
+        spec = find_module(module)
         self._files += 1
         if spec is None or not (spec.origin or "").endswith(".py") or self._files > _MOST_FILES:
             return
@@ -255,7 +259,7 @@ class _Walk:
         for following in itertools.islice(instructions, number + 1, None):
             if following.opname not in ("LOAD_ATTR", "LOAD_METHOD"):
                 return
-            if not issubclass(type(value), types.ModuleType) or not self._is_users(_name_of(value)):
+            if not issubclass(type(value), types.ModuleType) or not self._is_users(name_of(value)):
                 return
             members = object.__getattribute__(value, "__dict__")
             if following.argval not in members:
@@ -265,9 +269,9 @@ class _Walk:
 
     def _is_users(self, module: str) -> bool:
         """Return whether a module is one of the user: not Python's, installed, or ours."""
-        top = _top(module)
+        top = top_of(module)
         if top not in self._users:
-            self._users[top] = _is_not_installed(top)
+            self._users[top] = is_not_installed(top)
         return self._users[top]
 
 
@@ -275,12 +279,6 @@ def _compiled(file: Path) -> types.CodeType:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # its import shows them
         return compile(file.read_bytes(), str(file), "exec", dont_inherit=True)
-
-
-def _name_of(module: types.ModuleType) -> str:
-    """Return a module's name; reading an attribute of a lazy module would import it."""
-    name = object.__getattribute__(module, "__dict__").get("__name__")
-    return name if isinstance(name, str) else ""
 
 
 def _module_of(start: Any) -> str:
@@ -306,13 +304,6 @@ def _attributes(value: object) -> Mapping[str, Any]:
     except AttributeError:  # one with slots
         return {}
     return attributes if len(attributes) <= _LARGEST else {}
-
-
-def _public(module: str) -> str:
-    """Return the part of a module's name before its first internal part."""
-    parts = module.split(".")
-    internal = (n for n, part in enumerate(parts) if part.startswith("_") or part in _INTERNAL)
-    return ".".join(parts[: next(internal, None)])
 
 
 def _closure(function: types.FunctionType) -> Iterator[object]:
@@ -342,63 +333,5 @@ def _operands(before: list[dis.Instruction]) -> tuple[int, tuple[str, ...]]:
     return level, members or ()
 
 
-def _absolute(name: str, level: int, package: str) -> str:
-    """Return the name of a module that is imported relative to a package."""
-    if not level:
-        return name
-    parts = package.split(".")
-    return ".".join(filter(None, [*parts[: len(parts) - level + 1], name]))
-
-
 def _is_function(code: types.CodeType) -> bool:
     return bool(code.co_flags & inspect.CO_OPTIMIZED)  # not the body of a module or a class
-
-
-def _top(module: str) -> str:
-    return module.partition(".")[0]
-
-
-def _is_not_installed(top: str) -> bool:
-    """Return whether a top-level module is found outside the folders of installed packages."""
-    spec = _find(top)
-    if spec is None:  # a module that was loaded from a file
-        loaded = sys.modules.get(top)
-        places = [] if loaded is None else [getattr(loaded, "__file__", None)]
-    else:
-        places = [spec.origin] if spec.origin else list(spec.submodule_search_locations or ())
-    parts = {part for place in places for part in Path(str(place)).parts}
-    return bool(places) and _INSTALLED.isdisjoint(parts)
-
-
-def _find(module: str) -> importlib.machinery.ModuleSpec | None:
-    """Return the spec of a module; imports nothing, unlike `importlib.util.find_spec`."""
-    spec, path = None, None
-    name = ""
-    for part in module.split("."):
-        name = f"{name}.{part}".lstrip(".")
-        if path is None:
-            finders = (getattr(finder, "find_spec", None) for finder in sys.meta_path)
-            spec = next(filter(None, (find(name, None) for find in finders if find)), None)
-        else:
-            spec = _find_in(path, name)
-        if spec is None:
-            return None
-        path = list(spec.submodule_search_locations or ())
-    return spec
-
-
-def _find_in(path: Iterable[str], module: str) -> importlib.machinery.ModuleSpec | None:
-    """Return the spec of a module of a package; `PathFinder` needs the package imported."""
-    folders: list[str] = []
-    for entry in path:
-        importer = pkgutil.get_importer(entry)
-        find = getattr(importer, "find_spec", None)
-        spec: importlib.machinery.ModuleSpec | None = find(module) if find else None
-        if spec is not None and spec.loader is not None:
-            return spec
-        folders += (spec and spec.submodule_search_locations) or ()
-    if not folders:
-        return None
-    namespace = importlib.machinery.ModuleSpec(module, None, is_package=True)
-    namespace.submodule_search_locations = folders
-    return namespace
