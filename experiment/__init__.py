@@ -32,8 +32,7 @@ else:  # for type checkers a name that is not public is an error
     def __getattr__(name: str) -> typing.Any:
         """Return a public name; the first one imports them all.
 
-        Not earlier: each TensorBoard of an environment imports this package for its tab, and would
-        end if that failed.
+        Not earlier, so that importing this package takes no time.
         """
         if name.startswith("_") and name != "__all__":
             raise AttributeError(f"module 'experiment' has no attribute {name!r}")

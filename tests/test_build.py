@@ -80,7 +80,7 @@ def test_a_wheel_has_all_packages_and_its_build_leaves_nothing_in_the_checkout(c
         (metadata,) = (name for name in names if name.endswith(".dist-info/METADATA"))
         said = email.parser.BytesParser().parsebytes(file.read(metadata))
     modules = {
-        str(path.relative_to(ROOT))
+        path.relative_to(ROOT).as_posix().removeprefix("experiment/tab/entry-point/")
         for part in PACKAGES
         for path in (ROOT / part).rglob("*.py")
         if "node_modules" not in path.parts

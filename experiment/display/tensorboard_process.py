@@ -193,10 +193,10 @@ def _serve(folder: str, searches: str, title: str, reload_interval: float, *, ke
     """
     from tensorboard import default, program
 
-    from experiment.tab.plugin import Loader
+    from experiment.tab.plugin import ENTRY_POINT, Loader
 
     # Ours in place of the one of the entry point, which is missing without an installation.
-    others = [plugin for plugin in default.get_plugins() if plugin is not Loader]
+    others = [plugin for plugin in default.get_plugins() if plugin.__module__ != ENTRY_POINT]
     plugins = [*others, Loader(kept_at)]
     without_table = [plugin for plugin in others if "hparams" not in plugin.__module__]
 

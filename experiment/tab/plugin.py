@@ -1,13 +1,13 @@
-"""The entry point of the Experiment tab, for TensorBoard.
-
-Every TensorBoard of an environment imports this module, and ends if that fails: it imports only
-TensorBoard and the standard library. An exception of `Loader.load` is logged, and leaves out the
-tab.
-"""
+"""The Experiment tab as TensorBoard loads it."""
 
 from __future__ import annotations
 
 from tensorboard.plugins import base_plugin
+
+from experiment.tab.serving import ExperimentTab
+
+ENTRY_POINT = "spark_tf_experiment_tab"
+"""The package in `entry-point/`, which TensorBoard imports where ours are installed."""
 
 
 class Loader(base_plugin.TBLoader):  # type: ignore[misc]  # TensorBoard ships no types
@@ -21,14 +21,5 @@ class Loader(base_plugin.TBLoader):  # type: ignore[misc]  # TensorBoard ships n
         self._kept_at = kept_at
 
     def load(self, context: base_plugin.TBContext) -> base_plugin.TBPlugin:
-        """Return the plugin.
-
-        Raises:
-            ImportError: Another file hides one of our packages, or one that we need is missing.
-        """
-        from experiment.neighbours import check_neighbours
-
-        check_neighbours()
-        from experiment.tab.serving import ExperimentTab
-
+        """Return the plugin."""
         return ExperimentTab(context.logdir, self._kept_at)

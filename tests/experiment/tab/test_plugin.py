@@ -1,13 +1,16 @@
 """TensorBoard imports the entry point of the tab in every environment that has this package."""
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
 import tomllib
+import urllib.request
 
 import pytest
 
+from experiment.tab.plugin import ENTRY_POINT
 from tests import ROOT
 
 LISTING = """
@@ -17,20 +20,30 @@ from tensorboard import default
 from tensorboard.backend import application
 from tensorboard.plugins import base_plugin
 
-[loader] = [p for p in default.get_dynamic_plugins() if p.__module__ == "experiment.tab.plugin"]
-ours = [name for name in sys.modules if name.startswith(("experiment.", "search", "spark_jobs"))]
+[loader] = [p for p in default.get_dynamic_plugins() if p.__module__ == sys.argv[1]]
+ours = [name for name in sys.modules if name.startswith(("experiment", "search", "spark_"))]
 try:
     made = type(loader().load(base_plugin.TBContext(logdir="."))).__name__
 except Exception as error:
     made = f"{type(error).__name__}: {error}"
 print(json.dumps([ours, made]))
 """
+# The program `tensorboard` without TensorFlow; as with `python -m tensorboard.main`, files of the
+# current folder come first.
+TENSORBOARD = """
+import sys, types
+sys.modules["tensorboard.compat.notf"] = types.ModuleType("tensorboard.compat.notf")
+sys.argv = ["tensorboard", "--logdir", ".", "--host", "127.0.0.1", "--port", "0"]
+from tensorboard.main import run_main
+run_main()
+"""
 
 
 @pytest.fixture
 def installed(tmp_path):
     """A folder for Python's path with the entry points of this package, as pip installs them."""
-    facts = tmp_path / "site" / "spark_tf_experiment-0.dist-info"
+    site = tmp_path / "site"
+    facts = site / "spark_tf_experiment-0.dist-info"
     facts.mkdir(parents=True)
     (facts / "METADATA").write_text(
         "Metadata-Version: 2.1\nName: spark-tf-experiment\nVersion: 0\n"
@@ -38,15 +51,22 @@ def installed(tmp_path):
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     [(name, value)] = project["entry-points"]["tensorboard_plugins"].items()
     (facts / "entry_points.txt").write_text(f"[tensorboard_plugins]\n{name} = {value}\n")
-    return facts.parent
+    (site / ENTRY_POINT).symlink_to(ROOT / "experiment" / "tab" / "entry-point" / ENTRY_POINT)
+    return site
 
 
-def listed(folder, installed):
+@pytest.fixture
+def path(installed):
+    """The environment of processes whose current folder comes first on Python's path."""
+    return os.environ | {"PYTHONPATH": os.pathsep.join(["", str(installed), str(ROOT)])}
+
+
+def listed(folder, path):
     """Return our modules that the entry point loads, and what its loader makes."""
     ended = subprocess.run(
-        [sys.executable, "-c", LISTING],
+        [sys.executable, "-c", LISTING, ENTRY_POINT],
         cwd=folder,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(["", str(installed), str(ROOT)])},
+        env=path,
         capture_output=True,
         text=True,
         check=False,
@@ -55,18 +75,55 @@ def listed(folder, installed):
     return json.loads(ended.stdout.splitlines()[-1])
 
 
-def test_the_entry_point_imports_nothing_that_can_fail(tmp_path, installed):
-    ours, made = listed(tmp_path, installed)
-    assert ours == ["experiment.version", "experiment.tab", "experiment.tab.plugin"]
+def test_the_entry_point_imports_nothing_that_can_fail(tmp_path, path):
+    ours, made = listed(tmp_path, path)
+    assert ours == [ENTRY_POINT]
     assert made == "ExperimentTab"
 
 
-@pytest.mark.parametrize("hiding", ["search/__init__.py", "spark_jobs.py"])
-def test_a_file_that_hides_a_package_leaves_out_the_tab_alone(tmp_path, installed, hiding):
-    file = tmp_path / hiding
+@pytest.mark.parametrize(
+    "hiding",
+    ["experiment.py", "experiment/__init__.py", "search/__init__.py", "spark_jobs.py"],
+)
+def test_a_file_that_hides_a_package_leaves_out_the_tab_alone(tmp_path, path, hiding):
+    hide(tmp_path, hiding)
+    ours, made = listed(tmp_path, path)
+    assert ENTRY_POINT in ours
+    assert made.startswith("ImportError: ")
+    assert str(tmp_path / hiding) in made
+
+
+def test_tensorboard_runs_beside_a_file_that_hides_our_package(tmp_path, path):
+    hide(tmp_path, "experiment.py")
+    with running_tensorboard(tmp_path, path) as (url, lines):
+        with urllib.request.urlopen(f"{url}data/plugins_listing", timeout=60) as answer:
+            plugins = json.load(answer)
+    assert "scalars" in plugins
+    assert "experiment" not in plugins
+    assert any(f"{tmp_path / 'experiment.py'} hides the package" in line for line in lines)
+
+
+def hide(folder, hiding):
+    """Write a file of the name of one of our packages, which nothing may run."""
+    file = folder / hiding
     file.parent.mkdir(exist_ok=True)
     file.write_text("raise SystemExit('imported')\n")
-    ours, made = listed(tmp_path, installed)
-    assert "experiment.tab.plugin" in ours
-    assert made.startswith("ImportError: package ")
-    assert str(file) in made
+
+
+@contextlib.contextmanager
+def running_tensorboard(folder, path):
+    """Yield the address of a TensorBoard in a folder, and the lines that it printed before."""
+    with subprocess.Popen(
+        [sys.executable, "-c", TENSORBOARD], cwd=folder, env=path, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            lines = []
+            for line in process.stderr:
+                lines.append(line)
+                if line.startswith("TensorBoard "):
+                    break
+            else:
+                pytest.fail("".join(lines))
+            yield next(word for word in lines[-1].split() if word.startswith("http")), lines
+        finally:
+            process.kill()
