@@ -27,6 +27,7 @@ from experiment.run_files.manifest import Manifest
 from experiment.run_files.run_state import RunState
 from experiment.setup.specification import SearchSpec
 from search.errors import InvalidArgument, shown
+from search.searcher import why_exhausted
 from search.space.spaces import Space
 from search.trial import Trial
 from spark_jobs.run_folder.paths import JOURNAL, OWNERS, RESULT, SEARCH, RunPaths
@@ -201,7 +202,9 @@ def read_past(files: WritableFiles, root: Location, spec: SearchSpec) -> Past:
     if spec.points:
         for trial in itertools.chain[Trial | TrialResult](state.trials.values(), state.results):
             _check_point(trial, spec.points, str(root))
-    if state.total is not None and state.total > total:
+    # A space that is used up lowers the total; fewer samples were refused by the manifest.
+    lower = state.total is not None and state.total > total
+    if lower and why_exhausted(spec.searcher) is None:
         raise _other_search(str(root), f"its trials were {state.total}, are {total}")
     ended = {result.id for result in state.results if result.status != "cancelled"}
     not_failed = state.lost | state.in_gangs

@@ -21,6 +21,7 @@ from experiment.setup.resuming import Past, reopen, space_differences
 from experiment.setup.settings import Settings
 from search.algorithms import Evolution
 from search.errors import InvalidArgument
+from search.space.spaces import Choice, Space
 from search.trial import Outcome, Trial
 from spark_jobs.messages import LARGEST_MESSAGE, Attempt, encode
 from spark_jobs.run_folder.paths import RunPaths
@@ -32,8 +33,10 @@ from tests.experiment.runs import (
     make_run,
     make_run_folder,
     make_search,
+    make_spec,
     start_attempt,
 )
+from tests.search.fakes import started
 from tests.spark_jobs.trial.events.test_event_file import scalars, table_config, values
 
 QUIET = {"preload": (), "isolation": "none", "verbose": 0}
@@ -215,6 +218,50 @@ def test_a_run_is_resumed_with_more_generations_and_not_with_fewer(make, resume)
     assert resume.jobs == 1
     with pytest.raises(InvalidArgument, match="trials were 16, are 12"):
         resume(run, BOUNDS, by_generation, popsize=4, generations=2)
+
+
+class TriesAgain:
+    """Evolution as it was before searches ended with their space: it tried all once more."""
+
+    def __init__(self, total):
+        self._once = steady_evolution(total)
+        self.total = total
+        self._asked = []
+
+    @property
+    def finished(self):
+        return len(self._asked) == self.total
+
+    def ask(self):
+        number = len(self._asked)
+        trial = self._once.ask() or Trial(
+            number, self._asked[number - self._once.total].params, generation=number // 4
+        )
+        self._asked.append(trial)
+        return trial
+
+    def tell(self, outcome):
+        if outcome.trial < self._once.total:
+            self._once.tell(outcome)
+
+
+FEW = {"learning_rate": Choice([0.1, 0.2]), "optimizer": ["adam", "sgd"], "units": [1, 3]}
+
+
+def steady_evolution(total):
+    return started(Evolution, Space.of_bounds(FEW), 7, popsize=4, generations=total // 4 - 1)
+
+
+def test_a_run_that_tried_configurations_twice_is_resumed(make, resume):
+    space = Space.of_bounds(FEW)
+    algorithm = Evolution(popsize=4, generations=3).to_json()
+    search = make_spec("evolutionary_search", TriesAgain(16), space, algorithm=algorithm)
+    run = make(search=search, running=[15], ended=False)
+    result = resume(run, FEW, experiment.evolutionary_search, popsize=4, generations=3)
+    assert steady_evolution(16).total == 12
+    value = result.trials[-1].params["learning_rate"] + 1
+    assert table(result) == kept(range(15)) | {15: ("finished", value)}
+    assert result.total == experiment.load(run).total == 16
 
 
 def test_a_run_is_resumed_with_more_points(make, resume):
