@@ -66,6 +66,7 @@ class TrialContext:
     Attributes:
         params: Its hyperparameters.
         folder: Its folder, a TensorBoard run.
+        trial: Its id.
         data: The settings for its data.
         link: The link to its supervisor.
         reports: The number of reports without a step so far.
@@ -90,6 +91,7 @@ class TrialContext:
 
     params: Mapping[str, Any]
     folder: Path
+    trial: int = 0
     data: DataSettings = _NO_SETTINGS
     link: Link = dataclasses.field(default_factory=NoLink)
     reports: int = 0

@@ -2,15 +2,35 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from search.trial import UNNAMED_OBJECTIVE, Outcome
-from spark_jobs.messages import Report
+from spark_jobs.messages import ProtocolError, Report, decode, encode
+from spark_jobs.run_folder.paths import CHECKPOINT
+from spark_jobs.storage.local_files import make_folder, write_whole
 from spark_jobs.trial import context
+
+_DONE = "repeats.json"
+"""The file of the calls that were made, beside the checkpoints of each."""
+
+
+class _Call(msgspec.Struct, frozen=True):
+    """A call that was made.
+
+    Attributes:
+        outcome: Its outcome.
+        next_step: The step after the last one of its curves.
+    """
+
+    outcome: Outcome
+    next_step: int
 
 
 def outcome_of(
@@ -19,7 +39,8 @@ def outcome_of(
     """Call a train function, and read what it returns.
 
     With several calls, the value of each is reported as a step, and the outcome has the means. A
-    trial that is stopped meanwhile makes no further call.
+    trial that is stopped meanwhile makes no further call. After an attempt that was lost, the next
+    one makes the calls that are left.
 
     Args:
         running: The trial.
@@ -29,18 +50,50 @@ def outcome_of(
     Returns:
         The outcome; None in a worker of a rank above 0, where the function may return nothing.
     """
-    outcomes: list[Outcome] = []
-    for number in range(running.repeats):
+    calls = _calls_before(running) if running.repeats > 1 else []
+    outcomes = [] if running.rank else [made.outcome for made in calls]
+    for number, outcome in enumerate(outcomes):
+        _report(running, number, outcome)
+    for number in range(len(calls), running.repeats):
         context.begin_repeat(running, number)
         returned = _returned(running, call)
         if not running.rank:
             outcomes.append(read(returned))
             if running.repeats > 1:
+                calls.append(_Call(outcomes[-1], running.next_step))
+                _keep(running, calls)
                 _report(running, number, outcomes[-1])
         if number + 1 < running.repeats and (reason := _why_stop(running)):
             running.stopped = reason
             break
     return _mean(outcomes) if outcomes else None
+
+
+def _calls_before(running: context.TrialContext) -> list[_Call]:
+    """Return the calls that earlier attempts have made; the workers agree on their number."""
+    calls: list[_Call] = []
+    # Without the file, or with one that another program wrote, all calls are made.
+    with contextlib.suppress(OSError, ProtocolError):
+        calls = decode(_file(running).read_bytes(), list[_Call])
+    # The checkpoints may be those of the trial that this one resumes from.
+    calls = [made for made in calls if made.outcome.trial == running.trial]
+    number = min(len(calls), running.repeats)
+    if running.communicator is not None:
+        (least,) = running.communicator.all_reduce([number], "min")
+        number = int(least)
+    running.next_step = max((made.next_step for made in calls[:number]), default=0)
+    return calls[:number]
+
+
+def _keep(running: context.TrialContext, calls: Sequence[_Call]) -> None:
+    """Keep the calls for the next attempt, which makes them again if they cannot be written."""
+    with contextlib.suppress(OSError):
+        make_folder(_file(running).parent)
+        write_whole(_file(running), encode(calls))
+
+
+def _file(running: context.TrialContext) -> Path:
+    return running.folder / CHECKPOINT / _DONE
 
 
 def _returned(running: context.TrialContext, call: Callable[[], Any]) -> Any:

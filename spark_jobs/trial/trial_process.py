@@ -134,6 +134,7 @@ def evaluate(
     running = context.TrialContext(
         params=trial.params,
         folder=folder,
+        trial=trial.id,
         data=program.data,
         link=link or NoLink(),
         clock_lag=program.clock_lag,

@@ -120,6 +120,28 @@ def test_a_retry_after_a_lost_executor_finds_the_last_checkpoint(cluster, tmp_pa
 @pytest.mark.slow
 @pytest.mark.contract
 @pytest.mark.usefixtures("own_zygotes")
+def test_a_retry_after_a_lost_executor_makes_the_repeats_that_are_left(cluster, tmp_path):
+    mark, calls = tmp_path / "killed", tmp_path / "calls"
+    calls.mkdir()
+
+    def train(x):
+        number = experiment.repeat()
+        Path(calls, f"{number}-{len(list(calls.iterdir()))}").touch()
+        if number == 2:
+            lose_executor_once(mark)
+        return float(number)
+
+    result = experiment.launch(
+        cluster, train, {"x": [0]}, repeats=4, logdir=tmp_path / "runs", parallelism=1, **QUIET
+    )
+    (trial,) = result.trials
+    assert (trial.status, trial.value) == ("finished", 1.5)
+    assert sorted(path.name for path in calls.iterdir()) == ["0-0", "1-1", "2-2", "2-3", "3-4"]
+
+
+@pytest.mark.slow
+@pytest.mark.contract
+@pytest.mark.usefixtures("own_zygotes")
 def test_keras_resumes_after_its_last_epoch_when_its_executor_is_lost(cluster, tmp_path):
     mark, epochs = tmp_path / "killed", tmp_path / "epochs"
     epochs.mkdir()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import cloudpickle
@@ -12,7 +13,7 @@ import pytest
 import experiment
 from search.trial import Outcome, Trial
 from spark_jobs.messages import Attempt
-from spark_jobs.trial.context import TrialContext
+from spark_jobs.trial.context import TrialContext, entered
 from spark_jobs.trial.link import NoLink
 from spark_jobs.trial.repeats import outcome_of
 from spark_jobs.trial.trial_process import Program, evaluate
@@ -90,7 +91,7 @@ def test_the_curves_of_all_repeats_follow_each_other_and_have_folders_of_their_o
 
     run(train, tmp_path, link, repeats=2)
     assert scalars(tmp_path)["loss"] == [(0, 0), (1, 1), (2, 2), (3, 10), (4, 11), (5, 12)]
-    assert sorted(os.listdir(tmp_path / "checkpoint")) == ["repeat-0", "repeat-1"]
+    assert sorted(os.listdir(tmp_path / "checkpoint")) == ["repeat-0", "repeat-1", "repeats.json"]
     assert [step for step, _ in link.reports] == [0, 1]
 
 
@@ -101,6 +102,63 @@ def test_a_failure_in_any_repeat_is_the_trials(tmp_path):
         return x
 
     assert run(train, tmp_path).error.message == "ValueError: no"
+
+
+class Lost(Exception):
+    """Ends an attempt where its slot would be lost."""
+
+
+def attempt(folder, lost_in=None, calls=None):
+    """Make the calls of an attempt of four, of which one is the last before its slot is lost."""
+    running = TrialContext(params={}, folder=folder, link=Recorded(), repeats=4)
+
+    def train():
+        number = experiment.repeat()
+        if number == lost_in:
+            raise Lost
+        if calls is not None:
+            calls.append(number)
+        for step in range(3):
+            experiment.report(step=step, loss=10.0 * number + step)
+        return 1.0 + number
+
+    with entered(running):
+        return running, outcome_of(running, train, lambda x: Outcome(0, "finished", x, "metric"))
+
+
+def test_the_next_attempt_makes_the_calls_that_were_not_made(tmp_path):
+    with pytest.raises(Lost):
+        attempt(tmp_path / "first", lost_in=2)
+    shutil.copytree(tmp_path / "first" / "checkpoint", tmp_path / "second" / "checkpoint")
+    calls = []
+    running, outcome = attempt(tmp_path / "second", calls=calls)
+    assert calls == [2, 3]
+    assert outcome.value == 2.5
+    assert running.link.reports == [(n, {"metric": 1.0 + n}) for n in range(4)]
+    curve = scalars(tmp_path / "second")["loss"]
+    assert [step for step, _ in curve] == list(range(6, 12))
+
+
+def test_an_attempt_after_the_last_call_makes_none(tmp_path):
+    attempt(tmp_path)
+    calls = []
+    running, outcome = attempt(tmp_path, calls=calls)
+    assert (calls, outcome.value, running.step) == ([], 2.5, 3)
+
+
+def test_the_calls_of_the_trial_that_it_resumes_from_do_not_count(tmp_path):
+    attempt(tmp_path)
+    running = TrialContext(params={}, folder=tmp_path, link=Recorded(), repeats=4, trial=1)
+    calls = []
+    outcome_of(running, lambda: calls.append(running.repeat), lambda _: Outcome(1, "cancelled"))
+    assert calls == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("content", [b"{", b"[]", b'[{"outcome": {}}]'])
+def test_a_file_that_has_no_outcomes_counts_for_nothing(tmp_path, content):
+    (tmp_path / "checkpoint").mkdir()
+    (tmp_path / "checkpoint" / "repeats.json").write_bytes(content)
+    assert run(lambda x: x + experiment.repeat(), tmp_path).value == 2.5
 
 
 def test_without_repeats_there_is_one_call(tmp_path):
@@ -144,11 +202,12 @@ def test_a_repeat_ends_at_the_last_step_of_the_trial_with_the_value_that_it_repo
 class Agreeing:
     """A communicator of two workers, of which the other has this wish to stop."""
 
-    def __init__(self, other):
-        self.calls, self._other = 0, other
+    def __init__(self, other, made=0):
+        self.calls, self._other, self._made = 0, other, made
 
     def all_reduce(self, arrays, op):
-        assert op == "max"
+        if op == "min":
+            return [numpy.minimum(array, self._made) for array in arrays]
         self.calls += 1
         return [numpy.maximum(array, self._other) for array in arrays]
 
@@ -176,3 +235,13 @@ def test_workers_that_agree_to_go_on_make_all_calls(tmp_path):
     calls = []
     assert outcome_of(running, lambda: calls.append(0), None) is None
     assert (len(calls), running.communicator.calls) == (4, 3)
+
+
+def test_workers_that_find_different_calls_make_the_same_ones(tmp_path):
+    with pytest.raises(Lost):
+        attempt(tmp_path, lost_in=3)
+    running = TrialContext(params={}, folder=tmp_path, repeats=4, rank=1, workers=2)
+    running.communicator = Agreeing(0, made=2)
+    calls = []
+    outcome_of(running, lambda: calls.append(running.repeat), None)
+    assert calls == [2, 3]
