@@ -63,10 +63,11 @@ def spec_of_algorithm(
     """
     seed = seed_of(settings)
     innermost = algorithm.searcher if isinstance(algorithm, Grouped) else algorithm
-    if settings.repeats > 1 and isinstance(innermost, Hyperband | PopulationTraining):
+    resumes = isinstance(innermost, Hyperband | PopulationTraining)
+    if settings.repeats > 1 and resumes:
         expected = "1 where trials resume from checkpoints of others"
         raise InvalidArgument("repeats", expected, shown(settings.repeats))
-    for rule in settings.rules if isinstance(innermost, Hyperband) else ():
+    for rule in settings.rules if resumes else ():
         if isinstance(rule, SuccessiveHalving | WilcoxonRacing):
             expected = "a rule for trials that begin at different steps, such as MedianStopping()"
             raise InvalidArgument("stopping", expected, shown(rule))

@@ -6,6 +6,7 @@ import pytest
 
 from experiment.setup.building_specs import spec_of_algorithm
 from experiment.setup.settings import Settings
+from search.direction import Direction
 from search.errors import InvalidArgument
 from search.evolution.population_based import PopulationTraining
 from search.fidelity.hyperband import Hyperband
@@ -41,8 +42,16 @@ def test_repeats_are_refused_where_trials_resume_from_others(algorithm):
     assert refusal(in_groups(algorithm), union(GROUPS, "group"), repeats=3).name == "repeats"
 
 
+@pytest.mark.parametrize("algorithm", [Hyperband(), PopulationTraining()])
 @pytest.mark.parametrize("rule", [SuccessiveHalving(), WilcoxonRacing()])
-def test_rules_that_compare_trials_from_their_first_step_are_refused_with_hyperband(rule):
-    assert refusal(Hyperband(), stopping=rule).name == "stopping"
-    in_each = refusal(in_groups(Hyperband()), union(GROUPS, "group"), stopping=[rule])
+def test_rules_that_compare_trials_from_their_first_step_are_refused(rule, algorithm):
+    assert refusal(algorithm, stopping=rule).name == "stopping"
+    in_each = refusal(in_groups(algorithm), union(GROUPS, "group"), stopping=[rule])
     assert in_each.name == "stopping"
+
+
+def test_halving_would_compare_a_trial_that_resumes_at_steps_that_it_has_not_trained():
+    judge = SuccessiveHalving(reduction_factor=2).start(Direction.MAX)
+    assert judge.report(0, 1, 0.5) is None
+    assert judge.report(1, 9, 0.9) is None  # its first report, after a checkpoint of step 8
+    assert judge.report(2, 1, 0.6) == "step 1: 0.6 is not among the best 1 of 3 trials"
