@@ -195,7 +195,9 @@ class HyperbandSearch:
         return self._next(trial)
 
     def tell(self, outcome: Outcome) -> None:
-        """Take in the outcome of a trial."""
+        """Take in the outcome of a trial; a cancelled one stays in flight, it runs on a resume."""
+        if outcome.status == "cancelled":
+            return
         self._in_flight.remove(outcome.trial)
         run = self._runs[outcome.trial]
         score = outcome.value if self._direction.better(outcome.value, None) else None

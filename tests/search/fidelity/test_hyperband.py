@@ -283,6 +283,20 @@ def test_trials_that_were_not_compared_do_not_show_that_longer_ones_rank_alike(r
     assert searcher.exhausted is None
 
 
+def test_an_interrupted_search_does_not_show_that_longer_trials_rank_alike():
+    searcher = hyperband(progressive=True)
+    short = [searcher.ask() for _ in range(81)]
+    for trial in short:
+        searcher.tell(after(trial))
+    longer = [searcher.ask() for _ in range(27)]
+    for trial in longer[:2]:
+        searcher.tell(after(trial))
+    total = searcher.total
+    for trial in longer[2:]:
+        searcher.tell(Outcome(trial.id, "cancelled"))
+    assert (searcher.exhausted, searcher.total) == (None, total)
+
+
 def test_prior_observations_are_refused():
     known = [Evaluated({"x": 0.1, "y": 0.1}, 1.0)]
     with pytest.raises(InvalidArgument, match="use points="):
