@@ -104,7 +104,11 @@ def _returned(running: context.TrialContext, call: Callable[[], Any]) -> Any:
 
 
 def _why_stop(running: context.TrialContext) -> str:
-    """Return why the trial is to stop, or ''; the workers agree, since not all hear of it."""
+    """Return why the trial is to stop, or ''; the workers agree, since not all hear of it.
+
+    So they wait for the slowest of them, also if they exchange nothing: in a call that a worker
+    made alone it would wait for the others for ever.
+    """
     reason = running.link.stop()
     if running.communicator is None:
         return reason
