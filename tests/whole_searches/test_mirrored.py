@@ -93,6 +93,32 @@ def test_fit_of_two_workers_gives_the_weights_of_one(runs, which):
     assert "not divided" not in errors_of(two)
 
 
+def train_and_count(samples):
+    return {**train(samples), "workers": experiment.world_size()}
+
+
+@pytest.mark.slow
+@pytest.mark.contract
+def test_fit_of_as_many_workers_as_there_are_slots_gives_the_weights_of_one(runs, sparks, logdir):
+    result = experiment.launch(
+        sparks.get("local[4]"),
+        train_and_count,
+        {"samples": [SAMPLES["even"]]},
+        workers_per_trial=(2, 4),
+        strategy=MIRRORED,
+        optimization_key="loss",
+        direction="min",
+        logdir=logdir,
+        verbose=0,
+    )
+    (trial,) = result.trials
+    assert trial.status == "finished"
+    workers = trial.metrics["workers"]
+    assert 2 <= workers <= 4
+    if BATCH % workers == 0:  # three do not divide a batch
+        assert apart(runs[1].trials[0], trial) < 1e-5
+
+
 @pytest.mark.slow
 @pytest.mark.contract
 def test_a_batch_that_the_workers_do_not_divide_is_trained_on_and_warned_of(runs):
