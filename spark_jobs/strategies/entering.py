@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 
 from spark_jobs.strategies.collectives import Collectives
-from spark_jobs.strategies.mirrored import mirrored
+from spark_jobs.strategies.mirrored.mirrored import mirrored
 from spark_jobs.strategies.settings import Mirrored
 
 

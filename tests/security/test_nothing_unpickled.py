@@ -135,9 +135,11 @@ ALLOWED = {
     ("experiment/__init__.py", "__getattr__", "importlib.import_module"): (
         "two modules of this package, named in the code"
     ),
-    ("spark_jobs/strategies/batches.py", "Parts._tell_if_uneven.tell", "tf.numpy_function"): (
-        "in the trial's process: calls a function of this package"
-    ),
+    (
+        "spark_jobs/strategies/mirrored/batches.py",
+        "Parts._tell_if_uneven.tell",
+        "tf.numpy_function",
+    ): ("in the trial's process: calls a function of this package"),
     ("experiment/cli/job_options.py", "_referred", "importlib.import_module"): (
         "the module that the command line of a job names"
     ),

@@ -3,8 +3,8 @@
 import pytest
 
 from search.errors import InvalidArgument
-from spark_jobs.strategies import mirrored
 from spark_jobs.strategies.entering import entered
+from spark_jobs.strategies.mirrored import mirrored
 from spark_jobs.strategies.settings import Mirrored
 
 PLACE = {"rank": 1, "members": ["127.0.0.1:20000", "127.0.0.1:20001"], "collectives": None}

@@ -36,7 +36,7 @@ def risk_of_port(strategy: Mirrored | None, *, loopback: bool) -> str:
     Args:
         strategy: The strategy of a search whose trials have several workers.
         loopback: Whether the workers use loopback addresses; then the port is closed to other
-            hosts (`spark_jobs.strategies.one_address`).
+            hosts (`spark_jobs.strategies.mirrored.one_address`).
     """
     if strategy is None or strategy.unprotected:
         return ""

@@ -1,7 +1,8 @@
-"""The digests of `spark_jobs.strategies.keras_versions`, from wheels of Keras.
+"""The digests of `spark_jobs.strategies.mirrored.keras_versions`, from wheels of Keras.
 
-`pip download --no-deps keras==3.16.0`, then `python -m tests.spark_jobs.strategies.keras_sources
-keras-3.16.0-py3-none-any.whl`. Read the functions before you add a digest.
+`pip download --no-deps keras==3.16.0`, then
+`python -m tests.spark_jobs.strategies.mirrored.keras_sources keras-3.16.0-py3-none-any.whl`. Read
+the functions before you add a digest.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import sys
 import zipfile
 from pathlib import Path
 
-from spark_jobs.strategies.keras_versions import digest_of
+from spark_jobs.strategies.mirrored.keras_versions import digest_of
 
 _FUNCTIONS = (
     ("keras/src/backend/tensorflow/trainer.py", "reduce_per_replica"),

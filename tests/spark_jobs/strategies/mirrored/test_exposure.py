@@ -1,7 +1,7 @@
 import pytest
 
 from search.errors import InvalidArgument
-from spark_jobs.strategies.exposure import check_port, risk_of_port
+from spark_jobs.strategies.mirrored.exposure import check_port, risk_of_port
 from spark_jobs.strategies.settings import Mirrored
 
 

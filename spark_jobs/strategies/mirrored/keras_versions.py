@@ -18,7 +18,8 @@ class UncheckedKeras(ExperimentError):
 
 
 # The digest of the functions that are corrected, or that the corrections rely on, with the first
-# and the last version that has them: `python -m tests.spark_jobs.strategies.keras_sources WHEEL`.
+# and the last version that has them:
+# `python -m tests.spark_jobs.strategies.mirrored.keras_sources WHEEL`.
 CHECKED: Mapping[str, tuple[str, str]] = {
     "53e89fe1a5025d3e": ("3.10.0", "3.10.0"),
     "5854d210c7436e28": ("3.11.0", "3.15.1"),

@@ -3,7 +3,7 @@ import socket
 
 import pytest
 
-from spark_jobs.strategies.one_address import PortTaken, addresses_of_host, answer_only_at
+from spark_jobs.strategies.mirrored.one_address import PortTaken, addresses_of_host, answer_only_at
 
 
 def test_a_host_has_a_loopback_address():

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from spark_jobs.strategies.batches import Parts
 from spark_jobs.strategies.collectives import any_of
-from spark_jobs.strategies.one_address import addresses_of_host
+from spark_jobs.strategies.mirrored.batches import Parts
+from spark_jobs.strategies.mirrored.one_address import addresses_of_host
 from tests.spark_jobs.strategies.gang import Worker
 
 BATCH = 64
@@ -287,7 +287,7 @@ def unchecked(worker: Worker) -> list[str]:
     """Return what `fit` and a custom loop say in a version of Keras that was not checked."""
     import keras
 
-    from spark_jobs.strategies import keras_versions
+    from spark_jobs.strategies.mirrored import keras_versions
 
     keras_versions.CHECKED = {"another": ("3.10.0", "3.15.1")}
     keras.__version__ = "3.99.0"

@@ -3,8 +3,13 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.strategies.keras_versions import CHECKED, UNCHECKED, digest_of, problem_of
-from tests.spark_jobs.strategies.keras_sources import source_of, sources
+from spark_jobs.strategies.mirrored.keras_versions import (
+    CHECKED,
+    UNCHECKED,
+    digest_of,
+    problem_of,
+)
+from tests.spark_jobs.strategies.mirrored.keras_sources import source_of, sources
 
 KNOWN = next(iter(CHECKED))
 

@@ -19,9 +19,13 @@ import numpy as np
 
 from search.errors import InvalidArgument
 from spark_jobs.import_hooks import when_imported
-from spark_jobs.strategies.agreement import agreement
 from spark_jobs.strategies.collectives import Collectives
-from spark_jobs.strategies.keras_versions import UncheckedKeras, digest_of, problem_of
+from spark_jobs.strategies.mirrored.agreement import agreement
+from spark_jobs.strategies.mirrored.keras_versions import (
+    UncheckedKeras,
+    digest_of,
+    problem_of,
+)
 from spark_jobs.strategies.replacing import replaced
 
 _TRAINER = "keras.src.backend.tensorflow.trainer"
@@ -35,7 +39,7 @@ def corrected_fit(strategy: Any, collectives: Collectives) -> Iterator[None]:
     """Let `model.fit` run on all workers during the block, which may import Keras.
 
     Args:
-        strategy: The strategy of this worker, see `spark_jobs.strategies.mirrored`.
+        strategy: The strategy of this worker, see `spark_jobs.strategies.mirrored.mirrored`.
         collectives: The collective calls of the workers.
     """
     with contextlib.ExitStack() as entered:

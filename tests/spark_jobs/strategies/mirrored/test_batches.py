@@ -1,8 +1,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.strategies.batches import bounds
-from tests.spark_jobs.strategies import train_functions as functions
+from spark_jobs.strategies.mirrored.batches import bounds
+from tests.spark_jobs.strategies.mirrored import train_functions as functions
 
 
 @given(st.integers(0, 10_000), st.integers(1, 64))

@@ -11,12 +11,12 @@ from typing import Any
 
 from search.errors import InvalidArgument
 from spark_jobs.installed import is_installed
-from spark_jobs.strategies.batches import Parts
 from spark_jobs.strategies.collectives import Collectives, any_of
-from spark_jobs.strategies.keras_arrays import arrays_alike
-from spark_jobs.strategies.keras_fit import corrected_fit
-from spark_jobs.strategies.one_address import answer_only_at
-from spark_jobs.strategies.random_numbers import share_random_numbers, shuffled_alike
+from spark_jobs.strategies.mirrored.batches import Parts
+from spark_jobs.strategies.mirrored.keras_arrays import arrays_alike
+from spark_jobs.strategies.mirrored.keras_fit import corrected_fit
+from spark_jobs.strategies.mirrored.one_address import answer_only_at
+from spark_jobs.strategies.mirrored.random_numbers import share_random_numbers, shuffled_alike
 from spark_jobs.strategies.replacing import replaced
 from spark_jobs.strategies.settings import Mirrored
 

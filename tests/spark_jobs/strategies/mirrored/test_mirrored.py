@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.spark_jobs.strategies import train_functions as functions
-from tests.spark_jobs.strategies.train_functions import BATCH
+from tests.spark_jobs.strategies.mirrored import train_functions as functions
+from tests.spark_jobs.strategies.mirrored.train_functions import BATCH
 
 CHECK = [pytest.mark.slow, pytest.mark.contract]
 
